@@ -1,0 +1,48 @@
+# Two commands on a machine with Python 3.11+ and make: `make up` runs the hub, `make test` checks everything.
+PYTHON ?= python3
+BIN := .venv/bin
+SOURCES := src tests bench examples
+
+.PHONY: up venv test check types unit format lock clean
+
+up: venv
+	$(BIN)/interlock up
+
+venv: .venv/.ready
+
+# uv is used where it is there, pip where it is not; both take exactly what the lock file names.
+.venv/.ready: requirements.lock pyproject.toml
+	@if command -v uv >/dev/null 2>&1; then \
+	  uv venv --quiet --clear --python $(PYTHON) .venv && \
+	  VIRTUAL_ENV=.venv uv pip install --quiet --require-hashes -r requirements.lock && \
+	  VIRTUAL_ENV=.venv uv pip install --quiet --no-deps --no-build-isolation -e . ; \
+	else \
+	  $(PYTHON) -m venv --clear .venv && \
+	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --require-hashes -r requirements.lock && \
+	  $(BIN)/python -m pip install --quiet --disable-pip-version-check --no-deps --no-build-isolation -e . ; \
+	fi
+	@touch $@
+
+test: venv check types unit
+
+check: venv
+	$(BIN)/ruff check $(wildcard $(SOURCES))
+	$(BIN)/ruff format --check $(wildcard $(SOURCES))
+
+types: venv
+	$(BIN)/mypy
+
+unit: venv
+	$(BIN)/pytest -n 2 --dist loadgroup
+
+format: venv
+	$(BIN)/ruff check --fix-only --quiet $(wildcard $(SOURCES))
+	$(BIN)/ruff format --quiet $(wildcard $(SOURCES))
+
+# Versions and hashes, no addresses.
+lock:
+	uv pip compile --quiet --universal --generate-hashes --no-emit-index-url --no-annotate --no-header \
+	  --python-version 3.11 --group dev pyproject.toml -o requirements.lock
+
+clean:
+	rm -rf .venv .node .mypy_cache .ruff_cache .pytest_cache dist build

@@ -1,0 +1,1 @@
+"""Interlock: the hub between AI agents and their tools."""

@@ -1,0 +1,1 @@
+"""Pure judgement on values: no I/O, no clock, no state. Every judge returns findings; none means nothing is wrong."""
