@@ -1,0 +1,83 @@
+"""What a client or server declared it can do. Kept as it was said, with the few questions the house asks of it."""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import Final
+
+import msgspec
+
+from interlock.wire.errors import Fault
+
+
+class ClientCapabilities(msgspec.Struct, frozen=True):
+    """A client's word on itself; `raw` is what it sent."""
+
+    raw: bytes = b"{}"
+    sampling: bool = False
+    sampling_tools: bool = False
+    elicitation_form: bool = False
+    elicitation_url: bool = False
+    roots: bool = False
+
+    @property
+    def answers_servers(self) -> bool:
+        """Whether a server may turn to this client in the middle of a call."""
+        return self.sampling or self.elicitation_form or self.elicitation_url or self.roots
+
+    def can_answer(self, method: str, params: bytes = b"{}") -> bool:
+        """Whether the client declared that it answers this request of a server."""
+        match method:
+            case "sampling/createMessage":
+                return self.sampling
+            case "roots/list":
+                return self.roots
+            case "elicitation/create":
+                mode = msgspec.json.decode(params, type=_Mode).mode
+                return self.elicitation_url if mode == "url" else self.elicitation_form
+        return False
+
+
+NO_CAPABILITIES: Final = ClientCapabilities()
+
+
+@lru_cache(maxsize=1024)
+def read_client_capabilities(raw: bytes) -> ClientCapabilities:
+    """The capabilities in a client's own words, understood. Cached, since the same words come with every request."""
+    try:
+        said = msgspec.json.decode(raw, type=_Said)
+    except msgspec.DecodeError as cause:
+        raise Fault("INVALID_PARAMS", f"client capabilities: {cause}") from None
+    elicitation = said.elicitation
+    return ClientCapabilities(
+        raw=raw,
+        sampling=said.sampling is not None,
+        sampling_tools=said.sampling is not None and "tools" in said.sampling,
+        # An empty object means form mode (2025-11-25, Elicitation: Capabilities).
+        elicitation_form=elicitation is not None and ("form" in elicitation or "url" not in elicitation),
+        elicitation_url=elicitation is not None and "url" in elicitation,
+        roots=said.roots is not None,
+    )
+
+
+def missing_capability(method: str, params: bytes = b"{}") -> dict[str, object]:
+    """The `requiredCapabilities` object for a request the client did not say it answers."""
+    if method == "sampling/createMessage":
+        return {"sampling": {}}
+    if method == "roots/list":
+        return {"roots": {}}
+    mode = msgspec.json.decode(params, type=_Mode).mode
+    return {"elicitation": {"url": {}} if mode == "url" else {"form": {}}}
+
+
+class _Mode(msgspec.Struct):
+    mode: str = "form"
+
+
+_Object = dict[str, msgspec.Raw]
+
+
+class _Said(msgspec.Struct):
+    sampling: _Object | None = None
+    elicitation: _Object | None = None
+    roots: _Object | None = None

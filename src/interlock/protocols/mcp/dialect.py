@@ -1,0 +1,30 @@
+"""What was agreed with a peer: with a session in the handshake era, with each request in the stateless one."""
+
+from __future__ import annotations
+
+import msgspec
+
+from interlock.protocols.mcp.capabilities import NO_CAPABILITIES, ClientCapabilities
+from interlock.protocols.mcp.revisions import Era, Revision
+from interlock.wire.errors import Tongue
+
+
+class Dialect(msgspec.Struct, frozen=True):
+    """How one client speaks."""
+
+    revision: Revision
+    capabilities: ClientCapabilities = NO_CAPABILITIES
+    client_info: bytes | None = None
+    """Self-reported, for display alone."""
+    log_level: str | None = None
+    """The least severe message this request wants; None wants none (stateless era)."""
+
+    @property
+    def modern(self) -> bool:
+        """Whether requests stand alone."""
+        return self.revision.era is Era.MODERN
+
+    @property
+    def tongue(self) -> Tongue:
+        """How errors are spoken to this client."""
+        return Tongue.NEW_MCP if self.modern else Tongue.OLD_MCP

@@ -1,0 +1,110 @@
+"""What a request that just came in is: which era it speaks, and whether it may be looked at any further.
+
+Everything the specification says a server must refuse before it serves is refused here, for every transport.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from interlock.protocols.mcp import headers as mcp_headers
+from interlock.protocols.mcp.capabilities import NO_CAPABILITIES, read_client_capabilities
+from interlock.protocols.mcp.dialect import Dialect
+from interlock.protocols.mcp.meta import CLIENT_CAPABILITIES, PROTOCOL_VERSION, Glance, RequestMeta, glance
+from interlock.protocols.mcp.methods import LOG_LEVELS, METHODS, serves
+from interlock.protocols.mcp.revisions import LEGACY_NAMES, MODERN_NAMES, REVISIONS, Revision, agree
+from interlock.wire.errors import Fault
+from interlock.wire.messages import Request
+
+Headers = Mapping[bytes, bytes]
+
+
+class Arrival(msgspec.Struct, frozen=True):
+    """A request that may be served."""
+
+    dialect: Dialect
+    glance: Glance
+
+
+def is_modern(request: Request, view: Glance, headers: Headers | None) -> bool:
+    """Whether the request is of the stateless era: by its `_meta`, its method, or its version header."""
+    meta = view.meta
+    if meta is not None and (meta.protocol_version is not None or meta.client_capabilities is not msgspec.UNSET):
+        return True
+    if request.method in ("server/discover", "subscriptions/listen"):
+        return True
+    if headers is None:
+        return False
+    said = headers.get(mcp_headers.VERSION)
+    if said is None:
+        return mcp_headers.METHOD in headers
+    # An unknown version can only be newer than the handshake: every version that has one is in the table.
+    known = REVISIONS.get(said.decode("latin-1"))
+    return known.modern if known is not None else mcp_headers.METHOD in headers
+
+
+def read_modern(request: Request, view: Glance, headers: Headers | None) -> Arrival:
+    """A stateless request, checked. `headers` is None where the transport has none."""
+    meta = view.meta
+    if meta is None or meta.protocol_version is None:
+        raise Fault("INVALID_PARAMS", f"params._meta must carry {PROTOCOL_VERSION!r}")
+    if meta.client_capabilities is msgspec.UNSET:
+        raise Fault("INVALID_PARAMS", f"params._meta must carry {CLIENT_CAPABILITIES!r}")
+    if headers is not None:
+        name = view.uri if request.method == "resources/read" else view.name
+        mcp_headers.check_standard(headers, request.method, name, meta.protocol_version)
+    dialect = _modern_dialect(meta, meta.protocol_version, bytes(meta.client_capabilities))
+    if not serves(request.method, dialect.revision.era) and request.method in METHODS:
+        raise Fault("METHOD_NOT_FOUND", f"{request.method} is not part of revision {dialect.revision.name}")
+    return Arrival(dialect, view)
+
+
+def read_initialize(params: bytes) -> Dialect:
+    """The handshake's opening: what will be spoken in this session."""
+    try:
+        said = msgspec.json.decode(params, type=_Initialize)
+    except msgspec.DecodeError as cause:
+        raise Fault("INVALID_PARAMS", f"initialize: {cause}") from None
+    revision = agree(said.protocolVersion)
+    info = bytes(said.clientInfo)
+    return Dialect(revision, read_client_capabilities(bytes(said.capabilities)), info)
+
+
+def check_session_version(headers: Headers, agreed: Revision) -> None:
+    """A session's request may not claim a revision that is not spoken here (2025-06-18, Protocol Version Header)."""
+    said = headers.get(mcp_headers.VERSION)
+    if said is None or said.decode("latin-1") == agreed.name:
+        return
+    version = said.decode("latin-1")
+    known = REVISIONS.get(version)
+    if known is None or known.modern:
+        raise _unsupported(version, LEGACY_NAMES, f"this session speaks {agreed.name}")
+
+
+def glance_at(request: Request) -> Glance:
+    """The members of a request's params that routing reads."""
+    return glance(request.params)
+
+
+def _modern_dialect(meta: RequestMeta, version: str, capabilities: bytes) -> Dialect:
+    revision = REVISIONS.get(version)
+    if revision is None or not revision.modern:
+        raise _unsupported(version, MODERN_NAMES, "repeat with a supported version")
+    if meta.log_level is not None and meta.log_level not in LOG_LEVELS:
+        raise Fault("INVALID_PARAMS", f"unknown log level {meta.log_level!r}", mend=f"one of {', '.join(LOG_LEVELS)}")
+    read = NO_CAPABILITIES if capabilities == b"{}" else read_client_capabilities(capabilities)
+    info = None if meta.client_info is msgspec.UNSET else bytes(meta.client_info)
+    return Dialect(revision, read, info, meta.log_level)
+
+
+def _unsupported(version: str, supported: list[str], mend: str) -> Fault:
+    data = {"supported": supported, "requested": version}
+    return Fault("UNSUPPORTED_VERSION", "Unsupported protocol version", mend=mend, data=data)
+
+
+class _Initialize(msgspec.Struct):
+    protocolVersion: str
+    capabilities: msgspec.Raw = msgspec.Raw(b"{}")
+    clientInfo: msgspec.Raw = msgspec.Raw(b"{}")

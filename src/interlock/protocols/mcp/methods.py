@@ -1,0 +1,88 @@
+"""Every method and notification of MCP: who sends it, in which era, and what it needs. The one table of them."""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+import msgspec
+
+from interlock.protocols.mcp.revisions import Era
+
+Sender = Literal["client", "server", "both"]
+
+
+class Method(msgspec.Struct, frozen=True):
+    """One row."""
+
+    name: str
+    sender: Sender
+    eras: frozenset[Era]
+    needs: str = ""
+    """The capability the *other* side must have declared: the server's for what clients send, and the reverse."""
+    named_by: Literal["", "name", "uri"] = ""
+    """The member of params that says which one is meant, mirrored into `Mcp-Name`."""
+    list_member: str = ""
+    """For a paginated list: the member of the result that holds the items."""
+    cacheable: bool = False
+    """The result carries `ttlMs` and `cacheScope` in the stateless era."""
+    may_ask: bool = False
+    """The result may be `input_required` in the stateless era."""
+
+    @property
+    def notification(self) -> bool:
+        """Whether it wants no answer."""
+        return self.name.startswith("notifications/")
+
+
+_BOTH = frozenset(Era)
+_OLD = frozenset({Era.LEGACY})
+_NEW = frozenset({Era.MODERN})
+
+
+def _client(name: str, eras: frozenset[Era] = _BOTH, **more: object) -> Method:
+    return msgspec.convert({"name": name, "sender": "client", "eras": eras, **more}, Method)
+
+
+METHODS: Final = {
+    row.name: row
+    for row in (
+        _client("initialize", _OLD),
+        _client("server/discover", _NEW, cacheable=True),
+        _client("subscriptions/listen", _NEW),
+        _client("tools/list", needs="tools", list_member="tools", cacheable=True),
+        _client("tools/call", needs="tools", named_by="name", may_ask=True),
+        _client("resources/list", needs="resources", list_member="resources", cacheable=True),
+        _client("resources/templates/list", needs="resources", list_member="resourceTemplates", cacheable=True),
+        _client("resources/read", needs="resources", named_by="uri", cacheable=True, may_ask=True),
+        _client("resources/subscribe", _OLD, needs="resources"),
+        _client("resources/unsubscribe", _OLD, needs="resources"),
+        _client("prompts/list", needs="prompts", list_member="prompts", cacheable=True),
+        _client("prompts/get", needs="prompts", named_by="name", may_ask=True),
+        _client("completion/complete", needs="completions"),
+        _client("logging/setLevel", _OLD, needs="logging"),
+        Method("ping", "both", _OLD),
+        Method("sampling/createMessage", "server", _BOTH, needs="sampling"),
+        Method("elicitation/create", "server", _BOTH, needs="elicitation"),
+        Method("roots/list", "server", _BOTH, needs="roots"),
+        Method("notifications/initialized", "client", _OLD),
+        Method("notifications/cancelled", "both", _BOTH),
+        Method("notifications/progress", "both", _BOTH),
+        Method("notifications/roots/list_changed", "client", _OLD, needs="roots"),
+        Method("notifications/message", "server", _BOTH),
+        Method("notifications/tools/list_changed", "server", _BOTH),
+        Method("notifications/prompts/list_changed", "server", _BOTH),
+        Method("notifications/resources/list_changed", "server", _BOTH),
+        Method("notifications/resources/updated", "server", _BOTH),
+        Method("notifications/elicitation/complete", "server", _OLD),
+        Method("notifications/subscriptions/acknowledged", "server", _NEW),
+    )
+}
+
+LOG_LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", "alert", "emergency")
+"""Least severe first (RFC 5424)."""
+
+
+def serves(method: str, era: Era) -> bool:
+    """Whether a server of this era knows a request of this name at all."""
+    row = METHODS.get(method)
+    return row is not None and row.sender != "server" and era in row.eras and not row.notification

@@ -1,0 +1,123 @@
+"""The server half's contract: a transport takes requests in, a service answers them, an exchange is one of them.
+
+Everything here is called on the event loop's thread and returns at once. No task is made for a request unless the
+service makes one.
+"""
+
+from __future__ import annotations
+
+import abc
+import asyncio
+from collections.abc import Callable, Mapping
+from typing import Protocol
+
+from interlock.protocols.mcp.dialect import Dialect
+from interlock.protocols.mcp.meta import Glance
+from interlock.wire.errors import ErrorObject, Fault
+from interlock.wire.messages import Notification, Request
+
+
+class Caller(Protocol):
+    """Who is asking, as the service that admitted them knows it. Transports only compare owners."""
+
+    @property
+    def owner(self) -> str:
+        """Whose sessions, streams and handles these are. Another owner's are unknown to this caller."""
+
+
+class Session(abc.ABC):
+    """A conversation that a handshake opened (handshake era only). Ends with its transport, a DELETE, or idleness."""
+
+    __slots__ = ("caller", "dialect", "id", "initialized", "state")
+
+    def __init__(self, id: str, caller: Caller, dialect: Dialect) -> None:
+        self.id = id
+        self.caller = caller
+        self.dialect = dialect
+        self.initialized = False
+        self.state: object = None
+        """The service's own, for whatever it keeps per session."""
+
+    @abc.abstractmethod
+    def notify(self, method: str, params: bytes) -> None:
+        """Tell the client something that belongs to no request of its own. Dropped when it has no stream for it."""
+
+    @abc.abstractmethod
+    def ask(self, method: str, params: bytes) -> asyncio.Future[bytes]:
+        """Ask the client something that belongs to no request of its own. Raises or fails with a `Fault`."""
+
+
+class Exchange(abc.ABC):
+    """One request on its way to an answer. It ends with exactly one of `result`, `fail` and `pass_failure`.
+
+    After a cancellation or a disconnect that cancels, everything sent is dropped silently.
+    """
+
+    __slots__ = ("caller", "dialect", "glance", "headers", "on_cancel", "request", "session")
+
+    def __init__(
+        self,
+        request: Request,
+        glance: Glance,
+        dialect: Dialect,
+        caller: Caller,
+        session: Session | None,
+        headers: Mapping[bytes, bytes] | None,
+    ) -> None:
+        self.request = request
+        self.glance = glance
+        self.dialect = dialect
+        self.caller = caller
+        self.session = session
+        self.headers = headers
+        """The HTTP headers, lower-case, or None where the transport has none."""
+        self.on_cancel: Callable[[str], None] | None = None
+        """Called once, with the reason, when the client no longer wants the answer."""
+
+    @abc.abstractmethod
+    def result(self, result: bytes) -> None:
+        """The good answer: the result object as JSON."""
+
+    @abc.abstractmethod
+    def fail(self, fault: Fault) -> None:
+        """The bad answer, in the client's own dialect."""
+
+    @abc.abstractmethod
+    def pass_failure(self, error: ErrorObject) -> None:
+        """The bad answer of a server behind us, as it came."""
+
+    @abc.abstractmethod
+    def notify(self, method: str, params: bytes) -> None:
+        """Tell the client something about this request, before its answer."""
+
+    @abc.abstractmethod
+    def ask(self, method: str, params: bytes) -> asyncio.Future[bytes]:
+        """Ask the client something this request needs, on its own stream (handshake era only).
+
+        Raises MISSING_CAPABILITY when the client did not say that it answers this. The future fails with a `Fault`
+        when the client refuses, and is cancelled with the exchange.
+        """
+
+    @property
+    @abc.abstractmethod
+    def open(self) -> bool:
+        """Whether an answer is still wanted."""
+
+
+class Service(Protocol):
+    """Whatever answers: a server with tools of its own, or the hub."""
+
+    def admit(self, path: str, headers: Mapping[bytes, bytes]) -> Caller:
+        """Who this is, at this address. Raises AUTH_REQUIRED, AUTH_EXPIRED, ACCESS_DENIED or METHOD_NOT_FOUND."""
+
+    def initialize(self, session: Session) -> bytes:
+        """Open a session: the InitializeResult as JSON. `session.dialect` says what was agreed."""
+
+    def serve(self, exchange: Exchange) -> None:
+        """Answer a request, now or later. Intake has checked it; `initialize` and `ping` never come here."""
+
+    def told(self, caller: Caller, session: Session | None, notification: Notification) -> None:
+        """Take a notification that concerns no open request."""
+
+    def closed(self, session: Session) -> None:
+        """A session is over."""

@@ -1,0 +1,99 @@
+"""The client half's contract: a link is a connection to one server, whatever the transport.
+
+Callbacks come on the event loop's thread. A request ends with exactly one of `answered` and `lost`, by its deadline.
+"""
+
+from __future__ import annotations
+
+import abc
+from typing import Protocol
+
+import msgspec
+
+from interlock.wire.errors import ErrorObject, Fault
+from interlock.wire.messages import Failure, Id, Request, Result
+
+
+class Outgoing(msgspec.Struct):
+    """A request for a server."""
+
+    method: str
+    params: bytes
+    deadline: float
+    """When to give up, by the loop's clock."""
+    name: str | None = None
+    """What `Mcp-Name` says, for methods that have one."""
+    param_headers: tuple[tuple[str, str], ...] = ()
+    """`Mcp-Param-*` headers, for HTTP in the stateless era."""
+    wants_progress: bool = False
+    """The link sets a progress token of its own, unique on it, and hands progress to the sink."""
+    max_deadline: float | None = None
+    """Progress moves the deadline on, but never beyond this."""
+
+
+class Sink(Protocol):
+    """Who waits for one request's answer."""
+
+    def answered(self, answer: Result | Failure) -> None:
+        """The answer. `answer.id` is the link's own, not the caller's."""
+
+    def notified(self, method: str, params: bytes) -> None:
+        """A notification about this request: its progress, or what came on its own stream before the answer."""
+
+    def asked(self, request: Request) -> None:
+        """A request of the server on this request's own stream. Answer with `link.answer` or `link.refuse`."""
+
+    def lost(self, fault: Fault) -> None:
+        """No answer will come. UPSTREAM_UNAVAILABLE: it was never sent. OUTCOME_UNKNOWN: it was, and then nothing.
+        UPSTREAM_TIMEOUT: the deadline passed, and the server was told. SESSION_UNKNOWN: the server lost the session."""
+
+
+class Listener(Protocol):
+    """Who hears what belongs to no request of ours."""
+
+    def notified(self, method: str, params: bytes) -> None:
+        """A notification tied to nothing we asked."""
+
+    def asked(self, request: Request) -> None:
+        """A request tied to nothing we asked. It must be answered."""
+
+    def closed(self, fault: Fault) -> None:
+        """The link is gone for good. Called once, after every sink was told."""
+
+    def spoke(self, stream: str, text: str) -> None:
+        """A line for the operator: what the server wrote to stderr, or rubbish on stdout."""
+
+
+class Link(abc.ABC):
+    """One connection."""
+
+    listener: Listener
+
+    @abc.abstractmethod
+    def send(self, outgoing: Outgoing, sink: Sink) -> Id:
+        """Send a request. Gives the handle to cancel it by. Raises RESOURCE_EXHAUSTED or UPSTREAM_UNAVAILABLE."""
+
+    @abc.abstractmethod
+    def cancel(self, handle: Id, reason: str) -> None:
+        """Stop waiting, and tell the server as the era says. The sink hears nothing more."""
+
+    @abc.abstractmethod
+    def tell(self, method: str, params: bytes) -> None:
+        """Send a notification."""
+
+    @abc.abstractmethod
+    def answer(self, id: Id, result: bytes) -> None:
+        """Answer a request of the server."""
+
+    @abc.abstractmethod
+    def refuse(self, id: Id, error: ErrorObject) -> None:
+        """Refuse a request of the server."""
+
+    @abc.abstractmethod
+    async def close(self) -> None:
+        """End it and everything that belongs to it. Every waiting sink is told first."""
+
+    @property
+    @abc.abstractmethod
+    def pending(self) -> int:
+        """Requests that wait for an answer."""

@@ -1,0 +1,25 @@
+"""How large anything that comes from outside may be. Every reader takes a `Limits`; nothing is read without one."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """Bounds of one conversation."""
+
+    message_bytes: int = 8 * 1024 * 1024
+    """Largest message taken in, as sent on the wire."""
+    depth: int = 64
+    """Deepest nesting of arrays and objects in a message that is judged."""
+    members: int = 10_000
+    """Most object members and array items in a message that is judged."""
+    pending: int = 4_096
+    """Most requests that may wait for an answer, in each direction."""
+    batch: int = 64
+    """Most messages in one batch (revision 2025-03-26 only)."""
+    id_chars: int = 256
+    """Longest string id."""
+
+
+DEFAULT = Limits()

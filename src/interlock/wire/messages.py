@@ -1,0 +1,318 @@
+"""JSON-RPC messages. Only the envelope is decoded; params and results stay the bytes they came as.
+
+A message that could be read in two ways (duplicate or wrong-case members) is refused, never guessed at.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from typing import Final, TypeAlias
+
+import msgspec
+
+from interlock.wire.errors import ErrorObject, Fault
+from interlock.wire.limits import DEFAULT, Limits
+
+Id: TypeAlias = int | str
+
+EMPTY_OBJECT: Final = b"{}"
+
+
+class Request(msgspec.Struct, frozen=True):
+    """Asks for an answer."""
+
+    id: Id
+    method: str
+    params: bytes = EMPTY_OBJECT
+
+
+class Notification(msgspec.Struct, frozen=True):
+    """Tells, and wants no answer."""
+
+    method: str
+    params: bytes = EMPTY_OBJECT
+
+
+class Result(msgspec.Struct, frozen=True):
+    """A request's good answer."""
+
+    id: Id
+    result: bytes
+
+
+class Failure(msgspec.Struct, frozen=True):
+    """A request's bad answer. `id` is None when the other side could not read ours."""
+
+    id: Id | None
+    error: ErrorObject
+
+
+Message: TypeAlias = Request | Notification | Result | Failure
+
+
+def decode(data: bytes, limits: Limits = DEFAULT) -> Message:
+    """One message from its bytes. Raises `BadMessage`, with the request's id where that could be read."""
+    if len(data) > limits.message_bytes:
+        raise BadMessage("TOO_LARGE", f"message of {len(data)} bytes is over the limit of {limits.message_bytes}")
+    try:
+        envelope = _decode_envelope(data)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as cause:
+        raise _unreadable(data, cause) from None
+    if len(data) != _canonical_length(envelope):
+        _refuse_ambiguity(data)
+    return _classify(envelope, limits)
+
+
+def decode_batch(data: bytes, limits: Limits = DEFAULT) -> list[Message | BadMessage]:
+    """The messages of a batch (revision 2025-03-26), each readable or not. Raises `BadMessage` for no batch at all."""
+    if len(data) > limits.message_bytes:
+        raise BadMessage("TOO_LARGE", f"batch of {len(data)} bytes is over the limit of {limits.message_bytes}")
+    try:
+        parts = _decode_parts(data)
+    except (msgspec.DecodeError, RecursionError) as cause:
+        raise _unreadable(data, cause) from None
+    if not parts:
+        raise BadMessage("INVALID_REQUEST", "a batch must hold at least one message")
+    if len(parts) > limits.batch:
+        raise BadMessage("TOO_LARGE", f"batch of {len(parts)} messages is over the limit of {limits.batch}")
+    messages: list[Message | BadMessage] = []
+    for part in parts:
+        try:
+            messages.append(decode(bytes(part), limits))
+        except BadMessage as bad:
+            messages.append(bad)
+    return messages
+
+
+def is_batch(data: bytes) -> bool:
+    """Whether the bytes are an array, so that a batch was meant."""
+    return data[:1] == b"[" or data.lstrip()[:1] == b"["
+
+
+class BadMessage(Fault):
+    """A message that cannot be taken. `id` is the request's, where it could be read, so that it can be answered."""
+
+    def __init__(self, name: str, message: str, id: Id | None = None) -> None:
+        super().__init__(name, message)
+        self.id = id
+
+
+def encode_request(id: Id, method: str, params: bytes) -> bytes:
+    """A request's bytes, without a newline."""
+    return b'{"jsonrpc":"2.0","id":%b,"method":%b,"params":%b}' % (encode_id(id), _quote(method), params)
+
+
+def encode_notification(method: str, params: bytes = EMPTY_OBJECT) -> bytes:
+    """A notification's bytes, without a newline."""
+    return b'{"jsonrpc":"2.0","method":%b,"params":%b}' % (_quote(method), params)
+
+
+def encode_result(id: Id, result: bytes) -> bytes:
+    """A good answer's bytes, without a newline. `result` is JSON already, on one line."""
+    return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (encode_id(id), result)
+
+
+def encode_failure(id: Id | None, error: ErrorObject) -> bytes:
+    """A bad answer's bytes, without a newline. Without an id where the request's could not be read."""
+    member = b"" if id is None else b'"id":%b,' % encode_id(id)
+    return b'{"jsonrpc":"2.0",%b"error":%b}' % (member, msgspec.json.encode(error))
+
+
+def encode(message: Message) -> bytes:
+    """Any message's bytes, without a newline."""
+    match message:
+        case Request(id, method, params):
+            return encode_request(id, method, params)
+        case Notification(method, params):
+            return encode_notification(method, params)
+        case Result(id, result):
+            return encode_result(id, result)
+        case Failure(id, error):
+            return encode_failure(id, error)
+
+
+def encode_id(id: Id) -> bytes:
+    """An id as JSON."""
+    return b"%d" % id if type(id) is int else _quote(id)
+
+
+def one_line(payload: bytes) -> bytes:
+    """The payload without line breaks, as NDJSON and SSE need it. Raises `UnicodeDecodeError` for what is not UTF-8."""
+    if not payload.isascii():
+        payload.decode()
+    if b"\n" in payload or b"\r" in payload:
+        return msgspec.json.format(payload, indent=-1)
+    return payload
+
+
+def check_shape(payload: bytes, limits: Limits) -> None:
+    """Refuse a payload that is nested too deeply or has too many members. Cheap for whatever is obviously small."""
+    opened = payload.count(b"{") + payload.count(b"[")
+    if opened > limits.depth and _depth(payload) > limits.depth:
+        raise Fault("INVALID_REQUEST", f"nested deeper than {limits.depth} levels")
+    if payload.count(b",") + opened > limits.members and _members(payload) > limits.members:
+        raise Fault("INVALID_REQUEST", f"more than {limits.members} members")
+
+
+def strict(payload: bytes) -> None:
+    """Refuse JSON that two readers could take differently: duplicate member names, at any depth."""
+    try:
+        _STRICT.decode(payload.decode())
+    except _Duplicate as duplicate:
+        raise Fault("PARSE_ERROR", f"member {duplicate.args[0]!r} stands twice in one object") from None
+    except (ValueError, RecursionError) as cause:
+        raise Fault("PARSE_ERROR", f"not JSON: {cause}") from None
+
+
+class _Envelope(msgspec.Struct):
+    jsonrpc: str
+    id: int | str | msgspec.UnsetType | None = msgspec.UNSET
+    method: str | msgspec.UnsetType = msgspec.UNSET
+    params: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    result: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    error: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+
+
+_decode_envelope = msgspec.json.Decoder(_Envelope).decode
+_decode_error = msgspec.json.Decoder(ErrorObject).decode
+_decode_parts = msgspec.json.Decoder(list[msgspec.Raw]).decode
+_quote = msgspec.json.Encoder().encode
+_UNSET = msgspec.UNSET
+
+
+def _classify(envelope: _Envelope, limits: Limits) -> Message:
+    id_, method = envelope.id, envelope.method
+    known = id_ if isinstance(id_, int | str) else None
+    if envelope.jsonrpc != "2.0":
+        raise BadMessage("INVALID_REQUEST", 'jsonrpc must be "2.0"', known)
+    if isinstance(id_, str) and not 0 < len(id_) <= limits.id_chars:
+        raise BadMessage("INVALID_REQUEST", f"an id has 1 to {limits.id_chars} characters")
+    if method is not _UNSET:
+        if envelope.result is not _UNSET or envelope.error is not _UNSET:
+            raise BadMessage("INVALID_REQUEST", "a message is a request or a response, not both", known)
+        params = EMPTY_OBJECT if envelope.params is _UNSET else bytes(envelope.params)
+        if params[:1] != b"{":
+            raise BadMessage("INVALID_REQUEST", "params must be an object", known)
+        if id_ is _UNSET:
+            return Notification(method, params)
+        if id_ is None:
+            raise BadMessage("INVALID_REQUEST", "the id of a request must not be null")
+        return Request(id_, method, params)
+    if envelope.result is not _UNSET:
+        if envelope.error is not _UNSET or known is None:
+            raise BadMessage("INVALID_REQUEST", "a response has an id and either a result or an error", known)
+        return Result(known, bytes(envelope.result))
+    if envelope.error is not _UNSET:
+        try:
+            return Failure(known, _decode_error(envelope.error))
+        except msgspec.DecodeError as cause:
+            raise BadMessage("INVALID_REQUEST", f"error is not an error object: {cause}", known) from None
+    raise BadMessage("INVALID_REQUEST", "neither method, nor result, nor error", known)
+
+
+def _canonical_length(envelope: _Envelope) -> int:
+    """How long the message is if it holds just what was read, in compact form. A longer one is looked at again."""
+    length = len('{"jsonrpc":""}') + len(envelope.jsonrpc)
+    if envelope.id is not _UNSET:
+        length += len(',"id":') + (4 if envelope.id is None else len(encode_id(envelope.id)))
+    if envelope.method is not _UNSET:
+        length += len(',"method":""') + len(envelope.method)
+    if envelope.params is not _UNSET:
+        length += len(',"params":') + len(memoryview(envelope.params))
+    if envelope.result is not _UNSET:
+        length += len(',"result":') + len(memoryview(envelope.result))
+    if envelope.error is not _UNSET:
+        length += len(',"error":') + len(memoryview(envelope.error))
+    return length
+
+
+_MEMBERS = frozenset({"jsonrpc", "id", "method", "params", "result", "error"})
+
+
+def _refuse_ambiguity(data: bytes) -> None:
+    """The slow look at an envelope with spaces or members of its own: no name may stand twice or in wrong case."""
+    seen: set[str] = set()
+    for name in _top_level_names(data):
+        if name in seen:
+            raise BadMessage("INVALID_REQUEST", f"member {name!r} stands twice")
+        if name not in _MEMBERS and name.casefold() in _MEMBERS:
+            raise BadMessage("INVALID_REQUEST", f"member {name!r} is written in the wrong case")
+        seen.add(name)
+
+
+_TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}:,]', re.DOTALL)
+
+
+def _top_level_names(data: bytes) -> list[str]:
+    names: list[str] = []
+    depth = 0
+    expect_name = False
+    for token in _TOKEN.finditer(data):
+        char = data[token.start()]
+        if char in b"{[":
+            depth += 1
+            expect_name = depth == 1
+        elif char in b"}]":
+            depth -= 1
+        elif depth == 1 and char == 0x2C:
+            expect_name = True
+        elif depth == 1 and expect_name and char == 0x22:
+            names.append(msgspec.json.decode(token.group(), type=str))
+            expect_name = False
+    return names
+
+
+def _depth(payload: bytes) -> int:
+    depth = deepest = 0
+    for token in _TOKEN.finditer(payload):
+        char = payload[token.start()]
+        if char in b"{[":
+            depth += 1
+            deepest = max(deepest, depth)
+        elif char in b"}]":
+            depth -= 1
+    return deepest
+
+
+def _members(payload: bytes) -> int:
+    return sum(1 for token in _TOKEN.finditer(payload) if payload[token.start()] in b",{[")
+
+
+class _Duplicate(ValueError):
+    pass
+
+
+def _unique(pairs: list[tuple[str, object]]) -> dict[str, object]:
+    members = dict(pairs)
+    if len(members) != len(pairs):
+        seen: set[str] = set()
+        for name, _ in pairs:
+            if name in seen:
+                raise _Duplicate(name)
+            seen.add(name)
+    return members
+
+
+_STRICT = json.JSONDecoder(object_pairs_hook=_unique)
+
+
+def _unreadable(data: bytes, cause: Exception) -> BadMessage:
+    """JSON that is no message is an invalid request; what is not JSON at all is a parse error."""
+    if isinstance(cause, msgspec.ValidationError):
+        return BadMessage("INVALID_REQUEST", f"not a JSON-RPC message: {cause}", _salvage_id(data))
+    if isinstance(cause, RecursionError):
+        return BadMessage("INVALID_REQUEST", "nested too deeply")
+    return BadMessage("PARSE_ERROR", f"not JSON: {cause}")
+
+
+class _IdOnly(msgspec.Struct):
+    id: int | str | None = None
+
+
+def _salvage_id(data: bytes) -> Id | None:
+    """The id of a message whose other members are wrong, so that even that request gets its answer."""
+    try:
+        return msgspec.json.decode(data, type=_IdOnly).id
+    except msgspec.DecodeError:
+        return None

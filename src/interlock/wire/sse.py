@@ -1,0 +1,95 @@
+"""Server-sent events: an encoder, and a reader of bytes in whatever pieces they come. No event grows unbounded."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+KEEP_ALIVE: Final = b":\n\n"
+
+
+class Event(msgspec.Struct, frozen=True):
+    """One event as the reader saw it."""
+
+    data: bytes
+    event: str = "message"
+    id: str | None = None
+    retry: int | None = None
+
+
+class EventTooLarge(ValueError):
+    """An event grew beyond the limit; the stream cannot be trusted any further."""
+
+
+def encode_event(data: bytes, id: str | None = None, retry: int | None = None) -> bytes:
+    """One message event. `data` is a single line."""
+    head = b""
+    if id is not None:
+        head += b"id: %b\n" % id.encode()
+    if retry is not None:
+        head += b"retry: %d\n" % retry
+    return b"%bdata: %b\n\n" % (head, data)
+
+
+class EventReader:
+    """Gives the events that the bytes complete (WHATWG, Server-sent events: interpreting an event stream)."""
+
+    __slots__ = ("_buffer", "_data", "_event", "_id", "_limit", "_retry", "_size", "_started")
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._buffer = b""
+        self._started = False
+        self._data: list[bytes] = []
+        self._size = 0
+        self._event = ""
+        self._id: str | None = None
+        self._retry: int | None = None
+
+    def feed(self, data: bytes) -> list[Event]:
+        """The events that these bytes complete, in order. Raises `EventTooLarge`."""
+        buffer = self._buffer + data
+        if not self._started and len(buffer) >= 3:
+            self._started = True
+            buffer = buffer.removeprefix(b"\xef\xbb\xbf")
+        # A lone CR at the end may be the first half of a CRLF.
+        held = b"\r" if buffer.endswith(b"\r") else b""
+        text = buffer[: len(buffer) - len(held)]
+        if b"\r" in text:
+            text = text.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        lines = text.split(b"\n")
+        self._buffer = lines.pop() + held
+        if len(self._buffer) + self._size > self._limit:
+            raise EventTooLarge(f"event is over the limit of {self._limit} bytes")
+        events: list[Event] = []
+        for line in lines:
+            self._take(line, events)
+        return events
+
+    def _take(self, line: bytes, events: list[Event]) -> None:
+        if not line:
+            self._dispatch(events)
+            return
+        name, _, value = line.partition(b":")
+        value = value[1:] if value.startswith(b" ") else value
+        if name == b"data":
+            self._size += len(value) + 1
+            if self._size > self._limit:
+                raise EventTooLarge(f"event is over the limit of {self._limit} bytes")
+            self._data.append(value)
+        elif name == b"event":
+            self._event = value.decode("utf-8", "replace")
+        elif name == b"id" and b"\0" not in value:
+            self._id = value.decode("utf-8", "replace")
+        elif name == b"retry" and value.isdigit() and len(value) < 10:
+            self._retry = int(value)
+
+    def _dispatch(self, events: list[Event]) -> None:
+        if self._data or self._id is not None or self._retry is not None:
+            events.append(Event(b"\n".join(self._data), self._event or "message", self._id, self._retry))
+        self._data = []
+        self._size = 0
+        self._event = ""
+        self._id = None
+        self._retry = None
