@@ -12,10 +12,14 @@ import asyncio
 from collections.abc import Callable
 
 from interlock.hub.call import Call, Caller, Target
-from interlock.hub.plan import Plan, Plans
+from interlock.hub.plan import Plan, Plans, find_plan
 from interlock.hub.verdicts import Ask, Pass, Refuse, Verdict, Wait
 from interlock.protocols.mcp.results import refusal_result
 from interlock.wire.errors import Fault
+
+Resolve = Callable[[Caller, str], Target]
+Commit = Callable[[Call], Refuse | None]
+Dispatch = Callable[[Call, Plan], None]
 
 GATES_TIMEOUT_S = 10.0
 """All gates of one call together, where one of them has to wait for something."""
@@ -26,10 +30,10 @@ class Pipeline:
 
     def __init__(
         self,
-        plans: Plans,
+        plans: Callable[[], Plans],
         stamp: Callable[[], tuple[int, int]],
-        commit: Callable[[Call], Refuse | None],
-        dispatch: Callable[[Call, Plan], None],
+        commit: Commit,
+        dispatch: Dispatch,
     ) -> None:
         self._plans = plans
         self._stamp = stamp
@@ -37,10 +41,11 @@ class Pipeline:
         self._dispatch = dispatch
         self._waiting: set[asyncio.Task[None]] = set()
 
-    def plan(self, caller: Caller, kind: str, name: str, resolve: Callable[[], Target], now: float) -> Plan:
+    def plan(self, caller: Caller, kind: str, name: str, resolve: Resolve, now: float) -> Plan:
         """The plan for a name as this caller means it. `resolve` raises for a name that means nothing to them."""
         stamp = self._stamp()
-        return self._plans.find(caller, kind, name, stamp, now) or self._plans.make(caller, name, resolve(), stamp)
+        plan = find_plan(caller, kind, name, stamp, now)
+        return plan if plan is not None else self._plans().make(caller, name, resolve(caller, name), stamp)
 
     def judge(self, call: Call, plan: Plan) -> tuple[Verdict, str]:
         """What the gates say of a call, and which of them said it. Nothing is used up: this is also the dry run."""

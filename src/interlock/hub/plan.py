@@ -47,19 +47,20 @@ class Plan(msgspec.Struct):
     valid_until: float = float("inf")
 
 
+def find_plan(caller: Caller, kind: str, name: str, stamp: tuple[int, int], now: float) -> Plan | None:
+    """A plan that was made before and still holds."""
+    plan = caller.plans.get((kind, name))
+    if type(plan) is Plan and plan.stamp == stamp and now < plan.valid_until:
+        return plan
+    return None
+
+
 class Plans:
-    """Makes plans and finds them again."""
+    """Makes plans, with the gates of one configuration."""
 
     def __init__(self, gates: Sequence[Gate], timeout_of: Callable[[Target], float]) -> None:
         self._gates = gates
         self._timeout_of = timeout_of
-
-    def find(self, caller: Caller, kind: str, name: str, stamp: tuple[int, int], now: float) -> Plan | None:
-        """A plan that still holds."""
-        plan = caller.plans.get((kind, name))
-        if type(plan) is Plan and plan.stamp == stamp and now < plan.valid_until:
-            return plan
-        return None
 
     def make(self, caller: Caller, name: str, target: Target, stamp: tuple[int, int]) -> Plan:
         """A new plan for a target that was resolved from `name`."""

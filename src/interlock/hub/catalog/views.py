@@ -16,7 +16,7 @@ from interlock.judge.patterns import PatternSet
 
 
 class View(msgspec.Struct, frozen=True):
-    """Which part of the catalog an address shows."""
+    """Which part of the catalog an address shows. One server's things can be seen through a profile, too."""
 
     server: str | None = None
     profile: str | None = None
@@ -68,7 +68,7 @@ class Catalog:
     def __init__(self) -> None:
         self._offers: dict[str, Offer] = {}
         self._lenses: dict[str, Lens] = {}
-        self._pieces: dict[tuple[str, str, ItemKind], tuple[Offer, bytes]] = {}
+        self._pieces: dict[tuple[str, bool, str | None, ItemKind], tuple[Offer, bytes]] = {}
         self._whole: dict[tuple[View, ItemKind], tuple[int, bytes]] = {}
         self._reached: dict[View, tuple[int, dict[str, None]]] = {}
         self.generation = 0
@@ -148,15 +148,11 @@ class Catalog:
         kept = self._reached.get(view)
         if kept is not None and kept[0] == self.generation:
             return kept[1]
-        if view.server is not None:
-            reach = dict.fromkeys([view.server] if view.server in self._offers else [])
-        elif view.profile is None:
-            reach = dict.fromkeys(self._offers)
-        else:
-            lens = self._lenses[view.profile]
-            reach = dict.fromkeys(
-                name for name, offer in self._offers.items() if any(map(lens.sees, offer.tools.values()))
-            )
+        named = self._offers if view.server is None else [view.server] if view.server in self._offers else []
+        lens = None if view.profile is None else self._lenses[view.profile]
+        reach = dict.fromkeys(
+            name for name in named if lens is None or any(map(lens.sees, self._offers[name].tools.values()))
+        )
         self._reached[view] = (self.generation, reach)
         return reach
 
@@ -171,7 +167,7 @@ class Catalog:
         return self.sees_server(view, item.server)
 
     def _piece(self, view: View, offer: Offer, kind: ItemKind) -> bytes:
-        key = (offer.server, "\0" if view.bare else view.profile or "", kind)
+        key = (offer.server, view.bare, view.profile, kind)
         kept = self._pieces.get(key)
         if kept is not None and kept[0] is offer:
             return kept[1]

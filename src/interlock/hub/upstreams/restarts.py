@@ -3,27 +3,14 @@
 from __future__ import annotations
 
 import random
-from typing import Literal
 
-import msgspec
-
-Policy = Literal["never", "on_failure", "always"]
-
-
-class RestartRules(msgspec.Struct, frozen=True):
-    """One server's policy."""
-
-    policy: Policy = "on_failure"
-    max_restarts: int = 5
-    window_s: float = 300
-    backoff_base_ms: int = 1000
-    backoff_max_ms: int = 30_000
+from interlock.config.settings import Restart
 
 
 class Restarts:
     """Counts the restarts of one server and says how long to wait for the next, or that there is none."""
 
-    def __init__(self, rules: RestartRules) -> None:
+    def __init__(self, rules: Restart) -> None:
         self._rules = rules
         self._at: list[float] = []
         self.total = 0
