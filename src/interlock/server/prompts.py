@@ -114,6 +114,6 @@ def completion_members(completion: Completion) -> bytes:
 def _message(item: object) -> Message:
     if isinstance(item, Message):
         return item
-    if isinstance(item, str | CONTENT_TYPES):
+    if isinstance(item, (str, *CONTENT_TYPES)):
         return Message(item)
     raise TypeError(f"a prompt returned a {type(item).__name__}; it must be texts, content or messages")

@@ -8,8 +8,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable, Coroutine, Mapping, Sequence
-from typing import Any, TypeVar, overload
+from collections.abc import Callable, Coroutine, Iterable, Mapping, Sequence
+from contextlib import AbstractAsyncContextManager
+from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import msgspec
 
@@ -32,6 +33,9 @@ from interlock.transports.exchange import Caller, Exchange, Session
 from interlock.wire.errors import Fault
 from interlock.wire.limits import DEFAULT
 from interlock.wire.messages import Notification, check_shape
+
+if TYPE_CHECKING:
+    from interlock.server.runner import Address
 
 log = logging.getLogger("interlock.server")
 
@@ -243,6 +247,20 @@ class Server:
         from interlock.server.runner import serve_stdio
 
         await serve_stdio(self)
+
+    def run_http(self, host: str = "127.0.0.1", port: int = 8000) -> None:
+        """Serve Streamable HTTP at `/mcp` until the process is interrupted."""
+        from interlock.server.runner import run, serve_http_until_told
+
+        run(serve_http_until_told(self, host, port))
+
+    def http(
+        self, host: str = "127.0.0.1", port: int = 0, *, hosts: Iterable[str] = (), origins: Iterable[str] = ()
+    ) -> AbstractAsyncContextManager[Address]:
+        """The same, in a loop of the caller's, while the context is open. Port 0 takes a free one."""
+        from interlock.server.runner import serve_http
+
+        return serve_http(self, host, port, hosts, origins)
 
     # What a transport asks of it.
 
