@@ -83,9 +83,7 @@ def test_multiple_content_types() -> list[Content]:
     return [
         Text("Multiple content types test:"),
         Image(PIXEL, "image/png"),
-        Embedded(
-            ResourceContents("test://mixed-content-resource", "application/json", '{"test":"data","value":123}')
-        ),
+        Embedded(ResourceContents("test://mixed-content-resource", "application/json", '{"test":"data","value":123}')),
     ]
 
 
@@ -305,7 +303,7 @@ def json_schema_2020_12_tool() -> str:
 
 
 @server.tool(headers={"region": "Region"})
-def test_x_mcp_header(region: Annotated[str, "Repeated in the Mcp-Param-Region header"] = "<none>") -> str:
+def test_x_mcp_header(region: Annotated[str, "Repeated in the Mcp-Param-Region header"] = "<none>") -> str:  # noqa: PT028
     """Tests parameters that are mirrored into headers."""
     return f"region={region}"
 
@@ -379,7 +377,7 @@ def test_prompt_with_arguments(
 
 
 @server.prompt
-def test_prompt_with_embedded_resource(resourceUri: Annotated[str, "What to embed"]) -> list[Message]:
+def test_prompt_with_embedded_resource(resourceUri: str) -> list[Message]:  # noqa: N803
     """A prompt that includes an embedded resource."""
     contents = ResourceContents(resourceUri, "text/plain", "Embedded resource content for testing.")
     return [Message(Embedded(contents)), Message("Please process the embedded resource above.")]

@@ -127,10 +127,16 @@ def _form_of_schema(encoded: bytes) -> Form:
 @lru_cache(maxsize=256)
 def _form_of_type(kind: type) -> Form:
     writer = SchemaWriter("input")
-    schema = writer.finish(writer.write(kind))
-    if schema.get("type") != "object":
+    written = writer.finish(writer.write(kind))
+    properties = written.get("properties")
+    if written.get("type") != "object" or not isinstance(properties, dict):
         raise TypeError(f"{kind.__name__}: a form is a class with members; MCP has no other kind")
-    return Form(schema, Validator(schema), Converters().make(kind))
+    for name, schema in properties.items():
+        if "$ref" in schema or schema.get("type") == "object":
+            raise TypeError(f"{kind.__name__}.{name}: a form's fields are texts, numbers, booleans and choices")
+    # Only these, since clients take nothing else in a form (2026-07-28, Elicitation: Requested Schema).
+    form = {key: written[key] for key in ("type", "properties", "required") if key in written}
+    return Form(form, Validator(written), Converters().make(kind))
 
 
 def _decoded(raw: bytes, kind: type[V]) -> V:

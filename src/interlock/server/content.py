@@ -6,7 +6,7 @@ Binary content is given as bytes; it becomes base64 only where it leaves.
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Literal, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import msgspec
 
@@ -104,7 +104,7 @@ class ResourceLink(_Piece, frozen=True, tag="resource_link"):
 
 
 Content: TypeAlias = Text | Image | Audio | Embedded | ResourceLink
-CONTENT_TYPES: tuple[type, ...] = (Text, Image, Audio, Embedded, ResourceLink)
+CONTENT_TYPES: Final = (Text, Image, Audio, Embedded, ResourceLink)
 
 
 class ToolResult(msgspec.Struct, frozen=True, kw_only=True):

@@ -111,7 +111,7 @@ def completion_members(completion: Completion) -> bytes:
     return b'"completion":%b' % msgspec.json.encode(said)
 
 
-def _message(item: object) -> Message:
+def _message(item: Any) -> Message:
     if isinstance(item, Message):
         return item
     if isinstance(item, (str, *CONTENT_TYPES)):

@@ -7,7 +7,7 @@ import contextlib
 import signal
 import sys
 from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 import msgspec
 from starlette.responses import PlainTextResponse
@@ -16,6 +16,9 @@ from interlock.server.server import Anyone, Server
 from interlock.transports.http.endpoint import McpEndpoint
 from interlock.transports.http.serve import start
 from interlock.transports.stdio.streams import serve_standard_streams
+
+if TYPE_CHECKING:
+    from uvicorn._types import ASGI3Application
 
 
 class Address(msgspec.Struct, frozen=True):
@@ -44,8 +47,8 @@ async def serve_http(
     server: Server, host: str, port: int, hosts: Iterable[str], origins: Iterable[str]
 ) -> AsyncIterator[Address]:
     """Serve Streamable HTTP while the context is open."""
-    nothing_else = PlainTextResponse("Not found. The MCP endpoint is /mcp.\n", 404)
-    http = await start(McpEndpoint(server), nothing_else, host=host, port=port, hosts=hosts, origins=origins)
+    elsewhere = cast("ASGI3Application", PlainTextResponse("Not found. The MCP endpoint is /mcp.\n", 404))
+    http = await start(McpEndpoint(server), elsewhere, host=host, port=port, hosts=hosts, origins=origins)
     try:
         yield Address(http.host, http.port)
     finally:
