@@ -134,7 +134,7 @@ def test_a_relative_working_folder_counts_from_the_file(desk: Desk) -> None:
 def test_with_nothing_configured_the_demonstration_server_runs(desk: Desk) -> None:
     config = desk.in_project().config
     assert config.demo
-    assert config.servers["demo"].command == (sys.executable, "-m", "interlock.server.demo")
+    assert config.servers["demo"].command == (sys.executable, "-P", "-m", "interlock.server.demo")
 
 
 def test_the_named_file_goes_before_the_environment_and_the_users_own(desk: Desk) -> None:

@@ -24,7 +24,7 @@ from .settings import Config, Origin, Server
 from .tables import read_config
 
 PROJECT_FILES = (".mcp.json", ".cursor/mcp.json", ".vscode/mcp.json", "mgp.toml")
-DEMO_SERVER = Server(command=(sys.executable, "-m", "interlock.server.demo"), source="built in")
+DEMO_SERVER = Server(command=(sys.executable, "-P", "-m", "interlock.server.demo"), source="built in")
 
 
 class Loaded(msgspec.Struct, frozen=True):
