@@ -6,12 +6,11 @@ and its full commands were shown and accepted.
 
 from __future__ import annotations
 
-import json
-import os
-import tempfile
 from pathlib import Path
 
 import msgspec
+
+from .files import write_whole
 
 
 class Planned(msgspec.Struct, frozen=True):
@@ -34,6 +33,8 @@ class Unconfirmed(msgspec.Struct, frozen=True):
     path: str
     hash: str
     servers: tuple[Planned, ...] = ()
+    settings: tuple[str, ...] = ()
+    """Whatever else it would set, as written; only a project's own `interlock.toml` can."""
 
 
 class Confirmations:
@@ -48,17 +49,7 @@ class Confirmations:
     def add(self, path: Path, sha256: str) -> None:
         """Confirms the content with that hash. Written at once and whole."""
         confirmed = {**self._read(), str(path.resolve()): sha256}
-        self._file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(dir=self._file.parent, prefix=".confirmed-")
-        try:
-            with os.fdopen(handle, "w", encoding="utf-8") as out:
-                json.dump(confirmed, out, indent=2, sort_keys=True)
-                out.flush()
-                os.fsync(out.fileno())
-            os.replace(temporary, self._file)
-        except BaseException:
-            Path(temporary).unlink(missing_ok=True)
-            raise
+        write_whole(self._file, msgspec.json.format(msgspec.json.encode(confirmed, order="sorted")))
 
     def _read(self) -> dict[str, str]:
         """What cannot be read confirms nothing."""

@@ -72,32 +72,27 @@ def _command(command: tuple[str, ...], folder: Path) -> list[str]:
         reasons.append(f"runs `{program}`, which is no launcher of packages")
     if any(_SHELL_SYNTAX.search(argument) for argument in arguments):
         reasons.append("has shell syntax in an argument")
-    if any(_is_flag(argument, _FLAGS) for argument in _own_flags(name, arguments)):
+    if name in ("docker", "podman"):
+        if _opens_host(arguments):
+            reasons.append("opens this machine to its container")
+        return reasons
+    own = _own_flags(arguments)
+    if any(_is_flag(argument, _FLAGS) for argument in own):
         reasons.append("hands its launcher code, or another place to fetch code from")
-    if name in ("docker", "podman") and _opens_host(arguments):
-        reasons.append("opens this machine to its container")
-    if name not in ("docker", "podman") and any(_REMOTE_CODE.match(argument) for argument in _sources(name, arguments)):
+    fetched = [argument.partition("=")[2] or argument for argument in own] + list(arguments[len(own) : len(own) + 1])
+    if any(_REMOTE_CODE.match(argument) for argument in fetched):
         reasons.append("fetches code from an address instead of a registry")
     return reasons
 
 
-def _own_flags(name: str, arguments: tuple[str, ...]) -> list[str]:
-    """The arguments that the launcher itself reads: those before the package or script, and the values they take."""
-    own: list[str] = []
-    for argument in arguments:
-        if not argument.startswith("-") and argument not in ("run", "exec", "x", "tool", "dlx"):
-            if own and own[-1] in _TAKE_VALUE:
-                own.append(argument)
-                continue
-            break
-        own.append(argument)
-    return own
-
-
-def _sources(name: str, arguments: tuple[str, ...]) -> list[str]:
-    """What the launcher would fetch: its own flags' values and the first thing after them."""
-    own = _own_flags(name, arguments)
-    return [argument.partition("=")[2] or argument for argument in own] + list(arguments[len(own) : len(own) + 1])
+def _own_flags(arguments: tuple[str, ...]) -> tuple[str, ...]:
+    """The arguments that the launcher itself reads: all before the package or script, with the values they take."""
+    start = next((number for number, word in enumerate(arguments) if word not in _SUBCOMMANDS), len(arguments))
+    for number in range(start, len(arguments)):
+        is_value = number > 0 and arguments[number - 1] in _TAKE_VALUE
+        if not arguments[number].startswith("-") and not is_value:
+            return arguments[:number]
+    return arguments
 
 
 def _is_flag(argument: str, flags: frozenset[str]) -> bool:
@@ -154,6 +149,7 @@ _FLAGS = frozenset(
         "--inspect-brk",
     }
 )
+_SUBCOMMANDS = frozenset({"run", "exec", "x", "tool", "dlx"})
 _TAKE_VALUE = frozenset(
     {"--from", "--with", "--spec", "--package", "--python", "-p", "--project", "--directory", "-m"} | _FLAGS
 )

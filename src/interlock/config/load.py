@@ -9,6 +9,7 @@ import os
 import sys
 from collections.abc import Mapping
 from pathlib import Path
+from types import MappingProxyType
 
 import msgspec
 from msgspec.structs import replace
@@ -23,7 +24,7 @@ from .settings import Config, Origin, Server
 from .tables import read_config
 
 PROJECT_FILES = (".mcp.json", ".cursor/mcp.json", ".vscode/mcp.json", "mgp.toml")
-DEMO_SERVER = Server(command=(sys.executable, "-m", "interlock.server.demo"), source="built in")
+DEMO_SERVER = Server(command=(sys.executable, "-P", "-m", "interlock.server.demo"), source="built in")
 
 
 class Loaded(msgspec.Struct, frozen=True):
@@ -118,7 +119,9 @@ class _Loading:
         if document is None or self.confirmations.holds(path, document.sha256):
             return document
         report = Report(path, document.lines)
-        self._hold(document, read_config(document.content, report).servers, report)
+        servers = read_config(document.content, report).servers
+        others = {key: value for key, value in document.content.items() if key != "servers"}
+        self._hold(document, servers, report, others)
         return None
 
     def _main(self, document: Document, *, own: bool) -> Config:
@@ -164,6 +167,7 @@ class _Loading:
 
     def _import(self, path: Path, *, trusted: bool) -> None:
         """Adds the servers of another program's file. The first to name an name keeps it."""
+        path = path.resolve()
         if str(path) in self.files:
             return
         document = self._read(path, fatal=False)
@@ -184,7 +188,13 @@ class _Loading:
                 self.servers[name] = server
                 self.reports[name] = report
 
-    def _hold(self, document: Document, servers: Mapping[str, Server], report: Report) -> None:
+    def _hold(
+        self,
+        document: Document,
+        servers: Mapping[str, Server],
+        report: Report,
+        others: Mapping[str, object] = MappingProxyType({}),
+    ) -> None:
         refused = {problem.server: problem.message for problem in reversed(report.problems)}
         planned = [
             Planned(
@@ -198,7 +208,12 @@ class _Loading:
             )
             for name, server in servers.items()
         ]
-        self.unconfirmed[str(document.path)] = Unconfirmed(str(document.path), document.sha256, tuple(planned))
+        settings = tuple(
+            f"{key} = {msgspec.json.encode(value, enc_hook=str).decode()}" for key, value in others.items()
+        )
+        self.unconfirmed[str(document.path)] = Unconfirmed(
+            str(document.path), document.sha256, tuple(planned), settings
+        )
 
     def _filled(self, name: str, server: Server) -> Server:
         """The server with its variables filled in; if one is missing it carries the problem and is not started."""
@@ -230,7 +245,8 @@ class _Loading:
         if result.missing:
             names = " and ".join(f"`{variable}`" for variable in result.missing)
             message = f"server `{name}` needs the variable {names}, not set here"
-            mend = f"set it before starting (export {result.missing[0]}=…), or give it a default: ${{{result.missing[0]}:-…}}"
+            first = result.missing[0]
+            mend = f"set it before starting (export {first}=…), or give it a default: ${{{first}:-…}}"
         else:
             message = f"server `{name}`: `{result.unreadable[0]}` is not how a variable is written"
             mend = "write ${NAME}, ${env:NAME} or ${NAME:-default}; a plain ${ is written $${"

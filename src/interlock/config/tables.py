@@ -77,6 +77,8 @@ def check_server(server: Server, name: str, at: KeyPath, report: Report, *, has_
     for header, value in server.headers.items():
         if not _TOKEN.fullmatch(header) or "\r" in value or "\n" in value or "\0" in value:
             wrong("headers", f"the header `{header}` of `{name}` is malformed", "one line, a plain name")
+    if len(server.command) > MOST_ARGUMENTS or sum(map(len, server.command)) > MOST_COMMAND_CHARS:
+        wrong("args", f"the command of `{name}` is too long", f"at most {MOST_ARGUMENTS} words")
     if any("\0" in text for text in (*server.command, *server.env.values(), server.cwd or "")):
         wrong("", f"server `{name}` has a NUL character in a value", "remove it")
 
@@ -124,11 +126,6 @@ def _command(rest: dict[str, object], name: str, at: KeyPath, report: Report) ->
             )
         else:
             words += value
-    if len(words) > MOST_ARGUMENTS or sum(map(len, words)) > MOST_COMMAND_CHARS:
-        report.add(
-            (*at, "args"), f"the command of `{name}` is too long", f"at most {MOST_ARGUMENTS} words", server=name
-        )
-        return ()
     if words and not words[0].strip():
         report.add((*at, "command"), f"`command` of `{name}` is empty", "name the program to run", server=name)
     return tuple(words)

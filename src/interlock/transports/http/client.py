@@ -143,8 +143,14 @@ class HttpLink(Link):
         if self._receipts:
             await asyncio.wait([receipt.taken for receipt in self._receipts])
 
-    def listen(self) -> None:
-        """Open the stream for what belongs to no request (handshake era). Kept open until the link closes."""
+    def listen(self, anew: bool = False) -> None:
+        """Open the stream for what belongs to no request (handshake era). Kept open until the link closes.
+
+        `anew` after a new session was opened: the old stream belonged to the old one.
+        """
+        if anew and self._standing is not None:
+            self._standing.stop()
+            self._standing = None
         if self._standing is None and not self._closed:
             self._standing = Standing(self)
             self._standing.open()
