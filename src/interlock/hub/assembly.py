@@ -1,8 +1,9 @@
-"""The hub put together from a configuration: every part made once, joined here, and told when the configuration changes."""
+"""The hub put together from a configuration: every part made once, joined here, and told when that changes."""
 
 from __future__ import annotations
 
 import asyncio
+import os
 import secrets
 import time
 from importlib.metadata import version
@@ -14,7 +15,7 @@ import msgspec
 from interlock.client.dial import Dial, to_command, to_url
 from interlock.client.peer import Identity
 from interlock.config.settings import Config, Server
-from interlock.hub.call import Call, Target
+from interlock.hub.call import Target
 from interlock.hub.catalog.offer import Offer
 from interlock.hub.catalog.views import Catalog
 from interlock.hub.doors import Doors
@@ -47,6 +48,8 @@ class Assembly:
         self.config = config
         self.home = home
         self.started = time.monotonic()
+        self.listen = ""
+        """Where HTTP is served, once it is."""
         self.generation = 0
         """Grows when the configuration changes."""
         self.keys = Keys(home)
@@ -68,7 +71,7 @@ class Assembly:
             limits=self.limits,
             info=msgspec.json.encode({"name": "interlock", "title": "Interlock", "version": VERSION}),
             most_open=self._most_open,
-            clock=time.monotonic,
+            clock=asyncio.get_running_loop().time,
         )
         self._telling: asyncio.TimerHandle | None = None
         self._reaper: asyncio.TimerHandle | None = None
@@ -153,7 +156,8 @@ def dial_for(settings: Server, limits: Limits) -> Dial:
     """How a server of the configuration is reached."""
     if settings.url is not None:
         return to_url(settings.url, settings.headers, limits)
-    return to_command(Command(settings.command, settings.env, settings.inherit_env, settings.cwd), limits)
+    inherited = {name: os.environ[name] for name in settings.inherit_env if name in os.environ}
+    return to_command(Command(settings.command, {**inherited, **settings.env}, settings.cwd), limits)
 
 
 def _limits(config: Config) -> Limits:

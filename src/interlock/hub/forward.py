@@ -7,10 +7,10 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Callable
-from typing import Protocol
 
 import msgspec
 
+from interlock.client.connection import Connection
 from interlock.hub.call import Call
 from interlock.hub.catalog.names import exposed_uri
 from interlock.hub.questions import relay_question
@@ -28,30 +28,6 @@ STATE_LIFE_S = 600.0
 _STATE = "requestState"
 
 
-class Line(Protocol):
-    """What a forward needs of a connection to a server."""
-
-    @property
-    def modern(self) -> bool:
-        """Whether the server speaks the stateless era."""
-
-    @property
-    def server_info(self) -> bytes | None:
-        """What the server says it is."""
-
-    def send(self, outgoing: Outgoing, sink: Forward) -> Id:
-        """Send a request."""
-
-    def cancel(self, handle: Id, reason: str) -> None:
-        """Stop waiting for an answer."""
-
-    def answer(self, id: Id, result: bytes) -> None:
-        """Answer a request of the server."""
-
-    def refuse(self, id: Id, error: ErrorObject) -> None:
-        """Refuse a request of the server."""
-
-
 class Forward:
     """Carries one call. It is the sink of the request it sends, and answers the exchange it serves."""
 
@@ -60,7 +36,7 @@ class Forward:
     def __init__(
         self,
         call: Call,
-        line: Line,
+        line: Connection,
         seal: Seal,
         *,
         private: bool,
@@ -180,7 +156,7 @@ class Forward:
             result = results.narrowed(result) if modern_client else results.plain(result)
         elif modern_client:
             ttl = 0 if self._method == "resources/read" else None
-            result = results.complete(result, ttl_ms=ttl, server_info=self._line.server_info)
+            result = results.complete(result, ttl_ms=ttl, server_info=self._line.peer.server_info)
         if not self._call.caller.view.bare and (b'"resource' in result or self._method == "resources/read"):
             result = self._with_exposed_uris(result)
         return result

@@ -274,7 +274,12 @@ class Hub:
     async def _dispatch_when_ready(self, call: Call, plan: Plan, upstream: Upstream, name: str | None) -> None:
         exchange = call.exchange
         waiting = asyncio.current_task()
-        exchange.on_cancel = lambda _: waiting.cancel() if waiting is not None else None
+
+        def cancelled(reason: str) -> None:
+            if waiting is not None:
+                waiting.cancel(reason)
+
+        exchange.on_cancel = cancelled
         try:
             line = await asyncio.wait_for(upstream.open_line(name, exchange.session), plan.timeout_s)
             # A legacy server that was not known yet may turn out to need a session of the caller's own.

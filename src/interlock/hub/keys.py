@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import hmac
-import os
 import secrets
-import tempfile
 from pathlib import Path
 from typing import Final
 
 import msgspec
 
+from interlock.config.files import write_whole
 from interlock.hub.principals import Kind, Principal
 
 PREFIX: Final = "ilk_"
@@ -75,25 +73,9 @@ class Keys:
         return hmac.new(self._secret, text.encode(), hashlib.sha256).hexdigest()
 
     def _save(self, keys: dict[str, Key]) -> None:
-        write_private(self._file, msgspec.json.format(msgspec.json.encode(list(keys.values()))))
+        write_whole(self._file, msgspec.json.format(msgspec.json.encode(list(keys.values()))))
         self._keys = keys
         self.generation += 1
-
-
-def write_private(path: Path, data: bytes) -> None:
-    """Replace a file whole or not at all, readable by its owner alone."""
-    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
-    handle, name = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}.")
-    try:
-        with os.fdopen(handle, "wb") as file:
-            file.write(data)
-            file.flush()
-            os.fsync(file.fileno())
-        os.replace(name, path)
-    except BaseException:
-        with contextlib.suppress(FileNotFoundError):
-            os.unlink(name)
-        raise
 
 
 def _secret(path: Path) -> bytes:
@@ -103,5 +85,5 @@ def _secret(path: Path) -> bytes:
             raise ValueError(f"{path} is too short to be a secret; remove it and make the keys anew")
         return secret
     secret = secrets.token_bytes(32)
-    write_private(path, secret)
+    write_whole(path, secret)
     return secret

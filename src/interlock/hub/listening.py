@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 
 import msgspec
 
@@ -95,7 +96,7 @@ class Listening:
             if found is None:
                 continue
             try:
-                await self._subscriptions.add(*found, self, lambda uri=uri: self._updated(uri))
+                await self._subscriptions.add(*found, self, partial(self._updated, uri))
             except Fault:
                 continue
             self._watched.append(found)

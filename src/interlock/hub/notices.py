@@ -25,7 +25,9 @@ KINDS: Final[dict[ListName, tuple[ItemKind, ...]]] = {
 class Listener(Protocol):
     """Someone to tell."""
 
-    view: View
+    @property
+    def view(self) -> View:
+        """Whose lists it wants to hear of."""
 
     def list_changed(self, which: ListName) -> None:
         """One of the lists of this view is different now."""

@@ -9,14 +9,15 @@ import asyncio
 import contextlib
 from collections.abc import Callable
 from datetime import UTC, datetime
-from typing import Final
+from functools import partial
+from typing import Any, Final
 
 import msgspec
 
-from interlock.client.connection import Connection, Pin
+from interlock.client.connection import Connection
 from interlock.client.dial import Dial
 from interlock.client.peer import Identity, Peer
-from interlock.config.settings import Server, Timeouts
+from interlock.config.settings import Era, Server, Timeouts
 from interlock.hub.catalog.offer import Offer, make_offer
 from interlock.hub.lanes import Lanes
 from interlock.hub.logs import Logs
@@ -217,7 +218,7 @@ class Upstream:
             self._dial, watcher, self._identity, pin=self._era(), timeout=self._timeouts.start_s
         )
 
-    def _era(self) -> Pin:
+    def _era(self) -> Era:
         """What was probed once is remembered; a server that changed is found out by its failing."""
         if self.settings.era != "auto" or self._peer is None:
             return self.settings.era
@@ -234,11 +235,12 @@ class Upstream:
         while not ended.done():
             relist = asyncio.ensure_future(self._relist.wait())
             patience = self._timeouts.idle_s if self.settings.start == "on-demand" else None
-            done, _ = await asyncio.wait([ended, relist], timeout=patience, return_when=asyncio.FIRST_COMPLETED)
+            both: set[asyncio.Future[Any]] = {ended, relist}
+            await asyncio.wait(both, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
             relist.cancel()
-            if ended in done:
+            if ended.done():
                 break
-            if not done:
+            if not self._relist.is_set():
                 if not self.open_calls and loop.time() - self._last_use >= self._timeouts.idle_s:
                     return None
                 continue
@@ -278,9 +280,8 @@ class Upstream:
             self._logs.add(self.id, "hub", f"its lists could not be read, the last known stay: {cause}")
             return
         size = sum(len(item) for items in listed for item in items)
-        make = lambda: make_offer(  # noqa: E731 - the same call, here or in a thread
-            self.id, *listed, rules=self.settings.tools, check_headers=self.settings.url is not None and self.modern
-        )
+        checked = self.settings.url is not None and self.modern
+        make = partial(make_offer, self.id, *listed, rules=self.settings.tools, check_headers=checked)
         offer = await asyncio.to_thread(make) if size > OFF_LOOP_BYTES else make()
         for reason in offer.left_out:
             self._logs.add(self.id, "hub", f"left out {reason}")
@@ -334,9 +335,7 @@ class Upstream:
         capabilities = b"{}" if session is None else session.dialect.capabilities.raw
         identity = msgspec.structs.replace(self._identity, capabilities=capabilities)
         owner = _LaneOwner(self, session)
-        connection = await Connection.open(
-            self._dial, owner, identity, pin=self._era(), timeout=self._timeouts.start_s
-        )
+        connection = await Connection.open(self._dial, owner, identity, pin=self._era(), timeout=self._timeouts.start_s)
         owner.connection = connection
         level = getattr(session.state, "log_level", None) if session is not None else None
         if level is not None and "logging" in (self._capabilities or {}):
@@ -375,7 +374,7 @@ class Upstream:
             await self._watch_resources()
 
     async def _watch_resources(self) -> None:
-        """Tell the server, once, what is to be heard of: changed lists, and whatever resources someone subscribed to."""
+        """Tell the server what is to be heard of: changed lists, and whatever resources someone subscribed to."""
         async with self._watching:
             if self._shared is not None:
                 await self._shared.watch(lists=True, uris=frozenset(self._subscriptions(self.id)))
