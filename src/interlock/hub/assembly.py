@@ -20,6 +20,7 @@ from interlock.hub.catalog.offer import Offer
 from interlock.hub.catalog.views import Catalog
 from interlock.hub.doors import Doors
 from interlock.hub.gates.confirm import ConfirmGate
+from interlock.hub.gates.headers import HeadersGate
 from interlock.hub.gates.schema import SchemaGate
 from interlock.hub.hub import Hub
 from interlock.hub.keys import Keys
@@ -122,7 +123,7 @@ class Assembly:
         return Pipeline(lambda: self._plans, self._stamp, commit, dispatch)
 
     def _renew_gates(self) -> None:
-        self._plans = Plans([SchemaGate(), ConfirmGate(self.config.agents)], self._timeout_of)
+        self._plans = Plans([HeadersGate(), SchemaGate(), ConfirmGate(self.config.agents)], self._timeout_of)
 
     def _stamp(self) -> tuple[int, int]:
         return self.catalog.generation, self.generation

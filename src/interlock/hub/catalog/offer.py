@@ -99,7 +99,6 @@ def make_offer(
     templates: Iterable[bytes] = (),
     *,
     rules: Tools | None = None,
-    check_headers: bool = False,
 ) -> Offer:
     """An offer from a server's own definitions. What is wrong with an item leaves out that item, never the others."""
     offer = Offer(server)
@@ -110,7 +109,7 @@ def make_offer(
         name = _name_of(fields, "name")
         if not allowed.allows(name):
             return
-        item = _tool(server, name, definition, fields, rules, check_headers)
+        item = _tool(server, name, definition, fields, rules)
         _put(offer.tools, offer.tools_by_exposed, item)
 
     def prompt(definition: bytes, fields: _Fields) -> None:
@@ -172,7 +171,7 @@ def _name_of(fields: _Fields, member: str) -> str:
     return name
 
 
-def _tool(server: str, name: str, definition: bytes, fields: _Fields, rules: Tools, check_headers: bool) -> Tool:
+def _tool(server: str, name: str, definition: bytes, fields: _Fields, rules: Tools) -> Tool:
     schema = fields.get("inputSchema")
     if schema is None or bytes(schema)[:1] != b"{":
         raise _Unusable("no inputSchema")
@@ -181,7 +180,8 @@ def _tool(server: str, name: str, definition: bytes, fields: _Fields, rules: Too
     item = _named("tool", server, name, rules.rename.get(name, name), definition, fields)
     hints = msgspec.json.decode(fields["annotations"], type=_Hints) if "annotations" in fields else _Hints()
     raw = bytes(schema)
-    headers = param_headers(msgspec.json.decode(raw)) if check_headers and b"x-mcp-header" in raw else ()
+    # A tool with bad header annotations would be refused by every client that comes over HTTP.
+    headers = param_headers(msgspec.json.decode(raw)) if b"x-mcp-header" in raw else ()
     return Tool(
         item.kind,
         server,

@@ -198,10 +198,9 @@ class Upstream:
             connection = await self._connect(watcher)
             watcher.connection = connection
             self._greet(connection)
-            self._shared = connection
-            self._relist.set()
-            self._step(Event.READY)
             await self._list(connection)
+            self._shared = connection
+            self._step(Event.READY)
             await self._watch_resources()
             return await self._watch(connection, ended)
         except Fault as fault:
@@ -280,8 +279,7 @@ class Upstream:
             self._logs.add(self.id, "hub", f"its lists could not be read, the last known stay: {cause}")
             return
         size = sum(len(item) for items in listed for item in items)
-        checked = self.settings.url is not None and self.modern
-        make = partial(make_offer, self.id, *listed, rules=self.settings.tools, check_headers=checked)
+        make = partial(make_offer, self.id, *listed, rules=self.settings.tools)
         offer = await asyncio.to_thread(make) if size > OFF_LOOP_BYTES else make()
         for reason in offer.left_out:
             self._logs.add(self.id, "hub", f"left out {reason}")

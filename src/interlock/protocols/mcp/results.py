@@ -52,7 +52,7 @@ def narrowed(result: bytes) -> bytes:
     if b'"public"' not in result:
         return result
     fields = _decode(result)
-    if fields.get("cacheScope") == b'"public"':
+    if bytes(fields.get("cacheScope", b"")) == b'"public"':
         fields["cacheScope"] = msgspec.Raw(b'"private"')
     return msgspec.json.encode(fields)
 
@@ -65,7 +65,7 @@ def meta_for_legacy(raw: bytes) -> bytes | None:
 
 def asks_for_input(result: bytes) -> bool:
     """Whether a result is `input_required`."""
-    return b'"input_required"' in result and _decode(result).get("resultType") == b'"input_required"'
+    return b'"input_required"' in result and bytes(_decode(result).get("resultType", b"")) == b'"input_required"'
 
 
 def refusal_result(fault: Fault, *, modern: bool) -> bytes:
