@@ -25,18 +25,27 @@ class Target(msgspec.Struct, frozen=True):
     tool: Tool | None = None
 
 
+class Load:
+    """What a principal has under way, at all its addresses together."""
+
+    __slots__ = ("__weakref__", "open_calls")
+
+    def __init__(self) -> None:
+        self.open_calls = 0
+
+
 class Caller:
     """A principal at one address of the hub. Made once per credential and address, and kept while they are valid."""
 
-    __slots__ = ("open_calls", "owner", "plans", "principal", "view")
+    __slots__ = ("load", "owner", "plans", "principal", "view")
 
-    def __init__(self, principal: Principal, view: View) -> None:
+    def __init__(self, principal: Principal, view: View, load: Load) -> None:
         self.principal = principal
         self.view = view
         self.owner = f"{principal.kind}:{principal.id}"
         self.plans: dict[tuple[str, str], object] = {}
         """What the gates said of each target before its arguments were known; see `plan`."""
-        self.open_calls = 0
+        self.load = load
 
 
 class Call:

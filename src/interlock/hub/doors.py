@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from typing import Final
+from weakref import WeakValueDictionary
 
 from interlock.config.settings import Config
-from interlock.hub.call import Caller
+from interlock.hub.call import Caller, Load
 from interlock.hub.catalog.views import EVERYTHING, Catalog, View
 from interlock.hub.keys import Keys
 from interlock.hub.principals import LOCAL_AGENT, Principal
@@ -33,6 +34,7 @@ class Doors:
         self._keys = keys
         self._catalog = catalog
         self._admitted: dict[tuple[str, bytes | None], Caller] = {}
+        self._loads: WeakValueDictionary[str, Load] = WeakValueDictionary()
         self._stamp: tuple[int, int] = (-1, -1)
         self.generation = 0
         """Grows when the configuration changes who sees what."""
@@ -68,7 +70,10 @@ class Doors:
                 view = View(view.server, profile)
         if view is None or not self._catalog.knows(view):
             raise Fault("METHOD_NOT_FOUND", f"nothing is served at {path[:200]}", mend="the hub's address is /mcp")
-        return Caller(principal, view)
+        load = self._loads.get(principal.id)
+        if load is None:
+            load = self._loads[principal.id] = Load()
+        return Caller(principal, view, load)
 
     def _view(self, path: str) -> View | None:
         if path == "/mcp":

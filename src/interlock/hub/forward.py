@@ -10,9 +10,9 @@ from collections.abc import Callable
 
 import msgspec
 
-from interlock.client.connection import Connection
 from interlock.hub.call import Call
 from interlock.hub.catalog.names import exposed_uri
+from interlock.hub.lines import Line
 from interlock.hub.questions import relay_question
 from interlock.hub.seal import Seal
 from interlock.protocols.mcp import results
@@ -31,24 +31,17 @@ _STATE = "requestState"
 class Forward:
     """Carries one call. It is the sink of the request it sends, and answers the exchange it serves."""
 
-    __slots__ = ("_call", "_clock", "_done", "_handle", "_line", "_method", "_private", "_seal", "_told")
+    __slots__ = ("_call", "_clock", "_connection", "_done", "_handle", "_method", "_owner", "_seal", "_told")
 
     def __init__(
-        self,
-        call: Call,
-        line: Connection,
-        seal: Seal,
-        *,
-        private: bool,
-        clock: Callable[[], float],
-        done: Callable[[Call], None],
+        self, call: Call, line: Line, seal: Seal, *, clock: Callable[[], float], done: Callable[[Call], None]
     ) -> None:
         self._call = call
-        self._line = line
+        self._connection = line.connection
+        self._owner = line.owner
+        """Set where this connection serves nobody else, so that the server may turn to the client behind it."""
         self._seal = seal
         self._clock = clock
-        self._private = private
-        """Whether this connection serves nobody else, so that a server may turn to the client behind it."""
         self._done = done
         self._handle: Id | None = None
         self._method = call.exchange.request.method
@@ -59,7 +52,9 @@ class Forward:
         try:
             outgoing = self._outgoing(deadline, max_deadline)
             self._call.exchange.on_cancel = self._cancelled
-            self._handle = self._line.send(outgoing, self)
+            if self._owner is not None:
+                self._owner.open.add(self._call.exchange)
+            self._handle = self._connection.send(outgoing, self)
         except Fault as fault:
             self._finish()
             self._call.exchange.fail(fault)
@@ -88,17 +83,17 @@ class Forward:
             if meta is not None and meta.progress_token is not None:
                 exchange.notify(PROGRESS, _with_token(params, meta.progress_token))
         elif method == "notifications/message":
-            wanted = exchange.dialect.log_level is not None if self._line.modern else self._private
+            wanted = exchange.dialect.log_level is not None if self._connection.modern else self._owner is not None
             if wanted:
                 exchange.notify(method, one_line(params))
 
     def asked(self, request: Request) -> None:
         """The server turns to the client in mid-call: possible where the connection is the client's own."""
-        if not self._private or self._call.exchange.dialect.modern:
+        if self._owner is None or self._call.exchange.dialect.modern:
             fault = Fault("METHOD_NOT_FOUND", f"{request.method} cannot be answered on a shared connection")
-            self._line.refuse(request.id, fault.render(self._call.exchange.dialect.tongue))
+            self._connection.refuse(request.id, fault.render(self._call.exchange.dialect.tongue))
             return
-        relay_question(self._line, request, self._call.exchange.ask, self._call.exchange.dialect.tongue)
+        relay_question(self._connection, request, self._call.exchange.ask, self._call.exchange.dialect.tongue)
 
     def lost(self, fault: Fault) -> None:
         """No answer will come."""
@@ -107,12 +102,14 @@ class Forward:
 
     def _cancelled(self, reason: str) -> None:
         if self._handle is not None and not self._told:
-            self._line.cancel(self._handle, reason)
+            self._connection.cancel(self._handle, reason)
         self._finish()
 
     def _finish(self) -> None:
         if not self._told:
             self._told = True
+            if self._owner is not None:
+                self._owner.open.discard(self._call.exchange)
             self._done(self._call)
 
     def _outgoing(self, deadline: float, max_deadline: float) -> Outgoing:
@@ -124,7 +121,7 @@ class Forward:
         if target.kind in ("tool", "prompt"):
             named = target.name
             fields["name"] = msgspec.Raw(msgspec.json.encode(named))
-            if target.tool is not None and target.tool.param_headers and self._line.modern:
+            if target.tool is not None and target.tool.param_headers and self._connection.modern:
                 headers = tuple(param_values(target.tool.param_headers, call.arguments))
         elif target.kind == "resource":
             named = target.name
@@ -132,7 +129,7 @@ class Forward:
         if _STATE in fields:
             fields[_STATE] = msgspec.Raw(msgspec.json.encode(self._opened(fields[_STATE])))
         meta = exchange.glance.meta
-        if exchange.dialect.modern and not self._line.modern and "_meta" in fields:
+        if exchange.dialect.modern and not self._connection.modern and "_meta" in fields:
             kept = results.meta_for_legacy(bytes(fields.pop("_meta")))
             if kept is not None:
                 fields["_meta"] = msgspec.Raw(kept)
@@ -148,7 +145,7 @@ class Forward:
 
     def _result(self, result: bytes) -> bytes:
         modern_client = self._call.exchange.dialect.modern
-        if self._line.modern:
+        if self._connection.modern:
             if results.asks_for_input(result):
                 if not modern_client:
                     raise Fault("UPSTREAM_ERROR", "the server asks for input in a form that this client does not know")
@@ -156,7 +153,7 @@ class Forward:
             result = results.narrowed(result) if modern_client else results.plain(result)
         elif modern_client:
             ttl = 0 if self._method == "resources/read" else None
-            result = results.complete(result, ttl_ms=ttl, server_info=self._line.peer.server_info)
+            result = results.complete(result, ttl_ms=ttl, server_info=self._connection.peer.server_info)
         if not self._call.caller.view.bare and (b'"resource' in result or self._method == "resources/read"):
             result = self._with_exposed_uris(result)
         return result
@@ -175,7 +172,7 @@ class Forward:
         modern_client = self._call.exchange.dialect.modern
         if modern_client and error.code in (-32002, -32042):
             return ErrorObject(-32602 if error.code == -32002 else -32603, error.message, error.data)
-        if not modern_client and self._line.modern and error.code in (-32020, -32021, -32022):
+        if not modern_client and self._connection.modern and error.code in (-32020, -32021, -32022):
             return ErrorObject(-32603, error.message, error.data)
         return error
 

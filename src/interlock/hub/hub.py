@@ -11,7 +11,6 @@ from typing import Final, cast
 
 import msgspec
 
-from interlock.client.connection import Connection
 from interlock.hub import answers
 from interlock.hub.call import Call, Caller, Target
 from interlock.hub.catalog.names import original_uri
@@ -19,6 +18,7 @@ from interlock.hub.catalog.offer import ItemKind
 from interlock.hub.catalog.views import Catalog
 from interlock.hub.doors import Doors
 from interlock.hub.forward import Forward
+from interlock.hub.lines import Line
 from interlock.hub.listening import MOST_SUBSCRIPTIONS, Listening, SessionListener
 from interlock.hub.notices import Notices
 from interlock.hub.pipeline import Commit, Dispatch, Pipeline, Resolve
@@ -125,8 +125,8 @@ class Hub:
     def told(self, caller: AnyCaller, session: Session | None, notification: Notification) -> None:
         """A client's notification. Changed roots go to the servers that have a session for this client."""
         if notification.method == "notifications/roots/list_changed" and session is not None:
-            for _, connection in self._private_lines(session):
-                connection.tell(notification.method, notification.params)
+            for _, line in self._private_lines(session):
+                line.connection.tell(notification.method, notification.params)
 
     def closed(self, session: Session) -> None:
         """A session is over, and everything that was its own with it."""
@@ -206,7 +206,8 @@ class Hub:
             raise Fault("INVALID_PARAMS", "ref must be a ref/prompt with a name or a ref/resource with a uri")
         fields["ref"] = msgspec.Raw(msgspec.json.encode(said))
         completion = Target("completion", target.server, target.name)
-        self._submit(exchange, caller, "completion", f"{target.kind}:{target.name}", lambda *_: completion, fields)
+        name = f"{target.server}:{target.kind}:{target.name}"
+        self._submit(exchange, caller, "completion", name, lambda *_: completion, fields)
 
     def _submit(
         self, exchange: Exchange, caller: Caller, kind: str, name: str, resolve: Resolve, fields: Members
@@ -240,7 +241,7 @@ class Hub:
         upstream = self._upstreams[call.target.server]
         most, most_per_server, most_per_caller = self._most_open()
         for taken, limit, whose in (
-            (call.caller.open_calls, most_per_caller, "of this caller"),
+            (call.caller.load.open_calls, most_per_caller, "of this caller"),
             (upstream.open_calls, most_per_server, f"to {upstream.id}"),
             (self._open_calls, most, "in all"),
         ):
@@ -249,12 +250,12 @@ class Hub:
                 return Refuse(fault, "bounds of calls under way")
         self._open_calls += 1
         upstream.open_calls += 1
-        call.caller.open_calls += 1
+        call.caller.load.open_calls += 1
         return None
 
     def _done(self, call: Call) -> None:
         self._open_calls -= 1
-        call.caller.open_calls -= 1
+        call.caller.load.open_calls -= 1
         upstream = self._upstreams.get(call.target.server)
         if upstream is not None:
             upstream.call_ended()
@@ -267,8 +268,11 @@ class Hub:
         if line is None:
             self._later(self._dispatch_when_ready(call, plan, upstream, name))
             return
+        self._send(call, plan, line)
+
+    def _send(self, call: Call, plan: Plan, line: Line) -> None:
         now = self._clock()
-        forward = Forward(call, line, self._seal, private=name is not None, clock=self._clock, done=self._done)
+        forward = Forward(call, line, self._seal, clock=self._clock, done=self._done)
         forward.start(now + plan.timeout_s, now + plan.timeout_s * LONGEST_CALL_FACTOR)
 
     async def _dispatch_when_ready(self, call: Call, plan: Plan, upstream: Upstream, name: str | None) -> None:
@@ -301,9 +305,7 @@ class Hub:
         else:
             if name is not None and exchange.session is not None and isinstance(exchange.session.state, SessionState):
                 exchange.session.state.lanes.add((upstream.id, name))
-            now = self._clock()
-            forward = Forward(call, line, self._seal, private=name is not None, clock=self._clock, done=self._done)
-            forward.start(now + plan.timeout_s, now + plan.timeout_s * LONGEST_CALL_FACTOR)
+            self._send(call, plan, line)
 
     def _later(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.ensure_future(work)
@@ -379,7 +381,7 @@ class Hub:
             raise Fault("METHOD_NOT_FOUND", f"{exchange.request.method} needs a session")
         return session, session.state
 
-    def _private_lines(self, session: Session) -> list[tuple[Upstream, Connection]]:
+    def _private_lines(self, session: Session) -> list[tuple[Upstream, Line]]:
         state = session.state
         if not isinstance(state, SessionState):
             return []

@@ -6,15 +6,16 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 from interlock.client.connection import Connection
+from interlock.hub.lines import Line
 from interlock.wire.errors import Fault
 
 
 class _Lane:
-    __slots__ = ("connection", "opening", "used")
+    __slots__ = ("line", "opening", "used")
 
-    def __init__(self, opening: asyncio.Task[Connection], used: float) -> None:
+    def __init__(self, opening: asyncio.Future[Line], used: float) -> None:
         self.opening = opening
-        self.connection: Connection | None = None
+        self.line: Line | None = None
         self.used = used
 
 
@@ -29,15 +30,15 @@ class Lanes:
     def __len__(self) -> int:
         return len(self._lanes)
 
-    def get(self, name: str) -> Connection | None:
+    def get(self, name: str) -> Line | None:
         """The connection, if it is there already."""
         lane = self._lanes.get(name)
         if lane is None:
             return None
         lane.used = asyncio.get_running_loop().time()
-        return lane.connection
+        return lane.line
 
-    async def open(self, name: str, opener: Callable[[], Awaitable[Connection]]) -> Connection:
+    async def open(self, name: str, opener: Callable[[], Awaitable[Line]]) -> Line:
         """The connection, opened if it is not there. Two who want the same one at once get the same one."""
         lane = self._lanes.get(name)
         if lane is None:
@@ -52,18 +53,18 @@ class Lanes:
             lane = _Lane(asyncio.ensure_future(opener()), loop.time())
             self._lanes[name] = lane
         try:
-            connection = await asyncio.shield(lane.opening)
+            line = await asyncio.shield(lane.opening)
         except BaseException:
             if lane.opening.done() and self._lanes.get(name) is lane:
                 del self._lanes[name]
             raise
-        lane.connection = connection
-        return connection
+        lane.line = line
+        return line
 
     def lost(self, connection: Connection) -> None:
         """A connection ended by itself."""
         for name, lane in list(self._lanes.items()):
-            if lane.connection is connection:
+            if lane.line is not None and lane.line.connection is connection:
                 del self._lanes[name]
 
     def drop(self, name: str) -> None:
@@ -77,7 +78,7 @@ class Lanes:
     def reap(self, unused_since: float) -> None:
         """Drop those that nobody used since then, and that have nothing under way."""
         for name, lane in list(self._lanes.items()):
-            if lane.connection is not None and lane.used < unused_since and not lane.connection.pending:
+            if lane.used < unused_since and _idle(lane):
                 self.drop(name)
 
     async def close(self) -> None:
@@ -88,9 +89,7 @@ class Lanes:
 
     def _evict(self) -> bool:
         """Make room by dropping the one that was unused for longest; not one with something under way."""
-        idle = [
-            (lane.used, name) for name, lane in self._lanes.items() if lane.connection and not lane.connection.pending
-        ]
+        idle = [(lane.used, name) for name, lane in self._lanes.items() if _idle(lane)]
         if not idle:
             return False
         self.drop(min(idle)[1])
@@ -100,7 +99,11 @@ class Lanes:
         if not lane.opening.done():
             lane.opening.cancel()
         try:
-            connection = await lane.opening
+            line = await lane.opening
         except (asyncio.CancelledError, Exception):
             return
-        await connection.close()
+        await line.connection.close()
+
+
+def _idle(lane: _Lane) -> bool:
+    return lane.line is not None and not lane.line.connection.pending

@@ -20,8 +20,8 @@ from interlock.client.peer import Identity, Peer
 from interlock.config.settings import Era, Server, Timeouts
 from interlock.hub.catalog.offer import Offer, make_offer
 from interlock.hub.lanes import Lanes
+from interlock.hub.lines import Line, LineOwner
 from interlock.hub.logs import Logs
-from interlock.hub.questions import relay_question
 from interlock.hub.upstreams.restarts import Restarts
 from interlock.hub.upstreams.states import Event, State, step
 from interlock.transports.exchange import Session
@@ -31,6 +31,8 @@ from interlock.wire.messages import Request
 
 RELIST_EVERY_S: Final = 1.0
 """A server that says its lists changed is listed again at most this often, one listing at a time."""
+GIVEN_UP_S: Final = 30.0
+"""After too many restarts, a call may have it tried once more after so long."""
 OFF_LOOP_BYTES: Final = 100_000
 """Lists larger than this are read in a thread, so that nobody waits for them."""
 
@@ -78,6 +80,7 @@ class Upstream:
         self._peer: Peer | None = None
         self._capabilities: dict[str, object] | None = None
         self._shared: Connection | None = None
+        self._shared_line: Line | None = None
         self._lanes = Lanes(most_lanes)
         self._wanted = asyncio.Event()
         self._changed = asyncio.Event()
@@ -86,6 +89,8 @@ class Upstream:
         self._last_use = 0.0
         self._keeper: asyncio.Task[None] | None = None
         self._stopping = False
+        self._at_once = False
+        self._given_up = False
         self._watching = asyncio.Lock()
 
     # What is known of it
@@ -124,18 +129,19 @@ class Upstream:
         if self.settings.start == "eager":
             self._wanted.set()
 
-    def want(self) -> None:
-        """Somebody needs it, or a person wants it tried again."""
-        if self.state in (State.ERROR, State.DISCONNECTED):
-            self.restarts.forget()
-        self._wanted.set()
+    def _try_again_sometime(self) -> None:
+        """A server that was given up is tried again when someone wants it, but not at every call."""
+        waited = (datetime.now(UTC) - self.since).total_seconds()
+        if self._given_up and waited >= GIVEN_UP_S:
+            self._given_up = False
+            self._wanted.set()
 
     async def restart(self) -> None:
         """End what runs and start it afresh."""
-        shared, self._shared = self._shared, None
         self.restarts.forget()
-        if shared is not None:
-            await shared.close()
+        self._at_once = True
+        if self._shared is not None:
+            await self._shared.close()
         self._wanted.set()
 
     async def end(self, drain_s: float) -> None:
@@ -150,8 +156,7 @@ class Upstream:
         if self._keeper is not None:
             self._keeper.cancel()
             await asyncio.gather(self._keeper, return_exceptions=True)
-        shared, self._shared = self._shared, None
-        await asyncio.gather(self._lanes.close(), *([shared.close()] if shared else []), return_exceptions=True)
+        await self._lanes.close()
         if self.state is State.DRAINING:
             self._step(Event.DRAINED)
         elif self.state is not State.DISCONNECTED:
@@ -179,11 +184,14 @@ class Upstream:
                 continue
             self._fail(failure)
             event = Event.RETRY
+            if self._at_once:
+                self._at_once = False
+                self._wanted.set()
+                continue
             pause = self.restarts.next_pause(asyncio.get_running_loop().time(), failed=True)
             if pause is None:
-                self._logs.add(
-                    self.id, "hub", "stays down after too many restarts; `interlock up` or a call tries again"
-                )
+                self._given_up = True
+                self._logs.add(self.id, "hub", "stays down after too many restarts; a later call tries again")
                 continue
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._wanted.wait(), pause)
@@ -200,13 +208,14 @@ class Upstream:
             self._greet(connection)
             await self._list(connection)
             self._shared = connection
+            self._shared_line = Line(connection)
             self._step(Event.READY)
             await self._watch_resources()
             return await self._watch(connection, ended)
         except Fault as fault:
             return fault
         finally:
-            self._shared = None
+            self._shared = self._shared_line = None
             if connection is not None:
                 await connection.close()
 
@@ -303,19 +312,20 @@ class Upstream:
 
     # Connections to it
 
-    def line(self, lane: str | None) -> Connection | None:
+    def line(self, lane: str | None) -> Line | None:
         """A connection that can be used right now."""
-        return self._shared if lane is None else self._lanes.get(lane)
+        return self._shared_line if lane is None else self._lanes.get(lane)
 
-    async def open_line(self, lane: str | None, session: Session | None) -> Connection:
+    async def open_line(self, lane: str | None, session: Session | None) -> Line:
         """A connection as soon as there is one. Raises SERVER_NOT_READY with what is wrong and how to mend it."""
-        while (shared := self._shared) is None:
+        while (shared := self._shared_line) is None:
             if self._stopping:
                 raise Fault("SERVER_DRAINING", f"{self.id} is shutting down")
-            if self.state is State.ERROR and not self._wanted.is_set():
+            if self.state is State.ERROR:
+                self._try_again_sometime()
                 raise self.not_ready()
             changed = self._changed
-            self.want()
+            self._wanted.set()
             await changed.wait()
         if lane is None:
             return shared
@@ -328,17 +338,22 @@ class Upstream:
         mend = (problem.mend if problem is not None else "") or f"see `interlock logs {self.id}`"
         return Fault("SERVER_NOT_READY", f"{self.id} is not connected{reason}", mend=mend, retry_after_ms=2000)
 
-    async def _open_lane(self, session: Session | None) -> Connection:
+    async def _open_lane(self, session: Session | None) -> Line:
         """A connection for one caller alone, with the capabilities of its client."""
         capabilities = b"{}" if session is None else session.dialect.capabilities.raw
         identity = msgspec.structs.replace(self._identity, capabilities=capabilities)
-        owner = _LaneOwner(self, session)
-        connection = await Connection.open(self._dial, owner, identity, pin=self._era(), timeout=self._timeouts.start_s)
+        owner = LineOwner(session)
+        ears = _LaneEars(self, owner)
+        connection = await Connection.open(self._dial, ears, identity, pin=self._era(), timeout=self._timeouts.start_s)
         owner.connection = connection
         level = getattr(session.state, "log_level", None) if session is not None else None
         if level is not None and "logging" in (self._capabilities or {}):
             await self._say_level(connection, level)
-        return connection
+        return Line(connection, owner)
+
+    def lane_lost(self, connection: Connection) -> None:
+        """A private connection ended by itself."""
+        self._lanes.lost(connection)
 
     def close_lane(self, lane: str) -> None:
         """Its owner is gone."""
@@ -350,9 +365,9 @@ class Upstream:
 
     async def set_level(self, lane: str, level: str) -> None:
         """Pass on a log level to the private connection it is meant for."""
-        connection = self._lanes.get(lane)
-        if connection is not None and "logging" in (self._capabilities or {}):
-            await self._say_level(connection, level)
+        line = self._lanes.get(lane)
+        if line is not None and "logging" in (self._capabilities or {}):
+            await self._say_level(line.connection, level)
 
     async def _say_level(self, connection: Connection, level: str) -> None:
         with contextlib.suppress(Fault):
@@ -424,35 +439,23 @@ class _Watcher:
         self._upstream.spoke(stream, text)
 
 
-class _LaneOwner:
-    """Hears what comes on a private connection, and takes it to the one session it belongs to."""
+class _LaneEars:
+    """Hears what comes on a private connection: its owner's affairs go to the owner, the server's to the upstream."""
 
-    def __init__(self, upstream: Upstream, session: Session | None) -> None:
+    def __init__(self, upstream: Upstream, owner: LineOwner) -> None:
         self._upstream = upstream
-        self._session = session
-        self.connection: Connection | None = None
+        self._owner = owner
 
     def notified(self, method: str, params: bytes) -> None:
-        if method == "notifications/message" and self._session is not None:
-            self._session.notify(method, params)
-        elif method.endswith("/list_changed"):
+        if not self._owner.told(method, params) and method.endswith("/list_changed"):
             self._upstream.lists_changed()
-        elif method == "notifications/elicitation/complete" and self._session is not None:
-            self._session.notify(method, params)
 
     def asked(self, request: Request) -> None:
-        connection = self.connection
-        if connection is None:
-            return
-        if self._session is None:
-            fault = Fault("METHOD_NOT_FOUND", f"nobody is there to answer {request.method}")
-            connection.refuse(request.id, fault.render(Tongue.OLD_MCP))
-            return
-        relay_question(connection, request, self._session.ask, Tongue.OLD_MCP)
+        self._owner.asked(request)
 
     def closed(self, fault: Fault) -> None:
-        if self.connection is not None:
-            self._upstream._lanes.lost(self.connection)
+        if self._owner.connection is not None:
+            self._upstream.lane_lost(self._owner.connection)
 
     def spoke(self, stream: str, text: str) -> None:
         self._upstream.spoke(stream, text)
