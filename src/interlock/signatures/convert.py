@@ -1,4 +1,4 @@
-"""From validated JSON to the Python values a function wants: msgspec converts, what it cannot know is converted here."""
+"""From validated JSON to the Python values a function wants. msgspec converts; what it does not know is done here."""
 
 from __future__ import annotations
 

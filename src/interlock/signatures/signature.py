@@ -10,11 +10,15 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
-from .constraints import Schema, checks_in, constrain
+from .constraints import Satisfies, Schema, checks_in, constrain, hides_a_check
 from .convert import Converter, Converters
+from .examples import examples
+from .explain import conversion_problem
 from .fields import InputField, OutputField
+from .from_schema import read_schema
 from .functions import Kind, read_function
 from .problems import ArgumentsError, DefinitionError, Problem, SignatureError, shown
+from .tool import tool_definition
 from .type_schema import SchemaWriter, as_json
 from .validate import Validator
 
@@ -66,11 +70,23 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         signature.prepare()
         return signature
 
+    @classmethod
+    def from_json_schema(
+        cls, schema: Mapping[str, object], *, output_schema: Schema | None = None, description: str = ""
+    ) -> Signature:
+        """The signature that an input schema describes; `input_schema()` gives the same schema back."""
+        inputs, closed, keywords = read_schema(schema)
+        output = None if output_schema is None else OutputField(schema=output_schema)
+        signature = cls(inputs=inputs, output=output, description=description, closed=closed, keywords=keywords)
+        signature.prepare()
+        return signature
+
     def prepare(self) -> None:
         """Build all that is built once, so that a mistake shows now and not at the first call."""
         self._input_schema  # noqa: B018
         self._output_schema  # noqa: B018
         self._steps  # noqa: B018
+        self.input_validator  # noqa: B018
 
     def input_schema(self) -> Schema:
         """JSON Schema of the arguments object. A copy: the caller may change it."""
@@ -102,6 +118,33 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             schema = schema.get("$defs", {}).get(target.removeprefix("#/$defs/"), {})
         return bool(schema.get("type") != "object")
 
+    def to_tool(
+        self,
+        name: str,
+        *,
+        title: str = "",
+        description: str = "",
+        annotations: object = None,
+        security: object = None,
+        meta: Mapping[str, Any] | None = None,
+        wrap: bool = True,
+    ) -> dict[str, Any]:
+        """The tool as `tools/list` shows it; `security` is MGP's object, `annotations` are MCP's hints."""
+        return tool_definition(
+            name,
+            description or self.description,
+            self.input_schema(),
+            self.output_schema(wrap=wrap),
+            title=title,
+            annotations=annotations,
+            security=security,
+            meta=meta,
+        )
+
+    def examples(self, count: int = 2) -> list[dict[str, Any]]:
+        """Arguments made from the constraints; each has been decoded, so a call with it is accepted."""
+        return [example for example in examples(self._input_schema, count) if not self.check(example)]
+
     def check(self, arguments: object) -> tuple[Problem, ...]:
         """What is wrong with the arguments, without calling anything."""
         try:
@@ -117,16 +160,21 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """
         if isinstance(arguments, bytes | bytearray | memoryview | str):
             arguments = _parsed(arguments)
-        problems = self.input_validator.check(arguments)
-        if problems:
-            raise ArgumentsError(problems)
+        if wrong := self.input_validator.check(arguments):
+            raise ArgumentsError(wrong)
         assert isinstance(arguments, dict)
-        values: dict[str, object] = {}
-        for field, convert in self._steps:
+        values = {name: arguments[name] for name in arguments if name not in self._names} if self._takes_others else {}
+        problems: list[Problem] = []
+        for field, convert, checks in self._steps:
             if field.name in arguments:
-                values[field.name] = _converted(field, convert, arguments[field.name])
+                try:
+                    values[field.name] = self._converted(field, convert, checks, arguments[field.name])
+                except ArgumentsError as error:
+                    problems += error.problems
             elif field.default is not UNSET:
                 values[field.name] = _fresh(field.default)
+        if problems:
+            raise ArgumentsError(problems)
         return values
 
     def encode(self, value: object, *, wrap: bool = True) -> Any:
@@ -140,7 +188,7 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def input_validator(self) -> Validator:
-        return Validator(self._input_schema)
+        return Validator(self._input_schema, formats=True)
 
     @cached_property
     def output_validator(self) -> Validator | None:
@@ -177,12 +225,42 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return writer.finish(schema)
 
     @cached_property
-    def _steps(self) -> tuple[tuple[InputField, Converter | None], ...]:
+    def _steps(self) -> tuple[tuple[InputField, Converter | None, tuple[Satisfies, ...]], ...]:
+        """How each argument becomes a value: its converter, and the checks that only code can make."""
         converters = Converters()
-        return tuple(
-            (field, None if field.type is UNSET or field.schema is not None else converters.make(field.type))
-            for field in self.inputs
-        )
+        steps = []
+        for field in self.inputs:
+            constraints = field.all_constraints()
+            if any(hides_a_check(constraint) for constraint in constraints):
+                error = DefinitionError("a `satisfies` check cannot stand under | or ~, where a schema cannot hold it")
+                raise self._misdefined(f"parameter '{field.name}'", error)
+            convert = None if field.type is UNSET or field.schema is not None else converters.make(field.type)
+            steps.append((field, convert, checks_in(constraints)))
+        return tuple(steps)
+
+    @cached_property
+    def _names(self) -> frozenset[str]:
+        return frozenset(field.name for field in self.inputs)
+
+    @cached_property
+    def _takes_others(self) -> bool:
+        """Whether the schema itself speaks of arguments under other names, which are then passed on."""
+        return not self.closed and not {"additionalProperties", "patternProperties"}.isdisjoint(self.keywords)
+
+    def _converted(
+        self, field: InputField, convert: Converter | None, checks: tuple[Satisfies, ...], value: object
+    ) -> object:
+        try:
+            converted = convert(value) if convert else value
+            failed = next((rule for rule in checks if not rule.check(converted)), None)
+        except Exception as error:
+            properties: Any = self._input_schema["properties"]
+            problem = conversion_problem((field.name,), value, properties[field.name], error)
+            raise ArgumentsError((problem,)) from error
+        if failed is not None:
+            got = "a secret" if field.secret else shown(value)
+            raise ArgumentsError((Problem((field.name,), failed.reason, got=got, suggestions=failed.suggestions),))
+        return converted
 
     def _misdefined(self, part: str, error: DefinitionError) -> DefinitionError:
         return DefinitionError(f"{self.where}: {part}: {error}" if self.where else f"{part}: {error}")
@@ -199,24 +277,6 @@ def _field_schema(writer: SchemaWriter, field: InputField) -> Schema:
             return schema
         schema["default"] = plain
     return schema
-
-
-def _converted(field: InputField, convert: Converter | None, value: object) -> object:
-    try:
-        converted = convert(value) if convert else value
-        for rule in checks_in(field.all_constraints()):
-            if not rule.check(converted):
-                problem = Problem((field.name,), rule.reason, got=_quoted(field, value), suggestions=rule.suggestions)
-                raise ArgumentsError((problem,))
-    except ArgumentsError:
-        raise
-    except Exception as error:
-        raise ArgumentsError((Problem((field.name,), str(error), got=_quoted(field, value)),)) from error
-    return converted
-
-
-def _quoted(field: InputField, value: object) -> str:
-    return "a secret" if field.secret else shown(value)
 
 
 def _parsed(text: bytes | bytearray | memoryview | str) -> object:

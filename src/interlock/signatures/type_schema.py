@@ -252,16 +252,21 @@ class SchemaWriter:
         return schema
 
     def _write_pydantic(self, model: Any, name: str) -> Schema:
+        """Pydantic writes its own schema; its definitions join ours under names that are free."""
         mode = "validation" if self.mode == "input" else "serialization"
         try:
-            schema: Schema = model.model_json_schema(mode=mode, ref_template=f"{REF}{name}.{{model}}")
+            schema: Schema = model.model_json_schema(mode=mode, ref_template=f"{REF}{{model}}")
         except Exception as error:
             raise DefinitionError(f"{_spelled(model)} has no JSON Schema: {error}") from error
-        definitions = schema.pop("$defs", {})
-        assert isinstance(definitions, dict)
+        definitions: Any = schema.pop("$defs", {})
+        itself = _reference(schema)
+        names = {}
+        for inner in definitions:
+            names[inner] = name if inner == itself else self._free_name(inner)
+            self._definitions.setdefault(names[inner], {})
         for inner, definition in definitions.items():
-            self._definitions[f"{name}.{inner}"] = _untitled(definition)
-        return typing.cast("Schema", _untitled(schema))
+            self._definitions[names[inner]] = _adopted(definition, names)
+        return self._definitions[name] if itself in names else _adopted(schema, names)
 
     def _reachable_from(self, schema: Schema) -> set[str]:
         seen: set[str] = set()
@@ -387,16 +392,21 @@ def _inline(node: Any, inlined: Mapping[str, Schema]) -> Any:
     return {key: _inline(value, inlined) for key, value in node.items()}
 
 
-def _untitled(node: Any) -> Any:
-    """Without the titles that pydantic derives from names: they cost tokens and tell nothing."""
+def _adopted(node: Any, names: Mapping[str, str]) -> Any:
+    """Pydantic's schema under our names, without the titles it derives from names: they cost tokens and tell nothing."""
     if isinstance(node, list):
-        return [_untitled(item) for item in node]
+        return [_adopted(item, names) for item in node]
     if not isinstance(node, dict):
         return node
-    cleaned = {key: _untitled(value) for key, value in node.items() if not (key == "title" and isinstance(value, str))}
-    if isinstance(node.get("properties"), dict):
-        cleaned["properties"] = {name: _untitled(schema) for name, schema in node["properties"].items()}
-    return cleaned
+    adopted: Schema = {}
+    for key, value in node.items():
+        if key == "properties" and isinstance(value, dict):
+            adopted[key] = {name: _adopted(schema, names) for name, schema in value.items()}
+        elif key == "$ref" and (name := _reference(node)) in names:
+            adopted[key] = REF + names[name]
+        elif key not in ("title", "discriminator"):
+            adopted[key] = value if key in ("default", "enum", "const", "examples") else _adopted(value, names)
+    return adopted
 
 
 def _without_unset(annotation: Any) -> Any:
