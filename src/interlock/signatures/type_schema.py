@@ -192,12 +192,12 @@ class SchemaWriter:
             return schema
         keys, values = (*arguments, Any)[:2]
         key_schema = self.write(keys)
+        if key_schema.get("type", "string") not in ("integer", "string"):
+            raise DefinitionError(f"the keys of a JSON object are texts; {_spelled(keys)} cannot be one")
         if key_schema.get("type") == "integer":
             schema["propertyNames"] = {"pattern": "^-?[0-9]+$"}
         elif narrowing := {name: value for name, value in key_schema.items() if name != "type"}:
             schema["propertyNames"] = narrowing
-        elif key_schema and key_schema.get("type") != "string":
-            raise DefinitionError(f"the keys of a JSON object are texts; {_spelled(keys)} cannot be one")
         if value_schema := self.write(values):
             schema["additionalProperties"] = value_schema
         return schema
@@ -341,7 +341,7 @@ def _json_type(value: object) -> str:
 
 
 def _literal(value: object) -> object:
-    plain = as_json(value)
+    plain = value.value if isinstance(value, enum.Enum) else value
     if plain is None or type(plain) in (bool, int, float, str):
         return plain
     raise DefinitionError(f"a choice must be a text, a number, a boolean or null, not {value!r}")
@@ -393,7 +393,7 @@ def _inline(node: Any, inlined: Mapping[str, Schema]) -> Any:
 
 
 def _adopted(node: Any, names: Mapping[str, str]) -> Any:
-    """Pydantic's schema under our names, without the titles it derives from names: they cost tokens and tell nothing."""
+    """Pydantic's schema under our names, without the titles it makes up: they cost tokens and tell nothing."""
     if isinstance(node, list):
         return [_adopted(item, names) for item in node]
     if not isinstance(node, dict):
