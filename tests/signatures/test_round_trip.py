@@ -106,8 +106,36 @@ JSON = st.recursive(
     max_leaves=12,
 )
 KEYWORDS = st.sampled_from(
-    "type properties required items prefixItems enum const pattern format minLength maximum multipleOf anyOf allOf "
-    "oneOf not $ref $defs $id $schema $anchor default examples additionalProperties propertyNames minItems if then".split()
+    [
+        "type",
+        "properties",
+        "required",
+        "items",
+        "prefixItems",
+        "enum",
+        "const",
+        "pattern",
+        "format",
+        "minLength",
+        "maximum",
+        "multipleOf",
+        "anyOf",
+        "allOf",
+        "oneOf",
+        "not",
+        "$ref",
+        "$defs",
+        "$id",
+        "$schema",
+        "$anchor",
+        "default",
+        "examples",
+        "additionalProperties",
+        "propertyNames",
+        "minItems",
+        "if",
+        "then",
+    ]
 )
 SCHEMAS = st.recursive(
     JSON,

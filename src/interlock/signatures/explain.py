@@ -72,7 +72,7 @@ def conversion_problem(path: tuple[str | int, ...], value: object, schema: Schem
     """A value that fits its schema and still is none of the Python type, such as the 31st of February."""
     wanted = str(schema.get("format") or schema.get("contentEncoding") or "a value that fits")
     reason = " ".join(str(error).split())[:200] or type(error).__name__
-    got = _got(schema, value)
+    got = quoted(schema, value)
     return Problem(path, f"Not usable: {reason}", wanted, got, _like(wanted), "format")
 
 
@@ -87,7 +87,7 @@ def _rank(keyword: str) -> int:
 def _problems(schema: Schema | bool, error: Any, depth: int) -> Sequence[Problem]:
     keyword, path, kind = error.kind.name, tuple(error.instance_path), error.kind
     around = _subschema(schema, error.schema_path[:-1])
-    value, got = error.instance, _got(around, error.instance)
+    value, got = error.instance, quoted(around, error.instance)
     hidden = _is_secret(around)
     match keyword:
         case "type":
@@ -219,7 +219,7 @@ def _step_problem(path: tuple[str | int, ...], step: Any, value: Any, got: str) 
 
 def _best_arm(schema: Schema | bool, error: Any, around: Schema, depth: int) -> Sequence[Problem]:
     """Of several forms, the one that came closest: the fewest mistakes, and none at the value itself if possible."""
-    path, got = tuple(error.instance_path), _got(around, error.instance)
+    path, got = tuple(error.instance_path), quoted(around, error.instance)
     arms = [arm for arm in error.kind.context if arm]
     apart = [arm for arm in arms if arm[0].kind.name == "type" and len(arm[0].instance_path) == len(path)]
     if not arms:
@@ -254,7 +254,8 @@ def _examples_of(around: Schema) -> tuple[str, ...]:
     return (f"for example {shown(examples[0])}",) if isinstance(examples, list) and examples else ()
 
 
-def _got(around: Schema, value: object) -> str:
+def quoted(around: Schema, value: object) -> str:
+    """The value as an error may quote it: a secret is not."""
     return "a secret" if _is_secret(around) else shown(value)
 
 

@@ -12,8 +12,9 @@ from msgspec import UNSET
 
 from .constraints import Satisfies, Schema, checks_in, constrain, hides_a_check
 from .convert import Converter, Converters
+from .definitions import copied
 from .examples import examples
-from .explain import conversion_problem
+from .explain import conversion_problem, quoted
 from .fields import InputField, OutputField
 from .from_schema import read_schema
 from .functions import Kind, read_function
@@ -24,6 +25,19 @@ from .validate import Validator
 
 RESULT = "result"
 """The key under which a result that is no object travels to peers that only take objects."""
+
+
+_TEXTS = (bytes, bytearray, memoryview, str)
+_MUTABLE = (list, dict, set)
+
+
+class _Step(msgspec.Struct, frozen=True):
+    """How one argument becomes a value: its converter, and the checks that only code can make."""
+
+    name: str
+    convert: Converter | None
+    checks: tuple[Satisfies, ...]
+    default: Any
 
 
 class Signature(msgspec.Struct, frozen=True, kw_only=True, dict=True):
@@ -90,7 +104,7 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     def input_schema(self) -> Schema:
         """JSON Schema of the arguments object. A copy: the caller may change it."""
-        return copy.deepcopy(self._input_schema)
+        return copied(self._input_schema)
 
     def output_schema(self, *, wrap: bool = True) -> Schema | None:
         """JSON Schema of the result, or None if the function does not say.
@@ -100,7 +114,7 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """
         if self._output_schema is None:
             return None
-        schema = copy.deepcopy(self._output_schema)
+        schema = copied(self._output_schema)
         if not wrap or not self.wraps_result:
             return schema
         definitions = schema.pop("$defs", None)
@@ -158,21 +172,21 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
         Raises ArgumentsError. Absent optional arguments get their default.
         """
-        if isinstance(arguments, bytes | bytearray | memoryview | str):
+        if isinstance(arguments, _TEXTS):
             arguments = _parsed(arguments)
         if wrong := self.input_validator.check(arguments):
             raise ArgumentsError(wrong)
         assert isinstance(arguments, dict)
         values = {name: arguments[name] for name in arguments if name not in self._names} if self._takes_others else {}
         problems: list[Problem] = []
-        for field, convert, checks in self._steps:
-            if field.name in arguments:
-                try:
-                    values[field.name] = self._converted(field, convert, checks, arguments[field.name])
-                except ArgumentsError as error:
-                    problems += error.problems
-            elif field.default is not UNSET:
-                values[field.name] = _fresh(field.default)
+        for step in self._steps:
+            if step.name in arguments:
+                value = arguments[step.name]
+                if step.convert is not None or step.checks:
+                    value = self._converted(step, value, problems)
+                values[step.name] = value
+            elif step.default is not UNSET:
+                values[step.name] = _fresh(step.default)
         if problems:
             raise ArgumentsError(problems)
         return values
@@ -225,8 +239,7 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return writer.finish(schema)
 
     @cached_property
-    def _steps(self) -> tuple[tuple[InputField, Converter | None, tuple[Satisfies, ...]], ...]:
-        """How each argument becomes a value: its converter, and the checks that only code can make."""
+    def _steps(self) -> tuple[_Step, ...]:
         converters = Converters()
         steps = []
         for field in self.inputs:
@@ -235,7 +248,7 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True, dict=True):
                 error = DefinitionError("a `satisfies` check cannot stand under | or ~, where a schema cannot hold it")
                 raise self._misdefined(f"parameter '{field.name}'", error)
             convert = None if field.type is UNSET or field.schema is not None else converters.make(field.type)
-            steps.append((field, convert, checks_in(constraints)))
+            steps.append(_Step(field.name, convert, checks_in(constraints), field.default))
         return tuple(steps)
 
     @cached_property
@@ -247,20 +260,22 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """Whether the schema itself speaks of arguments under other names, which are then passed on."""
         return not self.closed and not {"additionalProperties", "patternProperties"}.isdisjoint(self.keywords)
 
-    def _converted(
-        self, field: InputField, convert: Converter | None, checks: tuple[Satisfies, ...], value: object
-    ) -> object:
+    def _converted(self, step: _Step, value: Any, problems: list[Problem]) -> object:
+        """The Python value; what is wrong with it is added to the problems."""
         try:
-            converted = convert(value) if convert else value
-            failed = next((rule for rule in checks if not rule.check(converted)), None)
+            converted = step.convert(value) if step.convert else value
+            failed = next((rule for rule in step.checks if not rule.check(converted)), None) if step.checks else None
         except Exception as error:
-            properties: Any = self._input_schema["properties"]
-            problem = conversion_problem((field.name,), value, properties[field.name], error)
-            raise ArgumentsError((problem,)) from error
+            problems.append(conversion_problem((step.name,), value, self._schema_of(step.name), error))
+            return None
         if failed is not None:
-            got = "a secret" if field.secret else shown(value)
-            raise ArgumentsError((Problem((field.name,), failed.reason, got=got, suggestions=failed.suggestions),))
+            got = quoted(self._schema_of(step.name), value)
+            problems.append(Problem((step.name,), failed.reason, got=got, suggestions=failed.suggestions))
         return converted
+
+    def _schema_of(self, name: str) -> Schema:
+        properties: Any = self._input_schema["properties"]
+        return properties[name] if isinstance(properties[name], dict) else {}
 
     def _misdefined(self, part: str, error: DefinitionError) -> DefinitionError:
         return DefinitionError(f"{self.where}: {part}: {error}" if self.where else f"{part}: {error}")
@@ -287,4 +302,4 @@ def _parsed(text: bytes | bytearray | memoryview | str) -> object:
 
 
 def _fresh(default: object) -> object:
-    return copy.deepcopy(default) if isinstance(default, list | dict | set) else default
+    return copy.deepcopy(default) if isinstance(default, _MUTABLE) else default

@@ -15,19 +15,19 @@ import pathlib
 import types
 import typing
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal, Union
 
 import msgspec
 from msgspec import UNSET
 
 from .constraints import Schema, constrain
+from .definitions import REF, Definitions, referenced
 from .docstrings import Docstring
 from .marks import marks_of
 from .members import Member, has_members, is_named_tuple, members_of, summary_of
 from .problems import DefinitionError
 
-REF = "#/$defs/"
 MAX_TYPE_DEPTH = 64
 
 _DECIMAL = r"^[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?$"
@@ -73,7 +73,7 @@ class SchemaWriter:
 
     def __init__(self, mode: Literal["input", "output"] = "input") -> None:
         self.mode = mode
-        self._definitions: dict[str, Schema] = {}
+        self._definitions = Definitions()
         self._names: dict[object, str] = {}
         self._depth = 0
 
@@ -89,23 +89,11 @@ class SchemaWriter:
 
     def finish(self, schema: Schema) -> Schema:
         """The whole schema: classes that are used once inlined, the others under `$defs`."""
-        counts = collections.Counter(_references(schema))
-        for definition in self._definitions.values():
-            counts.update(_references(definition))
-        kept = {
-            name
-            for name, definition in self._definitions.items()
-            if counts[name] > 1 or name in self._reachable_from(definition)
-        }
-        inlined = {name: definition for name, definition in self._definitions.items() if name not in kept}
-        whole = _inline(schema, inlined)
-        definitions = {name: _inline(self._definitions[name], inlined) for name in self._definitions if name in kept}
-        return {**whole, "$defs": definitions} if definitions else whole
+        return self._definitions.join(schema)
 
     def resolve(self, schema: Schema) -> Schema:
         """The schema that a bare reference stands for, or the schema itself."""
-        name = _reference(schema)
-        return self._definitions.get(name, schema)
+        return self._definitions.get(referenced(schema)) or schema
 
     def _write(self, annotation: Any) -> Schema:
         if _is_hashable(annotation) and annotation in _SCALARS:
@@ -149,16 +137,11 @@ class SchemaWriter:
         return _union(schemas)
 
     def _write_alias(self, annotation: Any) -> Schema:
-        if annotation in self._names:
-            return {"$ref": REF + self._names[annotation]}
         alias = typing.get_origin(annotation) or annotation
-        name = self._names[annotation] = self._free_name(alias.__name__)
-        self._definitions[name] = {}
-        value = alias.__value__
-        if arguments := typing.get_args(annotation):
-            value = value[arguments]
-        self._definitions[name] = self.write(value)
-        return {"$ref": REF + name}
+        arguments = typing.get_args(annotation)
+        return self._named(
+            annotation, lambda _: self.write(alias.__value__[arguments] if arguments else alias.__value__)
+        )
 
     def _write_class(self, annotation: Any, kind: Any, arguments: tuple[Any, ...]) -> Schema:
         if kind is tuple and arguments and arguments[-1] is not Ellipsis:
@@ -202,18 +185,11 @@ class SchemaWriter:
             schema["additionalProperties"] = value_schema
         return schema
 
-    def _named(self, annotation: Any, write: typing.Callable[[str], Schema]) -> Schema:
+    def _named(self, annotation: Any, write: Callable[[str], Schema]) -> Schema:
         if annotation not in self._names:
-            name = self._names[annotation] = self._free_name(_definition_name(annotation))
-            self._definitions[name] = {}
+            name = self._names[annotation] = self._definitions.reserve(_definition_name(annotation))
             self._definitions[name] = write(name)
         return {"$ref": REF + self._names[annotation]}
-
-    def _free_name(self, wanted: str) -> str:
-        name, number = wanted, 2
-        while name in self._definitions:
-            name, number = f"{wanted}{number}", number + 1
-        return name
 
     def _write_members(self, kind: type, bound: Mapping[Any, Any]) -> Schema:
         try:
@@ -258,25 +234,7 @@ class SchemaWriter:
             schema: Schema = model.model_json_schema(mode=mode, ref_template=f"{REF}{{model}}")
         except Exception as error:
             raise DefinitionError(f"{_spelled(model)} has no JSON Schema: {error}") from error
-        definitions: Any = schema.pop("$defs", {})
-        itself = _reference(schema)
-        names = {}
-        for inner in definitions:
-            names[inner] = name if inner == itself else self._free_name(inner)
-            self._definitions.setdefault(names[inner], {})
-        for inner, definition in definitions.items():
-            self._definitions[names[inner]] = _adopted(definition, names)
-        return self._definitions[name] if itself in names else _adopted(schema, names)
-
-    def _reachable_from(self, schema: Schema) -> set[str]:
-        seen: set[str] = set()
-        waiting = list(_references(schema))
-        while waiting:
-            name = waiting.pop()
-            if name not in seen and name in self._definitions:
-                seen.add(name)
-                waiting.extend(_references(self._definitions[name]))
-        return seen
+        return self._definitions.adopt(schema, name)
 
 
 def as_json(value: object) -> Any:
@@ -366,47 +324,6 @@ def _definition_name(annotation: Any) -> str:
             [_name_of(typing.get_origin(annotation)), *(_name_of(argument) or "x" for argument in arguments)]
         )
     return "".join(letter if letter.isalnum() or letter == "_" else "_" for letter in name)
-
-
-def _reference(schema: Schema) -> str:
-    target = schema.get("$ref")
-    return target.removeprefix(REF) if isinstance(target, str) and target.startswith(REF) else ""
-
-
-def _references(node: object) -> list[str]:
-    if isinstance(node, dict):
-        found = [name] if (name := _reference(node)) else []
-        for value in node.values():
-            found += _references(value)
-        return found
-    return [name for item in node for name in _references(item)] if isinstance(node, list) else []
-
-
-def _inline(node: Any, inlined: Mapping[str, Schema]) -> Any:
-    if isinstance(node, list):
-        return [_inline(item, inlined) for item in node]
-    if not isinstance(node, dict):
-        return node
-    if (name := _reference(node)) in inlined:
-        node = {**inlined[name], **{key: value for key, value in node.items() if key != "$ref"}}
-    return {key: _inline(value, inlined) for key, value in node.items()}
-
-
-def _adopted(node: Any, names: Mapping[str, str]) -> Any:
-    """Pydantic's schema under our names, without the titles it makes up: they cost tokens and tell nothing."""
-    if isinstance(node, list):
-        return [_adopted(item, names) for item in node]
-    if not isinstance(node, dict):
-        return node
-    adopted: Schema = {}
-    for key, value in node.items():
-        if key == "properties" and isinstance(value, dict):
-            adopted[key] = {name: _adopted(schema, names) for name, schema in value.items()}
-        elif key == "$ref" and (name := _reference(node)) in names:
-            adopted[key] = REF + names[name]
-        elif key not in ("title", "discriminator"):
-            adopted[key] = value if key in ("default", "enum", "const", "examples") else _adopted(value, names)
-    return adopted
 
 
 def _without_unset(annotation: Any) -> Any:
