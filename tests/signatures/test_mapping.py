@@ -248,7 +248,11 @@ ROWS: list[tuple[Any, dict[str, Any], Any, Any]] = [
     ),
     (
         Movie,
-        {"type": "object", "properties": {"title": {"type": "string"}, "year": {"type": "integer"}}, "required": ["title"]},
+        {
+            "type": "object",
+            "properties": {"title": {"type": "string"}, "year": {"type": "integer"}},
+            "required": ["title"],
+        },
         {"title": "M"},
         {"title": "M"},
     ),
@@ -260,7 +264,11 @@ ROWS: list[tuple[Any, dict[str, Any], Any, Any]] = [
     ),
     (
         Page[int],
-        {"type": "object", "properties": {"items": {"type": "array", "items": {"type": "integer"}}}, "required": ["items"]},
+        {
+            "type": "object",
+            "properties": {"items": {"type": "array", "items": {"type": "integer"}}},
+            "required": ["items"],
+        },
         {"items": [1]},
         Page([1]),
     ),
@@ -276,11 +284,36 @@ ROWS: list[tuple[Any, dict[str, Any], Any, Any]] = [
     ),
     # constraints of other libraries
     (Annotated[int, msgspec.Meta(gt=0, lt=9)], {"type": "integer", "exclusiveMinimum": 0, "exclusiveMaximum": 9}, 1, 1),
-    (Annotated[str, msgspec.Meta(pattern="^a", description="d")], {"type": "string", "pattern": "^a", "description": "d"}, "a", "a"),
-    (Annotated[int, annotated_types.Ge(1), annotated_types.Le(9)], {"type": "integer", "minimum": 1, "maximum": 9}, 5, 5),
-    (Annotated[list[int], annotated_types.Len(1, 2)], {"type": "array", "items": {"type": "integer"}, "minItems": 1, "maxItems": 2}, [5], [5]),
-    (Annotated[float, pydantic.Field(gt=0, description="d")], {"type": "number", "exclusiveMinimum": 0, "description": "d"}, 1, 1.0),
-    (Annotated[str, pydantic.Field(pattern="^a", max_length=3)], {"type": "string", "maxLength": 3, "pattern": "^a"}, "a", "a"),
+    (
+        Annotated[str, msgspec.Meta(pattern="^a", description="d")],
+        {"type": "string", "pattern": "^a", "description": "d"},
+        "a",
+        "a",
+    ),
+    (
+        Annotated[int, annotated_types.Ge(1), annotated_types.Le(9)],
+        {"type": "integer", "minimum": 1, "maximum": 9},
+        5,
+        5,
+    ),
+    (
+        Annotated[list[int], annotated_types.Len(1, 2)],
+        {"type": "array", "items": {"type": "integer"}, "minItems": 1, "maxItems": 2},
+        [5],
+        [5],
+    ),
+    (
+        Annotated[float, pydantic.Field(gt=0, description="d")],
+        {"type": "number", "exclusiveMinimum": 0, "description": "d"},
+        1,
+        1.0,
+    ),
+    (
+        Annotated[str, pydantic.Field(pattern="^a", max_length=3)],
+        {"type": "string", "maxLength": 3, "pattern": "^a"},
+        "a",
+        "a",
+    ),
     (Annotated[str, "A plain note"], {"type": "string", "description": "A plain note"}, "a", "a"),
     (
         list[Annotated[str, InputField(min_length=1)]],
@@ -289,7 +322,12 @@ ROWS: list[tuple[Any, dict[str, Any], Any, Any]] = [
         ["a"],
     ),
     # composed constraints
-    (Annotated[str, min_length(1) & max_length(5) & min_length(3)], {"type": "string", "minLength": 3, "maxLength": 5}, "abc", "abc"),
+    (
+        Annotated[str, min_length(1) & max_length(5) & min_length(3)],
+        {"type": "string", "minLength": 3, "maxLength": 5},
+        "abc",
+        "abc",
+    ),
     (Annotated[int, above(0) & multiple_of(5)], {"type": "integer", "exclusiveMinimum": 0, "multipleOf": 5}, 5, 5),
     (
         Annotated[str, pattern("^a") | one_of("z")],
@@ -298,8 +336,13 @@ ROWS: list[tuple[Any, dict[str, Any], Any, Any]] = [
         "z",
     ),
     (Annotated[str, ~one_of("x")], {"type": "string", "not": {"enum": ["x"]}}, "y", "y"),
-    (Annotated[list[int], ~min_length(2)], {"type": "array", "items": {"type": "integer"}, "not": {"minItems": 2}}, [1], [1]),
-]  # fmt: skip
+    (
+        Annotated[list[int], ~min_length(2)],
+        {"type": "array", "items": {"type": "integer"}, "not": {"minItems": 2}},
+        [1],
+        [1],
+    ),
+]
 
 
 def signature_of(annotation: Any, returns: Any = None) -> Signature:

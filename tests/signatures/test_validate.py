@@ -49,25 +49,67 @@ def test_a_failed_pattern_is_told_with_what_was_expected_what_came_and_how_to_me
     ("schema", "value", "field", "reason", "suggestions"),
     [
         ({"type": "integer"}, "90", "a", "Type mismatch: expected integer, got '90'", ("send 90 without quotes",)),
-        ({"type": "boolean"}, "True", "a", "Type mismatch: expected boolean, got 'True'", ("send true without quotes",)),
+        (
+            {"type": "boolean"},
+            "True",
+            "a",
+            "Type mismatch: expected boolean, got 'True'",
+            ("send true without quotes",),
+        ),
         ({"type": "string"}, 5, "a", "Type mismatch: expected string, got 5", ('send it in quotes: "5"',)),
         ({"type": "integer"}, 1.5, "a", "Type mismatch: expected integer, got 1.5", ("use a whole number: 1 or 2",)),
         ({"type": "array"}, "x", "a", "Type mismatch: expected array, got 'x'", ("send a list: ['x']",)),
-        ({"type": "object"}, "{}", "a", "Type mismatch: expected object, got '{}'", ("send the value itself, not a text of it",)),
+        (
+            {"type": "object"},
+            "{}",
+            "a",
+            "Type mismatch: expected object, got '{}'",
+            ("send the value itself, not a text of it",),
+        ),
         ({"type": "string"}, None, "a", "Type mismatch: expected string, got null", ("send a string",)),
         ({"minimum": 1, "maximum": 9}, 0, "a", "Too small: expected at least 1, got 0", ("use a number from 1 to 9",)),
         ({"exclusiveMaximum": 9}, 9, "a", "Too large: expected less than 9, got 9", ("use less than 9",)),
         ({"minLength": 2, "maxLength": 3}, "a", "a", "Too short: expected at least 2, got 1", ("2 to 3 characters",)),
         ({"maxItems": 1}, [1, 2], "a", "Too many items: expected at most 1, got 2", ("at most 1 item",)),
         ({"multipleOf": 5}, 7, "a", "Wrong step: expected a multiple of 5, got 7", ("use 5 or 10",)),
-        ({"uniqueItems": True}, [1, 1], "a", "Repeated items: expected items that differ, got an array of 2 items", ("remove the repeated items",)),
+        (
+            {"uniqueItems": True},
+            [1, 1],
+            "a",
+            "Repeated items: expected items that differ, got an array of 2 items",
+            ("remove the repeated items",),
+        ),
         ({"const": 1}, 2, "a", "Wrong value: expected 1, got 2", ("use 1",)),
-        ({"enum": ["north", "south"]}, "North", "a", "Not a choice: expected one of 'north', 'south', got 'North'", ("did you mean 'north'?",)),
-        ({"items": {"properties": {"n": {"type": "null"}}}}, [{}, {"n": {}}], "a[1].n", "Type mismatch: expected null, got {}", ("send a null",)),
-        ({"anyOf": [{"type": "integer"}, {"type": "null"}]}, [], "a", "Type mismatch: expected integer or null, got []", ()),
-        ({"anyOf": [{"type": "string", "pattern": "^[a-z]+$"}, {"type": "null"}]}, "A", "a", "Pattern mismatch: expected ^[a-z]+$, got 'A'", ("use lowercase letters", "at least 1 character")),
+        (
+            {"enum": ["north", "south"]},
+            "North",
+            "a",
+            "Not a choice: expected one of 'north', 'south', got 'North'",
+            ("did you mean 'north'?",),
+        ),
+        (
+            {"items": {"properties": {"n": {"type": "null"}}}},
+            [{}, {"n": {}}],
+            "a[1].n",
+            "Type mismatch: expected null, got {}",
+            ("send a null",),
+        ),
+        (
+            {"anyOf": [{"type": "integer"}, {"type": "null"}]},
+            [],
+            "a",
+            "Type mismatch: expected integer or null, got []",
+            (),
+        ),
+        (
+            {"anyOf": [{"type": "string", "pattern": "^[a-z]+$"}, {"type": "null"}]},
+            "A",
+            "a",
+            "Pattern mismatch: expected ^[a-z]+$, got 'A'",
+            ("use lowercase letters", "at least 1 character"),
+        ),
     ],
-)  # fmt: skip
+)
 def test_each_keyword_says_how_to_mend_the_value(
     schema: dict[str, Any], value: Any, field: str, reason: str, suggestions: tuple[str, ...]
 ) -> None:
@@ -176,6 +218,16 @@ TREE: dict[str, Any] = {
 }
 
 
+DETOUR: dict[str, Any] = {
+    "anyOf": [
+        {"type": "object", "properties": {"a": {"$ref": "#/$defs/back"}, "k": {"const": 1}}, "required": ["k"]},
+        {"type": "object", "properties": {"a": {"$ref": "#/$defs/back"}, "k": {"const": 2}}, "required": ["k"]},
+    ],
+    "$defs": {"back": {"$ref": "#"}},
+}
+"""Recursive like the tree, but only one of its references leads straight back."""
+
+
 def deep(levels: int) -> Any:
     value: Any = 1
     for _ in range(levels):
@@ -187,19 +239,20 @@ def deep(levels: int) -> Any:
     ("schema", "value"),
     [
         (TREE, deep(40)),
-        ({"properties": {"tree": TREE["$ref"] and {"$ref": TREE["$ref"]}}, "$defs": TREE["$defs"]}, {"tree": deep(40)}),
+        ({"properties": {"tree": {"$ref": "#/$defs/node"}}, "$defs": TREE["$defs"]}, {"tree": deep(40)}),
+        (DETOUR, deep(40)),
         ({"items": {"type": "string"}}, list(range(100_000))),
         ({"pattern": "^(a+)+$"}, "a" * 50_000 + "b"),
         ({"pattern": r"^(?=a)(a+)+\1$"}, "a" * 5_000 + "b"),
         ({"pattern": r"^(a|aa)+$"}, "a" * 50_000 + "b"),
     ],
-    ids=range(6),
+    ids=range(7),
 )
 def test_no_value_makes_a_check_run_long(schema: dict[str, Any], value: Any) -> None:
     validator = Validator(schema)
-    started = time.perf_counter()
+    started = time.process_time()
     assert validator.check(value)
-    assert time.perf_counter() - started < 0.1
+    assert time.process_time() - started < 0.1
 
 
 def test_a_failure_too_costly_to_explain_still_names_the_property() -> None:
@@ -215,7 +268,7 @@ def test_the_registry_documents_example_validates_in_under_three_microseconds() 
 
 
 def _timed(validator: Validator, value: object) -> float:
-    started = time.perf_counter()
+    started = time.process_time()
     for _ in range(2000):
         validator.check(value)
-    return (time.perf_counter() - started) / 2000
+    return (time.process_time() - started) / 2000

@@ -16,7 +16,7 @@ import msgspec
 
 from .constraints import Schema
 from .members import has_members, members_of
-from .type_schema import SchemaWriter
+from .type_schema import SchemaWriter, is_hashable
 from .validate import Validator
 
 Converter: TypeAlias = Callable[[Any], Any]
@@ -33,6 +33,8 @@ class Converters:
 
     def make(self, annotation: Any) -> Converter | None:
         """The converter of a type; None where JSON's own value is what the function wants."""
+        if not is_hashable(annotation):
+            return self._make(annotation)
         if annotation not in self._made:
             self._made[annotation] = lambda value: self._late(annotation, value)
             self._made[annotation] = self._make(annotation)
@@ -44,7 +46,7 @@ class Converters:
         return convert(value) if convert else value
 
     def _make(self, annotation: Any) -> Converter | None:
-        if annotation in _AS_THEY_ARE:
+        if is_hashable(annotation) and annotation in _AS_THEY_ARE:
             return None
         if annotation is int:
             return int

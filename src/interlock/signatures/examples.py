@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from .constraints import Schema
+from .formats import IN_FORMAT
 from .patterns import example as text_for_pattern
 from .validate import Validator
 
@@ -15,23 +16,6 @@ _MOST_NODES = 2_000
 _MOST_CHARACTERS = 10_000
 _DEEPEST = 8
 _WORDS = ("text", "example", "value", "sample", "item")
-_FORMATS = {
-    "date-time": "2026-01-31T12:00:00Z",
-    "date": "2026-01-31",
-    "time": "12:00:00Z",
-    "duration": "PT1H30M",
-    "email": "name@example.com",
-    "idn-email": "name@example.com",
-    "uuid": "6f1c1a52-0d5a-4b0e-9c3f-2f6d1f6f9f10",
-    "uri": "https://example.com/",
-    "iri": "https://example.com/",
-    "uri-reference": "/path",
-    "ipv4": "192.0.2.1",
-    "ipv6": "2001:db8::1",
-    "hostname": "example.com",
-    "regex": "^a$",
-    "json-pointer": "/a",
-}
 _MERGED_BOUNDS = {"minimum": max, "minLength": max, "minItems": max, "maximum": min, "maxLength": min, "maxItems": min}
 
 
@@ -212,10 +196,10 @@ def _text(schema: Mapping[str, Any], pick: int) -> str:
         if text is None:
             raise _GiveUp
         return text
-    if schema.get("format") in _FORMATS:
-        return _FORMATS[schema["format"]]
+    if schema.get("format") in IN_FORMAT:
+        return IN_FORMAT[schema["format"]]
     if schema.get("contentEncoding") == "base64":
-        return "aGVsbG8="
+        return IN_FORMAT["base64"]
     word = _WORDS[pick % len(_WORDS)] + (str(pick) if pick >= len(_WORDS) else "")
     return (word + "x" * (least - len(word)))[:most]
 

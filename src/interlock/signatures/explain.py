@@ -10,6 +10,7 @@ from typing import Any
 import jsonschema_rs
 
 from .constraints import Schema
+from .formats import IN_FORMAT
 from .patterns import in_words, length_in_words
 from .problems import MAX_PROBLEMS, Problem, shown
 
@@ -28,18 +29,6 @@ _BOUNDS = {
     "exclusiveMinimum": ("Too small", "more than"),
     "maximum": ("Too large", "at most"),
     "exclusiveMaximum": ("Too large", "less than"),
-}
-_FORMATS = {
-    "date-time": "2026-01-31T12:00:00Z",
-    "date": "2026-01-31",
-    "time": "12:00:00Z",
-    "duration": "PT1H30M",
-    "email": "name@example.com",
-    "uuid": "6f1c1a52-0d5a-4b0e-9c3f-2f6d1f6f9f10",
-    "uri": "https://example.com/",
-    "ipv4": "192.0.2.1",
-    "ipv6": "2001:db8::1",
-    "hostname": "example.com",
 }
 
 
@@ -246,7 +235,7 @@ def _other(path: tuple[str | int, ...], keyword: str, around: Schema, got: str) 
 
 
 def _like(wanted: str) -> tuple[str, ...]:
-    return (f"write it like {_FORMATS[wanted]}",) if wanted in _FORMATS else ()
+    return (f"write it like {IN_FORMAT[wanted]}",) if wanted in IN_FORMAT else ()
 
 
 def _examples_of(around: Schema) -> tuple[str, ...]:

@@ -35,7 +35,7 @@ def read_schema(schema: object) -> tuple[tuple[InputField, ...], bool, Schema]:
     fields = tuple(_field(str(name), inner, required=name in required) for name, inner in properties.items())
     closed = schema.get("additionalProperties") is False
     known = {"type", "properties"} | ({"additionalProperties"} if closed else set())
-    if required == [field.name for field in fields if field.is_required]:
+    if required and required == [field.name for field in fields if field.is_required]:
         known.add("required")
     return fields, closed, {name: value for name, value in schema.items() if name not in known}
 

@@ -17,8 +17,11 @@ MAX_NODES = 20_000
 MAX_UNFOLDED = 100_000
 MAX_CHAIN = 300
 
-_LITERAL = frozenset({"enum", "const", "default", "examples", "description", "title", "$comment"})
-"""Keywords whose value is no schema, whatever it looks like."""
+_CONTAINERS = (dict, list)
+_REFERENCES = frozenset({"$ref", "$dynamicRef", "$recursiveRef"})
+_SCHEMAS_BY_NAME = frozenset({"properties", "patternProperties", "dependentSchemas"})
+_NOT_APPLIED = frozenset({"$defs", "definitions", "enum", "const", "default", "examples"})
+"""Keywords whose value is applied only if something refers to it, or is no schema, whatever it looks like."""
 
 
 class Measure(msgspec.Struct, frozen=True):
@@ -29,7 +32,7 @@ class Measure(msgspec.Struct, frozen=True):
     unfolded: int
     """Subschemas after every reference is followed, a recursive one once."""
     recursive_references: int
-    """References that lead back to where they stand; two or more make explaining a failure exponential."""
+    """References into a recursion; with two or more, the ways through a deep value may double at every level."""
 
 
 def measure(schema: Schema | bool) -> Measure:
@@ -44,20 +47,6 @@ def measure(schema: Schema | bool) -> Measure:
             f"the schema unfolds to more than {MAX_UNFOLDED} subschemas; let fewer definitions refer to each other"
         )
     return Measure(nodes, unfolded, walk.recursive_references)
-
-
-def children(schema: Schema) -> Iterator[object]:
-    """What stands directly under a schema and may be one."""
-    for keyword, value in schema.items():
-        if keyword in _LITERAL:
-            continue
-        if keyword in ("properties", "patternProperties", "$defs", "definitions", "dependentSchemas"):
-            if isinstance(value, dict):
-                yield from value.values()
-        elif isinstance(value, list):
-            yield from value
-        else:
-            yield value
 
 
 def _count(schema: object) -> int:
@@ -77,9 +66,9 @@ def _count(schema: object) -> int:
 
 def _inside(node: object) -> Iterator[object]:
     if isinstance(node, dict):
-        yield from (value for value in node.values() if isinstance(value, dict | list))
+        yield from (value for value in node.values() if isinstance(value, _CONTAINERS))
     elif isinstance(node, list):
-        yield from (value for value in node if isinstance(value, dict | list))
+        yield from (value for value in node if isinstance(value, _CONTAINERS))
 
 
 class _Unfolding:
@@ -89,6 +78,7 @@ class _Unfolding:
         self._root = root
         self._sizes: dict[int, int] = {}
         self._open: set[int] = set()
+        self._recursive: set[int] = set()
         self.recursive_references = 0
 
     def size(self, node: object) -> int:
@@ -101,20 +91,31 @@ class _Unfolding:
             self.recursive_references += 1
             return 1
         if key in self._sizes:
+            self.recursive_references += key in self._recursive
             return self._sizes[key]
+        before = self.recursive_references
         self._open.add(key)
         total = 1 + sum(self.size(child) for child in self._applied(node))
         self._open.discard(key)
+        if self.recursive_references > before:
+            self._recursive.add(key)
         self._sizes[key] = min(total, MAX_UNFOLDED + 1)
         return self._sizes[key]
 
     def _applied(self, node: Schema) -> Iterator[object]:
         """What is applied when this schema is: not its definitions, but what it refers to."""
-        yield from children({name: value for name, value in node.items() if name not in ("$defs", "definitions")})
-        for keyword in ("$ref", "$dynamicRef", "$recursiveRef"):
-            target = node.get(keyword)
-            if isinstance(target, str):
-                yield self._resolve(target)
+        for keyword, value in node.items():
+            if keyword in _NOT_APPLIED:
+                continue
+            if isinstance(value, dict):
+                if keyword in _SCHEMAS_BY_NAME:
+                    yield from value.values()
+                else:
+                    yield value
+            elif isinstance(value, list):
+                yield from (item for item in value if isinstance(item, dict))
+            elif keyword in _REFERENCES and isinstance(value, str):
+                yield self._resolve(value)
 
     def _resolve(self, target: str) -> object:
         """The local definition a pointer names. Others, by anchor or id, count as the whole schema: the safe side."""

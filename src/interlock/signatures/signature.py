@@ -31,15 +31,6 @@ _TEXTS = (bytes, bytearray, memoryview, str)
 _MUTABLE = (list, dict, set)
 
 
-class _Step(msgspec.Struct, frozen=True):
-    """How one argument becomes a value: its converter, and the checks that only code can make."""
-
-    name: str
-    convert: Converter | None
-    checks: tuple[Satisfies, ...]
-    default: Any
-
-
 class Signature(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """What a tool takes and returns. From a function (`from_function`), a schema (`from_json_schema`), or by hand."""
 
@@ -50,6 +41,8 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """Parameters that the server fills itself, with the context type each asked for."""
     kind: Kind = "function"
     """How the function runs: plain, awaited, or yielding items one by one."""
+    content_types: tuple[type, ...] = ()
+    """Results that `encode` passes through untouched."""
     closed: bool = True
     """Whether arguments under other names are refused, which also catches a misspelt optional one."""
     keywords: Schema = {}
@@ -78,10 +71,16 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             description=facts.description,
             injected=facts.injected,
             kind=facts.kind,
+            content_types=content_types,
             closed=closed,
             where=facts.where,
         )
-        signature.prepare()
+        try:
+            signature.prepare()
+        except SignatureError:
+            raise
+        except Exception as error:  # annotations and defaults are the author's objects and may do anything
+            raise DefinitionError(f"{facts.where}: cannot become a tool: {error}") from error
         return signature
 
     @classmethod
@@ -95,6 +94,11 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         signature.prepare()
         return signature
 
+    def __post_init__(self) -> None:
+        names = [field.name for field in self.inputs]
+        if "" in names or len(set(names)) != len(names):
+            raise DefinitionError(f"every input needs a name of its own, not {', '.join(names)}")
+
     def prepare(self) -> None:
         """Build all that is built once, so that a mistake shows now and not at the first call."""
         self._input_schema  # noqa: B018
@@ -104,7 +108,8 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     def input_schema(self) -> Schema:
         """JSON Schema of the arguments object. A copy: the caller may change it."""
-        return copied(self._input_schema)
+        schema: Schema = copied(self._input_schema)
+        return schema
 
     def output_schema(self, *, wrap: bool = True) -> Schema | None:
         """JSON Schema of the result, or None if the function does not say.
@@ -114,9 +119,11 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """
         if self._output_schema is None:
             return None
-        schema = copied(self._output_schema)
-        if not wrap or not self.wraps_result:
+        schema: Schema = copied(self._output_schema)
+        if not wrap:
             return schema
+        if not self.wraps_result:
+            return {"type": "object", **schema}
         definitions = schema.pop("$defs", None)
         wrapped: Schema = {"type": "object", "properties": {RESULT: schema}, "required": [RESULT]}
         return {**wrapped, "$defs": definitions} if definitions else wrapped
@@ -192,8 +199,8 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return values
 
     def encode(self, value: object, *, wrap: bool = True) -> Any:
-        """The function's result as JSON can hold it; wrapped as `output_schema(wrap=...)` says."""
-        if self.output is None:
+        """The function's result as JSON holds it, wrapped as `output_schema(wrap=...)` says; content passes through."""
+        if self.output is None and _is_content(value, self.content_types):
             return value
         plain = as_json(value)
         if plain is UNSET:
@@ -202,7 +209,10 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def input_validator(self) -> Validator:
-        return Validator(self._input_schema, formats=True)
+        try:
+            return Validator(self._input_schema, formats=True)
+        except DefinitionError as error:
+            raise self._misdefined("its parameters", error) from error
 
     @cached_property
     def output_validator(self) -> Validator | None:
@@ -281,6 +291,15 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return DefinitionError(f"{self.where}: {part}: {error}" if self.where else f"{part}: {error}")
 
 
+class _Step(msgspec.Struct, frozen=True):
+    """How one argument becomes a value: its converter, and the checks that only code can make."""
+
+    name: str
+    convert: Converter | None
+    checks: tuple[Satisfies, ...]
+    default: Any
+
+
 def _field_schema(writer: SchemaWriter, field: InputField) -> Schema:
     if field.schema is not None:
         return field.schema
@@ -292,6 +311,12 @@ def _field_schema(writer: SchemaWriter, field: InputField) -> Schema:
             return schema
         schema["default"] = plain
     return schema
+
+
+def _is_content(value: object, kinds: tuple[type, ...]) -> bool:
+    if isinstance(value, list | tuple):
+        return any(isinstance(item, kinds) for item in value)
+    return isinstance(value, kinds)
 
 
 def _parsed(text: bytes | bytearray | memoryview | str) -> object:

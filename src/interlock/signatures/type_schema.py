@@ -21,6 +21,7 @@ from typing import Annotated, Any, Literal, Union
 import msgspec
 from msgspec import UNSET
 
+from .compose import choices, fixed_array, plain_choice, union
 from .constraints import Schema, constrain
 from .definitions import REF, Definitions, referenced
 from .docstrings import Docstring
@@ -96,7 +97,7 @@ class SchemaWriter:
         return self._definitions.get(referenced(schema)) or schema
 
     def _write(self, annotation: Any) -> Schema:
-        if _is_hashable(annotation) and annotation in _SCALARS:
+        if is_hashable(annotation) and annotation in _SCALARS:
             return dict(_SCALARS[annotation])
         origin = typing.get_origin(annotation)
         if origin is Annotated:
@@ -104,7 +105,7 @@ class SchemaWriter:
         if origin is Union or origin is types.UnionType:
             return self._write_union(typing.get_args(annotation))
         if origin is Literal:
-            return _write_choices([_literal(value) for value in typing.get_args(annotation)])
+            return choices([plain_choice(value) for value in typing.get_args(annotation)])
         if _name_of(origin) in _QUALIFIERS:
             return self.write(typing.get_args(annotation)[0])
         if _name_of(type(annotation)) == "TypeAliasType" or _name_of(type(origin)) == "TypeAliasType":
@@ -134,7 +135,7 @@ class SchemaWriter:
                 return {}
             if schema not in schemas:
                 schemas.append(schema)
-        return _union(schemas)
+        return union(schemas)
 
     def _write_alias(self, annotation: Any) -> Schema:
         alias = typing.get_origin(annotation) or annotation
@@ -145,7 +146,7 @@ class SchemaWriter:
 
     def _write_class(self, annotation: Any, kind: Any, arguments: tuple[Any, ...]) -> Schema:
         if kind is tuple and arguments and arguments[-1] is not Ellipsis:
-            return _tuple_schema([self.write(item) for item in arguments if item != ()])
+            return fixed_array([self.write(item) for item in arguments if item != ()])
         if kind in _ARRAYS:
             array: Schema = {"type": "array"}
             if arguments and (items := self.write(arguments[0])):
@@ -154,7 +155,7 @@ class SchemaWriter:
         if kind in _OBJECTS:
             return self._write_mapping(arguments)
         if isinstance(kind, type) and issubclass(kind, enum.Enum):
-            return _write_choices([_literal(member) for member in kind])
+            return choices([plain_choice(member) for member in kind])
         if hasattr(kind, "model_json_schema"):
             return self._named(annotation, lambda name: self._write_pydantic(annotation, name))
         if has_members(kind):
@@ -199,7 +200,7 @@ class SchemaWriter:
         described = Docstring.parse(kind.__doc__ or "").parameters
         schemas = {member.wire_name: self._write_member(member, described) for member in members}
         if is_named_tuple(kind) or _is_array_like(kind):
-            return _tuple_schema(list(schemas.values()))
+            return fixed_array(list(schemas.values()))
         schema: Schema = {"type": "object"}
         if summary := summary_of(kind):
             schema["description"] = summary
@@ -251,66 +252,6 @@ def _dump(value: object) -> object:
     raise NotImplementedError(f"{type(value).__name__} has no JSON form")
 
 
-def _union(schemas: list[Schema]) -> Schema:
-    """The union, flat where it can be: a list of types, or one choice more."""
-    if len(schemas) == 1:
-        return schemas[0]
-    if all(set(schema) == {"type"} for schema in schemas):
-        return {"type": _joined_types(schemas)}
-    null: Schema = {"type": "null"}
-    rest = [schema for schema in schemas if schema != null]
-    if (
-        len(schemas) == 2
-        and len(rest) == 1
-        and "type" in rest[0]
-        and not {"const", "not", "allOf", "anyOf"} & set(rest[0])
-    ):
-        flat = {**rest[0], "type": _joined_types([rest[0], null])}
-        choices = flat.get("enum")
-        if isinstance(choices, list):
-            flat["enum"] = [*choices, None]
-        return flat
-    return {"anyOf": schemas}
-
-
-def _joined_types(schemas: list[Schema]) -> list[str]:
-    names: list[str] = []
-    for schema in schemas:
-        told = schema["type"]
-        names += [
-            name for name in ([told] if isinstance(told, str) else typing.cast("list[str]", told)) if name not in names
-        ]
-    return names
-
-
-def _write_choices(values: list[object]) -> Schema:
-    names: list[str] = []
-    for value in values:
-        name = _json_type(value)
-        if name not in names:
-            names.append(name)
-    return {"type": names[0] if len(names) == 1 else names, "enum": values}
-
-
-def _json_type(value: object) -> str:
-    if value is None:
-        return "null"
-    return {bool: "boolean", int: "integer", float: "number", str: "string"}[type(value)]
-
-
-def _literal(value: object) -> object:
-    plain = value.value if isinstance(value, enum.Enum) else value
-    if plain is None or type(plain) in (bool, int, float, str):
-        return plain
-    raise DefinitionError(f"a choice must be a text, a number, a boolean or null, not {value!r}")
-
-
-def _tuple_schema(items: list[Schema]) -> Schema:
-    if not items:
-        return {"type": "array", "maxItems": 0}
-    return {"type": "array", "prefixItems": items, "minItems": len(items), "maxItems": len(items)}
-
-
 def _is_array_like(kind: type) -> bool:
     return issubclass(kind, msgspec.Struct) and kind.__struct_config__.array_like
 
@@ -334,7 +275,8 @@ def _without_unset(annotation: Any) -> Any:
     return Union[arms] if arms else annotation  # noqa: UP007 - the arms are a value here
 
 
-def _is_hashable(value: object) -> bool:
+def is_hashable(value: object) -> bool:
+    """Whether an annotation can be a key; marks may hold what cannot."""
     try:
         hash(value)
     except TypeError:

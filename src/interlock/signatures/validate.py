@@ -25,6 +25,7 @@ _WORK = 20_000_000
 _EXPLAINED_WORK = 20_000
 """The same for naming every mistake, which costs a hundred times more each."""
 _EXPLAINED_PATHS = 500
+_EXPLAINED_DEPTH = 64
 
 
 class Validator:
@@ -63,10 +64,10 @@ class Validator:
 
     def _explained(self, value: object) -> tuple[Problem, ...]:
         most = _EXPLAINED_WORK // self._measure.unfolded
-        size = _size(value, most)
+        depth = _depth(value)
         # The library's errors are a tree that doubles at every level where two branches recur.
-        paths = self._measure.recursive_references ** _depth(value) if self._measure.recursive_references > 1 else 1
-        if size > most or paths > _EXPLAINED_PATHS:
+        paths = max(self._measure.recursive_references, 1) ** depth
+        if depth >= _EXPLAINED_DEPTH or paths > _EXPLAINED_PATHS or _size(value, most) > most:
             return unexplained(self.schema, value, self._fits)
         problems = explain(self.schema, self._compiled.iter_errors(value))
         return problems[:MAX_PROBLEMS] or unexplained(self.schema, value, self._fits)
@@ -132,7 +133,7 @@ def _size(value: object, enough: int) -> int:
 def _depth(value: object) -> int:
     level: list[object] = [value]
     depth = 0
-    while level and depth < 64:
+    while level and depth < _EXPLAINED_DEPTH:
         depth += 1
         level = [
             inner
