@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import pydantic
 import pytest
 
-from interlock.signatures import ArgumentsError, DefinitionError, InputField, Signature, SignatureError
+from interlock.signatures import ArgumentsError, DefinitionError, InputField, Signature, SignatureError, satisfies
 
 
 class Context:
@@ -278,3 +278,40 @@ def test_a_value_that_fits_the_schema_and_not_the_calendar_is_told() -> None:
     (problem,) = Signature.from_function(tool).check({"day": "2026-02-31"})
     assert problem.field == "day"
     assert problem.suggestions == ("write it like 2026-01-31",)
+
+
+class Even(pydantic.BaseModel):
+    """A model with a rule that no schema shows."""
+
+    n: int
+
+    @pydantic.field_validator("n")
+    @classmethod
+    def is_even(cls, value: int) -> int:
+        if value % 2:
+            raise ValueError("must be even")
+        return value
+
+
+def test_a_models_own_rule_is_told_with_the_place_inside_it() -> None:
+    def tool(value: Even) -> None: ...
+
+    (problem,) = Signature.from_function(tool).check({"value": {"n": 3}})
+    assert problem.field == "value.n"
+    assert "must be even" in problem.reason
+
+
+def test_a_secret_that_does_not_convert_is_not_quoted_either() -> None:
+    def refuse(value: object) -> bool:
+        raise ValueError(f"bad {value}")
+
+    field = InputField(name="token", type=str, secret=True, constraints=(satisfies(refuse, "x"),))
+    (problem,) = Signature(inputs=(field,)).check({"token": "hunter2"})
+    assert "hunter2" not in repr(problem)
+
+
+def test_every_wrong_argument_is_told_at_once() -> None:
+    def tool(first: datetime.date, second: datetime.date, count: int) -> None: ...
+
+    problems = Signature.from_function(tool).check({"first": "x", "second": "y", "count": "z"})
+    assert {problem.field for problem in problems} == {"first", "second", "count"}

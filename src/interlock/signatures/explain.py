@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import difflib
 from collections.abc import Callable, Iterable, Sequence
 from itertools import islice
@@ -60,9 +61,20 @@ def unexplained(
 def conversion_problem(path: tuple[str | int, ...], value: object, schema: Schema, error: Exception) -> Problem:
     """A value that fits its schema and still is none of the Python type, such as the 31st of February."""
     wanted = str(schema.get("format") or schema.get("contentEncoding") or "a value that fits")
-    reason = " ".join(str(error).split())[:200] or type(error).__name__
-    got = quoted(schema, value)
-    return Problem(path, f"Not usable: {reason}", wanted, got, _like(wanted), "format")
+    inside, reason = _told_by(error)
+    if _is_secret(schema):
+        inside, reason = (), "it does not convert"
+    return Problem((*path, *inside), f"Not usable: {reason}", wanted, quoted(schema, value), _like(wanted), "format")
+
+
+def _told_by(error: Exception) -> tuple[tuple[str | int, ...], str]:
+    """What a library's error says, and where inside the value if it lists that as pydantic does."""
+    listed = getattr(error, "errors", None)
+    if callable(listed):
+        with contextlib.suppress(Exception):
+            first = listed()[0]
+            return tuple(step for step in first["loc"] if isinstance(step, str | int)), str(first["msg"])[:200]
+    return (), " ".join(str(error).split())[:200] or type(error).__name__
 
 
 def _coarse(path: tuple[str | int, ...], value: object) -> Problem:

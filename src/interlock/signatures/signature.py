@@ -26,7 +26,6 @@ from .validate import Validator
 RESULT = "result"
 """The key under which a result that is no object travels to peers that only take objects."""
 
-
 _TEXTS = (bytes, bytearray, memoryview, str)
 _MUTABLE = (list, dict, set)
 
@@ -105,6 +104,8 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         self._output_schema  # noqa: B018
         self._steps  # noqa: B018
         self.input_validator  # noqa: B018
+        if self.output is not None and self.output.schema is not None:
+            self.output_validator  # noqa: B018
 
     def input_schema(self) -> Schema:
         """JSON Schema of the arguments object. A copy: the caller may change it."""
@@ -183,7 +184,8 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             arguments = _parsed(arguments)
         if wrong := self.input_validator.check(arguments):
             raise ArgumentsError(wrong)
-        assert isinstance(arguments, dict)
+        if not isinstance(arguments, dict):
+            raise ArgumentsError((Problem((), f"Type mismatch: expected object, got {shown(arguments)}", "object"),))
         values = {name: arguments[name] for name in arguments if name not in self._names} if self._takes_others else {}
         problems: list[Problem] = []
         for step in self._steps:
