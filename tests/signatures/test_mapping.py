@@ -57,6 +57,11 @@ class Size(enum.IntEnum):
     LARGE = 2
 
 
+class Flags(enum.IntFlag):
+    READ = 1
+    WRITE = 2
+
+
 @dataclasses.dataclass
 class Point:
     """A place on the map.
@@ -165,6 +170,23 @@ ROWS: list[tuple[Any, dict[str, Any], Any, Any]] = [
     (int | str, {"type": ["integer", "string"]}, "7", "7"),
     (Color, {"type": "string", "enum": ["red", "blue"]}, "blue", Color.BLUE),
     (Color | None, {"type": ["string", "null"], "enum": ["red", "blue", None]}, None, None),
+    (Flags, {"type": "integer", "minimum": 0}, 3, Flags.READ | Flags.WRITE),
+    (Literal[Color.RED], {"type": "string", "enum": ["red"]}, "red", Color.RED),
+    (
+        datetime.datetime | datetime.date,
+        {"anyOf": [{"type": "string", "format": "date-time"}, {"type": "string", "format": "date"}]},
+        "2026-01-31",
+        datetime.date(2026, 1, 31),
+    ),
+    (datetime.date | str, {"anyOf": [{"type": "string", "format": "date"}, {"type": "string"}]}, "soon", "soon"),
+    (tuple[()], {"type": "array", "maxItems": 0}, [], ()),
+    (typing.LiteralString, {"type": "string"}, "a", "a"),
+    (
+        pydantic.HttpUrl,
+        {"type": "string", "format": "uri", "minLength": 1, "maxLength": 2083},
+        "https://example.com/",
+        pydantic.HttpUrl("https://example.com/"),
+    ),
     (Size, {"type": "integer", "enum": [1, 2]}, 2, Size.LARGE),
     (bytes, {"type": "string", "contentEncoding": "base64"}, "aGk=", b"hi"),
     (datetime.date, {"type": "string", "format": "date"}, "2026-01-31", datetime.date(2026, 1, 31)),
@@ -374,6 +396,8 @@ def test_a_type_has_its_schema_and_its_value(annotation: Any, schema: dict[str, 
         (decimal.Decimal, decimal.Decimal("0.10"), {"result": "0.10"}),
         (bytes, b"hi", {"result": "aGk="}),
         (set[int], {1}, {"result": [1]}),
+        (pathlib.Path, pathlib.Path("a"), {"result": "a"}),
+        (pydantic.HttpUrl, pydantic.HttpUrl("https://example.com/"), {"result": "https://example.com/"}),
         (dict[int, str], {1: "a"}, {"1": "a"}),
         (tuple[int, str], (1, "a"), {"result": [1, "a"]}),
         (Point | None, None, {"result": None}),

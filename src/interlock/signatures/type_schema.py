@@ -28,6 +28,7 @@ from .docstrings import Docstring
 from .marks import marks_of
 from .members import Member, has_members, is_named_tuple, members_of, summary_of
 from .problems import DefinitionError
+from .pydantic_types import dumped, is_pydantic, schema_of
 
 MAX_TYPE_DEPTH = 64
 
@@ -36,6 +37,7 @@ _SCALARS: dict[object, Schema] = {
     None: {"type": "null"},
     type(None): {"type": "null"},
     str: {"type": "string"},
+    typing.LiteralString: {"type": "string"},
     int: {"type": "integer"},
     float: {"type": "number"},
     bool: {"type": "boolean"},
@@ -61,12 +63,10 @@ _ARRAYS = (
 )
 _OBJECTS = (
     dict,
-    collections.OrderedDict,
-    collections.defaultdict,
     collections.abc.Mapping,
     collections.abc.MutableMapping,
 )
-_QUALIFIERS = frozenset({"Required", "NotRequired", "ReadOnly", "Final", "ClassVar"})
+_QUALIFIERS = frozenset({"Required", "NotRequired", "ReadOnly", "Final"})
 
 
 class SchemaWriter:
@@ -145,8 +145,8 @@ class SchemaWriter:
         )
 
     def _write_class(self, annotation: Any, kind: Any, arguments: tuple[Any, ...]) -> Schema:
-        if kind is tuple and arguments and arguments[-1] is not Ellipsis:
-            return fixed_array([self.write(item) for item in arguments if item != ()])
+        if kind is tuple and annotation is not tuple and Ellipsis not in arguments:
+            return fixed_array([self.write(item) for item in arguments])
         if kind in _ARRAYS:
             array: Schema = {"type": "array"}
             if arguments and (items := self.write(arguments[0])):
@@ -155,8 +155,10 @@ class SchemaWriter:
         if kind in _OBJECTS:
             return self._write_mapping(arguments)
         if isinstance(kind, type) and issubclass(kind, enum.Enum):
+            if issubclass(kind, enum.IntFlag):
+                return {"type": "integer", "minimum": 0}
             return choices([plain_choice(member) for member in kind])
-        if hasattr(kind, "model_json_schema"):
+        if is_pydantic(kind) and not has_members(kind):
             return self._named(annotation, lambda name: self._write_pydantic(annotation, name))
         if has_members(kind):
             names = getattr(kind, "__parameters__", ())
@@ -228,13 +230,11 @@ class SchemaWriter:
             schema["default"] = plain
         return schema
 
-    def _write_pydantic(self, model: Any, name: str) -> Schema:
-        """Pydantic writes its own schema; its definitions join ours under names that are free."""
-        mode = "validation" if self.mode == "input" else "serialization"
+    def _write_pydantic(self, annotation: Any, name: str) -> Schema:
         try:
-            schema: Schema = model.model_json_schema(mode=mode, ref_template=f"{REF}{{model}}")
+            schema = schema_of(annotation, self.mode, f"{REF}{{model}}")
         except Exception as error:
-            raise DefinitionError(f"{_spelled(model)} has no JSON Schema: {error}") from error
+            raise DefinitionError(f"{_spelled(annotation)} has no JSON Schema: {error}") from error
         return self._definitions.adopt(schema, name)
 
 
@@ -247,8 +247,10 @@ def as_json(value: object) -> Any:
 
 
 def _dump(value: object) -> object:
-    if hasattr(value, "model_dump"):
-        return value.model_dump(mode="json", by_alias=True)
+    if is_pydantic(type(value)):
+        return dumped(value)
+    if isinstance(value, pathlib.PurePath | ipaddress.IPv4Address | ipaddress.IPv6Address):
+        return str(value)
     raise NotImplementedError(f"{type(value).__name__} has no JSON form")
 
 
