@@ -255,20 +255,27 @@ def test_no_value_makes_a_check_run_long(schema: dict[str, Any], value: Any) -> 
     assert time.process_time() - started < 0.1
 
 
-def test_a_failure_too_costly_to_explain_still_names_the_property() -> None:
-    schema = {"properties": {"tree": {"$ref": "#/$defs/node"}}, "$defs": TREE["$defs"]}
-    problems = Validator(schema).check({"tree": deep(40)})
+@pytest.mark.parametrize(
+    "schema",
+    [
+        {"properties": {"tree": {"$ref": "#/$defs/node"}, "other": {}}, "$defs": TREE["$defs"]},
+        {"type": "object", "properties": {"tree": {"$ref": "#"}, "a": {"$ref": "#"}, "other": {}}},
+    ],
+    ids=["beside", "itself"],
+)
+def test_a_failure_too_costly_to_explain_still_names_the_property(schema: dict[str, Any]) -> None:
+    problems = Validator(schema).check({"tree": deep(40), "other": {}})
     assert [problem.field for problem in problems] == ["tree"]
 
 
 def test_the_registry_documents_example_validates_in_under_three_microseconds() -> None:
     validator, value = Validator(ANALYZER), {"ticker_symbol": "AAPL", "period_days": 90}
-    best = min(_timed(validator, value) for _ in range(5))
+    best = min(_timed(validator, value) for _ in range(20))
     assert best < 3e-6
 
 
 def _timed(validator: Validator, value: object) -> float:
     started = time.process_time()
-    for _ in range(2000):
+    for _ in range(500):
         validator.check(value)
-    return (time.process_time() - started) / 2000
+    return (time.process_time() - started) / 500

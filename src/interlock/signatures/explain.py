@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import difflib
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Any
 
@@ -45,17 +45,9 @@ def explain(schema: Schema | bool, errors: Iterable[jsonschema_rs.ValidationErro
     return tuple(problems)
 
 
-def unexplained(
-    schema: Schema | bool, value: object, fits: Callable[[Schema | bool, object], bool]
-) -> tuple[Problem, ...]:
-    """Which properties do not fit, where naming every mistake inside them would cost too much."""
-    properties = schema.get("properties") if isinstance(schema, dict) else None
-    named: list[Problem] = []
-    if isinstance(properties, dict) and isinstance(value, dict):
-        for name, inner in islice(properties.items(), 200):
-            if name in value and len(named) < MAX_PROBLEMS and not fits(inner, value[name]):
-                named.append(_coarse((name,), value[name]))
-    return tuple(named) or (_coarse((), value),)
+def unexplained(value: Any, misfits: Sequence[str]) -> tuple[Problem, ...]:
+    """Only which properties do not fit, where naming every mistake inside them would cost too much."""
+    return tuple(_coarse((name,), value[name]) for name in misfits) or (_coarse((), value),)
 
 
 def conversion_problem(path: tuple[str | int, ...], value: object, schema: Schema, error: Exception) -> Problem:

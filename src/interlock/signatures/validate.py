@@ -6,6 +6,7 @@ A schema is somebody else's text: no reference is fetched, no pattern runs witho
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import islice
 from typing import Any
 
 import jsonschema_rs
@@ -26,6 +27,7 @@ _EXPLAINED_WORK = 20_000
 """The same for naming every mistake, which costs a hundred times more each."""
 _EXPLAINED_PATHS = 500
 _EXPLAINED_DEPTH = 64
+_MAPPED_NODES = 500
 
 
 class Validator:
@@ -68,28 +70,35 @@ class Validator:
         # The library's errors are a tree that doubles at every level where two branches recur.
         paths = max(self._measure.recursive_references, 1) ** depth
         if depth >= _EXPLAINED_DEPTH or paths > _EXPLAINED_PATHS or _size(value, most) > most:
-            return unexplained(self.schema, value, self._fits)
-        problems = explain(self.schema, self._compiled.iter_errors(value))
-        return problems[:MAX_PROBLEMS] or unexplained(self.schema, value, self._fits)
+            return unexplained(value, self._misfits(value))
+        return explain(self.schema, self._compiled.iter_errors(value))[:MAX_PROBLEMS] or unexplained(value, [])
 
-    def _fits(self, schema: Schema | bool, value: object) -> bool:
-        if isinstance(schema, dict) and isinstance(self.schema, dict):
-            shared = ("$schema", "$defs", "definitions")
-            schema = {**{name: value for name, value in self.schema.items() if name in shared}, **schema}
-        return bool(_compile(schema, formats=False).is_valid(value))
+    def _misfits(self, value: object) -> list[str]:
+        """The properties that do not fit by themselves; none where finding out would cost too much."""
+        if not isinstance(value, dict) or self._measure.nodes > _MAPPED_NODES:
+            return []
+        parts = _compile(self.schema, compiler=jsonschema_rs.validator_map_for)
+        found: list[str] = []
+        for name, inner in islice(value.items(), _MAPPED_NODES):
+            part = parts.get("#/properties/" + name.replace("~", "~0").replace("/", "~1"))
+            if part is not None and len(found) < MAX_PROBLEMS and not part.is_valid(inner):
+                found.append(name)
+        return found
 
 
-def _compile(schema: Schema | bool, *, formats: bool) -> Any:
+def _compile(
+    schema: Schema | bool, *, formats: bool = False, compiler: Callable[..., Any] = jsonschema_rs.validator_for
+) -> Any:
     """Patterns run in linear time; one that needs look-around runs with a bound on its steps, and fails beyond it."""
     options: dict[str, Any] = {"offline": True, "validate_formats": formats}
     if formats:
         options["formats"] = {"date-time": _is_date_time, "time": _is_time}
     try:
-        return jsonschema_rs.validator_for(schema, pattern_options=_LINEAR, **options)
+        return compiler(schema, pattern_options=_LINEAR, **options)
     except ValueError:
         pass
     try:
-        return jsonschema_rs.validator_for(schema, pattern_options=_BOUNDED, **options)
+        return compiler(schema, pattern_options=_BOUNDED, **options)
     except jsonschema_rs.ValidationError as error:
         raise DefinitionError(_misdefined(error)) from error
     except ValueError as error:
