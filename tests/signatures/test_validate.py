@@ -140,6 +140,27 @@ def test_a_secret_is_never_quoted() -> None:
         assert "hunter2" not in repr(problems)
 
 
+HIDDEN = "a\x1b8m\n\u202e\U000e0041"
+
+
+@pytest.mark.parametrize(
+    ("schema", "value"),
+    [
+        ({"additionalProperties": False}, {HIDDEN: 1}),
+        ({"required": [HIDDEN]}, {}),
+        ({"pattern": f"^{HIDDEN}$"}, "x"),
+        ({"enum": [HIDDEN]}, HIDDEN * 2),
+        ({"format": HIDDEN, "type": "null"}, HIDDEN),
+        ({"properties": {HIDDEN: {"const": HIDDEN}}}, {HIDDEN: HIDDEN + "x"}),
+    ],
+    ids=range(6),
+)
+def test_nothing_hidden_reaches_the_reader_of_a_problem(schema: dict[str, Any], value: Any) -> None:
+    for problem in Validator(schema).check(value):
+        for text in (problem.field, problem.reason, problem.expected, problem.got, *problem.suggestions):
+            assert text.isprintable()
+
+
 @pytest.mark.parametrize("value", [{1}, b"x", object(), {1: 2}, "\ud800", {"ticker_symbol": {1}}, 1j])
 def test_what_is_no_json_value_does_not_fit(value: Any) -> None:
     validator = Validator(ANALYZER)

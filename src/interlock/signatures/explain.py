@@ -13,7 +13,7 @@ import jsonschema_rs
 from .constraints import Schema
 from .formats import IN_FORMAT
 from .patterns import in_words, length_in_words
-from .problems import MAX_PROBLEMS, Problem, shown
+from .problems import MAX_PROBLEMS, Problem, printable, shown
 
 _FIRST = ("type", "const", "enum", "required", "additionalProperties", "pattern", "format")
 """The more a failed keyword tells, the earlier it is named."""
@@ -98,12 +98,13 @@ def _problems(schema: Schema | bool, error: Any, depth: int) -> Sequence[Problem
                 Problem(path, f"Wrong value: expected {wanted}, got {got}", wanted, got, (f"use {wanted}",), keyword),
             )
         case "pattern":
-            words = in_words(kind.pattern)
-            reason = f"Pattern mismatch: expected {kind.pattern}, got {got}"
-            return (Problem(path, reason, kind.pattern, got, words or _examples_of(around), keyword),)
+            words = in_words(kind.pattern) or _examples_of(around)
+            wanted = printable(kind.pattern)
+            return (Problem(path, f"Pattern mismatch: expected {wanted}, got {got}", wanted, got, words, keyword),)
         case "format":
-            reason = f"Format mismatch: expected {kind.format}, got {got}"
-            return (Problem(path, reason, kind.format, got, _like(kind.format), keyword),)
+            wanted = printable(kind.format)
+            reason = f"Format mismatch: expected {wanted}, got {got}"
+            return (Problem(path, reason, wanted, got, _like(wanted), keyword),)
         case "multipleOf":
             return (_step_problem(path, kind.multiple_of, None if hidden else value, got),)
         case "anyOf" | "oneOf" if depth < 4 and getattr(kind, "context", None):
@@ -144,26 +145,18 @@ def _article(word: str) -> str:
 
 
 def _missing(schema: Schema | bool, path: tuple[str | int, ...], name: str) -> Problem:
-    wanted: object = None
-    if not path and isinstance(schema, dict) and isinstance(schema.get("properties"), dict):
-        wanted = schema["properties"].get(name)  # type: ignore[attr-defined]
-    kind = wanted.get("type") if isinstance(wanted, dict) else None
-    suggestion = f"add '{name}'" + (f", {_article(kind)} {kind}" if isinstance(kind, str) else "")
-    return Problem((*path, name), f"Missing: '{name}' is required", f"'{name}'", "nothing", (suggestion,), "required")
+    kind = _subschema(schema, ["properties", name]).get("type") if not path else None
+    suggestion = f"add {shown(name)}" + (f", {_article(kind)} {kind}" if isinstance(kind, str) else "")
+    reason = f"Missing: {shown(name)} is required"
+    return Problem((*path, name), reason, shown(name), "nothing", (suggestion,), "required")
 
 
 def _unknown(path: tuple[str | int, ...], name: str, known: list[str]) -> Problem:
     close = difflib.get_close_matches(name[:64], known[:500], 1)
-    suggestions = (f"did you mean '{close[0]}'?",) if close else (f"remove '{name[:64]}'",)
-    expected = f"one of {', '.join(known[:20])}" if known else "no further names"
-    return Problem(
-        (*path, name),
-        f"Unknown: '{name[:64]}' is not one of the names",
-        expected,
-        shown(name),
-        suggestions,
-        "additionalProperties",
-    )
+    suggestions = (f"did you mean {shown(close[0])}?",) if close else (f"remove {shown(name)}",)
+    expected = f"one of {', '.join(printable(other, 60) for other in known[:20])}" if known else "no further names"
+    reason = f"Unknown: {shown(name)} is not one of the names"
+    return Problem((*path, name), reason, expected, shown(name), suggestions, "additionalProperties")
 
 
 def _choice_problem(path: tuple[str | int, ...], options: Sequence[Any], value: object, got: str) -> Problem:

@@ -14,7 +14,7 @@ import jsonschema_rs
 from .constraints import Schema
 from .explain import explain, unexplained
 from .measure import Measure, measure
-from .problems import MAX_PROBLEMS, DefinitionError, Problem, shown
+from .problems import MAX_PROBLEMS, DefinitionError, Problem, printable, shown
 
 _LINEAR = jsonschema_rs.RegexOptions(size_limit=1 << 20, dfa_size_limit=1 << 20)
 _BOUNDED = jsonschema_rs.FancyRegexOptions(backtrack_limit=10_000, size_limit=1 << 20, dfa_size_limit=1 << 20)
@@ -106,10 +106,11 @@ def _compile(
 
 
 def _misdefined(error: jsonschema_rs.ValidationError) -> str:
+    message = printable(error.message)
     if error.kind.name == "$ref" or "registry" in error.message:
-        return f"the schema refers outside itself, and nothing is fetched; put it under $defs ({error.message})"
-    at = "/".join(str(step) for step in error.instance_path)
-    return f"not a valid JSON Schema{f' at {at}' if at else ''}: {error.message[:200]}"
+        return f"the schema refers outside itself, and nothing is fetched; put it under $defs ({message})"
+    at = printable("/".join(str(step) for step in error.instance_path))
+    return f"not a valid JSON Schema{f' at {at}' if at else ''}: {message}"
 
 
 def _is_date_time(text: str) -> bool:
