@@ -1,1 +1,1 @@
-"""MCP over the standard streams of a process: the client half starts the server, the server half is that process."""
+"""MCP over a pair of byte streams, one message a line: a child's standard streams, or a local socket."""

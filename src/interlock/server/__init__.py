@@ -1,0 +1,54 @@
+"""Writing servers: typed Python functions become tools, resources and prompts in every revision of MCP."""
+
+from interlock.server.asking import Answer, Root, Sampled
+from interlock.server.content import (
+    Annotations,
+    Audio,
+    Completion,
+    Content,
+    Embedded,
+    Icon,
+    Image,
+    Message,
+    NotFound,
+    ResourceContents,
+    ResourceLink,
+    Text,
+    ToolError,
+    ToolHints,
+    ToolResult,
+)
+from interlock.server.context import Context
+from interlock.server.parked import Limits as ParkingLimits
+from interlock.server.prompts import Prompt
+from interlock.server.resources import Resource
+from interlock.server.server import Anyone, Server
+from interlock.server.tools import Tool
+
+__all__ = [
+    "Annotations",
+    "Answer",
+    "Anyone",
+    "Audio",
+    "Completion",
+    "Content",
+    "Context",
+    "Embedded",
+    "Icon",
+    "Image",
+    "Message",
+    "NotFound",
+    "ParkingLimits",
+    "Prompt",
+    "Resource",
+    "ResourceContents",
+    "ResourceLink",
+    "Root",
+    "Sampled",
+    "Server",
+    "Text",
+    "Tool",
+    "ToolError",
+    "ToolHints",
+    "ToolResult",
+]

@@ -1,0 +1,77 @@
+"""An author's function with its signature: arguments in, value out, wherever it has to run."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import partial
+from typing import TYPE_CHECKING, Any, cast
+
+import msgspec
+
+from interlock.server.content import CONTENT_TYPES, Completion, Message, ResourceContents, ToolResult
+from interlock.server.context import Context
+from interlock.server.work import Work
+from interlock.signatures import ArgumentsError, DefinitionError, Problem, Signature
+from interlock.signatures.validate import Validator
+
+if TYPE_CHECKING:
+    from interlock.server.server import Server
+
+_OPAQUE = (*CONTENT_TYPES, ToolResult, Message, ResourceContents, Completion)
+_FROM_TEXT = (int, float, bool)
+
+
+class Function:
+    """A function that answers requests."""
+
+    __slots__ = ("_call", "_context_name", "_whole", "signature", "validator")
+
+    def __init__(self, call: Callable[..., Any], input_schema: dict[str, object] | None = None) -> None:
+        self._call = call
+        self.signature = Signature.from_function(call, context_types=(Context,), content_types=_OPAQUE)
+        self._context_name = next(iter(self.signature.injected), None)
+        self.validator: Validator | None = None
+        self._whole: str | None = None
+        if input_schema is not None:
+            # The schema is the author's own, so the function takes the arguments as one object, or none of them.
+            names = [field.name for field in self.signature.inputs]
+            if len(names) > 1:
+                raise DefinitionError(
+                    f"{self.signature.where}: with an input_schema given, a function takes its arguments as one dict"
+                )
+            self.validator = Validator(input_schema)
+            self._whole = names[0] if names else None
+
+    def arguments(self, given: dict[str, Any]) -> dict[str, object]:
+        """The function's arguments from JSON. Raises ArgumentsError."""
+        if self.validator is None:
+            return self.signature.decode(given)
+        problems = self.validator.check(given)
+        if problems:
+            raise ArgumentsError(problems)
+        return {} if self._whole is None else {self._whole: given}
+
+    def arguments_from_text(self, given: Mapping[str, str]) -> dict[str, object]:
+        """The same from texts, as addresses and prompts have them. Raises ArgumentsError."""
+        values: dict[str, Any] = dict(given)
+        for field in self.signature.inputs:
+            if field.type in _FROM_TEXT and field.name in values:
+                try:
+                    values[field.name] = msgspec.convert(values[field.name], cast("type", field.type), strict=False)
+                except msgspec.ValidationError as cause:
+                    raise ArgumentsError((Problem((field.name,), str(cause)),)) from None
+        return self.signature.decode(values)
+
+    async def run(self, server: Server, work: Work, arguments: dict[str, object]) -> Any:
+        """Call it: a coroutine on the loop, anything else in a thread. A generator's items become a list."""
+        if self._context_name is not None:
+            arguments[self._context_name] = Context(server, work)
+        match self.signature.kind:
+            case "coroutine":
+                return await self._call(**arguments)
+            case "function":
+                return await server.threads.run(partial(self._call, **arguments))
+            case "generator":
+                return await server.threads.run(lambda: list(self._call(**arguments)))
+            case "async_generator":
+                return [item async for item in self._call(**arguments)]

@@ -1,0 +1,194 @@
+"""Calls that wait for a client's answers in the stateless era, and the tokens that lead back to them.
+
+A parked call stays what it is, a coroutine in memory; nothing is run twice. Its `requestState` is sealed and names the
+call, the round, and a digest of who asked for what, so it opens nothing for anyone else or for any other request
+(2026-07-28, Multi Round-Trip Requests: Server Requirements).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import secrets
+import struct
+from collections import Counter
+from typing import Final, Protocol
+
+import msgspec
+
+from interlock.protocols.mcp.meta import members
+from interlock.server.seal import Seal
+from interlock.transports.exchange import Exchange
+from interlock.wire.errors import Fault
+
+_TOKEN: Final = struct.Struct(">16s32sId")
+_NOT_BOUND: Final = ("_meta", "inputResponses", "requestState")
+
+
+class Limits(msgspec.Struct, frozen=True, kw_only=True):
+    """How much may wait."""
+
+    parked: int = 4096
+    """Calls that wait, of all clients together."""
+    per_owner: int = 256
+    """Calls of one owner that wait."""
+    seconds: float = 600.0
+    """How long a client has for each round."""
+    rounds: int = 32
+    """How often one call may ask."""
+
+
+class Claim(msgspec.Struct, frozen=True):
+    """What a good token says."""
+
+    id: bytes
+    binding: bytes
+    round: int
+    expires: float
+
+
+class Parkable(Protocol):
+    """A call that can wait."""
+
+    @property
+    def owner(self) -> str:
+        """Whose it is."""
+
+    @property
+    def finished(self) -> bool:
+        """Whether it only stays for a retry whose first answer was lost."""
+
+    def expired(self) -> None:
+        """Nobody came back in time: end it."""
+
+    def resume(self, exchange: Exchange, round: int, given: bytes) -> None:
+        """Go on with the answers to a round."""
+
+
+class Place:
+    """One call's place in the parking."""
+
+    __slots__ = ("binding", "id", "round", "timer", "work")
+
+    def __init__(self, work: Parkable, binding: bytes) -> None:
+        self.id = secrets.token_bytes(16)
+        self.work = work
+        self.binding = binding
+        self.round = 0
+        self.timer: asyncio.TimerHandle | None = None
+
+
+class Parking:
+    """Every call that waits, by its id. Bounded in number, in number per owner, and in time."""
+
+    def __init__(self, limits: Limits, secret: bytes) -> None:
+        self._limits = limits
+        self._seal = Seal(b"request state", secret)
+        self._places: dict[bytes, Place] = {}
+        self._owners: Counter[str] = Counter()
+
+    def __len__(self) -> int:
+        return len(self._places)
+
+    def take_place(self, work: Parkable, exchange: Exchange) -> Place:
+        """A place for a call that is about to wait. Raises RESOURCE_EXHAUSTED."""
+        self._make_room(work.owner)
+        place = Place(work, binding_of(exchange))
+        self._places[place.id] = place
+        self._owners[work.owner] += 1
+        return place
+
+    def next_round(self, place: Place) -> str:
+        """Start the clock of another round. Gives the `requestState` to hand out."""
+        if place.round >= self._limits.rounds:
+            raise Fault("RESOURCE_EXHAUSTED", f"the call has asked {place.round} times, which is the limit")
+        place.round += 1
+        loop = asyncio.get_running_loop()
+        expires = loop.time() + self._limits.seconds
+        self.stop_clock(place)
+        place.timer = loop.call_at(expires, self._expire, place)
+        return self._seal.close(_TOKEN.pack(place.id, place.binding, place.round, expires))
+
+    def stop_clock(self, place: Place) -> None:
+        """The answers came."""
+        if place.timer is not None:
+            place.timer.cancel()
+            place.timer = None
+
+    def keep(self, place: Place) -> None:
+        """The call is over; its outcome stays for one more time to live, for a retry whose answer was lost."""
+        self.stop_clock(place)
+        place.timer = asyncio.get_running_loop().call_later(self._limits.seconds, self.leave, place)
+
+    def leave(self, place: Place) -> None:
+        """Forget a call."""
+        self.stop_clock(place)
+        if self._places.pop(place.id, None) is not None:
+            owner = place.work.owner
+            self._owners[owner] -= 1
+            if not self._owners[owner]:
+                del self._owners[owner]
+
+    def find(self, exchange: Exchange, state: str) -> tuple[Place, int]:
+        """The call that a retry means, and the round it answers. Raises REQUEST_STATE_REFUSED.
+
+        Unknown, altered, expired, another's and another request's all get the same words: they say nothing about
+        what exists.
+        """
+        claim = self._read(state)
+        if (
+            claim is None
+            or claim.expires <= asyncio.get_running_loop().time()
+            or claim.binding != binding_of(exchange)
+            or (place := self._places.get(claim.id)) is None
+            or place.binding != claim.binding
+        ):
+            raise refused()
+        return place, claim.round
+
+    def close(self) -> None:
+        """End every call that waits."""
+        for place in list(self._places.values()):
+            self._expire(place)
+
+    def _read(self, state: str) -> Claim | None:
+        payload = self._seal.open(state)
+        return None if payload is None or len(payload) != _TOKEN.size else Claim(*_TOKEN.unpack(payload))
+
+    def _expire(self, place: Place) -> None:
+        self.leave(place)
+        place.work.expired()
+
+    def _make_room(self, owner: str) -> None:
+        full = len(self._places) >= self._limits.parked
+        if not full and self._owners[owner] < self._limits.per_owner:
+            return
+        for place in self._places.values():
+            if place.work.finished and (full or place.work.owner == owner):
+                self.leave(place)
+                return
+        raise Fault(
+            "RESOURCE_EXHAUSTED",
+            "too many calls wait for a client's answer",
+            mend="answer or cancel some of them first",
+            retry_after_ms=5000,
+        )
+
+
+def binding_of(exchange: Exchange) -> bytes:
+    """A digest of who asks for what: the owner, the method, and every parameter but those that change on a retry."""
+    params = members(exchange.request.params)
+    for name in _NOT_BOUND:
+        params.pop(name, None)
+    plain = msgspec.json.decode(msgspec.json.encode(params))
+    said = [exchange.caller.owner, exchange.request.method, plain]
+    return hashlib.sha256(msgspec.json.encode(said, order="deterministic")).digest()
+
+
+def refused() -> Fault:
+    """The one answer to a `requestState` that is not good here."""
+    return Fault(
+        "REQUEST_STATE_REFUSED",
+        "the requestState is unknown, expired, or not of this request",
+        mend="send the request again without requestState and inputResponses",
+    )

@@ -1,0 +1,119 @@
+"""Prompts: functions that make messages out of a few texts, and the suggestions for those texts."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from interlock.server.content import CONTENT_TYPES, Completion, Icon, Message, Meta
+from interlock.server.functions import Function
+from interlock.server.work import Work
+from interlock.signatures import ArgumentsError
+from interlock.wire.errors import Fault
+
+if TYPE_CHECKING:
+    from interlock.server.server import Server
+
+MOST_SUGGESTIONS = 100
+"""MCP, Completion: at most a hundred values in one answer."""
+
+
+class Prompt:
+    """A function offered as a prompt."""
+
+    __slots__ = ("_description", "_entry", "_function", "arguments", "key")
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        *,
+        name: str | None = None,
+        title: str | None = None,
+        description: str | None = None,
+        icons: Sequence[Icon] = (),
+        meta: Meta | None = None,
+    ) -> None:
+        self.key = name or str(getattr(function, "__name__", ""))
+        self._function = Function(function)
+        signature = self._function.signature
+        self._description = signature.description if description is None else description
+        self.arguments = frozenset(field.name for field in signature.inputs)
+        entry: dict[str, object] = {"name": self.key}
+        if title is not None:
+            entry["title"] = title
+        if self._description:
+            entry["description"] = self._description
+        entry["arguments"] = [
+            {
+                "name": field.name,
+                **({"description": field.description} if field.description else {}),
+                "required": field.is_required,
+            }
+            for field in signature.inputs
+        ]
+        if icons:
+            entry["icons"] = icons
+        if meta is not None:
+            entry["_meta"] = meta
+        self._entry = msgspec.json.encode(entry)
+
+    def entry(self, modern: bool) -> bytes:
+        """Its row in `prompts/list`."""
+        return self._entry
+
+    async def get(self, server: Server, work: Work, arguments: dict[str, str]) -> bytes:
+        """Its messages: the members of a GetPromptResult. Raises INVALID_PARAMS for arguments that do not fit."""
+        try:
+            values = self._function.arguments_from_text(arguments)
+        except ArgumentsError as error:
+            raise Fault("INVALID_PARAMS", f"prompt {self.key}: {error}") from None
+        value = await self._function.run(server, work, values)
+        said = [_message(item).to_wire() for item in (value if isinstance(value, list | tuple) else [value])]
+        members = b'"messages":%b' % msgspec.json.encode(said)
+        if self._description:
+            members += b',"description":%b' % msgspec.json.encode(self._description)
+        return members
+
+
+class Suggestions:
+    """A function that suggests values for one argument."""
+
+    __slots__ = ("_function", "_takes_context")
+
+    def __init__(self, function: Callable[..., Any]) -> None:
+        self._function = Function(function)
+        names = [field.name for field in self._function.signature.inputs]
+        if names not in (["value"], ["value", "others"]):
+            raise TypeError("a completion takes (value) or (value, others): what is typed, and the other arguments")
+        self._takes_context = len(names) == 2
+
+    async def suggest(self, server: Server, work: Work, value: str, others: dict[str, str]) -> bytes:
+        """The members of a CompleteResult."""
+        arguments: dict[str, object] = {"value": value}
+        if self._takes_context:
+            arguments["others"] = others
+        answer = await self._function.run(server, work, arguments)
+        completion = answer if isinstance(answer, Completion) else Completion(list(answer or ()))
+        return completion_members(completion)
+
+
+def completion_members(completion: Completion) -> bytes:
+    """A completion as the members of a CompleteResult, cut to what MCP lets through."""
+    values = list(completion.values)
+    total = len(values) if completion.total is None else completion.total
+    said = {
+        "values": values[:MOST_SUGGESTIONS],
+        "total": total,
+        "hasMore": completion.has_more or len(values) > MOST_SUGGESTIONS,
+    }
+    return b'"completion":%b' % msgspec.json.encode(said)
+
+
+def _message(item: Any) -> Message:
+    if isinstance(item, Message):
+        return item
+    if isinstance(item, (str, *CONTENT_TYPES)):
+        return Message(item)
+    raise TypeError(f"a prompt returned a {type(item).__name__}; it must be texts, content or messages")

@@ -1,0 +1,40 @@
+"""Text that goes out, comes back through somebody else's hands, and must be what it was: sealed with a key that only
+this process has. One text per value: nothing that was not handed out, to the last character, opens."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+import hashlib
+import hmac
+import secrets
+from typing import Final
+
+_MAC_BYTES: Final = 32
+
+
+class Seal:
+    """Closes bytes into a token and opens them again, for one purpose each."""
+
+    __slots__ = ("_key",)
+
+    def __init__(self, purpose: bytes, secret: bytes | None = None) -> None:
+        self._key = hmac.digest(secret or secrets.token_bytes(32), b"interlock:" + purpose, hashlib.sha256)
+
+    def close(self, payload: bytes) -> str:
+        """The payload with its authentication code, safe in JSON and URLs."""
+        return base64.urlsafe_b64encode(payload + self._mac(payload)).decode().rstrip("=")
+
+    def open(self, token: str) -> bytes | None:
+        """The payload, or None for anything that `close` did not give."""
+        try:
+            sealed = base64.urlsafe_b64decode(token.encode("ascii") + b"=" * (-len(token) % 4))
+        except (binascii.Error, UnicodeEncodeError):
+            return None
+        payload, mac = sealed[:-_MAC_BYTES], sealed[-_MAC_BYTES:]
+        if not hmac.compare_digest(mac, self._mac(payload)) or self.close(payload) != token:
+            return None
+        return payload
+
+    def _mac(self, payload: bytes) -> bytes:
+        return hmac.digest(self._key, payload, hashlib.sha256)

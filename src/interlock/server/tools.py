@@ -1,0 +1,181 @@
+"""A tool: how it is listed, how its arguments are read, and how whatever it returns becomes an MCP result."""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Mapping, Sequence
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from interlock.protocols.mcp.headers import BadParamHeader, ParamHeader, param_headers
+from interlock.server.content import CONTENT_TYPES, Icon, Meta, Text, ToolError, ToolHints, ToolResult
+from interlock.server.functions import Function
+from interlock.server.work import Work
+from interlock.signatures import ArgumentsError, DefinitionError, SignatureError
+from interlock.signatures.type_schema import as_json
+from interlock.wire.errors import Fault
+
+if TYPE_CHECKING:
+    from interlock.server.server import Server
+
+log = logging.getLogger("interlock.server")
+
+_NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}\Z")
+_encode = msgspec.json.Encoder().encode
+
+
+class Tool:
+    """A function offered as a tool."""
+
+    __slots__ = ("_entries", "_function", "headers", "key")
+
+    def __init__(
+        self,
+        function: Callable[..., Any],
+        *,
+        name: str | None = None,
+        title: str | None = None,
+        description: str | None = None,
+        hints: ToolHints | None = None,
+        icons: Sequence[Icon] = (),
+        headers: Mapping[str, str] | None = None,
+        security: Mapping[str, object] | None = None,
+        meta: Meta | None = None,
+        input_schema: dict[str, object] | None = None,
+    ) -> None:
+        self.key = name or str(getattr(function, "__name__", ""))
+        if not _NAME.match(self.key):
+            raise DefinitionError(f"{self.key!r} is no tool name: 1 to 128 letters, digits, '_', '-' and '.'")
+        self._function = Function(function, input_schema)
+        signature = self._function.signature
+        schema = signature.input_schema() if input_schema is None else input_schema
+        _mirror(schema, headers or {})
+        self.headers: tuple[ParamHeader, ...] = _header_params(self.key, schema)
+        entry: dict[str, object] = {"name": self.key}
+        if title is not None:
+            entry["title"] = title
+        entry["description"] = signature.description if description is None else description
+        entry["inputSchema"] = schema
+        more: dict[str, object] = {}
+        if hints is not None:
+            more["annotations"] = hints
+        if icons:
+            more["icons"] = icons
+        if security is not None:
+            more["security"] = security
+        if meta is not None:
+            more["_meta"] = meta
+        self._entries = tuple(
+            _encode({**entry, **({} if output is None else {"outputSchema": output}), **more})
+            for output in (signature.output_schema(wrap=True), signature.output_schema(wrap=False))
+        )
+
+    def entry(self, modern: bool) -> bytes:
+        """Its row in `tools/list`. Revisions before 2026-07-28 only take objects as structured content."""
+        return self._entries[modern]
+
+    async def call(self, server: Server, work: Work, arguments: dict[str, Any]) -> bytes:
+        """Run it: the members of a CallToolResult. Raises a Fault where the request itself cannot be served."""
+        try:
+            values = self._function.arguments(arguments)
+        except ArgumentsError as error:
+            return _argument_error(error)
+        try:
+            value = await self._function.run(server, work, values)
+            return self._result(value, server, work.dialect.modern)
+        except ToolError as error:
+            return _error(str(error) or f"{self.key} failed")
+        except Fault:
+            raise
+        except Exception as error:
+            # Its words may hold what the caller must not see: they go to the log alone.
+            log.exception("tool %s failed", self.key)
+            return _error(f"{self.key} failed with {type(error).__name__}; the server's log says why")
+
+    def _result(self, value: object, server: Server, modern: bool) -> bytes:
+        if isinstance(value, ToolResult):
+            return _whole(value, server.signed_meta if modern else {})
+        if isinstance(value, CONTENT_TYPES):
+            return b'"content":[%b]' % _encode(value)
+        signature = self._function.signature
+        if signature.output is None:
+            return _untyped(value)
+        plain = signature.encode(value, wrap=False)
+        validator = signature.output_validator
+        if validator is not None and (problems := validator.check(plain)):
+            raise SignatureError(f"its result does not fit its own outputSchema: {problems[0].reason}", problems)
+        encoded = _encode(plain)
+        text = plain if isinstance(plain, str) else encoded.decode()
+        structured = encoded if modern or not signature.wraps_result else b'{"result":%b}' % encoded
+        return b'"content":[%b],"structuredContent":%b' % (_encode(Text(text)), structured)
+
+
+def _untyped(value: object) -> bytes:
+    """The result of a function that does not say what it returns: content as it is, anything else as text."""
+    if value is None:
+        return b'"content":[]'
+    if isinstance(value, str):
+        return b'"content":[%b]' % _encode(Text(value))
+    if isinstance(value, list | tuple) and any(isinstance(item, CONTENT_TYPES) for item in value):
+        pieces = [item if isinstance(item, CONTENT_TYPES) else Text(_as_text(item)) for item in value]
+        return b'"content":%b' % _encode(pieces)
+    return b'"content":[%b]' % _encode(Text(_as_text(value)))
+
+
+def _as_text(value: object) -> str:
+    if isinstance(value, str):
+        return value
+    plain = as_json(value)
+    if plain is msgspec.UNSET:
+        raise SignatureError(f"a tool returned a {type(value).__name__}, which has no JSON form")
+    return _encode(plain).decode()
+
+
+def _whole(result: ToolResult, signed: Mapping[str, object]) -> bytes:
+    """A result with a `_meta` of its own has it first, so that it is known not to need the server's."""
+    members: dict[str, object] = {} if result.meta is None else {"_meta": {**signed, **result.meta}}
+    members["content"] = result.content
+    if result.structured is not msgspec.UNSET:
+        members["structuredContent"] = as_json(result.structured)
+        if not result.content:
+            members["content"] = [Text(_as_text(result.structured))]
+    if result.is_error:
+        members["isError"] = True
+    return _encode(members)[1:-1]
+
+
+def _error(text: str) -> bytes:
+    return b'"content":[%b],"isError":true' % _encode(Text(text))
+
+
+def _argument_error(error: ArgumentsError) -> bytes:
+    """An `isError` result, so that a model can correct itself, with the detail that a program can read."""
+    problems = [
+        {"field": problem.field, "reason": problem.reason, **_told(problem.suggestions)} for problem in error.problems
+    ]
+    detail = {"error": {"name": "INVALID_TOOL_ARGS", "problems": problems}}
+    text = "The arguments do not fit:\n" + "\n".join(
+        f"- {problem.field or 'arguments'}: {problem.reason}" for problem in error.problems
+    )
+    return _error(text) + b',"structuredContent":%b' % _encode(detail)
+
+
+def _told(suggestions: Sequence[str]) -> dict[str, object]:
+    return {"suggestions": suggestions} if suggestions else {}
+
+
+def _mirror(schema: dict[str, object], headers: Mapping[str, str]) -> None:
+    properties = schema.get("properties")
+    for name, header in headers.items():
+        if not isinstance(properties, dict) or not isinstance(properties.get(name), dict):
+            raise DefinitionError(f"headers names {name!r}, which is no parameter")
+        properties[name] = {**properties[name], "x-mcp-header": header}
+
+
+def _header_params(name: str, schema: dict[str, object]) -> tuple[ParamHeader, ...]:
+    try:
+        return param_headers(schema)
+    except BadParamHeader as error:
+        raise DefinitionError(f"tool {name}: {error}") from error

@@ -1,0 +1,170 @@
+"""From validated JSON to the Python values a function wants: msgspec converts, what it cannot know is converted here."""
+
+from __future__ import annotations
+
+import collections
+import collections.abc
+import decimal
+import ipaddress
+import pathlib
+import types
+import typing
+from collections.abc import Callable, Iterable
+from typing import Annotated, Any, Literal, TypeAlias, Union
+
+import msgspec
+
+from .constraints import Schema
+from .members import has_members, members_of
+from .type_schema import SchemaWriter
+from .validate import Validator
+
+Converter: TypeAlias = Callable[[Any], Any]
+
+_AS_THEY_ARE = frozenset({str, bool, None, type(None), Any, object, list, dict})
+_FROM_TEXT = (pathlib.PurePath, ipaddress.IPv4Address, ipaddress.IPv6Address, str, int, float)
+
+
+class Converters:
+    """Makes converters, each once. A converter may raise any error for a value that does not fit; none otherwise."""
+
+    def __init__(self) -> None:
+        self._made: dict[Any, Converter | None] = {}
+
+    def make(self, annotation: Any) -> Converter | None:
+        """The converter of a type; None where JSON's own value is what the function wants."""
+        if annotation not in self._made:
+            self._made[annotation] = lambda value: self._late(annotation, value)
+            self._made[annotation] = self._make(annotation)
+        return self._made[annotation]
+
+    def _late(self, annotation: Any, value: Any) -> Any:
+        """A type inside itself: its converter is made by the time a value arrives."""
+        convert = self._made[annotation]
+        return convert(value) if convert else value
+
+    def _make(self, annotation: Any) -> Converter | None:
+        if annotation in _AS_THEY_ARE:
+            return None
+        if annotation is int:
+            return int
+        if annotation is float:
+            return float
+        if annotation is decimal.Decimal:
+            return lambda value: decimal.Decimal(str(value))
+        origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
+        if origin is Annotated:
+            return self.make(arguments[0])
+        if origin is Literal and all(type(value) in (str, bool, type(None)) for value in arguments):
+            return None
+        if origin is list and self.make(arguments[0]) is None:
+            return None
+        if hasattr(annotation, "model_validate"):
+            return typing.cast("Converter", annotation.model_validate)
+        if _msgspec_knows(annotation):
+            return lambda value: _by_msgspec(annotation, value)
+        return self._make_by_parts(annotation, origin or annotation, arguments)
+
+    def _make_by_parts(self, annotation: Any, kind: Any, arguments: tuple[Any, ...]) -> Converter | None:
+        if kind is Union or kind is types.UnionType:
+            return self._make_union(arguments)
+        if isinstance(annotation, typing.NewType):
+            return self.make(annotation.__supertype__)
+        if type(annotation).__name__ == "TypeAliasType" or type(kind).__name__ == "TypeAliasType":
+            value = kind.__value__
+            return self.make(value[arguments] if arguments else value)
+        if isinstance(annotation, typing.TypeVar):
+            return self.make(annotation.__bound__ if annotation.__bound__ is not None else Any)
+        if getattr(kind, "_name", None) in ("Required", "NotRequired", "ReadOnly", "Final"):
+            return self.make(arguments[0])
+        if has_members(kind):
+            return self._make_class(kind, arguments)
+        if not (isinstance(kind, type) and arguments):
+            return lambda value: _load(annotation, value)
+        if kind is tuple and arguments[-1] is not Ellipsis:
+            parts = [self.make(argument) for argument in arguments]
+            return lambda value: tuple(_apply(part, item) for part, item in zip(parts, value, strict=True))
+        if issubclass(kind, collections.abc.Mapping):
+            keys, values = self.make(arguments[0]), self.make(arguments[1])
+            return lambda value: {_apply(keys, key): _apply(values, item) for key, item in value.items()}
+        items = self.make(arguments[0])
+        collect: Callable[[Iterable[Any]], Any] = kind if kind in (tuple, set, frozenset, collections.deque) else list
+        return lambda value: collect(_apply(items, item) for item in value)
+
+    def _make_union(self, arms: tuple[Any, ...]) -> Converter:
+        """The arm whose schema the value fits; of several, the one that knows most of its keys."""
+        choices = [(_validator_of(arm), _keys_of(arm), self.make(arm)) for arm in arms]
+
+        def convert(value: Any) -> Any:
+            fitting = [(keys, arm) for validator, keys, arm in choices if validator.is_valid(value)]
+            if not fitting:
+                raise ValueError("fits none of the forms that are allowed here")
+            if isinstance(value, dict):
+                fitting.sort(key=lambda choice: -len(choice[0] & value.keys()))
+            return _apply(fitting[0][1], value)
+
+        return convert
+
+    def _make_class(self, kind: type, arguments: tuple[Any, ...]) -> Converter:
+        bound = dict(zip(getattr(kind, "__parameters__", ()), arguments, strict=False))
+        members = [(member.name, member.wire_name, self.make(member.annotation)) for member in members_of(kind, bound)]
+        return lambda value: kind(
+            **{name: _apply(convert, value[wire]) for name, wire, convert in members if wire in value}
+        )
+
+
+def _apply(convert: Converter | None, value: Any) -> Any:
+    return convert(value) if convert else value
+
+
+def _msgspec_knows(annotation: Any) -> bool:
+    try:
+        msgspec.json.Decoder(annotation, dec_hook=_load)
+    except TypeError:
+        return False
+    return True
+
+
+def _by_msgspec(annotation: Any, value: Any) -> Any:
+    try:
+        return msgspec.convert(value, annotation, dec_hook=_load, str_keys=True)
+    except msgspec.ValidationError:
+        # JSON Schema calls 1.0 an integer and msgspec does not.
+        return msgspec.convert(_integral(value), annotation, dec_hook=_load, str_keys=True)
+
+
+def _integral(value: Any) -> Any:
+    if isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(value, list):
+        return [_integral(item) for item in value]
+    if isinstance(value, dict):
+        return {key: _integral(item) for key, item in value.items()}
+    return value
+
+
+def _load(annotation: Any, value: Any) -> Any:
+    """Types that msgspec does not know itself; it passes them on to here."""
+    if hasattr(annotation, "model_validate"):
+        return annotation.model_validate(value)
+    kind = typing.get_origin(annotation) or annotation
+    if isinstance(kind, type):
+        if issubclass(kind, _FROM_TEXT):
+            return kind(value)
+        if issubclass(kind, collections.deque):
+            return kind(value)
+        if kind in (collections.abc.Iterable, collections.abc.Collection):
+            return value
+    raise NotImplementedError(f"no conversion to {annotation}")
+
+
+def _validator_of(annotation: Any) -> Validator:
+    writer = SchemaWriter()
+    return Validator(writer.finish(writer.write(annotation)))
+
+
+def _keys_of(annotation: Any) -> frozenset[str]:
+    writer = SchemaWriter()
+    schema: Schema = writer.resolve(writer.write(annotation))
+    properties = schema.get("properties")
+    return frozenset(properties) if isinstance(properties, dict) else frozenset()

@@ -1,0 +1,84 @@
+"""The inputs and the output of a signature, written by hand or inside `Annotated[...]`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec import UNSET
+
+from .constraints import Constraint, Keyword, Schema
+
+_CONSTRAINT_KEYWORDS = {
+    "min_length": "minLength",
+    "max_length": "maxLength",
+    "pattern": "pattern",
+    "min_value": "minimum",
+    "max_value": "maximum",
+}
+
+
+class InputField(msgspec.Struct, frozen=True, kw_only=True):
+    """One parameter of a tool, as the tool registry's "InputField" table describes it.
+
+    By hand: `InputField(name="days", type=int, min_value=1)`. On a parameter, where name, type and default come from the
+    function: `Annotated[int, InputField(min_value=1)]`.
+    """
+
+    name: str = ""
+    type: Any = UNSET
+    description: str = ""
+    default: Any = UNSET
+    required: bool | None = None
+    """Whether a caller has to give it; unless said, a field without a default is required."""
+    min_length: int | None = None
+    max_length: int | None = None
+    pattern: str | None = None
+    min_value: float | None = None
+    max_value: float | None = None
+    choices: tuple[Any, ...] = ()
+    format: str = ""
+    examples: tuple[Any, ...] = ()
+    secret: bool = False
+    """Never quoted in an error, and marked `writeOnly` in the schema."""
+    constraints: tuple[Constraint, ...] = ()
+    """Further constraints, composed with `&`, `|` and `~`."""
+    schema: Schema | None = None
+    """The whole schema, where it says more than a type and constraints can."""
+
+    @property
+    def is_required(self) -> bool:
+        return self.default is UNSET if self.required is None else self.required
+
+    def all_constraints(self) -> tuple[Constraint, ...]:
+        """Those named by a field of their own, then the composed ones."""
+        named = [
+            Keyword(keyword, value)
+            for attribute, keyword in _CONSTRAINT_KEYWORDS.items()
+            if (value := getattr(self, attribute)) is not None
+        ]
+        if self.choices:
+            named.append(Keyword("enum", list(self.choices)))
+        if self.format:
+            named.append(Keyword("format", self.format))
+        return (*named, *self.constraints)
+
+    def decorate(self, schema: Schema) -> Schema:
+        """The schema with what the field says beside its constraints, in the order a reader expects."""
+        told = dict(schema)
+        if self.description:
+            told["description"] = self.description
+        if self.examples:
+            told["examples"] = list(self.examples)
+        if self.secret:
+            told["writeOnly"] = True
+        return told
+
+
+class OutputField(msgspec.Struct, frozen=True, kw_only=True):
+    """What a tool returns. On a function: `-> Annotated[Report, OutputField(description="...")]`."""
+
+    type: Any = UNSET
+    description: str = ""
+    schema: Schema | None = None
+    """The whole schema, where it says more than a type can."""

@@ -1,0 +1,192 @@
+"""Reads a Python function: its parameters, what it returns, how it runs. Errors name the parameter and the file."""
+
+from __future__ import annotations
+
+import collections.abc
+import functools
+import inspect
+import types
+import typing
+from collections.abc import Callable, Mapping, Sequence
+from typing import Annotated, Any, Literal, TypeAlias, Union
+
+import msgspec
+from msgspec import UNSET
+
+from .docstrings import Docstring
+from .fields import InputField, OutputField
+from .marks import marks_of
+from .problems import DefinitionError
+
+Kind: TypeAlias = Literal["function", "coroutine", "generator", "async_generator"]
+
+_STREAMS = (
+    *(collections.abc.Iterator, collections.abc.Generator),
+    *(collections.abc.AsyncIterator, collections.abc.AsyncGenerator, collections.abc.AsyncIterable),
+)
+_PROMISES = (collections.abc.Awaitable, collections.abc.Coroutine)
+_REFUSED = {
+    inspect.Parameter.VAR_POSITIONAL: "collects any number of values; take one list instead",
+    inspect.Parameter.VAR_KEYWORD: "collects any names; take one dict instead",
+    inspect.Parameter.POSITIONAL_ONLY: "is positional only, but arguments arrive by name; remove the /",
+}
+
+
+class FunctionFacts(msgspec.Struct, frozen=True):
+    """What a function says of itself."""
+
+    inputs: tuple[InputField, ...]
+    injected: Mapping[str, type]
+    output: OutputField | None
+    description: str
+    kind: Kind
+    where: str
+
+
+def read_function(
+    function: Callable[..., object], context_types: tuple[type, ...] = (), content_types: tuple[type, ...] = ()
+) -> FunctionFacts:
+    """The facts of a function; raises DefinitionError where it cannot be a tool."""
+    target = _plain_function(function)
+    where = _location(target, function)
+    try:
+        parameters = inspect.signature(function).parameters
+    except (TypeError, ValueError) as error:
+        raise DefinitionError(f"{where}: its parameters cannot be read: {error}") from error
+    hints = _hints(target, where)
+    documented = Docstring.parse(inspect.getdoc(target) or "")
+    inputs: list[InputField] = []
+    injected: dict[str, type] = {}
+    for name, parameter in parameters.items():
+        if parameter.kind in _REFUSED:
+            star = {"VAR_POSITIONAL": "*", "VAR_KEYWORD": "**"}.get(parameter.kind.name, "")
+            raise DefinitionError(f"{where}: parameter '{star}{name}' {_REFUSED[parameter.kind]}")
+        annotation = hints.get(name, Any)
+        if context := _context_type(annotation, context_types):
+            injected[name] = context
+            continue
+        inputs.append(_input(parameter, annotation, documented.parameters.get(name, "")))
+    return FunctionFacts(
+        tuple(inputs),
+        injected,
+        _output(hints.get("return", UNSET), documented.returns, content_types),
+        documented.text,
+        _kind(target),
+        where,
+    )
+
+
+def _plain_function(function: Callable[..., object]) -> Any:
+    """The function that holds annotations and docstring, under partials, decorators and callable objects."""
+    target: Any = function
+    while isinstance(target, functools.partial):
+        target = target.func
+    if not isinstance(target, type) and not inspect.isroutine(target) and hasattr(type(target), "__call__"):  # noqa: B004
+        target = target.__call__
+    try:
+        return inspect.unwrap(target)
+    except ValueError:
+        return target
+
+
+def _location(target: Any, function: object) -> str:
+    code = getattr(target, "__code__", None)
+    name = getattr(target, "__qualname__", None) or type(function).__name__
+    return f"{code.co_filename}:{code.co_firstlineno} {name}" if isinstance(code, types.CodeType) else name
+
+
+def _hints(target: Any, where: str) -> dict[str, Any]:
+    local = _enclosing_names(target)
+    try:
+        return typing.get_type_hints(target, localns=local, include_extras=True)
+    except Exception as error:
+        for name, annotation in getattr(target, "__annotations__", {}).items():
+            alone = types.SimpleNamespace(__annotations__={name: annotation})
+            try:
+                typing.get_type_hints(alone, getattr(target, "__globals__", {}), local, include_extras=True)
+            except Exception as reason:
+                part = "the return type" if name == "return" else f"parameter '{name}'"
+                raise DefinitionError(f"{where}: {part} has an annotation that cannot be read: {reason}") from error
+        raise DefinitionError(f"{where}: its annotations cannot be read: {error}") from error
+
+
+def _enclosing_names(target: Any) -> dict[str, Any]:
+    """Names of the enclosing functions that the function uses, for annotations kept as text."""
+    code, cells = getattr(target, "__code__", None), getattr(target, "__closure__", None)
+    if not isinstance(code, types.CodeType) or not cells:
+        return {}
+    names: dict[str, Any] = {}
+    for name, cell in zip(code.co_freevars, cells, strict=False):
+        try:
+            names[name] = cell.cell_contents
+        except ValueError:
+            continue
+    return names
+
+
+def _context_type(annotation: Any, context_types: tuple[type, ...]) -> type | None:
+    for candidate in _arms(annotation):
+        kind = typing.get_origin(candidate) or candidate
+        if isinstance(kind, type) and issubclass(kind, context_types):
+            return kind
+    return None
+
+
+def _arms(annotation: Any) -> Sequence[Any]:
+    origin = typing.get_origin(annotation)
+    if origin is Annotated:
+        return _arms(typing.get_args(annotation)[0])
+    if origin is Union or origin is types.UnionType:
+        return [arm for option in typing.get_args(annotation) for arm in _arms(option)]
+    return [annotation]
+
+
+def _input(parameter: inspect.Parameter, annotation: Any, documented: str) -> InputField:
+    marks = InputField()
+    if typing.get_origin(annotation) is Annotated:
+        annotation, *metadata = typing.get_args(annotation)
+        marks = marks_of(metadata)
+    default = parameter.default
+    if type(default).__module__.startswith("pydantic") and hasattr(default, "metadata"):
+        # `days: int = Field(1, ge=1)`: the field is the default's place, not the default.
+        marks = marks_of([default, marks])
+        default = inspect.Parameter.empty
+    return msgspec.structs.replace(
+        marks,
+        name=parameter.name,
+        type=annotation,
+        description=marks.description or documented,
+        default=marks.default if default is inspect.Parameter.empty else default,
+    )
+
+
+def _output(annotation: Any, documented: str, content_types: tuple[type, ...]) -> OutputField | None:
+    description, schema = documented, None
+    if typing.get_origin(annotation) is Annotated:
+        annotation, *metadata = typing.get_args(annotation)
+        marks = marks_of(metadata)
+        description, schema = marks.description or documented, marks.schema
+    origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
+    if origin in _PROMISES:
+        return _output(arguments[-1], documented, content_types)
+    if annotation in _STREAMS or origin in _STREAMS:
+        annotation = list[arguments[0]] if arguments else list  # type: ignore[valid-type]
+    if schema is None and (annotation in (UNSET, None, type(None), Any, object, typing.NoReturn, typing.Never)):
+        return None
+    if schema is None and _mentions(annotation, content_types):
+        return None
+    return OutputField(type=annotation, description=description, schema=schema)
+
+
+def _mentions(annotation: Any, kinds: tuple[type, ...]) -> bool:
+    if isinstance(annotation, type) and typing.get_origin(annotation) is None:
+        return issubclass(annotation, kinds)
+    return any(_mentions(argument, kinds) for argument in typing.get_args(annotation))
+
+
+def _kind(target: Any) -> Kind:
+    if inspect.isasyncgenfunction(target):
+        return "async_generator"
+    if inspect.isgeneratorfunction(target):
+        return "generator"
+    return "coroutine" if inspect.iscoroutinefunction(target) else "function"

@@ -1,0 +1,104 @@
+"""Reads what stands beside the type in `Annotated[type, ...]`: our own marks and those of other libraries.
+
+Other libraries are recognised by the attributes they share (`ge`, `min_length`, ...), so none has to be imported.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from typing import Any
+
+import msgspec
+from msgspec import UNSET
+
+from .constraints import Constraint, Keyword, Satisfies
+from .fields import InputField, OutputField
+from .problems import DefinitionError
+
+_FOREIGN = frozenset({"annotated_types", "msgspec", "pydantic", "pydantic_core"})
+_KEYWORDS = {
+    "ge": "minimum",
+    "gt": "exclusiveMinimum",
+    "le": "maximum",
+    "lt": "exclusiveMaximum",
+    "multiple_of": "multipleOf",
+    "min_length": "minLength",
+    "max_length": "maxLength",
+    "pattern": "pattern",
+}
+
+
+def marks_of(metadata: Iterable[object]) -> InputField:
+    """All marks of one annotation as one field without name and type; a later mark overrides an earlier one."""
+    field = InputField()
+    for mark in metadata:
+        field = _overlay(field, _read(mark))
+    return field
+
+
+def _read(mark: object) -> InputField:
+    if isinstance(mark, InputField):
+        return mark
+    if isinstance(mark, OutputField):
+        return InputField(description=mark.description, schema=mark.schema)
+    if isinstance(mark, Constraint):
+        return InputField(constraints=(mark,))
+    if isinstance(mark, str):
+        return InputField(description=mark)
+    documentation = getattr(mark, "documentation", None)
+    if isinstance(documentation, str):
+        return InputField(description=documentation)
+    if type(mark).__module__.partition(".")[0] in _FOREIGN:
+        return _read_foreign(mark)
+    return InputField()
+
+
+def _read_foreign(mark: object) -> InputField:
+    constraints: list[Constraint] = []
+    for attribute, keyword in _KEYWORDS.items():
+        value = getattr(mark, attribute, None)
+        if value is not None and not (attribute == "min_length" and value == 0):
+            constraints.append(Keyword(keyword, _plain(value, keyword)))
+    constraints += _read_predicate(mark)
+    field = InputField(constraints=tuple(constraints))
+    for inner in getattr(mark, "metadata", None) or ():
+        field = _overlay(field, _read(inner))
+    default = getattr(mark, "default", UNSET)
+    return msgspec.structs.replace(
+        field,
+        description=_text(mark, "description") or field.description,
+        examples=tuple(getattr(mark, "examples", None) or field.examples),
+        default=UNSET if type(default).__name__ == "PydanticUndefinedType" or default is ... else default,
+    )
+
+
+def _plain(value: object, keyword: str) -> object:
+    """A bound as JSON Schema can hold it; a compiled expression is its source."""
+    value = getattr(value, "pattern", value)
+    if isinstance(value, int | float | str):
+        return value
+    raise DefinitionError(f"{keyword} must be a number or a text to stand in a schema, not {type(value).__name__}")
+
+
+def _read_predicate(mark: object) -> list[Constraint]:
+    check: Callable[[Any], bool] | None = getattr(mark, "func", None)
+    if not callable(check):
+        return []
+    name = getattr(check, "__qualname__", "the predicate").replace("<lambda>", "the predicate")
+    return [Satisfies(check, f"does not satisfy {name}")]
+
+
+def _text(mark: object, attribute: str) -> str:
+    value = getattr(mark, attribute, None)
+    return value if isinstance(value, str) else ""
+
+
+def _overlay(under: InputField, over: InputField) -> InputField:
+    blank = InputField()
+    said = {
+        name: value
+        for name in InputField.__struct_fields__
+        if (value := getattr(over, name)) is not getattr(blank, name) and value != getattr(blank, name)
+    }
+    said["constraints"] = under.constraints + over.constraints
+    return msgspec.structs.replace(under, **said)

@@ -1,0 +1,423 @@
+"""From a Python type to JSON Schema 2020-12.
+
+Schemas stay flat: a class is inlined unless it recurs or is used again.
+"""
+
+from __future__ import annotations
+
+import collections
+import collections.abc
+import datetime
+import decimal
+import enum
+import ipaddress
+import pathlib
+import types
+import typing
+import uuid
+from collections.abc import Mapping
+from typing import Annotated, Any, Literal, Union
+
+import msgspec
+from msgspec import UNSET
+
+from .constraints import Schema, constrain
+from .docstrings import Docstring
+from .marks import marks_of
+from .members import Member, has_members, is_named_tuple, members_of, summary_of
+from .problems import DefinitionError
+
+REF = "#/$defs/"
+MAX_TYPE_DEPTH = 64
+
+_DECIMAL = r"^[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?$"
+_SCALARS: dict[object, Schema] = {
+    None: {"type": "null"},
+    type(None): {"type": "null"},
+    str: {"type": "string"},
+    int: {"type": "integer"},
+    float: {"type": "number"},
+    bool: {"type": "boolean"},
+    bytes: {"type": "string", "contentEncoding": "base64"},
+    bytearray: {"type": "string", "contentEncoding": "base64"},
+    datetime.datetime: {"type": "string", "format": "date-time"},
+    datetime.date: {"type": "string", "format": "date"},
+    datetime.time: {"type": "string", "format": "time"},
+    datetime.timedelta: {"type": "string", "format": "duration"},
+    uuid.UUID: {"type": "string", "format": "uuid"},
+    decimal.Decimal: {"type": ["number", "string"], "pattern": _DECIMAL},
+    pathlib.Path: {"type": "string"},
+    pathlib.PurePath: {"type": "string"},
+    ipaddress.IPv4Address: {"type": "string", "format": "ipv4"},
+    ipaddress.IPv6Address: {"type": "string", "format": "ipv6"},
+    Any: {},
+    object: {},
+}
+_SETS = (set, frozenset, collections.abc.Set, collections.abc.MutableSet)
+_ARRAYS = (
+    *(list, tuple, collections.deque, collections.abc.Sequence, collections.abc.MutableSequence),
+    *(collections.abc.Collection, collections.abc.Iterable, *_SETS),
+)
+_OBJECTS = (
+    dict,
+    collections.OrderedDict,
+    collections.defaultdict,
+    collections.abc.Mapping,
+    collections.abc.MutableMapping,
+)
+_QUALIFIERS = frozenset({"Required", "NotRequired", "ReadOnly", "Final", "ClassVar"})
+
+
+class SchemaWriter:
+    """Writes the schemas of one signature; what several of them name goes to `$defs` once."""
+
+    def __init__(self, mode: Literal["input", "output"] = "input") -> None:
+        self.mode = mode
+        self._definitions: dict[str, Schema] = {}
+        self._names: dict[object, str] = {}
+        self._depth = 0
+
+    def write(self, annotation: Any) -> Schema:
+        """The schema of a type; raises DefinitionError for a type that JSON cannot carry."""
+        self._depth += 1
+        try:
+            if self._depth > MAX_TYPE_DEPTH:
+                raise DefinitionError(f"the type nests deeper than {MAX_TYPE_DEPTH} levels")
+            return self._write(annotation)
+        finally:
+            self._depth -= 1
+
+    def finish(self, schema: Schema) -> Schema:
+        """The whole schema: classes that are used once inlined, the others under `$defs`."""
+        counts = collections.Counter(_references(schema))
+        for definition in self._definitions.values():
+            counts.update(_references(definition))
+        kept = {
+            name
+            for name, definition in self._definitions.items()
+            if counts[name] > 1 or name in self._reachable_from(definition)
+        }
+        inlined = {name: definition for name, definition in self._definitions.items() if name not in kept}
+        whole = _inline(schema, inlined)
+        definitions = {name: _inline(self._definitions[name], inlined) for name in self._definitions if name in kept}
+        return {**whole, "$defs": definitions} if definitions else whole
+
+    def resolve(self, schema: Schema) -> Schema:
+        """The schema that a bare reference stands for, or the schema itself."""
+        name = _reference(schema)
+        return self._definitions.get(name, schema)
+
+    def _write(self, annotation: Any) -> Schema:
+        if _is_hashable(annotation) and annotation in _SCALARS:
+            return dict(_SCALARS[annotation])
+        origin = typing.get_origin(annotation)
+        if origin is Annotated:
+            return self._write_annotated(annotation)
+        if origin is Union or origin is types.UnionType:
+            return self._write_union(typing.get_args(annotation))
+        if origin is Literal:
+            return _write_choices([_literal(value) for value in typing.get_args(annotation)])
+        if _name_of(origin) in _QUALIFIERS:
+            return self.write(typing.get_args(annotation)[0])
+        if _name_of(type(annotation)) == "TypeAliasType" or _name_of(type(origin)) == "TypeAliasType":
+            return self._write_alias(annotation)
+        if isinstance(annotation, typing.NewType):
+            return self.write(annotation.__supertype__)
+        if isinstance(annotation, typing.TypeVar):
+            return self.write(annotation.__bound__ if annotation.__bound__ is not None else Any)
+        return self._write_class(annotation, origin or annotation, typing.get_args(annotation))
+
+    def _write_annotated(self, annotation: Any) -> Schema:
+        inner, *metadata = typing.get_args(annotation)
+        marks = marks_of(metadata)
+        if marks.schema is not None:
+            return marks.decorate(marks.schema)
+        schema = constrain(self.write(inner), marks.all_constraints())
+        for mark in metadata:
+            extra = getattr(mark, "extra_json_schema", None)
+            if isinstance(extra, dict):
+                schema.update(extra)
+        return marks.decorate(schema)
+
+    def _write_union(self, arms: tuple[Any, ...]) -> Schema:
+        schemas: list[Schema] = []
+        for schema in map(self.write, arms):
+            if not schema:
+                return {}
+            if schema not in schemas:
+                schemas.append(schema)
+        return _union(schemas)
+
+    def _write_alias(self, annotation: Any) -> Schema:
+        if annotation in self._names:
+            return {"$ref": REF + self._names[annotation]}
+        alias = typing.get_origin(annotation) or annotation
+        name = self._names[annotation] = self._free_name(alias.__name__)
+        self._definitions[name] = {}
+        value = alias.__value__
+        if arguments := typing.get_args(annotation):
+            value = value[arguments]
+        self._definitions[name] = self.write(value)
+        return {"$ref": REF + name}
+
+    def _write_class(self, annotation: Any, kind: Any, arguments: tuple[Any, ...]) -> Schema:
+        if kind is tuple and arguments and arguments[-1] is not Ellipsis:
+            return _tuple_schema([self.write(item) for item in arguments if item != ()])
+        if kind in _ARRAYS:
+            array: Schema = {"type": "array"}
+            if arguments and (items := self.write(arguments[0])):
+                array["items"] = items
+            return {**array, "uniqueItems": True} if kind in _SETS else array
+        if kind in _OBJECTS:
+            return self._write_mapping(arguments)
+        if isinstance(kind, type) and issubclass(kind, enum.Enum):
+            return _write_choices([_literal(member) for member in kind])
+        if hasattr(kind, "model_json_schema"):
+            return self._named(annotation, lambda name: self._write_pydantic(annotation, name))
+        if has_members(kind):
+            names = getattr(kind, "__parameters__", ())
+            bound = dict(zip(names, arguments, strict=False))
+            return self._named(annotation, lambda _: self._write_members(kind, bound))
+        if isinstance(kind, type) and kind.__mro__[1:-1]:
+            for scalar in (str, int, float):
+                if issubclass(kind, scalar):
+                    return dict(_SCALARS[scalar])
+        raise DefinitionError(
+            f"{_spelled(annotation)} has no JSON form; use a dataclass, a msgspec struct, a TypedDict or plain types"
+        )
+
+    def _write_mapping(self, arguments: tuple[Any, ...]) -> Schema:
+        schema: Schema = {"type": "object"}
+        if not arguments:
+            return schema
+        keys, values = (*arguments, Any)[:2]
+        key_schema = self.write(keys)
+        if key_schema.get("type") == "integer":
+            schema["propertyNames"] = {"pattern": "^-?[0-9]+$"}
+        elif narrowing := {name: value for name, value in key_schema.items() if name != "type"}:
+            schema["propertyNames"] = narrowing
+        elif key_schema and key_schema.get("type") != "string":
+            raise DefinitionError(f"the keys of a JSON object are texts; {_spelled(keys)} cannot be one")
+        if value_schema := self.write(values):
+            schema["additionalProperties"] = value_schema
+        return schema
+
+    def _named(self, annotation: Any, write: typing.Callable[[str], Schema]) -> Schema:
+        if annotation not in self._names:
+            name = self._names[annotation] = self._free_name(_definition_name(annotation))
+            self._definitions[name] = {}
+            self._definitions[name] = write(name)
+        return {"$ref": REF + self._names[annotation]}
+
+    def _free_name(self, wanted: str) -> str:
+        name, number = wanted, 2
+        while name in self._definitions:
+            name, number = f"{wanted}{number}", number + 1
+        return name
+
+    def _write_members(self, kind: type, bound: Mapping[Any, Any]) -> Schema:
+        try:
+            members = members_of(kind, bound)
+        except Exception as error:
+            raise DefinitionError(f"the annotations of {kind.__qualname__} cannot be read: {error}") from error
+        described = Docstring.parse(kind.__doc__ or "").parameters
+        schemas = {member.wire_name: self._write_member(member, described) for member in members}
+        if is_named_tuple(kind) or _is_array_like(kind):
+            return _tuple_schema(list(schemas.values()))
+        schema: Schema = {"type": "object"}
+        if summary := summary_of(kind):
+            schema["description"] = summary
+        required = [member.wire_name for member in members if member.required]
+        if issubclass(kind, msgspec.Struct) and (tag := kind.__struct_config__.tag) is not None:
+            tag_field = kind.__struct_config__.tag_field or "type"
+            schemas = {tag_field: {"const": tag}, **schemas}
+            required.insert(0, tag_field)
+        schema["properties"] = schemas
+        if required:
+            schema["required"] = required
+        if issubclass(kind, msgspec.Struct) and kind.__struct_config__.forbid_unknown_fields:
+            schema["additionalProperties"] = False
+        return schema
+
+    def _write_member(self, member: Member, described: Mapping[str, str]) -> Schema:
+        annotation = _without_unset(member.annotation)
+        try:
+            schema = self.write(annotation)
+        except DefinitionError as error:
+            raise DefinitionError(f"{member.name}: {error}") from error
+        if "description" not in schema and member.name in described:
+            schema["description"] = described[member.name]
+        if member.default is not UNSET and self.mode == "input" and (plain := as_json(member.default)) is not UNSET:
+            schema["default"] = plain
+        return schema
+
+    def _write_pydantic(self, model: Any, name: str) -> Schema:
+        mode = "validation" if self.mode == "input" else "serialization"
+        try:
+            schema: Schema = model.model_json_schema(mode=mode, ref_template=f"{REF}{name}.{{model}}")
+        except Exception as error:
+            raise DefinitionError(f"{_spelled(model)} has no JSON Schema: {error}") from error
+        definitions = schema.pop("$defs", {})
+        assert isinstance(definitions, dict)
+        for inner, definition in definitions.items():
+            self._definitions[f"{name}.{inner}"] = _untitled(definition)
+        return typing.cast("Schema", _untitled(schema))
+
+    def _reachable_from(self, schema: Schema) -> set[str]:
+        seen: set[str] = set()
+        waiting = list(_references(schema))
+        while waiting:
+            name = waiting.pop()
+            if name not in seen and name in self._definitions:
+                seen.add(name)
+                waiting.extend(_references(self._definitions[name]))
+        return seen
+
+
+def as_json(value: object) -> Any:
+    """A Python value as JSON holds it, or UNSET if it has no JSON form."""
+    try:
+        return msgspec.to_builtins(value, str_keys=True, enc_hook=_dump)
+    except Exception:
+        return UNSET
+
+
+def _dump(value: object) -> object:
+    if hasattr(value, "model_dump"):
+        return value.model_dump(mode="json", by_alias=True)
+    raise NotImplementedError(f"{type(value).__name__} has no JSON form")
+
+
+def _union(schemas: list[Schema]) -> Schema:
+    """The union, flat where it can be: a list of types, or one choice more."""
+    if len(schemas) == 1:
+        return schemas[0]
+    if all(set(schema) == {"type"} for schema in schemas):
+        return {"type": _joined_types(schemas)}
+    null: Schema = {"type": "null"}
+    rest = [schema for schema in schemas if schema != null]
+    if (
+        len(schemas) == 2
+        and len(rest) == 1
+        and "type" in rest[0]
+        and not {"const", "not", "allOf", "anyOf"} & set(rest[0])
+    ):
+        flat = {**rest[0], "type": _joined_types([rest[0], null])}
+        choices = flat.get("enum")
+        if isinstance(choices, list):
+            flat["enum"] = [*choices, None]
+        return flat
+    return {"anyOf": schemas}
+
+
+def _joined_types(schemas: list[Schema]) -> list[str]:
+    names: list[str] = []
+    for schema in schemas:
+        told = schema["type"]
+        names += [
+            name for name in ([told] if isinstance(told, str) else typing.cast("list[str]", told)) if name not in names
+        ]
+    return names
+
+
+def _write_choices(values: list[object]) -> Schema:
+    names: list[str] = []
+    for value in values:
+        name = _json_type(value)
+        if name not in names:
+            names.append(name)
+    return {"type": names[0] if len(names) == 1 else names, "enum": values}
+
+
+def _json_type(value: object) -> str:
+    if value is None:
+        return "null"
+    return {bool: "boolean", int: "integer", float: "number", str: "string"}[type(value)]
+
+
+def _literal(value: object) -> object:
+    plain = as_json(value)
+    if plain is None or type(plain) in (bool, int, float, str):
+        return plain
+    raise DefinitionError(f"a choice must be a text, a number, a boolean or null, not {value!r}")
+
+
+def _tuple_schema(items: list[Schema]) -> Schema:
+    if not items:
+        return {"type": "array", "maxItems": 0}
+    return {"type": "array", "prefixItems": items, "minItems": len(items), "maxItems": len(items)}
+
+
+def _is_array_like(kind: type) -> bool:
+    return issubclass(kind, msgspec.Struct) and kind.__struct_config__.array_like
+
+
+def _definition_name(annotation: Any) -> str:
+    """`Page[int]` as `Page_int`: what a JSON pointer holds without escaping."""
+    name = getattr(annotation, "__name__", None) or _spelled(annotation)
+    arguments = typing.get_args(annotation)
+    if arguments:
+        name = "_".join(
+            [_name_of(typing.get_origin(annotation)), *(_name_of(argument) or "x" for argument in arguments)]
+        )
+    return "".join(letter if letter.isalnum() or letter == "_" else "_" for letter in name)
+
+
+def _reference(schema: Schema) -> str:
+    target = schema.get("$ref")
+    return target.removeprefix(REF) if isinstance(target, str) and target.startswith(REF) else ""
+
+
+def _references(node: object) -> list[str]:
+    if isinstance(node, dict):
+        found = [name] if (name := _reference(node)) else []
+        for value in node.values():
+            found += _references(value)
+        return found
+    return [name for item in node for name in _references(item)] if isinstance(node, list) else []
+
+
+def _inline(node: Any, inlined: Mapping[str, Schema]) -> Any:
+    if isinstance(node, list):
+        return [_inline(item, inlined) for item in node]
+    if not isinstance(node, dict):
+        return node
+    if (name := _reference(node)) in inlined:
+        node = {**inlined[name], **{key: value for key, value in node.items() if key != "$ref"}}
+    return {key: _inline(value, inlined) for key, value in node.items()}
+
+
+def _untitled(node: Any) -> Any:
+    """Without the titles that pydantic derives from names: they cost tokens and tell nothing."""
+    if isinstance(node, list):
+        return [_untitled(item) for item in node]
+    if not isinstance(node, dict):
+        return node
+    cleaned = {key: _untitled(value) for key, value in node.items() if not (key == "title" and isinstance(value, str))}
+    if isinstance(node.get("properties"), dict):
+        cleaned["properties"] = {name: _untitled(schema) for name, schema in node["properties"].items()}
+    return cleaned
+
+
+def _without_unset(annotation: Any) -> Any:
+    """A member `int | UnsetType` is an optional integer: unset is the absence of a value, not a value."""
+    if typing.get_origin(annotation) not in (Union, types.UnionType):
+        return annotation
+    arms = tuple(arm for arm in typing.get_args(annotation) if arm is not msgspec.UnsetType)
+    return Union[arms] if arms else annotation  # noqa: UP007 - the arms are a value here
+
+
+def _is_hashable(value: object) -> bool:
+    try:
+        hash(value)
+    except TypeError:
+        return False
+    return True
+
+
+def _name_of(value: object) -> str:
+    return str(getattr(value, "__name__", None) or getattr(value, "_name", None) or "")
+
+
+def _spelled(annotation: object) -> str:
+    return annotation.__qualname__ if isinstance(annotation, type) else str(annotation)

@@ -1,0 +1,47 @@
+"""How much one HTTP face takes from outside, and how long it waits for it."""
+
+from __future__ import annotations
+
+import msgspec
+
+
+class HttpBounds(msgspec.Struct, frozen=True):
+    """Bounds of one listening address. Seconds unless the name says otherwise."""
+
+    header_bytes: int = 64 * 1024
+    header_count: int = 100
+    head_s: float = 10.0
+    """From a request's first byte (or a connection's first moment) to the end of its headers."""
+    body_s: float = 30.0
+    """From the end of the headers to the end of the body."""
+    idle_s: float = 75.0
+    """How long a connection may wait between two requests."""
+    stall_s: float = 30.0
+    """How long a client may leave unread what was written to it."""
+    linger_s: float = 2.0
+    """How long a refused client may go on sending before it is cut off, so that it can read the refusal."""
+    connections: int = 4_096
+    pipelined: int = 64
+    """Requests that may wait on one connection behind the one being answered."""
+    stream_bytes: int = 1024 * 1024
+    """Unread bytes on one event stream before it is closed."""
+    keep_alive_s: float = 15.0
+    """How often a comment is written to open event streams."""
+    sessions: int = 10_000
+    sessions_per_owner: int = 256
+    session_idle_s: float = 30 * 60.0
+    """How long a session without open streams or requests is kept."""
+    replay_events: int = 256
+    """Events kept per session for a client that comes back with `Last-Event-ID`."""
+    replay_bytes: int = 1024 * 1024
+    replay_total_bytes: int = 64 * 1024 * 1024
+    """The same over all sessions."""
+
+    @property
+    def resolution_s(self) -> float:
+        """How often the waiting times are looked at."""
+        waits = (self.head_s, self.body_s, self.idle_s, self.stall_s, self.linger_s, self.keep_alive_s)
+        return min(1.0, min(waits) / 4)
+
+
+DEFAULT_BOUNDS = HttpBounds()

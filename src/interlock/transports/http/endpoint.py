@@ -1,0 +1,315 @@
+"""The rules of Streamable HTTP in both eras: what a POST, GET or DELETE on an MCP path means, and what it is answered.
+
+Bytes and connections are the protocol's affair, who may ask and what is answered the service's.
+"""
+
+from __future__ import annotations
+
+import logging
+import time
+from collections.abc import Callable
+from functools import lru_cache
+from typing import Final
+
+import msgspec
+
+from interlock.protocols.mcp import headers as mcp_headers
+from interlock.protocols.mcp.intake import (
+    check_session_version,
+    is_modern,
+    read_initialize,
+    read_modern,
+)
+from interlock.protocols.mcp.meta import Glance, glance
+from interlock.protocols.mcp.revisions import REVISIONS
+from interlock.transports.exchange import Caller, Service
+from interlock.transports.http.answers import fault_headers
+from interlock.transports.http.bounds import DEFAULT_BOUNDS, HttpBounds
+from interlock.transports.http.exchange import LISTEN, Batch, HttpExchange
+from interlock.transports.http.sessions import HttpSession, Sessions
+from interlock.transports.http.turn import Turn
+from interlock.wire.conversation import CANCELLED
+from interlock.wire.errors import Fault, Tongue
+from interlock.wire.limits import DEFAULT, Limits
+from interlock.wire.messages import (
+    BadMessage,
+    Failure,
+    Id,
+    Notification,
+    Request,
+    Result,
+    decode,
+    decode_batch,
+    encode_failure,
+    encode_result,
+    is_batch,
+)
+
+_log = logging.getLogger(__name__)
+
+INITIALIZED: Final = "notifications/initialized"
+
+
+class McpEndpoint:
+    """Everything behind the MCP paths of one HTTP face."""
+
+    def __init__(
+        self,
+        service: Service,
+        limits: Limits = DEFAULT,
+        bounds: HttpBounds = DEFAULT_BOUNDS,
+        clock: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self._service = service
+        self._limits = limits
+        self.sessions = Sessions(limits, bounds, service.closed, clock)
+        self._listening: set[HttpExchange] = set()
+        """Subscriptions of the stateless era: requests that are never done by themselves."""
+
+    def handle(self, turn: Turn) -> None:
+        """Answer a request, now or later."""
+        try:
+            if turn.method == b"POST":
+                self._post(turn)
+            elif turn.method == b"GET":
+                self._get(turn)
+            elif turn.method == b"DELETE":
+                self._delete(turn)
+            else:
+                _refuse(turn, 405, Fault("INVALID_REQUEST", "only POST, GET and DELETE"), _ALLOW_ALL)
+        except Fault as fault:
+            _refuse(turn, fault.kind.http, fault, tongue=_tongue(turn), id=_id_of(turn, fault))
+        except Exception:
+            _log.exception("a request to %s failed", turn.path)
+            _refuse(turn, 500, Fault("INTERNAL_ERROR", "a fault of ours; it was logged"), id=_id_of(turn, None))
+
+    def tick(self) -> None:
+        """Sessions that nobody uses end."""
+        self.sessions.expire()
+        self._listening = {exchange for exchange in self._listening if exchange.open}
+
+    def drain(self) -> None:
+        """End the streams that only listen; calls under way go on."""
+        self.sessions.hang_up()
+        for exchange in self._listening:
+            exchange.cancel("the server is shutting down")
+
+    def close(self) -> None:
+        """End every session; what stands alone ends with its connection."""
+        self.sessions.close_all("the server is shutting down")
+
+    def _post(self, turn: Turn) -> None:
+        headers = turn.headers
+        caller = self._service.admit(turn.path, headers)
+        if headers.get(b"content-type") != b"application/json" and not _is_json(headers.get(b"content-type", b"")):
+            _refuse(turn, 415, Fault("INVALID_REQUEST", "Content-Type must be application/json"))
+            return
+        if not _accepts(headers.get(b"accept", b"*/*"), _BOTH_KINDS):
+            _refuse(turn, 406, Fault("INVALID_REQUEST", f"Accept must list {' and '.join(_BOTH_KINDS)}"))
+            return
+        if is_batch(turn.body):
+            self._batch(turn, caller)
+            return
+        message = decode(turn.body, self._limits)
+        if type(message) is Request:
+            self._request(turn, caller, message)
+        elif type(message) is Notification:
+            self._notification(turn, caller, message)
+        else:
+            assert isinstance(message, Result | Failure)
+            self._session(turn, caller).answered(message)
+            turn.answer(202)
+
+    def _request(self, turn: Turn, caller: Caller, request: Request) -> None:
+        headers = turn.headers
+        view = glance(request.params)
+        if is_modern(request, view, headers):
+            arrival = read_modern(request, view, headers)
+            exchange = HttpExchange(request, view, arrival.dialect, caller, None, headers, turn)
+            self._serve(exchange)
+            if exchange.open:
+                turn.on_gone = exchange.client_gone
+                if request.method == LISTEN:
+                    self._listening.add(exchange)
+        elif request.method == "initialize":
+            self._initialize(turn, caller, request)
+        else:
+            self._serve_in_session(turn, self._session(turn, caller), caller, request, view, None)
+
+    def _serve(self, exchange: HttpExchange) -> None:
+        try:
+            self._service.serve(exchange)
+        except Fault as fault:
+            exchange.fail(fault)
+        except Exception:
+            _log.exception("%s failed", exchange.request.method)
+            exchange.fail(Fault("INTERNAL_ERROR", "a fault of ours; it was logged"))
+
+    def _serve_in_session(
+        self, turn: Turn, session: HttpSession, caller: Caller, request: Request, view: Glance, batch: Batch | None
+    ) -> None:
+        exchange = HttpExchange(request, view, session.dialect, caller, session, turn.headers, turn, batch)
+        session.take(exchange)
+        if request.method == "ping":
+            exchange.result(b"{}")
+        else:
+            self._serve(exchange)
+
+    def _initialize(self, turn: Turn, caller: Caller, request: Request) -> None:
+        session = self.sessions.open(caller, read_initialize(request.params))
+        try:
+            result = self._service.initialize(session)
+        except BaseException:
+            self.sessions.discard(session)
+            raise
+        turn.answer(200, encode_result(request.id, result), b"mcp-session-id: %b\r\n" % session.id.encode())
+
+    def _notification(self, turn: Turn, caller: Caller, notification: Notification) -> None:
+        view = glance(notification.params)
+        if is_modern(Request(0, notification.method, notification.params), view, turn.headers):
+            self._service.told(caller, None, notification)
+        else:
+            self._told(self._session(turn, caller), caller, notification)
+        turn.answer(202)
+
+    def _told(self, session: HttpSession, caller: Caller, notification: Notification) -> None:
+        if notification.method == CANCELLED:
+            try:
+                cancelled = _decode_cancelled(notification.params)
+            except msgspec.DecodeError as cause:
+                raise Fault("INVALID_PARAMS", f"{CANCELLED}: {cause}") from None
+            exchange = session.opened.get(cancelled.requestId)
+            if exchange is not None:
+                exchange.cancel(cancelled.reason or "the client cancelled")
+            return
+        if notification.method == INITIALIZED:
+            session.initialized = True
+        self._service.told(caller, session, notification)
+
+    def _batch(self, turn: Turn, caller: Caller) -> None:
+        if mcp_headers.SESSION not in turn.headers or _says_modern(turn):
+            raise Fault("INVALID_REQUEST", "batches are part of revision 2025-03-26 alone, and never initialize")
+        session = self._session(turn, caller)
+        if not session.dialect.revision.batches:
+            raise Fault("INVALID_REQUEST", f"revision {session.dialect.revision.name} has no batches")
+        messages = decode_batch(turn.body, self._limits)
+        refused = [_failure(bad, bad.id) for bad in messages if isinstance(bad, BadMessage)]
+        requests = [message for message in messages if isinstance(message, Request)]
+        for message in messages:
+            if isinstance(message, Notification):
+                self._told(session, caller, message)
+            elif isinstance(message, Result | Failure):
+                session.answered(message)
+        batch = Batch(turn, session, len(requests), refused)
+        if not requests:
+            batch.close()
+        for request in requests:
+            self._serve_in_batch(turn, session, caller, request, batch)
+
+    def _serve_in_batch(self, turn: Turn, session: HttpSession, caller: Caller, request: Request, batch: Batch) -> None:
+        try:
+            if request.method == "initialize":
+                raise Fault("INVALID_REQUEST", "initialize must not be part of a batch")
+            self._serve_in_session(turn, session, caller, request, glance(request.params), batch)
+        except Fault as fault:
+            batch.answered(_failure(fault, request.id))
+
+    def _get(self, turn: Turn) -> None:
+        caller = self._service.admit(turn.path, turn.headers)
+        if mcp_headers.SESSION not in turn.headers or _says_modern(turn):
+            _refuse(turn, 405, Fault("INVALID_REQUEST", "there is no stream to GET without a session"), _ALLOW_POST)
+            return
+        session = self._session(turn, caller)
+        if not _accepts(turn.headers.get(b"accept", b"*/*"), _STREAM_KIND):
+            _refuse(turn, 406, Fault("INVALID_REQUEST", "Accept must list text/event-stream"))
+            return
+        last_event = turn.headers.get(mcp_headers.LAST_EVENT)
+        session.streams.listen(turn, None if last_event is None else last_event.decode("latin-1"))
+
+    def _delete(self, turn: Turn) -> None:
+        caller = self._service.admit(turn.path, turn.headers)
+        if mcp_headers.SESSION not in turn.headers or _says_modern(turn):
+            _refuse(turn, 405, Fault("INVALID_REQUEST", "there is nothing to DELETE without a session"), _ALLOW_POST)
+            return
+        self.sessions.close(self._session(turn, caller), "the client ended the session")
+        turn.answer(204)
+
+    def _session(self, turn: Turn, caller: Caller) -> HttpSession:
+        """The session that a request of the handshake era names."""
+        if _says_modern(turn):
+            raise Fault("INVALID_REQUEST", "clients send no responses in this revision")
+        named = turn.headers.get(mcp_headers.SESSION)
+        if named is None:
+            raise Fault(
+                "INVALID_REQUEST",
+                "Mcp-Session-Id is missing",
+                mend="open a session with initialize, or send the request in the form of revision 2026-07-28",
+            )
+        session = self.sessions.find(named, caller)
+        check_session_version(turn.headers, session.dialect.revision)
+        return session
+
+
+class _Cancelled(msgspec.Struct):
+    requestId: Id
+    reason: str = ""
+
+
+_decode_cancelled = msgspec.json.Decoder(_Cancelled).decode
+
+_BOTH_KINDS: Final = ("application/json", "text/event-stream")
+_STREAM_KIND: Final = ("text/event-stream",)
+_ALLOW_ALL: Final = b"allow: POST, GET, DELETE\r\n"
+_CLOSING: Final = frozenset({401, 403, 406, 415})
+"""After these the next request is no better: whoever sent ahead is not answered again."""
+_ALLOW_POST: Final = b"allow: POST\r\n"
+
+
+def _says_modern(turn: Turn) -> bool:
+    """Whether the version header names a revision without sessions: then a session id means nothing."""
+    revision = REVISIONS.get(turn.headers.get(mcp_headers.VERSION, b"").decode("latin-1"))
+    return revision is not None and revision.modern
+
+
+def _tongue(turn: Turn) -> Tongue:
+    return Tongue.OLD_MCP if mcp_headers.SESSION in turn.headers and not _says_modern(turn) else Tongue.NEW_MCP
+
+
+def _refuse(
+    turn: Turn, status: int, fault: Fault, headers: bytes = b"", tongue: Tongue = Tongue.NEW_MCP, id: Id | None = None
+) -> None:
+    if status in _CLOSING:
+        turn.keep_alive = False
+    turn.answer(status, encode_failure(id, fault.render(tongue)), headers + fault_headers(fault))
+
+
+def _failure(fault: Fault, id: Id | None) -> bytes:
+    return encode_failure(id, fault.render(Tongue.OLD_MCP))
+
+
+def _id_of(turn: Turn, fault: Fault | None) -> Id | None:
+    """The id of the request that is refused, where it can be read."""
+    if isinstance(fault, BadMessage):
+        return fault.id
+    try:
+        message = decode(turn.body)
+    except BadMessage as bad:
+        return bad.id
+    return message.id if isinstance(message, Request) else None
+
+
+def _is_json(content_type: bytes) -> bool:
+    kind, _, parameters = content_type.decode("latin-1").lower().partition(";")
+    charset = parameters.strip().replace('"', "").replace(" ", "")
+    return kind.strip() == "application/json" and charset in ("", "charset=utf-8")
+
+
+@lru_cache(maxsize=256)
+def _accepts(accept: bytes, kinds: tuple[str, ...]) -> bool:
+    """Whether all these kinds of answer are welcome. A quality of zero is a refusal (RFC 9110, Accept)."""
+    listed = set()
+    for item in accept.decode("latin-1").lower().split(","):
+        kind, *parameters = (part.strip() for part in item.split(";"))
+        if not any(p.replace(" ", "") in ("q=0", "q=0.0", "q=0.00", "q=0.000") for p in parameters):
+            listed.add(kind)
+    return all({kind, kind.partition("/")[0] + "/*", "*/*"} & listed for kind in kinds)

@@ -1,0 +1,260 @@
+"""One request over HTTP: answered with one JSON body, or with an event stream from the first message before the answer.
+
+In the stateless era the client's going cancels. In the handshake era it does not: the stream waits to be resumed.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final, Protocol
+
+import msgspec
+
+from interlock.protocols.mcp.capabilities import missing_capability
+from interlock.protocols.mcp.dialect import Dialect
+from interlock.protocols.mcp.meta import Glance
+from interlock.transports.exchange import Caller, Exchange
+from interlock.transports.http.answers import failure_status, fault_headers, fault_status
+from interlock.transports.http.turn import Turn
+from interlock.wire.errors import ErrorObject, Fault
+from interlock.wire.messages import (
+    Request,
+    encode_failure,
+    encode_notification,
+    encode_request,
+    encode_result,
+    one_line,
+)
+from interlock.wire.sse import encode_event
+
+if TYPE_CHECKING:
+    from interlock.transports.http.sessions import HttpSession
+
+LISTEN: Final = "subscriptions/listen"
+
+
+class Outlet(Protocol):
+    """Where the messages of a request go once it streams."""
+
+    def send(self, payload: bytes) -> None:
+        """One message, on one line."""
+
+    def end(self) -> None:
+        """The last message was sent."""
+
+
+class HttpExchange(Exchange):
+    """A request in a POST."""
+
+    __slots__ = ("_asks", "_batch", "_open", "_outlet", "_turn")
+
+    session: HttpSession | None
+
+    def __init__(
+        self,
+        request: Request,
+        glance: Glance,
+        dialect: Dialect,
+        caller: Caller,
+        session: HttpSession | None,
+        headers: Mapping[bytes, bytes] | None,
+        turn: Turn,
+        batch: Batch | None = None,
+    ) -> None:
+        super().__init__(request, glance, dialect, caller, session, headers)
+        self._turn = turn
+        self._batch = batch
+        self._open = True
+        self._outlet: Outlet | None = None
+        self._asks: dict[int, asyncio.Future[bytes]] | None = None
+
+    @property
+    def open(self) -> bool:
+        """Whether an answer is still wanted."""
+        return self._open
+
+    def result(self, result: bytes) -> None:
+        """The good answer."""
+        if not self._open:
+            return
+        payload = encode_result(self.request.id, result)
+        if self._outlet is None and self._batch is None:
+            self._settle()
+            self._turn.answer_json(payload)
+        else:
+            self._finish(payload, 200)
+
+    def fail(self, fault: Fault) -> None:
+        """The bad answer, in the client's own dialect."""
+        if self._open:
+            payload = encode_failure(self.request.id, fault.render(self.dialect.tongue))
+            self._finish(payload, fault_status(fault, self.dialect.modern), fault_headers(fault))
+
+    def pass_failure(self, error: ErrorObject) -> None:
+        """The bad answer of a server behind us, as it came."""
+        if self._open:
+            payload = encode_failure(self.request.id, error)
+            self._finish(payload, failure_status(error.code, self.dialect.modern))
+
+    def notify(self, method: str, params: bytes) -> None:
+        """Something about this request, before its answer."""
+        if self._open:
+            self._stream().send(one_line(encode_notification(method, params)))
+
+    def ask(self, method: str, params: bytes) -> asyncio.Future[bytes]:
+        """Ask the client on this request's own stream."""
+        session = self.session
+        if session is None:
+            raise Fault("INTERNAL_ERROR", f"{method} cannot be asked: in this revision it travels inside the result")
+        if not self._open:
+            raise Fault("CANCELLED", "the client no longer waits for this request")
+        check_capability(self.dialect, method, params)
+        outlet = self._stream()
+        id_, future = session.expect()
+        if self._asks is None:
+            self._asks = {}
+        self._asks[id_] = future
+        outlet.send(one_line(encode_request(id_, method, params)))
+        future.add_done_callback(lambda done: self._asked(id_, done))
+        return future
+
+    def cancel(self, reason: str) -> None:
+        """The client no longer wants the answer, or nobody can give it any more."""
+        if not self._open:
+            return
+        told = self.on_cancel
+        self._settle()
+        if self._batch is not None:
+            self._batch.answered(None)
+        elif self._outlet is not None:
+            self._outlet.end()
+        else:
+            self._turn.answer(202)
+        if told is not None:
+            told(reason)
+
+    def client_gone(self) -> None:
+        """The connection is lost."""
+        if self.session is None:
+            self.cancel("the client closed the connection")
+
+    def _finish(self, payload: bytes, status: int, headers: bytes = b"") -> None:
+        self._settle()
+        if self._batch is not None:
+            self._batch.answered(payload)
+        elif self._outlet is not None:
+            self._outlet.send(one_line(payload))
+            self._outlet.end()
+        elif status == 200 and not headers:
+            self._turn.answer_json(payload)
+        else:
+            self._turn.answer(status, payload, headers)
+
+    def _settle(self) -> None:
+        """From here on nothing more is sent for this request, except what the caller of this has in hand."""
+        self._open = False
+        self.on_cancel = None
+        session = self.session
+        if session is not None:
+            session.settle(self.request.id)
+            if self._asks:
+                for id_ in list(self._asks):
+                    self._withdraw(id_)
+
+    def _stream(self) -> Outlet:
+        if self._outlet is None:
+            if self._batch is not None:
+                self._outlet = self._batch.stream()
+            elif self.session is not None:
+                self._outlet = self.session.open_stream(self._turn)
+            else:
+                self._outlet = _TurnStream(self._turn)
+        return self._outlet
+
+    def _asked(self, id_: int, done: asyncio.Future[bytes]) -> None:
+        if done.cancelled() and self._asks is not None and id_ in self._asks:
+            self._withdraw(id_)
+        elif self._asks is not None:
+            self._asks.pop(id_, None)
+
+    def _withdraw(self, id_: int) -> None:
+        """Tell the client that its answer is no longer wanted."""
+        assert self._asks is not None
+        assert self.session is not None
+        future = self._asks.pop(id_)
+        self.session.unexpect(id_)
+        if future.done() and not future.cancelled():
+            return
+        future.cancel()
+        if self._outlet is not None:
+            params = msgspec.json.encode({"requestId": id_, "reason": "the request it belongs to is over"})
+            self._outlet.send(encode_notification("notifications/cancelled", params))
+
+
+class Batch:
+    """The answers of one batch (revision 2025-03-26): one array when all are there, or events as they come."""
+
+    __slots__ = ("_answers", "_missing", "_outlet", "_session", "_turn")
+
+    def __init__(self, turn: Turn, session: HttpSession, expected: int, refused: list[bytes]) -> None:
+        self._turn = turn
+        self._session = session
+        self._missing = expected
+        self._answers = refused
+        self._outlet: Outlet | None = None
+
+    def answered(self, payload: bytes | None) -> None:
+        """One request is done; None when its answer is no longer wanted."""
+        self._missing -= 1
+        if payload is not None:
+            if self._outlet is not None:
+                self._outlet.send(one_line(payload))
+            else:
+                self._answers.append(payload)
+        if not self._missing:
+            self.close()
+
+    def close(self) -> None:
+        """Every answer is there."""
+        if self._outlet is not None:
+            self._outlet.end()
+        elif self._answers:
+            self._turn.answer_json(b"[%b]" % b",".join(self._answers))
+        else:
+            self._turn.answer(202)
+
+    def stream(self) -> Outlet:
+        """Stream from here on."""
+        if self._outlet is None:
+            self._outlet = self._session.open_stream(self._turn)
+            for payload in self._answers:
+                self._outlet.send(one_line(payload))
+            self._answers = []
+        return self._outlet
+
+
+def check_capability(dialect: Dialect, method: str, params: bytes) -> None:
+    """A client is only asked what it said it answers."""
+    if not dialect.capabilities.can_answer(method, params):
+        raise Fault(
+            "MISSING_CAPABILITY",
+            f"the client did not declare that it answers {method}",
+            data={"requiredCapabilities": missing_capability(method, params)},
+        )
+
+
+class _TurnStream:
+    """An event stream of the stateless era: it lives and dies with its connection, and its events have no ids."""
+
+    __slots__ = ("_turn",)
+
+    def __init__(self, turn: Turn) -> None:
+        self._turn = turn
+        turn.begin_stream()
+
+    def send(self, payload: bytes) -> None:
+        self._turn.send(encode_event(payload))
+
+    def end(self) -> None:
+        self._turn.end()

@@ -1,0 +1,125 @@
+"""What all connections of one listening address share: who answers, the bounds, the clock, and what was counted."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable
+from email.utils import formatdate
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Protocol
+
+from interlock.transports.http.bounds import HttpBounds
+from interlock.transports.http.guard import Faces, Refusal, check_target
+from interlock.transports.http.turn import Turn
+from interlock.wire.limits import Limits
+from interlock.wire.sse import KEEP_ALIVE
+
+if TYPE_CHECKING:
+    from interlock.transports.http.protocol import HubProtocol
+
+
+class Endpoint(Protocol):
+    """Whoever answers the turns."""
+
+    def handle(self, turn: Turn) -> None:
+        """Answer a request, now or later. Never raises."""
+
+    def tick(self) -> None:
+        """A moment has passed: drop what has grown old."""
+
+    def drain(self) -> None:
+        """No new work is coming: end what would never end by itself."""
+
+    def close(self) -> None:
+        """It is over: end everything."""
+
+
+class Face:
+    """One listening address."""
+
+    def __init__(
+        self, endpoint: Endpoint, faces: Faces, limits: Limits, bounds: HttpBounds, is_mcp: Callable[[str], bool]
+    ) -> None:
+        self.endpoint = endpoint
+        self.faces = faces
+        self.limits = limits
+        self.bounds = bounds
+        self.is_mcp = is_mcp
+        self.connections: set[HubProtocol] = set()
+        self.streams: set[Turn] = set()
+        self.overrun = 0
+        """Streams closed because their clients did not read them."""
+        self.refused = 0
+        """Requests that the guard refused."""
+        self.timed_out = 0
+        """Connections closed because a request did not come in time, or an answer was not read in time."""
+        self.ok_head = b""
+        self._date = b""
+        self._targets: dict[bytes, tuple[str, bool] | Refusal] = {}
+        self._next_beat = 0.0
+        self.sweep(time.monotonic())
+
+    def resolve(self, target: bytes) -> tuple[str, bool] | Refusal:
+        """A request target's path, and whether it is an MCP path. Remembered, since few are ever asked for."""
+        known = self._targets.get(target)
+        if known is not None:
+            return known
+        if len(self._targets) >= _TARGETS:
+            self._targets.clear()
+        refusal = check_target(target)
+        path = target.partition(b"?")[0].decode("latin-1")
+        found = refusal if refusal is not None else (path, self.is_mcp(path))
+        if len(target) <= _TARGET_BYTES:
+            self._targets[target] = found
+        return found
+
+    def render(self, status: int, body: bytes, headers: bytes, keep_alive: bool) -> bytes:
+        """A whole answer with its status line and headers."""
+        kind = b"content-type: application/json\r\n" if body else b""
+        close = b"" if keep_alive else b"connection: close\r\n"
+        return b"%b%b%b%b%bcontent-length: %d\r\n\r\n%b" % (
+            status_line(status),
+            self._date,
+            kind,
+            close,
+            headers,
+            len(body),
+            body,
+        )
+
+    def stream_head(self, headers: bytes, chunked: bool, keep_alive: bool) -> bytes:
+        """The beginning of an answer whose length is not known."""
+        close = b"" if keep_alive else b"connection: close\r\n"
+        coding = b"transfer-encoding: chunked\r\n" if chunked else b""
+        return b"%b%b%b%b%b\r\n" % (status_line(200), self._date, close, coding, headers)
+
+    def sweep(self, now: float) -> None:
+        """Everything that time does: the date, time limits of connections, comments on streams, old sessions."""
+        self._date = b"date: %b\r\n" % formatdate(usegmt=True).encode()
+        self.ok_head = b"%b%bcontent-type: application/json\r\ncontent-length: " % (status_line(200), self._date)
+        for connection in list(self.connections):
+            connection.sweep(now)
+        if now >= self._next_beat:
+            self._next_beat = now + self.bounds.keep_alive_s
+            for stream in list(self.streams):
+                stream.send(KEEP_ALIVE)
+        self.endpoint.tick()
+
+
+def mcp_paths(path: str) -> bool:
+    """The default: everything at `/mcp`, one server at `/servers/{id}/mcp`, one profile at `/profiles/{name}/mcp`."""
+    if path == "/mcp":
+        return True
+    parts = path.split("/")
+    return len(parts) == 4 and parts[1] in ("servers", "profiles") and bool(parts[2]) and parts[3] == "mcp"
+
+
+def status_line(status: int) -> bytes:
+    """A status line with its standard phrase."""
+    return _STATUS_LINES[status]
+
+
+_STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus}
+_STATUS_LINES[499] = b"HTTP/1.1 499 Client Closed Request\r\n"
+_TARGETS = 1_024
+_TARGET_BYTES = 512

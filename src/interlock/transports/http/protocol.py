@@ -1,0 +1,483 @@
+"""The connection: uvicorn's own, except that a request on an MCP path is answered before ASGI begins.
+
+One answer at a time and in order; what comes in meanwhile waits, bounded. After a refusal nothing more is read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import enum
+from collections import deque
+from typing import TYPE_CHECKING, Any, TypeAlias
+
+import httptools
+from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
+
+from interlock.transports.http import guard
+from interlock.transports.http.face import Face
+from interlock.transports.http.guard import Refusal
+from interlock.transports.http.turn import Turn
+from interlock.wire.errors import Fault, Tongue
+from interlock.wire.messages import encode_failure
+
+if TYPE_CHECKING:
+    from uvicorn._types import ASGI3Application
+    from uvicorn.config import Config
+    from uvicorn.server import ServerState
+
+    Waiting: TypeAlias = Turn | tuple[RequestResponseCycle, ASGI3Application]
+
+
+class Phase(enum.Enum):
+    """What is being read."""
+
+    IDLE = "idle"
+    HEAD = "head"
+    BODY = "body"
+    DEAF = "deaf"
+    """Nothing any more: the connection closes after what is being answered."""
+
+
+_IDLE, _HEAD, _BODY, _DEAF = Phase.IDLE, Phase.HEAD, Phase.BODY, Phase.DEAF
+_FEW_HEADERS = 32
+_LINGER_BYTES = 16 * 1024 * 1024
+
+
+class HubProtocol(HttpToolsProtocol):
+    """One connection from a client."""
+
+    def __init__(
+        self,
+        face: Face,
+        config: Config,
+        server_state: ServerState,
+        app_state: dict[str, Any],
+        _loop: asyncio.AbstractEventLoop | None = None,
+    ) -> None:
+        super().__init__(config, server_state, app_state, _loop)
+        self.face = face
+        self._phase = _HEAD
+        self._target = b""
+        self._head: dict[bytes, bytes] | None = None
+        self._repeats = 0
+        self._fed = 0
+        """Bytes since the last whole request."""
+        self._body: bytes | bytearray = b""
+        self._asgi_bytes = 0
+        self._reading: Turn | None = None
+        """The MCP request whose body is coming in."""
+        self._active: Turn | RequestResponseCycle | None = None
+        """What is being answered."""
+        self._queue: deque[Waiting] = deque()
+        self._advancing = False
+        self._draining = False
+        self._stalled = False
+        self._owes_continue = False
+        self._without_upgrade: bytes | None = None
+        self._serial = 0
+        self._seen: tuple[Phase, int, int] = (_IDLE, -1, 0)
+        self._seen_at = 0.0
+
+    # What the transport tells.
+
+    def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        """A client connected; it is turned away at once where too many are."""
+        super().connection_made(transport)
+        self.face.connections.add(self)
+        if len(self.face.connections) > self.face.bounds.connections:
+            transport.write(self.face.render(503, b"", b"retry-after: 1\r\n", keep_alive=False))
+            self._hang_up()
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes, in whatever pieces they come."""
+        self._fed += len(data)
+        if self._phase is _DEAF:
+            if self._fed > _LINGER_BYTES:
+                self.transport.abort()
+            return
+        try:
+            self.parser.feed_data(data)
+        except httptools.HttpParserUpgrade as upgrade:
+            self._on_upgrade(data[upgrade.args[0] :])
+        except httptools.HttpParserError as error:
+            self._refuse(Refusal(400, f"not a proper HTTP request: {error}"))
+        if self._phase is _HEAD and self._fed > self.face.bounds.header_bytes:
+            limit = self.face.bounds.header_bytes
+            self._refuse(Refusal(431, f"headers are over the limit of {limit} bytes", "TOO_LARGE"))
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        """The client has gone."""
+        self.face.connections.discard(self)
+        self._phase = _DEAF
+        self._queue.clear()
+        active, self._active = self._active, None
+        if isinstance(active, RequestResponseCycle):
+            active.disconnected = True
+            active.message_event.set()
+        elif active is not None:
+            self._lose(active)
+        super().connection_lost(exc)
+
+    def pause_writing(self) -> None:
+        """The client does not keep up: nothing more is taken from it until it does."""
+        super().pause_writing()
+        self._stalled = True
+        self.flow.pause_reading()
+
+    def resume_writing(self) -> None:
+        """It has caught up."""
+        super().resume_writing()
+        self._stalled = False
+        self._advance()
+
+    # What the parser tells.
+
+    def on_message_begin(self) -> None:
+        """A request starts. Reading pauses if another is still being answered."""
+        if self._phase is _DEAF:
+            return
+        self._phase = _HEAD
+        self._serial += 1
+        self._target = b""
+        self._head = {}
+        self._repeats = 0
+        if self._active is not None:
+            self.flow.pause_reading()
+
+    def on_url(self, url: bytes) -> None:
+        """The request target, or a piece of it."""
+        self._target += url
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        """One header."""
+        head = self._head
+        if head is None:
+            self._refuse(Refusal(400, "trailers are not taken"))
+            return
+        name = name.lower()
+        if name not in head:
+            head[name] = value
+        else:
+            self._on_repeated_header(head, name, value)
+
+    def on_headers_complete(self) -> None:
+        """The guard's moment, and the parting of the ways."""
+        head = self._head
+        if head is None:
+            return
+        self._head = None
+        self._phase = _BODY
+        face = self.face
+        parser = self.parser
+        method = parser.get_method()
+        version = parser.get_http_version()
+        refusal = guard.check_head(method, head, version, face.faces, face.limits.message_bytes)
+        if refusal is None and (self._fed > face.bounds.header_bytes or len(head) + self._repeats > _FEW_HEADERS):
+            refusal = guard.check_size(head, self._repeats, face.bounds)
+        found = face.resolve(self._target)
+        if refusal is not None or isinstance(found, Refusal):
+            self._refuse(refusal if refusal is not None else found)  # type: ignore[arg-type]
+            return
+        path, is_mcp = found
+        if b"upgrade" in head and parser.should_upgrade() and self._drop_upgrade(head, is_mcp):
+            return
+        if not is_mcp:
+            self._begin_asgi(head)
+            return
+        turn = Turn(self, method, path, head, version == "1.1" and parser.should_keep_alive())
+        self._reading = turn
+        if version != "1.1":
+            turn.chunked = False
+        elif b"expect" in head:
+            self._on_expect(head[b"expect"])
+
+    def on_body(self, body: bytes) -> None:
+        """A piece of the body."""
+        if self._phase is not _BODY:
+            return
+        limit = self.face.limits.message_bytes
+        if self._reading is None:
+            self._asgi_bytes += len(body)
+            size = self._asgi_bytes
+            super().on_body(body)
+        else:
+            held = self._body
+            if not held:
+                self._body = body
+            elif type(held) is bytearray:
+                held += body
+            else:
+                self._body = bytearray(held) + body
+            size = len(self._body)
+        if size > limit:
+            self._refuse(Refusal(413, f"the body is over the limit of {limit} bytes", "TOO_LARGE"))
+
+    def on_message_complete(self) -> None:
+        """The request is whole."""
+        if self._phase is not _BODY:
+            return
+        self._phase = _IDLE
+        self._fed = 0
+        turn = self._reading
+        if turn is None:
+            super().on_message_complete()
+            return
+        self._reading = None
+        body = self._body
+        turn.body = body if type(body) is bytes else bytes(body)
+        self._body = b""
+        if self._active is None and not self._queue and not self._stalled:
+            self._active = turn
+            self.face.endpoint.handle(turn)
+        else:
+            self._wait(turn)
+
+    # What a turn asks for.
+
+    def finish(self, turn: Turn, data: bytes) -> None:
+        """The last bytes of an answer."""
+        self.transport.write(data)
+        turn.connection = None
+        turn.on_gone = None
+        self.face.streams.discard(turn)
+        self._active = None
+        self.server_state.total_requests += 1
+        if not turn.keep_alive or self._draining:
+            self._hang_up(lingering=turn.refusal is not None)
+        elif self._queue or self.flow.read_paused:
+            self._advance()
+
+    def begin_stream(self, turn: Turn, headers: bytes) -> None:
+        """The first bytes of an event stream."""
+        self.face.streams.add(turn)
+        self.transport.write(self.face.stream_head(headers, turn.chunked, turn.keep_alive))
+
+    def send(self, turn: Turn, event: bytes) -> bool:
+        """An event. A client that lets too many lie unread loses its stream."""
+        if self.transport.is_closing():
+            return False
+        if self.transport.get_write_buffer_size() > self.face.bounds.stream_bytes:
+            self.face.overrun += 1
+            self.transport.abort()
+            return False
+        self.transport.write(b"%x\r\n%b\r\n" % (len(event), event) if turn.chunked else event)
+        return True
+
+    # What the server asks for.
+
+    def shutdown(self) -> None:
+        """Graceful: what is being answered is answered, then the connection closes."""
+        self._draining = True
+        if self._active is None:
+            self._hang_up()
+        else:
+            self._active.keep_alive = False
+
+    def sweep(self, now: float) -> None:
+        """Close what was waited for too long."""
+        unread = self.transport.get_write_buffer_size()
+        seen = (self._phase, self._serial, unread)
+        if seen != self._seen or (not unread and self._is_serving()):
+            self._seen = seen
+            self._seen_at = now
+            return
+        waited = now - self._seen_at
+        bounds = self.face.bounds
+        if unread:
+            if waited > bounds.stall_s:
+                self.face.timed_out += 1
+                self.transport.abort()
+        elif self._phase is _IDLE and waited > bounds.idle_s:
+            self._hang_up()
+        elif self._phase is _DEAF and waited > bounds.linger_s:
+            self.transport.abort()
+        elif (self._phase is _HEAD and waited > bounds.head_s) or (self._phase is _BODY and waited > bounds.body_s):
+            self.face.timed_out += 1
+            if self._fed:
+                self._refuse(Refusal(408, "the request did not come in time"))
+            else:
+                self._hang_up()
+
+    # uvicorn's own steps, adapted.
+
+    def on_response_complete(self) -> None:
+        """The ASGI app has answered."""
+        self._active = None
+        self.server_state.total_requests += 1
+        if self._draining:
+            self._hang_up()
+        elif not self.transport.is_closing():
+            self._advance()
+
+    def _start_asgi_task(self, cycle: RequestResponseCycle, app: ASGI3Application) -> None:
+        if self._active is None and not self._queue:
+            self._active = cycle
+            super()._start_asgi_task(cycle, app)
+        else:
+            self._wait((cycle, app))
+
+    def handle_websocket_upgrade(self) -> None:
+        """The connection is another protocol's from here on."""
+        self.face.connections.discard(self)
+        super().handle_websocket_upgrade()
+
+    def _unset_keepalive_if_required(self) -> None:
+        # No timer is this connection's own: `sweep` is called for all of them.
+        pass
+
+    # Steps of ours.
+
+    def _begin_asgi(self, head: dict[bytes, bytes]) -> None:
+        super().on_message_begin()
+        self.url = self._target
+        self.headers.extend(head.items())
+        self.expect_100_continue = head.get(b"expect", b"").lower() == b"100-continue"
+        self._asgi_bytes = 0
+        # The parent must not queue it by itself: the queue here is for both kinds.
+        self.cycle = None  # type: ignore[assignment]
+        super().on_headers_complete()
+
+    def _on_repeated_header(self, head: dict[bytes, bytes], name: bytes, value: bytes) -> None:
+        self._repeats += 1
+        combined = guard.combine(name, head[name], value)
+        if combined is None:
+            self._refuse(Refusal(400, f"the header {name.decode('latin-1')[:64]} may stand only once"))
+        elif self._repeats <= self.face.bounds.header_count:
+            head[name] = combined
+
+    def _on_expect(self, expectation: bytes) -> None:
+        if expectation.lower() != b"100-continue":
+            self._refuse(Refusal(417, "the only expectation met here is 100-continue"))
+        elif self._active is None and not self._queue:
+            self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        else:
+            self._owes_continue = True
+
+    def _drop_upgrade(self, head: dict[bytes, bytes], is_mcp: bool) -> bool:
+        """Whether the request is to be read again without its offer to upgrade, which nobody here takes up.
+
+        The parser ends such a request with its headers; Java's client offers h2c with every first request.
+        """
+        if not is_mcp and head[b"upgrade"].lower() == b"websocket" and self._should_upgrade_to_ws():
+            if self._active is not None:
+                self._refuse(Refusal(400, "an upgrade must be the first request that is not answered"))
+                return True
+            return False
+        lines = [b"%b %b HTTP/1.1" % (self.parser.get_method(), self._target)]
+        if b"close" in head.get(b"connection", b"").lower():
+            lines.append(b"connection: close")
+        dropped = (b"upgrade", b"connection", b"http2-settings")
+        lines += [b"%b: %b" % pair for pair in head.items() if pair[0] not in dropped]
+        self._without_upgrade = b"\r\n".join(lines) + b"\r\n\r\n"
+        self._phase = _IDLE
+        return True
+
+    def _on_upgrade(self, rest: bytes) -> None:
+        if self._phase is _DEAF:
+            return
+        head, self._without_upgrade = self._without_upgrade, None
+        if head is not None:
+            self.parser = httptools.HttpRequestParser(self)
+            self.data_received(head + rest)
+        elif self._should_upgrade():
+            self.handle_websocket_upgrade()
+
+    def _wait(self, waiting: Waiting) -> None:
+        """Put a request behind those before it. A client that sends too many ahead is answered those, and no more."""
+        if len(self._queue) < self.face.bounds.pipelined:
+            self.flow.pause_reading()
+            self._queue.append(waiting)
+            return
+        self._phase = _DEAF
+        last = self._queue[-1]
+        (last if isinstance(last, Turn) else last[0]).keep_alive = False
+
+    def _advance(self) -> None:
+        """Answer what waits, as long as answers come at once and the client reads them; then read on."""
+        if self._advancing:
+            return
+        self._advancing = True
+        try:
+            while self._queue and self._active is None and not self._stalled:
+                waiting = self._queue.popleft()
+                if isinstance(waiting, Turn):
+                    self._active = waiting
+                    self._take(waiting)
+                else:
+                    self._active = waiting[0]
+                    super()._start_asgi_task(*waiting)
+        finally:
+            self._advancing = False
+        if self._queue or self._stalled or self.transport.is_closing():
+            return
+        if self._owes_continue and self._active is None:
+            self._owes_continue = False
+            if self._reading is not None:
+                self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+        self.flow.resume_reading()
+
+    def _take(self, turn: Turn) -> None:
+        refusal = turn.refusal
+        if refusal is None:
+            self.face.endpoint.handle(turn)
+            return
+        error = Fault(refusal.name, refusal.message).render(Tongue.NEW_MCP)
+        self.finish(turn, self.face.render(refusal.status, encode_failure(None, error), b"", keep_alive=False))
+
+    def _refuse(self, refusal: Refusal) -> None:
+        """Answer this, after what came before it, and hear nothing more."""
+        if self._phase is _DEAF:
+            return
+        self.face.refused += 1
+        unfinished = self._phase is _BODY and self._reading is None and self.cycle is not None
+        self._phase = _DEAF
+        self._reading = None
+        self._head = None
+        if unfinished and not self._drop_cycle():
+            return
+        turn = Turn(self, b"", "", {}, keep_alive=False, refusal=refusal)
+        if self._active is None and not self._queue:
+            self._active = turn
+            self._take(turn)
+        else:
+            self._queue.append(turn)
+
+    def _drop_cycle(self) -> bool:
+        """Take back an ASGI request whose body turned out bad. False when its answer has begun: there is no other."""
+        cycle = self.cycle
+        cycle.disconnected = True
+        cycle.message_event.set()
+        if self._active is cycle:
+            if cycle.response_started:
+                self.transport.close()
+                return False
+            self._active = None
+        elif self._queue:
+            self._queue.pop()
+        return True
+
+    def _is_serving(self) -> bool:
+        """Whether it is us, and not the client, that is waited for."""
+        active = self._active
+        if active is None:
+            return False
+        return not (active is self.cycle and self._phase is _BODY and not self.flow.read_paused)
+
+    def _lose(self, turn: Turn) -> None:
+        self.face.streams.discard(turn)
+        turn.connection = None
+        gone, turn.on_gone = turn.on_gone, None
+        if gone is not None:
+            gone()
+
+    def _hang_up(self, lingering: bool = False) -> None:
+        """Close once everything is written. A client that still sends gets time to read why (RFC 9112, Tear-down)."""
+        self._phase = _DEAF
+        self._queue.clear()
+        if self.transport.is_closing():
+            return
+        if lingering and self.transport.can_write_eof():
+            self.transport.write_eof()
+            self.flow.resume_reading()
+        else:
+            self.transport.close()

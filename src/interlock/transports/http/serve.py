@@ -1,0 +1,123 @@
+"""Run it: uvicorn on the running loop, with our connections, on an address or a socket of ours."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import functools
+import socket
+import time
+from collections.abc import Callable, Generator, Iterable
+from typing import TYPE_CHECKING, cast
+
+import uvicorn
+
+from interlock.transports.http.bounds import DEFAULT_BOUNDS, HttpBounds
+from interlock.transports.http.face import Endpoint, Face, mcp_paths
+from interlock.transports.http.guard import faces_of
+from interlock.transports.http.protocol import HubProtocol
+from interlock.wire.limits import DEFAULT, Limits
+
+if TYPE_CHECKING:
+    from uvicorn._types import ASGI3Application
+
+BACKLOG = 2_048
+
+
+async def start(
+    endpoint: Endpoint,
+    app: ASGI3Application,
+    *,
+    host: str = "127.0.0.1",
+    port: int = 0,
+    sock: socket.socket | None = None,
+    hosts: Iterable[str] = (),
+    origins: Iterable[str] = (),
+    limits: Limits = DEFAULT,
+    bounds: HttpBounds = DEFAULT_BOUNDS,
+    is_mcp: Callable[[str], bool] = mcp_paths,
+) -> HttpServer:
+    """Listen and serve until `stop`. Port 0 takes a free one; `hosts` and `origins` are allowed besides loopback.
+
+    `app` gets whatever is not on an MCP path, without ASGI lifespan events: its owner starts and stops it.
+    """
+    if sock is None:
+        family = socket.AF_INET6 if ":" in host else socket.AF_INET
+        sock = socket.create_server((host, port), family=family, backlog=BACKLOG)
+    bound_host, bound_port = sock.getsockname()[:2]
+    face = Face(endpoint, faces_of(host or bound_host, bound_port, hosts, origins), limits, bounds, is_mcp)
+    server = HttpServer(face, app, sock, bound_host, bound_port)
+    await server.begin()
+    return server
+
+
+class HttpServer:
+    """A listening address."""
+
+    def __init__(self, face: Face, app: ASGI3Application, sock: socket.socket, host: str, port: int) -> None:
+        self.face = face
+        self.host = host
+        self.port = port
+        self._sock = sock
+        config = uvicorn.Config(
+            app,
+            # uvicorn calls it with its own arguments by name, as it would a class.
+            http=cast("type[asyncio.Protocol]", functools.partial(HubProtocol, face)),
+            loop="none",
+            ws="none",
+            lifespan="off",
+            log_config=None,
+            access_log=False,
+            server_header=False,
+            proxy_headers=False,
+            backlog=BACKLOG,
+        )
+        self._uvicorn = _Uvicorn(config)
+        self._task: asyncio.Task[None] | None = None
+        self._sweeper: asyncio.TimerHandle | None = None
+
+    async def begin(self) -> None:
+        """Start listening. Raises what the system says if that cannot be."""
+        self._task = asyncio.create_task(self._uvicorn.serve(sockets=[self._sock]), name=f"http {self.port}")
+        ready = asyncio.create_task(self._uvicorn.ready.wait())
+        await asyncio.wait({self._task, ready}, return_when=asyncio.FIRST_COMPLETED)
+        if not self._uvicorn.ready.is_set():
+            ready.cancel()
+            await self._task
+        self._sweep()
+
+    async def stop(self, drain_s: float = 10.0) -> None:
+        """Take nothing new, let calls under way finish within the bound, then end everything."""
+        if self._task is None:
+            return
+        self.face.endpoint.drain()
+        self._uvicorn.config.timeout_graceful_shutdown = drain_s  # type: ignore[assignment]
+        self._uvicorn.should_exit = True
+        await self._task
+        self._task = None
+        self.face.endpoint.close()
+        for connection in list(self.face.connections):
+            connection.transport.abort()
+        await asyncio.sleep(0)
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+
+    def _sweep(self) -> None:
+        self.face.sweep(time.monotonic())
+        self._sweeper = asyncio.get_running_loop().call_later(self.face.bounds.resolution_s, self._sweep)
+
+
+class _Uvicorn(uvicorn.Server):
+    """uvicorn as a guest: signals are the process's own affair, and it says when it listens."""
+
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.ready = asyncio.Event()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Generator[None, None, None]:
+        yield
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.ready.set()

@@ -1,0 +1,176 @@
+"""Event streams of the handshake era: they outlive their connection, and a client that comes back misses nothing kept.
+
+Event ids name the stream and the place in it; they are looked up inside one session only.
+"""
+
+from __future__ import annotations
+
+import secrets
+from collections import deque
+from functools import partial
+
+from interlock.transports.http.bounds import HttpBounds
+from interlock.transports.http.turn import Turn
+from interlock.wire.sse import encode_event
+
+RETRY_MS = 1_000
+"""How long a client whose stream was cut waits before it comes back."""
+
+
+class ReplayBudget:
+    """The bytes that all sessions together keep for replay."""
+
+    __slots__ = ("limit", "used")
+
+    def __init__(self, limit: int) -> None:
+        self.limit = limit
+        self.used = 0
+
+
+class Streams:
+    """The streams of one session, and the events kept for those that are cut off."""
+
+    __slots__ = ("_bounds", "_budget", "_by_token", "_kept", "_kept_bytes", "_primes", "standalone")
+
+    def __init__(self, bounds: HttpBounds, budget: ReplayBudget, primes: bool) -> None:
+        self._bounds = bounds
+        self._budget = budget
+        self._primes = primes
+        self._by_token: dict[str, SessionStream] = {}
+        self._kept: deque[tuple[SessionStream, int, bytes]] = deque()
+        self._kept_bytes = 0
+        self.standalone = self._new()
+
+    @property
+    def attached(self) -> bool:
+        """Whether the client listens on any of them."""
+        return any(stream.attached for stream in self._by_token.values())
+
+    def open(self, turn: Turn) -> SessionStream:
+        """A stream for what belongs to one POST."""
+        stream = self._new()
+        if turn.connection is None:
+            # The client went before it heard of this stream, so it cannot come back to it.
+            stream.finished = True
+            self.forget(stream)
+        else:
+            stream.attach(turn, 0)
+        return stream
+
+    def listen(self, turn: Turn, last_event: str | None) -> None:
+        """Serve a GET: a stream that was cut off goes on after the event named, else the standalone stream does."""
+        token, _, place = (last_event or "").rpartition(".")
+        stream = self._by_token.get(token)
+        if stream is not None and place.isascii() and place.isdigit() and len(place) < 16:
+            stream.attach(turn, int(place))
+        else:
+            self.standalone.attach(turn, self.standalone.delivered)
+
+    def keep(self, stream: SessionStream, place: int, event: bytes) -> None:
+        """Remember an event, at the cost of the oldest."""
+        self._kept.append((stream, place, event))
+        stream.kept += 1
+        self._kept_bytes += len(event)
+        self._budget.used += len(event)
+        bounds = self._bounds
+        while self._kept and (
+            len(self._kept) > bounds.replay_events
+            or self._kept_bytes > bounds.replay_bytes
+            or self._budget.used > self._budget.limit
+        ):
+            self._drop_oldest()
+
+    def kept_after(self, stream: SessionStream, place: int) -> list[bytes]:
+        """The events of a stream that came after a place in it."""
+        return [event for kept, at, event in self._kept if kept is stream and at > place]
+
+    def forget(self, stream: SessionStream) -> None:
+        """Drop a stream that is over and of which nothing is kept."""
+        if stream.finished and not stream.kept:
+            self._by_token.pop(stream.token, None)
+
+    def close(self) -> None:
+        """End all of them, and keep nothing."""
+        for stream in list(self._by_token.values()):
+            stream.end()
+        while self._kept:
+            self._drop_oldest()
+        self._by_token.clear()
+
+    def _new(self) -> SessionStream:
+        stream = SessionStream(self, secrets.token_urlsafe(12), self._primes)
+        self._by_token[stream.token] = stream
+        return stream
+
+    def _drop_oldest(self) -> None:
+        stream, _, event = self._kept.popleft()
+        stream.kept -= 1
+        self._kept_bytes -= len(event)
+        self._budget.used -= len(event)
+        self.forget(stream)
+
+
+class SessionStream:
+    """One stream, with or without a client on it."""
+
+    __slots__ = ("_primes", "_streams", "_turn", "delivered", "finished", "kept", "place", "token")
+
+    def __init__(self, streams: Streams, token: str, primes: bool) -> None:
+        self._streams = streams
+        self._primes = primes
+        self._turn: Turn | None = None
+        self.token = token
+        self.place = 0
+        """The last event's."""
+        self.delivered = 0
+        """The last event that was written to a client."""
+        self.kept = 0
+        self.finished = False
+
+    @property
+    def attached(self) -> bool:
+        """Whether the client listens."""
+        return self._turn is not None
+
+    def send(self, payload: bytes) -> None:
+        """One message, to the client now or when it comes back."""
+        if self.finished:
+            return
+        self.place += 1
+        event = encode_event(payload, f"{self.token}.{self.place}")
+        self._streams.keep(self, self.place, event)
+        if self._turn is not None and self._turn.send(event):
+            self.delivered = self.place
+
+    def end(self) -> None:
+        """The last message was sent."""
+        self.finished = True
+        self.hang_up()
+        self._streams.forget(self)
+
+    def hang_up(self) -> None:
+        """Let the client go; it may come back."""
+        turn, self._turn = self._turn, None
+        if turn is not None:
+            turn.end()
+
+    def attach(self, turn: Turn, place: int) -> None:
+        """A client listens, and has everything up to `place`. Whoever listened before is let go."""
+        self.hang_up()
+        turn.begin_stream()
+        if self._primes:
+            # An id without data, so that the client can come back before the first message (2025-11-25, Sending
+            # Messages to the Server). Clients of older revisions stumble over empty data.
+            turn.send(encode_event(b"", f"{self.token}.{place}", RETRY_MS))
+        for event in self._streams.kept_after(self, place):
+            turn.send(event)
+        self.delivered = self.place
+        if self.finished:
+            turn.end()
+        else:
+            self._turn = turn
+            turn.on_gone = partial(self._detach, turn)
+
+    def _detach(self, turn: Turn) -> None:
+        if self._turn is turn:
+            self._turn = None

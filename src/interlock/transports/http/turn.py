@@ -1,0 +1,79 @@
+"""One HTTP request on an MCP path and the answer it gets. A connection serves its turns one after the other.
+
+What is written to a turn that is over, or whose client has gone, is dropped.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Final
+
+from interlock.transports.http.guard import Refusal
+
+if TYPE_CHECKING:
+    from interlock.transports.http.protocol import HubProtocol
+
+STREAM_HEADERS: Final = (
+    b"content-type: text/event-stream\r\ncache-control: no-cache, no-transform\r\nx-accel-buffering: no\r\n"
+)
+
+
+class Turn:
+    """A request as it came, and the one way to answer it: a body at once, or a stream piece by piece."""
+
+    __slots__ = ("body", "chunked", "connection", "headers", "keep_alive", "method", "on_gone", "path", "refusal")
+
+    def __init__(
+        self,
+        connection: HubProtocol,
+        method: bytes,
+        path: str,
+        headers: dict[bytes, bytes],
+        keep_alive: bool,
+        refusal: Refusal | None = None,
+    ) -> None:
+        self.connection: HubProtocol | None = connection
+        """None once the answer is complete or the client has gone."""
+        self.method = method
+        self.path = path
+        self.headers = headers
+        self.body = b""
+        self.keep_alive = keep_alive
+        self.chunked = True
+        self.refusal = refusal
+        self.on_gone: Callable[[], None] | None = None
+        """Called when the client goes before the answer is complete."""
+
+    def answer_json(self, body: bytes) -> None:
+        """The common answer: 200 with one JSON body."""
+        connection = self.connection
+        if connection is None:
+            return
+        if self.keep_alive:
+            connection.finish(self, b"%b%d\r\n\r\n%b" % (connection.face.ok_head, len(body), body))
+        else:
+            self.answer(200, body)
+
+    def answer(self, status: int, body: bytes = b"", headers: bytes = b"") -> None:
+        """Any other answer. `headers` are complete lines; a body is JSON."""
+        connection = self.connection
+        if connection is None:
+            return
+        if self in connection.face.streams:
+            self.end()
+        else:
+            connection.finish(self, connection.face.render(status, body, headers, self.keep_alive))
+
+    def begin_stream(self, headers: bytes = b"") -> None:
+        """Turn the answer into an event stream."""
+        if self.connection is not None:
+            self.connection.begin_stream(self, STREAM_HEADERS + headers)
+
+    def send(self, event: bytes) -> bool:
+        """Write to the stream. False when nobody reads it any more."""
+        return self.connection is not None and self.connection.send(self, event)
+
+    def end(self) -> None:
+        """The stream is complete."""
+        if self.connection is not None:
+            self.connection.finish(self, b"0\r\n\r\n" if self.chunked else b"")

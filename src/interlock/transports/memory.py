@@ -1,0 +1,258 @@
+"""Both ends in one process: a `Link` straight to a `Service`, without sockets. Payloads stay the bytes they would be.
+
+Nothing is called back from inside a call: every answer, notification and question comes in a later turn of the loop.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from interlock.protocols.mcp.capabilities import missing_capability
+from interlock.protocols.mcp.dialect import Dialect
+from interlock.protocols.mcp.intake import is_modern, read_initialize, read_modern
+from interlock.protocols.mcp.meta import PROGRESS_TOKEN, Glance, glance, with_meta
+from interlock.transports.exchange import Caller, Exchange, Service, Session
+from interlock.transports.link import Link, Listener, Outgoing, Sink
+from interlock.wire.conversation import PROGRESS
+from interlock.wire.errors import ErrorObject, Fault, Tongue
+from interlock.wire.limits import DEFAULT, Limits
+from interlock.wire.messages import Failure, Id, Notification, Request, Result
+
+
+def connect(service: Service, caller: Caller, listener: Listener | None = None, *, limits: Limits = DEFAULT) -> Link:
+    """A link to a service in this process. The link's `listener` may be set later, before the first request."""
+    link = MemoryLink(service, caller, limits)
+    if listener is not None:
+        link.listener = listener
+    return link
+
+
+class MemoryLink(Link):
+    """One client of a service in the same process."""
+
+    def __init__(self, service: Service, caller: Caller, limits: Limits) -> None:
+        self._service = service
+        self._caller = caller
+        self._limits = limits
+        self._loop = asyncio.get_running_loop()
+        self._open: dict[Id, _MemoryExchange] = {}
+        self._asked: dict[Id, asyncio.Future[bytes]] = {}
+        self._session: _MemorySession | None = None
+        self._last = 0
+        self._asks = 0
+        self._closed = False
+
+    @property
+    def pending(self) -> int:
+        return len(self._open)
+
+    def send(self, outgoing: Outgoing, sink: Sink) -> Id:
+        if self._closed:
+            raise Fault("UPSTREAM_UNAVAILABLE", "the link is closed")
+        if len(self._open) >= self._limits.pending:
+            raise Fault("RESOURCE_EXHAUSTED", f"{self._limits.pending} requests are waiting", retry_after_ms=1000)
+        self._last += 1
+        params = outgoing.params
+        if outgoing.wants_progress:
+            params = with_meta(params, {PROGRESS_TOKEN: self._last})
+        request = Request(self._last, outgoing.method, params)
+        self.later(self._serve, request, outgoing, sink)
+        # Held from now on, so that a cancellation in this very turn finds it.
+        self._open[request.id] = _MemoryExchange(self, request, outgoing, sink, self._caller)
+        return request.id
+
+    def cancel(self, handle: Id, reason: str) -> None:
+        exchange = self._open.pop(handle, None)
+        if exchange is not None:
+            exchange.withdraw(reason)
+
+    def tell(self, method: str, params: bytes) -> None:
+        if method == "notifications/initialized" and self._session is not None:
+            self._session.initialized = True
+        self.later(self._service.told, self._caller, self._session, Notification(method, params))
+
+    def answer(self, id: Id, result: bytes) -> None:
+        waiter = self._asked.pop(id, None)
+        if waiter is not None and not waiter.done():
+            waiter.set_result(result)
+
+    def refuse(self, id: Id, error: ErrorObject) -> None:
+        waiter = self._asked.pop(id, None)
+        if waiter is not None and not waiter.done():
+            waiter.set_exception(Fault("UPSTREAM_ERROR", f"the client refused: {error.message}", code=error.code))
+
+    async def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        gone = Fault("OUTCOME_UNKNOWN", "the link was closed")
+        for exchange in list(self._open.values()):
+            exchange.withdraw("the connection was closed")
+            exchange.sink.lost(gone)
+        self._open.clear()
+        for waiter in self._asked.values():
+            waiter.cancel()
+        self._asked.clear()
+        if self._session is not None:
+            self._service.closed(self._session)
+        if hasattr(self, "listener"):
+            self.listener.closed(Fault("UPSTREAM_UNAVAILABLE", "the link was closed"))
+
+    # The service's side.
+
+    def later(self, action: Callable[..., object], *arguments: object) -> None:
+        """Do something in the next turn of the loop."""
+        self._loop.call_soon(action, *arguments)
+
+    def ask(
+        self, dialect: Dialect, method: str, params: bytes, hear: Callable[[Request], None]
+    ) -> asyncio.Future[bytes]:
+        """A request of the service, for whoever hears it."""
+        if dialect.modern:
+            raise Fault("INTERNAL_ERROR", "servers do not send requests in the stateless era")
+        if not dialect.capabilities.can_answer(method, params):
+            raise Fault(
+                "MISSING_CAPABILITY",
+                f"the client did not say that it answers {method}",
+                data={"requiredCapabilities": missing_capability(method, params)},
+            )
+        self._asks += 1
+        number = self._asks
+        waiter: asyncio.Future[bytes] = self._loop.create_future()
+        self._asked[number] = waiter
+        waiter.add_done_callback(lambda _: self._asked.pop(number, None))
+        self.later(hear, Request(number, method, params))
+        return waiter
+
+    def finish(self, exchange: _MemoryExchange, answer: Result | Failure) -> None:
+        """The one answer to a request."""
+        if self._open.pop(exchange.request.id, None) is not None:
+            self.later(exchange.sink.answered, answer)
+
+    def expire(self, exchange: _MemoryExchange) -> None:
+        """The deadline has passed."""
+        if self._open.pop(exchange.request.id, None) is not None:
+            exchange.withdraw("the deadline has passed")
+            exchange.sink.lost(Fault("UPSTREAM_TIMEOUT", f"no answer to {exchange.request.method} in time"))
+
+    def _serve(self, request: Request, outgoing: Outgoing, sink: Sink) -> None:
+        exchange = self._open.get(request.id)
+        if exchange is None:
+            return
+        modern = False
+        try:
+            view = glance(request.params)
+            modern = is_modern(request, view, None)
+            if modern:
+                exchange.admit(view, read_modern(request, view, None).dialect, None)
+            elif request.method == "initialize":
+                self._initialize(request)
+                return
+            elif request.method == "ping":
+                self.finish(exchange, Result(request.id, b"{}"))
+                return
+            elif self._session is None:
+                raise Fault("INVALID_REQUEST", "no session is open", mend="send initialize first")
+            else:
+                exchange.admit(view, self._session.dialect, self._session)
+        except Fault as fault:
+            tongue = Tongue.NEW_MCP if modern else Tongue.OLD_MCP
+            self.finish(exchange, Failure(request.id, fault.render(tongue)))
+            return
+        self._service.serve(exchange)
+
+    def _initialize(self, request: Request) -> None:
+        if self._session is not None:
+            raise Fault("INVALID_REQUEST", "the session is open already")
+        session = _MemorySession(self, self._caller, read_initialize(request.params))
+        result = self._service.initialize(session)
+        self._session = session
+        self.finish(self._open[request.id], Result(request.id, result))
+
+
+class _MemorySession(Session):
+    __slots__ = ("_link",)
+
+    def __init__(self, link: MemoryLink, caller: Caller, dialect: Dialect) -> None:
+        super().__init__("", caller, dialect)
+        self._link = link
+
+    def notify(self, method: str, params: bytes) -> None:
+        self._link.later(self._link.listener.notified, method, params)
+
+    def ask(self, method: str, params: bytes) -> asyncio.Future[bytes]:
+        return self._link.ask(self.dialect, method, params, self._link.listener.asked)
+
+
+_NOTHING = Glance()
+
+
+class _MemoryExchange(Exchange):
+    __slots__ = ("_asks", "_deadline", "_extension", "_latest", "_link", "_open", "sink")
+
+    dialect: Dialect
+
+    def __init__(self, link: MemoryLink, request: Request, outgoing: Outgoing, sink: Sink, caller: Caller) -> None:
+        # Dialect and session are only known once the request has been looked at, in `admit`.
+        super().__init__(request, _NOTHING, None, caller, None, None)  # type: ignore[arg-type]
+        loop = asyncio.get_running_loop()
+        self.sink = sink
+        self._link = link
+        self._asks: list[asyncio.Future[bytes]] = []
+        self._open = True
+        self._extension = outgoing.deadline - loop.time()
+        self._latest = outgoing.deadline if outgoing.max_deadline is None else outgoing.max_deadline
+        self._deadline = loop.call_at(outgoing.deadline, link.expire, self)
+
+    def admit(self, view: Glance, dialect: Dialect, session: Session | None) -> None:
+        """It may be served."""
+        self.glance, self.dialect, self.session = view, dialect, session
+
+    @property
+    def open(self) -> bool:
+        return self._open
+
+    def result(self, result: bytes) -> None:
+        self._end(Result(self.request.id, result))
+
+    def fail(self, fault: Fault) -> None:
+        self._end(Failure(self.request.id, fault.render(self.dialect.tongue)))
+
+    def pass_failure(self, error: ErrorObject) -> None:
+        self._end(Failure(self.request.id, error))
+
+    def notify(self, method: str, params: bytes) -> None:
+        if not self._open:
+            return
+        if method == PROGRESS:
+            self._extend()
+        self._link.later(self.sink.notified, method, params)
+
+    def ask(self, method: str, params: bytes) -> asyncio.Future[bytes]:
+        waiter = self._link.ask(self.dialect, method, params, self.sink.asked)
+        self._asks.append(waiter)
+        return waiter
+
+    def withdraw(self, reason: str) -> None:
+        """The client no longer wants the answer."""
+        if self._close() and self.on_cancel is not None:
+            self.on_cancel(reason)
+
+    def _end(self, answer: Result | Failure) -> None:
+        if self._close():
+            self._link.finish(self, answer)
+
+    def _close(self) -> bool:
+        was_open, self._open = self._open, False
+        self._deadline.cancel()
+        for waiter in self._asks:
+            waiter.cancel()
+        return was_open
+
+    def _extend(self) -> None:
+        """Progress gives as much time again, up to the last deadline."""
+        loop = asyncio.get_running_loop()
+        self._deadline.cancel()
+        deadline = min(loop.time() + self._extension, self._latest)
+        self._deadline = loop.call_at(deadline, self._link.expire, self)

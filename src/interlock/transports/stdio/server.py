@@ -1,0 +1,394 @@
+"""The server half over a pair of byte streams: standard input and output, or one socket. Both eras on one stream.
+
+Every line that asks for something gets exactly one answer, however bad the line was, and the stream lives on.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from typing import Final, TypeAlias, cast
+
+from interlock.protocols.mcp.capabilities import missing_capability
+from interlock.protocols.mcp.dialect import Dialect
+from interlock.protocols.mcp.intake import is_modern, read_initialize, read_modern
+from interlock.protocols.mcp.meta import Glance, glance
+from interlock.transports.exchange import Caller, Exchange, Service, Session
+from interlock.wire.conversation import Answered, Asked, Conversation, Received, Refused, Told, Withdrawn
+from interlock.wire.errors import ErrorObject, Fault, Tongue
+from interlock.wire.limits import DEFAULT, Limits
+from interlock.wire.messages import (
+    BadMessage,
+    Failure,
+    Id,
+    Notification,
+    Request,
+    Result,
+    decode_batch,
+    encode_failure,
+    encode_notification,
+    encode_result,
+    is_batch,
+    one_line,
+)
+from interlock.wire.ndjson import LineReader, Oversize
+
+HELD_BYTES: Final = 1024 * 1024
+"""While the client does not read: how much is kept for it before notifications are dropped. Answers never are."""
+
+Waiter: TypeAlias = asyncio.Future[bytes]
+
+
+class StdioServer(asyncio.Protocol):
+    """One client on one stream. As a protocol it reads; `writer` is the same transport, or another one."""
+
+    def __init__(self, service: Service, caller: Caller, *, limits: Limits = DEFAULT) -> None:
+        self._service = service
+        self._caller = caller
+        self._limits = limits
+        self._loop = asyncio.get_running_loop()
+        self._lines = LineReader(limits.message_bytes)
+        self._talk: Conversation[Waiter] = Conversation(limits)
+        self._open: dict[Id, _StreamExchange] = {}
+        self._session: _StreamSession | None = None
+        self._reader: asyncio.ReadTransport | None = None
+        self._writer: asyncio.WriteTransport | None = None
+        self._out: list[bytes] = []
+        self._held = 0
+        self._full = False
+        self._flushing = False
+        self._closed: asyncio.Future[None] = self._loop.create_future()
+
+    # The reading transport calls these.
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # By what it can do, not by its class: other loops have transports of their own.
+        self._reader = cast("asyncio.ReadTransport", transport)
+        if self._writer is None:
+            self._writer = cast("asyncio.WriteTransport", transport)
+
+    def data_received(self, data: bytes) -> None:
+        for line in self._lines.feed(data):
+            if isinstance(line, Oversize):
+                reason = f"a line is over the limit of {self._limits.message_bytes} bytes"
+                self._refuse(None, Fault("TOO_LARGE", reason, mend="send less in one message"))
+            elif is_batch(line):
+                self._batch(line)
+            else:
+                self._received(self._talk.receive(line), None)
+
+    def eof_received(self) -> bool:
+        self.close()
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.close()
+
+    # The writing transport calls these; on a socket it is the same one.
+
+    def pause_writing(self) -> None:
+        self._full = True
+        if self._reader is not None and not self._reader.is_closing():
+            self._reader.pause_reading()
+
+    def resume_writing(self) -> None:
+        self._full = False
+        self._flush()
+        if not self._full and self._reader is not None and not self._reader.is_closing():
+            self._reader.resume_reading()
+
+    def write_to(self, writer: asyncio.WriteTransport) -> None:
+        """Answer on another transport than the one that is read."""
+        self._writer = writer
+
+    def close(self) -> None:
+        """End the conversation: work under way is cancelled, nothing more is sent."""
+        if self._closed.done():
+            return
+        self._flush()
+        self._closed.set_result(None)
+        for waiter in self._talk.abandon():
+            waiter.cancel()
+        for exchange in list(self._open.values()):
+            exchange.withdraw("the connection was closed")
+        self._open.clear()
+        if self._session is not None:
+            self._service.closed(self._session)
+        for transport in (self._writer, self._reader):
+            if transport is not None:
+                transport.close()
+
+    async def wait_closed(self) -> None:
+        """Until the other side has gone, or `close`."""
+        await asyncio.shield(self._closed)
+
+    # What came in.
+
+    def _batch(self, line: bytes) -> None:
+        if self._session is None or not self._session.dialect.revision.batches:
+            self._refuse(None, Fault("INVALID_REQUEST", "batches are part of revision 2025-03-26 only"))
+            return
+        try:
+            messages = decode_batch(line, self._limits)
+        except BadMessage as bad:
+            self._refuse(bad.id, bad)
+            return
+        batch = _Batch(self)
+        for message in messages:
+            batch.expect()
+            if isinstance(message, BadMessage):
+                batch.answered(encode_failure(message.id, message.render(self._tongue)))
+            else:
+                received = self._talk.take(message)
+                self._received(received, batch)
+                if not isinstance(received, Asked | Refused):
+                    batch.answered(None)
+
+    def _received(self, received: Received[Waiter], batch: _Batch | None) -> None:
+        match received:
+            case Asked(request):
+                self._asked(request, batch)
+            case Answered(waiter, answer):
+                if not waiter.done():
+                    _settle(waiter, answer)
+            case Told(notification):
+                self._told(notification)
+            case Withdrawn(id, reason):
+                exchange = self._open.pop(id, None)
+                if exchange is not None:
+                    exchange.withdraw(reason)
+            case Refused(bad):
+                self._refuse(bad.id, bad, batch)
+            case _:
+                pass
+
+    def _asked(self, request: Request, batch: _Batch | None) -> None:
+        modern = False
+        try:
+            view = glance(request.params)
+            modern = is_modern(request, view, None)
+            if modern:
+                dialect = read_modern(request, view, None).dialect
+                session = None
+            elif request.method == "initialize":
+                self._initialize(request, batch)
+                return
+            elif request.method == "ping":
+                self.answer(request.id, encode_result(request.id, b"{}"), batch)
+                return
+            else:
+                session = self._session
+                if session is None:
+                    raise Fault(
+                        "INVALID_REQUEST",
+                        "no session is open",
+                        mend="send initialize first, or the request metadata of revision 2026-07-28",
+                    )
+                dialect = session.dialect
+        except Fault as fault:
+            tongue = Tongue.NEW_MCP if modern else Tongue.OLD_MCP
+            self.answer(request.id, encode_failure(request.id, fault.render(tongue)), batch)
+            return
+        exchange = _StreamExchange(self, request, view, dialect, self._caller, session, batch)
+        self._open[request.id] = exchange
+        self._service.serve(exchange)
+
+    def _initialize(self, request: Request, batch: _Batch | None) -> None:
+        if batch is not None:
+            raise Fault("INVALID_REQUEST", "initialize must not be part of a batch")
+        if self._session is not None:
+            raise Fault("INVALID_REQUEST", "the session is open already", mend="use it, or open another connection")
+        session = _StreamSession(self, self._caller, read_initialize(request.params))
+        result = self._service.initialize(session)
+        self._session = session
+        self.answer(request.id, encode_result(request.id, one_line(result)))
+
+    def _told(self, notification: Notification) -> None:
+        if notification.method == "notifications/initialized" and self._session is not None:
+            self._session.initialized = True
+        self._service.told(self._caller, self._session, notification)
+
+    # What goes out.
+
+    def answer(self, id: Id, message: bytes, batch: _Batch | None = None) -> None:
+        """Send the one answer to a request, unless nobody wants it any more."""
+        self._open.pop(id, None)
+        if not self._talk.settle(id):
+            if batch is not None:
+                batch.answered(None)
+        elif batch is not None:
+            batch.answered(message)
+        else:
+            self.send(message)
+
+    def notify(self, method: str, params: bytes) -> None:
+        """Send a notification, unless the client is not keeping up."""
+        if self._held < HELD_BYTES or not self._full:
+            self.send(encode_notification(method, one_line(params)))
+
+    def ask(self, dialect: Dialect, method: str, params: bytes) -> Waiter:
+        """Send a request of the server's own."""
+        if dialect.modern:
+            raise Fault("INTERNAL_ERROR", "servers do not send requests in the stateless era")
+        if not dialect.capabilities.can_answer(method, params):
+            raise Fault(
+                "MISSING_CAPABILITY",
+                f"the client did not say that it answers {method}",
+                data={"requiredCapabilities": missing_capability(method, params)},
+            )
+        number = self._talk.reserve()
+        waiter: Waiter = self._loop.create_future()
+        waiter.add_done_callback(lambda done: self._given_up(number) if done.cancelled() else None)
+        self.send(self._talk.ask(number, method, one_line(params), waiter, math.inf))
+        return waiter
+
+    def send(self, message: bytes) -> None:
+        """Queue one message; all of a loop turn leave in one write."""
+        if self._closed.done():
+            return
+        self._out.append(message)
+        self._held += len(message)
+        if not self._flushing and not self._full:
+            self._flushing = True
+            self._loop.call_soon(self._flush)
+
+    def _flush(self) -> None:
+        self._flushing = False
+        if not self._out or self._writer is None or self._writer.is_closing():
+            return
+        self._out.append(b"")
+        data = b"\n".join(self._out)
+        self._out.clear()
+        self._held = 0
+        self._writer.write(data)
+
+    def _refuse(self, id: Id | None, fault: Fault, batch: _Batch | None = None) -> None:
+        message = encode_failure(id, fault.render(self._tongue))
+        if batch is not None:
+            batch.answered(message)
+        else:
+            self.send(message)
+
+    def _given_up(self, id: int) -> None:
+        cancelled = self._talk.withdraw(id)
+        if cancelled is not None:
+            self.send(cancelled)
+
+    @property
+    def _tongue(self) -> Tongue:
+        return Tongue.NEW_MCP if self._session is None else Tongue.OLD_MCP
+
+
+class _StreamSession(Session):
+    """The one session that a stream can hold."""
+
+    __slots__ = ("_server",)
+
+    def __init__(self, server: StdioServer, caller: Caller, dialect: Dialect) -> None:
+        super().__init__("", caller, dialect)
+        self._server = server
+
+    def notify(self, method: str, params: bytes) -> None:
+        self._server.notify(method, params)
+
+    def ask(self, method: str, params: bytes) -> Waiter:
+        return self._server.ask(self.dialect, method, params)
+
+
+class _StreamExchange(Exchange):
+    """One request on a stream."""
+
+    __slots__ = ("_asks", "_batch", "_open", "_server")
+
+    def __init__(
+        self,
+        server: StdioServer,
+        request: Request,
+        view: Glance,
+        dialect: Dialect,
+        caller: Caller,
+        session: Session | None,
+        batch: _Batch | None,
+    ) -> None:
+        super().__init__(request, view, dialect, caller, session, None)
+        self._server = server
+        self._batch = batch
+        self._asks: list[Waiter] | None = None
+        self._open = True
+
+    @property
+    def open(self) -> bool:
+        return self._open
+
+    def result(self, result: bytes) -> None:
+        self._end(encode_result(self.request.id, one_line(result)))
+
+    def fail(self, fault: Fault) -> None:
+        self._end(encode_failure(self.request.id, fault.render(self.dialect.tongue)))
+
+    def pass_failure(self, error: ErrorObject) -> None:
+        self._end(encode_failure(self.request.id, error))
+
+    def notify(self, method: str, params: bytes) -> None:
+        if self._open:
+            self._server.notify(method, params)
+
+    def ask(self, method: str, params: bytes) -> Waiter:
+        waiter = self._server.ask(self.dialect, method, params)
+        if self._asks is None:
+            self._asks = []
+        self._asks.append(waiter)
+        return waiter
+
+    def withdraw(self, reason: str) -> None:
+        """The client no longer wants the answer."""
+        if not self._open:
+            return
+        self._open = False
+        self._drop_asks()
+        if self._batch is not None:
+            self._batch.answered(None)
+        if self.on_cancel is not None:
+            self.on_cancel(reason)
+
+    def _end(self, message: bytes) -> None:
+        if self._open:
+            self._open = False
+            self._drop_asks()
+            self._server.answer(self.request.id, message, self._batch)
+
+    def _drop_asks(self) -> None:
+        for waiter in self._asks or ():
+            waiter.cancel()
+
+
+class _Batch:
+    """The answers to one batch, which leave together (2025-03-26, JSON-RPC batching)."""
+
+    __slots__ = ("_answers", "_expected", "_server")
+
+    def __init__(self, server: StdioServer) -> None:
+        self._server = server
+        self._answers: list[bytes] = []
+        # One more than there are messages so far, until the loop turn is over and all are known.
+        self._expected = 1
+        asyncio.get_running_loop().call_soon(self.answered, None)
+
+    def expect(self) -> None:
+        self._expected += 1
+
+    def answered(self, message: bytes | None) -> None:
+        """One message is done with; None where it wanted no answer."""
+        self._expected -= 1
+        if message is not None:
+            self._answers.append(message)
+        if self._expected == 0 and self._answers:
+            self._server.send(b"[%b]" % b",".join(self._answers))
+
+
+def _settle(waiter: Waiter, answer: Result | Failure) -> None:
+    if isinstance(answer, Failure):
+        error = answer.error
+        waiter.set_exception(Fault("UPSTREAM_ERROR", f"the client refused: {error.message}", code=error.code))
+    else:
+        waiter.set_result(answer.result)
