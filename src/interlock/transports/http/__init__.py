@@ -1,1 +1,1 @@
-"""Streamable HTTP in both eras. The server half answers MCP paths before ASGI, the client half is a link over a pool."""
+"""Streamable HTTP in both eras: the server half answers MCP paths before ASGI, the client half links over a pool."""
