@@ -77,6 +77,9 @@ class Client:
 
     async def __aenter__(self) -> Self:
         self._connection = await Connection.open(self._dial, self, self._identity, pin=self._era, timeout=self._timeout)
+        if not self._connection.modern:
+            # Servers of the handshake era ask and tell on a stream of their own, too.
+            await self._connection.watch()
         return self
 
     async def __aexit__(
