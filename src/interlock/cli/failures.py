@@ -6,19 +6,15 @@ from typing import IO, Any
 
 import click
 
-FAILED = 1
-WRONG_CONFIGURATION = 3
-NO_HUB = 4
-REFUSED = 5
-
 
 class Failure(click.ClickException):
     """A command could not do what was asked."""
 
-    def __init__(self, message: str, mend: str = "", *, code: int = FAILED) -> None:
+    exit_code = 1
+
+    def __init__(self, message: str, mend: str = "") -> None:
         super().__init__(message)
         self.mend = mend
-        self.exit_code = code
 
     def show(self, file: IO[Any] | None = None) -> None:
         from .show import plain
@@ -28,5 +24,20 @@ class Failure(click.ClickException):
             click.echo(f"  → {plain(self.mend)}", err=True)
 
 
-def no_hub() -> Failure:
-    return Failure("no hub is running", "start it with `interlock up` (or `interlock up -d`)", code=NO_HUB)
+class WrongUsage(Failure):
+    exit_code = 2
+
+
+class WrongConfiguration(Failure):
+    exit_code = 3
+
+
+class NoHub(Failure):
+    exit_code = 4
+
+    def __init__(self) -> None:
+        super().__init__("no hub is running", "start it with `interlock up` (or `interlock up -d`)")
+
+
+class Refused(Failure):
+    exit_code = 5

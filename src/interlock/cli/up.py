@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import click
 
-from .failures import WRONG_CONFIGURATION, Failure
+from .failures import Failure, WrongConfiguration
 from .show import bold, coloured, is_attended, json_option, plain, say, show_json
 
 if TYPE_CHECKING:
@@ -34,8 +34,9 @@ class RunHub(Protocol):
 def up(ctx: click.Context, detach: bool, config: Path | None, as_json: bool) -> None:
     """Run the hub and its servers.
 
-    Reads --config, $INTERLOCK_CONFIG, ./interlock.toml (once you have confirmed it) or ~/.config/interlock/interlock.toml,
-    and what these import. With nothing configured it runs a built-in demonstration server.
+    Reads --config, $INTERLOCK_CONFIG, ./interlock.toml (once you have confirmed it) or
+    ~/.config/interlock/interlock.toml, and what these import. With nothing configured it runs a
+    built-in demonstration server.
 
     \b
     Example:
@@ -51,8 +52,7 @@ def up(ctx: click.Context, detach: bool, config: Path | None, as_json: bool) -> 
         loaded = load(config, home=home, folder=folder)
     show_problems(loaded.problems)
     if not loaded.usable:
-        mend = "mend what is named above; nothing was started"
-        raise Failure("the configuration cannot be used", mend, code=WRONG_CONFIGURATION)
+        raise WrongConfiguration("the configuration cannot be used", "mend what is named above; nothing was started")
     if is_running(home):
         _tell(home, as_json, already=True)
     elif detach:
