@@ -72,8 +72,6 @@ def doctor(ctx: click.Context, config: Path | None, as_json: bool) -> None:
 
 def _python() -> Check:
     version = ".".join(map(str, sys.version_info[:3]))
-    if sys.version_info < (3, 11):
-        return Check("python", "wrong", f"{version} is too old", "use Python 3.11 or later")
     return Check("python", "ok", f"{version} at {sys.executable}")
 
 

@@ -147,7 +147,7 @@ def _foreign(file: Path, trust: bool, refused: list[str]) -> dict[str, Server]:
 
 
 def _as_found(server: Server) -> Server:
-    """As it is judged: a program by its bare name if the PATH leads to that very file; its folder is the user's choice."""
+    """As it is judged: a program by its bare name if the PATH leads to that very file."""
     from msgspec.structs import replace
 
     program = server.command[0] if server.command else ""
