@@ -61,6 +61,8 @@ class FakeHub:
         self.home = home
         self.asked: list[tuple[str, dict[str, Any]]] = []
         self.stopped = threading.Event()
+        self.hangs_up = False
+        """Whether it closes a `stdio` connection at once."""
         self.lines: list[dict[str, Any]] = []
         self.answers: dict[str, Any] = {
             "interlock/hello": self._hello,
@@ -82,6 +84,7 @@ class FakeHub:
             "hub/keys.create": {"key": "ilk_test", "principal": {"id": "x", "kind": "agent"}},
             "hub/keys.list": {"keys": [{"prefix": "ilk_te", "principal": "cursor", "kind": "agent", "created": "now"}]},
             "hub/keys.revoke": {"revoked": 1},
+            "hub/confirm": {"confirmed": True},
             "hub/stop": {"stopping": True},
         }
         run = home / "run"
@@ -127,7 +130,7 @@ class FakeHub:
                 if message["method"] == "interlock/hello" and params.get("role") == "stdio":
                     stream.write(b"early bytes\n")  # in one piece with the answer: they must not be lost
                     stream.flush()
-                    while chunk := stream.read1(65_536):
+                    while not self.hangs_up and (chunk := stream.read1(65_536)):
                         stream.write(chunk)
                         stream.flush()
                     return

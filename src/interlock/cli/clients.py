@@ -35,7 +35,7 @@ def client(name: str) -> Client:
     """The client of that name, with its file for this user on this system."""
     home = Path.home()
     rows = {
-        "claude-code": Client("Claude Code", home / ".claude.json", ("mcpServers",), typed=True),
+        "claude-code": Client("Claude Code", _claude_code(home) / ".claude.json", ("mcpServers",), typed=True),
         "claude-desktop": Client("Claude Desktop", _app("Claude") / "claude_desktop_config.json", ("mcpServers",)),
         "cursor": Client("Cursor", home / ".cursor" / "mcp.json", ("mcpServers",)),
         "vscode": Client("VS Code", _app("Code") / "User" / "mcp.json", ("servers",), typed=True),
@@ -91,6 +91,11 @@ def executable() -> list[str]:
     return [sys.executable, "-P", "-m", "interlock.cli"]
 
 
+def passing(program: str) -> bool:
+    """Whether the program stands in a cache, as with `uvx`, and may be gone tomorrow."""
+    return "archive-v" in program and "uv" in Path(program).parts
+
+
 def _readable(client: Client, text: str) -> str:
     from interlock.config.documents import parse_json, parse_toml
     from interlock.config.problems import Problem
@@ -111,6 +116,10 @@ def _app(name: str) -> Path:
     if sys.platform == "win32":
         return Path(os.environ.get("APPDATA") or Path.home() / "AppData" / "Roaming") / name
     return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / name
+
+
+def _claude_code(home: Path) -> Path:
+    return Path(os.environ.get("CLAUDE_CONFIG_DIR") or home)
 
 
 def _codex(home: Path) -> Path:

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from .clients import ENTRY, NAMES, Client, client, executable, with_entry, without_entry
+from .clients import ENTRY, NAMES, Client, client, executable, passing, with_entry, without_entry
 from .failures import Failure, NoHub
 from .show import json_option, plain, say, show_json
 
@@ -42,6 +42,10 @@ def connect(name: str, only_print: bool, undo: bool, profile: str | None, as_jso
         say(f"{chosen.title} is connected: {plain(str(chosen.path))}")
         if outcome["backup"]:
             say(f"  the file as it was: {plain(str(outcome['backup']))}")
+        if passing(outcome["entry"]["command"]):
+            say(
+                "  → interlock runs from a cache that may be cleared; install it: `uv tool install interlock`", err=True
+            )
         say(f"  → {chosen.after} Take it back with `interlock connect {name} --undo`.")
 
 
@@ -68,7 +72,7 @@ def _connect(name: str, chosen: Client, profile: str | None, *, only_print: bool
         return {**outcome, "text": with_entry(chosen, "", entry).rstrip()}
     changed = with_entry(chosen, text, entry)
     backup = back_up(chosen.path)
-    write_whole(chosen.path, changed.encode())
+    write_whole(chosen.path, changed.encode(), private=True)
     return {**outcome, "backup": str(backup) if backup else None}
 
 

@@ -17,11 +17,11 @@ class Failure(click.ClickException):
         self.mend = mend
 
     def show(self, file: IO[Any] | None = None) -> None:
-        from .show import plain
+        from .show import coloured, plain, say
 
-        click.secho(f"interlock: {plain(self.message)}", fg="red", err=True)
+        say(coloured(f"interlock: {plain(self.message)}", "red", err=True), err=True)
         if self.mend:
-            click.echo(f"  → {plain(self.mend)}", err=True)
+            say(f"  → {plain(self.mend)}", err=True)
 
 
 class WrongUsage(Failure):

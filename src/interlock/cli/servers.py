@@ -113,7 +113,7 @@ def import_(files: tuple[Path, ...], trust: bool, config: Path | None, as_json: 
                 continue
             taken[name] = _resolved(server)
             warnings += _outlook(name, taken[name])
-    changed = _change(config, taken) if taken else {"path": str(path), "backup": None}
+    changed = _change(config, taken) if taken else {"path": str(path), "backup": None, "reloaded": None, "problems": []}
     outcome = {"added": list(taken), "warnings": warnings, "refused": refused, **changed}
     _tell(outcome, f"{len(taken)} servers are added to {path}: {', '.join(taken) or 'none'}.", as_json)
     if refused and not taken:
@@ -230,7 +230,8 @@ def _tell(outcome: dict[str, Any], done: str, as_json: bool) -> None:
             f"  → the running hub: {plain(str(problem.get('message')))} {plain(str(problem.get('mend') or ''))}",
             err=True,
         )
-    say("The running hub uses it now." if outcome["reloaded"] else "It is used at the next `interlock up`.")
+    if outcome["reloaded"] is not None:
+        say("The running hub uses it now." if outcome["reloaded"] else "It is used at the next `interlock up`.")
 
 
 def _pairs(words: tuple[str, ...]) -> dict[str, str]:

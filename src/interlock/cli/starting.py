@@ -15,6 +15,10 @@ from .hub_link import HubLink
 
 START_WITHIN_S = 30.0
 MOST_LOG_BYTES = 10 * 1024 * 1024
+if sys.platform == "win32":
+    _DETACHED = subprocess.DETACHED_PROCESS | subprocess.CREATE_NEW_PROCESS_GROUP
+else:
+    _DETACHED = 0
 
 
 def reach_hub(home: Path, *, role: str = "control", key: str | None = None, view: str | None = None) -> HubLink:
@@ -49,7 +53,8 @@ def start_hub(home: Path, *, folder: Path, arguments: tuple[str, ...] = ()) -> N
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=out,
-                start_new_session=True,
+                start_new_session=True,  # Ctrl-C in this terminal is not meant for it
+                creationflags=_DETACHED,
                 env={**os.environ, "INTERLOCK_HOME": str(home)},
             )
         _wait_until_ready(home, child, log, begin)
