@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from interlock.config import Confirmations, Loaded, Server
+from interlock.config import Confirmations, Loaded, Server, load
 from interlock.config.launch import changes_loading, why_unsafe
 from interlock.config.names import adopt_id, why_bad_id
 
@@ -190,6 +190,22 @@ def test_a_file_named_by_its_full_path_needs_no_confirmation(desk: Desk) -> None
     loaded = desk.in_project()
     assert list(loaded.config.servers) == ["a"]
     assert loaded.unconfirmed == ()
+
+
+def test_a_relative_import_is_trusted_beside_the_users_own_file_only(desk: Desk) -> None:
+    servers = '{"mcpServers": {"a": {"command": "npx"}}}'
+    desk.own('import = ["mine.json"]')
+    (desk.user_config.parent / "mine.json").write_text(servers)
+    assert list(load(home=desk.home, environ=desk.environ).config.servers) == ["a"]
+    desk.write("mine.json", servers)
+    elsewhere = load(desk.write("any.toml", 'import = ["mine.json"]'), home=desk.home, environ=desk.environ)
+    assert elsewhere.config.servers == {}
+    assert len(elsewhere.unconfirmed) == 1
+
+
+def test_a_server_that_is_switched_off_needs_no_variables(desk: Desk) -> None:
+    loaded = desk.own('[servers.a]\ncommand = ["x"]\nenabled = false\nenv = { K = "${GONE}" }')
+    assert loaded.problems == ()
 
 
 def test_a_projects_interlock_toml_shows_everything_it_would_set(desk: Desk) -> None:

@@ -6,27 +6,38 @@ from typing import IO, Any
 
 import click
 
-FAILED = 1
-WRONG_CONFIGURATION = 3
-NO_HUB = 4
-REFUSED = 5
-
 
 class Failure(click.ClickException):
     """A command could not do what was asked."""
 
-    def __init__(self, message: str, mend: str = "", *, code: int = FAILED) -> None:
+    exit_code = 1
+
+    def __init__(self, message: str, mend: str = "") -> None:
         super().__init__(message)
         self.mend = mend
-        self.exit_code = code
 
     def show(self, file: IO[Any] | None = None) -> None:
-        from .show import plain
+        from .show import coloured, plain, say
 
-        click.secho(f"interlock: {plain(self.message)}", fg="red", err=True)
+        say(coloured(f"interlock: {plain(self.message)}", "red", err=True), err=True)
         if self.mend:
-            click.echo(f"  → {plain(self.mend)}", err=True)
+            say(f"  → {plain(self.mend)}", err=True)
 
 
-def no_hub() -> Failure:
-    return Failure("no hub is running", "start it with `interlock up` (or `interlock up -d`)", code=NO_HUB)
+class WrongUsage(Failure):
+    exit_code = 2
+
+
+class WrongConfiguration(Failure):
+    exit_code = 3
+
+
+class NoHub(Failure):
+    exit_code = 4
+
+    def __init__(self) -> None:
+        super().__init__("no hub is running", "start it with `interlock up` (or `interlock up -d`)")
+
+
+class Refused(Failure):
+    exit_code = 5

@@ -16,7 +16,7 @@ from time import monotonic
 from types import TracebackType
 from typing import Any
 
-from .failures import FAILED, REFUSED, Failure, no_hub
+from .failures import Failure, NoHub, Refused
 
 MOST_LINE = 64 * 1024 * 1024
 
@@ -25,7 +25,7 @@ class HubError(Failure):
     """The hub answered with an error."""
 
     def __init__(self, number: int, message: str, mend: str = "") -> None:
-        super().__init__(message, mend, code=FAILED)
+        super().__init__(message, mend)
         self.number = number
 
 
@@ -68,18 +68,20 @@ class HubLink:
         """What the hub said of itself: version, pid, and who it takes us for."""
 
     @classmethod
-    def open(cls, home: Path, *, role: str = "control", timeout: float = 5, **hello: object) -> HubLink:
-        """Connects and says hello. Raises Failure (exit code 4) where no hub is running."""
+    def open(
+        cls, home: Path, *, role: str = "control", key: str | None = None, view: str | None = None, timeout: float = 5
+    ) -> HubLink:
+        """Connects and says hello. Raises NoHub where none is running, Refused where it does not take us."""
         sock, token = _connect(home, timeout)
         lines = Lines(sock)
-        params = {"role": role, "cwd": _cwd(), **({"token": token} if token else {}), **hello}
+        params = {"role": role, "key": key, "token": token, "view": view, "cwd": _cwd()}
+        params = {name: value for name, value in params.items() if value is not None}
         link = cls(sock, lines, {})
         try:
             link.hello = link._exchange("interlock/hello", params, timeout)
         except HubError as error:
             sock.close()
-            error.exit_code = REFUSED
-            raise
+            raise Refused(error.message, error.mend) from error
         except BaseException:
             sock.close()
             raise
@@ -157,7 +159,7 @@ def _connect(home: Path, timeout: float) -> tuple[socket.socket, str | None]:
         sock.connect(path)
     except (FileNotFoundError, ConnectionRefusedError) as error:
         sock.close()
-        raise no_hub() from error
+        raise NoHub from error
     except OSError as error:
         sock.close()
         raise Failure(f"the hub cannot be reached: {error}", "run `interlock doctor`") from error
@@ -165,7 +167,7 @@ def _connect(home: Path, timeout: float) -> tuple[socket.socket, str | None]:
     if uid is not None and uid != os.getuid():
         sock.close()
         mend = f"remove {path}, or set INTERLOCK_HOME to a folder of your own"
-        raise Failure(f"another user (uid {uid}) listens at {path}", mend, code=REFUSED)
+        raise Refused(f"another user (uid {uid}) listens at {path}", mend)
     return sock, None
 
 
@@ -176,7 +178,7 @@ def _connect_loopback(info: Path, timeout: float) -> tuple[socket.socket, str | 
         port, token = int(written["port"]), str(written["token"])
         return socket.create_connection(("127.0.0.1", port), timeout), token
     except (OSError, ValueError, KeyError) as error:
-        raise no_hub() from error
+        raise NoHub from error
 
 
 def peer_uid(sock: socket.socket) -> int | None:

@@ -35,16 +35,16 @@ def one_line(text: str, width: int) -> str:
     return line if len(line) <= width else line[: width - 1] + "…"
 
 
-def coloured(text: str, colour: str) -> str:
-    return click.style(text, fg=colour) if _may_colour() else text
+def coloured(text: str, colour: str, *, err: bool = False) -> str:
+    return click.style(text, fg=colour) if _may_colour(err) else text
 
 
-def bold(text: str) -> str:
-    return click.style(text, bold=True) if _may_colour() else text
+def bold(text: str, *, err: bool = False) -> str:
+    return click.style(text, bold=True) if _may_colour(err) else text
 
 
 def say(text: str = "", *, err: bool = False) -> None:
-    click.echo(text, err=err, color=None if _may_colour() else False)
+    click.echo(text, err=err, color=None if _may_colour(err) else False)
 
 
 def columns(rows: Iterable[tuple[str, ...]], gap: str = "  ") -> list[str]:
@@ -66,8 +66,8 @@ def is_attended() -> bool:
     return sys.stdin.isatty() and sys.stderr.isatty()
 
 
-def _may_colour() -> bool:
-    return sys.stdout.isatty() and not os.environ.get("NO_COLOR")
+def _may_colour(err: bool) -> bool:
+    return (sys.stderr if err else sys.stdout).isatty() and not os.environ.get("NO_COLOR")
 
 
 def as_dict(value: object) -> dict[str, Any]:

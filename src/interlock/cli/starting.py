@@ -10,25 +10,27 @@ from collections.abc import Iterator
 from pathlib import Path
 from time import monotonic, sleep
 
-from .failures import NO_HUB, WRONG_CONFIGURATION, Failure
+from .failures import Failure, NoHub, WrongConfiguration
 from .hub_link import HubLink
 
 START_WITHIN_S = 30.0
 MOST_LOG_BYTES = 10 * 1024 * 1024
+if sys.platform == "win32":
+    _DETACHED = subprocess.DETACHED_PROCESS | subprocess.CREATE_NEW_PROCESS_GROUP
+else:
+    _DETACHED = 0
 
 
-def reach_hub(home: Path, *, role: str = "control", **hello: object) -> HubLink:
+def reach_hub(home: Path, *, role: str = "control", key: str | None = None, view: str | None = None) -> HubLink:
     """A link to the running hub, or to one started now with the user's own configuration alone.
 
     It is started in its own home: the folder that a client happens to run in configures nothing.
     """
     try:
-        return HubLink.open(home, role=role, **hello)
-    except Failure as failure:
-        if failure.exit_code != NO_HUB:
-            raise
-    start_hub(home, folder=home)
-    return HubLink.open(home, role=role, **hello)
+        return HubLink.open(home, role=role, key=key, view=view)
+    except NoHub:
+        start_hub(home, folder=home)
+    return HubLink.open(home, role=role, key=key, view=view)
 
 
 def start_hub(home: Path, *, folder: Path, arguments: tuple[str, ...] = ()) -> None:
@@ -51,7 +53,8 @@ def start_hub(home: Path, *, folder: Path, arguments: tuple[str, ...] = ()) -> N
                 stdin=subprocess.DEVNULL,
                 stdout=out,
                 stderr=out,
-                start_new_session=True,
+                start_new_session=True,  # Ctrl-C in this terminal is not meant for it
+                creationflags=_DETACHED,
                 env={**os.environ, "INTERLOCK_HOME": str(home)},
             )
         _wait_until_ready(home, child, log, begin)
@@ -60,8 +63,8 @@ def start_hub(home: Path, *, folder: Path, arguments: tuple[str, ...] = ()) -> N
 def is_running(home: Path) -> bool:
     try:
         HubLink.open(home, timeout=2).close()
-    except Failure as failure:
-        return failure.exit_code != NO_HUB
+    except NoHub:
+        return False
     return True
 
 
@@ -74,8 +77,8 @@ def _wait_until_ready(home: Path, child: subprocess.Popen[bytes], log: Path, beg
             with open(log, "rb") as written:
                 written.seek(begin)
                 said = written.read(4096).decode(errors="replace").strip()
-            code = WRONG_CONFIGURATION if child.returncode == WRONG_CONFIGURATION else 1
-            raise Failure(f"the hub ended at once:\n{said}", f"its log is {log}", code=code)
+            kind = WrongConfiguration if child.returncode == WrongConfiguration.exit_code else Failure
+            raise kind(f"the hub ended at once:\n{said}", f"its log is {log}")
         sleep(0.03)
     child.terminate()
     raise Failure(f"the hub did not answer within {START_WITHIN_S:g} s", f"its log is {log}")

@@ -34,10 +34,13 @@ def stdio(key: str | None, server: str | None, profile: str | None) -> None:
 
     if server and profile:
         raise click.UsageError("--server and --profile exclude each other.")
-    hello: dict[str, object] = {"key": key} if key else {}
-    if server or profile:
-        hello["view"] = f"/servers/{server}/mcp" if server else f"/profiles/{profile}/mcp"
-    link = reach_hub(home_folder(), role="stdio", **hello)
+    view = f"/servers/{server}/mcp" if server else f"/profiles/{profile}/mcp" if profile else None
+    if sys.platform == "win32":
+        import msvcrt
+
+        for handle in (sys.stdin.fileno(), sys.stdout.fileno()):
+            msvcrt.setmode(handle, os.O_BINARY)
+    link = reach_hub(home_folder(), role="stdio", key=key, view=view)
     sock, early = link.detach()
     carry(sock, early, sys.stdin.fileno(), sys.stdout.fileno())
 

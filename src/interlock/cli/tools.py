@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from .failures import Failure
+from .failures import Failure, WrongUsage
 from .show import as_dict, bold, columns, json_option, one_line, plain, say, show_json
 
 
@@ -71,18 +71,18 @@ def read_arguments(words: tuple[str, ...], schema: Any) -> dict[str, Any]:
         try:
             given = json.loads(text)
         except ValueError as error:
-            raise Failure(
-                f"the arguments are not JSON: {error}", 'write \'{"key": "value"}\', or key=value', code=2
+            raise WrongUsage(
+                f"the arguments are not JSON: {error}", 'write \'{"key": "value"}\', or key=value'
             ) from error
         if not isinstance(given, dict):
-            raise Failure("the arguments must be a JSON object", 'write \'{"key": "value"}\', or key=value', code=2)
+            raise WrongUsage("the arguments must be a JSON object", 'write \'{"key": "value"}\', or key=value')
         return given
     given = {}
     properties: dict[str, Any] | None = None
     for word in words:
         key, equals, text = word.partition("=")
         if not equals or not key:
-            raise Failure(f"`{word}` is not an argument", "write key=value, or one JSON object", code=2)
+            raise WrongUsage(f"`{word}` is not an argument", "write key=value, or one JSON object")
         value = _value(text)
         if not isinstance(value, str):
             if properties is None:
@@ -129,7 +129,7 @@ def _block(block: dict[str, Any]) -> str:
     if kind == "text":
         return plain(str(block.get("text", "")))
     if kind in ("image", "audio"):
-        return f"[{kind}, {plain(str(block.get('mimeType')))}, {len(str(block.get('data', '')))} characters of base64; see --json]"
+        return f"[{kind} {plain(str(block.get('mimeType')))}, {len(str(block.get('data', '')))} characters; see --json]"
     if kind == "resource_link":
         return f"[resource {plain(str(block.get('uri')))}]"
     resource = as_dict(block.get("resource"))

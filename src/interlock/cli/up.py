@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 
 import click
 
-from .failures import WRONG_CONFIGURATION, Failure
+from .failures import Failure, WrongConfiguration
 from .show import bold, coloured, is_attended, json_option, plain, say, show_json
 
 if TYPE_CHECKING:
@@ -34,26 +34,30 @@ class RunHub(Protocol):
 def up(ctx: click.Context, detach: bool, config: Path | None, as_json: bool) -> None:
     """Run the hub and its servers.
 
-    Reads --config, $INTERLOCK_CONFIG, ./interlock.toml (once you have confirmed it) or ~/.config/interlock/interlock.toml,
-    and what these import. With nothing configured it runs a built-in demonstration server.
+    Reads --config, $INTERLOCK_CONFIG, ./interlock.toml (once you have confirmed it) or
+    ~/.config/interlock/interlock.toml, and what these import. With nothing configured it runs a
+    built-in demonstration server.
 
     \b
     Example:
       interlock up -d
     """
-    from interlock.config import home_folder, load
+    from interlock.config import Confirmations, home_folder, load
 
     from .starting import is_running, start_hub
 
     home, folder = home_folder(), Path.cwd()
     loaded = load(config, home=home, folder=folder)
-    if _confirm_waiting(loaded, home, may_ask=not as_json):
+    confirmed = _confirmed_now(loaded, may_ask=not as_json)
+    for waiting in confirmed:
+        Confirmations(home).add(Path(waiting.path), waiting.hash)
+    if confirmed:
         loaded = load(config, home=home, folder=folder)
     show_problems(loaded.problems)
     if not loaded.usable:
-        mend = "mend what is named above; nothing was started"
-        raise Failure("the configuration cannot be used", mend, code=WRONG_CONFIGURATION)
+        raise WrongConfiguration("the configuration cannot be used", "mend what is named above; nothing was started")
     if is_running(home):
+        _pass_on(home, confirmed)
         _tell(home, as_json, already=True)
     elif detach:
         arguments = ("--config", str(config.absolute())) if config else ()
@@ -93,33 +97,42 @@ def show_problems(problems: tuple[Problem, ...]) -> None:
     """Each with its place and its mend, on standard error."""
     for problem in problems:
         where = f"{problem.file}:{problem.line}" if problem.line else problem.file
-        mark = coloured("error", "red") if problem.fatal else coloured("warning", "yellow")
+        mark = coloured("error", "red", err=True) if problem.fatal else coloured("warning", "yellow", err=True)
         say(f"{plain(where)}: {mark}: {plain(problem.message)}", err=True)
         if problem.mend:
             say(f"  → {plain(problem.mend)}", err=True)
 
 
-def _confirm_waiting(loaded: Loaded, home: Path, *, may_ask: bool) -> bool:
-    """Shows each project file that waits for a person, and asks where there is one. Whether any was confirmed."""
-    from interlock.config import Confirmations
-
-    confirmed = False
+def _confirmed_now(loaded: Loaded, *, may_ask: bool) -> list[Unconfirmed]:
+    """Shows each project file that waits for a person, and asks where there is one. Those that were confirmed."""
+    confirmed: list[Unconfirmed] = []
     for waiting in loaded.unconfirmed:
         _show_waiting(waiting)
         if not (may_ask and is_attended()):
             mend = "run `interlock up` here in a terminal to look at it and confirm"
             say(f"  → not started: nobody has confirmed this file; {mend}", err=True)
         elif click.confirm("Start what this file names?", default=False, err=True):
-            Confirmations(home).add(Path(waiting.path), waiting.hash)
-            confirmed = True
+            confirmed.append(waiting)
     return confirmed
+
+
+def _pass_on(home: Path, confirmed: list[Unconfirmed]) -> None:
+    """Tells a hub that runs already what a person has just confirmed."""
+    from .hub_link import HubLink
+
+    with HubLink.open(home) as link:
+        for waiting in confirmed:
+            link.ask("hub/confirm", {"path": waiting.path, "hash": waiting.hash})
 
 
 def _show_waiting(waiting: Unconfirmed) -> None:
     say(f"{plain(waiting.path)} came with this folder (sha256 {waiting.hash[:16]}…) and would start:", err=True)
     for server in waiting.servers:
         what = server.url or command_line(server.command)
-        say(f"  {bold(server.id)}: {plain(what)}" + (f"  in {plain(server.cwd)}" if server.cwd else ""), err=True)
+        say(
+            f"  {bold(server.id, err=True)}: {plain(what)}" + (f"  in {plain(server.cwd)}" if server.cwd else ""),
+            err=True,
+        )
         for name, value in server.env.items():
             say(f"      {plain(name)}={plain(value)}", err=True)
         if server.variables:

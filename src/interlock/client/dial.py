@@ -1,12 +1,14 @@
-"""How a server is reached: by starting it, or at a URL. A dial can be used again when the connection was lost."""
+"""How a server is reached: by starting it, at a URL, or in this process. A dial can be used again and again."""
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Mapping
 from typing import TypeAlias
 
+from interlock.transports.exchange import Service
 from interlock.transports.http.client import HttpLink
 from interlock.transports.link import Link, Listener
+from interlock.transports.memory import connect
 from interlock.transports.stdio.client import StdioLink
 from interlock.transports.stdio.process import Command
 from interlock.wire.limits import DEFAULT, Limits
@@ -29,5 +31,14 @@ def to_url(url: str, headers: Mapping[str, str] | None = None, limits: Limits = 
 
     async def dial(listener: Listener) -> Link:
         return HttpLink(url, listener, headers=headers, limits=limits)
+
+    return dial
+
+
+def to_service(service: Service, limits: Limits = DEFAULT) -> Dial:
+    """A server in this process."""
+
+    async def dial(listener: Listener) -> Link:
+        return connect(service, service.admit("/mcp", {}), listener, limits=limits)
 
     return dial

@@ -80,7 +80,7 @@ def parse_json(text: str, file: str) -> Parsed | Problem:
             repeated.extend(key for key, count in counted.items() if count > 1)
         return table
 
-    plain = _blank_comments(text)
+    plain = blank_comments(text)
     try:
         content = json.loads(plain, object_pairs_hook=once)
     except json.JSONDecodeError as error:
@@ -105,7 +105,7 @@ def _toml_place(message: str, text: str) -> tuple[str, int | None]:
     return message[: found.start()], line
 
 
-def _blank_comments(text: str) -> str:
+def blank_comments(text: str) -> str:
     """Comments and trailing commas become spaces; strings and line breaks stay."""
     without = _COMMENT.sub(lambda found: found[0] if found[0][0] == '"' else _spaces(found[0]), text)
     return _TRAILING.sub(lambda found: found[0] if found[0][0] == '"' else " " + found[0][1:], without)

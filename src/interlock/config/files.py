@@ -8,8 +8,8 @@ import tempfile
 from pathlib import Path
 
 
-def write_whole(path: Path, content: bytes) -> None:
-    """Replaces the file at `path`. It keeps its permissions; a new one is readable by its owner alone."""
+def write_whole(path: Path, content: bytes, *, private: bool = False) -> None:
+    """Replaces the file at `path`. It keeps its permissions; a new or `private` one is its owner's alone."""
     path = path.resolve()
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
@@ -18,7 +18,7 @@ def write_whole(path: Path, content: bytes) -> None:
             out.write(content)
             out.flush()
             os.fsync(out.fileno())
-        if path.exists():
+        if path.exists() and not private:
             shutil.copymode(path, temporary)
         os.replace(temporary, path)
     except BaseException:

@@ -132,9 +132,8 @@ class _Loading:
             self.servers[name] = replace(server, cwd=_placed(server.cwd, document.path.parent))
         self.problems += report.problems
         for number, written in enumerate(config.imports):
-            path = Path(written).expanduser()
-            trusted = own and (path.is_absolute() or not self._in_project(document.path.parent / path))
-            path = document.path.parent / path
+            path = document.path.parent / Path(written).expanduser()
+            trusted = own and (Path(written).expanduser().is_absolute() or document.path == user_config(self.env))
             if not path.exists():
                 line = Report(document.path, document.lines).line(("import", number))
                 self.problems.append(
@@ -161,9 +160,6 @@ class _Loading:
             path = self.folder / name
             if path.is_file() and not (mgp_named and name == "mgp.toml"):
                 self._import(path, trusted=False)
-
-    def _in_project(self, path: Path) -> bool:
-        return self.folder is not None and path.resolve().is_relative_to(self.folder)
 
     def _import(self, path: Path, *, trusted: bool) -> None:
         """Adds the servers of another program's file. The first to name an name keeps it."""
@@ -217,6 +213,8 @@ class _Loading:
 
     def _filled(self, name: str, server: Server) -> Server:
         """The server with its variables filled in; if one is missing it carries the problem and is not started."""
+        if not server.enabled:
+            return server
         variables = {**self.env, "userHome": str(Path.home())}
         if server.cwd:
             variables.setdefault("workspaceFolder", server.cwd)

@@ -135,7 +135,7 @@ def _form_of_type(kind: type) -> Form:
         if "$ref" in schema or schema.get("type") == "object":
             raise TypeError(f"{kind.__name__}.{name}: a form's fields are texts, numbers, booleans and choices")
     # Only these, since clients take nothing else in a form (2026-07-28, Elicitation: Requested Schema).
-    form = {key: written[key] for key in ("type", "properties", "required") if key in written}
+    form: dict[str, object] = {key: written[key] for key in ("type", "properties", "required") if key in written}
     return Form(form, Validator(written), Converters().make(kind))
 
 

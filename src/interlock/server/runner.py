@@ -1,37 +1,14 @@
-"""Running a server as a process of its own: over its standard streams, or over HTTP."""
+"""Running a server as a process of its own, and serving its standard streams."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
-import signal
-import sys
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable
-from typing import TYPE_CHECKING, Any, cast
-
-import msgspec
-from starlette.responses import PlainTextResponse
+from collections.abc import Callable, Coroutine
+from typing import Any
 
 from interlock.server.server import Anyone, Server
-from interlock.transports.http.endpoint import McpEndpoint
-from interlock.transports.http.serve import start
 from interlock.transports.stdio.streams import serve_standard_streams
-
-if TYPE_CHECKING:
-    from uvicorn._types import ASGI3Application
-
-
-class Address(msgspec.Struct, frozen=True):
-    """Where a server listens."""
-
-    host: str
-    port: int
-
-    @property
-    def url(self) -> str:
-        """Its MCP endpoint."""
-        host = f"[{self.host}]" if ":" in self.host else self.host
-        return f"http://{host}:{self.port}/mcp"
 
 
 async def serve_stdio(server: Server) -> None:
@@ -40,32 +17,6 @@ async def serve_stdio(server: Server) -> None:
         await serve_standard_streams(server, Anyone("stdio"))
     finally:
         server.close()
-
-
-@contextlib.asynccontextmanager
-async def serve_http(
-    server: Server, host: str, port: int, hosts: Iterable[str], origins: Iterable[str]
-) -> AsyncIterator[Address]:
-    """Serve Streamable HTTP while the context is open."""
-    elsewhere = cast("ASGI3Application", PlainTextResponse("Not found. The MCP endpoint is /mcp.\n", 404))
-    http = await start(McpEndpoint(server), elsewhere, host=host, port=port, hosts=hosts, origins=origins)
-    try:
-        yield Address(http.host, http.port)
-    finally:
-        server.close()
-        await http.stop()
-
-
-async def serve_http_until_told(server: Server, host: str, port: int) -> None:
-    """Serve Streamable HTTP until the process is interrupted or told to end."""
-    ended = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    async with serve_http(server, host, port, (), ()) as address:
-        with contextlib.suppress(NotImplementedError):
-            loop.add_signal_handler(signal.SIGTERM, ended.set)
-            loop.add_signal_handler(signal.SIGINT, ended.set)
-        print(f"{server.name} serves {address.url}", file=sys.stderr, flush=True)
-        await ended.wait()
 
 
 def run(main: Coroutine[Any, Any, None]) -> None:

@@ -35,7 +35,7 @@ from interlock.wire.limits import DEFAULT
 from interlock.wire.messages import Notification, check_shape
 
 if TYPE_CHECKING:
-    from interlock.server.runner import Address
+    from interlock.server.over_http import Address
 
 log = logging.getLogger("interlock.server")
 
@@ -250,7 +250,8 @@ class Server:
 
     def run_http(self, host: str = "127.0.0.1", port: int = 8000) -> None:
         """Serve Streamable HTTP at `/mcp` until the process is interrupted."""
-        from interlock.server.runner import run, serve_http_until_told
+        from interlock.server.over_http import serve_http_until_told
+        from interlock.server.runner import run
 
         run(serve_http_until_told(self, host, port))
 
@@ -258,7 +259,7 @@ class Server:
         self, host: str = "127.0.0.1", port: int = 0, *, hosts: Iterable[str] = (), origins: Iterable[str] = ()
     ) -> AbstractAsyncContextManager[Address]:
         """The same, in a loop of the caller's, while the context is open. Port 0 takes a free one."""
-        from interlock.server.runner import serve_http
+        from interlock.server.over_http import serve_http
 
         return serve_http(self, host, port, hosts, origins)
 

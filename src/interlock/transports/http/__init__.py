@@ -1,1 +1,1 @@
-"""MCP over HTTP, in both eras: the client half posts to a server, the server half answers."""
+"""Streamable HTTP in both eras: the server half answers MCP paths before ASGI, the client half links over a pool."""

@@ -7,6 +7,7 @@ takes more than bounded memory, and no request outlives its deadline.
 from __future__ import annotations
 
 import asyncio
+import math
 import re
 from collections import Counter
 from typing import Final
@@ -207,26 +208,24 @@ class StdioLink(Link):
     # Reading.
 
     def _read(self, data: bytes) -> None:
-        lines = self._lines.feed(data)
-        self._bad_bytes += len(data)
-        for line in lines:
+        for line in self._lines.feed(data):
             try:
-                self._take_line(line)
+                if isinstance(line, Oversize):
+                    self._oversize(data)
+                elif is_batch(line):
+                    self._take_batch(line)
+                else:
+                    self._take_line(line)
             except Exception as cause:  # a fault of whoever waits for this message must not cost the next one
                 self._loop.call_exception_handler({"message": "a message could not be handed over", "exception": cause})
-            self._head = b""
-        if self._lines.held and not self._head:
-            self._head = data[data.rfind(b"\n") + 1 :][:128]
+        self._bad_bytes += len(data)
+        last = data.rfind(b"\n") + 1
+        if last or not self._head:
+            self._head = data[last : last + 128]
         if self._bad_bytes > self._bad_limit or self._bad_lines > BAD_LINES:
             self._give_up(Fault("UPSTREAM_ERROR", "the server floods its stdout with what are not messages"))
 
-    def _take_line(self, line: bytes | Oversize) -> None:
-        if isinstance(line, Oversize):
-            self._oversize()
-            return
-        if is_batch(line):
-            self._take_batch(line)
-            return
+    def _take_line(self, line: bytes) -> None:
         try:
             message = decode(line, self._limits)
         except BadMessage as bad:
@@ -313,19 +312,19 @@ class StdioLink(Link):
     def _rubbish(self, line: bytes, bad: BadMessage) -> None:
         self._bad_lines += 1
         self._complain("line", f"{bad.message}: {printable(line[:200])}")
-        if isinstance(bad.id, int):
-            # It carries the id of one of ours, so that is the answer, and it cannot be read.
-            self._fail(bad.id, f"its answer cannot be read: {bad.message}")
+        self._fail(_id_in(line) if bad.id is None else bad.id, f"its answer cannot be read: {bad.message}")
 
-    def _oversize(self) -> None:
+    def _oversize(self, data: bytes) -> None:
+        """A line that was too long, within `data` or begun before it. Its beginning may tell whose answer it was."""
+        limit = self._limits.message_bytes
         self._bad_lines += 1
-        self._complain("oversize", f"a line over {self._limits.message_bytes} bytes")
-        known = _ID_IN_HEAD.match(self._head)
-        if known is not None:
-            self._fail(int(known[1]), f"its answer is over the limit of {self._limits.message_bytes} bytes")
+        self._complain("oversize", f"a line over {limit} bytes")
+        for head in (self._head, *(piece[:128] for piece in data.split(b"\n")[:-1] if len(piece) > limit)):
+            self._fail(_id_in(head), f"its answer is over the limit of {limit} bytes")
 
-    def _fail(self, id: int, why: str) -> None:
-        for waiting, waiter in self._conversation.expire(float("inf")):
+    def _fail(self, id: Id | None, why: str) -> None:
+        """A message that cannot be taken, but carries the id of a request of ours: it was to be the answer."""
+        for waiting, waiter in self._conversation.expire(math.inf):
             if waiting == id and self._forget(id):
                 waiter.sink.lost(Fault("UPSTREAM_ERROR", why))
 
@@ -400,6 +399,12 @@ class _Waiter:
         self.sink = sink
         self.patience = patience
         """Seconds it was ready to wait; progress starts them anew."""
+
+
+def _id_in(head: bytes) -> int | None:
+    """The id at the beginning of a message that cannot be read as a whole."""
+    known = _ID_IN_HEAD.match(head)
+    return None if known is None else int(known[1])
 
 
 def _sendable(payload: bytes) -> bytes:

@@ -223,7 +223,9 @@ class StdioServer(asyncio.Protocol):
 
     def notify(self, method: str, params: bytes) -> None:
         """Send a notification, unless the client is not keeping up."""
-        if self._held < HELD_BYTES or not self._full:
+        if self._held >= HELD_BYTES and not self._full:
+            self._flush()
+        if self._held < HELD_BYTES:
             self.send(encode_notification(method, one_line(params)))
 
     def ask(self, dialect: Dialect, method: str, params: bytes) -> Waiter:

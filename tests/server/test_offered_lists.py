@@ -1,0 +1,319 @@
+"""Lists, pages, resources, prompts, completions, and who hears of changes."""
+
+from __future__ import annotations
+
+import asyncio
+import string
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from peer import Peer, Refusal
+
+from interlock.server import Completion, Message, NotFound, Prompt, Resource, Server, Text, Tool
+from interlock.server.seal import Seal
+from interlock.server.uri_template import parse
+from interlock.signatures import DefinitionError
+
+
+async def nothing() -> None: ...
+
+
+def stocked(tools: int = 5, **options: Any) -> Server:
+    """A server with some of everything."""
+    server = Server("test", **options)
+    for number in range(tools):
+        server.add_tool(Tool(nothing, name=f"tool-{number}"))
+
+    @server.resource("fixed://one", title="One", description="The one", mime_type="text/plain", size=3, ttl_ms=5000)
+    async def one() -> str:
+        return "one"
+
+    @server.resource("fixed://bytes")
+    async def raw() -> bytes:
+        return b"\0\xff"
+
+    @server.resource("item://{number}/part/{name}", scope="public")
+    async def item(number: int, name: str) -> dict[str, object]:
+        if name == "gone":
+            raise NotFound(name)
+        return {"number": number, "name": name}
+
+    @server.prompt(title="Greet")
+    async def greet(name: str, times: int = 1) -> list[Message | str]:
+        """Greets."""
+        return [Message(Text(f"hello {name} " * times), "assistant"), "and you"]
+
+    @server.completion("greet", "name")
+    async def names(value: str, others: dict[str, str]) -> list[str]:
+        return [value + others.get("times", "")] * 150
+
+    @server.completion("item://{number}/part/{name}", "name")
+    def parts(value: str) -> Completion:
+        return Completion([value], total=9, has_more=True)
+
+    return server
+
+
+async def pages(peer: Peer, method: str, member: str) -> list[list[str]]:
+    """Every page's names, following the cursors."""
+    found: list[list[str]] = []
+    cursor: dict[str, str] = {}
+    while True:
+        page = await peer.call(method, **cursor)
+        found.append([row["name"] for row in page[member]])
+        if "nextCursor" not in page:
+            return found
+        cursor = {"cursor": page["nextCursor"]}
+
+
+@pytest.mark.parametrize(("count", "sizes"), [(0, [3, 3]), (1, [1]), (3, [3]), (4, [3, 1]), (7, [3, 3, 1])])
+async def test_a_long_list_comes_in_pages(count: int, sizes: list[int]) -> None:
+    tools = count or 6
+    peer = Peer(stocked(tools, page_size=3))
+    found = await pages(peer, "tools/list", "tools")
+    assert [len(page) for page in found] == sizes
+    assert [name for page in found for name in page] == [f"tool-{number}" for number in range(tools)]
+
+
+async def test_a_cursor_outlives_changes_to_other_items() -> None:
+    server = stocked(4, page_size=2)
+    peer = Peer(server)
+    cursor = (await peer.call("tools/list"))["nextCursor"]
+    server.remove_tool("tool-0")
+    server.add_tool(Tool(nothing, name="late"))
+    page = await peer.call("tools/list", cursor=cursor)
+    assert [tool["name"] for tool in page["tools"]] == ["tool-2", "tool-3"]
+
+
+async def test_a_cursor_that_was_not_given_is_refused() -> None:
+    server = stocked(4, page_size=2)
+    peer = Peer(server)
+    good = (await peer.call("tools/list"))["nextCursor"]
+    other_list = "resources/list"
+    for method, cursor in [("tools/list", good[:-1]), ("tools/list", ""), ("tools/list", "é"), (other_list, good)]:
+        with pytest.raises(Refusal) as refusal:
+            await peer.call(method, cursor=cursor)
+        assert refusal.value.code == -32602
+    server.remove_tool("tool-1")
+    with pytest.raises(Refusal):
+        await peer.call("tools/list", cursor=good)
+
+
+@given(st.binary(max_size=40), st.text(alphabet=string.ascii_letters + string.digits + "-_=", max_size=120))
+def test_a_seal_opens_what_it_closed_and_nothing_else(payload: bytes, guess: str) -> None:
+    seal = Seal(b"test", b"secret")
+    token = seal.close(payload)
+    assert seal.open(token) == payload
+    assert Seal(b"other", b"secret").open(token) is None
+    if guess != token:
+        assert seal.open(guess) is None
+
+
+@given(st.data())
+def test_any_change_to_a_sealed_token_shows(data: st.DataObject) -> None:
+    seal = Seal(b"test", b"secret")
+    token = seal.close(data.draw(st.binary(max_size=40)))
+    place = data.draw(st.integers(0, len(token) - 1))
+    other = data.draw(st.characters(codec="utf-8").filter(lambda char: char != token[place]))
+    for altered in (token[:place] + other + token[place + 1 :], token[:place] + token[place + 1 :], token + other):
+        assert seal.open(altered) is None
+
+
+async def test_discovery_says_what_is_offered_and_for_how_long() -> None:
+    peer = Peer(stocked(instructions="Be kind."))
+    said = await peer.call("server/discover")
+    assert said["supportedVersions"] == ["2026-07-28"]
+    assert set(said["capabilities"]) == {"logging", "tools", "resources", "prompts", "completions"}
+    assert said["instructions"] == "Be kind."
+    assert (said["ttlMs"], said["cacheScope"]) == (60_000, "private")
+    opened = await peer.legacy("2025-06-18")
+    assert opened["protocolVersion"] == "2025-06-18"
+    assert opened["capabilities"] == said["capabilities"]
+    assert opened["serverInfo"] == {"name": "test", "version": "0.1.0"}
+
+
+async def test_what_is_not_offered_is_not_served() -> None:
+    peer = Peer(Server("empty"))
+    assert set((await peer.call("server/discover"))["capabilities"]) == {"logging"}
+    for method in ("tools/list", "resources/list", "prompts/list", "completion/complete", "no/such", "tools/call"):
+        with pytest.raises(Refusal) as refusal:
+            await peer.call(method)
+        assert refusal.value.code == -32601
+
+
+async def test_resources_are_read_as_text_bytes_or_json() -> None:
+    peer = Peer(stocked())
+    (one, raw) = (await peer.call("resources/list"))["resources"]
+    assert one == {
+        "uri": "fixed://one",
+        "name": "one",
+        "title": "One",
+        "description": "The one",
+        "mimeType": "text/plain",
+        "size": 3,
+    }
+    assert raw["uri"] == "fixed://bytes"
+    text = await peer.call("resources/read", uri="fixed://one")
+    assert text["contents"] == [{"uri": "fixed://one", "mimeType": "text/plain", "text": "one"}]
+    assert (text["ttlMs"], text["cacheScope"]) == (5000, "private")
+    blob = await peer.call("resources/read", uri="fixed://bytes")
+    assert blob["contents"] == [{"uri": "fixed://bytes", "mimeType": "application/octet-stream", "blob": "AP8="}]
+
+
+async def test_a_template_reads_typed_variables_from_the_address() -> None:
+    peer = Peer(stocked())
+    (template,) = (await peer.call("resources/templates/list"))["resourceTemplates"]
+    assert template["uriTemplate"] == "item://{number}/part/{name}"
+    read = await peer.call("resources/read", uri="item://7/part/a%20b")
+    assert read["contents"][0]["text"] == '{"number":7,"name":"a b"}'
+    assert read["cacheScope"] == "public"
+
+
+@pytest.mark.parametrize("uri", ["item://x/part/a", "item://7/part/gone", "item://7/part/a/b", "other://", ""])
+async def test_an_address_with_nothing_there_is_not_found_in_the_words_of_each_era(uri: str) -> None:
+    peer = Peer(stocked())
+    with pytest.raises(Refusal) as modern:
+        await peer.call("resources/read", uri=uri)
+    assert (modern.value.code, modern.value.data["uri"]) == (-32602, uri)
+    await peer.legacy()
+    with pytest.raises(Refusal) as legacy:
+        await peer.call("resources/read", uri=uri)
+    assert legacy.value.code == -32002
+
+
+def test_a_template_must_fit_its_function() -> None:
+    async def item(number: int) -> str:
+        return ""
+
+    with pytest.raises(DefinitionError, match="gives"):
+        Resource("item://{other}", item)
+    for text in ("a://{x}{y}", "a://{x}/{x}", "a://{?q}", "a://{x", "a://{x*}"):
+        with pytest.raises(ValueError):
+            parse(text)
+
+
+@given(st.dictionaries(st.sampled_from(["a", "b", "c"]), st.text(min_size=1), min_size=3))
+def test_what_a_template_expands_it_matches_again(values: dict[str, str]) -> None:
+    template = parse("x://{a}/mid/{+b}/end#-{c}")
+    uri = template.expand({**values, "b": "b"})
+    assert template.match(uri) == {**values, "b": "b"}
+
+
+@given(st.text(alphabet="ab/{}%?#", max_size=40))
+def test_matching_any_address_is_quick_and_never_fails(uri: str) -> None:
+    for template in map(parse, ("a/{x}/b", "{+x}/a/{+y}", "a{#f}", "a")):
+        matched = template.match(uri)
+        assert matched is None or set(matched) == set(template.names)
+
+
+async def test_prompts_are_listed_and_filled_in() -> None:
+    peer = Peer(stocked())
+    (prompt,) = (await peer.call("prompts/list"))["prompts"]
+    assert prompt == {
+        "name": "greet",
+        "title": "Greet",
+        "description": "Greets.",
+        "arguments": [{"name": "name", "required": True}, {"name": "times", "required": False}],
+    }
+    got = await peer.call("prompts/get", name="greet", arguments={"name": "Ada", "times": "2"})
+    assert got["messages"] == [
+        {"role": "assistant", "content": {"type": "text", "text": "hello Ada hello Ada "}},
+        {"role": "user", "content": {"type": "text", "text": "and you"}},
+    ]
+    assert got["description"] == "Greets."
+    wrong: list[dict[str, Any]] = [
+        {"name": "greet"},
+        {"name": "greet", "arguments": {"name": "x", "times": "many"}},
+        {"name": "greet", "arguments": {"name": 1}},
+        {"name": "greet", "arguments": {"name": "x", "more": "y"}},
+        {"name": "nobody"},
+        {},
+    ]
+    for params in wrong:
+        with pytest.raises(Refusal) as refusal:
+            await peer.call("prompts/get", **params)
+        assert refusal.value.code == -32602
+
+
+async def test_completions_are_cut_to_a_hundred() -> None:
+    peer = Peer(stocked())
+    greet = {"type": "ref/prompt", "name": "greet"}
+    context = {"arguments": {"times": "3"}}
+    said = await peer.call("completion/complete", ref=greet, argument={"name": "name", "value": "A"}, context=context)
+    assert said["completion"] == {"values": ["A3"] * 100, "total": 150, "hasMore": True}
+    template = {"type": "ref/resource", "uri": "item://{number}/part/{name}"}
+    said = await peer.call("completion/complete", ref=template, argument={"name": "name", "value": "A"})
+    assert said["completion"] == {"values": ["A"], "total": 9, "hasMore": True}
+    said = await peer.call("completion/complete", ref=template, argument={"name": "number", "value": "A"})
+    assert said["completion"] == {"values": [], "total": 0, "hasMore": False}
+    for ref in ({"type": "ref/prompt", "name": "x"}, {"type": "ref/resource", "uri": "x"}, {"type": "ref/tool"}, 1):
+        with pytest.raises(Refusal) as refusal:
+            await peer.call("completion/complete", ref=ref, argument={"name": "name", "value": ""})
+        assert refusal.value.code == -32602
+
+
+async def test_a_stream_is_acknowledged_first_and_hears_what_it_asked_for() -> None:
+    server = stocked()
+    peer = Peer(server)
+    handle, stream = peer.start(
+        "subscriptions/listen",
+        notifications={"toolsListChanged": True, "resourceSubscriptions": ["fixed://one", "no://such"]},
+    )
+    await asyncio.wait_for(stream.noted.wait(), 5)
+    meta = {"io.modelcontextprotocol/subscriptionId": handle}
+    granted = {"toolsListChanged": True, "resourceSubscriptions": ["fixed://one"]}
+    assert stream.notes == [
+        ("notifications/subscriptions/acknowledged", {"_meta": meta, "notifications": granted}),
+    ]
+    server.add_prompt(Prompt(nothing, name="other"))
+    server.add_tool(Tool(nothing, name="new"))
+    server.remove_tool("new")
+    server.resource_updated("fixed://bytes")
+    server.resource_updated("fixed://one")
+    await peer.call("tools/list")
+    assert stream.notes[1:] == [
+        ("notifications/tools/list_changed", {"_meta": meta}),
+        ("notifications/resources/updated", {"_meta": meta, "uri": "fixed://one"}),
+    ]
+    server.close()
+    assert await stream.answer == {"resultType": "complete", "_meta": meta}
+
+
+async def test_a_cancelled_stream_hears_nothing_more() -> None:
+    server = stocked()
+    peer = Peer(server)
+    handle, stream = peer.start("subscriptions/listen", notifications={"toolsListChanged": True})
+    await asyncio.wait_for(stream.noted.wait(), 5)
+    peer.link.cancel(handle, "")
+    server.remove_tool("tool-1")
+    await peer.call("tools/list")
+    assert len(stream.notes) == 1
+    for params in ({}, {"notifications": []}, {"notifications": {"toolsListChanged": 1}}):
+        with pytest.raises(Refusal) as refusal:
+            await peer.call("subscriptions/listen", **params)
+        assert refusal.value.code == -32602
+
+
+async def test_a_session_hears_of_lists_and_of_what_it_subscribed_to() -> None:
+    server = stocked()
+    peer = Peer(server)
+    await peer.legacy()
+    assert await peer.call("resources/subscribe", uri="fixed://one") == {}
+    with pytest.raises(Refusal):
+        await peer.call("resources/subscribe", uri="no://such")
+    server.resource_updated("fixed://one")
+    server.resource_updated("fixed://bytes")
+    server.remove_tool("tool-1")
+    await peer.call("tools/list")
+    assert sorted(peer.heard) == [
+        ("notifications/resources/updated", {"uri": "fixed://one"}),
+        ("notifications/tools/list_changed", {}),
+    ]
+    await peer.call("resources/unsubscribe", uri="fixed://one")
+    server.resource_updated("fixed://one")
+    await peer.call("tools/list")
+    assert len(peer.heard) == 2
+    await peer.link.close()
+    server.remove_tool("tool-2")
