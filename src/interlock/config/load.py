@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from .confirmations import Confirmations, Planned, Unconfirmed
 from .documents import Document, read_document
-from .expand import Expanded, expand, variables_in
+from .expand import Expanded, expand, literal, variables_in
 from .home import home_folder, user_config
 from .imports import read_import
 from .problems import KeyPath, Problem, Report
@@ -216,8 +216,6 @@ class _Loading:
         if not server.enabled:
             return server
         variables = {**self.env, "userHome": str(Path.home())}
-        if server.cwd:
-            variables.setdefault("workspaceFolder", server.cwd)
         problems: list[Problem] = []
 
         def fill(text: str, *at: str | int) -> str:
@@ -259,4 +257,4 @@ def _placed(cwd: str | None, folder: Path) -> str | None:
     """A server's folder, written from where its file stands."""
     if cwd is None or cwd.startswith("${"):
         return cwd
-    return str(folder / Path(cwd).expanduser())
+    return str(Path(literal(str(folder))) / Path(cwd).expanduser())

@@ -13,7 +13,7 @@ import msgspec
 from .names import why_bad_id, why_bad_name
 from .problems import KeyPath, Report
 from .settings import Agent, Config, Hub, Profile, Server, split_listen
-from .shape import build, kind, report_unknown
+from .shape import build, kind
 
 T = TypeVar("T")
 
@@ -35,10 +35,6 @@ def read_config(document: Mapping[str, object], report: Report) -> Config:
                 f"there is no profile `{agent.profile}`",
                 f"add [profiles.{agent.profile}] or name one that exists ({others})",
             )
-    known = ("hub", "import", "servers", "profiles", "agents")
-    for key in [key for key in rest if key not in known]:
-        report_unknown(key, known, (), report)
-        del rest[key]
     top = build(Config, rest, (), report)
     _check_hub(top.hub, report)
     return msgspec.structs.replace(top, servers=servers, profiles=profiles, agents=agents)
