@@ -154,6 +154,7 @@ def run_hub(config: Any, *, home: Path, on_ready: Callable[[object], None]) -> i
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         with open(home / "starts.txt", "a") as starts:
             starts.write(f"{os.getpid()} {os.getcwd()} {','.join(config.servers)}\n")
+        assert "INTERLOCK_KEY" not in os.environ
         hub = FakeHub(home)
         hub.answers["hub/status"]["servers"] = SERVERS[:1]
         on_ready(hub)

@@ -55,7 +55,7 @@ def start_hub(home: Path, *, folder: Path, arguments: tuple[str, ...] = ()) -> N
                 stderr=out,
                 start_new_session=True,  # Ctrl-C in this terminal is not meant for it
                 creationflags=_DETACHED,
-                env={**os.environ, "INTERLOCK_HOME": str(home)},
+                env={**_without_key(), "INTERLOCK_HOME": str(home)},
             )
         _wait_until_ready(home, child, log, begin)
 
@@ -110,6 +110,11 @@ def _try_lock(handle: int) -> bool:
     except OSError:
         return False
     return True
+
+
+def _without_key() -> dict[str, str]:
+    """The key of the client that happened to come first is not the hub's."""
+    return {name: value for name, value in os.environ.items() if name != "INTERLOCK_KEY"}
 
 
 def _private(path: str, flags: int) -> int:

@@ -126,7 +126,7 @@ def _pass_on(home: Path, confirmed: list[Unconfirmed]) -> None:
 
 
 def _show_waiting(waiting: Unconfirmed) -> None:
-    say(f"{plain(waiting.path)} came with this folder (sha256 {waiting.hash[:16]}…) and would start:", err=True)
+    say(f"{plain(waiting.path)} came with this folder (sha256 {waiting.hash}) and would start:", err=True)
     for server in waiting.servers:
         what = server.url or command_line(server.command)
         say(
