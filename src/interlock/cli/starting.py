@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from time import monotonic, sleep
 
-from .failures import Failure, NoHub, WrongConfiguration
+from .failures import Failure, NoHub, Refused, WrongConfiguration
 from .hub_link import HubLink
 
 START_WITHIN_S = 30.0
@@ -68,10 +68,20 @@ def is_running(home: Path) -> bool:
     return True
 
 
+def _answers(home: Path) -> bool:
+    """Whether the hub that is coming up already answers; one that is slow to is waited for."""
+    try:
+        return is_running(home)
+    except Refused:
+        raise
+    except Failure:
+        return False
+
+
 def _wait_until_ready(home: Path, child: subprocess.Popen[bytes], log: Path, begin: int) -> None:
     deadline = monotonic() + START_WITHIN_S
     while monotonic() < deadline:
-        if is_running(home):
+        if _answers(home):
             return
         if child.poll() is not None:
             with open(log, "rb") as written:

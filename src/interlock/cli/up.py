@@ -133,7 +133,7 @@ def _show_waiting(waiting: Unconfirmed) -> None:
             f"  {bold(server.id, err=True)}: {plain(what)}" + (f"  in {plain(server.cwd)}" if server.cwd else ""),
             err=True,
         )
-        for name, value in server.env.items():
+        for name, value in (*server.env.items(), *server.headers.items()):
             say(f"      {plain(name)}={plain(value)}", err=True)
         if server.variables:
             say(f"      reads from your environment: {', '.join(server.variables)}", err=True)

@@ -71,12 +71,16 @@ def check_server(server: Server, name: str, at: KeyPath, report: Report, *, has_
         if not _VARIABLE.fullmatch(variable):
             wrong("env", f"`{variable}` cannot be the name of a variable", "use letters, digits and `_`")
     for header, value in server.headers.items():
-        if not _TOKEN.fullmatch(header) or "\r" in value or "\n" in value or "\0" in value:
+        if not _TOKEN.fullmatch(header) or not is_one_line(value):
             wrong("headers", f"the header `{header}` of `{name}` is malformed", "one line, a plain name")
     if len(server.command) > MOST_ARGUMENTS or sum(map(len, server.command)) > MOST_COMMAND_CHARS:
         wrong("args", f"the command of `{name}` is too long", f"at most {MOST_ARGUMENTS} words")
     if any("\0" in text for text in (*server.command, *server.env.values(), server.cwd or "")):
         wrong("", f"server `{name}` has a NUL character in a value", "remove it")
+
+
+def is_one_line(value: str) -> bool:
+    return not any(char in value for char in "\r\n\0")
 
 
 def why_bad_url(url: str) -> str | None:
@@ -94,7 +98,7 @@ def why_bad_url(url: str) -> str | None:
         return "must begin with http:// or https://"
     if not parts.netloc:
         return "names no host"
-    if "@" in parts.netloc and not parts.netloc.startswith("${"):
+    if "@" in parts.netloc:
         return "holds credentials"
     return None
 
