@@ -5,6 +5,7 @@ Also a `run_hub` for processes: `sitecustomize` puts it where the terminal looks
 
 from __future__ import annotations
 
+import contextlib
 import fcntl
 import json
 import os
@@ -96,7 +97,8 @@ class FakeHub:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def close(self) -> None:
-        self._socket.shutdown(socket.SHUT_RDWR)
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
         (self.home / "run" / "hub.sock").unlink(missing_ok=True)
 
@@ -143,6 +145,7 @@ class FakeHub:
                     return
                 stream.flush()
                 if message["method"] == "hub/stop":
+                    self.close()
                     self.stopped.set()
                     return
 
@@ -154,6 +157,7 @@ def run_hub(config: Any, *, home: Path, on_ready: Callable[[object], None]) -> i
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         with open(home / "starts.txt", "a") as starts:
             starts.write(f"{os.getpid()} {os.getcwd()} {','.join(config.servers)}\n")
+        assert "INTERLOCK_KEY" not in os.environ
         hub = FakeHub(home)
         hub.answers["hub/status"]["servers"] = SERVERS[:1]
         on_ready(hub)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+import threading
 from pathlib import Path
 
 import pytest
@@ -140,6 +141,17 @@ def test_a_path_too_long_for_a_socket_says_so(tmp_path: Path) -> None:
     with pytest.raises(Failure) as caught:
         HubLink.open(tmp_path / ("x" * 120))
     assert "INTERLOCK_HOME" in caught.value.mend
+
+
+def test_a_hub_that_hangs_up_at_hello_is_about_to_be_gone(user: User) -> None:
+    path = user.home / "run" / "hub.sock"
+    path.parent.mkdir(parents=True)
+    with socket.socket(socket.AF_UNIX) as ending:
+        ending.bind(str(path))
+        ending.listen()
+        threading.Thread(target=lambda: ending.accept()[0].close()).start()
+        with pytest.raises(NoHub):
+            HubLink.open(user.home)
 
 
 def test_a_hub_that_does_not_answer_is_given_up(user: User) -> None:

@@ -82,6 +82,7 @@ def test_without_a_terminal_a_project_file_is_shown_and_not_started(user: User) 
 
 
 def test_stdio_starts_a_hub_and_loses_no_byte(user: User) -> None:
+    user.environ["INTERLOCK_KEY"] = "ilk_mine"
     sent = os.urandom(3_000_000)
     code, out, err = 0, b"", b""
     with user.process("stdio") as process:

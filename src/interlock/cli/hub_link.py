@@ -29,6 +29,13 @@ class HubError(Failure):
         self.number = number
 
 
+class Lost(Failure):
+    """The connection ended before the answer came."""
+
+    def __init__(self) -> None:
+        super().__init__("the hub closed the connection", "see `interlock status`; start it with `interlock up -d`")
+
+
 class Lines:
     """Whole lines out of a stream socket; what came after a line stays in `rest`."""
 
@@ -82,6 +89,9 @@ class HubLink:
         except HubError as error:
             sock.close()
             raise Refused(error.message, error.mend) from error
+        except Lost as error:
+            sock.close()
+            raise NoHub from error  # it is just stopping, or has died
         except BaseException:
             sock.close()
             raise
@@ -141,8 +151,8 @@ class HubLink:
             mend = "look at `interlock logs`; if it hangs, `interlock down` and `interlock up -d`"
             raise Failure(f"the hub did not answer within {timeout:g} s", mend) from error
         except OSError as error:
-            raise _lost() from error
-        raise _lost()
+            raise Lost from error
+        raise Lost
 
 
 def _connect(home: Path, timeout: float) -> tuple[socket.socket, str | None]:
@@ -216,7 +226,3 @@ def _result(answer: dict[str, Any]) -> dict[str, Any]:
         raise HubError(int(error.get("code", 0)), str(error.get("message", "the hub refused")), mend)
     result = answer.get("result")
     return result if isinstance(result, dict) else {}
-
-
-def _lost() -> Failure:
-    return Failure("the hub closed the connection", "see `interlock status`; start it again with `interlock up -d`")

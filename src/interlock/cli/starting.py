@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from pathlib import Path
 from time import monotonic, sleep
 
-from .failures import Failure, NoHub, WrongConfiguration
+from .failures import Failure, NoHub, Refused, WrongConfiguration
 from .hub_link import HubLink
 
 START_WITHIN_S = 30.0
@@ -55,7 +55,7 @@ def start_hub(home: Path, *, folder: Path, arguments: tuple[str, ...] = ()) -> N
                 stderr=out,
                 start_new_session=True,  # Ctrl-C in this terminal is not meant for it
                 creationflags=_DETACHED,
-                env={**os.environ, "INTERLOCK_HOME": str(home)},
+                env={**_without_key(), "INTERLOCK_HOME": str(home)},
             )
         _wait_until_ready(home, child, log, begin)
 
@@ -68,10 +68,20 @@ def is_running(home: Path) -> bool:
     return True
 
 
+def _answers(home: Path) -> bool:
+    """Whether the hub that is coming up already answers; one that is slow to is waited for."""
+    try:
+        return is_running(home)
+    except Refused:
+        raise
+    except Failure:
+        return False
+
+
 def _wait_until_ready(home: Path, child: subprocess.Popen[bytes], log: Path, begin: int) -> None:
     deadline = monotonic() + START_WITHIN_S
     while monotonic() < deadline:
-        if is_running(home):
+        if _answers(home):
             return
         if child.poll() is not None:
             with open(log, "rb") as written:
@@ -110,6 +120,11 @@ def _try_lock(handle: int) -> bool:
     except OSError:
         return False
     return True
+
+
+def _without_key() -> dict[str, str]:
+    """The key of the client that happened to come first is not the hub's."""
+    return {name: value for name, value in os.environ.items() if name != "INTERLOCK_KEY"}
 
 
 def _private(path: str, flags: int) -> int:

@@ -126,14 +126,14 @@ def _pass_on(home: Path, confirmed: list[Unconfirmed]) -> None:
 
 
 def _show_waiting(waiting: Unconfirmed) -> None:
-    say(f"{plain(waiting.path)} came with this folder (sha256 {waiting.hash[:16]}…) and would start:", err=True)
+    say(f"{plain(waiting.path)} came with this folder (sha256 {waiting.hash}) and would start:", err=True)
     for server in waiting.servers:
         what = server.url or command_line(server.command)
         say(
             f"  {bold(server.id, err=True)}: {plain(what)}" + (f"  in {plain(server.cwd)}" if server.cwd else ""),
             err=True,
         )
-        for name, value in server.env.items():
+        for name, value in (*server.env.items(), *server.headers.items()):
             say(f"      {plain(name)}={plain(value)}", err=True)
         if server.variables:
             say(f"      reads from your environment: {', '.join(server.variables)}", err=True)
