@@ -17,6 +17,7 @@ from .constraints import (
     satisfies,
     text_format,
 )
+from .examples import examples as examples
 from .fields import InputField as InputField
 from .fields import OutputField as OutputField
 from .problems import ArgumentsError as ArgumentsError
@@ -38,6 +39,7 @@ __all__ = [
     "Validator",
     "above",
     "below",
+    "examples",
     "max_length",
     "max_value",
     "min_length",

@@ -1,10 +1,11 @@
-"""From validated JSON to the Python values a function wants: msgspec converts, what it cannot know is converted here."""
+"""From validated JSON to the Python values a function wants. msgspec converts; what it does not know is done here."""
 
 from __future__ import annotations
 
 import collections
 import collections.abc
 import decimal
+import enum
 import ipaddress
 import pathlib
 import types
@@ -14,15 +15,17 @@ from typing import Annotated, Any, Literal, TypeAlias, Union
 
 import msgspec
 
+from .compose import plain_choice
 from .constraints import Schema
 from .members import has_members, members_of
-from .type_schema import SchemaWriter
+from .pydantic_types import is_pydantic, loader_of
+from .type_schema import SchemaWriter, is_hashable
 from .validate import Validator
 
 Converter: TypeAlias = Callable[[Any], Any]
 
-_AS_THEY_ARE = frozenset({str, bool, None, type(None), Any, object, list, dict})
-_FROM_TEXT = (pathlib.PurePath, ipaddress.IPv4Address, ipaddress.IPv6Address, str, int, float)
+_AS_THEY_ARE = frozenset({str, typing.LiteralString, bool, None, type(None), Any, object, list, dict})
+_BY_CALL = (pathlib.PurePath, ipaddress.IPv4Address, ipaddress.IPv6Address, str, int, float)
 
 
 class Converters:
@@ -33,6 +36,8 @@ class Converters:
 
     def make(self, annotation: Any) -> Converter | None:
         """The converter of a type; None where JSON's own value is what the function wants."""
+        if not is_hashable(annotation):
+            return self._make(annotation)
         if annotation not in self._made:
             self._made[annotation] = lambda value: self._late(annotation, value)
             self._made[annotation] = self._make(annotation)
@@ -44,12 +49,14 @@ class Converters:
         return convert(value) if convert else value
 
     def _make(self, annotation: Any) -> Converter | None:
-        if annotation in _AS_THEY_ARE:
+        if is_hashable(annotation) and annotation in _AS_THEY_ARE:
             return None
         if annotation is int:
             return int
         if annotation is float:
             return float
+        if isinstance(annotation, type) and issubclass(annotation, enum.IntFlag):
+            return annotation
         if annotation is decimal.Decimal:
             return lambda value: decimal.Decimal(str(value))
         origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
@@ -59,8 +66,12 @@ class Converters:
             return None
         if origin is list and self.make(arguments[0]) is None:
             return None
-        if hasattr(annotation, "model_validate"):
-            return typing.cast("Converter", annotation.model_validate)
+        if is_pydantic(annotation) and not has_members(annotation):
+            return loader_of(annotation)
+        if origin is Literal:
+            return _literal_converter(arguments)
+        if (origin is Union or origin is types.UnionType) and sum(map(_is_text, arguments)) > 1:
+            return self._make_union(arguments)
         if _msgspec_knows(annotation):
             return lambda value: _by_msgspec(annotation, value)
         return self._make_by_parts(annotation, origin or annotation, arguments)
@@ -113,6 +124,25 @@ class Converters:
         )
 
 
+def _literal_converter(choices: tuple[Any, ...]) -> Converter:
+    """From a choice to the member of an enum that it names, and from 1.0 to 1."""
+    plain = [(plain_choice(choice), choice) for choice in choices]
+
+    def convert(value: Any) -> Any:
+        for told, choice in plain:
+            if told == value and isinstance(told, bool) is isinstance(value, bool):
+                return choice
+        raise ValueError("is none of the choices")
+
+    return convert
+
+
+def _is_text(annotation: Any) -> bool:
+    """Whether values of the type travel as texts; msgspec cannot tell two such arms of a union apart."""
+    schema = SchemaWriter().write(annotation)
+    return schema.get("type") == "string" and "enum" not in schema
+
+
 def _apply(convert: Converter | None, value: Any) -> Any:
     return convert(value) if convert else value
 
@@ -145,11 +175,11 @@ def _integral(value: Any) -> Any:
 
 def _load(annotation: Any, value: Any) -> Any:
     """Types that msgspec does not know itself; it passes them on to here."""
-    if hasattr(annotation, "model_validate"):
-        return annotation.model_validate(value)
+    if is_pydantic(annotation):
+        return loader_of(annotation)(value)
     kind = typing.get_origin(annotation) or annotation
     if isinstance(kind, type):
-        if issubclass(kind, _FROM_TEXT):
+        if issubclass(kind, _BY_CALL):
             return kind(value)
         if issubclass(kind, collections.deque):
             return kind(value)
@@ -160,7 +190,7 @@ def _load(annotation: Any, value: Any) -> Any:
 
 def _validator_of(annotation: Any) -> Validator:
     writer = SchemaWriter()
-    return Validator(writer.finish(writer.write(annotation)))
+    return Validator(writer.finish(writer.write(annotation)), formats=True)
 
 
 def _keys_of(annotation: Any) -> frozenset[str]:

@@ -21,8 +21,8 @@ _CONSTRAINT_KEYWORDS = {
 class InputField(msgspec.Struct, frozen=True, kw_only=True):
     """One parameter of a tool, as the tool registry's "InputField" table describes it.
 
-    By hand: `InputField(name="days", type=int, min_value=1)`. On a parameter, where name, type and default come from the
-    function: `Annotated[int, InputField(min_value=1)]`.
+    By hand: `InputField(name="days", type=int, min_value=1)`. On a parameter, where the function says the rest:
+    `Annotated[int, InputField(min_value=1)]`.
     """
 
     name: str = ""

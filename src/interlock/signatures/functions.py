@@ -16,7 +16,7 @@ from msgspec import UNSET
 from .docstrings import Docstring
 from .fields import InputField, OutputField
 from .marks import marks_of
-from .problems import DefinitionError
+from .problems import DefinitionError, shown
 
 Kind: TypeAlias = Literal["function", "coroutine", "generator", "async_generator"]
 
@@ -47,6 +47,8 @@ def read_function(
     function: Callable[..., object], context_types: tuple[type, ...] = (), content_types: tuple[type, ...] = ()
 ) -> FunctionFacts:
     """The facts of a function; raises DefinitionError where it cannot be a tool."""
+    if not callable(function):
+        raise DefinitionError(f"a tool is made from a function, not from {shown(function)}")
     target = _plain_function(function)
     where = _location(target, function)
     try:
@@ -54,7 +56,7 @@ def read_function(
     except (TypeError, ValueError) as error:
         raise DefinitionError(f"{where}: its parameters cannot be read: {error}") from error
     hints = _hints(target, where)
-    documented = Docstring.parse(inspect.getdoc(target) or "")
+    documented = Docstring.parse(getattr(target, "__doc__", None) or "")
     inputs: list[InputField] = []
     injected: dict[str, type] = {}
     for name, parameter in parameters.items():
@@ -65,7 +67,10 @@ def read_function(
         if context := _context_type(annotation, context_types):
             injected[name] = context
             continue
-        inputs.append(_input(parameter, annotation, documented.parameters.get(name, "")))
+        try:
+            inputs.append(_input(parameter, annotation, documented.parameters.get(name, "")))
+        except DefinitionError as error:
+            raise DefinitionError(f"{where}: parameter '{name}': {error}") from error
     return FunctionFacts(
         tuple(inputs),
         injected,

@@ -30,9 +30,10 @@ _KEYWORDS = {
 
 def marks_of(metadata: Iterable[object]) -> InputField:
     """All marks of one annotation as one field without name and type; a later mark overrides an earlier one."""
-    field = InputField()
-    for mark in metadata:
-        field = _overlay(field, _read(mark))
+    fields = [_read(mark) for mark in metadata]
+    field = fields[0] if fields else InputField()
+    for over in fields[1:]:
+        field = _overlay(field, over)
     return field
 
 

@@ -59,7 +59,10 @@ def members_of(kind: type, arguments: Mapping[Any, Any]) -> tuple[Member, ...]:
             Member(name, name, hints.get(name, Any), name not in defaults, defaults.get(name, UNSET)) for name in names
         )
     required: frozenset[str] = getattr(kind, "__required_keys__", frozenset())
-    return tuple(Member(name, name, annotation, name in required) for name, annotation in hints.items())
+    return tuple(
+        Member(name, name, annotation, _marked(annotation, otherwise=name in required))
+        for name, annotation in hints.items()
+    )
 
 
 def summary_of(kind: type) -> str:
@@ -107,6 +110,12 @@ def _attrs_members(kind: type, hints: Mapping[str, Any]) -> tuple[Member, ...]:
             Member(attribute.name, attribute.alias, annotation, missing, attribute.default if plain else UNSET)
         )
     return tuple(members)
+
+
+def _marked(annotation: Any, *, otherwise: bool) -> bool:
+    """What Required or NotRequired says: Python does not see it in an annotation that is kept as text."""
+    mark = getattr(typing.get_origin(annotation), "_name", "")
+    return mark == "Required" or (otherwise and mark != "NotRequired")
 
 
 def _is_typed_dict_of_extensions(kind: type) -> bool:

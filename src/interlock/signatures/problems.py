@@ -29,7 +29,8 @@ class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
         """The path as a reader writes it: `items[0].name`."""
         text = ""
         for step in self.path:
-            text += f"[{step}]" if isinstance(step, int) else f".{step}" if text else step
+            name = step if isinstance(step, int) else printable(step)
+            text += f"[{name}]" if isinstance(step, int) else f".{name}" if text else str(name)
         return text
 
 
@@ -51,6 +52,12 @@ class ArgumentsError(SignatureError):
     def __init__(self, problems: Sequence[Problem]) -> None:
         named = (f"{problem.field}: {problem.reason}" if problem.path else problem.reason for problem in problems)
         super().__init__("; ".join(named), problems)
+
+
+def printable(text: str, limit: int = 200) -> str:
+    """A text out of somebody's schema as an error may show it: nothing hidden in it, and not without end."""
+    cut = text if len(text) <= limit else text[:limit] + "..."
+    return cut if cut.isprintable() else repr(cut)[1:-1]
 
 
 def shown(value: object, limit: int = 60) -> str:

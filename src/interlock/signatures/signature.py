@@ -10,16 +10,24 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
-from .constraints import Schema, checks_in, constrain
+from .constraints import Satisfies, Schema, checks_in, constrain, hides_a_check
 from .convert import Converter, Converters
+from .definitions import copied
+from .examples import examples
+from .explain import conversion_problem, quoted
 from .fields import InputField, OutputField
+from .from_schema import read_schema
 from .functions import Kind, read_function
 from .problems import ArgumentsError, DefinitionError, Problem, SignatureError, shown
+from .tool import tool_definition
 from .type_schema import SchemaWriter, as_json
 from .validate import Validator
 
 RESULT = "result"
 """The key under which a result that is no object travels to peers that only take objects."""
+
+_TEXTS = (bytes, bytearray, memoryview, str)
+_MUTABLE = (list, dict, set)
 
 
 class Signature(msgspec.Struct, frozen=True, kw_only=True, dict=True):
@@ -32,6 +40,8 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     """Parameters that the server fills itself, with the context type each asked for."""
     kind: Kind = "function"
     """How the function runs: plain, awaited, or yielding items one by one."""
+    content_types: tuple[type, ...] = ()
+    """Results that `encode` passes through untouched."""
     closed: bool = True
     """Whether arguments under other names are refused, which also catches a misspelt optional one."""
     keywords: Schema = {}
@@ -60,21 +70,47 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             description=facts.description,
             injected=facts.injected,
             kind=facts.kind,
+            content_types=content_types,
             closed=closed,
             where=facts.where,
         )
+        try:
+            signature.prepare()
+        except SignatureError:
+            raise
+        except Exception as error:  # annotations and defaults are the author's objects and may do anything
+            raise DefinitionError(f"{facts.where}: cannot become a tool: {error}") from error
+        return signature
+
+    @classmethod
+    def from_json_schema(
+        cls, schema: Mapping[str, object], *, output_schema: Schema | None = None, description: str = ""
+    ) -> Signature:
+        """The signature that an input schema describes; `input_schema()` gives the same schema back."""
+        inputs, closed, keywords = read_schema(schema)
+        output = None if output_schema is None else OutputField(schema=output_schema)
+        signature = cls(inputs=inputs, output=output, description=description, closed=closed, keywords=keywords)
         signature.prepare()
         return signature
+
+    def __post_init__(self) -> None:
+        names = [field.name for field in self.inputs]
+        if "" in names or len(set(names)) != len(names):
+            raise DefinitionError(f"every input needs a name of its own, not {', '.join(names)}")
 
     def prepare(self) -> None:
         """Build all that is built once, so that a mistake shows now and not at the first call."""
         self._input_schema  # noqa: B018
         self._output_schema  # noqa: B018
         self._steps  # noqa: B018
+        self.input_validator  # noqa: B018
+        if self.output is not None and self.output.schema is not None:
+            self.output_validator  # noqa: B018
 
     def input_schema(self) -> Schema:
         """JSON Schema of the arguments object. A copy: the caller may change it."""
-        return copy.deepcopy(self._input_schema)
+        schema: Schema = copied(self._input_schema)
+        return schema
 
     def output_schema(self, *, wrap: bool = True) -> Schema | None:
         """JSON Schema of the result, or None if the function does not say.
@@ -84,9 +120,11 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         """
         if self._output_schema is None:
             return None
-        schema = copy.deepcopy(self._output_schema)
-        if not wrap or not self.wraps_result:
+        schema: Schema = copied(self._output_schema)
+        if not wrap:
             return schema
+        if not self.wraps_result:
+            return {"type": "object", **schema}
         definitions = schema.pop("$defs", None)
         wrapped: Schema = {"type": "object", "properties": {RESULT: schema}, "required": [RESULT]}
         return {**wrapped, "$defs": definitions} if definitions else wrapped
@@ -102,6 +140,33 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             schema = schema.get("$defs", {}).get(target.removeprefix("#/$defs/"), {})
         return bool(schema.get("type") != "object")
 
+    def to_tool(
+        self,
+        name: str,
+        *,
+        title: str = "",
+        description: str = "",
+        annotations: object = None,
+        security: object = None,
+        meta: Mapping[str, Any] | None = None,
+        wrap: bool = True,
+    ) -> dict[str, Any]:
+        """The tool as `tools/list` shows it; `security` is MGP's object, `annotations` are MCP's hints."""
+        return tool_definition(
+            name,
+            description or self.description,
+            self.input_schema(),
+            self.output_schema(wrap=wrap),
+            title=title,
+            annotations=annotations,
+            security=security,
+            meta=meta,
+        )
+
+    def examples(self, count: int = 2) -> list[dict[str, Any]]:
+        """Arguments made from the constraints; each has been decoded, so a call with it is accepted."""
+        return [example for example in examples(self._input_schema, count) if not self.check(example)]
+
     def check(self, arguments: object) -> tuple[Problem, ...]:
         """What is wrong with the arguments, without calling anything."""
         try:
@@ -115,23 +180,29 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
         Raises ArgumentsError. Absent optional arguments get their default.
         """
-        if isinstance(arguments, bytes | bytearray | memoryview | str):
+        if isinstance(arguments, _TEXTS):
             arguments = _parsed(arguments)
-        problems = self.input_validator.check(arguments)
+        if wrong := self.input_validator.check(arguments):
+            raise ArgumentsError(wrong)
+        if not isinstance(arguments, dict):
+            raise ArgumentsError((Problem((), f"Type mismatch: expected object, got {shown(arguments)}", "object"),))
+        values = {name: arguments[name] for name in arguments if name not in self._names} if self._takes_others else {}
+        problems: list[Problem] = []
+        for step in self._steps:
+            if step.name in arguments:
+                value = arguments[step.name]
+                if step.convert is not None or step.checks:
+                    value = self._converted(step, value, problems)
+                values[step.name] = value
+            elif step.default is not UNSET:
+                values[step.name] = _fresh(step.default)
         if problems:
             raise ArgumentsError(problems)
-        assert isinstance(arguments, dict)
-        values: dict[str, object] = {}
-        for field, convert in self._steps:
-            if field.name in arguments:
-                values[field.name] = _converted(field, convert, arguments[field.name])
-            elif field.default is not UNSET:
-                values[field.name] = _fresh(field.default)
         return values
 
     def encode(self, value: object, *, wrap: bool = True) -> Any:
-        """The function's result as JSON can hold it; wrapped as `output_schema(wrap=...)` says."""
-        if self.output is None:
+        """The function's result as JSON holds it, wrapped as `output_schema(wrap=...)` says; content passes through."""
+        if self.output is None and _is_content(value, self.content_types):
             return value
         plain = as_json(value)
         if plain is UNSET:
@@ -140,7 +211,10 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def input_validator(self) -> Validator:
-        return Validator(self._input_schema)
+        try:
+            return Validator(self._input_schema, formats=True)
+        except DefinitionError as error:
+            raise self._misdefined("its parameters", error) from error
 
     @cached_property
     def output_validator(self) -> Validator | None:
@@ -177,15 +251,55 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         return writer.finish(schema)
 
     @cached_property
-    def _steps(self) -> tuple[tuple[InputField, Converter | None], ...]:
+    def _steps(self) -> tuple[_Step, ...]:
         converters = Converters()
-        return tuple(
-            (field, None if field.type is UNSET or field.schema is not None else converters.make(field.type))
-            for field in self.inputs
-        )
+        steps = []
+        for field in self.inputs:
+            constraints = field.all_constraints()
+            if any(hides_a_check(constraint) for constraint in constraints):
+                error = DefinitionError("a `satisfies` check cannot stand under | or ~, where a schema cannot hold it")
+                raise self._misdefined(f"parameter '{field.name}'", error)
+            convert = None if field.type is UNSET or field.schema is not None else converters.make(field.type)
+            steps.append(_Step(field.name, convert, checks_in(constraints), field.default))
+        return tuple(steps)
+
+    @cached_property
+    def _names(self) -> frozenset[str]:
+        return frozenset(field.name for field in self.inputs)
+
+    @cached_property
+    def _takes_others(self) -> bool:
+        """Whether the schema itself speaks of arguments under other names, which are then passed on."""
+        return not self.closed and not {"additionalProperties", "patternProperties"}.isdisjoint(self.keywords)
+
+    def _converted(self, step: _Step, value: Any, problems: list[Problem]) -> object:
+        """The Python value; what is wrong with it is added to the problems."""
+        try:
+            converted = step.convert(value) if step.convert else value
+            failed = next((rule for rule in step.checks if not rule.check(converted)), None) if step.checks else None
+        except Exception as error:
+            problems.append(conversion_problem((step.name,), value, self._schema_of(step.name), error))
+            return None
+        if failed is not None:
+            got = quoted(self._schema_of(step.name), value)
+            problems.append(Problem((step.name,), failed.reason, got=got, suggestions=failed.suggestions))
+        return converted
+
+    def _schema_of(self, name: str) -> Schema:
+        properties: Any = self._input_schema["properties"]
+        return properties[name] if isinstance(properties[name], dict) else {}
 
     def _misdefined(self, part: str, error: DefinitionError) -> DefinitionError:
         return DefinitionError(f"{self.where}: {part}: {error}" if self.where else f"{part}: {error}")
+
+
+class _Step(msgspec.Struct, frozen=True):
+    """How one argument becomes a value: its converter, and the checks that only code can make."""
+
+    name: str
+    convert: Converter | None
+    checks: tuple[Satisfies, ...]
+    default: Any
 
 
 def _field_schema(writer: SchemaWriter, field: InputField) -> Schema:
@@ -201,22 +315,10 @@ def _field_schema(writer: SchemaWriter, field: InputField) -> Schema:
     return schema
 
 
-def _converted(field: InputField, convert: Converter | None, value: object) -> object:
-    try:
-        converted = convert(value) if convert else value
-        for rule in checks_in(field.all_constraints()):
-            if not rule.check(converted):
-                problem = Problem((field.name,), rule.reason, got=_quoted(field, value), suggestions=rule.suggestions)
-                raise ArgumentsError((problem,))
-    except ArgumentsError:
-        raise
-    except Exception as error:
-        raise ArgumentsError((Problem((field.name,), str(error), got=_quoted(field, value)),)) from error
-    return converted
-
-
-def _quoted(field: InputField, value: object) -> str:
-    return "a secret" if field.secret else shown(value)
+def _is_content(value: object, kinds: tuple[type, ...]) -> bool:
+    if isinstance(value, list | tuple):
+        return any(isinstance(item, kinds) for item in value)
+    return isinstance(value, kinds)
 
 
 def _parsed(text: bytes | bytearray | memoryview | str) -> object:
@@ -227,4 +329,4 @@ def _parsed(text: bytes | bytearray | memoryview | str) -> object:
 
 
 def _fresh(default: object) -> object:
-    return copy.deepcopy(default) if isinstance(default, list | dict | set) else default
+    return copy.deepcopy(default) if isinstance(default, _MUTABLE) else default

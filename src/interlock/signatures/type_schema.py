@@ -15,19 +15,21 @@ import pathlib
 import types
 import typing
 import uuid
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, Literal, Union
 
 import msgspec
 from msgspec import UNSET
 
+from .compose import choices, fixed_array, plain_choice, union
 from .constraints import Schema, constrain
+from .definitions import REF, Definitions, referenced
 from .docstrings import Docstring
 from .marks import marks_of
 from .members import Member, has_members, is_named_tuple, members_of, summary_of
 from .problems import DefinitionError
+from .pydantic_types import dumped, is_pydantic, schema_of
 
-REF = "#/$defs/"
 MAX_TYPE_DEPTH = 64
 
 _DECIMAL = r"^[+-]?[0-9]+(\.[0-9]+)?([eE][+-]?[0-9]+)?$"
@@ -35,6 +37,7 @@ _SCALARS: dict[object, Schema] = {
     None: {"type": "null"},
     type(None): {"type": "null"},
     str: {"type": "string"},
+    typing.LiteralString: {"type": "string"},
     int: {"type": "integer"},
     float: {"type": "number"},
     bool: {"type": "boolean"},
@@ -60,12 +63,10 @@ _ARRAYS = (
 )
 _OBJECTS = (
     dict,
-    collections.OrderedDict,
-    collections.defaultdict,
     collections.abc.Mapping,
     collections.abc.MutableMapping,
 )
-_QUALIFIERS = frozenset({"Required", "NotRequired", "ReadOnly", "Final", "ClassVar"})
+_QUALIFIERS = frozenset({"Required", "NotRequired", "ReadOnly", "Final"})
 
 
 class SchemaWriter:
@@ -73,7 +74,7 @@ class SchemaWriter:
 
     def __init__(self, mode: Literal["input", "output"] = "input") -> None:
         self.mode = mode
-        self._definitions: dict[str, Schema] = {}
+        self._definitions = Definitions()
         self._names: dict[object, str] = {}
         self._depth = 0
 
@@ -89,26 +90,14 @@ class SchemaWriter:
 
     def finish(self, schema: Schema) -> Schema:
         """The whole schema: classes that are used once inlined, the others under `$defs`."""
-        counts = collections.Counter(_references(schema))
-        for definition in self._definitions.values():
-            counts.update(_references(definition))
-        kept = {
-            name
-            for name, definition in self._definitions.items()
-            if counts[name] > 1 or name in self._reachable_from(definition)
-        }
-        inlined = {name: definition for name, definition in self._definitions.items() if name not in kept}
-        whole = _inline(schema, inlined)
-        definitions = {name: _inline(self._definitions[name], inlined) for name in self._definitions if name in kept}
-        return {**whole, "$defs": definitions} if definitions else whole
+        return self._definitions.join(schema)
 
     def resolve(self, schema: Schema) -> Schema:
         """The schema that a bare reference stands for, or the schema itself."""
-        name = _reference(schema)
-        return self._definitions.get(name, schema)
+        return self._definitions.get(referenced(schema)) or schema
 
     def _write(self, annotation: Any) -> Schema:
-        if _is_hashable(annotation) and annotation in _SCALARS:
+        if is_hashable(annotation) and annotation in _SCALARS:
             return dict(_SCALARS[annotation])
         origin = typing.get_origin(annotation)
         if origin is Annotated:
@@ -116,7 +105,7 @@ class SchemaWriter:
         if origin is Union or origin is types.UnionType:
             return self._write_union(typing.get_args(annotation))
         if origin is Literal:
-            return _write_choices([_literal(value) for value in typing.get_args(annotation)])
+            return choices([plain_choice(value) for value in typing.get_args(annotation)])
         if _name_of(origin) in _QUALIFIERS:
             return self.write(typing.get_args(annotation)[0])
         if _name_of(type(annotation)) == "TypeAliasType" or _name_of(type(origin)) == "TypeAliasType":
@@ -146,23 +135,18 @@ class SchemaWriter:
                 return {}
             if schema not in schemas:
                 schemas.append(schema)
-        return _union(schemas)
+        return union(schemas)
 
     def _write_alias(self, annotation: Any) -> Schema:
-        if annotation in self._names:
-            return {"$ref": REF + self._names[annotation]}
         alias = typing.get_origin(annotation) or annotation
-        name = self._names[annotation] = self._free_name(alias.__name__)
-        self._definitions[name] = {}
-        value = alias.__value__
-        if arguments := typing.get_args(annotation):
-            value = value[arguments]
-        self._definitions[name] = self.write(value)
-        return {"$ref": REF + name}
+        arguments = typing.get_args(annotation)
+        return self._named(
+            annotation, lambda _: self.write(alias.__value__[arguments] if arguments else alias.__value__)
+        )
 
     def _write_class(self, annotation: Any, kind: Any, arguments: tuple[Any, ...]) -> Schema:
-        if kind is tuple and arguments and arguments[-1] is not Ellipsis:
-            return _tuple_schema([self.write(item) for item in arguments if item != ()])
+        if kind is tuple and annotation is not tuple and Ellipsis not in arguments:
+            return fixed_array([self.write(item) for item in arguments])
         if kind in _ARRAYS:
             array: Schema = {"type": "array"}
             if arguments and (items := self.write(arguments[0])):
@@ -171,8 +155,10 @@ class SchemaWriter:
         if kind in _OBJECTS:
             return self._write_mapping(arguments)
         if isinstance(kind, type) and issubclass(kind, enum.Enum):
-            return _write_choices([_literal(member) for member in kind])
-        if hasattr(kind, "model_json_schema"):
+            if issubclass(kind, enum.IntFlag):
+                return {"type": "integer", "minimum": 0}
+            return choices([plain_choice(member) for member in kind])
+        if is_pydantic(kind) and not has_members(kind):
             return self._named(annotation, lambda name: self._write_pydantic(annotation, name))
         if has_members(kind):
             names = getattr(kind, "__parameters__", ())
@@ -192,28 +178,21 @@ class SchemaWriter:
             return schema
         keys, values = (*arguments, Any)[:2]
         key_schema = self.write(keys)
+        if key_schema.get("type", "string") not in ("integer", "string"):
+            raise DefinitionError(f"the keys of a JSON object are texts; {_spelled(keys)} cannot be one")
         if key_schema.get("type") == "integer":
             schema["propertyNames"] = {"pattern": "^-?[0-9]+$"}
         elif narrowing := {name: value for name, value in key_schema.items() if name != "type"}:
             schema["propertyNames"] = narrowing
-        elif key_schema and key_schema.get("type") != "string":
-            raise DefinitionError(f"the keys of a JSON object are texts; {_spelled(keys)} cannot be one")
         if value_schema := self.write(values):
             schema["additionalProperties"] = value_schema
         return schema
 
-    def _named(self, annotation: Any, write: typing.Callable[[str], Schema]) -> Schema:
+    def _named(self, annotation: Any, write: Callable[[str], Schema]) -> Schema:
         if annotation not in self._names:
-            name = self._names[annotation] = self._free_name(_definition_name(annotation))
-            self._definitions[name] = {}
+            name = self._names[annotation] = self._definitions.reserve(_definition_name(annotation))
             self._definitions[name] = write(name)
         return {"$ref": REF + self._names[annotation]}
-
-    def _free_name(self, wanted: str) -> str:
-        name, number = wanted, 2
-        while name in self._definitions:
-            name, number = f"{wanted}{number}", number + 1
-        return name
 
     def _write_members(self, kind: type, bound: Mapping[Any, Any]) -> Schema:
         try:
@@ -223,7 +202,7 @@ class SchemaWriter:
         described = Docstring.parse(kind.__doc__ or "").parameters
         schemas = {member.wire_name: self._write_member(member, described) for member in members}
         if is_named_tuple(kind) or _is_array_like(kind):
-            return _tuple_schema(list(schemas.values()))
+            return fixed_array(list(schemas.values()))
         schema: Schema = {"type": "object"}
         if summary := summary_of(kind):
             schema["description"] = summary
@@ -251,27 +230,12 @@ class SchemaWriter:
             schema["default"] = plain
         return schema
 
-    def _write_pydantic(self, model: Any, name: str) -> Schema:
-        mode = "validation" if self.mode == "input" else "serialization"
+    def _write_pydantic(self, annotation: Any, name: str) -> Schema:
         try:
-            schema: Schema = model.model_json_schema(mode=mode, ref_template=f"{REF}{name}.{{model}}")
+            schema = schema_of(annotation, self.mode, f"{REF}{{model}}")
         except Exception as error:
-            raise DefinitionError(f"{_spelled(model)} has no JSON Schema: {error}") from error
-        definitions = schema.pop("$defs", {})
-        assert isinstance(definitions, dict)
-        for inner, definition in definitions.items():
-            self._definitions[f"{name}.{inner}"] = _untitled(definition)
-        return typing.cast("Schema", _untitled(schema))
-
-    def _reachable_from(self, schema: Schema) -> set[str]:
-        seen: set[str] = set()
-        waiting = list(_references(schema))
-        while waiting:
-            name = waiting.pop()
-            if name not in seen and name in self._definitions:
-                seen.add(name)
-                waiting.extend(_references(self._definitions[name]))
-        return seen
+            raise DefinitionError(f"{_spelled(annotation)} has no JSON Schema: {error}") from error
+        return self._definitions.adopt(schema, name)
 
 
 def as_json(value: object) -> Any:
@@ -283,69 +247,11 @@ def as_json(value: object) -> Any:
 
 
 def _dump(value: object) -> object:
-    if hasattr(value, "model_dump"):
-        return value.model_dump(mode="json", by_alias=True)
+    if is_pydantic(type(value)):
+        return dumped(value)
+    if isinstance(value, pathlib.PurePath | ipaddress.IPv4Address | ipaddress.IPv6Address):
+        return str(value)
     raise NotImplementedError(f"{type(value).__name__} has no JSON form")
-
-
-def _union(schemas: list[Schema]) -> Schema:
-    """The union, flat where it can be: a list of types, or one choice more."""
-    if len(schemas) == 1:
-        return schemas[0]
-    if all(set(schema) == {"type"} for schema in schemas):
-        return {"type": _joined_types(schemas)}
-    null: Schema = {"type": "null"}
-    rest = [schema for schema in schemas if schema != null]
-    if (
-        len(schemas) == 2
-        and len(rest) == 1
-        and "type" in rest[0]
-        and not {"const", "not", "allOf", "anyOf"} & set(rest[0])
-    ):
-        flat = {**rest[0], "type": _joined_types([rest[0], null])}
-        choices = flat.get("enum")
-        if isinstance(choices, list):
-            flat["enum"] = [*choices, None]
-        return flat
-    return {"anyOf": schemas}
-
-
-def _joined_types(schemas: list[Schema]) -> list[str]:
-    names: list[str] = []
-    for schema in schemas:
-        told = schema["type"]
-        names += [
-            name for name in ([told] if isinstance(told, str) else typing.cast("list[str]", told)) if name not in names
-        ]
-    return names
-
-
-def _write_choices(values: list[object]) -> Schema:
-    names: list[str] = []
-    for value in values:
-        name = _json_type(value)
-        if name not in names:
-            names.append(name)
-    return {"type": names[0] if len(names) == 1 else names, "enum": values}
-
-
-def _json_type(value: object) -> str:
-    if value is None:
-        return "null"
-    return {bool: "boolean", int: "integer", float: "number", str: "string"}[type(value)]
-
-
-def _literal(value: object) -> object:
-    plain = as_json(value)
-    if plain is None or type(plain) in (bool, int, float, str):
-        return plain
-    raise DefinitionError(f"a choice must be a text, a number, a boolean or null, not {value!r}")
-
-
-def _tuple_schema(items: list[Schema]) -> Schema:
-    if not items:
-        return {"type": "array", "maxItems": 0}
-    return {"type": "array", "prefixItems": items, "minItems": len(items), "maxItems": len(items)}
 
 
 def _is_array_like(kind: type) -> bool:
@@ -363,42 +269,6 @@ def _definition_name(annotation: Any) -> str:
     return "".join(letter if letter.isalnum() or letter == "_" else "_" for letter in name)
 
 
-def _reference(schema: Schema) -> str:
-    target = schema.get("$ref")
-    return target.removeprefix(REF) if isinstance(target, str) and target.startswith(REF) else ""
-
-
-def _references(node: object) -> list[str]:
-    if isinstance(node, dict):
-        found = [name] if (name := _reference(node)) else []
-        for value in node.values():
-            found += _references(value)
-        return found
-    return [name for item in node for name in _references(item)] if isinstance(node, list) else []
-
-
-def _inline(node: Any, inlined: Mapping[str, Schema]) -> Any:
-    if isinstance(node, list):
-        return [_inline(item, inlined) for item in node]
-    if not isinstance(node, dict):
-        return node
-    if (name := _reference(node)) in inlined:
-        node = {**inlined[name], **{key: value for key, value in node.items() if key != "$ref"}}
-    return {key: _inline(value, inlined) for key, value in node.items()}
-
-
-def _untitled(node: Any) -> Any:
-    """Without the titles that pydantic derives from names: they cost tokens and tell nothing."""
-    if isinstance(node, list):
-        return [_untitled(item) for item in node]
-    if not isinstance(node, dict):
-        return node
-    cleaned = {key: _untitled(value) for key, value in node.items() if not (key == "title" and isinstance(value, str))}
-    if isinstance(node.get("properties"), dict):
-        cleaned["properties"] = {name: _untitled(schema) for name, schema in node["properties"].items()}
-    return cleaned
-
-
 def _without_unset(annotation: Any) -> Any:
     """A member `int | UnsetType` is an optional integer: unset is the absence of a value, not a value."""
     if typing.get_origin(annotation) not in (Union, types.UnionType):
@@ -407,7 +277,8 @@ def _without_unset(annotation: Any) -> Any:
     return Union[arms] if arms else annotation  # noqa: UP007 - the arms are a value here
 
 
-def _is_hashable(value: object) -> bool:
+def is_hashable(value: object) -> bool:
+    """Whether an annotation can be a key; marks may hold what cannot."""
     try:
         hash(value)
     except TypeError:

@@ -40,6 +40,8 @@ class Kind(msgspec.Struct, frozen=True):
     category: str = "validation"
     """MGP's error category."""
     retryable: bool = False
+    as_result: bool = False
+    """A tool call so refused is answered with an `isError` result, which the model reads and can correct itself by."""
 
     def code(self, tongue: Tongue) -> int:
         """The number this error has in a dialect; the plain MCP number where the dialect has none of its own."""
@@ -80,8 +82,10 @@ def _rows() -> tuple[Kind, ...]:
         Kind("AUTH_REQUIRED", "security", request, 401, "A credential is needed", 1002, 0, -32004, 0, "security"),
         Kind("AUTH_EXPIRED", "security", request, 401, "The credential has expired", 1003, 0, -32004, 0, "security"),
         Kind("ORIGIN_REFUSED", "security", request, 403, "Origin or Host not allowed", 1001, 0, -32005, 0, "security"),
-        Kind("VALIDATION_BLOCKED", "security", params, 403, "A validator refused", 1010, 0, -32001, 0, "security"),
-        Kind("CODE_SAFETY_VIOLATION", "security", params, 403, "Code was refused", 1011, 0, -32001, 0, "security"),
+        Kind("VALIDATION_BLOCKED", "security", params, 403, "Refused", 1010, 0, -32001, 0, "security", as_result=True),
+        Kind(
+            "CODE_SAFETY_VIOLATION", "security", params, 403, "Bad code", 1011, 0, -32001, 0, "security", as_result=True
+        ),
         # Lifecycle
         Kind("SERVER_NOT_READY", "lifecycle", internal, 503, "Not connected", 2000, 0, -32003, 0, "lifecycle", True),
         Kind("SERVER_DRAINING", "lifecycle", internal, 503, "Shutting down", 2001, 0, -32003, 0, "lifecycle", True),
@@ -93,7 +97,7 @@ def _rows() -> tuple[Kind, ...]:
         Kind("TIMEOUT", "resource", internal, 504, "Not done in time", 3003, 0, -32003, 0, "resource", True),
         Kind("TOO_LARGE", "resource", request, 413, "Larger than the limit", 3001, 0, -32600, 0, "resource"),
         # Validation
-        Kind("INVALID_TOOL_ARGS", "validation", params, 422, "Arguments fail the schema", 4000, 0, -32001),
+        Kind("INVALID_TOOL_ARGS", "validation", params, 422, "Bad arguments", 4000, 0, -32001, as_result=True),
         Kind("TOOL_NOT_FOUND", "validation", params, 404, "No such tool", 4001, 0, -32002),
         Kind("TOOL_DISABLED", "validation", params, 404, "The tool is switched off", 4002, 0, -32002),
         # The servers behind the hub

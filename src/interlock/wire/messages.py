@@ -59,9 +59,10 @@ def decode(data: bytes, limits: Limits = DEFAULT) -> Message:
         envelope = _decode_envelope(data)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as cause:
         raise _unreadable(data, cause) from None
-    if len(data) != _canonical_length(envelope):
-        _refuse_ambiguity(data)
-    return _classify(envelope, limits)
+    message = _classify(envelope, limits)
+    if len(data) != _canonical_length(message):
+        _refuse_ambiguity(data, message)
+    return message
 
 
 def decode_batch(data: bytes, limits: Limits = DEFAULT) -> list[Message | BadMessage]:
@@ -211,29 +212,31 @@ def _classify(envelope: _Envelope, limits: Limits) -> Message:
     raise BadMessage("INVALID_REQUEST", "neither method, nor result, nor error", known)
 
 
-def _canonical_length(envelope: _Envelope) -> int:
+def _canonical_length(message: Message) -> int:
     """How long the message is if it holds just what was read, in compact form. A longer one is looked at again."""
-    length = len('{"jsonrpc":""}') + len(envelope.jsonrpc)
-    if envelope.id is not _UNSET:
-        length += len(',"id":') + (4 if envelope.id is None else len(encode_id(envelope.id)))
-    if envelope.method is not _UNSET:
-        length += len(',"method":""') + len(envelope.method)
-    if envelope.params is not _UNSET:
-        length += len(',"params":') + len(memoryview(envelope.params))
-    if envelope.result is not _UNSET:
-        length += len(',"result":') + len(memoryview(envelope.result))
-    if envelope.error is not _UNSET:
-        length += len(',"error":') + len(memoryview(envelope.error))
-    return length
+    if type(message) is Request:
+        params = message.params
+        length = _REQUEST_LENGTH + len(encode_id(message.id)) + len(message.method)
+        # The very object that stands for absent params.
+        return length if params is EMPTY_OBJECT else length + _PARAMS_LENGTH + len(params)
+    if type(message) is Result:
+        return _RESULT_LENGTH + len(encode_id(message.id)) + len(message.result)
+    return -1
 
 
+_REQUEST_LENGTH = len('{"jsonrpc":"2.0","id":,"method":""}')
+_PARAMS_LENGTH = len(',"params":')
+_RESULT_LENGTH = len('{"jsonrpc":"2.0","id":,"result":}')
 _MEMBERS = frozenset({"jsonrpc", "id", "method", "params", "result", "error"})
 
 
-def _refuse_ambiguity(data: bytes) -> None:
+def _refuse_ambiguity(data: bytes, message: Message) -> None:
     """The slow look at an envelope with spaces or members of its own: no name may stand twice or in wrong case."""
+    payload = b"" if isinstance(message, Failure) else message.result if isinstance(message, Result) else message.params
+    # What was read is cut out once: if it stands there twice, the second is still found, and the rest is short.
+    rest = data.replace(payload, b"0", 1) if payload else data
     seen: set[str] = set()
-    for name in _top_level_names(data):
+    for name in _top_level_names(rest):
         if name in seen:
             raise BadMessage("INVALID_REQUEST", f"member {name!r} stands twice")
         if name not in _MEMBERS and name.casefold() in _MEMBERS:

@@ -1,1 +1,1 @@
-"""Streamable HTTP in both eras, the server half: MCP paths are answered before ASGI, the rest goes to the app."""
+"""Streamable HTTP in both eras: the server half answers MCP paths before ASGI, the client half links over a pool."""

@@ -92,7 +92,7 @@ class HttpServer:
             return
         self.face.endpoint.drain()
         self._uvicorn.config.timeout_graceful_shutdown = drain_s  # type: ignore[assignment]
-        self._uvicorn.should_exit = True
+        self._uvicorn.leave()
         await self._task
         self._task = None
         self.face.endpoint.close()
@@ -113,6 +113,12 @@ class _Uvicorn(uvicorn.Server):
     def __init__(self, config: uvicorn.Config) -> None:
         super().__init__(config)
         self.ready = asyncio.Event()
+        self._leaving = asyncio.Event()
+
+    def leave(self) -> None:
+        """Begin to shut down."""
+        self.should_exit = True
+        self._leaving.set()
 
     @contextlib.contextmanager
     def capture_signals(self) -> Generator[None, None, None]:
@@ -121,3 +127,9 @@ class _Uvicorn(uvicorn.Server):
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
         await super().startup(sockets)
         self.ready.set()
+
+    async def main_loop(self) -> None:
+        # The parent looks ten times a second whether it should leave; an idle hub need not wake for that.
+        while not await self.on_tick(0):
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._leaving.wait(), 1.0)

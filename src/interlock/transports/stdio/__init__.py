@@ -1,1 +1,1 @@
-"""MCP over a pair of byte streams, one message a line: a child's standard streams, or a local socket."""
+"""Newline-delimited messages over a pair of byte streams: a server we started, our own standard streams, a socket."""

@@ -1,0 +1,7 @@
+"""`python -m interlock.cli`: how the terminal starts a hub beside itself."""
+
+from __future__ import annotations
+
+from . import main
+
+main()

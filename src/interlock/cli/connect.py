@@ -1,0 +1,116 @@
+"""`interlock connect`: gives a client a key of its own and writes it into that client's configuration."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import click
+
+from .clients import ENTRY, NAMES, Client, client, executable, passing, with_entry, without_entry
+from .failures import Failure, NoHub
+from .show import json_option, plain, say, show_json
+
+
+@click.command()
+@click.argument("name", metavar="CLIENT", type=click.Choice(NAMES))
+@click.option("--print", "only_print", is_flag=True, help="Print the configuration instead of writing it.")
+@click.option("--undo", is_flag=True, help="Take the entry out again and revoke its key.")
+@click.option("--profile", metavar="NAME", help="The tools that this client sees.")
+@json_option
+def connect(name: str, only_print: bool, undo: bool, profile: str | None, as_json: bool) -> None:
+    """Write a client's configuration, with a key of its own.
+
+    CLIENT is claude-code, claude-desktop, cursor, vscode, gemini or codex. The rest of its file stays as it is, and a
+    copy is kept beside it. If no hub runs, one is started.
+
+    \b
+    Example:
+      interlock connect cursor --profile work
+    """
+    if only_print and undo:
+        raise click.UsageError("--print and --undo exclude each other.")
+    chosen = client(name)
+    outcome = _undo(name, chosen) if undo else _connect(name, chosen, profile, only_print=only_print)
+    if as_json:
+        show_json(outcome)
+    elif only_print:
+        say(str(outcome["text"]))
+    elif undo:
+        say(f"{chosen.title} is no longer connected." if outcome["changed"] else f"{chosen.title} was not connected.")
+    else:
+        say(f"{chosen.title} is connected: {plain(str(chosen.path))}")
+        if outcome["backup"]:
+            say(f"  the file as it was: {plain(str(outcome['backup']))}")
+        if passing(outcome["entry"]["command"]):
+            say(
+                "  → interlock runs from a cache that may be cleared; install it: `uv tool install interlock`", err=True
+            )
+        say(f"  → {chosen.after} Take it back with `interlock connect {name} --undo`.")
+
+
+def _connect(name: str, chosen: Client, profile: str | None, *, only_print: bool) -> dict[str, Any]:
+    from interlock.config.files import back_up, write_whole
+    from interlock.config.home import home_folder
+
+    from .starting import reach_hub
+
+    text = _read(chosen.path)
+    command = executable()
+    with_entry(
+        chosen, text, chosen.entry(command, "")
+    )  # a file that cannot be changed is found out before a key is made
+    with reach_hub(home_folder()) as link:
+        if not only_print:
+            link.ask("hub/keys.revoke", {"agent": name})
+        made = link.ask(
+            "hub/keys.create", {"agent": name, "kind": "agent", **({"profile": profile} if profile else {})}
+        )
+    entry = chosen.entry(command, str(made["key"]))
+    outcome: dict[str, Any] = {"client": name, "path": str(chosen.path), "entry": entry}
+    if only_print:
+        return {**outcome, "text": with_entry(chosen, "", entry).rstrip()}
+    changed = with_entry(chosen, text, entry)
+    backup = back_up(chosen.path)
+    write_whole(chosen.path, changed.encode(), private=True)
+    return {**outcome, "backup": str(backup) if backup else None}
+
+
+def _undo(name: str, chosen: Client) -> dict[str, Any]:
+    from interlock.config.files import back_up, write_whole
+    from interlock.config.home import home_folder
+
+    from .hub_link import HubLink
+
+    text = _read(chosen.path)
+    changed = without_entry(chosen, text) if text else text
+    backup = None
+    if changed != text:
+        backup = back_up(chosen.path)
+        write_whole(chosen.path, changed.encode())
+    revoked = None
+    try:
+        with HubLink.open(home_folder()) as link:
+            revoked = link.ask("hub/keys.revoke", {"agent": name}).get("revoked")
+    except NoHub:
+        say(f"interlock: no hub is running, so the key of {name} is still valid", err=True)
+        say(f"  → `interlock up -d`, then `interlock keys revoke {name}`", err=True)
+    return {
+        "client": name,
+        "path": str(chosen.path),
+        "entry": ENTRY,
+        "changed": changed != text,
+        "backup": str(backup) if backup else None,
+        "revoked": revoked,
+    }
+
+
+def _read(path: Path) -> str:
+    try:
+        return path.read_text("utf-8-sig")
+    except FileNotFoundError:
+        return ""
+    except (OSError, UnicodeDecodeError) as error:
+        raise Failure(
+            f"{path} cannot be read: {error}", "check its permissions and encoding; it was left alone"
+        ) from error

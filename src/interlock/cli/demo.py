@@ -1,0 +1,127 @@
+"""`interlock demo`: a hub of its own in a folder of its own, a server, a call; then everything is gone again."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import shutil
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from time import monotonic, sleep
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from .failures import Failure
+from .show import bold, json_option, one_line, say, show_json
+
+if TYPE_CHECKING:
+    from .hub_link import HubLink
+
+READY_WITHIN_S = 30.0
+
+
+@click.command()
+@json_option
+def demo(as_json: bool) -> None:
+    """Show what a hub does, with a server of its own.
+
+    Your own hub, its servers and its configuration are not touched.
+
+    \b
+    Example:
+      interlock demo
+    """
+    steps: list[dict[str, Any]] = []
+
+    def step(title: str, command: str, outcome: object, lines: list[str]) -> None:
+        steps.append({"title": title, "command": command, "outcome": outcome})
+        if not as_json:
+            say(bold(title))
+            say(f"  $ {command}")
+            for line in lines:
+                say(f"    {line}")
+            say()
+
+    with _hub_for_show() as link:
+        from .status import server_lines
+
+        status = _settled(link)
+        step("1. A hub runs, with one server behind it.", "interlock status", status, server_lines(status["servers"]))
+        tools = link.ask("hub/tools").get("tools") or []
+        if not tools:
+            raise Failure("the demonstration server offers no tools", "run `interlock doctor`")
+        shown = [f"{tool['name']}  {one_line(str(tool.get('description') or ''), 70)}" for tool in tools]
+        step("2. Its tools stand under names that tell the server.", "interlock list", tools, shown)
+        tool = tools[0]
+        arguments = sample(tool.get("inputSchema") or {})
+        called = link.ask("hub/call", {"name": tool["name"], "arguments": arguments})
+        content = [one_line(str(block.get("text", block.get("type"))), 90) for block in _content(called)]
+        command = f"interlock call {tool['name']} '{json.dumps(arguments)}'"
+        step("3. A call goes through the hub to the server and back.", command, called, content)
+    if as_json:
+        show_json({"steps": steps})
+    else:
+        say("That was a hub of its own; it is gone again. Now yours:")
+        say("  $ interlock add NAME -- command…    or: interlock import ~/.cursor/mcp.json")
+        say("  $ interlock up -d")
+        say("  $ interlock connect cursor")
+
+
+def sample(schema: dict[str, Any]) -> dict[str, Any]:
+    """Arguments that fit a simple schema: each required property gets its example, default or a plain value."""
+    properties = schema.get("properties") or {}
+    return {name: _sample_value(properties.get(name) or {}) for name in schema.get("required") or []}
+
+
+def _sample_value(schema: dict[str, Any]) -> Any:
+    for key in ("examples", "enum"):
+        if schema.get(key):
+            return schema[key][0]
+    if "default" in schema:
+        return schema["default"]
+    plain: dict[str, Any] = {"integer": 2, "number": 2.5, "boolean": True, "array": [], "object": sample(schema)}
+    return plain.get(str(schema.get("type")), "hello")
+
+
+@contextlib.contextmanager
+def _hub_for_show() -> Iterator[HubLink]:
+    """A hub in a temporary home on a free port; stopped and removed at the end."""
+    from .hub_link import HubLink
+    from .starting import start_hub
+
+    home = Path(tempfile.mkdtemp(prefix="interlock-demo-"))
+    config = home / "interlock.toml"
+    command = json.dumps([sys.executable, "-P", "-m", "interlock.server.demo"])
+    config.write_text(f'[hub]\nlisten = "127.0.0.1:0"\n[servers.demo]\ncommand = {command}\n', "utf-8")
+    try:
+        start_hub(home, folder=home, arguments=("--config", str(config)))
+        with HubLink.open(home) as link:
+            try:
+                yield link
+            finally:
+                link.ask("hub/stop")
+                link.wait_closed(30)
+    finally:
+        shutil.rmtree(home, ignore_errors=True)
+
+
+def _settled(link: HubLink) -> dict[str, Any]:
+    """The status once the server is there; fails with its own words if it does not come."""
+    deadline = monotonic() + READY_WITHIN_S
+    while True:
+        status = link.ask("hub/status")
+        server = status["servers"][0]
+        if server["state"] == "connected":
+            return status
+        if server["state"] == "error" or monotonic() > deadline:
+            raise Failure(
+                f"the demonstration server did not start: {server.get('problem')}", str(server.get("mend") or "")
+            )
+        sleep(0.05)
+
+
+def _content(called: dict[str, Any]) -> list[dict[str, Any]]:
+    return (called.get("result") or {}).get("content") or []

@@ -1,0 +1,166 @@
+"""`interlock doctor`: looks at everything a hub needs on this machine; each finding comes with its mend."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple
+
+import click
+
+from .failures import Failure, NoHub
+from .show import coloured, json_option, plain, say, show_json
+
+if TYPE_CHECKING:
+    from interlock.config import Loaded, Server
+
+INSTALL = {
+    "npx": "install Node.js 22 or later (https://nodejs.org)",
+    "node": "install Node.js 22 or later (https://nodejs.org)",
+    "npm": "install Node.js 22 or later (https://nodejs.org)",
+    "uvx": "install uv (https://docs.astral.sh/uv)",
+    "uv": "install uv (https://docs.astral.sh/uv)",
+    "docker": "install Docker, and start it",
+}
+MARKS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "wrong": ("✗", "red")}
+
+
+class Check(NamedTuple):
+    """One thing looked at."""
+
+    name: str
+    verdict: str
+    detail: str
+    mend: str = ""
+
+
+@click.command()
+@click.option("--config", type=click.Path(path_type=Path), help="The interlock.toml to check.")
+@json_option
+@click.pass_context
+def doctor(ctx: click.Context, config: Path | None, as_json: bool) -> None:
+    """Check this machine and the configuration.
+
+    Starts nothing and changes nothing. Exit code 1 means that something is wrong.
+
+    \b
+    Example:
+      interlock doctor
+    """
+    from interlock.config import home_folder, load
+
+    home = home_folder()
+    loaded = load(config, home=home, folder=Path.cwd())
+    checks = [_python(), _home(home), *_configuration(loaded), *_hub(home, loaded)]
+    for name, server in loaded.config.servers.items():
+        checks.append(_server(name, server))
+    wrong = any(check.verdict == "wrong" for check in checks)
+    if as_json:
+        show_json({"ok": not wrong, "checks": [check._asdict() for check in checks]})
+    else:
+        for check in checks:
+            mark, colour = MARKS[check.verdict]
+            say(f"{coloured(mark, colour)} {plain(check.name)}: {plain(check.detail)}")
+            if check.mend:
+                say(f"    → {plain(check.mend)}")
+    ctx.exit(1 if wrong else 0)
+
+
+def _python() -> Check:
+    version = ".".join(map(str, sys.version_info[:3]))
+    return Check("python", "ok", f"{version} at {sys.executable}")
+
+
+def _home(home: Path) -> Check:
+    """Its first existing ancestor tells whether it could be made."""
+    place = home
+    while not place.exists():
+        place = place.parent
+    if not os.access(place, os.W_OK | os.X_OK):
+        return Check("home", "wrong", f"{home} cannot be written", "set INTERLOCK_HOME, or correct its permissions")
+    if place == home and sys.platform != "win32":
+        state = home.stat()
+        if state.st_uid != os.getuid():
+            return Check("home", "wrong", f"{home} belongs to another user", "set INTERLOCK_HOME to a folder of yours")
+        if state.st_mode & 0o022:
+            return Check("home", "warning", f"others may write into {home}", f"chmod go-w {home}")
+    return Check("home", "ok", str(home))
+
+
+def _configuration(loaded: Loaded) -> Iterator[Check]:
+    origin = loaded.config.origin
+    for problem in loaded.problems:
+        if problem.server is None or problem.fatal:
+            where = f"{problem.file}:{problem.line}" if problem.line else problem.file
+            yield Check(
+                "configuration", "wrong" if problem.fatal else "warning", f"{where}: {problem.message}", problem.mend
+            )
+    if loaded.usable:
+        what = "nothing is configured; the demonstration server would run" if loaded.config.demo else str(origin.path)
+        yield Check("configuration", "ok", f"{what}, {len(loaded.config.servers)} servers")
+    for waiting in loaded.unconfirmed:
+        ids = ", ".join(server.id for server in waiting.servers) or "no servers"
+        mend = "run `interlock up` here in a terminal to look at it and confirm"
+        yield Check("configuration", "warning", f"{waiting.path} ({ids}) waits to be confirmed", mend)
+
+
+def _hub(home: Path, loaded: Loaded) -> Iterator[Check]:
+    from interlock.config.home import socket_path
+
+    from .hub_link import HubLink
+
+    running = False
+    try:
+        with HubLink.open(home) as link:
+            running = True
+            yield Check("hub", "ok", f"runs, pid {link.hello.get('pid')}, version {link.hello.get('version')}")
+    except NoHub:
+        stale = sys.platform != "win32" and socket_path(home).exists()
+        yield Check(
+            "hub", "ok", "does not run" + (" (an old socket is left over; the next start clears it)" if stale else "")
+        )
+    except Failure as failure:
+        running = True
+        yield Check("hub", "wrong", failure.message, failure.mend)
+    if not running and loaded.usable:
+        yield _port(*loaded.config.hub.address)
+
+
+def _port(host: str, port: int) -> Check:
+    family = socket.AF_INET6 if ":" in host else socket.AF_INET
+    with socket.socket(family, socket.SOCK_STREAM) as probe:
+        if sys.platform != "win32":
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            probe.bind((host, port))
+        except OSError as error:
+            from .ports import who_listens
+
+            holder = who_listens(port)
+            detail = f"{host}:{port} cannot be used: {error.strerror}" + (f"; held by {holder}" if holder else "")
+            return Check("port", "wrong", detail, "end that program, or set another `listen` in [hub]")
+    return Check("port", "ok", f"{host}:{port} is free")
+
+
+def _server(name: str, server: Server) -> Check:
+    title = f"server {name}"
+    if not server.enabled:
+        return Check(title, "ok", "is switched off (enabled = false)")
+    if server.problem is not None:
+        return Check(title, "wrong", server.problem.message, server.problem.mend)
+    if server.url is not None:
+        return Check(title, "ok", f"is reached at {server.url.split('?')[0]}")
+    program = server.command[0] if server.command else ""
+    path = server.env.get("PATH", os.environ.get("PATH"))
+    beside = str(Path(server.cwd or ".") / program) if os.sep in program else program
+    found = shutil.which(beside, path=path)
+    if found is None:
+        mend = INSTALL.get(program, f"install `{program}`, or write its full path in `command`")
+        return Check(title, "wrong", f"the program `{program}` is not found", mend)
+    if server.cwd is not None and not Path(server.cwd).is_dir():
+        return Check(title, "wrong", f"its folder {server.cwd} does not exist", "create it, or correct `cwd`")
+    return Check(title, "ok", f"runs {found}")

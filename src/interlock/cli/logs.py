@@ -1,0 +1,47 @@
+"""`interlock logs`: what servers wrote on their standard error, and what the hub noted about them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from .show import bold, json_option, plain, say
+
+
+@click.command()
+@click.argument("server", required=False)
+@click.option("-f", "--follow", is_flag=True, help="Go on printing what comes.")
+@click.option(
+    "-n", "--lines", default=100, show_default=True, type=click.IntRange(1, 10_000), help="How many of the last lines."
+)
+@json_option
+def logs(server: str | None, follow: bool, lines: int, as_json: bool) -> None:
+    """Print what servers wrote.
+
+    \b
+    Example:
+      interlock logs db -f
+    """
+    from interlock.config.home import home_folder
+
+    from .hub_link import HubLink
+
+    wanted: dict[str, Any] = {"lines": lines, "follow": follow, **({"server": server} if server else {})}
+    with HubLink.open(home_folder()) as link:
+        for line in link.ask("hub/logs", wanted).get("lines", []):
+            _print(line, as_json)
+        if follow:
+            for message in link.notifications():
+                if message["method"] == "hub/log":
+                    _print(message.get("params") or {}, as_json)
+
+
+def _print(line: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        import json
+
+        say(json.dumps(line, ensure_ascii=False))
+    else:
+        text = plain(str(line.get("text", ""))).replace("\n", " ")
+        say(f"{line.get('at', '')} {bold(str(line.get('server', '')))} {text}")

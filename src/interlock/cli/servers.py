@@ -1,0 +1,244 @@
+"""`interlock add`, `remove` and `import`: the servers of the user's own `interlock.toml`."""
+
+from __future__ import annotations
+
+import os
+import shutil
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from .failures import Failure, NoHub, Refused, WrongConfiguration, WrongUsage
+from .show import json_option, plain, say, show_json
+
+if TYPE_CHECKING:
+    from interlock.config import Server
+
+config_option = click.option("--config", type=click.Path(path_type=Path), help="The interlock.toml to change.")
+
+
+@click.command()
+@click.argument("name")
+@click.argument("target", nargs=-1, required=True, metavar="URL | -- COMMAND…")
+@click.option(
+    "-e", "--env", multiple=True, metavar="NAME=VALUE", help="A variable for the program; ${NAME} reads yours."
+)
+@click.option("-H", "--header", multiple=True, metavar="NAME=VALUE", help="A header for the address.")
+@click.option("--cwd", type=click.Path(), help="The folder that the program runs in.")
+@click.option("--on-demand", is_flag=True, help="Start it at its first call.")
+@config_option
+@json_option
+def add(
+    name: str,
+    target: tuple[str, ...],
+    env: tuple[str, ...],
+    header: tuple[str, ...],
+    cwd: str | None,
+    on_demand: bool,
+    config: Path | None,
+    as_json: bool,
+) -> None:
+    """Add a server: a program or an address.
+
+    \b
+    Examples:
+      interlock add files -- npx -y @modelcontextprotocol/server-filesystem ~/notes
+      interlock add github https://api.example.com/mcp/ -H 'Authorization=Bearer ${GITHUB_TOKEN}'
+    """
+    from interlock.config import Server
+
+    is_url = len(target) == 1 and "://" in target[0]
+    server = Server(
+        url=target[0] if is_url else None,
+        command=() if is_url else target,
+        env=_pairs(env),
+        headers=_pairs(header),
+        cwd=str(Path(cwd).absolute()) if cwd else None,
+        start="on-demand" if on_demand else "eager",
+    )
+    warnings = _outlook(name, server)
+    changed = _change(config, {name: server})
+    _tell({"added": [name], "warnings": warnings, **changed}, f"`{name}` is added to {changed['path']}.", as_json)
+
+
+@click.command()
+@click.argument("name")
+@config_option
+@json_option
+def remove(name: str, config: Path | None, as_json: bool) -> None:
+    """Remove a server.
+
+    \b
+    Example:
+      interlock remove files
+    """
+    from interlock.config.edit import EditError, remove_server
+
+    path = _own_file(config)
+    try:
+        backup = remove_server(path, name)
+    except EditError as error:
+        raise WrongConfiguration(str(error), error.mend) from error
+    outcome = {"removed": [name], "path": str(path), "backup": str(backup) if backup else None, **_reload()}
+    _tell(outcome, f"`{name}` is removed from {path}.", as_json)
+
+
+@click.command("import")
+@click.argument("files", nargs=-1, required=True, metavar="FILE…", type=click.Path(path_type=Path))
+@click.option("--trust", is_flag=True, help="Also take over what runs shells or code from addresses.")
+@config_option
+@json_option
+def import_(files: tuple[Path, ...], trust: bool, config: Path | None, as_json: bool) -> None:
+    """Take over the servers of another program's file.
+
+    Reads `mcpServers` JSON (Claude, Cursor, Windsurf, Gemini), VS Code's `servers`, Codex's config.toml
+    and mgp.toml. Nothing is run; the file itself is not changed.
+
+    \b
+    Example:
+      interlock import ~/.cursor/mcp.json
+    """
+    from interlock.config.load import load
+
+    path = _own_file(config)
+    present = set(load(path).config.servers) if path.exists() else set()
+    taken: dict[str, Server] = {}
+    warnings: list[str] = []
+    refused: list[str] = []
+    for file in files:
+        for name, server in _foreign(file.expanduser().absolute(), trust, refused).items():
+            if name in present or name in taken:
+                warnings.append(f"`{name}` is there already; the one in {file} was passed over")
+                continue
+            taken[name] = _resolved(server)
+            warnings += _outlook(name, taken[name])
+    changed = _change(config, taken) if taken else {"path": str(path), "backup": None, "reloaded": None, "problems": []}
+    outcome = {"added": list(taken), "warnings": warnings, "refused": refused, **changed}
+    _tell(outcome, f"{len(taken)} servers are added to {path}: {', '.join(taken) or 'none'}.", as_json)
+    if refused and not taken:
+        raise Refused(
+            "nothing was taken over", "mend what is named above; --trust takes over what you know to be right"
+        )
+
+
+def _foreign(file: Path, trust: bool, refused: list[str]) -> dict[str, Server]:
+    from interlock.config.documents import read_document
+    from interlock.config.imports import read_import
+    from interlock.config.launch import why_unsafe
+    from interlock.config.problems import Problem, Report
+
+    document = read_document(file)
+    if isinstance(document, Problem):
+        raise WrongConfiguration(str(document.message) + f": {file}", document.mend)
+    report = Report(file, document.lines, fatal=False)
+    found = read_import(document, report, trusted=True)
+    refused += [str(problem) for problem in report.problems]
+    good: dict[str, Server] = {}
+    for name, server in found.items():
+        if server.problem is not None:
+            continue
+        reasons = [] if trust else why_unsafe(_as_found(server), file.parent)
+        if reasons:
+            refused.append(f"server `{name}` {reasons[0]} (if you want that, repeat with --trust)")
+        else:
+            good[name] = server
+    return good
+
+
+def _as_found(server: Server) -> Server:
+    """As it is judged: a program by its bare name if the PATH leads to that very file."""
+    from msgspec.structs import replace
+
+    program = server.command[0] if server.command else ""
+    bare = os.path.basename(program)
+    is_found = bool(bare) and shutil.which(bare) == program
+    return replace(server, cwd=None, command=(bare, *server.command[1:]) if is_found else server.command)
+
+
+def _resolved(server: Server) -> Server:
+    """With its program's absolute path: the hub may run with another PATH than this shell."""
+    from msgspec.structs import replace
+
+    if not server.command or not (found := shutil.which(server.command[0])):
+        return server
+    return replace(server, command=(os.path.abspath(found), *server.command[1:]))
+
+
+def _outlook(name: str, server: Server) -> list[str]:
+    """What will keep the server from starting, as far as can be seen from here."""
+    from interlock.config.expand import expand
+
+    warnings: list[str] = []
+    if server.command and not shutil.which(server.command[0]):
+        warnings.append(
+            f"`{name}`: the program `{server.command[0]}` is not found here; install it, or give its full path"
+        )
+    texts = (*server.command, *server.env.values(), *server.headers.values(), server.url or "")
+    missing = dict.fromkeys(variable for text in texts for variable in expand(text, os.environ).missing)
+    warnings += [
+        f"`{name}`: the variable `{variable}` is not set; export {variable}=… before `interlock up`"
+        for variable in missing
+    ]
+    return warnings
+
+
+def _change(config: Path | None, servers: dict[str, Server]) -> dict[str, Any]:
+    from interlock.config.edit import EditError, add_servers
+
+    path = _own_file(config)
+    try:
+        backup = add_servers(path, servers)
+    except EditError as error:
+        raise WrongConfiguration(str(error), error.mend) from error
+    return {"path": str(path), "backup": str(backup) if backup else None, **_reload()}
+
+
+def _own_file(config: Path | None) -> Path:
+    """The file that add and remove change: never one that came with a folder, unless it was named."""
+    from interlock.config import user_config
+
+    named = os.environ.get("INTERLOCK_CONFIG")
+    return (config or (Path(named) if named else user_config())).expanduser().absolute()
+
+
+def _reload() -> dict[str, Any]:
+    """Tells a running hub; it is fine if there is none."""
+    from interlock.config.home import home_folder
+
+    from .hub_link import HubLink
+
+    try:
+        with HubLink.open(home_folder()) as link:
+            answer = link.ask("hub/reload", timeout=60)
+    except NoHub:
+        return {"reloaded": False, "problems": []}
+    except Failure as failure:
+        return {"reloaded": False, "problems": [{"message": failure.message, "mend": failure.mend}]}
+    return {"reloaded": bool(answer.get("applied")), "problems": answer.get("problems") or []}
+
+
+def _tell(outcome: dict[str, Any], done: str, as_json: bool) -> None:
+    if as_json:
+        show_json(outcome)
+        return
+    say(plain(done))
+    for text in [*outcome.get("warnings", []), *outcome.get("refused", [])]:
+        say(f"  → {plain(text)}", err=True)
+    for problem in outcome["problems"]:
+        say(
+            f"  → the running hub: {plain(str(problem.get('message')))} {plain(str(problem.get('mend') or ''))}",
+            err=True,
+        )
+    if outcome["reloaded"] is not None:
+        say("The running hub uses it now." if outcome["reloaded"] else "It is used at the next `interlock up`.")
+
+
+def _pairs(words: tuple[str, ...]) -> dict[str, str]:
+    pairs: dict[str, str] = {}
+    for word in words:
+        name, equals, value = word.partition("=")
+        if not equals or not name:
+            raise WrongUsage(f"`{word}` is not NAME=VALUE", "write it as NAME=VALUE")
+        pairs[name] = value
+    return pairs

@@ -1,0 +1,116 @@
+"""Starts a hub beside this process, once: whoever comes second waits for the first and uses its hub."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from time import monotonic, sleep
+
+from .failures import Failure, NoHub, WrongConfiguration
+from .hub_link import HubLink
+
+START_WITHIN_S = 30.0
+MOST_LOG_BYTES = 10 * 1024 * 1024
+if sys.platform == "win32":
+    _DETACHED = subprocess.DETACHED_PROCESS | subprocess.CREATE_NEW_PROCESS_GROUP
+else:
+    _DETACHED = 0
+
+
+def reach_hub(home: Path, *, role: str = "control", key: str | None = None, view: str | None = None) -> HubLink:
+    """A link to the running hub, or to one started now with the user's own configuration alone.
+
+    It is started in its own home: the folder that a client happens to run in configures nothing.
+    """
+    try:
+        return HubLink.open(home, role=role, key=key, view=view)
+    except NoHub:
+        start_hub(home, folder=home)
+    return HubLink.open(home, role=role, key=key, view=view)
+
+
+def start_hub(home: Path, *, folder: Path, arguments: tuple[str, ...] = ()) -> None:
+    """Returns when a hub answers. If it does not come up, says why from its log."""
+    run = home / "run"
+    run.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with _one_at_a_time(run / "start.lock"):
+        if is_running(home):
+            return
+        log = run / "hub.log"
+        if log.exists() and log.stat().st_size > MOST_LOG_BYTES:
+            log.replace(log.with_suffix(".log.1"))
+        with open(log, "ab", opener=_private) as out:
+            begin = out.tell()
+            # -P: the folder it runs in must not become a place to import code from.
+            command = [sys.executable, "-P", "-m", "interlock.cli", "up", *arguments]
+            child = subprocess.Popen(
+                command,
+                cwd=folder,
+                stdin=subprocess.DEVNULL,
+                stdout=out,
+                stderr=out,
+                start_new_session=True,  # Ctrl-C in this terminal is not meant for it
+                creationflags=_DETACHED,
+                env={**os.environ, "INTERLOCK_HOME": str(home)},
+            )
+        _wait_until_ready(home, child, log, begin)
+
+
+def is_running(home: Path) -> bool:
+    try:
+        HubLink.open(home, timeout=2).close()
+    except NoHub:
+        return False
+    return True
+
+
+def _wait_until_ready(home: Path, child: subprocess.Popen[bytes], log: Path, begin: int) -> None:
+    deadline = monotonic() + START_WITHIN_S
+    while monotonic() < deadline:
+        if is_running(home):
+            return
+        if child.poll() is not None:
+            with open(log, "rb") as written:
+                written.seek(begin)
+                said = written.read(4096).decode(errors="replace").strip()
+            kind = WrongConfiguration if child.returncode == WrongConfiguration.exit_code else Failure
+            raise kind(f"the hub ended at once:\n{said}", f"its log is {log}")
+        sleep(0.03)
+    child.terminate()
+    raise Failure(f"the hub did not answer within {START_WITHIN_S:g} s", f"its log is {log}")
+
+
+@contextlib.contextmanager
+def _one_at_a_time(path: Path) -> Iterator[None]:
+    """Holds the lock file; waits a little longer than a start may take."""
+    with open(path, "ab", opener=_private) as lock:
+        deadline = monotonic() + START_WITHIN_S + 5
+        while not _try_lock(lock.fileno()):
+            if monotonic() > deadline:
+                raise Failure("another process is starting a hub and does not finish", f"see who holds {path}")
+            sleep(0.03)
+        yield
+
+
+def _try_lock(handle: int) -> bool:
+    try:
+        if sys.platform == "win32":
+            import msvcrt
+
+            os.lseek(handle, 0, os.SEEK_SET)
+            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
+        else:
+            import fcntl
+
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True
+
+
+def _private(path: str, flags: int) -> int:
+    return os.open(path, flags, 0o600)

@@ -1,0 +1,88 @@
+"""`interlock status`: each server with its tools and tokens, or what is wrong with it and its mend."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import click
+
+from .show import as_dict, bold, coloured, columns, json_option, one_line, plain, say, show_json
+
+COLOURS = {"connected": "green", "error": "red", "disconnected": "red"}
+
+
+@click.command()
+@json_option
+def status(as_json: bool) -> None:
+    """Say what runs, and how to mend what does not.
+
+    \b
+    Example:
+      interlock status --json
+    """
+    from interlock.config.home import home_folder
+
+    from .hub_link import HubLink
+
+    with HubLink.open(home_folder()) as link:
+        found = link.ask("hub/status")
+    if as_json:
+        show_json(found)
+    else:
+        show_status(found)
+
+
+def show_status(found: dict[str, Any]) -> None:
+    facts = [
+        f"Interlock {found.get('version')}",
+        f"pid {found.get('pid')}",
+        f"up {duration(float(found.get('uptime_s') or 0))}",
+        str(found.get("listen")),
+        str(found.get("mode")),
+    ]
+    if found.get("memory_mb"):
+        facts.append(f"{found['memory_mb']:.0f} MB")
+    say(bold(" · ".join(facts)))
+    servers = found.get("servers") or []
+    if not servers:
+        say("No servers yet.")
+        say("  → add one: `interlock add NAME -- command…` or `interlock add NAME URL`")
+    for line in server_lines(servers):
+        say(line)
+    config = as_dict(found.get("config"))
+    for problem in config.get("problems") or []:
+        place = f"{problem.get('file')}:{problem.get('line')}" if problem.get("line") else str(problem.get("file"))
+        say(coloured(f"{plain(place)}: {plain(str(problem.get('message')))}", "yellow"))
+        if problem.get("mend"):
+            say(f"  → {plain(str(problem['mend']))}")
+
+
+def server_lines(servers: list[dict[str, Any]]) -> list[str]:
+    """One line a server, and a second with the mend where it needs one."""
+    rows = columns(
+        (
+            "  " + bold(str(server["id"])),
+            coloured(str(server["state"]), COLOURS.get(str(server["state"]), "yellow")),
+            f"{server.get('tools') or 0} tools",
+            f"{server['tokens']:,} tokens" if server.get("tokens") is not None else "",
+            one_line(str(server.get("problem") or server.get("where") or ""), 100),
+        )
+        for server in servers
+    )
+    lines: list[str] = []
+    for row, server in zip(rows, servers, strict=True):
+        lines.append(row)
+        if server.get("problem") and server.get("mend"):
+            lines.append(f"      → {plain(str(server['mend']))}")
+    return lines
+
+
+def duration(seconds: float) -> str:
+    """`95` as `1 min 35 s`: the two largest units."""
+    units = (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1))
+    left, parts = int(seconds), []
+    for name, size in units:
+        if left >= size:
+            parts.append(f"{left // size} {name}")
+            left %= size
+    return " ".join(parts[:2]) or "0 s"

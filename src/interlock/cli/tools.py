@@ -1,0 +1,136 @@
+"""`interlock list` and `interlock call`: the tools as an agent would see and call them."""
+
+from __future__ import annotations
+
+import json
+import sys
+from typing import Any
+
+import click
+
+from .failures import Failure, WrongUsage
+from .show import as_dict, bold, columns, json_option, one_line, plain, say, show_json
+
+
+@click.command("list")
+@click.option("--server", metavar="ID", help="Only this server's.")
+@click.option("--profile", metavar="NAME", help="Only those of this profile.")
+@json_option
+def list_(server: str | None, profile: str | None, as_json: bool) -> None:
+    """List the tools of all servers.
+
+    \b
+    Example:
+      interlock list --server github
+    """
+    wanted = {**({"server": server} if server else {}), **({"profile": profile} if profile else {})}
+    found = _ask("hub/tools", wanted)
+    tools = found.get("tools") or []
+    if as_json:
+        show_json(found)
+        return
+    for line in columns((bold(str(tool["name"])), _tokens(tool), one_line(_about(tool), 80)) for tool in tools):
+        say(line)
+    total = sum(tool.get("tokens") or 0 for tool in tools)
+    say(f"{len(tools)} tools, {total:,} tokens" if tools else "No tools. → see `interlock status`")
+
+
+@click.command()
+@click.argument("name")
+@click.argument("arguments", nargs=-1)
+@click.option("--timeout", type=click.FloatRange(0.1, 86_400), help="Seconds to wait for the answer.")
+@json_option
+def call(name: str, arguments: tuple[str, ...], timeout: float | None, as_json: bool) -> None:
+    """Call a tool.
+
+    Arguments are one JSON object, `-` to read it from standard input, or key=value pairs; a value is read as the
+    tool's schema says. Exit code 1 means that the tool reported an error.
+
+    \b
+    Examples:
+      interlock call demo__add a=2 b=3
+      interlock call github__search '{"query": "is:open"}'
+    """
+    given = read_arguments(arguments, lambda: _schema(name))
+    params: dict[str, Any] = {"name": name, "arguments": given, **({"timeout_s": timeout} if timeout else {})}
+    answer = _ask("hub/call", params, timeout=(timeout or 3600) + 5)
+    result = as_dict(answer.get("result"))
+    if as_json:
+        show_json(result)
+    else:
+        for block in result.get("content") or []:
+            say(_block(block))
+    if result.get("isError"):
+        raise Failure(f"{name} reported an error", "correct the arguments; `interlock list --json` shows what it takes")
+
+
+def read_arguments(words: tuple[str, ...], schema: Any) -> dict[str, Any]:
+    """The call's arguments from what was typed. `schema` is only asked for where a value could be read in two ways."""
+    if len(words) == 1 and (words[0] == "-" or words[0].lstrip().startswith("{")):
+        text = sys.stdin.read() if words[0] == "-" else words[0]
+        try:
+            given = json.loads(text)
+        except ValueError as error:
+            raise WrongUsage(
+                f"the arguments are not JSON: {error}", 'write \'{"key": "value"}\', or key=value'
+            ) from error
+        if not isinstance(given, dict):
+            raise WrongUsage("the arguments must be a JSON object", 'write \'{"key": "value"}\', or key=value')
+        return given
+    given = {}
+    properties: dict[str, Any] | None = None
+    for word in words:
+        key, equals, text = word.partition("=")
+        if not equals or not key:
+            raise WrongUsage(f"`{word}` is not an argument", "write key=value, or one JSON object")
+        value = _value(text)
+        if not isinstance(value, str):
+            if properties is None:
+                properties = as_dict(as_dict(schema()).get("properties"))
+            if as_dict(properties.get(key)).get("type") == "string":
+                value = text
+        given[key] = value
+    return given
+
+
+def _value(text: str) -> Any:
+    try:
+        value = json.loads(text)
+    except ValueError:
+        return text
+    return value
+
+
+def _schema(name: str) -> dict[str, Any]:
+    tools = _ask("hub/tools").get("tools") or []
+    return next((as_dict(tool.get("inputSchema")) for tool in tools if tool.get("name") == name), {})
+
+
+def _ask(method: str, params: dict[str, Any] | None = None, timeout: float = 30) -> dict[str, Any]:
+    from interlock.config.home import home_folder
+
+    from .hub_link import HubLink
+
+    with HubLink.open(home_folder()) as link:
+        return link.ask(method, params, timeout=timeout)
+
+
+def _about(tool: dict[str, Any]) -> str:
+    return str(tool.get("description") or tool.get("title") or "")
+
+
+def _tokens(tool: dict[str, Any]) -> str:
+    return f"{tool['tokens']:,}" if tool.get("tokens") is not None else ""
+
+
+def _block(block: dict[str, Any]) -> str:
+    """A piece of content as text; what is not text is named, not printed."""
+    kind = block.get("type")
+    if kind == "text":
+        return plain(str(block.get("text", "")))
+    if kind in ("image", "audio"):
+        return f"[{kind} {plain(str(block.get('mimeType')))}, {len(str(block.get('data', '')))} characters; see --json]"
+    if kind == "resource_link":
+        return f"[resource {plain(str(block.get('uri')))}]"
+    resource = as_dict(block.get("resource"))
+    return plain(str(resource.get("text") or f"[{kind} {resource.get('uri', '')}]"))

@@ -1,0 +1,209 @@
+"""`interlock up` and `interlock down`: the one hub of this user."""
+
+from __future__ import annotations
+
+import importlib
+import threading
+from collections.abc import Callable
+from pathlib import Path
+from time import monotonic, sleep
+from typing import TYPE_CHECKING, Protocol
+
+import click
+
+from .failures import Failure, WrongConfiguration
+from .show import bold, coloured, is_attended, json_option, plain, say, show_json
+
+if TYPE_CHECKING:
+    from interlock.config import Config, Loaded, Problem, Unconfirmed
+
+SETTLE_WITHIN_S = 120.0
+
+
+class RunHub(Protocol):
+    """Serves until told to stop; calls `on_ready` once it listens. Returns the exit code."""
+
+    def __call__(self, config: Config, *, home: Path, on_ready: Callable[[object], None]) -> int: ...
+
+
+@click.command()
+@click.option("-d", "--detach", is_flag=True, help="Run in the background; return when it is ready.")
+@click.option("--config", type=click.Path(path_type=Path), help="The interlock.toml to use.")
+@json_option
+@click.pass_context
+def up(ctx: click.Context, detach: bool, config: Path | None, as_json: bool) -> None:
+    """Run the hub and its servers.
+
+    Reads --config, $INTERLOCK_CONFIG, ./interlock.toml (once you have confirmed it) or
+    ~/.config/interlock/interlock.toml, and what these import. With nothing configured it runs a
+    built-in demonstration server.
+
+    \b
+    Example:
+      interlock up -d
+    """
+    from interlock.config import Confirmations, home_folder, load
+
+    from .starting import is_running, start_hub
+
+    home, folder = home_folder(), Path.cwd()
+    loaded = load(config, home=home, folder=folder)
+    confirmed = _confirmed_now(loaded, may_ask=not as_json)
+    for waiting in confirmed:
+        Confirmations(home).add(Path(waiting.path), waiting.hash)
+    if confirmed:
+        loaded = load(config, home=home, folder=folder)
+    show_problems(loaded.problems)
+    if not loaded.usable:
+        raise WrongConfiguration("the configuration cannot be used", "mend what is named above; nothing was started")
+    if is_running(home):
+        _pass_on(home, confirmed)
+        _tell(home, as_json, already=True)
+    elif detach:
+        arguments = ("--config", str(config.absolute())) if config else ()
+        start_hub(home, folder=folder, arguments=arguments)
+        _tell(home, as_json, already=False)
+    else:
+        run_hub: RunHub = importlib.import_module("interlock.web.run").run_hub
+        ctx.exit(run_hub(loaded.config, home=home, on_ready=_announcer(loaded, home, as_json)))
+
+
+@click.command()
+@json_option
+def down(as_json: bool) -> None:
+    """Stop the hub.
+
+    Calls under way are given time to end; the servers it started are stopped with it.
+
+    \b
+    Example:
+      interlock down
+    """
+    from interlock.config import home_folder
+
+    from .hub_link import HubLink
+
+    with HubLink.open(home_folder()) as link:
+        link.ask("hub/stop")
+        if not link.wait_closed(60):
+            raise Failure("the hub has not stopped after 60 s", f"end it yourself: kill {link.hello.get('pid')}")
+        if as_json:
+            show_json({"stopped": True, "pid": link.hello.get("pid")})
+        else:
+            say(f"The hub (pid {link.hello.get('pid')}) has stopped.")
+
+
+def show_problems(problems: tuple[Problem, ...]) -> None:
+    """Each with its place and its mend, on standard error."""
+    for problem in problems:
+        where = f"{problem.file}:{problem.line}" if problem.line else problem.file
+        mark = coloured("error", "red", err=True) if problem.fatal else coloured("warning", "yellow", err=True)
+        say(f"{plain(where)}: {mark}: {plain(problem.message)}", err=True)
+        if problem.mend:
+            say(f"  → {plain(problem.mend)}", err=True)
+
+
+def _confirmed_now(loaded: Loaded, *, may_ask: bool) -> list[Unconfirmed]:
+    """Shows each project file that waits for a person, and asks where there is one. Those that were confirmed."""
+    confirmed: list[Unconfirmed] = []
+    for waiting in loaded.unconfirmed:
+        _show_waiting(waiting)
+        if not (may_ask and is_attended()):
+            mend = "run `interlock up` here in a terminal to look at it and confirm"
+            say(f"  → not started: nobody has confirmed this file; {mend}", err=True)
+        elif click.confirm("Start what this file names?", default=False, err=True):
+            confirmed.append(waiting)
+    return confirmed
+
+
+def _pass_on(home: Path, confirmed: list[Unconfirmed]) -> None:
+    """Tells a hub that runs already what a person has just confirmed."""
+    from .hub_link import HubLink
+
+    with HubLink.open(home) as link:
+        for waiting in confirmed:
+            link.ask("hub/confirm", {"path": waiting.path, "hash": waiting.hash})
+
+
+def _show_waiting(waiting: Unconfirmed) -> None:
+    say(f"{plain(waiting.path)} came with this folder (sha256 {waiting.hash[:16]}…) and would start:", err=True)
+    for server in waiting.servers:
+        what = server.url or command_line(server.command)
+        say(
+            f"  {bold(server.id, err=True)}: {plain(what)}" + (f"  in {plain(server.cwd)}" if server.cwd else ""),
+            err=True,
+        )
+        for name, value in server.env.items():
+            say(f"      {plain(name)}={plain(value)}", err=True)
+        if server.variables:
+            say(f"      reads from your environment: {', '.join(server.variables)}", err=True)
+        if server.refused:
+            say(f"      refused in any case: {plain(server.refused)}", err=True)
+    for setting in waiting.settings:
+        say(f"  and set {plain(setting)}", err=True)
+
+
+def command_line(command: tuple[str, ...]) -> str:
+    import shlex
+
+    if len(command) > 256:
+        return shlex.join(command[:256]) + f" … and {len(command) - 256} more"
+    return shlex.join(command)
+
+
+def _tell(home: Path, as_json: bool, *, already: bool) -> None:
+    from .hub_link import HubLink
+    from .status import show_status
+
+    with HubLink.open(home) as link:
+        status = link.ask("hub/status")
+    if as_json:
+        show_json({**status, "already": already})
+        return
+    say("A hub is running already." if already else "The hub is ready; it runs in the background.")
+    show_status(status)
+    _say_next()
+
+
+def _announcer(loaded: Loaded, home: Path, as_json: bool) -> Callable[[object], None]:
+    """What `up` says once the hub listens. Servers are told of as they come up, on a thread of its own."""
+
+    def announce(_: object) -> None:
+        listen = loaded.config.hub.listen
+        if as_json:
+            show_json({"ready": True, "listen": listen, "home": str(home), "servers": list(loaded.config.servers)})
+            return
+        say(f"Interlock listens on http://{listen}/mcp  (stop with Ctrl-C)")
+        if loaded.config.demo:
+            say("Nothing is configured yet, so a built-in demonstration server runs.")
+            say("  → add your own: `interlock add NAME -- command…`, or `interlock import FILE`")
+        _say_next()
+        threading.Thread(target=_follow_servers, args=(home,), daemon=True).start()
+
+    return announce
+
+
+def _follow_servers(home: Path) -> None:
+    """Prints each server once, when it is there or has failed."""
+    from .hub_link import HubLink
+    from .status import server_lines
+
+    told: set[str] = set()
+    deadline = monotonic() + SETTLE_WITHIN_S
+    try:
+        with HubLink.open(home) as link:
+            while monotonic() < deadline:
+                servers = link.ask("hub/status").get("servers", [])
+                settled = [one for one in servers if one["state"] not in ("registered", "connecting", "restarting")]
+                for line in server_lines([one for one in settled if one["id"] not in told]):
+                    say(line)
+                told |= {one["id"] for one in settled}
+                if len(told) == len(servers):
+                    return
+                sleep(0.2)
+    except Failure:
+        return  # it is stopping; there is nothing more to tell
+
+
+def _say_next() -> None:
+    say("  → connect a client: `interlock connect cursor` (or claude-code, claude-desktop, vscode, gemini, codex)")

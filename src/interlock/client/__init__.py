@@ -1,0 +1,8 @@
+"""The engine as a library for clients: one server, in whichever era it speaks, without having to know which."""
+
+from interlock.client.client import Client
+from interlock.client.connection import Connection, Listing
+from interlock.client.handlers import Handlers
+from interlock.client.peer import Identity, Peer
+
+__all__ = ["Client", "Connection", "Handlers", "Identity", "Listing", "Peer"]

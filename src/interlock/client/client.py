@@ -1,0 +1,334 @@
+"""`Client`: any MCP server, in any era, over any transport, as an async context manager.
+
+What comes back are the server's own JSON objects: nothing is renamed, and nothing that we do not know is dropped.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Mapping, Sequence
+from types import TracebackType
+from typing import Final, Self, TypeAlias, cast
+
+import msgspec
+
+from interlock.client.cache import Cache
+from interlock.client.connection import Connection
+from interlock.client.dial import Dial, to_command, to_service, to_url
+from interlock.client.handlers import Handlers, Json
+from interlock.client.meet import Pin
+from interlock.client.peer import Identity
+from interlock.client.rounds import ROUNDS, answered, question_in
+from interlock.protocols.mcp.headers import BadParamHeader, ParamHeader, param_headers, param_values
+from interlock.protocols.mcp.meta import LOG_LEVEL, with_meta
+from interlock.protocols.mcp.methods import LOG_LEVELS
+from interlock.transports.exchange import Service
+from interlock.transports.http.client import HttpLink
+from interlock.transports.stdio.process import Command
+from interlock.wire.errors import TABLE, Fault, Tongue
+from interlock.wire.messages import Request
+
+log = logging.getLogger("interlock.client")
+
+Target: TypeAlias = str | Sequence[str] | Command | Service | Dial
+"""A URL, a command line, a server in this process, or another way to get a link."""
+
+Heard: TypeAlias = Callable[[str, Json], None]
+"""Takes a notification's method and params."""
+
+Progress: TypeAlias = Callable[[float, float | None, str | None], None]
+"""Takes how far it is, of how much, and a message."""
+
+QUESTIONS_AT_ONCE: Final = 64
+HEADER_MISMATCH: Final = TABLE["HEADER_MISMATCH"].new_mcp
+URL_FIRST: Final = TABLE["URL_ELICITATION_REQUIRED"].mcp
+
+
+class Client:
+    """One server. `async with Client(…) as client:` connects, and ends everything at the end."""
+
+    def __init__(
+        self,
+        target: Target,
+        *,
+        handlers: Handlers | None = None,
+        heard: Heard | None = None,
+        headers: Mapping[str, str] | None = None,
+        name: str = "interlock",
+        version: str = "0.1.0",
+        era: Pin = "auto",
+        timeout: float = 60.0,
+        max_timeout: float = 3600.0,
+    ) -> None:
+        self._dial = _dial(target, headers)
+        self._handlers = handlers or Handlers()
+        self._heard = heard
+        self._identity = Identity(name, version, self._handlers.capabilities())
+        self._era: Pin = era
+        self._timeout = timeout
+        self._max_timeout = max_timeout
+        self._connection: Connection
+        self._cache = Cache()
+        self._param_headers: dict[str, tuple[ParamHeader, ...]] = {}
+        self._level: str | None = None
+        self._uris: frozenset[str] = frozenset()
+        self._questions: set[asyncio.Task[None]] = set()
+
+    async def __aenter__(self) -> Self:
+        self._connection = await Connection.open(self._dial, self, self._identity, pin=self._era, timeout=self._timeout)
+        if not self._connection.modern:
+            # Servers of the handshake era ask and tell on a stream of their own, too.
+            await self._connection.watch()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        for task in self._questions:
+            task.cancel()
+        await self._connection.close()
+
+    @property
+    def connection(self) -> Connection:
+        """What lies beneath: the era, the server's own words about itself, raw requests."""
+        return self._connection
+
+    # What servers offer.
+
+    async def list_tools(self) -> list[Json]:
+        """Every tool, all pages. Over HTTP, tools whose `x-mcp-header` breaks the rules are left out."""
+        tools = await self._list("tools/list")
+        if not (self._connection.modern and isinstance(self._connection.link, HttpLink)):
+            return tools
+        good: list[Json] = []
+        for tool in tools:
+            name = str(tool.get("name"))
+            try:
+                self._param_headers[name] = param_headers(tool.get("inputSchema"))
+            except BadParamHeader as cause:
+                log.warning("tool %r is left out: %s", name, cause)
+                self._param_headers.pop(name, None)
+                continue
+            good.append(tool)
+        return good
+
+    async def call_tool(
+        self,
+        name: str,
+        arguments: Json | None = None,
+        *,
+        progress: Progress | None = None,
+        timeout: float | None = None,
+    ) -> Json:
+        """Call a tool. A tool that failed says so in the result: `isError`."""
+        params = msgspec.json.encode({"name": name, "arguments": arguments or {}})
+        try:
+            return await self._ask("tools/call", params, self._mirrored(name, arguments), progress, timeout)
+        except Fault as fault:
+            if fault.foreign_code != HEADER_MISMATCH:
+                raise
+        # The schema may have changed since it was listed (2026-07-28, Client Behavior).
+        self._cache.forget("tools/list")
+        await self.list_tools()
+        return await self._ask("tools/call", params, self._mirrored(name, arguments), progress, timeout)
+
+    async def list_resources(self) -> list[Json]:
+        """Every resource, all pages."""
+        return await self._list("resources/list")
+
+    async def list_resource_templates(self) -> list[Json]:
+        """Every resource template, all pages."""
+        return await self._list("resources/templates/list")
+
+    async def read_resource(self, uri: str) -> Json:
+        """A resource's contents."""
+        return await self._cached("resources/read", msgspec.json.encode({"uri": uri}), uri)
+
+    async def list_prompts(self) -> list[Json]:
+        """Every prompt, all pages."""
+        return await self._list("prompts/list")
+
+    async def get_prompt(self, name: str, arguments: Mapping[str, str] | None = None) -> Json:
+        """A prompt's messages."""
+        return await self._ask("prompts/get", msgspec.json.encode({"name": name, "arguments": arguments or {}}))
+
+    async def complete(self, ref: Json, argument: str, value: str, context: Mapping[str, str] | None = None) -> Json:
+        """Suggestions for an argument of a prompt or a resource template."""
+        params: Json = {"ref": ref, "argument": {"name": argument, "value": value}}
+        if context:
+            params["context"] = {"arguments": context}
+        return await self._ask("completion/complete", msgspec.json.encode(params))
+
+    # What servers tell by themselves.
+
+    async def watch(self) -> None:
+        """Hear of changed lists, as `heard` takes them, until the end."""
+        await self._connection.watch(lists=True, uris=self._uris)
+
+    async def subscribe(self, uri: str) -> None:
+        """Hear of changes to a resource too."""
+        self._uris |= {uri}
+        await self.watch()
+
+    async def unsubscribe(self, uri: str) -> None:
+        """No longer."""
+        self._uris -= {uri}
+        await self.watch()
+
+    async def set_level(self, level: str) -> None:
+        """The least severe log message that is wanted. In the stateless era it travels with each request."""
+        if level not in LOG_LEVELS:
+            raise Fault("INVALID_PARAMS", f"unknown level {level!r}", mend=f"one of {', '.join(LOG_LEVELS)}")
+        if not self._connection.modern:
+            await self._connection.request("logging/setLevel", {"level": level}, timeout=self._timeout)
+        self._level = level
+
+    # The connection's listener.
+
+    def notified(self, method: str, params: bytes) -> None:
+        """A notification that belongs to no call."""
+        if method.startswith("notifications/resources/updated"):
+            self._cache.forget("resources/read")
+        elif method.endswith("/list_changed"):
+            self._cache.forget(method.removeprefix("notifications/").removesuffix("_changed"))
+            self._cache.forget("resources/templates/list")
+        if self._heard is not None:
+            self._heard(method, _object(params))
+
+    def asked(self, request: Request) -> None:
+        """A request of the server."""
+        if len(self._questions) >= QUESTIONS_AT_ONCE:
+            fault = Fault("RESOURCE_EXHAUSTED", "too many questions at once")
+            self._connection.refuse(request.id, fault.render(Tongue.OLD_MCP))
+            return
+        task = asyncio.get_running_loop().create_task(self._answer(request))
+        self._questions.add(task)
+        task.add_done_callback(self._questions.discard)
+
+    def closed(self, fault: Fault) -> None:
+        """The server is gone. Whatever is asked from now on says so."""
+
+    def spoke(self, stream: str, text: str) -> None:
+        """What the server wrote on the side."""
+        log.info("%s: %s", stream, text)
+
+    async def _answer(self, request: Request) -> None:
+        try:
+            result = await self._handlers.answer(request.method, request.params)
+        except Fault as fault:
+            self._connection.refuse(request.id, fault.render(Tongue.OLD_MCP))
+        except Exception:
+            log.exception("the handler for %s failed", request.method)
+            failed = Fault("INTERNAL_ERROR", "the client could not answer")
+            self._connection.refuse(request.id, failed.render(Tongue.OLD_MCP))
+        else:
+            self._connection.answer(request.id, result)
+
+    # Asking.
+
+    async def _ask(
+        self,
+        method: str,
+        params: bytes,
+        headers: tuple[tuple[str, str], ...] = (),
+        progress: Progress | None = None,
+        timeout: float | None = None,
+    ) -> Json:
+        """Ask until the answer is no question any more."""
+        first = params
+        if self._connection.modern and self._level is not None:
+            first = params = with_meta(params, {LOG_LEVEL: self._level})
+        for _ in range(ROUNDS):
+            try:
+                result = await self._connection.request(
+                    method,
+                    params,
+                    timeout=timeout or self._timeout,
+                    max_timeout=self._max_timeout,
+                    notified=self._on_notified(progress),
+                    asked=self.asked,
+                    param_headers=headers,
+                )
+            except Fault as fault:
+                if fault.foreign_code != URL_FIRST or not await self._visited(fault):
+                    raise
+                continue
+            question = question_in(result)
+            if question is None:
+                return _object(result)
+            params = await answered(first, question, self._handlers)
+        raise Fault("UPSTREAM_ERROR", f"the server asks back more than {ROUNDS} times")
+
+    async def _visited(self, fault: Fault) -> bool:
+        """Whether the person opened every URL that the server wants opened first (2025-11-25, Elicitation)."""
+        wanted = fault.data.get("elicitations")
+        if self._handlers.elicit_url is None or not isinstance(wanted, list) or not wanted:
+            return False
+        for asked in wanted:
+            params = msgspec.json.encode({**asked, "mode": "url"} if isinstance(asked, dict) else {})
+            answer = _object(await self._handlers.answer("elicitation/create", params))
+            if answer.get("action") != "accept":
+                return False
+        return True
+
+    def _on_notified(self, progress: Progress | None) -> Callable[[str, bytes], None] | None:
+        if progress is None:
+            return None
+
+        def notified(method: str, params: bytes) -> None:
+            if method != "notifications/progress":
+                self.notified(method, params)
+                return
+            said = msgspec.json.decode(params, type=_Progress)
+            progress(said.progress, said.total, said.message)
+
+        return notified
+
+    async def _list(self, method: str) -> list[Json]:
+        kept = self._cache.get(method, "")
+        if kept is None:
+            listing = await self._connection.list_all(method, timeout=self._timeout)
+            kept = msgspec.json.encode(listing.items)
+            self._cache.put(method, "", kept, listing.ttl_ms)
+        return msgspec.json.decode(kept, type=list[dict[str, object]])
+
+    async def _cached(self, method: str, params: bytes, key: str) -> Json:
+        kept = self._cache.get(method, key)
+        if kept is not None:
+            return _object(kept)
+        result = await self._ask(method, params)
+        ttl = result.get("ttlMs")
+        self._cache.put(method, key, msgspec.json.encode(result), ttl if isinstance(ttl, int) else None)
+        return result
+
+    def _mirrored(self, name: str, arguments: Json | None) -> tuple[tuple[str, str], ...]:
+        declared = self._param_headers.get(name)
+        return tuple(param_values(declared, arguments)) if declared else ()
+
+
+class _Progress(msgspec.Struct):
+    progress: float
+    total: float | None = None
+    message: str | None = None
+
+
+def _object(payload: bytes) -> Json:
+    try:
+        return msgspec.json.decode(payload, type=dict[str, object])
+    except (msgspec.DecodeError, UnicodeDecodeError) as cause:
+        raise Fault("UPSTREAM_ERROR", f"the server's answer cannot be read: {cause}") from None
+
+
+def _dial(target: Target, headers: Mapping[str, str] | None) -> Dial:
+    if isinstance(target, str):
+        return to_url(target, headers)
+    if isinstance(target, Command):
+        return to_command(target)
+    if isinstance(target, Sequence):
+        return to_command(Command(tuple(target)))
+    if hasattr(target, "serve") and hasattr(target, "admit"):
+        return to_service(cast(Service, target))
+    if callable(target):
+        return target
+    raise TypeError(f"neither a URL, nor a command, nor a server: {target!r}")

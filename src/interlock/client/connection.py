@@ -1,0 +1,332 @@
+"""One server, in whichever era it speaks: probed or pinned, the handshake done, and a lost session opened again once.
+
+`send` is the hot way: callbacks, no task. `request` is the comfortable one. Whoever uses this class need not know the
+era, save for what a server may ask in the middle of a call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+import msgspec
+
+from interlock.client.dial import Dial
+from interlock.client.meet import Meeting, Pin, shake_hands
+from interlock.client.peer import Identity, Peer, remote_fault
+from interlock.client.second_chance import SecondChance
+from interlock.client.waiting import Asked, Notified, Waiting
+from interlock.client.watch import Watch
+from interlock.protocols.mcp.meta import glance, with_meta
+from interlock.protocols.mcp.methods import METHODS
+from interlock.protocols.mcp.revisions import Revision
+from interlock.transports.http.client import HttpLink
+from interlock.transports.http.replies import IDEMPOTENT
+from interlock.transports.link import Link, Listener, Outgoing, Sink
+from interlock.wire.errors import ErrorObject, Fault, Tongue
+from interlock.wire.messages import EMPTY_OBJECT, Failure, Id, Request
+
+PROBE_SECONDS: Final = 10.0
+"""How long a server may leave the probe unanswered before the handshake is tried beside it."""
+
+REOPEN_SECONDS: Final = 60.0
+PAGES: Final = 1_000
+LIST_BYTES: Final = 64 * 1024 * 1024
+
+
+class Listing(msgspec.Struct, frozen=True):
+    """A whole list, all pages of it."""
+
+    items: list[msgspec.Raw]
+    ttl_ms: int | None = None
+    """How long it stays fresh; None where the server did not say (handshake era)."""
+    scope: str = "private"
+
+
+class Connection:
+    """A server we are connected to. Made by `open`."""
+
+    def __init__(self, link: Link, peer: Peer, listener: Listener, identity: Identity) -> None:
+        self.link = link
+        self.peer = peer
+        self.listener = listener
+        self.identity = identity
+        self.chances: dict[Id, SecondChance] = {}
+        """Requests that were, or are about to be, sent again: by the handle that the caller knows."""
+        self._loop = asyncio.get_running_loop()
+        self._modern = peer.revision.modern
+        self._meta = msgspec.json.encode(identity.meta(peer.revision))
+        self._reopening: asyncio.Task[None] | None = None
+        self._watch: Watch | None = None
+        self._closed = False
+
+    @classmethod
+    async def open(
+        cls,
+        dial: Dial,
+        listener: Listener,
+        identity: Identity | None = None,
+        *,
+        pin: Pin = "auto",
+        timeout: float = 60.0,
+        probe_timeout: float = PROBE_SECONDS,
+    ) -> Connection:
+        """Connect and find out what the server speaks. Raises a `Fault`; nothing is left behind then, and the
+        listener is not told of a connection that never was."""
+        identity = identity or Identity()
+        ears = _Ears(listener)
+        meeting = Meeting(dial, ears, identity)
+        try:
+            async with asyncio.timeout(timeout):
+                link, peer = await meeting.meet(pin, probe_timeout)
+                connection = cls(link, peer, listener, identity)
+                await connection._greet(peer)
+        except BaseException as cause:
+            if meeting.link is not None:
+                await meeting.link.close()
+            if isinstance(cause, TimeoutError):
+                raise Fault("UPSTREAM_TIMEOUT", f"the server did not introduce itself within {timeout:g} s") from None
+            raise
+        ears.open = True
+        return connection
+
+    @property
+    def revision(self) -> Revision:
+        """What is spoken with the server."""
+        return self.peer.revision
+
+    @property
+    def modern(self) -> bool:
+        """Whether that is the stateless era."""
+        return self._modern
+
+    @property
+    def pending(self) -> int:
+        """Requests that wait for an answer."""
+        return self.link.pending
+
+    # The hot way.
+
+    def send(self, outgoing: Outgoing, sink: Sink, *, idempotent: bool | None = None) -> Id:
+        """Send a request. Gives the handle to cancel it by. Raises as `Link.send` does.
+
+        A request that a lost session refused is sent again once, if it is idempotent: by its method, unless the
+        caller knows better.
+        """
+        link = self.link
+        if self._modern:
+            outgoing.params = self._introduced(outgoing.params)
+        elif isinstance(link, HttpLink) and (link.session_id is not None or self.reopening):
+            again = outgoing.method in IDEMPOTENT if idempotent is None else idempotent
+            return SecondChance(self, outgoing, sink, again).send(link.session_id)
+        return link.send(outgoing, sink)
+
+    def cancel(self, handle: Id, reason: str = "") -> None:
+        """Stop waiting, and tell the server. The sink hears nothing more."""
+        moved = self.chances.get(handle)
+        if moved is not None:
+            moved.cancel(reason)
+        else:
+            self.link.cancel(handle, reason)
+
+    def tell(self, method: str, params: bytes = EMPTY_OBJECT) -> None:
+        """Send a notification."""
+        self.link.tell(method, params)
+
+    def answer(self, id: Id, result: bytes) -> None:
+        """Answer a request of the server."""
+        self.link.answer(id, result)
+
+    def refuse(self, id: Id, error: ErrorObject) -> None:
+        """Refuse a request of the server."""
+        self.link.refuse(id, error)
+
+    # The comfortable way.
+
+    async def request(
+        self,
+        method: str,
+        params: bytes | dict[str, object] = EMPTY_OBJECT,
+        *,
+        timeout: float = 60.0,
+        max_timeout: float | None = None,
+        notified: Notified | None = None,
+        asked: Asked | None = None,
+        name: str | None = None,
+        param_headers: tuple[tuple[str, str], ...] = (),
+        idempotent: bool | None = None,
+    ) -> bytes:
+        """Ask and wait. Raises a `Fault`: the server's own error has its `foreign_code`.
+
+        With `notified`, progress is asked for, and it moves the deadline on up to `max_timeout`.
+        """
+        now = self._loop.time()
+        payload = params if isinstance(params, bytes) else msgspec.json.encode(params)
+        outgoing = Outgoing(
+            method,
+            payload,
+            now + timeout,
+            name=name if name is not None else _name_of(method, payload),
+            param_headers=param_headers,
+            wants_progress=notified is not None,
+            max_deadline=None if max_timeout is None else now + max_timeout,
+        )
+        waiting = Waiting(notified or self.listener.notified, asked or self._refuse_unknown)
+        handle = self.send(outgoing, waiting, idempotent=idempotent)
+        try:
+            answer = await waiting.future
+        except asyncio.CancelledError:
+            self.cancel(handle, "the caller gave up")
+            raise
+        if isinstance(answer, Failure):
+            raise remote_fault(answer.error)
+        return answer.result
+
+    async def list_all(self, method: str, *, timeout: float = 60.0, pages: int = PAGES) -> Listing:
+        """Every page of a list. Raises UPSTREAM_ERROR for a list that has no end."""
+        member = METHODS[method].list_member
+        items: list[msgspec.Raw] = []
+        seen: set[str] = set()
+        size = 0
+        params: dict[str, object] = {}
+        for _ in range(pages):
+            result = await self.request(method, params, timeout=timeout)
+            size += len(result)
+            page = _read_page(method, member, result)
+            items += page.items
+            if not page.cursor:
+                return Listing(items, page.ttl_ms, page.scope)
+            if page.cursor in seen or size > LIST_BYTES:
+                break
+            seen.add(page.cursor)
+            params = {"cursor": page.cursor}
+        raise Fault("UPSTREAM_ERROR", f"{method} has no end: a cursor came twice, or there are too many pages")
+
+    async def check(self, timeout: float = 10.0) -> None:
+        """See whether the server is still there. Raises a `Fault` if not."""
+        await self.request("server/discover" if self._modern else "ping", timeout=timeout)
+
+    async def watch(self, *, lists: bool = True, uris: frozenset[str] = frozenset()) -> None:
+        """Hear of changes: of the lists that the server says may change, and of these resources. Replaces the last
+        watch. Kept up until `close`, whatever breaks in between; what changed meanwhile is for the caller to ask."""
+        if self._watch is None:
+            self._watch = Watch(self)
+        await self._watch.set(lists, uris)
+
+    async def close(self) -> None:
+        """End it and everything that belongs to it."""
+        if self._closed:
+            return
+        self._closed = True
+        if self._watch is not None:
+            self._watch.stop()
+        if self._reopening is not None:
+            self._reopening.cancel()
+            await asyncio.wait([self._reopening])
+        await self.link.close()
+
+    @property
+    def reopening(self) -> asyncio.Task[None] | None:
+        """The new session that is being opened, if one is."""
+        return None if self._reopening is None or self._reopening.done() else self._reopening
+
+    def reopen(self, lost: str) -> asyncio.Task[None] | None:
+        """Open a new session in the place of a lost one. One at a time: who comes second waits with the first."""
+        link = self.link
+        if self._closed or not isinstance(link, HttpLink):
+            return None
+        if link.session_id == lost and self.reopening is None:
+            self._reopening = self._loop.create_task(self._reopen(link, lost))
+            # Whoever waits for it looks at how it ended; if nobody does, the next request finds out again.
+            self._reopening.add_done_callback(lambda task: task.cancelled() or task.exception())
+        return self._reopening
+
+    async def _reopen(self, link: HttpLink, lost: str) -> None:
+        try:
+            async with asyncio.timeout(REOPEN_SECONDS):
+                await self._greet(await shake_hands(link, self.identity))
+        except BaseException:
+            link.revision, link.session_id = self.peer.revision, lost
+            raise
+        if self._watch is not None:
+            self._watch.renew()
+
+    async def _greet(self, peer: Peer) -> None:
+        """Speak as agreed; in the handshake era the server must hear so before anything else comes."""
+        self.peer = peer
+        link = self.link
+        if isinstance(link, HttpLink):
+            link.revision = peer.revision
+            link.session_id = None if self._modern else link.offered_session
+        if not self._modern:
+            link.tell("notifications/initialized", EMPTY_OBJECT)
+            if isinstance(link, HttpLink):
+                await link.settled()
+
+    def _introduced(self, params: bytes) -> bytes:
+        """The params with our `_meta`, unless the caller brought one that says which version it speaks."""
+        if b'"_meta"' not in params:
+            # Cheap: put in front, nothing decoded.
+            rest = params.lstrip()[1:].lstrip()
+            return b'{"_meta":%b%b%b' % (self._meta, b"" if rest[:1] == b"}" else b",", rest)
+        view = glance(params)
+        if view.meta is not None and view.meta.protocol_version is not None:
+            return params
+        return with_meta(params, self.identity.meta(self.revision))
+
+    def _refuse_unknown(self, request: Request) -> None:
+        self.refuse(request.id, Fault("METHOD_NOT_FOUND", f"{request.method} is not served").render(Tongue.OLD_MCP))
+
+
+class _Ears:
+    """Hears what belongs to no request. That a link closed is only told once the connection was open."""
+
+    __slots__ = ("_listener", "open")
+
+    def __init__(self, listener: Listener) -> None:
+        self._listener = listener
+        self.open = False
+
+    def notified(self, method: str, params: bytes) -> None:
+        self._listener.notified(method, params)
+
+    def asked(self, request: Request) -> None:
+        self._listener.asked(request)
+
+    def closed(self, fault: Fault) -> None:
+        if self.open:
+            self._listener.closed(fault)
+
+    def spoke(self, stream: str, text: str) -> None:
+        self._listener.spoke(stream, text)
+
+
+class _Page(msgspec.Struct):
+    items: list[msgspec.Raw]
+    cursor: str | None
+    ttl_ms: int | None
+    scope: str
+
+
+class _PageTail(msgspec.Struct):
+    nextCursor: str | None = None
+    ttlMs: int | None = None
+    cacheScope: str = "private"
+
+
+def _read_page(method: str, member: str, result: bytes) -> _Page:
+    try:
+        tail = msgspec.json.decode(result, type=_PageTail)
+        raw = msgspec.json.decode(result, type=dict[str, msgspec.Raw]).get(member)
+        items = [] if raw is None else msgspec.json.decode(raw, type=list[msgspec.Raw])
+    except (msgspec.DecodeError, UnicodeDecodeError) as cause:
+        raise Fault("UPSTREAM_ERROR", f"the answer to {method} cannot be read: {cause}") from None
+    return _Page([msgspec.Raw(bytes(item)) for item in items], tail.nextCursor, tail.ttlMs, tail.cacheScope)
+
+
+def _name_of(method: str, params: bytes) -> str | None:
+    row = METHODS.get(method)
+    if row is None or not row.named_by:
+        return None
+    view = glance(params)
+    return view.name if row.named_by == "name" else view.uri

@@ -1,0 +1,44 @@
+"""How a server is reached: by starting it, at a URL, or in this process. A dial can be used again and again."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping
+from typing import TypeAlias
+
+from interlock.transports.exchange import Service
+from interlock.transports.http.client import HttpLink
+from interlock.transports.link import Link, Listener
+from interlock.transports.memory import connect
+from interlock.transports.stdio.client import StdioLink
+from interlock.transports.stdio.process import Command
+from interlock.wire.limits import DEFAULT, Limits
+
+Dial: TypeAlias = Callable[[Listener], Awaitable[Link]]
+"""Gives a fresh link that reports to the listener. Raises UPSTREAM_UNAVAILABLE."""
+
+
+def to_command(command: Command, limits: Limits = DEFAULT) -> Dial:
+    """A server that is a process of ours."""
+
+    async def dial(listener: Listener) -> Link:
+        return await StdioLink.spawn(command, listener, limits)
+
+    return dial
+
+
+def to_url(url: str, headers: Mapping[str, str] | None = None, limits: Limits = DEFAULT) -> Dial:
+    """A server at an address."""
+
+    async def dial(listener: Listener) -> Link:
+        return HttpLink(url, listener, headers=headers, limits=limits)
+
+    return dial
+
+
+def to_service(service: Service, limits: Limits = DEFAULT) -> Dial:
+    """A server in this process."""
+
+    async def dial(listener: Listener) -> Link:
+        return connect(service, service.admit("/mcp", {}), listener, limits=limits)
+
+    return dial

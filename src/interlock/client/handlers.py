@@ -1,0 +1,92 @@
+"""What a client answers when a server turns to it: sampling, elicitation, roots. The same in both eras.
+
+A question that no handler was given for is refused, and the capability was never declared.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from typing import Final, TypeAlias
+from urllib.parse import urlsplit
+
+import msgspec
+
+from interlock.wire.errors import Fault
+
+Json: TypeAlias = dict[str, object]
+Handler: TypeAlias = Callable[[Json], Awaitable[Json]]
+"""Takes a request's params, gives its result."""
+
+Roots: TypeAlias = Sequence[Mapping[str, str]] | Callable[[], Awaitable[Sequence[Mapping[str, str]]]]
+
+DECLINED: Final[Json] = {"action": "decline"}
+
+
+class Handlers(msgspec.Struct, frozen=True):
+    """Whoever answers for the person or the model behind the client."""
+
+    sampling: Handler | None = None
+    elicit_form: Handler | None = None
+    """Asks the person to fill in `requestedSchema`; gives `{"action": …, "content": {…}}`. What was left out of the
+    content gets the schema's defaults."""
+    elicit_url: Handler | None = None
+    """Asks the person to open `url`. It is theirs to decide; nothing is ever fetched here."""
+    roots: Roots | None = None
+
+    def capabilities(self) -> bytes:
+        """What to declare."""
+        declared: Json = {}
+        if self.sampling is not None:
+            declared["sampling"] = {}
+        if self.elicit_form is not None or self.elicit_url is not None:
+            modes = {"form": self.elicit_form, "url": self.elicit_url}
+            declared["elicitation"] = {mode: {} for mode, handler in modes.items() if handler is not None}
+        if self.roots is not None:
+            declared["roots"] = {}
+        return msgspec.json.encode(declared)
+
+    async def answer(self, method: str, params: bytes) -> bytes:
+        """The result for a request of the server. Raises a `Fault` to refuse it."""
+        try:
+            asked = msgspec.json.decode(params, type=dict[str, object])
+        except (msgspec.DecodeError, UnicodeDecodeError) as cause:
+            raise Fault("INVALID_PARAMS", f"{method}: {cause}") from None
+        if method == "sampling/createMessage" and self.sampling is not None:
+            return msgspec.json.encode(await self.sampling(asked))
+        if method == "elicitation/create":
+            return msgspec.json.encode(await self._elicit(asked))
+        if method == "roots/list" and self.roots is not None:
+            roots = await self.roots() if callable(self.roots) else self.roots
+            return msgspec.json.encode({"roots": roots})
+        raise Fault("METHOD_NOT_FOUND", f"{method} is not answered by this client")
+
+    async def _elicit(self, asked: Json) -> Json:
+        if asked.get("mode") == "url":
+            if self.elicit_url is None:
+                raise Fault("INVALID_PARAMS", "this client does not open URLs")
+            _check_url(asked.get("url"))
+            return await self.elicit_url(asked)
+        if self.elicit_form is None:
+            raise Fault("INVALID_PARAMS", "this client does not fill in forms")
+        answer = await self.elicit_form(asked)
+        if answer.get("action") != "accept":
+            return answer
+        return answer | {"content": with_defaults(asked.get("requestedSchema"), answer.get("content"))}
+
+
+def with_defaults(schema: object, content: object) -> Json:
+    """The content of a form, with the schema's defaults where the person left something out."""
+    filled: Json = dict(content) if isinstance(content, dict) else {}
+    properties = schema.get("properties") if isinstance(schema, dict) else None
+    for name, described in properties.items() if isinstance(properties, dict) else ():
+        if name not in filled and isinstance(described, dict) and "default" in described:
+            filled[name] = described["default"]
+    return filled
+
+
+def _check_url(url: object) -> None:
+    """Only what a browser opens over the network, and openly only on this machine."""
+    parts = urlsplit(url) if isinstance(url, str) else None
+    local = parts is not None and parts.hostname in ("localhost", "127.0.0.1", "::1")
+    if parts is None or not (parts.scheme == "https" or (parts.scheme == "http" and local)):
+        raise Fault("INVALID_PARAMS", "a URL to open must be https")

@@ -1,0 +1,136 @@
+"""Getting to know a server: the probe of the stateless era, the handshake of the one before, and which it takes.
+
+(2026-07-28, Versioning: Backward Compatibility; 2025-11-25, Lifecycle.)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+from typing import Literal
+
+from interlock.client.dial import Dial
+from interlock.client.peer import Identity, Peer, Repeat, judge_probe, read_hello, remote_fault
+from interlock.client.waiting import Waiting
+from interlock.protocols.mcp.meta import with_meta
+from interlock.protocols.mcp.revisions import LATEST, LATEST_LEGACY, Revision
+from interlock.transports.http.client import HttpLink
+from interlock.transports.link import Link, Listener, Outgoing
+from interlock.wire.errors import Fault, Tongue
+from interlock.wire.messages import EMPTY_OBJECT, Failure, Request, Result
+
+Pin = Literal["auto", "modern", "legacy"]
+
+
+class Meeting:
+    """Dials a server and finds out what it speaks. `link` is what came of it, also when it failed."""
+
+    def __init__(self, dial: Dial, ears: Listener, identity: Identity) -> None:
+        self._dial = dial
+        self._ears = ears
+        self._identity = identity
+        self.link: Link | None = None
+
+    async def meet(self, pin: Pin, patience: float) -> tuple[Link, Peer]:
+        """The server, introduced. `patience` is how long the probe may go unanswered."""
+        link = self.link = await self._dial(self._ears)
+        if pin == "legacy":
+            return link, await shake_hands(link, self._identity)
+        if pin == "modern":
+            peer = await self._probe(link, LATEST, None)
+            if peer is None:
+                raise Fault("UNSUPPORTED_VERSION", "the server does not speak the stateless era", mend="do not pin it")
+            return link, peer
+        try:
+            peer = await self._probe(link, LATEST, patience)
+        except Fault as fault:
+            if not _only_means_old(fault, link):
+                raise
+            peer = None
+            if not isinstance(link, HttpLink):
+                # Some old servers end themselves over a first message that they do not know.
+                await link.close()
+                link = self.link = await self._dial(self._ears)
+        return link, peer if peer is not None else await shake_hands(link, self._identity)
+
+    async def _probe(self, link: Link, revision: Revision, patience: float | None, again: int = 2) -> Peer | None:
+        """Ask the way a modern server understands. None: it is not one."""
+        if isinstance(link, HttpLink):
+            link.revision = revision
+        params = with_meta(EMPTY_OBJECT, self._identity.meta(revision))
+        probe = _waiting(link)
+        handle = link.send(Outgoing("server/discover", params, math.inf), probe)
+        try:
+            async with asyncio.timeout(patience):
+                answer = await asyncio.shield(probe.future)
+        except TimeoutError:
+            if isinstance(link, HttpLink):
+                link.cancel(handle, "no answer")
+                return None
+            return await self._both(link, probe)
+        except asyncio.CancelledError:
+            link.cancel(handle, "no answer")
+            raise
+        verdict = judge_probe(answer)
+        if isinstance(verdict, Repeat):
+            return await self._probe(link, verdict.revision, patience, again - 1) if again else None
+        return verdict
+
+    async def _both(self, link: Link, probe: Waiting) -> Peer | None:
+        """The probe is unanswered so far: an old server that stays silent, or a new one that starts slowly. It is
+        asked the old way too, and the first good answer counts."""
+        hands = asyncio.ensure_future(shake_hands(link, self._identity))
+        probed = asyncio.ensure_future(_result(probe))
+        try:
+            for first in asyncio.as_completed([hands, probed]):
+                try:
+                    met = await first
+                except Fault:
+                    continue
+                if met is not None:
+                    return met
+            return await hands
+        finally:
+            hands.cancel()
+            probed.cancel()
+            await asyncio.gather(hands, probed, return_exceptions=True)
+
+
+async def shake_hands(link: Link, identity: Identity) -> Peer:
+    """`initialize`, and what the server answered. Raises a `Fault`."""
+    if isinstance(link, HttpLink):
+        link.revision = None
+        link.session_id = None
+        link.offered_session = None
+    waiting = _waiting(link)
+    handle = link.send(Outgoing("initialize", identity.hello(LATEST_LEGACY), math.inf), waiting)
+    try:
+        answer = await waiting.future
+    except asyncio.CancelledError:
+        link.cancel(handle, "no answer")
+        raise
+    if isinstance(answer, Failure):
+        raise remote_fault(answer.error)
+    return read_hello(answer.result)
+
+
+async def _result(probe: Waiting) -> Peer | None:
+    answer: Result | Failure = await probe.future
+    verdict = judge_probe(answer)
+    return verdict if isinstance(verdict, Peer) else None
+
+
+def _only_means_old(fault: Fault, link: Link) -> bool:
+    """Whether a lost probe may only mean that the server does not know it."""
+    if fault.name == "UNSUPPORTED_VERSION" or fault.foreign_code is not None:
+        return False
+    if isinstance(link, HttpLink):
+        return fault.name != "UPSTREAM_UNAVAILABLE" and fault.data.get("status") not in (401, 403)
+    return True
+
+
+def _waiting(link: Link) -> Waiting:
+    def refuse(request: Request) -> None:
+        link.refuse(request.id, Fault("METHOD_NOT_FOUND", "not before the handshake").render(Tongue.OLD_MCP))
+
+    return Waiting(link.listener.notified, refuse)

@@ -1,0 +1,159 @@
+"""What a server says about itself, and who we say we are. Pure: here is decided which era an answer speaks of."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from interlock.protocols.mcp.meta import CLIENT_CAPABILITIES, CLIENT_INFO, PROTOCOL_VERSION, SERVER_INFO
+from interlock.protocols.mcp.revisions import LEGACY_NAMES, REVISIONS, Revision
+from interlock.wire.errors import TABLE, ErrorObject, Fault
+from interlock.wire.messages import Failure, Result
+
+MODERN_CODES: Final = frozenset(
+    TABLE[name].new_mcp for name in ("HEADER_MISMATCH", "MISSING_CAPABILITY", "UNSUPPORTED_VERSION")
+)
+"""Errors that only a server of the stateless era gives."""
+
+
+class Identity(msgspec.Struct, frozen=True):
+    """How we introduce ourselves."""
+
+    name: str = "interlock"
+    version: str = "0.1.0"
+    capabilities: bytes = b"{}"
+    """The client capabilities, as JSON."""
+    title: str | None = None
+
+    def info(self) -> msgspec.Raw:
+        """The Implementation object."""
+        about = {"name": self.name, "version": self.version}
+        if self.title is not None:
+            about["title"] = self.title
+        return msgspec.Raw(msgspec.json.encode(about))
+
+    def meta(self, revision: Revision) -> dict[str, object]:
+        """The `_meta` members that every request of the stateless era carries."""
+        return {
+            PROTOCOL_VERSION: revision.name,
+            CLIENT_INFO: self.info(),
+            CLIENT_CAPABILITIES: msgspec.Raw(self.capabilities),
+        }
+
+    def hello(self, revision: Revision) -> bytes:
+        """The params of `initialize`."""
+        return msgspec.json.encode(
+            {
+                "protocolVersion": revision.name,
+                "capabilities": msgspec.Raw(self.capabilities),
+                "clientInfo": self.info(),
+            }
+        )
+
+
+class Peer(msgspec.Struct, frozen=True):
+    """A server, as it introduced itself."""
+
+    revision: Revision
+    capabilities: bytes = b"{}"
+    server_info: bytes = b"{}"
+    """Self-reported, for display alone."""
+    instructions: str = ""
+
+    def offers(self, capability: str, feature: str = "") -> bool:
+        """Whether the server declared a capability, and a feature of it (`resources`, `subscribe`)."""
+        declared = msgspec.json.decode(self.capabilities, type=dict[str, object]).get(capability)
+        if declared is None or not feature:
+            return declared is not None
+        return isinstance(declared, dict) and bool(declared.get(feature))
+
+
+class Repeat(msgspec.Struct, frozen=True):
+    """The server is of the stateless era, but wants another version of it."""
+
+    revision: Revision
+
+
+Verdict = Peer | Repeat | None
+"""None: the server is of the handshake era."""
+
+
+def judge_probe(answer: Result | Failure) -> Verdict:
+    """What an answer to `server/discover` means (2026-07-28, Backward Compatibility). Raises UNSUPPORTED_VERSION."""
+    if isinstance(answer, Failure):
+        return _judge_refusal(answer.error)
+    try:
+        said = msgspec.json.decode(answer.result, type=_Discovered)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    revision = _best_modern(said.supportedVersions)
+    if revision is None:
+        return None
+    return Peer(revision, bytes(said.capabilities), bytes(said.meta.get(SERVER_INFO, b"{}")), said.instructions or "")
+
+
+def read_hello(result: bytes) -> Peer:
+    """What an answer to `initialize` means. Raises UPSTREAM_ERROR for a revision that is not spoken here."""
+    try:
+        said = msgspec.json.decode(result, type=_Initialized)
+    except (msgspec.DecodeError, UnicodeDecodeError) as cause:
+        raise Fault("UPSTREAM_ERROR", f"the answer to initialize cannot be read: {cause}") from None
+    revision = REVISIONS.get(said.protocolVersion)
+    if revision is None or revision.modern:
+        raise Fault(
+            "UPSTREAM_ERROR",
+            f"the server wants to speak {said.protocolVersion[:40]!r}",
+            mend=f"it must speak one of {', '.join(LEGACY_NAMES)}",
+        )
+    return Peer(revision, bytes(said.capabilities), bytes(said.serverInfo), said.instructions or "")
+
+
+def remote_fault(error: ErrorObject) -> Fault:
+    """A server's error as one of ours, with its own code, message and data."""
+    try:
+        data = msgspec.json.decode(error.data, type=dict[str, object]) if bytes(error.data) else {}
+    except msgspec.DecodeError:
+        data = {"data": msgspec.Raw(bytes(error.data))}
+    return Fault("UPSTREAM_ERROR", error.message, code=error.code, data=data)
+
+
+def _judge_refusal(error: ErrorObject) -> Verdict:
+    if error.code not in MODERN_CODES:
+        return None
+    if error.code != TABLE["UNSUPPORTED_VERSION"].new_mcp:
+        raise remote_fault(error)
+    try:
+        supported = msgspec.json.decode(error.data, type=_Supported).supported
+    except msgspec.DecodeError:
+        supported = []
+    revision = _best_modern(supported)
+    if revision is not None:
+        return Repeat(revision)
+    if any(name in LEGACY_NAMES for name in supported):
+        return None
+    named = ", ".join(supported[:10]) or "versions that it does not name"
+    raise Fault("UNSUPPORTED_VERSION", f"the server speaks only {named}")
+
+
+def _best_modern(names: list[str]) -> Revision | None:
+    spoken = [REVISIONS[name] for name in names if name in REVISIONS and REVISIONS[name].modern]
+    return max(spoken, key=lambda revision: revision.name, default=None)
+
+
+class _Supported(msgspec.Struct):
+    supported: list[str] = []
+
+
+class _Discovered(msgspec.Struct):
+    supportedVersions: list[str]
+    capabilities: msgspec.Raw = msgspec.Raw(b"{}")
+    instructions: str | None = None
+    meta: dict[str, msgspec.Raw] = msgspec.field(name="_meta", default_factory=dict)
+
+
+class _Initialized(msgspec.Struct):
+    protocolVersion: str
+    capabilities: msgspec.Raw = msgspec.Raw(b"{}")
+    serverInfo: msgspec.Raw = msgspec.Raw(b"{}")
+    instructions: str | None = None

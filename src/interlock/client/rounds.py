@@ -1,0 +1,65 @@
+"""Requests of the stateless era whose answer is a question: answered through the handlers, and asked again.
+
+(2026-07-28, Multi Round-Trip Requests.)
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from interlock.client.handlers import Handlers
+from interlock.protocols.mcp.meta import members
+from interlock.wire.errors import Fault
+
+ROUNDS: Final = 10
+QUESTIONS: Final = 64
+
+
+class Question(msgspec.Struct):
+    """What the server wants to know before it goes on."""
+
+    requests: dict[str, _Asked] = msgspec.field(name="inputRequests", default_factory=dict)
+    state: msgspec.Raw | msgspec.UnsetType = msgspec.field(name="requestState", default=msgspec.UNSET)
+
+
+class _Asked(msgspec.Struct):
+    method: str
+    params: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+class _Kind(msgspec.Struct):
+    resultType: str = "complete"
+
+
+def question_in(result: bytes) -> Question | None:
+    """The question that a result is, if it is one. Raises UPSTREAM_ERROR for one that cannot be read."""
+    if b"input_required" not in result:
+        return None
+    try:
+        if msgspec.json.decode(result, type=_Kind).resultType != "input_required":
+            return None
+        question = msgspec.json.decode(result, type=Question)
+    except (msgspec.DecodeError, UnicodeDecodeError) as cause:
+        raise Fault("UPSTREAM_ERROR", f"the server's question cannot be read: {cause}") from None
+    if len(question.requests) > QUESTIONS:
+        raise Fault("UPSTREAM_ERROR", f"the server asks {len(question.requests)} questions at once")
+    return question
+
+
+async def answered(params: bytes, question: Question, handlers: Handlers) -> bytes:
+    """The params to ask again with: the first ones, the answers, and the server's state exactly as it came."""
+    # One after the other: a person can only look at one form at a time.
+    answers = {
+        key: msgspec.Raw(await handlers.answer(asked.method, bytes(asked.params)))
+        for key, asked in question.requests.items()
+    }
+    fields = members(params)
+    fields.pop("inputResponses", None)
+    fields.pop("requestState", None)
+    if answers:
+        fields["inputResponses"] = msgspec.Raw(msgspec.json.encode(answers))
+    if question.state is not msgspec.UNSET:
+        fields["requestState"] = question.state
+    return msgspec.json.encode(fields)

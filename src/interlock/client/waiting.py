@@ -1,0 +1,37 @@
+"""Sinks for those who wait in a coroutine."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from interlock.wire.errors import Fault
+from interlock.wire.messages import Failure, Request, Result
+
+Notified = Callable[[str, bytes], None]
+Asked = Callable[[Request], None]
+
+
+class Waiting:
+    """A sink with a future: the answer as it came, or the fault raised."""
+
+    __slots__ = ("_asked", "_notified", "future")
+
+    def __init__(self, notified: Notified, asked: Asked) -> None:
+        self._notified = notified
+        self._asked = asked
+        self.future: asyncio.Future[Result | Failure] = asyncio.get_running_loop().create_future()
+
+    def answered(self, answer: Result | Failure) -> None:
+        if not self.future.done():
+            self.future.set_result(answer)
+
+    def notified(self, method: str, params: bytes) -> None:
+        self._notified(method, params)
+
+    def asked(self, request: Request) -> None:
+        self._asked(request)
+
+    def lost(self, fault: Fault) -> None:
+        if not self.future.done():
+            self.future.set_exception(fault)

@@ -1,0 +1,31 @@
+"""What the operator wrote: read, checked with file, line and mend, and handed on as frozen values."""
+
+from __future__ import annotations
+
+from .confirmations import Confirmations, Planned, Unconfirmed
+from .home import home_folder, user_config
+from .load import Loaded, load, load_again
+from .problems import Problem
+from .settings import Agent, Config, Hub, Limits, Origin, Profile, Restart, Server, Timeouts, Tools
+
+__all__ = [
+    "Agent",
+    "Config",
+    "Confirmations",
+    "Hub",
+    "Limits",
+    "Loaded",
+    "Origin",
+    "Planned",
+    "Problem",
+    "Profile",
+    "Restart",
+    "Server",
+    "Timeouts",
+    "Tools",
+    "Unconfirmed",
+    "home_folder",
+    "load",
+    "load_again",
+    "user_config",
+]

@@ -1,0 +1,194 @@
+"""Reads the servers of other programs' files: `mcpServers` and `servers` in JSON, Codex's and MGP's TOML.
+
+Rule: foreign files are read live and never rewritten, and settings that are not ours are passed over.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import TypeVar
+
+import msgspec
+from msgspec.structs import replace
+
+from .documents import Document
+from .launch import why_unsafe
+from .names import adopt_id
+from .problems import KeyPath, Report
+from .settings import Restart, Server, Tools
+from .shape import kind
+from .tables import check_server
+
+MOST_SERVERS = 1000
+
+T = TypeVar("T")
+D = TypeVar("D")
+
+
+def read_import(document: Document, report: Report, *, trusted: bool) -> dict[str, Server]:
+    """The servers that `document` names, under ids of ours. One with something wrong carries its `problem`.
+
+    A file that is not `trusted` (it came with a project) may only name well-known launchers and plain variables.
+    """
+    folder = _project_folder(document.path)
+    found: dict[str, Server] = {}
+    for name, table, at in _entries(document.content, report):
+        if len(found) >= MOST_SERVERS:
+            report.add(at, f"more than {MOST_SERVERS} servers in one file", "split the file")
+            break
+        adopted = adopt_id(name)
+        if adopted is None:
+            report.add(at, f"the server name {name!r} is empty or hides characters", "rename it")
+        elif adopted in found:
+            report.add(at, f"two servers would be called `{adopted}` here", "rename one of them")
+        else:
+            found[adopted] = _read(adopted, table, at, folder, report, trusted=trusted)
+    return found
+
+
+def _read(name: str, table: object, at: KeyPath, folder: Path, report: Report, *, trusted: bool) -> Server:
+    report.places[name] = at
+    before = len(report.problems)
+    server = Server(source=str(report.file))
+    if not isinstance(table, Mapping):
+        report.add(at, f"the server must be an object, not {kind(table)}", server=name)
+    else:
+        foreign = _Foreign(table, name, at, report)
+        server = replace(foreign.server(), source=str(report.file))
+        check_server(server, name, at, report, has_command="command" in table)
+        if not trusted:
+            for message in why_unsafe(server, folder):
+                mend = "if you want it, write it in your own interlock.toml (`interlock add`)"
+                report.add(at, f"server `{name}` {message}", mend, server=name)
+        if server.url is None and (server.cwd is not None or not trusted):
+            server = replace(server, cwd=str(folder / Path(server.cwd or ".").expanduser()))
+    problems = report.problems[before:]
+    return replace(server, problem=problems[0]) if problems else server
+
+
+class _Foreign:
+    """One server's table in any of the dialects: what they share has one name here."""
+
+    def __init__(self, table: Mapping[str, object], name: str, at: KeyPath, report: Report) -> None:
+        self.table = table
+        self.name = name
+        self.at = at
+        self.report = report
+
+    def server(self) -> Server:
+        command = self._take("command", str, "")
+        if command.strip() != command or (" " in command and not Path(command).exists()):
+            self._wrong("command", "`command` is one program's name; a shell never reads it", "move the rest to `args`")
+        url = next((self._take(key, str, "") for key in ("url", "httpUrl", "serverUrl") if key in self.table), None)
+        stated = self._take("type", str, "") or self._take("transport", str, "")
+        if stated == "stdio" and url is not None:
+            self._wrong("url", "it is of type stdio and has a `url`", "keep the one that is meant")
+        return Server(
+            command=(command, *self._take("args", list[str], [])) if command else (),
+            env=self._env(),
+            cwd=self._take("cwd", str, None),
+            inherit_env=tuple(self._take("env_vars", list[str], [])),
+            url=url,
+            headers=self._headers(),
+            timeout_s=self._timeout(),
+            enabled=self._take("enabled", bool, True) and not self._take("disabled", bool, False),
+            tools=Tools(
+                allow=tuple(self._either(list[str], ("includeTools", "enabled_tools"))),
+                deny=tuple(self._either(list[str], ("excludeTools", "disabledTools", "disabled_tools"))),
+            ),
+            restart=self._restart(),
+        )
+
+    def _env(self) -> dict[str, str]:
+        """Values may be numbers or switches in these files; `${input:token}` becomes `${TOKEN}`."""
+        written = self._take("env", _Values, {})
+        return {name: _input_as_variable(_as_text(value)) for name, value in written.items() if value is not None}
+
+    def _headers(self) -> dict[str, str]:
+        written: dict[str, str] = self._take("headers", dict[str, str], {})
+        headers = {**written, **self._take("http_headers", dict[str, str], {})}
+        for header, variable in self._take("env_http_headers", dict[str, str], {}).items():
+            headers[header] = f"${{{variable}}}"
+        if bearer := self._take("bearer_token_env_var", str, ""):
+            headers["Authorization"] = f"Bearer ${{{bearer}}}"
+        return {name: _input_as_variable(value) for name, value in headers.items()}
+
+    def _timeout(self) -> float | None:
+        milliseconds = self._take("timeout", float, 0.0)
+        seconds = self._take("tool_timeout_sec", float, 0.0) or milliseconds / 1000
+        return seconds if 0 < seconds <= 86_400 else None
+
+    def _restart(self) -> Restart:
+        """MGP, Restart Policies: these stand in the server's `mgp` section, or beside `command`."""
+        section = self.table.get("mgp")
+        table = {**self.table, **(section if isinstance(section, Mapping) else {})}
+        names = {
+            "restart_policy": "policy",
+            "max_restarts": "max_restarts",
+            "restart_window_secs": "window_s",
+            "backoff_base_ms": "backoff_base_ms",
+            "backoff_max_ms": "backoff_max_ms",
+        }
+        written = {ours: table[theirs] for theirs, ours in names.items() if theirs in table}
+        try:
+            return msgspec.convert(written, Restart)
+        except msgspec.ValidationError as error:
+            self._wrong("mgp", f"its restart settings cannot be read: {error}", "correct or remove them")
+            return Restart()
+
+    def _either(self, wanted: type[list[str]], keys: tuple[str, ...]) -> list[str]:
+        return next((self._take(key, wanted, []) for key in keys if key in self.table), [])
+
+    def _take(self, key: str, wanted: type[T], default: D) -> T | D:
+        if key not in self.table:
+            return default
+        try:
+            return msgspec.convert(self.table[key], wanted)
+        except msgspec.ValidationError:
+            self._wrong(key, f"`{key}` cannot be {kind(self.table[key])}", "correct it")
+            return default
+
+    def _wrong(self, key: str, message: str, mend: str) -> None:
+        self.report.add((*self.at, key), f"server `{self.name}`: {message}", mend, server=self.name)
+
+
+def _entries(content: Mapping[str, object], report: Report) -> Iterator[tuple[str, object, KeyPath]]:
+    """Name, table and place of each server, whichever dialect the file is in."""
+    nested = content.get("mcp")
+    for at in (("mcpServers",), ("mcp_servers",), ("servers",), ("mcp", "servers")):
+        holder = nested if len(at) == 2 else content
+        section = holder.get(at[-1]) if isinstance(holder, Mapping) else None
+        if section is None:
+            continue
+        if isinstance(section, Mapping):
+            yield from ((name, table, (*at, name)) for name, table in section.items())
+        elif isinstance(section, list):
+            for number, table in enumerate(section):
+                name = table.get("id") if isinstance(table, Mapping) else None
+                yield (name if isinstance(name, str) else ""), table, (*at, number)
+        else:
+            report.add(at, f"`{at[-1]}` must be a table of servers, not {kind(section)}")
+        return
+    report.add((), "no servers are named here", "expected `mcpServers`, `servers` or [mcp_servers.NAME]")
+
+
+def _project_folder(path: Path) -> Path:
+    """`.cursor/mcp.json` and `.vscode/mcp.json` speak of the folder around theirs."""
+    return path.parent.parent if path.parent.name in (".cursor", ".vscode") else path.parent
+
+
+_Values = dict[str, str | int | float | bool | None]
+
+
+def _as_text(value: str | int | float | bool) -> str:
+    return str(value).lower() if isinstance(value, bool) else str(value)
+
+
+def _input_as_variable(text: str) -> str:
+    """VS Code asks for `${input:api-key}` and keeps the answer to itself; here it is the variable `API_KEY`."""
+    return _INPUT.sub(lambda found: "${" + re.sub(r"\W", "_", found[1]).upper() + "}", text)
+
+
+_INPUT = re.compile(r"\$\{input:([A-Za-z_][\w.-]*)\}")

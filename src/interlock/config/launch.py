@@ -1,0 +1,159 @@
+"""What a file that came with a project may not start, even after it was confirmed.
+
+A person who confirms a list of commands sees `npx some-server` and knows what it is; a shell line, code from an address
+or a variable that makes the loader run something else are easily overlooked. Those belong in the operator's own file.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path, PurePath
+
+from .expand import variables_in
+from .settings import Server
+
+LAUNCHERS = frozenset(
+    {
+        "npx",
+        "npm",
+        "node",
+        "pnpm",
+        "yarn",
+        "bun",
+        "bunx",
+        "deno",
+        "uvx",
+        "uv",
+        "pipx",
+        "python",
+        "python3",
+        "docker",
+        "podman",
+    }
+)
+"""Programs that a project file may name; beside them, programs inside the project itself."""
+
+
+def why_unsafe(server: Server, folder: Path) -> list[str]:
+    """Each thing that keeps a server of a project file in `folder` from being started."""
+    reasons = [f"sets `{name}`, which changes what programs load" for name in server.env if changes_loading(name)]
+    reasons += [
+        f"asks for your variable `{name}`, which changes what programs load"
+        for name in server.inherit_env
+        if changes_loading(name)
+    ]
+    texts = (*server.env.values(), *server.headers.values())
+    reasons += [f"reads `{name}`" for text in texts for name in variables_in(text) if name.startswith("INTERLOCK_")]
+    for text in (*server.command, server.url or "", server.cwd or ""):
+        reasons += [
+            f"puts your variable `{name}` where others can read it"
+            for name in variables_in(text)
+            if name not in _PLACES
+        ]
+    if server.cwd is not None and not _inside(server.cwd, folder):
+        reasons.append(f"runs in {server.cwd}, outside its project")
+    if server.command:
+        reasons += _command(server.command, folder)
+    return reasons
+
+
+def changes_loading(variable: str) -> bool:
+    """Whether a variable makes a program load other code, or fetch it from elsewhere."""
+    return _LOADING.fullmatch(variable.upper()) is not None
+
+
+def _command(command: tuple[str, ...], folder: Path) -> list[str]:
+    program, arguments = command[0], command[1:]
+    name = PurePath(program).name.removesuffix(".exe").removesuffix(".cmd")
+    reasons: list[str] = []
+    if PurePath(program).name != program and not _inside(program, folder):
+        reasons.append(f"runs {program}, outside its project")
+    elif PurePath(program).name == program and not (name in LAUNCHERS or _PYTHON.fullmatch(name)):
+        reasons.append(f"runs `{program}`, which is no launcher of packages")
+    if any(_SHELL_SYNTAX.search(argument) for argument in arguments):
+        reasons.append("has shell syntax in an argument")
+    if name in ("docker", "podman"):
+        if _opens_host(arguments):
+            reasons.append("opens this machine to its container")
+        return reasons
+    own = _own_flags(arguments)
+    if any(_is_flag(argument, _FLAGS) for argument in own):
+        reasons.append("hands its launcher code, or another place to fetch code from")
+    fetched = [argument.partition("=")[2] or argument for argument in own] + list(arguments[len(own) : len(own) + 1])
+    if any(_REMOTE_CODE.match(argument) for argument in fetched):
+        reasons.append("fetches code from an address instead of a registry")
+    return reasons
+
+
+def _own_flags(arguments: tuple[str, ...]) -> tuple[str, ...]:
+    """The arguments that the launcher itself reads: all before the package or script, with the values they take."""
+    start = next((number for number, word in enumerate(arguments) if word not in _SUBCOMMANDS), len(arguments))
+    for number in range(start, len(arguments)):
+        is_value = number > 0 and arguments[number - 1] in _TAKE_VALUE
+        if not arguments[number].startswith("-") and not is_value:
+            return arguments[:number]
+    return arguments
+
+
+def _is_flag(argument: str, flags: frozenset[str]) -> bool:
+    return argument.partition("=")[0] in flags
+
+
+def _opens_host(arguments: tuple[str, ...]) -> bool:
+    for number, argument in enumerate(arguments):
+        flag, _, value = argument.partition("=")
+        value = value or (arguments[number + 1] if number + 1 < len(arguments) else "")
+        if flag in ("--privileged", "--cap-add", "--device", "--security-opt"):
+            return True
+        if flag in ("--pid", "--network", "--net", "--ipc", "--uts", "--userns") and value == "host":
+            return True
+        if flag in ("-v", "--volume", "--mount") and _HOST_ROOT.search(value):
+            return True
+    return False
+
+
+def _inside(path: str, folder: Path) -> bool:
+    return (folder / Path(path).expanduser()).resolve().is_relative_to(folder.resolve())
+
+
+_PLACES = frozenset({"workspaceFolder", "userHome"})
+_LOADING = re.compile(
+    r"LD_.*|DYLD_.*|PYTHON.*|NODE_OPTIONS|NODE_PATH|NODE_EXTRA_CA_CERTS|NPM_CONFIG_.*|UV_.*|PIP_.*|PIPX_.*|DENO_.*|BUN_.*"
+    r"|PATH|PATHEXT|SHELL|IFS|ENV|BASH_ENV|BASH_FUNC_.*|PERL5.*|PERLLIB|RUBYOPT|RUBYLIB|JAVA_TOOL_OPTIONS|_JAVA_OPTIONS"
+    r"|JDK_JAVA_OPTIONS|CLASSPATH|GIT_.*|GCONV_PATH|DOCKER_.*|INTERLOCK_.*"
+)
+_PYTHON = re.compile(r"python3?(?:\.\d+)?")
+_SHELL_SYNTAX = re.compile(r"\$\(|`|\n|;\s|&&|\|\|?\s*\w*sh\b")
+_FLAGS = frozenset(
+    {
+        "-c",
+        "--call",
+        "-e",
+        "--eval",
+        "-p",
+        "--print",
+        "-r",
+        "--require",
+        "--import",
+        "--loader",
+        "--experimental-loader",
+    }
+    | {"--index-url", "--extra-index-url", "--index", "--default-index", "--find-links", "-f", "-i", "--registry"}
+    | {
+        "--node-options",
+        "--userconfig",
+        "--config-file",
+        "--allow-insecure-host",
+        "--pip-args",
+        "--inspect",
+        "--inspect-brk",
+    }
+)
+_SUBCOMMANDS = frozenset({"run", "exec", "x", "tool", "dlx"})
+_TAKE_VALUE = frozenset(
+    {"--from", "--with", "--spec", "--package", "--python", "-p", "--project", "--directory", "-m"} | _FLAGS
+)
+_REMOTE_CODE = re.compile(r"(?:git\+|hg\+|svn\+|bzr\+)?(?:https?|ssh|file|git|ftp)://|git\+|[^@/\s]+@git\+")
+_HOST_ROOT = re.compile(
+    r"^/(?::|$)|(?:source|src)=/(?:,|$)|docker\.sock|^/(?:etc|root|proc|sys|dev|var|home)(?:[:/]|$)"
+)

@@ -1,0 +1,262 @@
+"""From files to a checked configuration. Reads; starts nothing, asks nothing, changes nothing.
+
+Rule: what the operator wrote is used at once; what lies in a project folder only after a person confirmed it.
+"""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+from types import MappingProxyType
+
+import msgspec
+from msgspec.structs import replace
+
+from .confirmations import Confirmations, Planned, Unconfirmed
+from .documents import Document, read_document
+from .expand import Expanded, expand, variables_in
+from .home import home_folder, user_config
+from .imports import read_import
+from .problems import KeyPath, Problem, Report
+from .settings import Config, Origin, Server
+from .tables import read_config
+
+PROJECT_FILES = (".mcp.json", ".cursor/mcp.json", ".vscode/mcp.json", "mgp.toml")
+DEMO_SERVER = Server(command=(sys.executable, "-P", "-m", "interlock.server.demo"), source="built in")
+
+
+class Loaded(msgspec.Struct, frozen=True):
+    """What loading found: the configuration, what is wrong with it, and what waits for a person."""
+
+    config: Config
+    problems: tuple[Problem, ...] = ()
+    unconfirmed: tuple[Unconfirmed, ...] = ()
+
+    @property
+    def usable(self) -> bool:
+        """Whether a hub may run with it. Problems of single servers hold back only those."""
+        return not any(problem.fatal for problem in self.problems)
+
+
+def load(
+    path: Path | None = None,
+    *,
+    home: Path | None = None,
+    folder: Path | None = None,
+    environ: Mapping[str, str] | None = None,
+) -> Loaded:
+    """The configuration at `path`, else at `$INTERLOCK_CONFIG`, else `folder`'s own if confirmed, else the user's.
+
+    `folder` is where project-local files are looked for; without it none are.
+    """
+    env = dict(os.environ if environ is None else environ)
+    return _Loading(home or home_folder(env), folder, env).run(path)
+
+
+def load_again(config: Config, *, home: Path) -> Loaded:
+    """What `config` would be if it were loaded now."""
+    origin = config.origin
+    path = Path(origin.path) if origin.path and origin.explicit else None
+    return load(path, home=home, folder=Path(origin.folder) if origin.folder else None)
+
+
+class _Loading:
+    """One run of `load`: the files read so far and what they said."""
+
+    def __init__(self, home: Path, folder: Path | None, env: dict[str, str]) -> None:
+        self.confirmations = Confirmations(home)
+        self.folder = folder.resolve() if folder else None
+        self.env = env
+        self.files: list[str] = []
+        self.problems: list[Problem] = []
+        self.unconfirmed: dict[str, Unconfirmed] = {}
+        self.servers: dict[str, Server] = {}
+        self.reports: dict[str, Report] = {}
+
+    def run(self, path: Path | None) -> Loaded:
+        named = path or (Path(self.env["INTERLOCK_CONFIG"]) if self.env.get("INTERLOCK_CONFIG") else None)
+        config = Config()
+        document: Document | None = None
+        own = True
+        if named is not None:
+            document = self._read(named.expanduser().absolute())
+        else:
+            document = self._project_config()
+            own = document is None
+            if document is None and user_config(self.env).exists():
+                document = self._read(user_config(self.env))
+        if document is not None:
+            config = self._main(document, own=own)
+        self._surroundings()
+        servers = {name: self._filled(name, server) for name, server in self.servers.items()}
+        demo = not servers and not self.unconfirmed and not any(problem.fatal for problem in self.problems)
+        origin = Origin(
+            path=str(document.path) if document else str(named) if named else None,
+            explicit=named is not None,
+            folder=str(self.folder) if self.folder else None,
+            files=tuple(dict.fromkeys(self.files)),
+        )
+        config = replace(config, servers={"demo": DEMO_SERVER} if demo else servers, demo=demo, origin=origin)
+        problems = sorted(self.problems, key=lambda problem: (self.files.index(problem.file), problem.line or 0))
+        return Loaded(config, tuple(problems), tuple(self.unconfirmed.values()))
+
+    def _read(self, path: Path, *, fatal: bool = True) -> Document | None:
+        self.files.append(str(path))
+        document = read_document(path)
+        if isinstance(document, Problem):
+            self.problems.append(replace(document, fatal=fatal))
+            return None
+        return document
+
+    def _project_config(self) -> Document | None:
+        """`interlock.toml` of the folder, if there is one and a person confirmed it."""
+        path = self.folder / "interlock.toml" if self.folder else None
+        if path is None or path == user_config(self.env).resolve() or not path.is_file():
+            return None
+        document = self._read(path, fatal=False)
+        if document is None or self.confirmations.holds(path, document.sha256):
+            return document
+        report = Report(path, document.lines)
+        servers = read_config(document.content, report).servers
+        others = {key: value for key, value in document.content.items() if key != "servers"}
+        self._hold(document, servers, report, others)
+        return None
+
+    def _main(self, document: Document, *, own: bool) -> Config:
+        report = Report(document.path, document.lines)
+        config = read_config(document.content, report)
+        for name, server in config.servers.items():
+            self.reports[name] = report
+            self.servers[name] = replace(server, cwd=_placed(server.cwd, document.path.parent))
+        self.problems += report.problems
+        for number, written in enumerate(config.imports):
+            path = document.path.parent / Path(written).expanduser()
+            trusted = own and (Path(written).expanduser().is_absolute() or document.path == user_config(self.env))
+            if not path.exists():
+                line = Report(document.path, document.lines).line(("import", number))
+                self.problems.append(
+                    Problem(
+                        str(document.path), line, f"there is no file {path} to import", "correct the path", fatal=False
+                    )
+                )
+                continue
+            self._import(path, trusted=trusted)
+        return config
+
+    def _surroundings(self) -> None:
+        """Files that nobody imported: MGP's, first found wins, and those of other clients in the project folder."""
+        mgp_named = self.env.get("MGP_CONFIG_PATH")
+        mgp_user = user_config(self.env).parent.parent / "mgp" / "servers.toml"
+        mgp_project = self.folder / "mgp.toml" if self.folder else None
+        if mgp_named:
+            self._import(Path(mgp_named).expanduser().absolute(), trusted=True)
+        elif mgp_user.is_file() and not (mgp_project and mgp_project.is_file()):
+            self._import(mgp_user, trusted=True)
+        if self.folder is None:
+            return
+        for name in PROJECT_FILES:
+            path = self.folder / name
+            if path.is_file() and not (mgp_named and name == "mgp.toml"):
+                self._import(path, trusted=False)
+
+    def _import(self, path: Path, *, trusted: bool) -> None:
+        """Adds the servers of another program's file. The first to name an name keeps it."""
+        path = path.resolve()
+        if str(path) in self.files:
+            return
+        document = self._read(path, fatal=False)
+        if document is None:
+            return
+        report = Report(path, document.lines, fatal=False)
+        found = read_import(document, report, trusted=trusted)
+        if not trusted and not self.confirmations.holds(path, document.sha256):
+            self._hold(document, found, report)
+            return
+        self.problems += report.problems
+        for name, server in found.items():
+            if name in self.servers:
+                other = self.servers[name].source
+                message = f"server `{name}` is already named in {other}, which is used"
+                self.problems.append(Problem(str(path), None, message, "rename one of them", fatal=False))
+            else:
+                self.servers[name] = server
+                self.reports[name] = report
+
+    def _hold(
+        self,
+        document: Document,
+        servers: Mapping[str, Server],
+        report: Report,
+        others: Mapping[str, object] = MappingProxyType({}),
+    ) -> None:
+        refused = {problem.server: problem.message for problem in reversed(report.problems)}
+        planned = [
+            Planned(
+                id=name,
+                command=server.command,
+                url=server.url,
+                env=server.env,
+                cwd=server.cwd,
+                variables=tuple(dict.fromkeys(name for text in _texts(server) for name in variables_in(text))),
+                refused=refused.get(name),
+            )
+            for name, server in servers.items()
+        ]
+        settings = tuple(
+            f"{key} = {msgspec.json.encode(value, enc_hook=str).decode()}" for key, value in others.items()
+        )
+        self.unconfirmed[str(document.path)] = Unconfirmed(
+            str(document.path), document.sha256, tuple(planned), settings
+        )
+
+    def _filled(self, name: str, server: Server) -> Server:
+        """The server with its variables filled in; if one is missing it carries the problem and is not started."""
+        if not server.enabled:
+            return server
+        variables = {**self.env, "userHome": str(Path.home())}
+        if server.cwd:
+            variables.setdefault("workspaceFolder", server.cwd)
+        problems: list[Problem] = []
+
+        def fill(text: str, *at: str | int) -> str:
+            result = expand(text, variables)
+            if result.missing or result.unreadable:
+                problems.append(self._unfilled(name, server, result, at))
+            return result.text
+
+        filled = replace(
+            server,
+            command=tuple(fill(word, "command") for word in server.command),
+            env={key: fill(value, "env", key) for key, value in server.env.items()},
+            headers={key: fill(value, "headers", key) for key, value in server.headers.items()},
+            url=fill(server.url, "url") if server.url is not None else None,
+            cwd=fill(server.cwd, "cwd") if server.cwd is not None else None,
+        )
+        self.problems += problems
+        return replace(filled, problem=server.problem or problems[0]) if problems else filled
+
+    def _unfilled(self, name: str, server: Server, result: Expanded, at: KeyPath) -> Problem:
+        report = self.reports[name]
+        line = report.line((*report.places[name], *at))
+        if result.missing:
+            names = " and ".join(f"`{variable}`" for variable in result.missing)
+            message = f"server `{name}` needs the variable {names}, not set here"
+            first = result.missing[0]
+            mend = f"set it before starting (export {first}=…), or give it a default: ${{{first}:-…}}"
+        else:
+            message = f"server `{name}`: `{result.unreadable[0]}` is not how a variable is written"
+            mend = "write ${NAME}, ${env:NAME} or ${NAME:-default}; a plain ${ is written $${"
+        return Problem(server.source, line, message, mend, server=name, fatal=False)
+
+
+def _texts(server: Server) -> list[str]:
+    return [*server.command, *server.env.values(), *server.headers.values(), server.url or "", server.cwd or ""]
+
+
+def _placed(cwd: str | None, folder: Path) -> str | None:
+    """A server's folder, written from where its file stands."""
+    if cwd is None or cwd.startswith("${"):
+        return cwd
+    return str(folder / Path(cwd).expanduser())

@@ -1,0 +1,207 @@
+"""What an operator may write in `interlock.toml`, as values. Defaults are those of a laptop: loopback, guard mode.
+
+Rule: a field here is a setting there under the same name, except those in `derived`, which loading fills in.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+from typing import Annotated, ClassVar, Literal
+
+import msgspec
+from msgspec import Meta
+
+from .problems import Problem
+
+Mode = Literal["observe", "guard", "locked"]
+Share = Literal["auto", "principal", "session"]
+Start = Literal["eager", "on-demand"]
+Era = Literal["auto", "modern", "legacy"]
+RestartPolicy = Literal["never", "on_failure", "always"]
+
+Seconds = Annotated[float, Meta(gt=0, le=86_400)]
+Milliseconds = Annotated[int, Meta(ge=1, le=3_600_000)]
+Count = Annotated[int, Meta(ge=1)]
+
+DEFAULT_LISTEN = "127.0.0.1:7420"
+
+
+class Timeouts(msgspec.Struct, frozen=True):
+    """How long the hub waits. A server's own `timeout_s` goes before `tool_s`."""
+
+    tool_s: Seconds = 60
+    """One tool call, from dispatch; progress extends it."""
+    discovery_s: Seconds = 10
+    """Listing one server; after that the last known list serves."""
+    start_s: Seconds = 120
+    """Starting one server: a first `npx` downloads its package."""
+    idle_s: Seconds = 300
+    """How long an on-demand server or a private session may be unused before it is closed."""
+
+
+class Limits(msgspec.Struct, frozen=True):
+    """What is full refuses; nothing grows without end."""
+
+    message_bytes: Annotated[int, Meta(ge=1024, le=1 << 30)] = 10 * 1024 * 1024
+    depth: Annotated[int, Meta(ge=8, le=1000)] = 64
+    pending: Count = 16_384
+    """Calls under way, all together."""
+    pending_per_server: Count = 1024
+    pending_per_agent: Count = 1024
+    sessions: Count = 10_000
+    """Open downstream sessions."""
+    private_sessions_per_server: Count = 32
+    """Upstream sessions (processes, on stdio) opened for one principal alone."""
+
+
+class Hub(msgspec.Struct, frozen=True):
+    """`[hub]`."""
+
+    listen: str = DEFAULT_LISTEN
+    mode: Mode = "guard"
+    anonymous: bool | None = None
+    """Whether callers without a key are the agent `local`. Unset: only when listening on loopback."""
+    allowed_origins: tuple[str, ...] = ()
+    """Origins of web pages that may call, beyond the hub's own."""
+    allowed_hosts: tuple[str, ...] = ()
+    """Host headers that are answered, beyond the address listened on."""
+    timeouts: Timeouts = Timeouts()
+    limits: Limits = Limits()
+
+    @property
+    def address(self) -> tuple[str, int]:
+        """Host and port of `listen`; loading has checked that it has both."""
+        return split_listen(self.listen)
+
+    @property
+    def on_loopback(self) -> bool:
+        return is_loopback(self.address[0])
+
+    @property
+    def admits_anonymous(self) -> bool:
+        return self.on_loopback if self.anonymous is None else self.anonymous
+
+
+class Restart(msgspec.Struct, frozen=True):
+    """When a server that ended is started again (MGP, Restart Policies)."""
+
+    policy: RestartPolicy = "on_failure"
+    max_restarts: Annotated[int, Meta(ge=0, le=1000)] = 5
+    window_s: Seconds = 300
+    backoff_base_ms: Milliseconds = 1000
+    backoff_max_ms: Milliseconds = 30_000
+
+
+class Tools(msgspec.Struct, frozen=True):
+    """Which of a server's tools exist, under which name and description. Patterns are over bare tool names."""
+
+    allow: tuple[str, ...] = ()
+    """Only these, if any is named."""
+    deny: tuple[str, ...] = ()
+    """Never these; wins over `allow`."""
+    rename: dict[str, str] = {}
+    describe: dict[str, str] = {}
+
+
+class Server(msgspec.Struct, frozen=True):
+    """`[servers.ID]`: either a program to run (`command`) or an address to call (`url`)."""
+
+    command: tuple[str, ...] = ()
+    """Program and arguments, never read by a shell. In the file: a list, or a program's name beside `args`."""
+    env: dict[str, str] = {}
+    cwd: str | None = None
+    inherit_env: tuple[str, ...] = ()
+    """Variables of the hub's own environment that the program also gets; all others it does not."""
+    url: str | None = None
+    headers: dict[str, str] = {}
+    share: Share = "auto"
+    start: Start = "eager"
+    restart: Restart = Restart()
+    timeout_s: Seconds | None = None
+    era: Era = "auto"
+    enabled: bool = True
+    tools: Tools = Tools()
+    source: str = ""
+    """The file that names it."""
+    problem: Problem | None = None
+    """Why it cannot be started as it stands (a variable is not set, say)."""
+
+    derived: ClassVar[frozenset[str]] = frozenset({"source", "problem"})
+
+    @property
+    def transport(self) -> Literal["stdio", "http"]:
+        return "http" if self.url is not None else "stdio"
+
+    def __repr__(self) -> str:
+        """Without the values of `env` and `headers`, and without arguments: they may hold secrets."""
+        where = self.url.split("?")[0] if self.url is not None else " ".join(self.command[:1])
+        names = ", ".join([*self.env, *self.headers])
+        return f"Server({where!r}, variables and headers: [{names}], source={self.source!r})"
+
+
+class Profile(msgspec.Struct, frozen=True):
+    """`[profiles.NAME]`: a chosen subset of all tools. Patterns are over exposed names (`github__*`)."""
+
+    tools: tuple[str, ...] = ("**",)
+    deny: tuple[str, ...] = ()
+    rename: dict[str, str] = {}
+    describe: dict[str, str] = {}
+    budget: Count | None = None
+    """At most so many tokens of tool definitions."""
+
+
+class Agent(msgspec.Struct, frozen=True):
+    """`[agents.NAME]`: what holds for one agent."""
+
+    profile: str | None = None
+    ask: tuple[str, ...] = ()
+    """Exposed tool names (patterns) that a person must confirm."""
+
+
+class Origin(msgspec.Struct, frozen=True):
+    """Where a configuration came from; enough to load it again."""
+
+    path: str | None = None
+    """The `interlock.toml` in force; None: nothing is configured."""
+    explicit: bool = False
+    """Whether the operator named that path (`--config`, `$INTERLOCK_CONFIG`)."""
+    folder: str | None = None
+    """The folder whose project-local files were looked at."""
+    files: tuple[str, ...] = ()
+    """Every file that was read, for whoever watches for changes."""
+
+
+class Config(msgspec.Struct, frozen=True):
+    """All of it, checked; variables are filled in."""
+
+    hub: Hub = Hub()
+    servers: dict[str, Server] = {}
+    profiles: dict[str, Profile] = {}
+    agents: dict[str, Agent] = {}
+    imports: tuple[str, ...] = msgspec.field(default=(), name="import")
+    demo: bool = False
+    """Nothing was configured: `servers` holds the built-in demonstration server alone."""
+    origin: Origin = Origin()
+
+    derived: ClassVar[frozenset[str]] = frozenset({"demo", "origin"})
+
+
+def split_listen(listen: str) -> tuple[str, int]:
+    """`127.0.0.1:7420` or `[::1]:7420` as host and port. Raises ValueError."""
+    host, colon, port = listen.rpartition(":")
+    if host.startswith("[") and host.endswith("]"):
+        host = host[1:-1]
+    elif ":" in host:
+        raise ValueError("an IPv6 address is written in brackets")
+    if not colon or not host or not port.isascii() or not port.isdigit() or not 0 <= int(port) <= 65_535:
+        raise ValueError("host and port are needed")
+    return host, int(port)
+
+
+def is_loopback(host: str) -> bool:
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False

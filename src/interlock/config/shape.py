@@ -1,0 +1,96 @@
+"""Turns a parsed table into a struct and reports everything that does not fit, not just the first thing."""
+
+from __future__ import annotations
+
+import difflib
+import re
+from collections.abc import Collection, Mapping
+from typing import Any, Literal, TypeVar, get_args, get_origin
+
+import msgspec
+from msgspec.structs import fields
+
+from .problems import KeyPath, Report
+
+S = TypeVar("S", bound=msgspec.Struct)
+
+
+def build(cls: type[S], table: object, at: KeyPath, report: Report, *, server: str | None = None) -> S:
+    """`cls` from what fits in `table`; what does not fit is reported and keeps its default."""
+    values: dict[str, object] = {}
+    if not isinstance(table, Mapping):
+        report.add(at, f"{where(at)} must be a table, not {kind(table)}", f"write it as [{dotted(at)}]", server=server)
+        return cls()
+    derived: Collection[str] = getattr(cls, "derived", ())
+    settings = {field.encode_name: field for field in fields(cls) if field.name not in derived}
+    for key, value in table.items():
+        field = settings.get(key)
+        if field is None:
+            report_unknown(key, settings, at, report, server=server)
+        elif isinstance(field.type, type) and issubclass(field.type, msgspec.Struct):
+            values[field.name] = build(field.type, value, (*at, key), report, server=server)
+        else:
+            try:
+                values[field.name] = msgspec.convert(value, field.type)
+            except msgspec.ValidationError as error:
+                message, mend = _explain(error, field.type, value)
+                report.add((*at, key), f"`{key}` in {where(at)} {message}", mend, server=server)
+    return cls(**values)
+
+
+def report_unknown(key: str, known: Collection[str], at: KeyPath, report: Report, *, server: str | None = None) -> None:
+    """Says that `key` is no setting, and which one was probably meant."""
+    close = difflib.get_close_matches(key, known, n=1, cutoff=0.6)
+    message = f"unknown setting `{key}` in {where(at)}"
+    if close:
+        message += f"; did you mean `{close[0]}`?"
+    mend = f"rename it to `{close[0]}`" if close else "remove it; settings here are: " + ", ".join(sorted(known))
+    report.add((*at, key), message, mend, server=server)
+
+
+def where(at: KeyPath) -> str:
+    return f"[{dotted(at)}]" if at else "the file"
+
+
+def dotted(at: KeyPath) -> str:
+    return ".".join(str(part) for part in at)
+
+
+def kind(value: object) -> str:
+    """What a TOML or JSON value is, in words."""
+    names: tuple[tuple[type, str], ...] = (
+        (bool, "true or false"),
+        (str, "a text"),
+        (int, "a whole number"),
+        (float, "a number"),
+        (list, "a list"),
+        (dict, "a table"),
+        (type(None), "null"),
+    )
+    return next((name for cls, name in names if isinstance(value, cls)), f"a {type(value).__name__}")
+
+
+def _explain(error: msgspec.ValidationError, wanted: Any, value: object) -> tuple[str, str]:
+    if get_origin(wanted) is Literal:
+        options = [str(option) for option in get_args(wanted)]
+        close = difflib.get_close_matches(str(value), options, n=1)
+        mend = f'write "{close[0]}"' if close else f'write "{options[0]}"'
+        return "must be one of " + ", ".join(f'"{option}"' for option in options), mend
+    text = _QUOTED.sub(_in_words, str(error)).replace("Expected ", "must be ").replace(", got ", ", not ")
+    return text, ""
+
+
+def _in_words(quoted: re.Match[str]) -> str:
+    parts = [_PLAIN.get(part, part) for part in quoted[1].split(" | ") if part != "null"]
+    return " or ".join(parts) or "null"
+
+
+_QUOTED = re.compile(r"`([^`]*)`")
+_PLAIN = {
+    "array": "a list",
+    "object": "a table",
+    "str": "a text",
+    "int": "a whole number",
+    "float": "a number",
+    "bool": "true or false",
+}

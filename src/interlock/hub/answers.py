@@ -1,0 +1,82 @@
+"""What the hub answers by itself: who it is, what it can do here, and its lists. Pure: values in, JSON out."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import msgspec
+
+from interlock.protocols.mcp.meta import SERVER_INFO
+from interlock.protocols.mcp.revisions import MODERN_NAMES, Revision
+
+TTL_MS: Final = 10_000
+"""How long a client may go without asking again. Changes are told at once to whoever listens."""
+LONGEST_INSTRUCTIONS: Final = 4_000
+"""Characters of one server's instructions that are passed on."""
+
+ALL_CAPABILITIES: Final[Mapping[str, object]] = {
+    "tools": {"listChanged": True},
+    "resources": {"subscribe": True, "listChanged": True},
+    "prompts": {"listChanged": True},
+    "completions": {},
+    "logging": {},
+}
+
+
+def capabilities(upstream: Mapping[str, object] | None, *, modern: bool) -> dict[str, object]:
+    """What the hub offers in a view: of one server, no more than that server; otherwise everything it can carry."""
+    offered = ALL_CAPABILITIES if upstream is None else {k: v for k, v in ALL_CAPABILITIES.items() if k in upstream}
+    if upstream is not None and "resources" in offered:
+        said = upstream["resources"]
+        subscribe = isinstance(said, Mapping) and said.get("subscribe") is True
+        offered = {**offered, "resources": {"subscribe": subscribe, "listChanged": True}}
+    return dict(offered)
+
+
+def initialize_result(revision: Revision, info: bytes, offered: Mapping[str, object], instructions: str) -> bytes:
+    """The handshake's answer."""
+    result: dict[str, object] = {
+        "protocolVersion": revision.name,
+        "capabilities": offered,
+        "serverInfo": msgspec.Raw(info),
+    }
+    if instructions:
+        result["instructions"] = instructions
+    return msgspec.json.encode(result)
+
+
+def discover_result(info: bytes, offered: Mapping[str, object], instructions: str) -> bytes:
+    """The stateless era's answer to the same question."""
+    result: dict[str, object] = {
+        "resultType": "complete",
+        "supportedVersions": MODERN_NAMES,
+        "capabilities": offered,
+        "ttlMs": TTL_MS,
+        "cacheScope": "private",
+        "_meta": {SERVER_INFO: msgspec.Raw(info)},
+    }
+    if instructions:
+        result["instructions"] = instructions
+    return msgspec.json.encode(result)
+
+
+def list_result(member: str, items: bytes, info: bytes, *, modern: bool) -> bytes:
+    """A whole list as one page."""
+    if not modern:
+        return b'{"%b":%b}' % (member.encode(), items)
+    head = b'{"resultType":"complete","ttlMs":%d,"cacheScope":"private","_meta":{"%b":%b},"%b":' % (
+        TTL_MS,
+        SERVER_INFO.encode(),
+        info,
+        member.encode(),
+    )
+    return b"%b%b}" % (head, items)
+
+
+def merged_instructions(by_server: Iterable[tuple[str, str]], *, bare: bool) -> str:
+    """The instructions of several servers as one text, each under its server's name."""
+    parts = [(server, text.strip()[:LONGEST_INSTRUCTIONS]) for server, text in by_server if text.strip()]
+    if bare:
+        return parts[0][1] if parts else ""
+    return "\n\n".join(f"# {server} (tools named {server}__…)\n{text}" for server, text in parts)

@@ -1,0 +1,166 @@
+"""The hub put together from a configuration: every part made once, joined here, and told when that changes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import time
+from importlib.metadata import version
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from interlock.client.dial import Dial, to_command, to_url
+from interlock.client.peer import Identity
+from interlock.config.settings import Config, Server
+from interlock.hub.call import Target
+from interlock.hub.catalog.offer import Offer
+from interlock.hub.catalog.views import Catalog
+from interlock.hub.doors import Doors
+from interlock.hub.gates.confirm import ConfirmGate
+from interlock.hub.gates.headers import HeadersGate
+from interlock.hub.gates.schema import SchemaGate
+from interlock.hub.hub import Hub
+from interlock.hub.keys import Keys
+from interlock.hub.logs import Logs
+from interlock.hub.notices import Notices
+from interlock.hub.pipeline import Commit, Dispatch, Pipeline
+from interlock.hub.plan import Plans
+from interlock.hub.seal import Seal
+from interlock.hub.upstreams.upstream import Upstream
+from interlock.hub.upstreams.upstreams import Upstreams
+from interlock.transports.stdio.process import Command
+from interlock.wire.limits import Limits
+
+VERSION: Final = version("interlock")
+NOTICE_EVERY_S: Final = 0.05
+"""Changes of the catalog within this time are told as one."""
+REAP_EVERY_S: Final = 15.0
+DRAIN_S: Final = 10.0
+"""How long calls under way may take to finish when a server or the hub goes."""
+
+
+class Assembly:
+    """A whole hub."""
+
+    def __init__(self, config: Config, home: Path) -> None:
+        self.config = config
+        self.home = home
+        self.started = time.monotonic()
+        self.listen = ""
+        """Where HTTP is served, once it is."""
+        self.generation = 0
+        """Grows when the configuration changes."""
+        self.keys = Keys(home)
+        self.logs = Logs()
+        self.catalog = Catalog()
+        self.notices = Notices(self.catalog)
+        self.limits = _limits(config)
+        self.upstreams = Upstreams(self._upstream)
+        self.doors = Doors(lambda: self.config, self.keys, self.catalog)
+        self._plans: Plans
+        self._renew_gates()
+        self.hub = Hub(
+            doors=self.doors,
+            catalog=self.catalog,
+            upstreams=self.upstreams,
+            notices=self.notices,
+            make_pipeline=self._pipeline,
+            seal=Seal(secrets.token_bytes(32)),
+            limits=self.limits,
+            info=msgspec.json.encode({"name": "interlock", "title": "Interlock", "version": VERSION}),
+            most_open=self._most_open,
+            clock=asyncio.get_running_loop().time,
+        )
+        self._telling: asyncio.TimerHandle | None = None
+        self._reaper: asyncio.TimerHandle | None = None
+        self._applying = asyncio.Lock()
+
+    async def begin(self) -> None:
+        """Start every server at the same time, waiting for none of them."""
+        await self.apply(self.config)
+        self._reap()
+
+    async def apply(self, config: Config) -> list[str]:
+        """Take over a configuration. Calls under way are not dropped; servers that did not change are not touched."""
+        async with self._applying:
+            self.config = config
+            self.limits = _limits(config)
+            self.generation += 1
+            self.doors.generation += 1
+            self._renew_gates()
+            enabled = {id_: server for id_, server in config.servers.items() if server.enabled}
+            self.catalog.arrange(enabled, config.profiles)
+            changed = await self.upstreams.apply(enabled, DRAIN_S)
+            self._tell()
+            return changed
+
+    async def end(self) -> None:
+        """End everything, calls under way first."""
+        for timer in (self._telling, self._reaper):
+            if timer is not None:
+                timer.cancel()
+        await self.hub.close()
+        await self.upstreams.end(DRAIN_S)
+
+    def _upstream(self, id: str, settings: Server) -> Upstream:
+        return Upstream(
+            id,
+            settings,
+            self.config.hub.timeouts,
+            dial_for(settings, self.limits),
+            Identity("interlock", VERSION, title="Interlock"),
+            self.logs,
+            most_lanes=self.config.hub.limits.private_sessions_per_server,
+            offered=self._offered,
+            updated=self.notices.updated,
+            subscriptions=self.notices.subscriptions,
+        )
+
+    def _pipeline(self, commit: Commit, dispatch: Dispatch) -> Pipeline:
+        return Pipeline(lambda: self._plans, self._stamp, commit, dispatch)
+
+    def _renew_gates(self) -> None:
+        self._plans = Plans([HeadersGate(), SchemaGate(), ConfirmGate(self.config.agents)], self._timeout_of)
+
+    def _stamp(self) -> tuple[int, int]:
+        return self.catalog.generation, self.generation
+
+    def _timeout_of(self, target: Target) -> float:
+        server = self.config.servers.get(target.server)
+        own = None if server is None else server.timeout_s
+        return own if own is not None else self.config.hub.timeouts.tool_s
+
+    def _most_open(self) -> tuple[int, int, int]:
+        limits = self.config.hub.limits
+        return limits.pending, limits.pending_per_server, limits.pending_per_agent
+
+    def _offered(self, offer: Offer) -> None:
+        self.catalog.put(offer)
+        if self._telling is None:
+            self._telling = asyncio.get_running_loop().call_later(NOTICE_EVERY_S, self._tell)
+
+    def _tell(self) -> None:
+        self._telling = None
+        self.notices.catalog_changed()
+
+    def _reap(self) -> None:
+        now = asyncio.get_running_loop().time()
+        for upstream in self.upstreams:
+            upstream.reap_lanes(now)
+        self._reaper = asyncio.get_running_loop().call_later(REAP_EVERY_S, self._reap)
+
+
+def dial_for(settings: Server, limits: Limits) -> Dial:
+    """How a server of the configuration is reached."""
+    if settings.url is not None:
+        return to_url(settings.url, settings.headers, limits)
+    inherited = {name: os.environ[name] for name in settings.inherit_env if name in os.environ}
+    return to_command(Command(settings.command, {**inherited, **settings.env}, settings.cwd), limits)
+
+
+def _limits(config: Config) -> Limits:
+    limits = config.hub.limits
+    return Limits(message_bytes=limits.message_bytes, depth=limits.depth, pending=limits.pending_per_server)

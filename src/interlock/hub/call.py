@@ -1,0 +1,85 @@
+"""One operation on its way through the hub, and who is behind it."""
+
+from __future__ import annotations
+
+from typing import Literal
+
+import msgspec
+
+from interlock.hub.catalog.offer import Tool
+from interlock.hub.catalog.views import View
+from interlock.hub.principals import Principal
+from interlock.transports.exchange import Exchange
+from interlock.wire.errors import Fault
+from interlock.wire.messages import strict
+
+TargetKind = Literal["tool", "prompt", "resource", "completion"]
+
+
+class Target(msgspec.Struct, frozen=True):
+    """What is asked for, by identity: never by the name it was asked under."""
+
+    kind: TargetKind
+    server: str
+    name: str
+    tool: Tool | None = None
+
+
+class Load:
+    """What a principal has under way, at all its addresses together."""
+
+    __slots__ = ("__weakref__", "open_calls")
+
+    def __init__(self) -> None:
+        self.open_calls = 0
+
+
+class Caller:
+    """A principal at one address of the hub. Made once per credential and address, and kept while they are valid."""
+
+    __slots__ = ("load", "owner", "plans", "principal", "view")
+
+    def __init__(self, principal: Principal, view: View, load: Load) -> None:
+        self.principal = principal
+        self.view = view
+        self.owner = f"{principal.kind}:{principal.id}"
+        self.plans: dict[tuple[str, str], object] = {}
+        """What the gates said of each target before its arguments were known; see `plan`."""
+        self.load = load
+
+
+class Call:
+    """One request for a target."""
+
+    __slots__ = ("_arguments", "arguments_raw", "caller", "exchange", "members", "target")
+
+    def __init__(self, exchange: Exchange, caller: Caller, target: Target, members: dict[str, msgspec.Raw]) -> None:
+        self.exchange = exchange
+        self.caller = caller
+        self.target = target
+        self.members = members
+        """The params as they came, values raw."""
+        raw = members.get("arguments")
+        self.arguments_raw = b"{}" if raw is None else bytes(raw)
+        self._arguments: object = msgspec.UNSET
+
+    @property
+    def arguments(self) -> object:
+        """The arguments, decoded once. What was judged is what goes out: after this, the decoded form is sent.
+
+        Raises PARSE_ERROR for arguments that two readers could read differently.
+        """
+        if self._arguments is msgspec.UNSET:
+            raw = self.arguments_raw
+            try:
+                value = msgspec.json.decode(raw)
+                again = msgspec.json.encode(value)
+            except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, OverflowError) as cause:
+                raise Fault("INVALID_PARAMS", f"arguments: {cause}") from None
+            if again != raw:
+                # Equal bytes mean that nothing was ambiguous. Otherwise look again, strictly, and send what was read.
+                strict(raw)
+                self.arguments_raw = again
+                self.members["arguments"] = msgspec.Raw(again)
+            self._arguments = value
+        return self._arguments

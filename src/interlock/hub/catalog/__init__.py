@@ -1,0 +1,1 @@
+"""What the servers offer: identity, exposed names, and the lists each caller sees. Answered from memory at once."""

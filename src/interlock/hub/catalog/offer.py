@@ -1,0 +1,236 @@
+"""What one server offers at one moment: its tools, prompts, resources and templates, ready to be listed.
+
+An offer is made whole from a server's lists and never changed; a new listing makes a new one. Each item keeps the
+server's own definition, and its rendering under the name and address that clients see.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Callable, Iterable
+from typing import Final, Literal, TypeVar
+
+import msgspec
+
+from interlock.config.settings import Tools
+from interlock.hub.catalog.names import KERNEL_NAMES, exposed_name, exposed_uri, identity_hash
+from interlock.judge.patterns import PatternSet
+from interlock.protocols.mcp.headers import BadParamHeader, ParamHeader, param_headers
+from interlock.signatures.problems import DefinitionError
+from interlock.signatures.validate import Validator
+
+ItemKind = Literal["tool", "prompt", "resource", "template"]
+
+MOST_ITEMS: Final = 100_000
+LONGEST_NAME: Final = 1024
+
+
+class Item(msgspec.Struct):
+    """One tool, prompt, resource or template of one server."""
+
+    kind: ItemKind
+    server: str
+    name: str
+    """The server's own name or URI: with `server`, the identity."""
+    shown: str
+    """What a view of this server alone calls it: the same, or what the operator renamed it to."""
+    exposed: str
+    """What a view of many servers calls it."""
+    bare: bytes
+    """The definition as JSON, as a view of this server alone shows it."""
+    full: bytes
+    """The definition as JSON, as a view of many servers shows it."""
+    fingerprint: str
+    """SHA-256 of the server's own definition, in canonical form: key order alone changes nothing."""
+
+
+class Tool(Item):
+    """A tool, with what a call of it needs to know."""
+
+    schema: bytes = b"{}"
+    idempotent: bool = False
+    """The server says that a second call with the same arguments changes nothing more."""
+    param_headers: tuple[ParamHeader, ...] = ()
+    _validator: Validator | None = None
+    _bad_schema: str = ""
+
+    def validator(self) -> Validator | str:
+        """The compiled input schema, made at first use; or why it cannot be used."""
+        if self._validator is None and not self._bad_schema:
+            try:
+                self._validator = Validator(msgspec.json.decode(self.schema))
+            except DefinitionError as cause:
+                self._bad_schema = str(cause)
+        return self._bad_schema or self._validator or ""
+
+
+class Offer(msgspec.Struct):
+    """Everything one server offers, and what was left out of it."""
+
+    server: str
+    tools: dict[str, Tool] = {}
+    """By shown name, in the server's order; so are the others."""
+    prompts: dict[str, Item] = {}
+    resources: dict[str, Item] = {}
+    templates: dict[str, Item] = {}
+    tools_by_exposed: dict[str, Tool] = {}
+    prompts_by_exposed: dict[str, Item] = {}
+    left_out: list[str] = []
+    """Items that cannot be offered, each with the reason, for the operator."""
+
+    def items(self, kind: ItemKind) -> Iterable[Item]:
+        """All of one kind, in the server's order."""
+        match kind:
+            case "tool":
+                return self.tools.values()
+            case "prompt":
+                return self.prompts.values()
+            case "resource":
+                return self.resources.values()
+            case "template":
+                return self.templates.values()
+
+
+def make_offer(
+    server: str,
+    tools: Iterable[bytes] = (),
+    prompts: Iterable[bytes] = (),
+    resources: Iterable[bytes] = (),
+    templates: Iterable[bytes] = (),
+    *,
+    rules: Tools | None = None,
+) -> Offer:
+    """An offer from a server's own definitions. What is wrong with an item leaves out that item, never the others."""
+    offer = Offer(server)
+    rules = rules or Tools()
+    allowed = PatternSet(rules.allow or ("**",), rules.deny)
+
+    def tool(definition: bytes, fields: _Fields) -> None:
+        name = _name_of(fields, "name")
+        if not allowed.allows(name):
+            return
+        item = _tool(server, name, definition, fields, rules)
+        _put(offer.tools, offer.tools_by_exposed, item)
+
+    def prompt(definition: bytes, fields: _Fields) -> None:
+        name = _name_of(fields, "name")
+        item = _named("prompt", server, name, name, definition, fields)
+        _put(offer.prompts, offer.prompts_by_exposed, item)
+
+    def resource(definition: bytes, fields: _Fields) -> None:
+        _put(offer.resources, {}, _addressed("resource", server, definition, fields, "uri"))
+
+    def template(definition: bytes, fields: _Fields) -> None:
+        _put(offer.templates, {}, _addressed("template", server, definition, fields, "uriTemplate"))
+
+    _each(tools, tool, offer)
+    _each(prompts, prompt, offer)
+    _each(resources, resource, offer)
+    _each(templates, template, offer)
+    return offer
+
+
+_Fields = dict[str, msgspec.Raw]
+_decode_fields = msgspec.json.Decoder(_Fields).decode
+_canonical = msgspec.json.Encoder(order="deterministic").encode
+
+
+class _Unusable(ValueError):
+    """Why an item is left out."""
+
+
+def _each(definitions: Iterable[bytes], take: Callable[[bytes, _Fields], None], offer: Offer) -> None:
+    for count, definition in enumerate(definitions):
+        if count >= MOST_ITEMS:
+            offer.left_out.append(f"everything beyond {MOST_ITEMS} items")
+            return
+        try:
+            take(definition, _decode_fields(definition))
+        except (_Unusable, BadParamHeader, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as cause:
+            offer.left_out.append(f"{definition[:60]!r}: {cause}")
+
+
+Kept = TypeVar("Kept", bound=Item)
+
+
+def _put(items: dict[str, Kept], by_exposed: dict[str, Kept], item: Kept) -> None:
+    if item.shown in items or item.exposed in by_exposed:
+        raise _Unusable("a second one of that name")
+    items[item.shown] = by_exposed[item.exposed] = item
+
+
+def _name_of(fields: _Fields, member: str) -> str:
+    raw = fields.get(member)
+    name = None if raw is None else msgspec.json.decode(raw)
+    if not isinstance(name, str) or not name:
+        raise _Unusable(f"no {member}")
+    if len(name) > LONGEST_NAME:
+        raise _Unusable(f"{member} is longer than {LONGEST_NAME} characters")
+    if not name.isprintable():
+        raise _Unusable(f"{member} holds characters that cannot be seen")
+    return name
+
+
+def _tool(server: str, name: str, definition: bytes, fields: _Fields, rules: Tools) -> Tool:
+    schema = fields.get("inputSchema")
+    if schema is None or bytes(schema)[:1] != b"{":
+        raise _Unusable("no inputSchema")
+    if name in rules.describe:
+        fields["description"] = msgspec.Raw(msgspec.json.encode(rules.describe[name]))
+    item = _named("tool", server, name, rules.rename.get(name, name), definition, fields)
+    hints = msgspec.json.decode(fields["annotations"], type=_Hints) if "annotations" in fields else _Hints()
+    raw = bytes(schema)
+    # A tool with bad header annotations would be refused by every client that comes over HTTP.
+    headers = param_headers(msgspec.json.decode(raw)) if b"x-mcp-header" in raw else ()
+    return Tool(
+        item.kind,
+        server,
+        name,
+        item.shown,
+        item.exposed,
+        item.bare,
+        item.full,
+        item.fingerprint,
+        schema=raw,
+        idempotent=hints.idempotentHint is True or hints.readOnlyHint is True,
+        param_headers=headers,
+    )
+
+
+class _Hints(msgspec.Struct):
+    readOnlyHint: bool | None = None
+    idempotentHint: bool | None = None
+
+
+def _named(kind: ItemKind, server: str, name: str, shown: str, definition: bytes, fields: _Fields) -> Item:
+    if shown in KERNEL_NAMES:
+        shown = f"{shown}_{identity_hash(server, name)[:8]}"
+    exposed = exposed_name(server, shown)
+    bare = msgspec.json.encode({**fields, "name": shown})
+    full = msgspec.json.encode({**_with_exposed_ui(server, fields), "name": exposed})
+    return Item(kind, server, name, shown, exposed, bare, full, _fingerprint(definition))
+
+
+def _addressed(kind: ItemKind, server: str, definition: bytes, fields: _Fields, member: str) -> Item:
+    uri = _name_of(fields, member)
+    exposed = exposed_uri(server, uri)
+    full = msgspec.json.encode({**fields, member: exposed})
+    return Item(kind, server, uri, uri, exposed, msgspec.json.encode(fields), full, _fingerprint(definition))
+
+
+def _with_exposed_ui(server: str, fields: _Fields) -> dict[str, object]:
+    """A tool that brings an app says so in `_meta.ui.resourceUri` (MCP Apps); the app must be found behind the hub."""
+    raw = fields.get("_meta")
+    if raw is None or b"ui://" not in bytes(raw):
+        return dict(fields)
+    meta = msgspec.json.decode(raw)
+    ui = meta.get("ui")
+    if isinstance(ui, dict) and isinstance(ui.get("resourceUri"), str):
+        ui["resourceUri"] = exposed_uri(server, ui["resourceUri"])
+    if isinstance(meta.get("ui/resourceUri"), str):
+        meta["ui/resourceUri"] = exposed_uri(server, meta["ui/resourceUri"])
+    return {**fields, "_meta": meta}
+
+
+def _fingerprint(definition: bytes) -> str:
+    return hashlib.sha256(_canonical(msgspec.json.decode(definition))).hexdigest()

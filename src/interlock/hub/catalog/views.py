@@ -1,0 +1,183 @@
+"""What a caller sees: everything, one server under bare names, or a profile's chosen part. And the lists they get.
+
+A list is joined from pieces, one per server, that are rendered when the server's offer changes and not before.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+import msgspec
+
+from interlock.config.settings import Profile
+from interlock.hub.catalog.offer import Item, ItemKind, Offer, Tool
+from interlock.judge.patterns import PatternSet
+
+
+class View(msgspec.Struct, frozen=True):
+    """Which part of the catalog an address shows. One server's things can be seen through a profile, too."""
+
+    server: str | None = None
+    profile: str | None = None
+
+    @property
+    def bare(self) -> bool:
+        """Whether things go by their servers' own names here."""
+        return self.server is not None
+
+
+EVERYTHING: Final = View()
+
+
+class Lens:
+    """A profile applied to items: which are seen, and as what. Made once per profile and configuration."""
+
+    def __init__(self, name: str, profile: Profile) -> None:
+        self.name = name
+        self._patterns = PatternSet(profile.tools, profile.deny)
+        self._rename = profile.rename
+        self._describe = profile.describe
+        self._renamed = {new: old for old, new in profile.rename.items()}
+
+    def sees(self, item: Item) -> bool:
+        """Whether the profile includes a tool or a prompt; its patterns are over exposed names."""
+        return self._patterns.allows(item.exposed)
+
+    def original(self, exposed: str) -> str:
+        """The exposed name behind a name that this profile gave."""
+        return self._renamed.get(exposed, exposed)
+
+    def render(self, item: Item) -> bytes:
+        """An item's definition as this profile shows it."""
+        name = self._rename.get(item.exposed)
+        text = self._describe.get(item.exposed)
+        if name is None and text is None:
+            return item.full
+        fields: dict[str, object] = dict(msgspec.json.decode(item.full, type=dict[str, msgspec.Raw]))
+        if name is not None:
+            fields["name"] = name
+        if text is not None:
+            fields["description"] = text
+        return msgspec.json.encode(fields)
+
+
+class Catalog:
+    """The offers of all servers, in the operator's order, and the lists made of them."""
+
+    def __init__(self) -> None:
+        self._offers: dict[str, Offer] = {}
+        self._lenses: dict[str, Lens] = {}
+        self._pieces: dict[tuple[str, bool, str | None, ItemKind], tuple[Offer, bytes]] = {}
+        self._whole: dict[tuple[View, ItemKind], tuple[int, bytes]] = {}
+        self._reached: dict[View, tuple[int, dict[str, None]]] = {}
+        self.generation = 0
+        """Grows with every change of any offer or profile."""
+
+    def arrange(self, servers: Iterable[str], profiles: Mapping[str, Profile]) -> None:
+        """Take over the operator's order of servers, and the profiles. Offers of servers that are gone go."""
+        self._offers = {server: self._offers.get(server) or Offer(server) for server in servers}
+        self._lenses = {name: Lens(name, profile) for name, profile in profiles.items()}
+        self._pieces.clear()
+        self._whole.clear()
+        self._reached.clear()
+        self.generation += 1
+
+    def put(self, offer: Offer) -> None:
+        """A server's new offer takes the place of its old one."""
+        if offer.server in self._offers:
+            self._offers[offer.server] = offer
+            self.generation += 1
+
+    def offer(self, server: str) -> Offer | None:
+        """What a server offers, as last known."""
+        return self._offers.get(server)
+
+    def knows(self, view: View) -> bool:
+        """Whether there is such a view at all."""
+        known_server = view.server is None or view.server in self._offers
+        return known_server and (view.profile is None or view.profile in self._lenses)
+
+    def tool(self, view: View, name: str) -> Tool | None:
+        """The tool that a name means in a view."""
+        if view.server is not None:
+            offer = self._offers.get(view.server)
+            found = None if offer is None else offer.tools.get(name)
+        else:
+            exposed = name if view.profile is None else self._lenses[view.profile].original(name)
+            offer = self._offers.get(exposed.partition("__")[0])
+            found = None if offer is None else offer.tools_by_exposed.get(exposed)
+        return found if found is not None and self._seen(view, found) else None
+
+    def prompt(self, view: View, name: str) -> Item | None:
+        """The prompt that a name means in a view."""
+        if view.server is not None:
+            offer = self._offers.get(view.server)
+            found = None if offer is None else offer.prompts.get(name)
+        else:
+            offer = self._offers.get(name.partition("__")[0])
+            found = None if offer is None else offer.prompts_by_exposed.get(name)
+        return found if found is not None and self._seen(view, found) else None
+
+    def servers(self, view: View) -> list[str]:
+        """The servers a view reaches, in order."""
+        return list(self._reach(view))
+
+    def sees_server(self, view: View, server: str) -> bool:
+        """Whether a server's resources may be reached in a view: in a profile, if any of its tools may."""
+        return server in self._reach(view)
+
+    def items(self, view: View, kind: ItemKind) -> list[Item]:
+        """Every item of one kind that a view shows, in order."""
+        servers = [view.server] if view.server is not None else list(self._offers)
+        found = (item for name in servers if name in self._offers for item in self._offers[name].items(kind))
+        return [item for item in found if self._seen(view, item)]
+
+    def listing(self, view: View, kind: ItemKind) -> bytes:
+        """The items of one kind as a JSON array. Rendered again only where something changed."""
+        kept = self._whole.get((view, kind))
+        if kept is not None and kept[0] == self.generation:
+            return kept[1]
+        servers = [view.server] if view.server is not None else list(self._offers)
+        pieces = [self._piece(view, self._offers[name], kind) for name in servers if name in self._offers]
+        listing = b"[" + b",".join(piece for piece in pieces if piece) + b"]"
+        self._whole[view, kind] = (self.generation, listing)
+        return listing
+
+    def _reach(self, view: View) -> dict[str, None]:
+        kept = self._reached.get(view)
+        if kept is not None and kept[0] == self.generation:
+            return kept[1]
+        named = self._offers if view.server is None else [view.server] if view.server in self._offers else []
+        lens = None if view.profile is None else self._lenses[view.profile]
+        reach = dict.fromkeys(
+            name for name in named if lens is None or any(map(lens.sees, self._offers[name].tools.values()))
+        )
+        self._reached[view] = (self.generation, reach)
+        return reach
+
+    def _seen(self, view: View, item: Item) -> bool:
+        if view.profile is None:
+            return True
+        lens = self._lenses.get(view.profile)
+        if lens is None:
+            return False
+        if item.kind in ("tool", "prompt"):
+            return lens.sees(item)
+        return self.sees_server(view, item.server)
+
+    def _piece(self, view: View, offer: Offer, kind: ItemKind) -> bytes:
+        key = (offer.server, view.bare, view.profile, kind)
+        kept = self._pieces.get(key)
+        if kept is not None and kept[0] is offer:
+            return kept[1]
+        seen = (item for item in offer.items(kind) if self._seen(view, item))
+        if view.bare:
+            piece = b",".join(item.bare for item in seen)
+        elif view.profile is not None:
+            lens = self._lenses[view.profile]
+            piece = b",".join(lens.render(item) for item in seen)
+        else:
+            piece = b",".join(item.full for item in seen)
+        self._pieces[key] = (offer, piece)
+        return piece

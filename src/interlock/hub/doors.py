@@ -1,0 +1,105 @@
+"""Doors: which address shows what, and who may come in by it. A wrong credential is refused, never taken for none."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Mapping
+from typing import Final
+from weakref import WeakValueDictionary
+
+from interlock.config.settings import Config
+from interlock.hub.call import Caller, Load
+from interlock.hub.catalog.views import EVERYTHING, Catalog, View
+from interlock.hub.keys import Keys
+from interlock.hub.principals import LOCAL_AGENT, Principal
+from interlock.wire.errors import Fault
+
+MOST_CALLERS: Final = 10_000
+"""Callers remembered. Beyond that they are all looked up again."""
+
+_SERVER = re.compile(r"/servers/([^/]+)/mcp\Z")
+_PROFILE = re.compile(r"/profiles/([^/]+)/mcp\Z")
+
+
+def is_mcp_path(path: str) -> bool:
+    """Whether an address speaks MCP."""
+    return path == "/mcp" or _SERVER.match(path) is not None or _PROFILE.match(path) is not None
+
+
+class Doors:
+    """Admits callers. The same credential at the same address is the same caller."""
+
+    def __init__(self, config: Callable[[], Config], keys: Keys, catalog: Catalog) -> None:
+        self._config = config
+        self._keys = keys
+        self._catalog = catalog
+        self._admitted: dict[tuple[str, bytes | None], Caller] = {}
+        self._loads: WeakValueDictionary[str, Load] = WeakValueDictionary()
+        self._stamp: tuple[int, int] = (-1, -1)
+        self.generation = 0
+        """Grows when the configuration changes who sees what."""
+
+    def admit(self, path: str, headers: Mapping[bytes, bytes]) -> Caller:
+        """Who asks, at an HTTP address."""
+        credential = headers.get(b"authorization")
+        stamp = (self._keys.generation, self.generation)
+        if stamp != self._stamp:
+            self._admitted.clear()
+            self._stamp = stamp
+        caller = self._admitted.get((path, credential))
+        if caller is None:
+            caller = self.admit_principal(self._principal(credential), path)
+            if len(self._admitted) >= MOST_CALLERS:
+                self._admitted.clear()
+            self._admitted[path, credential] = caller
+        return caller
+
+    def admit_key(self, key: str | None, path: str) -> Caller:
+        """Who asks, on the control socket: the holder of a key, or the agent of whoever the socket belongs to."""
+        return self.admit_principal(self._bearer(key) if key is not None else LOCAL_AGENT, path)
+
+    def admit_principal(self, principal: Principal, path: str) -> Caller:
+        """A principal at an address. Addresses that are not there and those not for this principal look alike."""
+        view = self._view(path)
+        agent = self._config().agents.get(principal.id)
+        profile = agent.profile if agent is not None and agent.profile is not None else principal.profile
+        if profile is not None:
+            if view is not None and view.profile not in (None, profile):
+                view = None
+            elif view is not None:
+                view = View(view.server, profile)
+        if view is None or not self._catalog.knows(view):
+            raise Fault("METHOD_NOT_FOUND", f"nothing is served at {path[:200]}", mend="the hub's address is /mcp")
+        load = self._loads.get(principal.id)
+        if load is None:
+            load = self._loads[principal.id] = Load()
+        return Caller(principal, view, load)
+
+    def _view(self, path: str) -> View | None:
+        if path == "/mcp":
+            return EVERYTHING
+        if server := _SERVER.match(path):
+            return View(server=server[1])
+        if profile := _PROFILE.match(path):
+            return View(profile=profile[1])
+        return None
+
+    def _principal(self, credential: bytes | None) -> Principal:
+        if credential is None:
+            if self._config().hub.admits_anonymous:
+                return LOCAL_AGENT
+            raise _auth_required("a key is needed")
+        scheme, _, text = credential.decode("latin-1").partition(" ")
+        if scheme.lower() != "bearer":
+            raise _auth_required("only `Authorization: Bearer KEY` is understood")
+        return self._bearer(text.strip())
+
+    def _bearer(self, key: str) -> Principal:
+        principal = self._keys.principal(key)
+        if principal is None:
+            raise _auth_required("this key is not known")
+        return principal
+
+
+def _auth_required(message: str) -> Fault:
+    return Fault("AUTH_REQUIRED", message, mend="make a key with `interlock keys create NAME`")

@@ -1,0 +1,52 @@
+"""The schema gate: a tool's arguments must fit the schema its server gave, before the server sees them."""
+
+from __future__ import annotations
+
+from interlock.hub.call import Call, Target
+from interlock.hub.plan import Check
+from interlock.hub.principals import Principal
+from interlock.hub.verdicts import PASS, Refuse, Verdict
+from interlock.wire.errors import Fault
+
+
+class SchemaGate:
+    """Refuses a tool whose schema cannot be used, and arguments that do not fit."""
+
+    name = "schema"
+
+    def plan(self, principal: Principal, target: Target) -> Verdict:
+        """A schema that is wrong, or points outside itself, cannot be checked: the tool cannot be called."""
+        if target.tool is None:
+            return PASS
+        validator = target.tool.validator()
+        if not isinstance(validator, str):
+            return PASS
+        fault = Fault("TOOL_DISABLED", f"the tool's input schema cannot be used: {validator}")
+        return Refuse(fault, "a schema must be usable as it stands")
+
+    def check(self, target: Target) -> Check | None:
+        """The compiled schema, asked first whether all is well; what is wrong is only worked out when something is."""
+        if target.tool is None:
+            return None
+        validator = target.tool.validator()
+        if isinstance(validator, str):
+            return None
+        is_valid = validator.is_valid
+
+        def fits(call: Call) -> Verdict:
+            arguments = call.arguments
+            if is_valid(arguments):
+                return PASS
+            problems = [
+                {
+                    "field": ".".join(map(str, problem.path)),
+                    "reason": problem.reason,
+                    "suggestions": list(problem.suggestions),
+                }
+                for problem in validator.check(arguments)
+            ]
+            told = "; ".join(f"{problem['field'] or 'arguments'}: {problem['reason']}" for problem in problems[:5])
+            fault = Fault("INVALID_TOOL_ARGS", f"Invalid arguments: {told}", data={"problems": problems})
+            return Refuse(fault, "arguments must fit the tool's input schema")
+
+        return fits

@@ -1,0 +1,408 @@
+"""The hub as clients meet it: one service for every address, both eras. Calls go to the pipeline, lists to the catalog.
+
+What each method does stands in one table; what happens to a call stands in `pipeline`, and how it travels in `forward`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine, Mapping
+from typing import Final, cast
+
+import msgspec
+
+from interlock.hub import answers
+from interlock.hub.call import Call, Caller, Target
+from interlock.hub.catalog.names import original_uri
+from interlock.hub.catalog.offer import ItemKind
+from interlock.hub.catalog.views import Catalog
+from interlock.hub.doors import Doors
+from interlock.hub.forward import Forward
+from interlock.hub.lines import Line
+from interlock.hub.listening import MOST_SUBSCRIPTIONS, Listening, SessionListener
+from interlock.hub.notices import Notices
+from interlock.hub.pipeline import Commit, Dispatch, Pipeline, Resolve
+from interlock.hub.plan import Plan
+from interlock.hub.seal import Seal
+from interlock.hub.sharing import SessionState, lane
+from interlock.hub.subscriptions import Subscriptions
+from interlock.hub.upstreams.upstream import Upstream
+from interlock.hub.upstreams.upstreams import Upstreams
+from interlock.hub.verdicts import Refuse
+from interlock.protocols.mcp.meta import Members, members
+from interlock.protocols.mcp.methods import LOG_LEVELS, METHODS
+from interlock.protocols.mcp.results import EMPTY
+from interlock.transports.exchange import Caller as AnyCaller
+from interlock.transports.exchange import Exchange, Session
+from interlock.wire.errors import Fault
+from interlock.wire.limits import Limits
+from interlock.wire.messages import Notification, check_shape
+
+LONGEST_CALL_FACTOR: Final = 10
+"""Progress keeps a call alive, up to this many times its timeout."""
+
+MOST_LISTENING: Final = 10_000
+
+_LISTS: Final[dict[str, ItemKind]] = {
+    "tools/list": "tool",
+    "prompts/list": "prompt",
+    "resources/list": "resource",
+    "resources/templates/list": "template",
+}
+
+
+class Hub:
+    """Serves clients. Owns no connection and no configuration: those it is given."""
+
+    def __init__(
+        self,
+        *,
+        doors: Doors,
+        catalog: Catalog,
+        upstreams: Upstreams,
+        notices: Notices,
+        make_pipeline: Callable[[Commit, Dispatch], Pipeline],
+        seal: Seal,
+        limits: Limits,
+        info: bytes,
+        most_open: Callable[[], tuple[int, int, int]],
+        clock: Callable[[], float],
+    ) -> None:
+        self._doors = doors
+        self._catalog = catalog
+        self._upstreams = upstreams
+        self._notices = notices
+        self._pipeline = make_pipeline(self._commit, self._dispatch)
+        self._seal = seal
+        self._limits = limits
+        self._info = info
+        self._most_open = most_open
+        self._clock = clock
+        self._open_calls = 0
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._listening: set[Listening] = set()
+        self._subscriptions = Subscriptions(notices, upstreams)
+        self.admit = doors.admit
+        self._methods: dict[str, Callable[[Exchange, Caller], None]] = {
+            "tools/call": self._call_tool,
+            "prompts/get": self._get_prompt,
+            "resources/read": self._read_resource,
+            "completion/complete": self._complete,
+            "server/discover": self._discover,
+            "subscriptions/listen": self._listen,
+            "resources/subscribe": self._subscribe,
+            "resources/unsubscribe": self._unsubscribe,
+            "logging/setLevel": self._set_level,
+            **dict.fromkeys(_LISTS, self._list),
+        }
+
+    @property
+    def open_calls(self) -> int:
+        """Calls under way."""
+        return self._open_calls
+
+    # What a transport asks of a service
+
+    def initialize(self, session: Session) -> bytes:
+        """Open a session: nothing is started for it, and nothing waited for."""
+        caller = cast(Caller, session.caller)
+        session.state = SessionState()
+        self._notices.listen(SessionListener.of(session, caller.view))
+        offered = answers.capabilities(self._upstream_capabilities(caller), modern=False)
+        return answers.initialize_result(session.dialect.revision, self._info, offered, self._instructions(caller))
+
+    def serve(self, exchange: Exchange) -> None:
+        """Answer a request, or see to it that it will be answered."""
+        serve = self._methods.get(exchange.request.method)
+        try:
+            if serve is None:
+                raise Fault("METHOD_NOT_FOUND", f"no such method: {exchange.request.method[:200]}")
+            check_shape(exchange.request.params, self._limits)
+            serve(exchange, cast(Caller, exchange.caller))
+        except Fault as fault:
+            exchange.fail(fault)
+
+    def told(self, caller: AnyCaller, session: Session | None, notification: Notification) -> None:
+        """A client's notification. Changed roots go to the servers that have a session for this client."""
+        if notification.method == "notifications/roots/list_changed" and session is not None:
+            for _, line in self._private_lines(session):
+                line.connection.tell(notification.method, notification.params)
+
+    def closed(self, session: Session) -> None:
+        """A session is over, and everything that was its own with it."""
+        caller = cast(Caller, session.caller)
+        self._notices.leave(SessionListener.of(session, caller.view))
+        state = session.state
+        if not isinstance(state, SessionState):
+            return
+        for server, uri in list(state.subscriptions):
+            self._subscriptions.drop(server, uri, session.id)
+        for server, name in state.lanes:
+            upstream = self._upstreams.get(server)
+            if upstream is not None:
+                upstream.close_lane(name)
+
+    # Lists and greetings
+
+    def _list(self, exchange: Exchange, caller: Caller) -> None:
+        method = exchange.request.method
+        row = METHODS[method]
+        upstream = self._upstream_capabilities(caller)
+        if upstream is not None and row.needs not in upstream:
+            raise Fault("METHOD_NOT_FOUND", f"{caller.view.server} offers no {row.needs}")
+        if "cursor" in members(exchange.request.params):
+            raise Fault("INVALID_PARAMS", "this list has one page, and no cursor leads into it", mend="leave it out")
+        items = self._catalog.listing(caller.view, _LISTS[method])
+        modern = exchange.dialect.modern
+        exchange.result(answers.list_result(row.list_member, items, self._info, modern=modern))
+
+    def _discover(self, exchange: Exchange, caller: Caller) -> None:
+        offered = answers.capabilities(self._upstream_capabilities(caller), modern=True)
+        exchange.result(answers.discover_result(self._info, offered, self._instructions(caller)))
+
+    def _instructions(self, caller: Caller) -> str:
+        servers = self._catalog.servers(caller.view)
+        texts = ((name, upstream.instructions) for name in servers if (upstream := self._upstreams.get(name)))
+        return answers.merged_instructions(texts, bare=caller.view.bare)
+
+    def _upstream_capabilities(self, caller: Caller) -> Mapping[str, object] | None:
+        """What the one server of a view can do; None for views of many, and while it is not known yet."""
+        upstream = None if caller.view.server is None else self._upstreams.get(caller.view.server)
+        return None if upstream is None else upstream.capabilities
+
+    # Calls
+
+    def _call_tool(self, exchange: Exchange, caller: Caller) -> None:
+        name = exchange.glance.name
+        if name is None:
+            raise Fault("INVALID_PARAMS", "params.name must say which tool")
+        self._submit(exchange, caller, "tool", name, self._resolve_tool, members(exchange.request.params))
+
+    def _get_prompt(self, exchange: Exchange, caller: Caller) -> None:
+        name = exchange.glance.name
+        if name is None:
+            raise Fault("INVALID_PARAMS", "params.name must say which prompt")
+        self._submit(exchange, caller, "prompt", name, self._resolve_prompt, members(exchange.request.params))
+
+    def _read_resource(self, exchange: Exchange, caller: Caller) -> None:
+        uri = exchange.glance.uri
+        if uri is None:
+            raise Fault("INVALID_PARAMS", "params.uri must say which resource")
+        self._submit(exchange, caller, "resource", uri, self._resolve_resource, members(exchange.request.params))
+
+    def _complete(self, exchange: Exchange, caller: Caller) -> None:
+        fields = members(exchange.request.params)
+        try:
+            ref = msgspec.json.decode(fields.get("ref", b"{}"), type=_Reference)
+        except msgspec.DecodeError as cause:
+            raise Fault("INVALID_PARAMS", f"ref: {cause}") from None
+        if ref.type == "ref/prompt" and ref.name is not None:
+            target = self._resolve_prompt(caller, ref.name)
+            said = {**members(bytes(fields["ref"])), "name": target.name}
+        elif ref.type == "ref/resource" and ref.uri is not None:
+            target = self._resolve_resource(caller, ref.uri)
+            said = {**members(bytes(fields["ref"])), "uri": target.name}
+        else:
+            raise Fault("INVALID_PARAMS", "ref must be a ref/prompt with a name or a ref/resource with a uri")
+        fields["ref"] = msgspec.Raw(msgspec.json.encode(said))
+        completion = Target("completion", target.server, target.name)
+        name = f"{target.server}:{target.kind}:{target.name}"
+        self._submit(exchange, caller, "completion", name, lambda *_: completion, fields)
+
+    def _submit(
+        self, exchange: Exchange, caller: Caller, kind: str, name: str, resolve: Resolve, fields: Members
+    ) -> None:
+        plan = self._pipeline.plan(caller, kind, name, resolve, self._clock())
+        self._pipeline.submit(Call(exchange, caller, plan.target, fields), plan)
+
+    def _resolve_tool(self, caller: Caller, name: str) -> Target:
+        tool = self._catalog.tool(caller.view, name)
+        if tool is None:
+            raise Fault("TOOL_NOT_FOUND", f"Unknown tool: {name[:200]}", mend="tools/list names the tools there are")
+        return Target("tool", tool.server, tool.name, tool)
+
+    def _resolve_prompt(self, caller: Caller, name: str) -> Target:
+        prompt = self._catalog.prompt(caller.view, name)
+        if prompt is None:
+            raise Fault("PROMPT_NOT_FOUND", f"Unknown prompt: {name[:200]}")
+        return Target("prompt", prompt.server, prompt.name)
+
+    def _resolve_resource(self, caller: Caller, uri: str) -> Target:
+        view = caller.view
+        found = (view.server, uri) if view.server is not None else original_uri(uri)
+        if found is None or not self._catalog.sees_server(view, found[0]):
+            raise Fault("RESOURCE_NOT_FOUND", "Resource not found", data={"uri": uri})
+        return Target("resource", found[0], found[1])
+
+    # Sending
+
+    def _commit(self, call: Call) -> Refuse | None:
+        """Take a place for the call, or refuse it because everything is taken. `_done` gives it back."""
+        upstream = self._upstreams[call.target.server]
+        most, most_per_server, most_per_caller = self._most_open()
+        for taken, limit, whose in (
+            (call.caller.load.open_calls, most_per_caller, "of this caller"),
+            (upstream.open_calls, most_per_server, f"to {upstream.id}"),
+            (self._open_calls, most, "in all"),
+        ):
+            if taken >= limit:
+                fault = Fault("RESOURCE_EXHAUSTED", f"{limit} calls {whose} are under way", retry_after_ms=500)
+                return Refuse(fault, "bounds of calls under way")
+        self._open_calls += 1
+        upstream.open_calls += 1
+        call.caller.load.open_calls += 1
+        return None
+
+    def _done(self, call: Call) -> None:
+        self._open_calls -= 1
+        call.caller.load.open_calls -= 1
+        upstream = self._upstreams.get(call.target.server)
+        if upstream is not None:
+            upstream.call_ended()
+
+    def _dispatch(self, call: Call, plan: Plan) -> None:
+        upstream = self._upstreams[call.target.server]
+        session = call.exchange.session
+        name = lane(upstream.share, upstream_modern=upstream.modern, caller=call.caller, session=session)
+        line = upstream.line(name)
+        if line is None:
+            self._later(self._dispatch_when_ready(call, plan, upstream, name))
+            return
+        self._send(call, plan, line)
+
+    def _send(self, call: Call, plan: Plan, line: Line) -> None:
+        now = self._clock()
+        forward = Forward(call, line, self._seal, clock=self._clock, done=self._done)
+        forward.start(now + plan.timeout_s, now + plan.timeout_s * LONGEST_CALL_FACTOR)
+
+    async def _dispatch_when_ready(self, call: Call, plan: Plan, upstream: Upstream, name: str | None) -> None:
+        exchange = call.exchange
+        waiting = asyncio.current_task()
+
+        def cancelled(reason: str) -> None:
+            if waiting is not None:
+                waiting.cancel(reason)
+
+        exchange.on_cancel = cancelled
+        try:
+            line = await asyncio.wait_for(upstream.open_line(name, exchange.session), plan.timeout_s)
+            # A legacy server that was not known yet may turn out to need a session of the caller's own.
+            settled = lane(
+                upstream.share, upstream_modern=upstream.modern, caller=call.caller, session=exchange.session
+            )
+            if settled != name:
+                name = settled
+                line = await asyncio.wait_for(upstream.open_line(name, exchange.session), plan.timeout_s)
+        except TimeoutError:
+            self._done(call)
+            exchange.fail(Fault("SERVER_NOT_READY", f"{upstream.id} was not ready in time", retry_after_ms=2000))
+        except Fault as fault:
+            self._done(call)
+            exchange.fail(fault)
+        except asyncio.CancelledError:
+            self._done(call)
+            raise
+        else:
+            if name is not None and exchange.session is not None and isinstance(exchange.session.state, SessionState):
+                exchange.session.state.lanes.add((upstream.id, name))
+            self._send(call, plan, line)
+
+    def _later(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._tasks.add(task)
+        task.add_done_callback(self._tasks.discard)
+
+    # Subscriptions and levels
+
+    def _listen(self, exchange: Exchange, caller: Caller) -> None:
+        def resolve(uri: str) -> tuple[str, str] | None:
+            try:
+                target = self._resolve_resource(caller, uri)
+            except Fault:
+                return None
+            return target.server, target.name
+
+        if len(self._listening) >= MOST_LISTENING:
+            raise Fault("RESOURCE_EXHAUSTED", f"{MOST_LISTENING} streams are open", retry_after_ms=5000)
+        listening = Listening(
+            exchange, caller.view, self._notices, resolve, self._subscriptions, self._listening.discard
+        )
+        listening.start()
+        self._listening.add(listening)
+
+    def _subscribe(self, exchange: Exchange, caller: Caller) -> None:
+        session, state = self._session(exchange)
+        uri = exchange.glance.uri
+        if uri is None:
+            raise Fault("INVALID_PARAMS", "params.uri must say which resource")
+        if len(state.subscriptions) >= MOST_SUBSCRIPTIONS:
+            raise Fault("RESOURCE_EXHAUSTED", f"a session may watch {MOST_SUBSCRIPTIONS} resources")
+        self._later(self._subscribe_for(exchange, session, state, self._resolve_resource(caller, uri), uri))
+
+    async def _subscribe_for(
+        self, exchange: Exchange, session: Session, state: SessionState, target: Target, uri: str
+    ) -> None:
+        params = msgspec.json.encode({"uri": uri})
+
+        def tell() -> None:
+            session.notify("notifications/resources/updated", params)
+
+        try:
+            await self._subscriptions.add(target.server, target.name, session.id, tell)
+        except Fault as fault:
+            exchange.fail(fault)
+            return
+        state.subscriptions[target.server, target.name] = uri
+        exchange.result(EMPTY)
+
+    def _unsubscribe(self, exchange: Exchange, caller: Caller) -> None:
+        session, state = self._session(exchange)
+        target = self._resolve_resource(caller, exchange.glance.uri or "")
+        if state.subscriptions.pop((target.server, target.name), None) is not None:
+            self._subscriptions.drop(target.server, target.name, session.id)
+        exchange.result(EMPTY)
+
+    def _set_level(self, exchange: Exchange, caller: Caller) -> None:
+        session, state = self._session(exchange)
+        try:
+            level = msgspec.json.decode(exchange.request.params, type=_Level).level
+        except msgspec.DecodeError as cause:
+            raise Fault("INVALID_PARAMS", f"level: {cause}") from None
+        if level not in LOG_LEVELS:
+            raise Fault("INVALID_PARAMS", f"unknown log level {level!r}", mend=f"one of {', '.join(LOG_LEVELS)}")
+        state.log_level = level
+        for upstream, _ in self._private_lines(session):
+            self._later(upstream.set_level(f"session:{session.id}", level))
+        exchange.result(EMPTY)
+
+    def _session(self, exchange: Exchange) -> tuple[Session, SessionState]:
+        session = exchange.session
+        if session is None or not isinstance(session.state, SessionState):
+            raise Fault("METHOD_NOT_FOUND", f"{exchange.request.method} needs a session")
+        return session, session.state
+
+    def _private_lines(self, session: Session) -> list[tuple[Upstream, Line]]:
+        state = session.state
+        if not isinstance(state, SessionState):
+            return []
+        found = ((self._upstreams.get(server), name) for server, name in state.lanes)
+        lines = ((upstream, upstream.line(name)) for upstream, name in found if upstream is not None)
+        return [(upstream, line) for upstream, line in lines if line is not None]
+
+    async def close(self) -> None:
+        """End what the hub itself has under way; listen streams end as the specification has it."""
+        for listening in list(self._listening):
+            listening.end()
+        for task in list(self._tasks):
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+class _Reference(msgspec.Struct):
+    type: str = ""
+    name: str | None = None
+    uri: str | None = None
+
+
+class _Level(msgspec.Struct):
+    level: str

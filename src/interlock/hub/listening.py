@@ -1,0 +1,144 @@
+"""Listeners: a session of the handshake era, and a `subscriptions/listen` stream of the stateless one."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+
+import msgspec
+
+from interlock.hub.catalog.views import View
+from interlock.hub.notices import Filter, ListName, Notices
+from interlock.hub.subscriptions import Subscriptions
+from interlock.protocols.mcp.meta import SUBSCRIPTION_ID
+from interlock.transports.exchange import Exchange, Session
+from interlock.wire.errors import Fault
+
+MOST_SUBSCRIPTIONS = 1000
+"""Resources that one stream may watch."""
+
+
+class SessionListener(msgspec.Struct, frozen=True):
+    """Tells a session. Two of the same session are the same listener."""
+
+    session_id: str
+    view: View
+    notify: Callable[[str, bytes], None]
+
+    @classmethod
+    def of(cls, session: Session, view: View) -> SessionListener:
+        """The listener that a session is."""
+        return cls(session.id, view, session.notify)
+
+    def list_changed(self, which: ListName) -> None:
+        """Say so on whatever stream the session has."""
+        self.notify(f"notifications/{which}/list_changed", b"{}")
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, SessionListener) and other.session_id == self.session_id
+
+    def __hash__(self) -> int:
+        return hash(self.session_id)
+
+
+class Listening:
+    """One listen stream: acknowledged first, then told what it asked for, until either side ends it."""
+
+    def __init__(
+        self,
+        exchange: Exchange,
+        view: View,
+        notices: Notices,
+        resolve: Callable[[str], tuple[str, str] | None],
+        subscriptions: Subscriptions,
+        gone: Callable[[Listening], None],
+    ) -> None:
+        self.view = view
+        self._exchange = exchange
+        self._notices = notices
+        self._resolve = resolve
+        self._subscriptions = subscriptions
+        self._gone = gone
+        self._meta = {SUBSCRIPTION_ID: exchange.request.id}
+        self._watched: list[tuple[str, str]] = []
+        self._starting: asyncio.Task[None] | None = None
+        self._filter = Filter()
+        self._acknowledged = False
+        self._early: list[str] = []
+        """Resources that were updated before the acknowledgment could be sent."""
+
+    def start(self) -> None:
+        """Read the filter, and begin."""
+        try:
+            wanted = msgspec.json.decode(self._exchange.request.params, type=_Params).notifications
+        except msgspec.DecodeError as cause:
+            raise Fault("INVALID_PARAMS", f"notifications: {cause}") from None
+        if len(wanted.resource_subscriptions) > MOST_SUBSCRIPTIONS:
+            raise Fault("INVALID_PARAMS", f"a stream may watch {MOST_SUBSCRIPTIONS} resources")
+        self._exchange.on_cancel = self._ended
+        self._starting = asyncio.ensure_future(self._begin(wanted))
+
+    def list_changed(self, which: ListName) -> None:
+        """Say so, if it was asked for."""
+        if self._filter.wants(which):
+            self._tell(f"notifications/{which}/list_changed", {})
+
+    def end(self) -> None:
+        """The hub ends the stream: a clean result, as the specification has it."""
+        self._ended("the hub is closing")
+        self._exchange.result(msgspec.json.encode({"resultType": "complete", "_meta": self._meta}))
+
+    async def _begin(self, wanted: Filter) -> None:
+        honoured: list[str] = []
+        for uri in wanted.resource_subscriptions:
+            found = self._resolve(uri)
+            if found is None:
+                continue
+            try:
+                await self._subscriptions.add(*found, self, partial(self._updated, uri))
+            except Fault:
+                continue
+            self._watched.append(found)
+            honoured.append(uri)
+        if not self._exchange.open:
+            self._ended("gone before it began")
+            return
+        accepted: dict[str, object] = {
+            name: True
+            for name, asked in (
+                ("toolsListChanged", wanted.tools_list_changed),
+                ("promptsListChanged", wanted.prompts_list_changed),
+                ("resourcesListChanged", wanted.resources_list_changed),
+            )
+            if asked
+        }
+        if honoured:
+            accepted["resourceSubscriptions"] = honoured
+        self._tell("notifications/subscriptions/acknowledged", {"notifications": accepted})
+        self._acknowledged = True
+        self._filter = wanted
+        self._notices.listen(self)
+        for uri in self._early:
+            self._updated(uri)
+        self._early.clear()
+
+    def _updated(self, uri: str) -> None:
+        if self._acknowledged:
+            self._tell("notifications/resources/updated", {"uri": uri})
+        elif uri not in self._early:
+            self._early.append(uri)
+
+    def _tell(self, method: str, params: dict[str, object]) -> None:
+        self._exchange.notify(method, msgspec.json.encode({"_meta": self._meta, **params}))
+
+    def _ended(self, reason: str) -> None:
+        self._notices.leave(self)
+        for server, uri in self._watched:
+            self._subscriptions.drop(server, uri, self)
+        self._watched.clear()
+        self._gone(self)
+
+
+class _Params(msgspec.Struct):
+    notifications: Filter

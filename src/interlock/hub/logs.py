@@ -1,0 +1,55 @@
+"""What servers say to the operator: stderr, rubbish on stdout, log messages. A bounded tail per server."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Callable, Iterable
+from datetime import UTC, datetime
+from typing import Final
+
+import msgspec
+
+KEPT: Final = 1000
+LONGEST: Final = 4000
+
+
+class LogLine(msgspec.Struct, frozen=True):
+    """One line."""
+
+    at: str
+    server: str
+    stream: str
+    text: str
+
+
+class Logs:
+    """The tails of all servers."""
+
+    def __init__(self) -> None:
+        self._tails: dict[str, deque[LogLine]] = {}
+        self._listeners: set[Callable[[LogLine], None]] = set()
+
+    def add(self, server: str, stream: str, text: str) -> None:
+        """Keep a line, dropping the oldest, and tell whoever follows."""
+        shown = "".join(char if char.isprintable() or char == "\t" else "�" for char in text[:LONGEST])
+        line = LogLine(datetime.now(UTC).isoformat(timespec="milliseconds"), server, stream, shown)
+        self._tails.setdefault(server, deque(maxlen=KEPT)).append(line)
+        for listener in tuple(self._listeners):
+            listener(line)
+
+    def tail(self, server: str | None, count: int) -> list[LogLine]:
+        """The last lines of one server, or of all in the order they came."""
+        chosen: Iterable[deque[LogLine]] = (
+            self._tails.values() if server is None else [self._tails.get(server, deque())]
+        )
+        lines = sorted((line for tail in chosen for line in tail), key=lambda line: line.at)
+        return lines[-count:] if count > 0 else []
+
+    def follow(self, listener: Callable[[LogLine], None]) -> Callable[[], None]:
+        """Hear every further line. Gives the way to stop."""
+        self._listeners.add(listener)
+        return lambda: self._listeners.discard(listener)
+
+    def forget(self, server: str) -> None:
+        """A server is gone from the configuration."""
+        self._tails.pop(server, None)

@@ -1,0 +1,120 @@
+"""Who hears that something changed: sessions of the handshake era, and listen streams of the stateless one.
+
+A change goes only where that listener's own list changed, or to whoever asked for that very resource.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final, Literal, Protocol
+
+import msgspec
+
+from interlock.hub.catalog.offer import ItemKind
+from interlock.hub.catalog.views import Catalog, View
+
+ListName = Literal["tools", "prompts", "resources"]
+
+KINDS: Final[dict[ListName, tuple[ItemKind, ...]]] = {
+    "tools": ("tool",),
+    "prompts": ("prompt",),
+    "resources": ("resource", "template"),
+}
+
+
+class Listener(Protocol):
+    """Someone to tell."""
+
+    @property
+    def view(self) -> View:
+        """Whose lists it wants to hear of."""
+
+    def list_changed(self, which: ListName) -> None:
+        """One of the lists of this view is different now."""
+
+
+class Notices:
+    """Compares what each view with listeners saw before and after a change."""
+
+    def __init__(self, catalog: Catalog) -> None:
+        self._catalog = catalog
+        self._listeners: dict[View, set[Listener]] = {}
+        self._seen: dict[tuple[View, ListName], tuple[bytes, ...]] = {}
+        self._subscribers: dict[tuple[str, str], dict[object, Callable[[], None]]] = {}
+
+    def listen(self, listener: Listener) -> None:
+        """Tell this one from now on."""
+        if listener.view not in self._listeners:
+            for which in KINDS:
+                self._seen[listener.view, which] = self._state(listener.view, which)
+        self._listeners.setdefault(listener.view, set()).add(listener)
+
+    def leave(self, listener: Listener) -> None:
+        """Tell it no more."""
+        there = self._listeners.get(listener.view)
+        if there is None:
+            return
+        there.discard(listener)
+        if not there:
+            del self._listeners[listener.view]
+            for which in KINDS:
+                self._seen.pop((listener.view, which), None)
+
+    def catalog_changed(self) -> None:
+        """Look at every view that someone listens to, and tell those whose lists are different."""
+        for view, listeners in list(self._listeners.items()):
+            for which in KINDS:
+                state = self._state(view, which)
+                if state != self._seen[view, which]:
+                    self._seen[view, which] = state
+                    for listener in list(listeners):
+                        listener.list_changed(which)
+
+    def subscribe(self, server: str, uri: str, who: object, tell: Callable[[], None]) -> bool:
+        """Tell `who` of updates of a resource. True when it is the first to ask."""
+        there = self._subscribers.setdefault((server, uri), {})
+        there[who] = tell
+        return len(there) == 1
+
+    def unsubscribe(self, server: str, uri: str, who: object) -> bool:
+        """Tell `who` no more. True when nobody is left."""
+        there = self._subscribers.get((server, uri))
+        if there is None or there.pop(who, None) is None:
+            return False
+        if there:
+            return False
+        del self._subscribers[server, uri]
+        return True
+
+    def updated(self, server: str, uri: str) -> None:
+        """A server says that a resource changed."""
+        for tell in list(self._subscribers.get((server, uri), {}).values()):
+            tell()
+
+    def subscriptions(self, server: str) -> list[str]:
+        """What is subscribed to on a server, for a connection that starts anew."""
+        return [uri for name, uri in self._subscribers if name == server]
+
+    def _state(self, view: View, which: ListName) -> tuple[bytes, ...]:
+        if not self._catalog.knows(view):
+            return ()
+        return tuple(self._catalog.listing(view, kind) for kind in KINDS[which])
+
+
+class Filter(msgspec.Struct, rename="camel"):
+    """What a listen stream asked for (2026-07-28, Subscriptions: Notification Filter)."""
+
+    tools_list_changed: bool = False
+    prompts_list_changed: bool = False
+    resources_list_changed: bool = False
+    resource_subscriptions: list[str] = []
+
+    def wants(self, which: ListName) -> bool:
+        """Whether it asked to be told of changes of a list."""
+        match which:
+            case "tools":
+                return self.tools_list_changed
+            case "prompts":
+                return self.prompts_list_changed
+            case "resources":
+                return self.resources_list_changed

@@ -1,0 +1,269 @@
+"""What the person who runs the hub can ask of it and tell it: the control methods, each a small function.
+
+Whoever reaches these was checked to be the user the hub belongs to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import getpass
+import os
+import resource
+import shlex
+import sys
+import time
+from collections.abc import Awaitable, Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from interlock.config import Confirmations, Loaded, load_again
+from interlock.hub.assembly import VERSION, Assembly
+from interlock.hub.catalog.views import EVERYTHING, View
+from interlock.hub.local import call_locally
+from interlock.hub.logs import LogLine
+from interlock.hub.principals import Kind, local_person
+from interlock.hub.upstreams.upstream import Upstream
+from interlock.wire.errors import Fault
+from interlock.wire.messages import EMPTY_OBJECT
+
+Follow = Callable[[LogLine], None]
+
+
+class Operator:
+    """The control methods of one hub."""
+
+    def __init__(self, assembly: Assembly, stop: Callable[[], None]) -> None:
+        self._assembly = assembly
+        self._stop = stop
+        self._problems: list[dict[str, object]] = []
+        self.person = local_person(getpass.getuser() if sys.platform != "win32" else os.environ.get("USERNAME", "user"))
+        self.methods: dict[str, Callable[[bytes], Awaitable[object]]] = {
+            "hub/status": self._status,
+            "hub/tools": self._tools,
+            "hub/call": self._call,
+            "hub/logs": self._logs,
+            "hub/reload": self._reload,
+            "hub/stop": self._stop_hub,
+            "hub/restart": self._restart,
+            "hub/keys.create": self._create_key,
+            "hub/keys.list": self._list_keys,
+            "hub/keys.revoke": self._revoke_keys,
+            "hub/confirm": self._confirm,
+        }
+
+    def follow(self, server: str | None, tell: Follow) -> Callable[[], None]:
+        """Hear further log lines of one server, or of all. Gives the way to stop."""
+
+        def chosen(line: LogLine) -> None:
+            if server is None or line.server == server:
+                tell(line)
+
+        return self._assembly.logs.follow(chosen)
+
+    @property
+    def problems(self) -> list[dict[str, object]]:
+        """What was wrong with the configuration when it was last read."""
+        return self._problems
+
+    async def reload(self) -> dict[str, object]:
+        """Read the configuration again. One that cannot be used changes nothing."""
+        assembly = self._assembly
+        loaded: Loaded = await asyncio.to_thread(load_again, assembly.config, home=assembly.home)
+        self._problems = [
+            {"file": problem.file, "line": problem.line, "message": problem.message, "mend": problem.mend}
+            for problem in loaded.problems
+        ]
+        if not loaded.usable:
+            return {"applied": False, "changed": [], "problems": self._problems}
+        if loaded.config.hub.listen != assembly.config.hub.listen:
+            mend = "restart the hub to listen elsewhere"
+            self._problems.append({"file": "", "line": None, "message": "`listen` changed", "mend": mend})
+        changed = await assembly.apply(loaded.config)
+        return {"applied": True, "changed": changed, "problems": self._problems}
+
+    async def _status(self, params: bytes) -> object:
+        assembly = self._assembly
+        config = assembly.config
+        return {
+            "version": VERSION,
+            "pid": os.getpid(),
+            "uptime_s": round(time.monotonic() - assembly.started, 1),
+            "listen": assembly.listen or config.hub.listen,
+            "home": str(assembly.home),
+            "config": {"path": config.origin.path, "problems": self._problems},
+            "mode": config.hub.mode,
+            "servers": [self._server(upstream) for upstream in assembly.upstreams],
+            "agents": [{"id": key.principal, "kind": key.kind, "profile": key.profile} for key in assembly.keys.list()],
+            "calls": assembly.hub.open_calls,
+            "memory_mb": _memory_mb(),
+        }
+
+    def _server(self, upstream: Upstream) -> dict[str, object]:
+        offer = self._assembly.catalog.offer(upstream.id)
+        peer = upstream.peer
+        about = {} if peer is None else msgspec.json.decode(peer.server_info, type=dict[str, Any])
+        settings = upstream.settings
+        problem = upstream.problem
+        return {
+            "id": upstream.id,
+            "state": upstream.state.value,
+            "transport": settings.transport,
+            "where": settings.url if settings.url is not None else shlex.join(settings.command),
+            "era": None if peer is None else peer.revision.era.value,
+            "revision": None if peer is None else peer.revision.name,
+            "name": about.get("name"),
+            "version": about.get("version"),
+            "tools": 0 if offer is None else len(offer.tools),
+            "prompts": 0 if offer is None else len(offer.prompts),
+            "resources": 0 if offer is None else len(offer.resources) + len(offer.templates),
+            "tokens": None,
+            "problem": None if problem is None else problem.message,
+            "mend": None if problem is None else problem.mend or f"see `interlock logs {upstream.id}`",
+            "left_out": upstream.left_out,
+            "since": upstream.since.isoformat(timespec="seconds"),
+            "restarts": upstream.restarts.total,
+            "pid": upstream.pid,
+            "source": settings.source,
+        }
+
+    async def _tools(self, params: bytes) -> object:
+        asked = _read(params, _Tools)
+        view = View(server=asked.server, profile=asked.profile) if asked.server or asked.profile else EVERYTHING
+        if not self._assembly.catalog.knows(view):
+            raise Fault("INVALID_PARAMS", "no such server or profile", mend="`interlock status` names them")
+        tools = []
+        for item in self._assembly.catalog.items(view, "tool"):
+            definition = msgspec.json.decode(item.full, type=dict[str, Any])
+            tools.append(
+                {
+                    "name": item.exposed,
+                    "server": item.server,
+                    "tool": item.name,
+                    "title": definition.get("title"),
+                    "description": definition.get("description"),
+                    "inputSchema": definition.get("inputSchema"),
+                    "annotations": definition.get("annotations"),
+                    "tokens": None,
+                }
+            )
+        return {"tools": tools}
+
+    async def _call(self, params: bytes) -> object:
+        asked = _read(params, _Call)
+        caller = self._assembly.doors.admit_principal(self.person, "/mcp")
+        arguments = msgspec.Raw(bytes(asked.arguments) or EMPTY_OBJECT)
+        body = msgspec.json.encode({"name": asked.name, "arguments": arguments})
+        result = await call_locally(self._assembly.hub, caller, "tools/call", body, asked.timeout_s)
+        return {"result": msgspec.Raw(result)}
+
+    async def _logs(self, params: bytes) -> object:
+        asked = _read(params, _Logs)
+        if asked.server is not None and self._assembly.upstreams.get(asked.server) is None:
+            raise Fault("INVALID_PARAMS", f"no server {asked.server!r}", mend="`interlock status` names them")
+        return {"lines": self._assembly.logs.tail(asked.server, min(asked.lines, 10_000))}
+
+    async def _reload(self, params: bytes) -> object:
+        return await self.reload()
+
+    async def _stop_hub(self, params: bytes) -> object:
+        asyncio.get_running_loop().call_soon(self._stop)
+        return {"stopping": True}
+
+    async def _restart(self, params: bytes) -> object:
+        upstream = self._assembly.upstreams.get(_read(params, _Restart).server)
+        if upstream is None:
+            raise Fault("INVALID_PARAMS", "no such server", mend="`interlock status` names them")
+        await upstream.restart()
+        return {"state": upstream.state.value}
+
+    async def _create_key(self, params: bytes) -> object:
+        asked = _read(params, _CreateKey)
+        if asked.profile is not None and asked.profile not in self._assembly.config.profiles:
+            raise Fault("INVALID_PARAMS", f"no profile {asked.profile!r}", mend="name one of [profiles.…]")
+        now = datetime.now(UTC).isoformat(timespec="seconds")
+        key = self._assembly.keys.create(asked.agent, asked.kind, asked.profile, now)
+        return {"key": key, "principal": {"id": asked.agent, "kind": asked.kind}}
+
+    async def _list_keys(self, params: bytes) -> object:
+        return {
+            "keys": [
+                {
+                    "prefix": key.shown,
+                    "principal": key.principal,
+                    "kind": key.kind,
+                    "profile": key.profile,
+                    "created": key.created,
+                }
+                for key in self._assembly.keys.list()
+            ]
+        }
+
+    async def _revoke_keys(self, params: bytes) -> object:
+        return {"revoked": self._assembly.keys.revoke(_read(params, _Revoke).agent)}
+
+    async def _confirm(self, params: bytes) -> object:
+        asked = _read(params, _Confirm)
+        Confirmations(self._assembly.home).add(Path(asked.path), asked.hash)
+        await self.reload()
+        return {"confirmed": True}
+
+
+class Hello(msgspec.Struct):
+    """The first message of every control connection."""
+
+    role: Literal["control", "stdio"]
+    key: str | None = None
+    token: str | None = None
+    view: str = "/mcp"
+    cwd: str = ""
+
+
+class _Tools(msgspec.Struct):
+    server: str | None = None
+    profile: str | None = None
+
+
+class _Call(msgspec.Struct):
+    name: str
+    arguments: msgspec.Raw = msgspec.Raw(b"{}")
+    timeout_s: float = 600.0
+
+
+class _Logs(msgspec.Struct):
+    server: str | None = None
+    lines: int = 100
+    follow: bool = False
+
+
+class _Restart(msgspec.Struct):
+    server: str
+
+
+class _CreateKey(msgspec.Struct):
+    agent: str
+    kind: Kind = "agent"
+    profile: str | None = None
+
+
+class _Revoke(msgspec.Struct):
+    agent: str
+
+
+class _Confirm(msgspec.Struct):
+    path: str
+    hash: str
+
+
+def _read(params: bytes, kind: type[Any]) -> Any:
+    try:
+        return msgspec.json.decode(params, type=kind)
+    except msgspec.DecodeError as cause:
+        raise Fault("INVALID_PARAMS", str(cause)) from None
+
+
+def _memory_mb() -> float:
+    used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    return round(used / (1024 * 1024 if sys.platform == "darwin" else 1024), 1)

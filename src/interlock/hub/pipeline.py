@@ -1,0 +1,106 @@
+"""The way of a call through the hub, on one page.
+
+    resolve the target -> plan (what the gates know of principal and target) -> checks (what only the arguments tell)
+      -> commit (what the call uses up) -> dispatch
+
+A dry run is the same without the last two steps. An answered question, and every retry, starts again from the top.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from interlock.hub.call import Call, Caller, Target
+from interlock.hub.plan import Plan, Plans, find_plan
+from interlock.hub.verdicts import Ask, Pass, Refuse, Verdict, Wait
+from interlock.protocols.mcp.results import refusal_result
+from interlock.wire.errors import Fault
+
+Resolve = Callable[[Caller, str], Target]
+Commit = Callable[[Call], Refuse | None]
+Dispatch = Callable[[Call, Plan], None]
+
+GATES_TIMEOUT_S = 10.0
+"""All gates of one call together, where one of them has to wait for something."""
+
+
+class Pipeline:
+    """Judges calls and sends on those that pass."""
+
+    def __init__(
+        self,
+        plans: Callable[[], Plans],
+        stamp: Callable[[], tuple[int, int]],
+        commit: Commit,
+        dispatch: Dispatch,
+    ) -> None:
+        self._plans = plans
+        self._stamp = stamp
+        self._commit = commit
+        self._dispatch = dispatch
+        self._waiting: set[asyncio.Task[None]] = set()
+
+    def plan(self, caller: Caller, kind: str, name: str, resolve: Resolve, now: float) -> Plan:
+        """The plan for a name as this caller means it. `resolve` raises for a name that means nothing to them."""
+        stamp = self._stamp()
+        plan = find_plan(caller, kind, name, stamp, now)
+        return plan if plan is not None else self._plans().make(caller, name, resolve(caller, name), stamp)
+
+    def judge(self, call: Call, plan: Plan) -> tuple[Verdict, str]:
+        """What the gates say of a call, and which of them said it. Nothing is used up: this is also the dry run."""
+        if type(plan.standing) is not Pass:
+            return plan.standing, plan.gate
+        for gate, check in plan.checks:
+            try:
+                verdict = check(call)
+            except Fault as fault:
+                return Refuse(fault, "the arguments cannot be read"), gate
+            if type(verdict) is not Pass:
+                return verdict, gate
+        return plan.standing, ""
+
+    def submit(self, call: Call, plan: Plan) -> None:
+        """Judge a call and send it on, or answer why not."""
+        verdict, gate = self.judge(call, plan)
+        self._proceed(call, plan, verdict, gate)
+
+    def _proceed(self, call: Call, plan: Plan, verdict: Verdict, gate: str) -> None:
+        if type(verdict) is Pass:
+            refusal = self._commit(call)
+            if refusal is None:
+                self._dispatch(call, plan)
+            else:
+                self._refuse(call, refusal, "commit")
+        elif isinstance(verdict, Refuse):
+            self._refuse(call, verdict, gate)
+        elif isinstance(verdict, Ask):
+            self._refuse(call, _nobody_to_ask(verdict), gate)
+        elif isinstance(verdict, Wait):
+            task = asyncio.ensure_future(self._wait(call, plan, verdict, gate))
+            self._waiting.add(task)
+            task.add_done_callback(self._waiting.discard)
+
+    async def _wait(self, call: Call, plan: Plan, wait: Wait, gate: str) -> None:
+        verdict: Verdict
+        try:
+            verdict = await asyncio.wait_for(wait.work(), GATES_TIMEOUT_S)
+        except TimeoutError:
+            verdict = Refuse(Fault("TIMEOUT", f"the {gate} check took too long", retry_after_ms=1000), "gates timeout")
+        except Fault as fault:
+            verdict = Refuse(fault, "the check could not be made")
+        if call.exchange.open:
+            self._proceed(call, plan, verdict, gate)
+
+    def _refuse(self, call: Call, refusal: Refuse, gate: str) -> None:
+        fault = refusal.fault
+        fault.data = {**fault.data, "gate": gate, "rule": refusal.rule}
+        if fault.kind.as_result and call.target.kind == "tool":
+            call.exchange.result(refusal_result(fault, modern=call.exchange.dialect.modern))
+        else:
+            call.exchange.fail(fault)
+
+
+def _nobody_to_ask(ask: Ask) -> Refuse:
+    fault = Fault("PERMISSION_DENIED", f"{ask.question} Nobody can be asked here.", mend="ask the operator to allow it")
+    return Refuse(fault, ask.rule)

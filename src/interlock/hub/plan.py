@@ -1,0 +1,80 @@
+"""What is known about a principal and a target before the arguments are: computed once, kept while it holds.
+
+A plan holds while the generation numbers it was made from stand and its time has not run out. Nothing is ever walked
+to invalidate plans: an old one is found out when it is next looked at.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Final, Protocol
+
+import msgspec
+
+from interlock.hub.call import Call, Caller, Target
+from interlock.hub.principals import Principal
+from interlock.hub.verdicts import PASS, Ask, Pass, Refuse, Verdict, Wait
+
+MOST_PLANS: Final = 4096
+"""Plans kept per caller. Beyond that they are all made again, which costs microseconds each."""
+
+Check = Callable[[Call], Verdict]
+
+
+class Gate(Protocol):
+    """One check on the way of a call. Gates are pure: what a call uses up is taken in `commit`."""
+
+    name: str
+
+    def plan(self, principal: Principal, target: Target) -> Verdict:
+        """What is known before the arguments are."""
+
+    def check(self, target: Target) -> Check | None:
+        """What only the arguments can tell, as a function made for this target; None where there is nothing to ask."""
+
+
+class Plan(msgspec.Struct):
+    """What the gates said, in order."""
+
+    target: Target
+    standing: Pass | Refuse | Ask | Wait
+    """The first verdict that was not a pass, or a pass."""
+    gate: str
+    """The gate that gave it."""
+    checks: tuple[tuple[str, Check], ...]
+    timeout_s: float
+    stamp: tuple[int, int]
+    valid_until: float = float("inf")
+
+
+def find_plan(caller: Caller, kind: str, name: str, stamp: tuple[int, int], now: float) -> Plan | None:
+    """A plan that was made before and still holds."""
+    plan = caller.plans.get((kind, name))
+    if type(plan) is Plan and plan.stamp == stamp and now < plan.valid_until:
+        return plan
+    return None
+
+
+class Plans:
+    """Makes plans, with the gates of one configuration."""
+
+    def __init__(self, gates: Sequence[Gate], timeout_of: Callable[[Target], float]) -> None:
+        self._gates = gates
+        self._timeout_of = timeout_of
+
+    def make(self, caller: Caller, name: str, target: Target, stamp: tuple[int, int]) -> Plan:
+        """A new plan for a target that was resolved from `name`."""
+        standing: Verdict = PASS
+        standing_gate = ""
+        for gate in self._gates:
+            standing = gate.plan(caller.principal, target)
+            if standing is not PASS:
+                standing_gate = gate.name
+                break
+        found = ((gate.name, gate.check(target)) for gate in self._gates)
+        checks = tuple((gate, check) for gate, check in found if check is not None)
+        plan = Plan(target, standing, standing_gate, checks, self._timeout_of(target), stamp)
+        if len(caller.plans) >= MOST_PLANS:
+            caller.plans.clear()
+        caller.plans[target.kind, name] = plan
+        return plan

@@ -1,0 +1,27 @@
+"""Who is asking. A principal comes from a credential, never from what a peer says about itself."""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+import msgspec
+
+Kind = Literal["agent", "person", "service"]
+
+
+class Principal(msgspec.Struct, frozen=True):
+    """One agent, person or service. A person and their agent are two principals, even on one laptop."""
+
+    id: str
+    kind: Kind
+    profile: str | None = None
+    """The profile this principal always sees the hub through, or None for the view it asks for."""
+
+
+LOCAL_AGENT: Final = Principal("local", "agent")
+"""Whoever calls from this machine without a key, where the operator allows that."""
+
+
+def local_person(user: str) -> Principal:
+    """The person at the terminal, known by the operating system's word on the other end of the control socket."""
+    return Principal(f"person:{user}", "person")

@@ -1,0 +1,461 @@
+"""One server behind the hub: kept alive as its policy says, listed when it changes, and the connections to it.
+
+One that is slow, dead or wrong harms only its own calls. Whatever goes wrong is kept as a problem with its mend.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from datetime import UTC, datetime
+from functools import partial
+from typing import Any, Final
+
+import msgspec
+
+from interlock.client.connection import Connection
+from interlock.client.dial import Dial
+from interlock.client.peer import Identity, Peer
+from interlock.config.settings import Era, Server, Timeouts
+from interlock.hub.catalog.offer import Offer, make_offer
+from interlock.hub.lanes import Lanes
+from interlock.hub.lines import Line, LineOwner
+from interlock.hub.logs import Logs
+from interlock.hub.upstreams.restarts import Restarts
+from interlock.hub.upstreams.states import Event, State, step
+from interlock.transports.exchange import Session
+from interlock.transports.stdio.client import StdioLink
+from interlock.wire.errors import Fault, Tongue
+from interlock.wire.messages import Request
+
+RELIST_EVERY_S: Final = 1.0
+"""A server that says its lists changed is listed again at most this often, one listing at a time."""
+GIVEN_UP_S: Final = 30.0
+"""After too many restarts, a call may have it tried once more after so long."""
+OFF_LOOP_BYTES: Final = 100_000
+"""Lists larger than this are read in a thread, so that nobody waits for them."""
+
+_LISTS: Final = (
+    ("tools", "tools/list"),
+    ("prompts", "prompts/list"),
+    ("resources", "resources/list"),
+    ("resources", "resources/templates/list"),
+)
+
+
+class Upstream:
+    """A server of the configuration."""
+
+    def __init__(
+        self,
+        id: str,
+        settings: Server,
+        timeouts: Timeouts,
+        dial: Dial,
+        identity: Identity,
+        logs: Logs,
+        *,
+        most_lanes: int,
+        offered: Callable[[Offer], None],
+        updated: Callable[[str, str], None],
+        subscriptions: Callable[[str], list[str]],
+    ) -> None:
+        self.id = id
+        self.settings = settings
+        self.share = settings.share
+        self.state = State.REGISTERED
+        self.since = datetime.now(UTC)
+        self.problem: Fault | None = None
+        self.open_calls = 0
+        self.restarts = Restarts(settings.restart)
+        self.left_out: list[str] = []
+        self._timeouts = timeouts
+        self._dial = dial
+        self._identity = identity
+        self._logs = logs
+        self._offered = offered
+        self._updated = updated
+        self._subscriptions = subscriptions
+        self._peer: Peer | None = None
+        self._capabilities: dict[str, object] | None = None
+        self._shared: Connection | None = None
+        self._shared_line: Line | None = None
+        self._lanes = Lanes(most_lanes)
+        self._wanted = asyncio.Event()
+        self._changed = asyncio.Event()
+        self._idle = asyncio.Event()
+        self._relist = asyncio.Event()
+        self._last_use = 0.0
+        self._keeper: asyncio.Task[None] | None = None
+        self._stopping = False
+        self._at_once = False
+        self._given_up = False
+        self._watching = asyncio.Lock()
+
+    # What is known of it
+
+    @property
+    def modern(self) -> bool:
+        """Whether it speaks the stateless era, as far as is known."""
+        return self._peer is not None and self._peer.revision.modern
+
+    @property
+    def peer(self) -> Peer | None:
+        """How it last introduced itself."""
+        return self._peer
+
+    @property
+    def capabilities(self) -> dict[str, object] | None:
+        """What it last said it can do."""
+        return self._capabilities
+
+    @property
+    def instructions(self) -> str:
+        """What it wants models to know."""
+        return "" if self._peer is None else self._peer.instructions
+
+    @property
+    def pid(self) -> int | None:
+        """Its process, where it is one of ours."""
+        link = None if self._shared is None else self._shared.link
+        return link.pid if isinstance(link, StdioLink) else None
+
+    # Keeping it alive
+
+    def begin(self) -> None:
+        """Look after it from now on; it is started now or when first wanted."""
+        self._keeper = asyncio.create_task(self._keep(), name=f"upstream {self.id}")
+        if self.settings.start == "eager":
+            self._wanted.set()
+
+    def _try_again_sometime(self) -> None:
+        """A server that was given up is tried again when someone wants it, but not at every call."""
+        waited = (datetime.now(UTC) - self.since).total_seconds()
+        if self._given_up and waited >= GIVEN_UP_S:
+            self._given_up = False
+            self._wanted.set()
+
+    async def restart(self) -> None:
+        """End what runs and start it afresh."""
+        self.restarts.forget()
+        self._at_once = True
+        if self._shared is not None:
+            await self._shared.close()
+        self._wanted.set()
+
+    async def end(self, drain_s: float) -> None:
+        """Let calls under way finish within the bound, then close everything. Nothing is restarted after this."""
+        self._stopping = True
+        if self.state is State.CONNECTED:
+            self._step(Event.STOP)
+        if self.open_calls:
+            self._idle.clear()
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._idle.wait(), drain_s)
+        if self._keeper is not None:
+            self._keeper.cancel()
+            await asyncio.gather(self._keeper, return_exceptions=True)
+        await self._lanes.close()
+        if self.state is State.DRAINING:
+            self._step(Event.DRAINED)
+        elif self.state is not State.DISCONNECTED:
+            self._step(Event.STOP)
+
+    def call_ended(self) -> None:
+        """A call to it is over."""
+        self.open_calls -= 1
+        if not self.open_calls:
+            self._last_use = asyncio.get_running_loop().time()
+            self._idle.set()
+
+    async def _keep(self) -> None:
+        event = Event.START
+        while True:
+            await self._wanted.wait()
+            self._step(event)
+            failure = await self._run()
+            self._wanted.clear()
+            if failure is None:
+                # Unused, and closed for that: it starts again with the next call.
+                self._step(Event.STOP)
+                self._step(Event.DRAINED)
+                event = Event.START
+                continue
+            self._fail(failure)
+            event = Event.RETRY
+            if self._at_once:
+                self._at_once = False
+                self._wanted.set()
+                continue
+            pause = self.restarts.next_pause(asyncio.get_running_loop().time(), failed=True)
+            if pause is None:
+                self._given_up = True
+                self._logs.add(self.id, "hub", "stays down after too many restarts; a later call tries again")
+                continue
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._wanted.wait(), pause)
+            self._wanted.set()
+
+    async def _run(self) -> Fault | None:
+        """One life: connect, list, and watch until it ends. Gives why it ended; None when it was just not used."""
+        ended = asyncio.get_running_loop().create_future()
+        watcher = _Watcher(self, ended)
+        connection: Connection | None = None
+        try:
+            connection = await self._connect(watcher)
+            watcher.connection = connection
+            self._greet(connection)
+            await self._list(connection)
+            self._shared = connection
+            self._shared_line = Line(connection)
+            self._step(Event.READY)
+            await self._watch_resources()
+            return await self._watch(connection, ended)
+        except Fault as fault:
+            return fault
+        finally:
+            self._shared = self._shared_line = None
+            if connection is not None:
+                await connection.close()
+
+    async def _connect(self, watcher: _Watcher) -> Connection:
+        if self.settings.problem is not None:
+            raise Fault("SERVER_NOT_READY", self.settings.problem.message, mend=self.settings.problem.mend)
+        return await Connection.open(
+            self._dial, watcher, self._identity, pin=self._era(), timeout=self._timeouts.start_s
+        )
+
+    def _era(self) -> Era:
+        """What was probed once is remembered; a server that changed is found out by its failing."""
+        if self.settings.era != "auto" or self._peer is None:
+            return self.settings.era
+        return "modern" if self._peer.revision.modern else "legacy"
+
+    def _greet(self, connection: Connection) -> None:
+        self._peer = connection.peer
+        self._capabilities = msgspec.json.decode(connection.peer.capabilities, type=dict[str, object])
+        self._last_use = asyncio.get_running_loop().time()
+
+    async def _watch(self, connection: Connection, ended: asyncio.Future[Fault]) -> Fault | None:
+        loop = asyncio.get_running_loop()
+        self._relist.clear()
+        while not ended.done():
+            relist = asyncio.ensure_future(self._relist.wait())
+            patience = self._timeouts.idle_s if self.settings.start == "on-demand" else None
+            both: set[asyncio.Future[Any]] = {ended, relist}
+            await asyncio.wait(both, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
+            relist.cancel()
+            if ended.done():
+                break
+            if not self._relist.is_set():
+                if not self.open_calls and loop.time() - self._last_use >= self._timeouts.idle_s:
+                    return None
+                continue
+            self._relist.clear()
+            await self._list(connection)
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(asyncio.shield(ended), RELIST_EVERY_S)
+        return ended.result()
+
+    def _fail(self, fault: Fault) -> None:
+        self.problem = fault
+        self._logs.add(self.id, "hub", f"{fault.message} ({fault.name})")
+        # What was probed may no longer hold: the next try looks again.
+        if self.settings.era == "auto" and self.state in (State.CONNECTING, State.RESTARTING):
+            self._peer = None
+        self._step(Event.FAILED)
+
+    def _step(self, event: Event) -> None:
+        self.state = step(self.state, event)
+        self.since = datetime.now(UTC)
+        if self.state is State.CONNECTED:
+            self.problem = None
+        changed, self._changed = self._changed, asyncio.Event()
+        changed.set()
+
+    # What it offers
+
+    def lists_changed(self) -> None:
+        """It says that a list is different now."""
+        self._relist.set()
+
+    async def _list(self, connection: Connection) -> None:
+        """Ask for everything it offers. What cannot be had in time leaves the last known in force."""
+        try:
+            listed = await asyncio.wait_for(self._fetch(connection), self._timeouts.discovery_s)
+        except (TimeoutError, Fault) as cause:
+            self._logs.add(self.id, "hub", f"its lists could not be read, the last known stay: {cause}")
+            return
+        size = sum(len(item) for items in listed for item in items)
+        make = partial(make_offer, self.id, *listed, rules=self.settings.tools)
+        offer = await asyncio.to_thread(make) if size > OFF_LOOP_BYTES else make()
+        for reason in offer.left_out:
+            self._logs.add(self.id, "hub", f"left out {reason}")
+        self.left_out = offer.left_out
+        self._offered(offer)
+
+    async def _fetch(self, connection: Connection) -> list[list[bytes]]:
+        async def one(capability: str, method: str) -> list[bytes]:
+            if capability not in (self._capabilities or {}):
+                return []
+            try:
+                listing = await connection.list_all(method, timeout=self._timeouts.discovery_s)
+                return [bytes(item) for item in listing.items]
+            except Fault as fault:
+                # Templates are optional for servers with resources; any list a server cannot give is an empty one.
+                if fault.foreign_code == -32601:
+                    return []
+                raise
+
+        return list(await asyncio.gather(*(one(capability, method) for capability, method in _LISTS)))
+
+    # Connections to it
+
+    def line(self, lane: str | None) -> Line | None:
+        """A connection that can be used right now."""
+        return self._shared_line if lane is None else self._lanes.get(lane)
+
+    async def open_line(self, lane: str | None, session: Session | None) -> Line:
+        """A connection as soon as there is one. Raises SERVER_NOT_READY with what is wrong and how to mend it."""
+        while (shared := self._shared_line) is None:
+            if self._stopping:
+                raise Fault("SERVER_DRAINING", f"{self.id} is shutting down")
+            if self.state is State.ERROR:
+                self._try_again_sometime()
+                raise self.not_ready()
+            changed = self._changed
+            self._wanted.set()
+            await changed.wait()
+        if lane is None:
+            return shared
+        return await self._lanes.open(lane, lambda: self._open_lane(session))
+
+    def not_ready(self) -> Fault:
+        """Why it cannot be called."""
+        problem = self.problem
+        reason = "" if problem is None else f": {problem.message}"
+        mend = (problem.mend if problem is not None else "") or f"see `interlock logs {self.id}`"
+        return Fault("SERVER_NOT_READY", f"{self.id} is not connected{reason}", mend=mend, retry_after_ms=2000)
+
+    async def _open_lane(self, session: Session | None) -> Line:
+        """A connection for one caller alone, with the capabilities of its client."""
+        capabilities = b"{}" if session is None else session.dialect.capabilities.raw
+        identity = msgspec.structs.replace(self._identity, capabilities=capabilities)
+        owner = LineOwner(session)
+        ears = _LaneEars(self, owner)
+        connection = await Connection.open(self._dial, ears, identity, pin=self._era(), timeout=self._timeouts.start_s)
+        owner.connection = connection
+        level = getattr(session.state, "log_level", None) if session is not None else None
+        if level is not None and "logging" in (self._capabilities or {}):
+            await self._say_level(connection, level)
+        return Line(connection, owner)
+
+    def lane_lost(self, connection: Connection) -> None:
+        """A private connection ended by itself."""
+        self._lanes.lost(connection)
+
+    def close_lane(self, lane: str) -> None:
+        """Its owner is gone."""
+        self._lanes.drop(lane)
+
+    def reap_lanes(self, now: float) -> None:
+        """Close private connections that were not used for a while."""
+        self._lanes.reap(now - self._timeouts.idle_s)
+
+    async def set_level(self, lane: str, level: str) -> None:
+        """Pass on a log level to the private connection it is meant for."""
+        line = self._lanes.get(lane)
+        if line is not None and "logging" in (self._capabilities or {}):
+            await self._say_level(line.connection, level)
+
+    async def _say_level(self, connection: Connection, level: str) -> None:
+        with contextlib.suppress(Fault):
+            params = msgspec.json.encode({"level": level})
+            await connection.request("logging/setLevel", params, timeout=self._timeouts.discovery_s)
+
+    async def subscribe(self, uri: str) -> None:
+        """Hear of updates of a resource, on the shared connection. Raises what the server says against it."""
+        await self.open_line(None, None)
+        if not self._said("resources", "subscribe") and not self.modern:
+            raise Fault("METHOD_NOT_FOUND", f"{self.id} offers no subscriptions to resources")
+        await self._watch_resources()
+
+    async def unsubscribe(self, uri: str) -> None:
+        """Hear of them no more."""
+        with contextlib.suppress(Fault):
+            await self._watch_resources()
+
+    async def _watch_resources(self) -> None:
+        """Tell the server what is to be heard of: changed lists, and whatever resources someone subscribed to."""
+        async with self._watching:
+            if self._shared is not None:
+                await self._shared.watch(lists=True, uris=frozenset(self._subscriptions(self.id)))
+
+    def _said(self, capability: str, feature: str) -> bool:
+        return self._peer is not None and self._peer.offers(capability, feature)
+
+    def heard(self, method: str, params: bytes) -> None:
+        """A notification that belongs to no call."""
+        if method.endswith("/list_changed"):
+            self.lists_changed()
+        elif method == "notifications/resources/updated":
+            with contextlib.suppress(msgspec.DecodeError):
+                self._updated(self.id, msgspec.json.decode(params, type=_Updated).uri)
+        elif method == "notifications/message":
+            self._logs.add(self.id, "log", params[:2000].decode("utf-8", "replace"))
+
+    def spoke(self, stream: str, text: str) -> None:
+        """A line for the operator."""
+        self._logs.add(self.id, stream, text)
+
+
+class _Updated(msgspec.Struct):
+    uri: str
+
+
+class _Watcher:
+    """Hears what comes on the shared connection. It answers for nobody: a shared session has no client behind it."""
+
+    def __init__(self, upstream: Upstream, ended: asyncio.Future[Fault]) -> None:
+        self._upstream = upstream
+        self._ended = ended
+        self.connection: Connection | None = None
+
+    def notified(self, method: str, params: bytes) -> None:
+        self._upstream.heard(method, params)
+
+    def asked(self, request: Request) -> None:
+        """Whose question this is cannot be known, so nobody is asked."""
+        fault = Fault("METHOD_NOT_FOUND", f"{request.method} cannot be attributed to a caller on a shared connection")
+        if self.connection is not None:
+            self.connection.refuse(request.id, fault.render(Tongue.OLD_MCP))
+
+    def closed(self, fault: Fault) -> None:
+        if not self._ended.done():
+            self._ended.set_result(fault)
+
+    def spoke(self, stream: str, text: str) -> None:
+        self._upstream.spoke(stream, text)
+
+
+class _LaneEars:
+    """Hears what comes on a private connection: its owner's affairs go to the owner, the server's to the upstream."""
+
+    def __init__(self, upstream: Upstream, owner: LineOwner) -> None:
+        self._upstream = upstream
+        self._owner = owner
+
+    def notified(self, method: str, params: bytes) -> None:
+        if not self._owner.told(method, params) and method.endswith("/list_changed"):
+            self._upstream.lists_changed()
+
+    def asked(self, request: Request) -> None:
+        self._owner.asked(request)
+
+    def closed(self, fault: Fault) -> None:
+        if self._owner.connection is not None:
+            self._upstream.lane_lost(self._owner.connection)
+
+    def spoke(self, stream: str, text: str) -> None:
+        self._upstream.spoke(stream, text)

@@ -1,0 +1,43 @@
+"""All servers of the configuration, in its order. Started at the same time; a changed one is replaced alone."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Iterator, Mapping
+
+from interlock.config.settings import Server
+from interlock.hub.upstreams.upstream import Upstream
+
+
+class Upstreams:
+    """By id."""
+
+    def __init__(self, make: Callable[[str, Server], Upstream]) -> None:
+        self._make = make
+        self._all: dict[str, Upstream] = {}
+
+    def __getitem__(self, id: str) -> Upstream:
+        return self._all[id]
+
+    def __iter__(self) -> Iterator[Upstream]:
+        return iter(self._all.values())
+
+    def get(self, id: str) -> Upstream | None:
+        """The server of that id, if there is one."""
+        return self._all.get(id)
+
+    async def apply(self, servers: Mapping[str, Server], drain_s: float) -> list[str]:
+        """Make it so: what is new is started, what is gone ended, what changed replaced. The rest is not touched."""
+        wanted = {id_: settings for id_, settings in servers.items() if settings.enabled}
+        changed = [id_ for id_, old in self._all.items() if id_ not in wanted or wanted[id_] != old.settings]
+        leaving = [self._all.pop(id_) for id_ in changed]
+        added = {id_: self._make(id_, settings) for id_, settings in wanted.items() if id_ not in self._all}
+        self._all = {id_: added.get(id_) or self._all[id_] for id_ in wanted}
+        for upstream in added.values():
+            upstream.begin()
+        await asyncio.gather(*(upstream.end(drain_s) for upstream in leaving))
+        return sorted({*changed, *added})
+
+    async def end(self, drain_s: float) -> None:
+        """End all of them at the same time."""
+        await asyncio.gather(*(upstream.end(drain_s) for upstream in self._all.values()))

@@ -1,0 +1,81 @@
+"""Results as each era wants them: made new, or carried over from the other one. Bytes in, bytes out.
+
+What needs no change is passed on untouched, and what needs one is changed without decoding the rest.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from interlock.protocols.mcp.meta import MODERN_KEYS, SERVER_INFO, Members
+from interlock.wire.errors import Fault, Tongue
+
+COMPLETE: Final = b'{"resultType":"complete"}'
+"""The empty result of the stateless era."""
+EMPTY: Final = b"{}"
+"""The empty result of the handshake era."""
+
+_decode = msgspec.json.Decoder(Members).decode
+
+
+def with_members(result: bytes, members: bytes) -> bytes:
+    """An object with further members at its front. `members` ends with a comma unless the object is empty."""
+    rest = result.lstrip()[1:]
+    return b"{" + (members.rstrip(b",") if rest.lstrip()[:1] == b"}" else members) + rest
+
+
+def complete(result: bytes, *, ttl_ms: int | None = None, server_info: bytes | None = None) -> bytes:
+    """A handshake-era result for a client of the stateless one. `ttl_ms` is given for what may be cached."""
+    front = b'"resultType":"complete",' if b'"resultType"' not in result else b""
+    if ttl_ms is not None:
+        # A server that knows no caching said nothing about who else may see this.
+        front += b'"ttlMs":%d,"cacheScope":"private",' % ttl_ms
+    if server_info is not None and b'"_meta"' not in result:
+        front += b'"_meta":{"%b":%b},' % (SERVER_INFO.encode(), server_info)
+    return with_members(result, front) if front else result
+
+
+def plain(result: bytes) -> bytes:
+    """A stateless-era result for a client of the handshake era, without what that era does not know."""
+    if b'"resultType"' not in result:
+        return result
+    fields = _decode(result)
+    for member in ("resultType", "ttlMs", "cacheScope"):
+        fields.pop(member, None)
+    return msgspec.json.encode(fields)
+
+
+def narrowed(result: bytes) -> bytes:
+    """A result that nobody but its caller may keep, whatever its server said: access is decided per caller here."""
+    if b'"public"' not in result:
+        return result
+    fields = _decode(result)
+    if bytes(fields.get("cacheScope", b"")) == b'"public"':
+        fields["cacheScope"] = msgspec.Raw(b'"private"')
+    return msgspec.json.encode(fields)
+
+
+def meta_for_legacy(raw: bytes) -> bytes | None:
+    """A request's `_meta` without the keys of the stateless era; None when nothing is left."""
+    fields = {key: value for key, value in _decode(raw).items() if key not in MODERN_KEYS}
+    return msgspec.json.encode(fields) if fields else None
+
+
+def asks_for_input(result: bytes) -> bool:
+    """Whether a result is `input_required`."""
+    return b'"input_required"' in result and bytes(_decode(result).get("resultType", b"")) == b'"input_required"'
+
+
+def refusal_result(fault: Fault, *, modern: bool) -> bytes:
+    """A refused tool call as a result the model can read and correct itself by."""
+    error = fault.render(Tongue.OLD_MCP)
+    text = fault.message + (f"\n{fault.mend}" if fault.mend else "")
+    result = {
+        "content": [{"type": "text", "text": text}],
+        "isError": True,
+        "_meta": {"dev.interlock/error": error.data},
+    }
+    encoded = msgspec.json.encode(result)
+    return complete(encoded) if modern else encoded

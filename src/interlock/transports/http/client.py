@@ -1,0 +1,330 @@
+"""The client half of Streamable HTTP: a `Link` to a server at a URL, in either era.
+
+Each request is a POST of its own, so what comes on its response belongs to it. Nothing that may have had an effect is
+ever sent twice.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ssl
+from collections.abc import Mapping
+from typing import Final
+from urllib.parse import urljoin
+
+import msgspec
+
+from interlock.protocols.mcp.meta import PROGRESS_TOKEN, with_meta
+from interlock.protocols.mcp.revisions import Revision
+from interlock.transports.http.heads import Heads
+from interlock.transports.http.pool import Failed, Pool, Ticket, split_url
+from interlock.transports.http.replies import Call, Receipt, Standing
+from interlock.transports.link import Link, Listener, Outgoing, Sink
+from interlock.wire.conversation import CANCELLED, PROGRESS
+from interlock.wire.errors import ErrorObject, Fault, Tongue
+from interlock.wire.limits import DEFAULT, Limits
+from interlock.wire.messages import (
+    EMPTY_OBJECT,
+    Id,
+    Notification,
+    Request,
+    encode_failure,
+    encode_notification,
+    encode_request,
+    encode_result,
+)
+
+SWEEP: Final = 0.25
+"""Seconds between two looks for passed deadlines, while something waits."""
+
+TOLD_SECONDS: Final = 30.0
+"""How long a server may take to take a notification or an answer."""
+
+CLOSE_SECONDS: Final = 2.0
+"""How long the server may take to hear that its session is over."""
+
+
+class HttpLink(Link):
+    """A connection to a server over HTTP. `revision` and `session_id` are set by whoever did the handshake."""
+
+    def __init__(
+        self,
+        url: str,
+        listener: Listener,
+        *,
+        headers: Mapping[str, str] | None = None,
+        limits: Limits = DEFAULT,
+        connections: int = 256,
+        context: ssl.SSLContext | None = None,
+    ) -> None:
+        self.listener = listener
+        self.limits = limits
+        self.offered_session: str | None = None
+        """The session id that came with the answer to `initialize`."""
+        self._url = url
+        self._origin, target = split_url(url)
+        self._heads = Heads(self._origin, target, headers or {})
+        self._pool = Pool(self._origin, size=connections, queue=limits.pending, context=context)
+        self._loop = asyncio.get_running_loop()
+        self._last_id = 0
+        self._calls: dict[Id, Call] = {}
+        self._receipts: set[Receipt] = set()
+        self._owed: set[Id] = set()
+        self._standing: Standing | None = None
+        self._sweeping = False
+        self._closed = False
+
+    @property
+    def revision(self) -> Revision | None:
+        """What is spoken; None before that is known."""
+        return self._heads.revision
+
+    @revision.setter
+    def revision(self, revision: Revision | None) -> None:
+        self._heads.revision = revision
+
+    @property
+    def session_id(self) -> str | None:
+        """The session that requests belong to (handshake era)."""
+        return self._heads.session_id
+
+    @session_id.setter
+    def session_id(self, session_id: str | None) -> None:
+        self._heads.session_id = session_id
+
+    @property
+    def modern(self) -> bool:
+        """Whether the stateless era is spoken."""
+        revision = self._heads.revision
+        return revision is not None and revision.modern
+
+    @property
+    def pending(self) -> int:
+        return len(self._calls)
+
+    def send(self, outgoing: Outgoing, sink: Sink) -> Id:
+        if self._closed:
+            raise Fault("UPSTREAM_UNAVAILABLE", "the connection was closed")
+        if len(self._calls) >= self.limits.pending:
+            raise Fault("RESOURCE_EXHAUSTED", f"{self.limits.pending} requests wait already", retry_after_ms=1000)
+        id_ = self._last_id = self._last_id + 1
+        params = outgoing.params
+        if outgoing.wants_progress:
+            params = with_meta(params, {PROGRESS_TOKEN: id_})
+        body = encode_request(id_, outgoing.method, params)
+        call = Call(self, id_, outgoing, sink, body, outgoing.deadline - self._loop.time())
+        call.ticket = self._pool.submit(self._payload(call), call)
+        self._calls[id_] = call
+        if not self._sweeping:
+            self._sweeping = True
+            self._loop.call_later(SWEEP, self._sweep)
+        return id_
+
+    def cancel(self, handle: Id, reason: str) -> None:
+        call = self._calls.get(handle)
+        if call is not None:
+            self._withdraw(call, reason)
+
+    def tell(self, method: str, params: bytes) -> None:
+        self._post(encode_notification(method, params), method)
+
+    def answer(self, id: Id, result: bytes) -> None:
+        if id in self._owed:
+            self._owed.discard(id)
+            self._post(encode_result(id, result))
+
+    def refuse(self, id: Id, error: ErrorObject) -> None:
+        if id in self._owed:
+            self._owed.discard(id)
+            self._post(encode_failure(id, error))
+
+    async def settled(self) -> None:
+        """Wait until the server has taken everything it was told so far. A request after that comes after it."""
+        if self._receipts:
+            await asyncio.wait([receipt.taken for receipt in self._receipts])
+
+    def listen(self, anew: bool = False) -> None:
+        """Open the stream for what belongs to no request (handshake era). Kept open until the link closes.
+
+        `anew` after a new session was opened: the old stream belonged to the old one.
+        """
+        if anew and self._standing is not None:
+            self._standing.stop()
+            self._standing = None
+        if self._standing is None and not self._closed:
+            self._standing = Standing(self)
+            self._standing.open()
+
+    async def close(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        if self._standing is not None:
+            self._standing.stop()
+        for call in list(self._calls.values()):
+            sent = call.ticket is not None and call.ticket.connection is not None
+            name = "OUTCOME_UNKNOWN" if sent else "UPSTREAM_UNAVAILABLE"
+            self.lose(call, Fault(name, "the connection was closed"))
+        if self.session_id is not None and not self.modern:
+            self._receive(self._heads.delete(), "DELETE")
+        if self._receipts:
+            await asyncio.wait([receipt.taken for receipt in self._receipts], timeout=CLOSE_SECONDS)
+        await self._pool.close()
+        self.listener.closed(Fault("UPSTREAM_UNAVAILABLE", "the connection was closed"))
+
+    # For the replies (`replies.py`): what became of a request.
+
+    def finish(self, call: Call) -> bool:
+        """The request is over. False when it was over already."""
+        if self._calls.pop(call.id, None) is None:
+            return False
+        if call.timer is not None:
+            call.timer.cancel()
+        return True
+
+    def lose(self, call: Call, fault: Fault) -> None:
+        """End a request without an answer."""
+        if self.finish(call):
+            if call.ticket is not None:
+                self._pool.drop(call.ticket)
+            call.sink.lost(fault)
+
+    def drain(self, ticket: Ticket) -> None:
+        """What was wanted of a response has come."""
+        self._pool.drain(ticket)
+
+    def drop(self, ticket: Ticket) -> None:
+        """A response is no longer wanted."""
+        self._pool.drop(ticket)
+
+    def repeat(self, call: Call) -> None:
+        """Send a request again that cannot have had an effect, on a connection of its own."""
+        self._submit(call, self._payload(call), fresh=True)
+
+    def resume(self, call: Call, delay: float) -> None:
+        """Ask for the rest of a broken response stream, after a while (2025-11-25, Resumability and Redelivery)."""
+        call.timer = self._loop.call_later(delay, self._resume, call)
+
+    def open_stream(self, standing: Standing, last_event_id: str | None) -> Ticket:
+        """Send a standing stream's GET."""
+        return self._pool.submit(self._heads.get(last_event_id), standing)
+
+    def redirect(self, location: str) -> bool:
+        """Take the server's word for another path. False when it points to another origin, which is never followed."""
+        try:
+            origin, target = split_url(urljoin(self._url, location))
+        except (Fault, ValueError):
+            return False
+        if origin != self._origin:
+            return False
+        self._heads.target = target
+        return True
+
+    def progressed(self, call: Call, params: bytes) -> None:
+        """A request is getting on: it may take longer, up to its last deadline."""
+        outgoing = call.outgoing
+        if outgoing.max_deadline is not None:
+            call.deadline = min(self._loop.time() + call.patience, outgoing.max_deadline)
+        if outgoing.wants_progress:
+            call.sink.notified(PROGRESS, params)
+
+    def owe(self, request: Request) -> bool:
+        """Note a request of the server. False when it was dealt with here: a ping, a repeated id, one too many."""
+        if request.method == "ping":
+            self._post(encode_result(request.id, EMPTY_OBJECT))
+            return False
+        if request.id in self._owed:
+            self.complain(f"request id {request.id!r} is used twice")
+            return False
+        if len(self._owed) >= self.limits.pending:
+            error = Fault("RESOURCE_EXHAUSTED", "too many open requests").render(Tongue.OLD_MCP)
+            self._post(encode_failure(request.id, error))
+            return False
+        self._owed.add(request.id)
+        return True
+
+    def told(self, notification: Notification) -> None:
+        """A notification that came on no request's stream; progress is handed to its request all the same."""
+        method, params = notification.method, notification.params
+        try:
+            if method == PROGRESS:
+                call = self._calls.get(msgspec.json.decode(params, type=_Progress).progressToken)
+                if call is not None:
+                    self.progressed(call, params)
+                    return
+            elif method == CANCELLED:
+                self._owed.discard(msgspec.json.decode(params, type=_Cancelled).requestId)
+        except msgspec.DecodeError:
+            self.complain(f"{method} cannot be read")
+            return
+        self.listener.notified(method, params)
+
+    def complain(self, text: str) -> None:
+        """Report what the server should not have done."""
+        self.listener.spoke("http", text)
+
+    # How requests go out and end.
+
+    def _payload(self, call: Call) -> bytes:
+        outgoing = call.outgoing
+        call.with_session = self._heads.session_id is not None and outgoing.method != "initialize"
+        return self._heads.post(call.request, outgoing.method, outgoing.name, outgoing.param_headers)
+
+    def _submit(self, call: Call, payload: bytes, fresh: bool = False) -> None:
+        call.renew()
+        try:
+            call.ticket = self._pool.submit(payload, call, fresh=fresh)
+        except Fault as fault:
+            self.lose(call, fault)
+
+    def _resume(self, call: Call) -> None:
+        call.timer = None
+        self._submit(call, self._heads.get(call.last_event_id))
+
+    def _withdraw(self, call: Call, reason: str) -> None:
+        """Stop waiting, and tell the server: by hanging up in the stateless era, with a notification before it."""
+        if not self.finish(call):
+            return
+        sent = call.ticket is not None and call.ticket.connection is not None
+        if call.ticket is not None:
+            self._pool.drop(call.ticket)
+        if sent and not self.modern and call.outgoing.method != "initialize":
+            self.tell(CANCELLED, msgspec.json.encode({"requestId": call.id, "reason": reason}))
+
+    def _sweep(self) -> None:
+        self._sweeping = False
+        now = self._loop.time()
+        for call in [call for call in self._calls.values() if call.deadline <= now]:
+            if call.id in self._calls:
+                self._withdraw(call, "the deadline passed")
+                call.sink.lost(Fault("UPSTREAM_TIMEOUT", f"no answer to {call.outgoing.method} in time"))
+        if self._calls and not self._sweeping:
+            self._sweeping = True
+            self._loop.call_later(SWEEP, self._sweep)
+
+    def _post(self, body: bytes, method: str = "") -> None:
+        if not self._closed:
+            self._receive(self._heads.post(body, method), method or "an answer")
+
+    def _receive(self, payload: bytes, what: str) -> None:
+        receipt = Receipt(self, what)
+        try:
+            receipt.ticket = self._pool.submit(payload, receipt)
+        except Fault as fault:
+            self.complain(f"{what} was not sent: {fault.message}")
+            return
+        self._receipts.add(receipt)
+        timer = self._loop.call_later(TOLD_SECONDS, receipt.failed, Failed("it takes too long", sent=True))
+        receipt.taken.add_done_callback(lambda _: self._taken(receipt, timer))
+
+    def _taken(self, receipt: Receipt, timer: asyncio.TimerHandle) -> None:
+        timer.cancel()
+        self._receipts.discard(receipt)
+
+
+class _Progress(msgspec.Struct):
+    progressToken: Id
+
+
+class _Cancelled(msgspec.Struct):
+    requestId: Id

@@ -1,0 +1,142 @@
+"""Request heads for one MCP endpoint. Whatever goes into a header is checked here: no value can start another."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from typing import Final
+
+from interlock.protocols.mcp.headers import encode_value
+from interlock.protocols.mcp.methods import METHODS
+from interlock.protocols.mcp.revisions import Revision
+from interlock.transports.http.pool import Origin
+from interlock.wire.errors import Fault
+
+_NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,256}\Z")
+_VALUE = re.compile(r"(?:[\x21-\x7e\x80-\xff](?:[\t\x20-\x7e\x80-\xff]*[\x21-\x7e\x80-\xff])?)?\Z")
+_SESSION = re.compile(r"[\x21-\x7e]{1,1024}\Z")
+
+OURS: Final = frozenset(
+    {
+        "accept",
+        "accept-encoding",
+        "connection",
+        "content-length",
+        "content-type",
+        "expect",
+        "host",
+        "keep-alive",
+        "last-event-id",
+        "mcp-method",
+        "mcp-name",
+        "mcp-protocol-version",
+        "mcp-session-id",
+        "te",
+        "trailer",
+        "transfer-encoding",
+        "upgrade",
+    }
+)
+"""Headers that no configuration may set: they say how the message is framed, or what the protocol says."""
+
+
+class Heads:
+    """Writes the heads. What is the same for every request is written once."""
+
+    def __init__(self, origin: Origin, target: str, headers: Mapping[str, str]) -> None:
+        for name in headers:
+            if name.lower() in OURS or name.lower().startswith("mcp-param-"):
+                raise Fault("INVALID_PARAMS", f"header {name!r} cannot be configured", mend="leave it out")
+        self._host = line("Host", origin.authority)
+        self._configured = b"".join(line(name, value) for name, value in headers.items())
+        self._target = target
+        self._revision: Revision | None = None
+        self._session_id: str | None = None
+        self._renew()
+
+    @property
+    def target(self) -> str:
+        """The path and query that requests go to."""
+        return self._target
+
+    @target.setter
+    def target(self, target: str) -> None:
+        self._target = target
+        self._renew()
+
+    @property
+    def revision(self) -> Revision | None:
+        """What is spoken; None before that is known."""
+        return self._revision
+
+    @revision.setter
+    def revision(self, revision: Revision | None) -> None:
+        self._revision = revision
+        self._renew()
+
+    @property
+    def session_id(self) -> str | None:
+        """The session that requests belong to (handshake era)."""
+        return self._session_id
+
+    @session_id.setter
+    def session_id(self, session_id: str | None) -> None:
+        if session_id is not None and not _SESSION.match(session_id):
+            raise Fault("UPSTREAM_ERROR", "the server gave a session id that is not visible ASCII")
+        self._session_id = session_id
+        self._renew()
+
+    def post(
+        self, body: bytes, method: str = "", name: str | None = None, params: Iterable[tuple[str, str]] = ()
+    ) -> bytes:
+        """A whole POST. `method` is empty for an answer to the server."""
+        more = b""
+        if self._modern and method:
+            more = line("Mcp-Method", method)
+            row = METHODS.get(method)
+            if name is not None and (row is None or row.named_by):
+                more += b"Mcp-Name: %b\r\n" % encode_value(name).encode()
+            for header, value in params:
+                more += line(header, value)
+        opening = self._opening if method == "initialize" else self._post
+        return b"%b%bContent-Length: %d\r\n\r\n%b" % (opening, more, len(body), body)
+
+    def get(self, last_event_id: str | None) -> bytes:
+        """Opens or resumes a stream (handshake era)."""
+        resume = b"" if not last_event_id else line("Last-Event-ID", last_event_id)
+        return b"GET %b%bAccept: text/event-stream\r\n%b\r\n" % (self._start, self._context, resume)
+
+    def delete(self) -> bytes:
+        """Ends the session (handshake era)."""
+        return b"DELETE %b%bAccept: application/json\r\n\r\n" % (self._start, self._context)
+
+    def _renew(self) -> None:
+        revision = self._revision
+        self._modern = revision is not None and revision.modern
+        self._start = b"%b HTTP/1.1\r\n%bUser-Agent: interlock\r\nAccept-Encoding: identity\r\n%b" % (
+            self._target.encode("ascii"),
+            self._host,
+            self._configured,
+        )
+        self._context = b""
+        if revision is not None and revision.version_header:
+            self._context += line("MCP-Protocol-Version", revision.name)
+        kind = b"Accept: application/json, text/event-stream\r\nContent-Type: application/json\r\n"
+        self._opening = b"POST %b%b" % (self._start, kind)
+        if self._session_id is not None and not self._modern:
+            self._context += line("Mcp-Session-Id", self._session_id)
+        self._post = b"POST %b%b%b" % (self._start, self._context, kind)
+
+
+def fits(value: str) -> bool:
+    """Whether a header can hold this."""
+    return _VALUE.match(value) is not None
+
+
+def line(name: str, value: str) -> bytes:
+    """One header line. Raises INVALID_PARAMS for what a header may not hold."""
+    if not _NAME.match(name):
+        raise Fault("INVALID_PARAMS", f"not a header name: {name[:100]!r}")
+    if not _VALUE.match(value):
+        raise Fault("INVALID_PARAMS", f"header {name} would hold characters that a header may not have")
+    return b"%b: %b\r\n" % (name.encode(), value.encode("latin-1"))

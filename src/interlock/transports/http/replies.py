@@ -1,0 +1,405 @@
+"""What comes back over HTTP: the answer to a request, the receipt for what needs none, the standing stream."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from interlock.protocols.mcp.methods import METHODS
+from interlock.transports.http.heads import fits
+from interlock.transports.http.pool import Failed, Ticket
+from interlock.transports.link import Outgoing, Sink
+from interlock.wire.conversation import PROGRESS
+from interlock.wire.errors import ErrorObject, Fault
+from interlock.wire.messages import (
+    BadMessage,
+    Failure,
+    Message,
+    Notification,
+    Request,
+    decode,
+    decode_batch,
+    is_batch,
+)
+from interlock.wire.sse import Event, EventReader, EventTooLarge
+
+if TYPE_CHECKING:
+    from interlock.transports.http.client import HttpLink
+
+ERROR_BYTES: Final = 64 * 1024
+"""What is read of a body that is no message."""
+
+RETRY_SECONDS: Final = 1.0
+RETRY_MOST: Final = 30.0
+RESUMES: Final = 10
+"""How often in a row a broken stream is asked for again without anything new coming."""
+
+REDIRECTS: Final = 3
+
+IDEMPOTENT: Final = frozenset(
+    row.name for row in METHODS.values() if row.sender == "client" and row.name not in ("tools/call", "initialize")
+) | {"ping"}
+"""Requests that may be sent again when it is not known whether the first was heard."""
+
+
+class Call:
+    """One request of ours, and its response as it comes."""
+
+    __slots__ = (
+        "_chunks",
+        "_events",
+        "_headers",
+        "_json",
+        "_link",
+        "_redirects",
+        "_repeated",
+        "_resumes",
+        "_retry",
+        "_size",
+        "_status",
+        "deadline",
+        "id",
+        "last_event_id",
+        "outgoing",
+        "patience",
+        "request",
+        "sink",
+        "ticket",
+        "timer",
+        "with_session",
+    )
+
+    def __init__(
+        self, link: HttpLink, id: int, outgoing: Outgoing, sink: Sink, request: bytes, patience: float
+    ) -> None:
+        self._link = link
+        self.id = id
+        self.outgoing = outgoing
+        self.sink = sink
+        self.request = request
+        self.patience = patience
+        """Seconds it was ready to wait; progress starts them anew."""
+        self.deadline = outgoing.deadline
+        self.ticket: Ticket | None = None
+        self.timer: asyncio.TimerHandle | None = None
+        self.with_session = False
+        self.last_event_id: str | None = None
+        self._retry = RETRY_SECONDS
+        self._resumes = 0
+        self._redirects = 0
+        self._repeated = False
+        self.renew()
+
+    def renew(self) -> None:
+        """Forget the response so far: another follows."""
+        self._status = 0
+        self._headers: dict[bytes, bytes] = {}
+        self._json = False
+        self._events: EventReader | None = None
+        self._chunks: list[bytes] = []
+        self._size = 0
+
+    # pool.Reply
+
+    def head(self, status: int, headers: dict[bytes, bytes]) -> None:
+        self._status = status
+        self._headers = headers
+        if status != 200:
+            return
+        if headers.get(b"content-encoding", b"identity").lower() != b"identity":
+            self._lose("UPSTREAM_ERROR", "the server compresses its answer, which nobody asked for")
+            return
+        kind = headers.get(b"content-type", b"").lower()
+        if kind.startswith(b"application/json"):
+            self._json = True
+        elif kind.startswith(b"text/event-stream"):
+            self._events = EventReader(self._link.limits.message_bytes)
+
+    def body(self, data: bytes) -> None:
+        if self._events is not None:
+            self._read_events(self._events, data)
+            return
+        self._size += len(data)
+        if self._size <= (self._link.limits.message_bytes if self._json else ERROR_BYTES):
+            self._chunks.append(data)
+        elif self._json:
+            self._lose("UPSTREAM_ERROR", f"its answer is over the limit of {self._link.limits.message_bytes} bytes")
+
+    def done(self) -> None:
+        if self._events is not None:
+            self._broken("the response stream ended without the answer")
+            return
+        body = self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
+        if self._json:
+            self._take(body)
+        else:
+            self._refused(body)
+
+    def failed(self, how: Failed) -> None:
+        if not how.sent:
+            self._lose("UPSTREAM_UNAVAILABLE", how.why)
+        elif how.reused and not how.began and not self._repeated and self.outgoing.method in IDEMPOTENT:
+            self._repeated = True
+            self._link.repeat(self)
+        else:
+            self._broken(how.why)
+
+    # What the response says.
+
+    def _read_events(self, reader: EventReader, data: bytes) -> None:
+        try:
+            events = reader.feed(data)
+        except EventTooLarge as cause:
+            self._lose("UPSTREAM_ERROR", str(cause))
+            return
+        for event in events:
+            self._note(event)
+            if event.data:
+                self._take(event.data)
+            if self.ticket is None or self.ticket.over:
+                return
+
+    def _note(self, event: Event) -> None:
+        self._resumes = 0
+        if event.id is not None:
+            self.last_event_id = header_text(event.id)
+        if event.retry is not None:
+            self._retry = event.retry / 1000
+
+    def _take(self, data: bytes) -> None:
+        for message in read_messages(self._link, data):
+            if isinstance(message, Notification):
+                self._notified(message)
+            elif isinstance(message, Request):
+                if self._link.owe(message):
+                    self.sink.asked(message)
+            elif message.id == self.id or (message.id is None and isinstance(message, Failure)):
+                self._answered(message)
+                return
+            else:
+                self._link.complain(f"an answer to {message.id!r} came for request {self.id}")
+        if self._json:
+            self._lose("UPSTREAM_ERROR", "the server's answer is not the answer to this request")
+
+    def _answered(self, answer: Message) -> None:
+        assert not isinstance(answer, Request | Notification)
+        if self.outgoing.method == "initialize":
+            session = self._headers.get(b"mcp-session-id")
+            self._link.offered_session = None if session is None else session.decode("latin-1")
+        ticket, self.ticket = self.ticket, None
+        if ticket is not None:
+            self._link.drain(ticket)
+        if self._link.finish(self):
+            self.sink.answered(answer)
+
+    def _notified(self, notification: Notification) -> None:
+        if notification.method == PROGRESS:
+            self._link.progressed(self, notification.params)
+        else:
+            self.sink.notified(notification.method, notification.params)
+
+    def _refused(self, body: bytes) -> None:
+        """A status that is no answer by itself."""
+        status = self._status
+        if status in (307, 308):
+            self._redirected()
+            return
+        if status == 404 and self.with_session:
+            self._lose("SESSION_UNKNOWN", "the server no longer knows the session")
+            return
+        error = read_error(body)
+        if status >= 400 and status not in (401, 403) and error is not None:
+            self._answered(Failure(self.id, error))
+            return
+        if self._link.finish(self):
+            self.sink.lost(http_fault(status, self._headers, body, error))
+
+    def _redirected(self) -> None:
+        location = self._headers.get(b"location", b"").decode("latin-1")
+        self._redirects += 1
+        if self._redirects <= REDIRECTS and location and self._link.redirect(location):
+            self._link.repeat(self)
+            return
+        self._lose(
+            "UPSTREAM_ERROR", f"the server redirects to {location[:200]!r}", "configure that address, if it is right"
+        )
+
+    def _broken(self, why: str) -> None:
+        """Sent, and the response came to an end without the answer."""
+        if self.last_event_id and not self._link.modern and self._resumes < RESUMES:
+            self._resumes += 1
+            self._link.resume(self, self._retry)
+            return
+        self._lose("OUTCOME_UNKNOWN", why)
+
+    def _lose(self, name: str, why: str, mend: str = "") -> None:
+        self._link.lose(self, Fault(name, why, mend=mend))
+
+
+class Receipt:
+    """The response to what needs no answer: a notification, our answer to the server, the end of a session."""
+
+    def __init__(self, link: HttpLink, what: str) -> None:
+        self._link = link
+        self._what = what
+        self._status = 0
+        self.ticket: Ticket | None = None
+        self.taken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+    def head(self, status: int, headers: dict[bytes, bytes]) -> None:
+        self._status = status
+        if status == 200 and headers.get(b"content-type", b"").startswith(b"text/event-stream"):
+            self.failed(Failed("the server answers what asks for no answer", sent=True))
+
+    def body(self, data: bytes) -> None:
+        pass
+
+    def done(self) -> None:
+        if self._status >= 400 and not (self._what == "DELETE" and self._status in (404, 405)):
+            self._link.complain(f"{self._what} was refused: HTTP {self._status}")
+        self._settle()
+
+    def failed(self, how: Failed) -> None:
+        if not self.taken.done():
+            self._link.complain(f"{self._what} was not taken: {how.why}")
+        if self.ticket is not None:
+            self._link.drop(self.ticket)
+        self._settle()
+
+    def _settle(self) -> None:
+        if not self.taken.done():
+            self.taken.set_result(None)
+
+
+class Standing:
+    """The stream for what belongs to no request (2025-11-25, Listening for Messages from the Server)."""
+
+    def __init__(self, link: HttpLink) -> None:
+        self._link = link
+        self._loop = asyncio.get_running_loop()
+        self._last_event_id: str | None = None
+        self._retry: float | None = None
+        self._wait = RETRY_SECONDS
+        self._events: EventReader | None = None
+        self._ticket: Ticket | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._stopped = False
+        self.refused = False
+        """The server does not offer such a stream."""
+
+    def open(self) -> None:
+        """Ask for the stream, or for its rest."""
+        self._timer = None
+        self._events = None
+        try:
+            self._ticket = self._link.open_stream(self, self._last_event_id)
+        except Fault:
+            self._again()
+
+    def stop(self) -> None:
+        """No more of it."""
+        self._stopped = True
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._ticket is not None:
+            self._link.drop(self._ticket)
+
+    def head(self, status: int, headers: dict[bytes, bytes]) -> None:
+        if status == 200 and headers.get(b"content-type", b"").lower().startswith(b"text/event-stream"):
+            self._events = EventReader(self._link.limits.message_bytes)
+        elif 400 <= status < 500 and status not in (408, 429):
+            self.refused = True
+            if status != 405:
+                self._link.complain(f"the standing stream was refused: HTTP {status}")
+
+    def body(self, data: bytes) -> None:
+        if self._events is None:
+            return
+        try:
+            events = self._events.feed(data)
+        except EventTooLarge as cause:
+            self._link.complain(f"the standing stream was given up: {cause}")
+            self.stop()
+            return
+        for event in events:
+            self._wait = RETRY_SECONDS
+            if event.id is not None:
+                self._last_event_id = header_text(event.id)
+            if event.retry is not None:
+                self._retry = event.retry / 1000
+            if event.data:
+                self._take(event.data)
+
+    def done(self) -> None:
+        self._again()
+
+    def failed(self, how: Failed) -> None:
+        self._again()
+
+    def _take(self, data: bytes) -> None:
+        for message in read_messages(self._link, data):
+            if isinstance(message, Notification):
+                self._link.told(message)
+            elif isinstance(message, Request):
+                if self._link.owe(message):
+                    self._link.listener.asked(message)
+            else:
+                self._link.complain(f"an answer to {message.id!r} came on the standing stream")
+
+    def _again(self) -> None:
+        if self._stopped or self.refused:
+            return
+        delay = self._retry if self._retry is not None else self._wait
+        self._wait = min(self._wait * 2, RETRY_MOST)
+        self._timer = self._loop.call_later(delay, self.open)
+
+
+def read_messages(link: HttpLink, data: bytes) -> list[Message]:
+    """The message in a body or an event, or those of a batch (2025-03-26). What cannot be read is reported."""
+    try:
+        if not is_batch(data):
+            return [decode(data, link.limits)]
+        parts = decode_batch(data, link.limits)
+    except BadMessage as bad:
+        link.complain(bad.message)
+        return []
+    for part in parts:
+        if isinstance(part, BadMessage):
+            link.complain(part.message)
+    return [part for part in parts if not isinstance(part, BadMessage)]
+
+
+def read_error(body: bytes) -> ErrorObject | None:
+    """The JSON-RPC error in a refusal's body, whatever id it carries: the response says whose it is."""
+    try:
+        return msgspec.json.decode(body, type=_Refusal).error
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def http_fault(status: int, headers: dict[bytes, bytes], body: bytes, error: ErrorObject | None) -> Fault:
+    """A refusal in the server's own words."""
+    said = error.message if error is not None else body[:200].decode("utf-8", "replace").strip()
+    data: dict[str, object] = {"status": status}
+    mend = ""
+    if status in (401, 403):
+        challenge = headers.get(b"www-authenticate", b"").decode("latin-1")[:1024]
+        data["www_authenticate"] = challenge
+        said = challenge or said
+        mend = "log in, or configure a credential that the server accepts"
+    wait = headers.get(b"retry-after", b"")
+    retry_after_ms = int(wait) * 1000 if wait.isdigit() and len(wait) < 6 else None
+    message = f"HTTP {status}" + (f": {said[:500]}" if said else "")
+    return Fault("UPSTREAM_ERROR", message, mend=mend, data=data, retry_after_ms=retry_after_ms)
+
+
+def header_text(event_id: str) -> str | None:
+    """An event id as a header can carry it; None when it cannot."""
+    text = event_id.encode().decode("latin-1")
+    return text if text and fits(text) else None
+
+
+class _Refusal(msgspec.Struct):
+    error: ErrorObject

@@ -1,0 +1,422 @@
+"""The client half of stdio: a `Link` to a server that is a process of ours.
+
+All requests share one stream each way. A server that misbehaves on it is reported and, when it floods, ended; it never
+takes more than bounded memory, and no request outlives its deadline.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import math
+import re
+from collections import Counter
+from typing import Final
+
+import msgspec
+
+from interlock.protocols.mcp.meta import PROGRESS_TOKEN, SUBSCRIPTION_ID, members, with_meta
+from interlock.transports.link import Link, Listener, Outgoing, Sink
+from interlock.transports.stdio.chatter import Chatter, printable
+from interlock.transports.stdio.process import STDIN, STDOUT, Command, ServerProcess
+from interlock.wire.conversation import (
+    CANCELLED,
+    Answered,
+    Asked,
+    Conversation,
+    Progressed,
+    Refused,
+    Stray,
+    Told,
+    Withdrawn,
+)
+from interlock.wire.errors import ErrorObject, Fault, Tongue
+from interlock.wire.limits import DEFAULT, Limits
+from interlock.wire.messages import (
+    EMPTY_OBJECT,
+    BadMessage,
+    Id,
+    Message,
+    Notification,
+    Request,
+    decode,
+    decode_batch,
+    encode_failure,
+    encode_notification,
+    encode_result,
+    is_batch,
+    one_line,
+)
+from interlock.wire.ndjson import LineReader, Oversize
+
+SWEEP: Final = 0.25
+"""Seconds between two looks for passed deadlines, while something waits."""
+
+WRITE_BYTES: Final = 16 * 1024 * 1024
+"""What may wait for the server to read it. Beyond, requests are refused; at twice that, the server is ended."""
+
+BAD_LINES: Final = 1_000
+BAD_BYTES: Final = 10 * 1024 * 1024
+"""How much rubbish in a row, without one message in it, is a flood."""
+
+REPORTED_PER_KIND: Final = 20
+"""Complaints of one kind that are spelled out; the rest are counted."""
+
+_ID_IN_HEAD = re.compile(rb'^\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(\d{1,18})\b')
+
+
+class StdioLink(Link):
+    """A connection to a server over its standard streams."""
+
+    def __init__(self, listener: Listener, limits: Limits = DEFAULT, write_limit: int = WRITE_BYTES) -> None:
+        self.listener = listener
+        self.complaints: Counter[str] = Counter()
+        """How often the server did what it must not do, by kind: `line`, `oversize`, `stray`, `refused`."""
+        self._limits = limits
+        self._write_limit = write_limit
+        self._loop = asyncio.get_running_loop()
+        self._conversation: Conversation[_Waiter] = Conversation(limits)
+        self._subscriptions: dict[Id, _Waiter] = {}
+        self._lines = LineReader(limits.message_bytes)
+        self._head = b""
+        self._stderr = Chatter()
+        self._outbox: list[bytes] = []
+        self._outbox_bytes = 0
+        self._asked_last = 0
+        self._sent_last = 0
+        self._handshake: Id | None = None
+        self._full = False
+        self._sweeping = False
+        self._bad_lines = 0
+        self._bad_bytes = 0
+        self._bad_limit = max(BAD_BYTES, limits.message_bytes * 5 // 4)
+        self._fault: Fault | None = None
+        self._closed = False
+        self._ending: asyncio.Task[None] | None = None
+        self._process: ServerProcess
+
+    @classmethod
+    async def spawn(
+        cls, command: Command, listener: Listener, limits: Limits = DEFAULT, write_limit: int = WRITE_BYTES
+    ) -> StdioLink:
+        """Start a server. Raises UPSTREAM_UNAVAILABLE when it cannot be started."""
+        link = cls(listener, limits, write_limit)
+        link._process = await ServerProcess.start(command, link, write_limit)
+        return link
+
+    @property
+    def pid(self) -> int:
+        """The server's process id, which is also its group's."""
+        return self._process.pid
+
+    @property
+    def pending(self) -> int:
+        return self._conversation.waiting
+
+    def send(self, outgoing: Outgoing, sink: Sink) -> Id:
+        if self._fault is not None:
+            raise Fault("UPSTREAM_UNAVAILABLE", self._fault.message)
+        if self._full or self._outbox_bytes > self._write_limit:
+            raise Fault(
+                "RESOURCE_EXHAUSTED", "the server does not read its input", mend="wait a little", retry_after_ms=250
+            )
+        conversation = self._conversation
+        id_ = conversation.reserve()
+        params = _sendable(outgoing.params)
+        if outgoing.wants_progress:
+            params = with_meta(params, {PROGRESS_TOKEN: id_})
+        waiter = _Waiter(id_, outgoing, sink, outgoing.deadline - self._loop.time())
+        if outgoing.method == "subscriptions/listen":
+            self._subscriptions[id_] = waiter
+        elif outgoing.method == "initialize":
+            self._handshake = id_
+        self._write(conversation.ask(id_, outgoing.method, params, waiter, outgoing.deadline))
+        self._asked_last = id_
+        if not self._sweeping:
+            self._sweeping = True
+            self._loop.call_later(SWEEP, self._sweep)
+        return id_
+
+    def cancel(self, handle: Id, reason: str) -> None:
+        self._withdraw(handle, reason)
+
+    def tell(self, method: str, params: bytes) -> None:
+        self._write(encode_notification(method, _sendable(params)))
+
+    def answer(self, id: Id, result: bytes) -> None:
+        if self._conversation.settle(id):
+            self._write(encode_result(id, _sendable(result)))
+
+    def refuse(self, id: Id, error: ErrorObject) -> None:
+        if self._conversation.settle(id):
+            self._write(encode_failure(id, error))
+
+    async def close(self) -> None:
+        self._give_up(Fault("UPSTREAM_UNAVAILABLE", "the connection was closed"))
+        if self._ending is not None:
+            await asyncio.shield(self._ending)
+
+    # Writing: everything of one turn of the loop goes out in one piece.
+
+    def _write(self, data: bytes) -> None:
+        if self._fault is not None:
+            return
+        if not self._outbox:
+            self._loop.call_soon(self._flush)
+        self._outbox.append(data)
+        self._outbox_bytes += len(data) + 1
+        if self._full and self._process.buffered + self._outbox_bytes > 2 * self._write_limit:
+            self._give_up(Fault("UPSTREAM_ERROR", "the server does not read its input"))
+
+    def _flush(self) -> None:
+        if not self._outbox:
+            return
+        self._outbox.append(b"")
+        data = b"\n".join(self._outbox)
+        self._outbox.clear()
+        self._outbox_bytes = 0
+        self._sent_last = self._asked_last
+        self._process.write(data)
+
+    # What the process does (`process.Owner`).
+
+    def paused(self, full: bool) -> None:
+        self._full = full
+
+    def wrote(self, fd: int, data: bytes) -> None:
+        if fd == STDOUT:
+            self._read(data)
+            return
+        for line in self._stderr.feed(data, self._loop.time()):
+            self.listener.spoke("stderr", line)
+
+    def hung_up(self, fd: int) -> None:
+        if self._fault is not None:
+            return
+        if fd == STDOUT:
+            # An exit closes it too, and explains itself better: the exit is heard in a moment.
+            self._loop.call_later(SWEEP, self._give_up, Fault("UPSTREAM_UNAVAILABLE", "the server closed its stdout"))
+        elif fd == STDIN:
+            self._loop.call_later(1.0, self._give_up, Fault("UPSTREAM_UNAVAILABLE", "the server closed its stdin"))
+
+    def ended(self, code: int | None) -> None:
+        for line in self._stderr.finish():
+            self.listener.spoke("stderr", line)
+        if self._fault is None:
+            self._lose_all(Fault("UPSTREAM_UNAVAILABLE", self._obituary(code)))
+        self._closed_once()
+
+    # Reading.
+
+    def _read(self, data: bytes) -> None:
+        for line in self._lines.feed(data):
+            try:
+                if isinstance(line, Oversize):
+                    self._oversize(data)
+                elif is_batch(line):
+                    self._take_batch(line)
+                else:
+                    self._take_line(line)
+            except Exception as cause:  # a fault of whoever waits for this message must not cost the next one
+                self._loop.call_exception_handler({"message": "a message could not be handed over", "exception": cause})
+        self._bad_bytes += len(data)
+        last = data.rfind(b"\n") + 1
+        if last or not self._head:
+            self._head = data[last : last + 128]
+        if self._bad_bytes > self._bad_limit or self._bad_lines > BAD_LINES:
+            self._give_up(Fault("UPSTREAM_ERROR", "the server floods its stdout with what are not messages"))
+
+    def _take_line(self, line: bytes) -> None:
+        try:
+            message = decode(line, self._limits)
+        except BadMessage as bad:
+            self._rubbish(line, bad)
+            return
+        self._take(message)
+
+    def _take_batch(self, line: bytes) -> None:
+        """A line with several messages (revision 2025-03-26)."""
+        try:
+            parts = decode_batch(line, self._limits)
+        except BadMessage as bad:
+            self._rubbish(line, bad)
+            return
+        for part in parts:
+            if isinstance(part, BadMessage):
+                self._rubbish(line, part)
+            else:
+                self._take(part)
+
+    def _take(self, message: Message) -> None:
+        self._bad_lines = 0
+        self._bad_bytes = 0
+        if type(message) is Notification and self._subscriptions and self._for_subscription(message):
+            return
+        match self._conversation.take(message):
+            case Answered(waiter, answer):
+                if self._subscriptions:
+                    self._subscriptions.pop(waiter.id, None)
+                waiter.sink.answered(answer)
+            case Progressed(waiter, params):
+                self._progressed(waiter, params)
+            case Told(notification):
+                self.listener.notified(notification.method, notification.params)
+            case Asked(request):
+                self._asked(request)
+            case Withdrawn():
+                assert isinstance(message, Notification)
+                self.listener.notified(CANCELLED, message.params)
+            case Stray(reason):
+                self._complain("stray", reason)
+            case Refused(bad):
+                self._complain("refused", bad.message)
+                if bad.id is not None:
+                    self._write(encode_failure(bad.id, bad.render(Tongue.OLD_MCP)))
+
+    def _asked(self, request: Request) -> None:
+        if request.method == "ping":
+            self.answer(request.id, EMPTY_OBJECT)
+        else:
+            self.listener.asked(request)
+
+    def _progressed(self, waiter: _Waiter, params: bytes) -> None:
+        outgoing = waiter.outgoing
+        if not outgoing.wants_progress:
+            self._complain("stray", f"progress of {waiter.id}, which did not ask for it")
+            return
+        if outgoing.max_deadline is not None:
+            self._conversation.extend(waiter.id, min(self._loop.time() + waiter.patience, outgoing.max_deadline))
+        waiter.sink.notified("notifications/progress", params)
+
+    def _for_subscription(self, notification: Notification) -> bool:
+        """Whether this belongs to a `subscriptions/listen` (2026-07-28, Subscriptions: Receiving Notifications)."""
+        params = notification.params
+        try:
+            if notification.method == CANCELLED:
+                waiter = self._subscriptions.get(_plain(members(params).get("requestId")))
+                if waiter is not None and self._forget(waiter.id):
+                    waiter.sink.lost(Fault("UPSTREAM_UNAVAILABLE", "the server ended the subscription"))
+                return waiter is not None
+            if SUBSCRIPTION_ID.encode() not in params:
+                return False
+            meta = members(bytes(members(params).get("_meta", EMPTY_OBJECT)))
+            waiter = self._subscriptions.get(_plain(meta.get(SUBSCRIPTION_ID)))
+        except Fault:
+            return False
+        if waiter is None:
+            return False
+        waiter.sink.notified(notification.method, params)
+        return True
+
+    # What goes wrong.
+
+    def _rubbish(self, line: bytes, bad: BadMessage) -> None:
+        self._bad_lines += 1
+        self._complain("line", f"{bad.message}: {printable(line[:200])}")
+        self._fail(_id_in(line) if bad.id is None else bad.id, f"its answer cannot be read: {bad.message}")
+
+    def _oversize(self, data: bytes) -> None:
+        """A line that was too long, within `data` or begun before it. Its beginning may tell whose answer it was."""
+        limit = self._limits.message_bytes
+        self._bad_lines += 1
+        self._complain("oversize", f"a line over {limit} bytes")
+        for head in (self._head, *(piece[:128] for piece in data.split(b"\n")[:-1] if len(piece) > limit)):
+            self._fail(_id_in(head), f"its answer is over the limit of {limit} bytes")
+
+    def _fail(self, id: Id | None, why: str) -> None:
+        """A message that cannot be taken, but carries the id of a request of ours: it was to be the answer."""
+        for waiting, waiter in self._conversation.expire(math.inf):
+            if waiting == id and self._forget(id):
+                waiter.sink.lost(Fault("UPSTREAM_ERROR", why))
+
+    def _complain(self, kind: str, text: str) -> None:
+        self.complaints[kind] += 1
+        count = self.complaints[kind]
+        if count <= REPORTED_PER_KIND:
+            self.listener.spoke("stdout", text)
+        elif count % BAD_LINES == 0:
+            self.listener.spoke("stdout", f"({count} times: {kind})")
+
+    # How requests end.
+
+    def _sweep(self) -> None:
+        self._sweeping = False
+        for id_, waiter in self._conversation.expire(self._loop.time()):
+            if self._withdraw(id_, "the deadline passed"):
+                waiter.sink.lost(Fault("UPSTREAM_TIMEOUT", f"no answer to {waiter.outgoing.method} in time"))
+        if self._conversation.waiting and not self._sweeping:
+            self._sweeping = True
+            self._loop.call_later(SWEEP, self._sweep)
+
+    def _withdraw(self, id: Id, reason: str) -> bool:
+        """Stop waiting and tell the server. The handshake itself is never cancelled (2025-11-25, Cancellation)."""
+        self._subscriptions.pop(id, None)
+        told = self._conversation.withdraw(id, reason)
+        if told is not None and id != self._handshake:
+            self._write(told)
+        return told is not None
+
+    def _forget(self, id: Id) -> bool:
+        self._subscriptions.pop(id, None)
+        return self._conversation.withdraw(id) is not None
+
+    def _give_up(self, fault: Fault) -> None:
+        """End the server, and everyone's waiting first."""
+        if self._fault is not None:
+            return
+        self._flush()
+        self._lose_all(fault)
+        self._ending = self._loop.create_task(self._process.end())
+
+    def _lose_all(self, fault: Fault) -> None:
+        self._fault = fault
+        self._outbox.clear()
+        self._subscriptions.clear()
+        for waiter in self._conversation.abandon():
+            name = "OUTCOME_UNKNOWN" if waiter.id <= self._sent_last else "UPSTREAM_UNAVAILABLE"
+            waiter.sink.lost(Fault(name, fault.message))
+
+    def _closed_once(self) -> None:
+        if self._closed:
+            return
+        self._closed = True
+        assert self._fault is not None
+        self.listener.closed(self._fault)
+
+    def _obituary(self, code: int | None) -> str:
+        how = f"was killed by signal {-code}" if code is not None and code < 0 else f"exited with code {code}"
+        last = "; ".join(list(self._stderr.last)[-3:])
+        return f"the server {how}" + (f": {last}" if last else "")
+
+
+class _Waiter:
+    """One request's place in the conversation."""
+
+    __slots__ = ("id", "outgoing", "patience", "sink")
+
+    def __init__(self, id: int, outgoing: Outgoing, sink: Sink, patience: float) -> None:
+        self.id = id
+        self.outgoing = outgoing
+        self.sink = sink
+        self.patience = patience
+        """Seconds it was ready to wait; progress starts them anew."""
+
+
+def _id_in(head: bytes) -> int | None:
+    """The id at the beginning of a message that cannot be read as a whole."""
+    known = _ID_IN_HEAD.match(head)
+    return None if known is None else int(known[1])
+
+
+def _sendable(payload: bytes) -> bytes:
+    try:
+        return one_line(payload)
+    except UnicodeDecodeError:
+        raise Fault("INVALID_PARAMS", "the parameters are not UTF-8") from None
+
+
+def _plain(raw: msgspec.Raw | None) -> Id:
+    """A raw id as a value; 0 is no id of ours."""
+    try:
+        return 0 if raw is None else msgspec.json.decode(raw, type=int | str)
+    except msgspec.DecodeError:
+        return 0

@@ -1,0 +1,207 @@
+"""One server process: started in a session of its own, ended with everything it started.
+
+Knows bytes and signals, nothing of messages.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from typing import Final, Protocol, cast
+
+import msgspec
+
+from interlock.wire.errors import Fault
+
+STDIN, STDOUT, STDERR = 0, 1, 2
+
+PATIENCE: Final = 2.0
+"""Seconds between closing stdin, SIGTERM and SIGKILL."""
+
+LINGER: Final = 1.0
+"""Seconds that pipes may stay open after the process has gone (a daemon that left the session may hold them)."""
+
+if sys.platform == "win32":
+    INHERITED: Final = (
+        "APPDATA",
+        "HOMEDRIVE",
+        "HOMEPATH",
+        "LOCALAPPDATA",
+        "PATH",
+        "PATHEXT",
+        "PROCESSOR_ARCHITECTURE",
+        "SYSTEMDRIVE",
+        "SYSTEMROOT",
+        "TEMP",
+        "USERNAME",
+        "USERPROFILE",
+    )
+else:
+    INHERITED: Final = ("HOME", "LOGNAME", "PATH", "SHELL", "TERM", "USER")
+
+
+class Command(msgspec.Struct, frozen=True):
+    """How a server is started. No shell is involved."""
+
+    argv: tuple[str, ...]
+    env: Mapping[str, str] = {}
+    """On top of the few variables that every server inherits."""
+    cwd: str | None = None
+
+
+class Owner(Protocol):
+    """Who hears what the process does."""
+
+    def wrote(self, fd: int, data: bytes) -> None:
+        """Bytes on stdout or stderr."""
+
+    def hung_up(self, fd: int) -> None:
+        """The process closed one of its streams."""
+
+    def paused(self, full: bool) -> None:
+        """Its stdin is full, or has room again."""
+
+    def ended(self, code: int | None) -> None:
+        """It is gone, and so is its group. Called once, after everything that it wrote was handed over."""
+
+
+def environment(command: Command) -> dict[str, str]:
+    """What the process sees: the inherited few, then what the configuration names."""
+    inherited = {name: os.environ[name] for name in INHERITED if name in os.environ}
+    # An exported shell function is code (the same rule as in other clients).
+    plain = {name: value for name, value in inherited.items() if not value.startswith("()")}
+    return plain | dict(command.env)
+
+
+class ServerProcess(asyncio.SubprocessProtocol):
+    """A running server."""
+
+    def __init__(self, owner: Owner, write_limit: int) -> None:
+        self._owner = owner
+        self._write_limit = write_limit
+        self._loop = asyncio.get_running_loop()
+        self._gone = self._loop.create_future()
+        self._ended = False
+        self._linger: asyncio.TimerHandle | None = None
+        self._transport: asyncio.SubprocessTransport
+        self._stdin: asyncio.WriteTransport
+        self.pid: int = 0
+
+    @classmethod
+    async def start(cls, command: Command, owner: Owner, write_limit: int) -> ServerProcess:
+        """Run the command. Raises UPSTREAM_UNAVAILABLE, saying what is missing."""
+        if not command.argv:
+            raise Fault("UPSTREAM_UNAVAILABLE", "no command is configured", mend="name the program to run")
+        process = cls(owner, write_limit)
+        try:
+            await process._loop.subprocess_exec(
+                lambda: process,
+                *command.argv,
+                stdin=subprocess.PIPE,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                env=environment(command),
+                cwd=command.cwd,
+                start_new_session=True,
+                creationflags=_FLAGS,
+            )
+        except (OSError, ValueError) as cause:
+            raise _cannot_start(command, cause) from None
+        return process
+
+    @property
+    def buffered(self) -> int:
+        """Bytes written that the process has not taken yet."""
+        return self._stdin.get_write_buffer_size()
+
+    def write(self, data: bytes) -> None:
+        """Send bytes to stdin. Dropped when it is closed."""
+        if not self._stdin.is_closing():
+            self._stdin.write(data)
+
+    async def end(self) -> None:
+        """Close stdin, wait, SIGTERM, wait, SIGKILL; each to the whole group. Returns when everything is gone."""
+        self._stdin.close()
+        for number in (None, _TERM, _KILL):
+            if number is not None:
+                self._signal(number)
+            with contextlib.suppress(TimeoutError):
+                async with asyncio.timeout(PATIENCE):
+                    await asyncio.shield(self._gone)
+            if self._gone.done():
+                return
+        # Not even SIGKILL: a process stuck in the kernel. Its pipes are given up, it will be reaped when it dies.
+        self._finish()
+
+    # asyncio.SubprocessProtocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # uvloop's transports are none of asyncio's classes.
+        self._transport = cast(asyncio.SubprocessTransport, transport)
+        self.pid = self._transport.get_pid()
+        self._stdin = cast(asyncio.WriteTransport, self._transport.get_pipe_transport(STDIN))
+        self._stdin.set_write_buffer_limits(high=self._write_limit)
+
+    def pipe_data_received(self, fd: int, data: bytes) -> None:
+        self._owner.wrote(fd, data)
+
+    def pipe_connection_lost(self, fd: int, exc: Exception | None) -> None:
+        if not self._ended:
+            self._owner.hung_up(fd)
+
+    def pause_writing(self) -> None:
+        self._owner.paused(True)
+
+    def resume_writing(self) -> None:
+        self._owner.paused(False)
+
+    def process_exited(self) -> None:
+        # Whatever it started and left behind goes with it, before the group's number can belong to anyone else.
+        self._signal(_KILL)
+        self._linger = self._loop.call_later(LINGER, self._finish)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._finish()
+
+    def _finish(self) -> None:
+        if self._ended:
+            return
+        self._ended = True
+        if self._linger is not None:
+            self._linger.cancel()
+        self._transport.close()
+        if not self._gone.done():
+            self._gone.set_result(None)
+        self._owner.ended(self._transport.get_returncode())
+
+    def _signal(self, number: int) -> None:
+        with contextlib.suppress(ProcessLookupError, PermissionError):
+            if sys.platform == "win32":
+                self._transport.send_signal(number)
+            else:
+                os.killpg(self.pid, number)
+
+
+if sys.platform == "win32":
+    _TERM = _KILL = signal.SIGTERM
+    _FLAGS = subprocess.CREATE_NEW_PROCESS_GROUP
+else:
+    _TERM, _KILL = signal.SIGTERM, signal.SIGKILL
+    _FLAGS = 0
+
+
+def _cannot_start(command: Command, cause: Exception) -> Fault:
+    program = command.argv[0]
+    if isinstance(cause, FileNotFoundError | NotADirectoryError):
+        if command.cwd is not None and not os.path.isdir(command.cwd):
+            return Fault("UPSTREAM_UNAVAILABLE", f"no such folder: {command.cwd}", mend="correct the working folder")
+        mend = "install it, or give its absolute path"
+        return Fault("UPSTREAM_UNAVAILABLE", f"command not found: {program}", mend=mend)
+    if isinstance(cause, PermissionError):
+        return Fault("UPSTREAM_UNAVAILABLE", f"not allowed to run {program}", mend="make the file executable")
+    return Fault("UPSTREAM_UNAVAILABLE", f"cannot start {program}: {cause}")

@@ -1,0 +1,32 @@
+"""The rest of HTTP: whatever is not MCP. Health for whoever watches the process, and a page for whoever looks."""
+
+from __future__ import annotations
+
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse
+from starlette.routing import Route
+
+from interlock.hub.assembly import VERSION, Assembly
+from interlock.hub.upstreams.states import State
+
+
+def make_app(assembly: Assembly) -> Starlette:
+    """The routes beside the MCP addresses."""
+
+    async def root(request: Request) -> PlainTextResponse:
+        return PlainTextResponse(f"Interlock {VERSION}\nMCP is served at /mcp\n")
+
+    async def healthz(request: Request) -> JSONResponse:
+        return JSONResponse({"status": "ok"})
+
+    async def readyz(request: Request) -> JSONResponse:
+        """Ready when no eager server is still on its way up; one that failed does not hold back the others."""
+        waiting = [
+            upstream.id
+            for upstream in assembly.upstreams
+            if upstream.settings.start == "eager" and upstream.state in (State.REGISTERED, State.CONNECTING)
+        ]
+        return JSONResponse({"ready": not waiting, "waiting": len(waiting)}, status_code=503 if waiting else 200)
+
+    return Starlette(routes=[Route("/", root), Route("/healthz", healthz), Route("/readyz", readyz)])

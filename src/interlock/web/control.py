@@ -1,0 +1,253 @@
+"""The control socket: one per user, NDJSON as on stdio. A hello says what for; then it carries control or plain MCP.
+
+Rule: whoever connects must be the user the hub belongs to, by the operating system's word, before a byte is read.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import secrets
+import socket
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Final, cast
+
+import msgspec
+
+from interlock.hub.assembly import VERSION, Assembly
+from interlock.hub.logs import LogLine
+from interlock.hub.operator import Hello, Operator
+from interlock.transports.peers import peer_uid
+from interlock.transports.stdio.server import StdioServer
+from interlock.wire.errors import Fault, Tongue
+from interlock.wire.limits import Limits
+from interlock.wire.messages import (
+    BadMessage,
+    Id,
+    Request,
+    decode,
+    encode_failure,
+    encode_notification,
+    encode_result,
+)
+from interlock.wire.ndjson import LineReader, Oversize
+
+HELLO_WITHIN_S: Final = 10.0
+MOST_CONNECTIONS: Final = 1000
+HELD_BYTES: Final = 16 * 1024 * 1024
+"""Log lines for a follower that does not read are dropped beyond this."""
+
+
+class ControlSocket:
+    """The listening socket."""
+
+    def __init__(self, assembly: Assembly, operator: Operator) -> None:
+        self._assembly = assembly
+        self._operator = operator
+        self._server: asyncio.Server | None = None
+        self._connections: set[_Connection] = set()
+        self.token: str | None = None
+        self.port: int | None = None
+
+    async def listen(self, path: Path) -> None:
+        """Begin. On Windows: loopback, with a token that only this user can read."""
+        loop = asyncio.get_running_loop()
+        if sys.platform == "win32":
+            self.token = secrets.token_urlsafe(32)
+            self._server = await loop.create_server(self._connection, "127.0.0.1", 0)
+            self.port = self._server.sockets[0].getsockname()[1]
+            return
+        self._server = await loop.create_unix_server(self._connection, sock=_bind(path), backlog=128)
+
+    async def close(self) -> None:
+        """End every connection. The socket's file goes with it."""
+        if self._server is not None:
+            self._server.close()
+        for connection in list(self._connections):
+            connection.close()
+
+    def _connection(self) -> _Connection:
+        return _Connection(self._assembly, self._operator, self.token, self._connections)
+
+
+def _bind(path: Path) -> socket.socket:
+    """A socket of this user alone, in place of what a hub that was killed left behind."""
+    path.unlink(missing_ok=True)
+    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+    before = os.umask(0o177)
+    try:
+        sock.bind(str(path))
+    finally:
+        os.umask(before)
+    return sock
+
+
+class _Connection(asyncio.Protocol):
+    """One connection, until its hello; a control connection stays here, a stdio one is handed on."""
+
+    def __init__(
+        self, assembly: Assembly, operator: Operator, token: str | None, all_of_them: set[_Connection]
+    ) -> None:
+        self._assembly = assembly
+        self._operator = operator
+        self._token = token
+        self._all = all_of_them
+        self._lines = LineReader(Limits().message_bytes)
+        self._transport: asyncio.Transport
+        self._greeted = False
+        self._impatient: asyncio.TimerHandle | None = None
+        self._working: set[asyncio.Task[None]] = set()
+        self._unfollow: list[Callable[[], None]] = []
+        self._stdio: StdioServer | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        # By what it can do, not by its class: other loops have transports of their own.
+        self._transport = cast("asyncio.Transport", transport)
+        sock: socket.socket | None = transport.get_extra_info("socket")
+        uid = None if sock is None or sys.platform == "win32" else peer_uid(sock)
+        if (uid is not None and uid != os.getuid()) or len(self._all) >= MOST_CONNECTIONS:
+            self._transport.abort()
+            return
+        self._all.add(self)
+        self._impatient = asyncio.get_running_loop().call_later(HELLO_WITHIN_S, self._transport.abort)
+
+    def data_received(self, data: bytes) -> None:
+        if not self._greeted:
+            head, newline, rest = data.partition(b"\n")
+            lines = self._lines.feed(head + newline)
+            if lines:
+                self._hello(lines[0], rest)
+            return
+        for line in self._lines.feed(data):
+            self._received(line)
+
+    def eof_received(self) -> bool:
+        return False
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._all.discard(self)
+        if self._impatient is not None:
+            self._impatient.cancel()
+        for stop in self._unfollow:
+            stop()
+        for task in self._working:
+            task.cancel()
+
+    def close(self) -> None:
+        """The hub is going."""
+        if self._stdio is not None:
+            self._stdio.close()
+        self._transport.close()
+
+    def _hello(self, line: bytes | Oversize, rest: bytes) -> None:
+        self._greeted = True
+        if self._impatient is not None:
+            self._impatient.cancel()
+        id_: Id | None = None
+        try:
+            request = decode(line) if isinstance(line, bytes) else None
+            if not isinstance(request, Request) or request.method != "interlock/hello":
+                raise Fault("INVALID_REQUEST", "the first message must be interlock/hello")
+            id_ = request.id
+            hello = msgspec.json.decode(request.params, type=Hello)
+            if self._token is not None and not secrets.compare_digest(hello.token or "", self._token):
+                raise Fault("AUTH_REQUIRED", "wrong token")
+            self._begin(id_, hello, rest)
+        except msgspec.DecodeError as cause:
+            self._refuse(id_, Fault("INVALID_PARAMS", f"hello: {cause}"))
+        except BadMessage as bad:
+            self._refuse(bad.id, bad)
+        except Fault as fault:
+            self._refuse(id_, fault)
+
+    def _begin(self, id: Id, hello: Hello, rest: bytes) -> None:
+        if hello.role == "control":
+            person = self._operator.person
+            self._welcome(id, person.id, person.kind)
+            if rest:
+                self.data_received(rest)
+            return
+        caller = self._assembly.doors.admit_key(hello.key, hello.view)
+        self._welcome(id, caller.principal.id, caller.principal.kind)
+        stdio = self._stdio = StdioServer(self._assembly.hub, caller, limits=self._assembly.limits)
+        stdio.connection_made(self._transport)
+        self._transport.set_protocol(_HandedOn(stdio, self))
+        if rest:
+            stdio.data_received(rest)
+
+    def _welcome(self, id: Id, principal: str, kind: str) -> None:
+        hello = {"version": VERSION, "pid": os.getpid(), "principal": {"id": principal, "kind": kind}}
+        self._write(encode_result(id, msgspec.json.encode(hello)))
+
+    def _received(self, line: bytes | Oversize) -> None:
+        if isinstance(line, Oversize):
+            self._write_fault(None, Fault("TOO_LARGE", "that line is too long"))
+            return
+        try:
+            message = decode(line)
+        except BadMessage as bad:
+            self._write_fault(bad.id, bad)
+            return
+        if isinstance(message, Request):
+            task = asyncio.ensure_future(self._answer(message))
+            self._working.add(task)
+            task.add_done_callback(self._working.discard)
+
+    async def _answer(self, request: Request) -> None:
+        method = self._operator.methods.get(request.method)
+        try:
+            if method is None:
+                raise Fault("METHOD_NOT_FOUND", f"no such method: {request.method}")
+            result = await method(request.params)
+        except Fault as fault:
+            self._write_fault(request.id, fault)
+            return
+        except (OSError, ValueError) as cause:
+            self._write_fault(request.id, Fault("INTERNAL_ERROR", str(cause)))
+            return
+        self._write(encode_result(request.id, msgspec.json.encode(result)))
+        if request.method == "hub/logs":
+            self._follow(request.params)
+
+    def _follow(self, params: bytes) -> None:
+        asked = msgspec.json.decode(params, type=_Follow)
+        if asked.follow and not self._unfollow:
+            self._unfollow.append(self._operator.follow(asked.server, self._tell_line))
+
+    def _tell_line(self, line: LogLine) -> None:
+        if self._transport.get_write_buffer_size() < HELD_BYTES:
+            self._write(encode_notification("hub/log", msgspec.json.encode(line)))
+
+    def _write(self, line: bytes) -> None:
+        if not self._transport.is_closing():
+            self._transport.write(line + b"\n")
+
+    def _write_fault(self, id: Id | None, fault: Fault) -> None:
+        self._write(encode_failure(id, fault.render(Tongue.OLD_MCP)))
+
+    def _refuse(self, id: Id | None, fault: Fault) -> None:
+        self._write_fault(id, fault)
+        self._transport.close()
+
+
+class _HandedOn(asyncio.Protocol):
+    """A connection that speaks MCP now. Its end is also the end of what was kept for it here."""
+
+    def __init__(self, stdio: StdioServer, connection: _Connection) -> None:
+        self._connection = connection
+        self.data_received = stdio.data_received  # type: ignore[method-assign]
+        self.pause_writing = stdio.pause_writing  # type: ignore[method-assign]
+        self.resume_writing = stdio.resume_writing  # type: ignore[method-assign]
+        self.eof_received = stdio.eof_received  # type: ignore[method-assign]
+        self._lost = stdio.connection_lost
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self._lost(exc)
+        self._connection.connection_lost(exc)
+
+
+class _Follow(msgspec.Struct):
+    server: str | None = None
+    follow: bool = False

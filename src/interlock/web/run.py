@@ -1,0 +1,167 @@
+"""Runs a hub in this process until it is told to stop: by a signal, or through the control socket."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import os
+import signal
+import sys
+from collections.abc import Callable, Coroutine, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, cast
+
+import msgspec
+
+from interlock.config.files import write_whole
+from interlock.config.home import info_path, lock_path, socket_path
+from interlock.config.settings import Config
+from interlock.hub.assembly import DRAIN_S, VERSION, Assembly
+from interlock.hub.doors import is_mcp_path
+from interlock.hub.operator import Operator
+from interlock.transports.http.endpoint import McpEndpoint
+from interlock.transports.http.serve import start as start_http
+from interlock.web.app import make_app
+from interlock.web.control import ControlSocket
+
+if TYPE_CHECKING:
+    from uvicorn._types import ASGI3Application
+
+LOOK_EVERY_S: Final = 1.0
+"""How often the configuration's files are looked at for changes."""
+
+
+class Ready(msgspec.Struct, frozen=True):
+    """The hub listens."""
+
+    listen: str
+    pid: int
+
+
+class AlreadyRunning(Exception):
+    """Another hub of this user holds the lock."""
+
+
+def run_hub(config: Config, *, home: Path, on_ready: Callable[[Ready], None]) -> int:
+    """Serve until told to stop. Gives the exit code."""
+    # The few thousand objects of start-up live as long as the process: the collector need not look at them again.
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
+    with _only_one(home):
+        try:
+            _run(serve(config, home, on_ready))
+        except KeyboardInterrupt:
+            return 130
+    return 0
+
+
+async def serve(config: Config, home: Path, on_ready: Callable[[Ready], None]) -> None:
+    """The whole life of a hub on the running loop."""
+    stopping = asyncio.Event()
+    assembly = Assembly(config, home)
+    operator = Operator(assembly, stopping.set)
+    control = ControlSocket(assembly, operator)
+    endpoint = McpEndpoint(assembly.hub, assembly.limits)
+    host, port = config.hub.address
+    if not config.hub.on_loopback and config.hub.admits_anonymous:
+        raise ValueError("a hub that listens beyond this machine needs keys: set `anonymous = false` in [hub]")
+    http = await start_http(
+        endpoint,
+        cast("ASGI3Application", make_app(assembly)),
+        host=host,
+        port=port,
+        hosts=config.hub.allowed_hosts,
+        origins=config.hub.allowed_origins,
+        limits=assembly.limits,
+        is_mcp=is_mcp_path,
+    )
+    assembly.listen = f"{host if ':' not in host else f'[{host}]'}:{http.port}"
+    await assembly.begin()
+    await control.listen(socket_path(home))
+    _write_info(home, assembly.listen, control)
+    watcher = asyncio.create_task(_watch_files(assembly, operator))
+    with _signals(stopping.set):
+        on_ready(Ready(assembly.listen, os.getpid()))
+        await stopping.wait()
+    watcher.cancel()
+    await http.stop(DRAIN_S)
+    await assembly.end()
+    for path in (info_path(home), socket_path(home)):
+        path.unlink(missing_ok=True)
+    await control.close()
+
+
+async def _watch_files(assembly: Assembly, operator: Operator) -> None:
+    """A changed file is read again; a broken one changes nothing, and says so in `status`."""
+    seen = _stamps(assembly.config)
+    while True:
+        await asyncio.sleep(LOOK_EVERY_S)
+        now = _stamps(assembly.config)
+        if now != seen:
+            await operator.reload()
+            for problem in operator.problems:
+                assembly.logs.add("hub", "config", f"{problem['file']}:{problem['line']}: {problem['message']}")
+            seen = _stamps(assembly.config)
+
+
+def _stamps(config: Config) -> dict[str, tuple[int, int, int]]:
+    stamps: dict[str, tuple[int, int, int]] = {}
+    for name in config.origin.files:
+        with contextlib.suppress(OSError):
+            stat = os.stat(name)
+            stamps[name] = (stat.st_mtime_ns, stat.st_size, stat.st_ino)
+    return stamps
+
+
+def _write_info(home: Path, listen: str, control: ControlSocket) -> None:
+    info: dict[str, object] = {"pid": os.getpid(), "version": VERSION, "listen": listen}
+    if control.port is None:
+        info["socket"] = str(socket_path(home))
+    else:
+        info |= {"port": control.port, "token": control.token}
+    write_whole(info_path(home), msgspec.json.encode(info))
+
+
+@contextlib.contextmanager
+def _only_one(home: Path) -> Iterator[None]:
+    """Hold the lock of this user's hub, or say that another does."""
+    path = lock_path(home)
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with open(path, "ab", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
+        try:
+            if sys.platform == "win32":
+                import msvcrt
+
+                msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
+            else:
+                import fcntl
+
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise AlreadyRunning("another hub of yours is running; stop it with `interlock down`") from None
+        yield
+
+
+@contextlib.contextmanager
+def _signals(stop: Callable[[], None]) -> Iterator[None]:
+    loop = asyncio.get_running_loop()
+    if sys.platform == "win32":
+        yield
+        return
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, stop)
+    try:
+        yield
+    finally:
+        for number in (signal.SIGTERM, signal.SIGINT):
+            loop.remove_signal_handler(number)
+
+
+def _run(main: Coroutine[None, None, None]) -> None:
+    if sys.platform == "win32":
+        asyncio.run(main)
+        return
+    import uvloop
+
+    uvloop.run(main)

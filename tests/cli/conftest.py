@@ -1,0 +1,94 @@
+"""One user for each test: a home short enough for a socket, a configuration folder, and `interlock` as a process."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from interlock.cli.app import app
+from interlock.cli.hub_link import HubLink
+from interlock.cli.starting import is_running
+
+from .fake_hub import FakeHub
+
+HERE = Path(__file__).parent
+SOURCE = HERE.parent.parent / "src"
+
+
+class User:
+    """Runs `interlock` as this user, in this process or as one of its own."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+        self.home = root / "h"
+        self.folder = root / "work"
+        self.folder.mkdir()
+        self.config = root / "c" / "interlock" / "interlock.toml"
+        custom = root / "site"
+        custom.mkdir()
+        (custom / "sitecustomize.py").write_text("import fake_hub\nfake_hub.install()\n")
+        kept = {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ}
+        self.environ = {
+            **kept,
+            "HOME": str(root),
+            "XDG_CONFIG_HOME": str(root / "c"),
+            "INTERLOCK_HOME": str(self.home),
+            "PYTHONPATH": os.pathsep.join(map(str, (custom, HERE, SOURCE))),
+        }
+
+    def run(self, *arguments: str, stdin: str | None = None) -> Result:
+        """In this process: fast, and without a terminal."""
+        return CliRunner().invoke(app, list(arguments), input=stdin)
+
+    def process(self, *arguments: str, **options: Any) -> subprocess.Popen[bytes]:
+        return subprocess.Popen(
+            [sys.executable, "-P", "-m", "interlock.cli", *arguments],
+            env=self.environ,
+            cwd=self.folder,
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            **options,
+        )
+
+    def finished(self, *arguments: str, stdin: bytes = b"") -> tuple[int, str, str]:
+        with self.process(*arguments) as process:
+            out, err = process.communicate(stdin, timeout=60)
+        return process.returncode, out.decode(), err.decode()
+
+    def starts(self) -> list[str]:
+        """One line for each hub process that ran: pid, folder, servers."""
+        return (self.home / "starts.txt").read_text().splitlines()
+
+
+@pytest.fixture
+def user(monkeypatch: pytest.MonkeyPatch) -> Iterator[User]:
+    root = Path(tempfile.mkdtemp(prefix="ilk", dir="/tmp"))
+    user = User(root)
+    for name in ("INTERLOCK_CONFIG", "INTERLOCK_KEY", "NO_COLOR", "CODEX_HOME", "MGP_CONFIG_PATH"):
+        monkeypatch.delenv(name, raising=False)
+    for name in ("HOME", "XDG_CONFIG_HOME", "INTERLOCK_HOME"):
+        monkeypatch.setenv(name, user.environ[name])
+    monkeypatch.chdir(user.folder)
+    yield user
+    if is_running(user.home):
+        with HubLink.open(user.home) as link:
+            link.ask("hub/stop")
+            link.wait_closed(10)
+    shutil.rmtree(root, ignore_errors=True)
+
+
+@pytest.fixture
+def hub(user: User) -> Iterator[FakeHub]:
+    hub = FakeHub(user.home)
+    yield hub
+    hub.close()

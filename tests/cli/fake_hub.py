@@ -1,0 +1,170 @@
+"""A hub in one thread that speaks the control socket: enough to show what the terminal makes of its answers.
+
+Also a `run_hub` for processes: `sitecustomize` puts it where the terminal looks for the real one.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import socket
+import sys
+import threading
+import types
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+SERVERS = [
+    {
+        "id": "demo",
+        "state": "connected",
+        "transport": "stdio",
+        "where": "python -m demo",
+        "tools": 2,
+        "tokens": 1234,
+        "problem": None,
+        "mend": None,
+    },
+    {
+        "id": "db",
+        "state": "error",
+        "transport": "stdio",
+        "where": "uvx db",
+        "tools": 0,
+        "tokens": None,
+        "problem": "the variable `DATABASE_URL` is not set",
+        "mend": "export DATABASE_URL=…",
+    },
+]
+TOOLS = [
+    {
+        "name": "demo__add",
+        "server": "demo",
+        "tool": "add",
+        "description": "Adds\x1b[2J two numbers.",
+        "tokens": 40,
+        "inputSchema": {
+            "type": "object",
+            "properties": {"a": {"type": "integer"}, "note": {"type": "string"}},
+            "required": ["a"],
+        },
+    }
+]
+
+
+class FakeHub:
+    """Answers each method from `answers` (a value, or a function of the params), and remembers what was asked."""
+
+    def __init__(self, home: Path) -> None:
+        self.home = home
+        self.asked: list[tuple[str, dict[str, Any]]] = []
+        self.stopped = threading.Event()
+        self.hangs_up = False
+        """Whether it closes a `stdio` connection at once."""
+        self.lines: list[dict[str, Any]] = []
+        self.answers: dict[str, Any] = {
+            "interlock/hello": self._hello,
+            "hub/status": {
+                "version": "0.1.0",
+                "pid": os.getpid(),
+                "uptime_s": 95,
+                "listen": "127.0.0.1:7420",
+                "mode": "guard",
+                "servers": SERVERS,
+                "config": {"path": None, "problems": []},
+            },
+            "hub/tools": {"tools": TOOLS},
+            "hub/call": lambda params: {
+                "result": {"content": [{"type": "text", "text": json.dumps(params["arguments"])}]}
+            },
+            "hub/logs": {"lines": [{"at": "12:00", "server": "db", "stream": "stderr", "text": "boom\x1b[31m"}]},
+            "hub/reload": {"applied": True, "changed": [], "problems": []},
+            "hub/keys.create": {"key": "ilk_test", "principal": {"id": "x", "kind": "agent"}},
+            "hub/keys.list": {"keys": [{"prefix": "ilk_te", "principal": "cursor", "kind": "agent", "created": "now"}]},
+            "hub/keys.revoke": {"revoked": 1},
+            "hub/confirm": {"confirmed": True},
+            "hub/stop": {"stopping": True},
+        }
+        run = home / "run"
+        run.mkdir(mode=0o700, parents=True, exist_ok=True)
+        (run / "hub.sock").unlink(missing_ok=True)
+        self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self._socket.bind(str(run / "hub.sock"))
+        self._socket.listen()
+        threading.Thread(target=self._accept, daemon=True).start()
+
+    def close(self) -> None:
+        self._socket.shutdown(socket.SHUT_RDWR)
+        self._socket.close()
+        (self.home / "run" / "hub.sock").unlink(missing_ok=True)
+
+    def params_of(self, method: str) -> list[dict[str, Any]]:
+        return [params for name, params in self.asked if name == method]
+
+    def _hello(self, params: dict[str, Any]) -> dict[str, Any]:
+        if params.get("key") == "ilk_wrong":
+            return {"error": {"code": -32000, "message": "this key is unknown", "data": {"mend": "connect again"}}}
+        return {"version": "0.1.0", "pid": os.getpid(), "principal": {"id": "local", "kind": "agent"}}
+
+    def _accept(self) -> None:
+        while True:
+            try:
+                connection, _ = self._socket.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._serve, args=(connection,), daemon=True).start()
+
+    def _serve(self, connection: socket.socket) -> None:
+        stream = connection.makefile("rwb")
+        with connection, stream:
+            for line in stream:
+                message = json.loads(line)
+                params = message.get("params", {})
+                self.asked.append((message["method"], params))
+                answer = self.answers.get(message["method"], {"error": {"code": -32601, "message": "unknown method"}})
+                value = answer(params) if callable(answer) else answer
+                outcome = value if "error" in value else {"result": value}
+                stream.write(json.dumps({"jsonrpc": "2.0", "id": message["id"], **outcome}).encode() + b"\n")
+                if message["method"] == "interlock/hello" and params.get("role") == "stdio":
+                    stream.write(b"early bytes\n")  # in one piece with the answer: they must not be lost
+                    stream.flush()
+                    while not self.hangs_up and (chunk := stream.read1(65_536)):
+                        stream.write(chunk)
+                        stream.flush()
+                    return
+                if params.get("follow"):
+                    for late in self.lines:
+                        stream.write(
+                            json.dumps({"jsonrpc": "2.0", "method": "hub/log", "params": late}).encode() + b"\n"
+                        )
+                    stream.flush()
+                    return
+                stream.flush()
+                if message["method"] == "hub/stop":
+                    self.stopped.set()
+                    return
+
+
+def run_hub(config: Any, *, home: Path, on_ready: Callable[[object], None]) -> int:
+    """As the real one: takes the lock, listens, says so, returns when it is told to stop."""
+    (home / "run").mkdir(mode=0o700, parents=True, exist_ok=True)
+    with open(home / "run" / "hub.lock", "ab") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        with open(home / "starts.txt", "a") as starts:
+            starts.write(f"{os.getpid()} {os.getcwd()} {','.join(config.servers)}\n")
+        hub = FakeHub(home)
+        hub.answers["hub/status"]["servers"] = SERVERS[:1]
+        on_ready(hub)
+        hub.stopped.wait()
+        hub.close()
+    return 0
+
+
+def install() -> None:
+    """Makes `interlock.web.run` this module's `run_hub`, in this process."""
+    module = types.ModuleType("interlock.web.run")
+    module.run_hub = run_hub  # type: ignore[attr-defined]
+    sys.modules["interlock.web"] = types.ModuleType("interlock.web")
+    sys.modules["interlock.web.run"] = module

@@ -1,0 +1,169 @@
+"""Commands that ask a running hub: what they send and what they print."""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+from pathlib import Path
+
+import pytest
+
+from interlock.cli import hub_link
+from interlock.cli.failures import Failure, NoHub, Refused
+from interlock.cli.hub_link import HubLink, Lines, peer_uid
+from interlock.cli.show import plain
+from interlock.cli.status import duration
+
+from .conftest import User
+from .fake_hub import FakeHub
+
+
+def test_status_shows_each_server_or_its_mend(user: User, hub: FakeHub) -> None:
+    output = user.run("status").output
+    assert "demo  connected  2 tools  1,234 tokens" in output
+    assert "`DATABASE_URL` is not set" in output
+    assert "→ export DATABASE_URL=…" in output
+    assert "up 1 min 35 s" in output
+
+
+def test_status_in_json_is_the_hubs_own_answer(user: User, hub: FakeHub) -> None:
+    assert json.loads(user.run("status", "--json").output) == hub.answers["hub/status"]
+
+
+def test_without_a_terminal_there_is_no_colour(user: User, hub: FakeHub) -> None:
+    assert "\x1b" not in user.run("status").output
+
+
+def test_text_of_a_server_cannot_move_the_cursor(user: User, hub: FakeHub) -> None:
+    assert "\x1b" not in user.run("list").output + user.run("logs").output
+    assert plain("a\u202eb\x07\nc") == "a\\u202eb\\u0007\nc"
+
+
+def test_list_passes_on_server_and_profile(user: User, hub: FakeHub) -> None:
+    output = user.run("list", "--server", "demo", "--profile", "work").output
+    assert hub.params_of("hub/tools") == [{"server": "demo", "profile": "work"}]
+    assert "demo__add" in output
+    assert "1 tools, 40 tokens" in output
+
+
+@pytest.mark.parametrize(
+    ("words", "sent"),
+    [
+        (["a=2", "note=3"], {"a": 2, "note": "3"}),
+        (["a=true", "b=[1]", "c=plain text", "d="], {"a": True, "b": [1], "c": "plain text", "d": ""}),
+        (['{"a": {"b": 1}}'], {"a": {"b": 1}}),
+        ([], {}),
+        (["url=https://h/?a=b"], {"url": "https://h/?a=b"}),
+    ],
+)
+def test_call_reads_arguments_as_the_schema_says(user: User, hub: FakeHub, words: list[str], sent: object) -> None:
+    result = user.run("call", "demo__add", *words)
+    assert result.exit_code == 0
+    assert hub.params_of("hub/call")[0]["arguments"] == sent
+    assert json.loads(result.output) == sent
+
+
+def test_call_reads_json_from_standard_input(user: User, hub: FakeHub) -> None:
+    user.run("call", "demo__add", "-", stdin='{"a": 1}')
+    assert hub.params_of("hub/call")[0]["arguments"] == {"a": 1}
+
+
+@pytest.mark.parametrize("words", [["nonsense"], ["{broken"], ["=1"]])
+def test_call_refuses_arguments_it_cannot_read(user: User, hub: FakeHub, words: list[str]) -> None:
+    result = user.run("call", "demo__add", *words)
+    assert result.exit_code == 2
+    assert "key=value" in result.stderr
+    assert hub.params_of("hub/call") == []
+
+
+def test_a_tool_that_reports_an_error_ends_with_1(user: User, hub: FakeHub) -> None:
+    hub.answers["hub/call"] = {"result": {"content": [{"type": "text", "text": "no"}], "isError": True}}
+    result = user.run("call", "demo__add", "a=1")
+    assert (result.exit_code, result.stdout) == (1, "no\n")
+
+
+def test_an_error_of_the_hub_is_shown_with_its_mend(user: User, hub: FakeHub) -> None:
+    hub.answers["hub/call"] = {"error": {"code": -32602, "message": "no such tool", "data": {"mend": "see `list`"}}}
+    result = user.run("call", "demo__nope")
+    assert result.exit_code == 1
+    assert "no such tool" in result.stderr
+    assert "→ see `list`" in result.stderr
+
+
+def test_logs_follow_until_the_hub_closes(user: User, hub: FakeHub) -> None:
+    hub.lines = [{"at": "12:01", "server": "db", "stream": "stderr", "text": "later"}]
+    lines = user.run("logs", "db", "-f", "--json").output.splitlines()
+    assert [json.loads(line)["text"] for line in lines] == ["boom\x1b[31m", "later"]
+    assert hub.params_of("hub/logs") == [{"lines": 100, "follow": True, "server": "db"}]
+
+
+def test_a_made_key_stands_alone_on_standard_output(user: User, hub: FakeHub) -> None:
+    result = user.run("keys", "create", "ci", "--kind", "service", "--profile", "work")
+    assert result.stdout == "ilk_test\n"
+    assert hub.params_of("hub/keys.create") == [{"agent": "ci", "kind": "service", "profile": "work"}]
+
+
+def test_keys_are_listed_and_revoked(user: User, hub: FakeHub) -> None:
+    assert "cursor" in user.run("keys", "list").output
+    assert json.loads(user.run("keys", "revoke", "cursor", "--json").output) == {"revoked": 1}
+
+
+def test_down_waits_until_the_hub_has_closed(user: User, hub: FakeHub) -> None:
+    assert user.run("down").exit_code == 0
+    assert hub.stopped.is_set()
+
+
+def test_a_link_refuses_a_socket_of_another_user(user: User, hub: FakeHub, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(hub_link.os, "getuid", lambda: os.geteuid() + 1)
+    with pytest.raises(Refused, match="another user"):
+        HubLink.open(user.home)
+    assert hub.asked == []
+
+
+def test_the_peer_of_a_socket_is_known() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        assert peer_uid(ours) == os.getuid()
+
+
+def test_a_socket_left_over_by_a_killed_hub_counts_as_none(user: User) -> None:
+    path = user.home / "run" / "hub.sock"
+    path.parent.mkdir(parents=True)
+    with socket.socket(socket.AF_UNIX) as dead:
+        dead.bind(str(path))
+    with pytest.raises(NoHub):
+        HubLink.open(user.home)
+
+
+def test_a_path_too_long_for_a_socket_says_so(tmp_path: Path) -> None:
+    with pytest.raises(Failure) as caught:
+        HubLink.open(tmp_path / ("x" * 120))
+    assert "INTERLOCK_HOME" in caught.value.mend
+
+
+def test_a_hub_that_does_not_answer_is_given_up(user: User) -> None:
+    path = user.home / "run" / "hub.sock"
+    path.parent.mkdir(parents=True)
+    with socket.socket(socket.AF_UNIX) as silent:
+        silent.bind(str(path))
+        silent.listen()
+        with pytest.raises(Failure, match="did not answer"):
+            HubLink.open(user.home, timeout=0.05)
+
+
+def test_lines_come_whole_whatever_the_pieces() -> None:
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        lines = Lines(ours)
+        theirs.sendall(b'{"a"')
+        theirs.sendall(b": 1}\nrest")
+        theirs.shutdown(socket.SHUT_WR)
+        assert lines.next(5) == b'{"a": 1}'
+        assert lines.next(5) is None
+        assert bytes(lines.rest) == b"rest"
+
+
+@pytest.mark.parametrize(("seconds", "said"), [(0, "0 s"), (59, "59 s"), (3661, "1 h 1 min"), (90_000, "1 d 1 h")])
+def test_durations_are_said_in_two_units(seconds: float, said: str) -> None:
+    assert duration(seconds) == said

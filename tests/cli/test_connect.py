@@ -1,0 +1,158 @@
+"""`connect`: our entry comes and goes, and nothing else in a client's file moves."""
+
+from __future__ import annotations
+
+import json
+import tomllib
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from interlock.cli.clients import NAMES, client
+from interlock.config.documents import parse_json
+from interlock.config.json_members import remove_member, set_member
+from interlock.config.problems import Problem
+
+from .conftest import User
+from .fake_hub import FakeHub
+
+WITH_COMMENTS = """{
+    // mine, do not touch
+    "theme": "dark", /* very */
+    "mcpServers": {
+        "other": {"command": "x", "args": []}, // trailing
+    },
+}
+"""
+
+
+def entry_of(path: Path, at: tuple[str, ...]) -> dict[str, object] | None:
+    text = path.read_text()
+    if path.suffix == ".toml":
+        content: object = tomllib.loads(text)
+    else:
+        parsed = parse_json(text, str(path))
+        assert not isinstance(parsed, Problem), parsed
+        content = parsed[0]
+    for key in (*at, "interlock"):
+        content = content.get(key) if isinstance(content, dict) else None
+    return content  # type: ignore[return-value]
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_client_gets_an_entry_with_its_own_key_and_loses_it_again(user: User, hub: FakeHub, name: str) -> None:
+    chosen = client(name)
+    assert user.run("connect", name).exit_code == 0
+    entry = entry_of(chosen.path, chosen.at)
+    assert entry is not None
+    assert Path(str(entry["command"])).is_absolute()
+    assert entry["args"][-1] == "stdio"  # type: ignore[index]
+    assert entry["env"] == {"INTERLOCK_KEY": "ilk_test"}
+    assert chosen.path.stat().st_mode & 0o077 == 0
+    assert hub.params_of("hub/keys.create") == [{"agent": name, "kind": "agent"}]
+    hub.asked.clear()
+    assert user.run("connect", name, "--undo").exit_code == 0
+    assert entry_of(chosen.path, chosen.at) is None
+    assert hub.params_of("hub/keys.revoke") == [{"agent": name}]
+
+
+def test_an_existing_file_keeps_its_comments_and_its_other_servers(user: User, hub: FakeHub) -> None:
+    path = client("cursor").path
+    path.parent.mkdir()
+    path.write_text(WITH_COMMENTS)
+    outcome = json.loads(user.run("connect", "cursor", "--json").output)
+    changed = path.read_text()
+    for kept in ("// mine, do not touch", "/* very */", "// trailing", '"other": {"command": "x", "args": []}'):
+        assert kept in changed
+    assert entry_of(path, ("mcpServers",)) is not None
+    assert Path(outcome["backup"]).read_text() == WITH_COMMENTS
+    user.run("connect", "cursor", "--undo")
+    assert path.read_text() == WITH_COMMENTS
+
+
+def test_codex_keeps_its_comments(user: User, hub: FakeHub) -> None:
+    path = client("codex").path
+    path.parent.mkdir()
+    path.write_text('model = "o9" # best\n\n[mcp_servers.other]\ncommand = "x"\n')
+    user.run("connect", "codex")
+    assert "# best" in path.read_text()
+    assert set(tomllib.loads(path.read_text())["mcp_servers"]) == {"other", "interlock"}
+
+
+@pytest.mark.parametrize("text", ["{broken", '{"mcpServers": []}', '{"a": 1, "a": 2}', "[]"])
+def test_a_file_that_cannot_be_changed_safely_is_left_alone_and_no_key_is_made(
+    user: User, hub: FakeHub, text: str
+) -> None:
+    path = client("cursor").path
+    path.parent.mkdir()
+    path.write_text(text)
+    result = user.run("connect", "cursor")
+    assert result.exit_code == 1
+    assert "left as it is" in result.stderr
+    assert path.read_text() == text
+    assert hub.asked == []
+
+
+def test_print_writes_nothing(user: User, hub: FakeHub) -> None:
+    printed = json.loads(user.run("connect", "cursor", "--print", "--profile", "work").output)
+    assert printed["mcpServers"]["interlock"]["env"]["INTERLOCK_KEY"] == "ilk_test"
+    assert not client("cursor").path.exists()
+    assert hub.params_of("hub/keys.create") == [{"agent": "cursor", "kind": "agent", "profile": "work"}]
+
+
+def test_connecting_twice_leaves_one_entry_and_one_key(user: User, hub: FakeHub) -> None:
+    user.run("connect", "gemini")
+    user.run("connect", "gemini")
+    assert client("gemini").path.read_text().count("INTERLOCK_KEY") == 1
+    assert len(hub.params_of("hub/keys.revoke")) == 2
+
+
+def test_undo_without_a_hub_says_that_the_key_still_counts(user: User) -> None:
+    result = user.run("connect", "cursor", "--undo")
+    assert result.exit_code == 0
+    assert "still valid" in result.stderr
+
+
+def test_connect_starts_a_hub_where_none_runs(user: User) -> None:
+    code, out, err = user.finished("connect", "cursor")
+    assert (code, err) == (0, "")
+    assert "Cursor is connected" in out
+    assert len(user.starts()) == 1
+
+
+keys = st.text(max_size=5)
+values = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text(max_size=5),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(keys, inner, max_size=3),
+    max_leaves=6,
+)
+objects = st.dictionaries(keys, values, max_size=4)
+
+
+@given(objects, objects, st.sampled_from([None, 2, 4, "\t"]), values)
+def test_setting_a_member_changes_only_that_member(
+    outer: dict[str, object], inner: dict[str, object], indent: int | str | None, value: object
+) -> None:
+    document = {**outer, "servers": inner}
+    text = json.dumps(document, indent=indent)
+    changed = set_member(text, ("servers", "interlock"), value)
+    assert json.loads(changed) == {**outer, "servers": {**inner, "interlock": value}}
+
+
+@given(objects, objects, st.sampled_from([None, 2, 4, "\t"]), values)
+def test_removing_what_was_set_gives_the_text_back(
+    outer: dict[str, object], inner: dict[str, object], indent: int | str | None, value: object
+) -> None:
+    inner.pop("interlock", None)
+    text = json.dumps({**outer, "servers": inner}, indent=indent)
+    assert remove_member(set_member(text, ("servers", "interlock"), value), ("servers", "interlock")) == text
+
+
+@given(objects, objects)
+def test_removing_any_member_leaves_the_others(outer: dict[str, object], inner: dict[str, object]) -> None:
+    text = json.dumps({**outer, "servers": inner}, indent=2)
+    for key in inner:
+        rest = {name: value for name, value in inner.items() if name != key}
+        assert json.loads(remove_member(text, ("servers", key))) == {**outer, "servers": rest}

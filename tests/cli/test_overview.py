@@ -1,0 +1,108 @@
+"""What every command has in common: help with an example, speed, JSON, mends, exit codes."""
+
+from __future__ import annotations
+
+import signal
+import socket
+import subprocess
+import sys
+
+import click
+import pytest
+
+from interlock.cli.app import SECTIONS, app
+
+from .conftest import SOURCE, User
+
+NAMES = [name for section in SECTIONS.values() for name in section]
+HEAVY = ("asyncio", "msgspec", "numpy", "tomlkit", "tomllib", "uvicorn", "starlette", "interlock.config")
+
+
+def command(name: str) -> click.Command:
+    found = app.get_command(click.Context(app), name)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_overview_says_of_a_command_what_it_says_itself(name: str) -> None:
+    summary = next(section[name].summary for section in SECTIONS.values() if name in section)
+    assert str(command(name).help).splitlines()[0] == summary
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_the_help_of_every_command_has_an_example(name: str, user: User) -> None:
+    result = user.run(name, "--help")
+    assert result.exit_code == 0
+    assert "Example" in result.output
+    assert f"interlock {name}" in result.output.split("Example")[1]
+
+
+@pytest.mark.parametrize("name", [name for name in NAMES if name not in ("stdio", "completion", "keys")])
+def test_every_command_that_answers_can_answer_in_json(name: str) -> None:
+    assert any("--json" in parameter.opts for parameter in command(name).params)
+
+
+@pytest.mark.parametrize(
+    "arguments", [["--help"], ["status", "--help"], ["up", "--help"], ["connect", "--help"], ["call", "--help"]]
+)
+def test_help_imports_nothing_heavy(arguments: list[str]) -> None:
+    program = (
+        "import sys\n"
+        f"sys.path.insert(0, {str(SOURCE)!r})\n"
+        f"sys.argv = ['interlock', *{arguments!r}]\n"
+        "from interlock.cli import main\n"
+        "try:\n    main()\nexcept SystemExit:\n    pass\n"
+        f"sys.exit(','.join(name for name in {HEAVY!r} if name in sys.modules))\n"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, timeout=30, check=False)
+    assert done.stderr.decode().strip() == ""
+    assert done.stdout
+
+
+def test_a_mistyped_command_is_answered_with_the_one_that_was_meant(user: User) -> None:
+    result = user.run("statsu")
+    assert result.exit_code == 2
+    assert "Did you mean `interlock status`?" in result.output
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("status",),
+        ("down",),
+        ("list",),
+        ("logs",),
+        ("call", "x"),
+        ("keys", "list"),
+        ("keys", "create", "a"),
+        ("keys", "revoke", "a"),
+    ],
+)
+def test_without_a_hub_a_command_says_how_to_start_one(user: User, arguments: tuple[str, ...]) -> None:
+    result = user.run(*arguments)
+    assert result.exit_code == 4
+    assert "no hub is running" in result.stderr
+    assert "interlock up" in result.stderr
+
+
+@pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
+def test_completion_prints_a_script_for_each_shell(user: User, shell: str) -> None:
+    result = user.run("completion", shell)
+    assert result.exit_code == 0
+    assert "_INTERLOCK_COMPLETE" in result.output
+
+
+def test_interrupting_ends_with_130(user: User) -> None:
+    path = user.home / "run" / "hub.sock"
+    path.parent.mkdir(parents=True)
+    with socket.socket(socket.AF_UNIX) as silent:
+        silent.bind(str(path))
+        silent.listen()
+        with user.process("status") as process:
+            connection, _ = silent.accept()
+            with connection:
+                connection.recv(1)
+                process.send_signal(signal.SIGINT)
+                process.communicate(timeout=30)
+    assert process.returncode == 130

@@ -1,0 +1,151 @@
+"""`add`, `remove`, `import` and `doctor`: the user's own file, and what can be seen from here."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import socket
+import sys
+
+import pytest
+
+from interlock.config import load
+
+from .conftest import User
+from .fake_hub import FakeHub
+
+
+def servers(user: User) -> dict[str, object]:
+    loaded = load(home=user.home, environ=user.environ)
+    return dict(loaded.config.servers) if not loaded.config.demo else {}
+
+
+def test_add_writes_a_program_with_its_arguments(user: User) -> None:
+    result = user.run("add", "py", "--env", "A=b=c", "--on-demand", "--", sys.executable, "-m", "x", "--json")
+    assert result.exit_code == 0
+    server = load(home=user.home, environ=user.environ).config.servers["py"]
+    assert server.command == (sys.executable, "-m", "x", "--json")
+    assert (server.env, server.start) == ({"A": "b=c"}, "on-demand")
+    assert "next `interlock up`" in result.output
+
+
+def test_add_writes_an_address_with_its_headers(user: User) -> None:
+    user.run("add", "api", "https://h.example/mcp", "-H", "Authorization=Bearer ${T}")
+    text = user.config.read_text()
+    assert 'url = "https://h.example/mcp"' in text
+    assert "Bearer ${T}" in text
+
+
+def test_add_says_what_is_missing_for_it_to_start(user: User) -> None:
+    result = user.run("add", "x", "-e", "K=${NOT_SET_ANYWHERE}", "--", "no-such-program-here")
+    assert result.exit_code == 0
+    assert "`no-such-program-here` is not found" in result.stderr
+    assert "export NOT_SET_ANYWHERE=…" in result.stderr
+
+
+@pytest.mark.parametrize("arguments", [("Bad Name", "https://h/"), ("x", "ftp://h/"), ("hub", "https://h/")])
+def test_add_refuses_what_would_not_load(user: User, arguments: tuple[str, str]) -> None:
+    result = user.run("add", *arguments)
+    assert result.exit_code == 3
+    assert "→" in result.stderr
+    assert not user.config.exists()
+
+
+def test_a_running_hub_is_told(user: User, hub: FakeHub) -> None:
+    outcome = json.loads(user.run("add", "x", "https://h/", "--json").output)
+    assert outcome["reloaded"] is True
+    assert [name for name, _ in hub.asked].count("hub/reload") == 1
+
+
+def test_remove_takes_the_server_out(user: User) -> None:
+    user.run("add", "a", "https://h/")
+    user.run("add", "b", "https://h/")
+    assert user.run("remove", "a").exit_code == 0
+    assert list(servers(user)) == ["b"]
+    result = user.run("remove", "a")
+    assert result.exit_code == 3
+    assert "servers there: b" in result.stderr
+
+
+def test_import_takes_over_servers_with_absolute_programs(user: User) -> None:
+    file = user.folder / "mcp.json"
+    entry = {"command": "python3", "args": ["-m", "x"], "env": {"K": "${NOT_SET_ANYWHERE}"}}
+    file.write_text(json.dumps({"mcpServers": {"My Server": entry, "web": {"url": "https://h/"}}}))
+    before = file.read_text()
+    result = user.run("import", str(file))
+    assert result.exit_code == 0
+    assert "NOT_SET_ANYWHERE" in result.stderr
+    found = load(home=user.home, environ={**user.environ, "NOT_SET_ANYWHERE": "1"}).config.servers
+    assert found["my-server"].command == (shutil.which("python3"), "-m", "x")
+    assert found["web"].url == "https://h/"
+    assert file.read_text() == before
+
+
+def test_import_takes_shell_lines_only_when_told_to(user: User) -> None:
+    file = user.folder / "mcp.json"
+    file.write_text('{"mcpServers": {"s": {"command": "sh", "args": ["-c", "id"]}}}')
+    refused = user.run("import", str(file))
+    assert refused.exit_code == 5
+    assert "--trust" in refused.stderr
+    assert not user.config.exists()
+    assert user.run("import", "--trust", str(file)).exit_code == 0
+    assert list(servers(user)) == ["s"]
+
+
+def test_import_passes_over_names_that_are_taken(user: User) -> None:
+    user.run("add", "a", "https://mine/")
+    file = user.folder / "mcp.json"
+    file.write_text('{"mcpServers": {"a": {"url": "https://theirs/"}, "b": {"url": "https://b/"}}}')
+    outcome = json.loads(user.run("import", str(file), "--json").output)
+    assert outcome["added"] == ["b"]
+    assert "already" in outcome["warnings"][0]
+
+
+def test_import_of_a_broken_file_says_where(user: User) -> None:
+    file = user.folder / "mcp.json"
+    file.write_text("{,")
+    result = user.run("import", str(file))
+    assert result.exit_code == 3
+    assert str(file) in result.stderr
+
+
+def test_a_healthy_machine_passes_the_doctor(user: User) -> None:
+    user.config.parent.mkdir(parents=True)
+    user.config.write_text(f'[hub]\nlisten = "127.0.0.1:0"\n[servers.a]\ncommand = ["{sys.executable}"]')
+    result = user.run("doctor", "--json")
+    assert json.loads(result.output)["ok"] is True
+    assert result.exit_code == 0
+
+
+def test_the_doctor_names_each_thing_that_is_wrong_with_its_mend(user: User) -> None:
+    user.config.parent.mkdir(parents=True)
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        user.config.write_text(
+            f'[hub]\nlisten = "127.0.0.1:{port}"\n'
+            '[servers.a]\ncommand = ["no-such-program-here"]\n'
+            '[servers.b]\ncommand = ["python3"]\nenv = { K = "${NOT_SET_ANYWHERE}" }\n'
+            '[servers.c]\ncommand = ["python3"]\ncwd = "/no/such/folder"\n'
+        )
+        result = user.run("doctor", "--json")
+    wrong = {check["name"]: check for check in json.loads(result.output)["checks"] if check["verdict"] == "wrong"}
+    assert result.exit_code == 1
+    assert set(wrong) == {"port", "server a", "server b", "server c"}
+    assert all(check["mend"] for check in wrong.values())
+    if sys.platform == "linux":
+        assert "(pid " in wrong["port"]["detail"]
+
+
+def test_the_doctor_sees_a_running_hub_and_a_waiting_project_file(user: User, hub: FakeHub) -> None:
+    (user.folder / ".mcp.json").write_text('{"mcpServers": {"a": {"command": "npx"}}}')
+    output = user.run("doctor").output
+    assert "runs, pid" in output
+    assert "waits to be confirmed" in output
+
+
+def test_the_doctor_reports_a_broken_configuration_with_its_line(user: User) -> None:
+    user.config.parent.mkdir(parents=True)
+    user.config.write_text("[hub]\nmode = 3\n")
+    result = user.run("doctor")
+    assert result.exit_code == 1
+    assert f"{user.config}:2" in result.output

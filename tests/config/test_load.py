@@ -1,0 +1,203 @@
+"""An operator's file: what it may say, and what is said about it when it is wrong."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from interlock.config import Hub, Loaded, Restart, Server, load, load_again
+
+from .conftest import Desk
+
+Own = Callable[..., Loaded]
+
+FULL = """\
+[hub]
+listen = "127.0.0.1:7421"
+mode = "locked"
+timeouts = { tool_s = 5 }
+[servers.github]
+url = "https://api.example.com/mcp/"
+headers = { Authorization = "Bearer ${TOKEN}" }
+[servers.db]
+command = ["uvx", "postgres-mcp"]
+env = { DATABASE_URL = "${env:DATABASE_URL}" }
+share = "session"
+start = "on-demand"
+tools.deny = ["drop_*"]
+restart = { policy = "never" }
+[servers.files]
+command = "npx"
+args = ["-y", "server-files", "/data"]
+[profiles.work]
+tools = ["github__*", "db__*"]
+budget = 4000
+[agents.cursor]
+profile = "work"
+ask = ["github__merge_*"]
+"""
+
+
+def test_every_setting_of_a_full_file_arrives(own: Own) -> None:
+    loaded = own(FULL, {"TOKEN": "t0ken", "DATABASE_URL": "postgres://db"})
+    config = loaded.config
+    assert loaded.problems == ()
+    assert config.hub.mode == "locked"
+    assert config.hub.timeouts.tool_s == 5
+    assert config.hub.timeouts.start_s == 120
+    assert config.servers["github"].headers == {"Authorization": "Bearer t0ken"}
+    assert config.servers["db"].env == {"DATABASE_URL": "postgres://db"}
+    assert config.servers["db"].share == "session"
+    assert config.servers["db"].tools.deny == ("drop_*",)
+    assert config.servers["db"].restart == Restart(policy="never")
+    assert config.servers["files"].command == ("npx", "-y", "server-files", "/data")
+    assert config.profiles["work"].budget == 4000
+    assert config.agents["cursor"].ask == ("github__merge_*",)
+
+
+WRONG = [
+    (
+        '[servers.db]\ncomand = ["x"]\nurl = "https://h/"',
+        2,
+        "unknown setting `comand` in [servers.db]; did you mean `command`?",
+    ),
+    ('[hub]\n\nmode = "gard"', 3, "`mode` in [hub] must be one of"),
+    ('[hub]\ntimeouts.tool_s = "long"', 2, "`tool_s` in [hub.timeouts] must be a number, not a text"),
+    ("[hub]\ntimeouts.tool_s = -1", 2, "must be a number > 0.0"),
+    ('[hub]\nlisten = "7420"', 2, "`listen` cannot be read"),
+    ('[hub]\nlisten = "0.0.0.0:1"\nanonymous = true', 3, "without a key"),
+    ('[hub]\nallowed_origins = [\n"https://a",\n"nonsense"]', 4, "`nonsense` is not an origin"),
+    ("[servers.x]\nenabled = true", 1, "neither `command` nor `url`"),
+    ('[servers.x]\ncommand = ["a"]\nurl = "https://h/"', 3, "both `command` and `url`"),
+    ('[servers.x]\nurl = "file:///etc/passwd"', 2, "must begin with http"),
+    ('[servers.x]\nurl = "https://me:pw@h/"', 2, "holds credentials"),
+    ('[servers.x]\ncommand = "uvx postgres-mcp"', 2, "one program's name"),
+    ("[servers.x]\ncommand = [1]", 2, "must be a list of texts"),
+    ('[servers.x]\ncommand = [" "]', 2, "is empty"),
+    ('[servers.x]\ncommand = ["a\\u0000"]', 1, "NUL"),
+    ('[servers.X]\ncommand = ["a"]', 1, "the name `X` in [servers] may hold only"),
+    ('[servers.a__b]\ncommand = ["a"]', 1, "separates server from tool"),
+    ('[servers.hub]\ncommand = ["a"]', 1, "is reserved"),
+    ('[servers.x]\nurl = "https://h/"\nheaders = { "a b" = "c" }', 3, "malformed"),
+    ('[servers.x]\ncommand = ["a"]\nenv = { "A-B" = "c" }', 3, "cannot be the name of a variable"),
+    ('[agents.me]\nprofile = "none"', 2, "there is no profile `none`"),
+    ("servers = 3", 1, "`servers` must be tables"),
+    ("[server.x]\nurl = 'https://h/'", 1, "did you mean `servers`"),
+    ("[hub]\nmode = 'guard'\nmode = 'locked'", 3, "overwrite"),
+    ("[hub]\n[hub]", 2, "Cannot declare"),
+    ("[hub\n", 1, ""),
+]
+
+
+@pytest.mark.parametrize(("text", "line", "message"), WRONG, ids=[row[2] or "syntax" for row in WRONG])
+def test_what_is_wrong_is_named_with_its_line(own: Own, text: str, line: int, message: str) -> None:
+    loaded = own(text)
+    assert not loaded.usable
+    assert any(message in problem.message and problem.line == line for problem in loaded.problems), loaded.problems
+
+
+def test_all_problems_are_reported_in_order_of_their_lines(own: Own) -> None:
+    loaded = own('[hub]\nmode = 1\nlisen = ""\n[servers.a]\nurl = 2\n[agents.b]\naks = []\n')
+    assert [problem.line for problem in loaded.problems] == [2, 3, 4, 5, 7]
+
+
+def test_every_problem_of_a_wrong_file_says_how_to_mend_it_or_what_was_expected(own: Own) -> None:
+    for text, _, _ in WRONG:
+        for problem in own(text).problems:
+            assert problem.mend or "must be" in problem.message
+
+
+def test_a_missing_variable_holds_back_its_server_alone(own: Own) -> None:
+    loaded = own('[servers.a]\ncommand = ["x"]\n[servers.b]\ncommand = ["x"]\nenv = { K = "${GONE}" }\n')
+    assert loaded.usable
+    assert loaded.config.servers["a"].problem is None
+    problem = loaded.config.servers["b"].problem
+    assert problem is not None
+    assert problem.line == 5
+    assert "`GONE`" in problem.message
+    assert "export GONE" in problem.mend
+
+
+def test_a_server_does_not_print_its_secrets(own: Own) -> None:
+    loaded = own(FULL, {"TOKEN": "s3cret", "DATABASE_URL": "postgres://u:s3cret@db"})
+    assert "s3cret" not in repr(loaded)
+
+
+def test_a_relative_working_folder_counts_from_the_file(desk: Desk) -> None:
+    loaded = desk.own('[servers.a]\ncommand = ["x"]\ncwd = "work"')
+    assert loaded.config.servers["a"].cwd == str(desk.user_config.parent / "work")
+
+
+def test_with_nothing_configured_the_demonstration_server_runs(desk: Desk) -> None:
+    config = desk.in_project().config
+    assert config.demo
+    assert config.servers["demo"].command == (sys.executable, "-P", "-m", "interlock.server.demo")
+
+
+def test_the_named_file_goes_before_the_environment_and_the_users_own(desk: Desk) -> None:
+    named = desk.write("a.toml", '[servers.a]\nurl = "https://a/"')
+    variable = desk.write("b.toml", '[servers.b]\nurl = "https://b/"')
+    desk.own('[servers.c]\nurl = "https://c/"')
+    environ = {**desk.environ, "INTERLOCK_CONFIG": str(variable)}
+    assert list(load(named, home=desk.home, environ=environ).config.servers) == ["a"]
+    assert list(load(home=desk.home, environ=environ).config.servers) == ["b"]
+    assert list(load(home=desk.home, environ=desk.environ).config.servers) == ["c"]
+
+
+def test_a_named_file_that_is_missing_is_a_problem(desk: Desk) -> None:
+    loaded = load(desk.project / "none.toml", home=desk.home, environ=desk.environ)
+    assert not loaded.usable
+    assert not loaded.config.demo
+
+
+def test_loading_again_sees_the_change(desk: Desk) -> None:
+    path = desk.write("own.toml", '[servers.a]\nurl = "https://a/"')
+    first = load(path, home=desk.home, environ=desk.environ)
+    assert str(path) in first.config.origin.files
+    path.write_text('[servers.b]\nurl = "https://b/"')
+    assert list(load_again(first.config, home=desk.home).config.servers) == ["b"]
+
+
+def test_a_file_that_is_not_utf_8_names_the_line(desk: Desk) -> None:
+    path = desk.project / "x.toml"
+    path.write_bytes(b"# fine\n# \xff\n")
+    (problem,) = load(path, home=desk.home, environ=desk.environ).problems
+    assert problem.line == 2
+
+
+@pytest.mark.parametrize("name", ["x.toml", "x.json"])
+def test_deep_nesting_is_refused(desk: Desk, name: str) -> None:
+    deep = "[" * 5000 + "]" * 5000
+    path = desk.write(name, f"a = {deep}" if name.endswith("toml") else f'{{"a": {deep}}}')
+    (problem,) = load(path, home=desk.home, environ=desk.environ).problems
+    assert "deep" in problem.message
+
+
+@pytest.mark.parametrize(
+    ("hub", "admitted"),
+    [
+        (Hub(), True),
+        (Hub(listen="[::1]:80"), True),
+        (Hub(listen="localhost:80"), True),
+        (Hub(listen="0.0.0.0:80"), False),
+        (Hub(listen="hub.example:80"), False),
+        (Hub(anonymous=False), False),
+    ],
+)
+def test_callers_without_a_key_are_admitted_on_loopback_only(hub: Hub, admitted: bool) -> None:
+    assert hub.admits_anonymous is admitted
+
+
+def test_a_server_with_an_address_is_reached_over_http() -> None:
+    assert Server(url="https://h/").transport == "http"
+    assert Server(command=("x",)).transport == "stdio"
+
+
+def test_an_import_that_is_missing_is_named_where_it_is_written(desk: Desk) -> None:
+    loaded = desk.own('import = [\n  "/nowhere/else.json",\n]\n')
+    (problem,) = loaded.problems
+    assert (problem.line, problem.fatal) == (2, False)
+    assert str(Path("/nowhere/else.json")) in problem.message

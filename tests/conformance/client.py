@@ -1,0 +1,134 @@
+"""The client that the official conformance suite drives: one scenario a run, named by the environment."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import sys
+from collections.abc import Awaitable, Callable
+
+from interlock.client import Client, Handlers
+from interlock.client.handlers import Json
+from interlock.protocols.mcp.revisions import REVISIONS
+from interlock.wire.errors import Fault
+
+VERSION = os.environ.get("MCP_CONFORMANCE_PROTOCOL_VERSION", "")
+CONTEXT = json.loads(os.environ.get("MCP_CONFORMANCE_CONTEXT") or "{}")
+STAND_INS = {"string": "x", "integer": 0, "number": 0, "boolean": False, "object": {}, "array": [], "null": None}
+
+
+def connect(url: str, handlers: Handlers | None = None, era: str | None = None) -> Client:
+    """A client pinned to the era that the suite's server speaks in this run, where it speaks one alone."""
+    legacy = VERSION in REVISIONS and not REVISIONS[VERSION].modern
+    return Client(url, handlers=handlers, era="legacy" if legacy or era == "legacy" else "auto", timeout=20)
+
+
+async def list_only(url: str) -> None:
+    async with connect(url) as client:
+        await client.list_tools()
+
+
+async def list_old(url: str) -> None:
+    """The suite's server for this scenario speaks the handshake era, whatever version it names."""
+    async with connect(url, era="legacy") as client:
+        await client.list_tools()
+
+
+async def add_numbers(url: str) -> None:
+    async with connect(url) as client:
+        await client.list_tools()
+        await client.call_tool("add_numbers", {"a": 5, "b": 3})
+
+
+async def declare_everything(url: str) -> None:
+    async with connect(url, Handlers(sampling=sample, elicit_form=accept, roots=[])) as client:
+        await client.list_tools()
+        await client.call_tool("add_numbers", {"a": 5, "b": 3})
+
+
+async def reconnect(url: str) -> None:
+    async with connect(url) as client:
+        await client.list_tools()
+        await client.call_tool("test_reconnection")
+
+
+async def elicit_defaults(url: str) -> None:
+    async with connect(url, Handlers(elicit_form=accept)) as client:
+        await client.list_tools()
+        await client.call_tool("test_client_elicitation_defaults")
+
+
+async def echo_schema(url: str) -> None:
+    async with connect(url) as client:
+        tools = {tool["name"]: tool for tool in await client.list_tools()}
+        await client.call_tool("json_schema_echo", {"schema": tools["json_schema_2020_12_tool"]["inputSchema"]})
+
+
+async def call_every_tool(url: str) -> None:
+    async with connect(url) as client:
+        for tool in await client.list_tools():
+            await attempt(client, str(tool["name"]), stand_ins(tool["inputSchema"]))
+
+
+async def replay_calls(url: str) -> None:
+    async with connect(url) as client:
+        listed = {tool["name"] for tool in await client.list_tools()}
+        for call in CONTEXT.get("toolCalls", []):
+            if call["name"] in listed:
+                await attempt(client, call["name"], call.get("arguments") or {})
+
+
+async def round_trips(url: str) -> None:
+    async with connect(url, Handlers(elicit_form=confirm)) as client:
+        await client.list_tools()
+        for tool in ("echo_state", "unrelated", "no_state", "no_result_type"):
+            await client.call_tool(f"test_mrtr_{tool}")
+
+
+async def accept(params: Json) -> Json:
+    return {"action": "accept", "content": {}}
+
+
+async def confirm(params: Json) -> Json:
+    return {"action": "accept", "content": {"confirmed": True}}
+
+
+async def sample(params: Json) -> Json:
+    return {"role": "assistant", "content": {"type": "text", "text": ""}, "model": "none"}
+
+
+async def attempt(client: Client, name: str, arguments: Json) -> None:
+    """The suite refuses some calls on purpose."""
+    try:
+        await client.call_tool(name, arguments)
+    except Fault as fault:
+        logging.info("%s: %s", name, fault)
+
+
+def stand_ins(schema: object) -> Json:
+    """The fewest arguments that a schema takes."""
+    assert isinstance(schema, dict)
+    kinds = {name: described.get("type") for name, described in schema.get("properties", {}).items()}
+    return {name: STAND_INS.get(kinds.get(name, ""), "x") for name in schema.get("required", [])}
+
+
+SCENARIOS: dict[str, Callable[[str], Awaitable[None]]] = {
+    "initialize": list_only,
+    "tools_call": add_numbers,
+    "sse-retry": reconnect,
+    "elicitation-sep1034-client-defaults": elicit_defaults,
+    "json-schema-ref-no-deref": list_old,
+    "json-schema-2020-12-preservation": echo_schema,
+    "request-metadata": declare_everything,
+    "http-standard-headers": add_numbers,
+    "http-invalid-tool-headers": call_every_tool,
+    "http-custom-headers": replay_calls,
+    "sep-2322-client-request-state": round_trips,
+}
+
+
+if __name__ == "__main__":
+    logging.basicConfig(level=logging.INFO, stream=sys.stderr)
+    asyncio.run(SCENARIOS[os.environ["MCP_CONFORMANCE_SCENARIO"]](sys.argv[1]))

@@ -1,0 +1,176 @@
+"""The catalog: identity, names, views and lists."""
+
+from __future__ import annotations
+
+import json
+import re
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from interlock.config.settings import Profile, Tools
+from interlock.hub.catalog.names import LONGEST, exposed_name, exposed_uri, original_uri
+from interlock.hub.catalog.offer import Offer, make_offer
+from interlock.hub.catalog.views import EVERYTHING, Catalog, View
+
+servers = st.from_regex(r"[a-z0-9](?:[a-z0-9-]|_(?!_)){0,20}[a-z0-9]", fullmatch=True)
+names = st.text(min_size=1, max_size=80)
+
+
+@given(servers, names, servers, names)
+def test_different_identities_have_different_names(a: str, x: str, b: str, y: str) -> None:
+    assert (exposed_name(a, x) == exposed_name(b, y)) == ((a, x) == (b, y))
+
+
+@given(servers, names)
+def test_an_exposed_name_is_one_that_every_model_accepts(server: str, name: str) -> None:
+    exposed = exposed_name(server, name)
+    assert re.fullmatch(r"[A-Za-z0-9_-]+", exposed)
+    assert len(exposed) <= LONGEST
+    assert exposed.partition("__")[0] == server
+
+
+@given(servers, st.text(min_size=1))
+def test_an_exposed_address_leads_back(server: str, uri: str) -> None:
+    assert original_uri(exposed_uri(server, uri)) == (server, uri)
+
+
+@pytest.mark.parametrize(
+    "uri", ["", "file:///x", "interlock://", "interlock://a", "interlock://a/", "ui://a", "ui:///x"]
+)
+def test_an_address_that_was_never_exposed_leads_nowhere(uri: str) -> None:
+    assert original_uri(uri) is None
+
+
+def tool(name: object, **more: object) -> bytes:
+    return json.dumps({"name": name, "inputSchema": {"type": "object"}, **more}).encode()
+
+
+def catalog(*offers: Offer, **profiles: Profile) -> Catalog:
+    made = Catalog()
+    made.arrange([offer.server for offer in offers], profiles)
+    for offer in offers:
+        made.put(offer)
+    return made
+
+
+def listed(made: Catalog, view: View) -> list[str]:
+    return [item["name"] for item in json.loads(made.listing(view, "tool"))]
+
+
+def test_two_servers_with_the_same_tool_name_both_keep_theirs() -> None:
+    made = catalog(make_offer("a", [tool("run")]), make_offer("b", [tool("run")]))
+    assert listed(made, EVERYTHING) == ["a__run", "b__run"]
+    assert made.tool(EVERYTHING, "b__run").server == "b"  # type: ignore[union-attr]
+    assert listed(made, View(server="b")) == ["run"]
+    assert made.tool(View(server="a"), "b__run") is None
+
+
+def test_unknown_fields_of_a_definition_survive() -> None:
+    definition = tool("run", security={"risk_level": "safe"}, **{"x-own": [1, {"a": None}]})
+    (shown,) = json.loads(catalog(make_offer("a", [definition])).listing(EVERYTHING, "tool"))
+    assert shown["security"] == {"risk_level": "safe"}
+    assert shown["x-own"] == [1, {"a": None}]
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        b"5",
+        b"{}",
+        tool(""),
+        tool(7),
+        tool("x" * 2000),
+        tool("hid\u200bden"),
+        tool("esc\x1b[31m"),
+        b'{"name":"x"}',
+        b'{"name":"x","inputSchema":[]}',
+        b'{"name":"\xff","inputSchema":{}}',
+    ],
+)
+def test_a_bad_definition_leaves_out_itself_alone(bad: bytes) -> None:
+    offer = make_offer("a", [tool("first"), bad, tool("last")])
+    assert list(offer.tools) == ["first", "last"]
+    assert len(offer.left_out) == 1
+
+
+def test_a_second_tool_of_the_same_name_does_not_replace_the_first() -> None:
+    offer = make_offer("a", [tool("x", description="first"), tool("x", description="second")])
+    assert json.loads(offer.tools["x"].bare)["description"] == "first"
+    assert offer.left_out
+
+
+def test_a_tool_cannot_take_the_name_of_another_that_had_to_be_altered() -> None:
+    altered = exposed_name("a", "do it")
+    offer = make_offer("a", [tool("do it"), tool(altered.removeprefix("a__"))])
+    assert offer.tools_by_exposed[altered].name == "do it"
+    assert len(offer.tools) == 1
+
+
+def test_a_server_view_cannot_shadow_the_kernels_own_tools() -> None:
+    offer = make_offer("a", [tool("call_tool")])
+    assert "call_tool" not in offer.tools
+    (shown,) = offer.tools.values()
+    assert shown.name == "call_tool"
+    assert shown.shown.startswith("call_tool_")
+
+
+def test_operators_choose_rename_and_describe() -> None:
+    rules = Tools(allow=("get_*", "drop"), deny=("get_secret",), rename={"get_a": "fetch"}, describe={"drop": "Mine."})
+    offer = make_offer("a", [tool("get_a"), tool("get_secret"), tool("drop"), tool("other")], rules=rules)
+    assert [item.shown for item in offer.tools.values()] == ["fetch", "drop"]
+    assert offer.tools["fetch"].name == "get_a"
+    assert json.loads(offer.tools["drop"].full)["description"] == "Mine."
+
+
+def test_a_profile_shows_its_part_under_its_own_names() -> None:
+    work = Profile(tools=("a__*", "b__two"), deny=("a__no",), rename={"b__two": "second"}, describe={"a__yes": "Do."})
+    made = catalog(make_offer("a", [tool("yes"), tool("no")]), make_offer("b", [tool("two"), tool("three")]), work=work)
+    view = View(profile="work")
+    assert listed(made, view) == ["a__yes", "second"]
+    assert made.tool(view, "second").name == "two"  # type: ignore[union-attr]
+    assert made.tool(view, "a__no") is None
+    assert listed(made, View(server="b", profile="work")) == ["two"]
+    assert made.tool(View(server="b", profile="work"), "three") is None
+
+
+def test_a_profile_reaches_resources_of_the_servers_it_reaches_at_all() -> None:
+    made = catalog(
+        make_offer("a", [tool("x")], resources=[b'{"uri":"file:///a","name":"a"}']),
+        make_offer("b", [tool("x")], resources=[b'{"uri":"file:///b","name":"b"}']),
+        only_a=Profile(tools=("a__*",)),
+    )
+    seen = json.loads(made.listing(View(profile="only_a"), "resource"))
+    assert [item["uri"] for item in seen] == ["interlock://a/file:///a"]
+    assert not made.sees_server(View(profile="only_a"), "b")
+
+
+def test_an_app_is_found_behind_the_hub() -> None:
+    meta = {"ui": {"resourceUri": "ui://weather/view.html"}, "other": 1}
+    offer = make_offer("w", [tool("show", _meta=meta)], resources=[b'{"uri":"ui://weather/view.html","name":"v"}'])
+    shown = json.loads(offer.tools["show"].full)["_meta"]
+    assert shown["ui"]["resourceUri"] == offer.resources["ui://weather/view.html"].exposed
+    assert shown["other"] == 1
+    assert json.loads(offer.tools["show"].bare)["_meta"]["ui"]["resourceUri"] == "ui://weather/view.html"
+
+
+def test_key_order_does_not_change_a_fingerprint_and_anything_else_does() -> None:
+    one = make_offer("a", [b'{"name":"x","inputSchema":{"type":"object","a":1}}']).tools["x"]
+    two = make_offer("a", [b'{"inputSchema":{"a":1,"type":"object"},"name":"x"}']).tools["x"]
+    three = make_offer("a", [b'{"inputSchema":{"a":2,"type":"object"},"name":"x"}']).tools["x"]
+    assert one.fingerprint == two.fingerprint != three.fingerprint
+
+
+def test_a_list_is_rendered_again_only_when_something_changed() -> None:
+    made = catalog(make_offer("a", [tool("x")]))
+    before = made.listing(EVERYTHING, "tool")
+    assert made.listing(EVERYTHING, "tool") is before
+    made.put(make_offer("a", [tool("y")]))
+    assert listed(made, EVERYTHING) == ["a__y"]
+
+
+def test_an_offer_of_a_server_that_is_gone_is_not_taken() -> None:
+    made = catalog(make_offer("a", [tool("x")]))
+    made.put(make_offer("ghost", [tool("x")]))
+    assert listed(made, EVERYTHING) == ["a__x"]

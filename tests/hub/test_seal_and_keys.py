@@ -1,0 +1,84 @@
+"""Sealed state and keys: what one caller was given is worthless to another, altered, late, or for something else."""
+
+from __future__ import annotations
+
+import base64
+from pathlib import Path
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from interlock.hub.keys import Keys
+from interlock.hub.principals import Principal
+from interlock.hub.seal import Seal
+from interlock.wire.errors import Fault
+
+SEAL = Seal(b"s" * 32)
+
+
+@given(st.text(), st.text(), st.text())
+def test_the_owner_gets_back_what_was_sealed(owner: str, purpose: str, state: str) -> None:
+    assert SEAL.open(SEAL.close(owner, purpose, state, 10), owner, purpose, 9) == state
+
+
+@given(st.integers(0, 10_000), st.integers(1, 255))
+def test_a_token_with_any_byte_changed_is_refused(position: int, change: int) -> None:
+    raw = bytearray(base64.urlsafe_b64decode(SEAL.close("a", "p", "state", 10)))
+    raw[position % len(raw)] ^= change
+    with pytest.raises(Fault) as caught:
+        SEAL.open(base64.urlsafe_b64encode(bytes(raw)).decode(), "a", "p", 1)
+    assert caught.value.name == "REQUEST_STATE_REFUSED"
+
+
+@pytest.mark.parametrize(
+    ("owner", "purpose", "now"), [("b", "p", 1), ("a", "other", 1), ("a", "p", 10), ("a", "p", 11)]
+)
+def test_another_owner_purpose_or_time_is_refused_in_the_same_words(owner: str, purpose: str, now: float) -> None:
+    token = SEAL.close("a", "p", "state", 10)
+    with pytest.raises(Fault) as caught:
+        SEAL.open(token, owner, purpose, now)
+    with pytest.raises(Fault) as rubbish:
+        SEAL.open("rubbish", "a", "p", 1)
+    assert caught.value.message == rubbish.value.message
+
+
+@given(st.text(max_size=100))
+def test_no_text_is_a_token_by_chance(text: str) -> None:
+    with pytest.raises(Fault):
+        SEAL.open(text, "a", "p", 1)
+
+
+def test_another_secret_opens_nothing() -> None:
+    with pytest.raises(Fault):
+        Seal(b"t" * 32).open(SEAL.close("a", "p", "s", 10), "a", "p", 1)
+    with pytest.raises(ValueError):
+        Seal(b"short")
+
+
+def test_a_key_leads_to_its_principal_and_is_not_kept(tmp_path: Path) -> None:
+    keys = Keys(tmp_path)
+    text = keys.create("cursor", "agent", "work", "2026-01-01T00:00:00Z")
+    assert keys.principal(text) == Principal("cursor", "agent", "work")
+    assert keys.principal(text + "x") is None
+    assert text not in (tmp_path / "keys.json").read_text()
+    assert Keys(tmp_path).principal(text) == Principal("cursor", "agent", "work")
+    assert (tmp_path / "keys.json").stat().st_mode & 0o077 == 0
+    assert (tmp_path / "keys.secret").stat().st_mode & 0o077 == 0
+
+
+def test_a_revoked_key_is_worthless_at_once_and_others_stay(tmp_path: Path) -> None:
+    keys = Keys(tmp_path)
+    one, two = keys.create("a", "agent", None, ""), keys.create("b", "person", None, "")
+    before = keys.generation
+    assert keys.revoke("a") == 1
+    assert keys.generation > before
+    assert keys.principal(one) is None
+    assert keys.principal(two) == Principal("b", "person")
+    assert keys.revoke("nobody") == 0
+
+
+def test_a_secret_that_was_tampered_with_stops_the_start(tmp_path: Path) -> None:
+    (tmp_path / "keys.secret").write_bytes(b"short")
+    with pytest.raises(ValueError, match="too short"):
+        Keys(tmp_path)

@@ -1,0 +1,65 @@
+"""The house: imports point down the floors, the pure floors do no I/O and own no clock, and the docs name what is."""
+
+from __future__ import annotations
+
+import ast
+from pathlib import Path
+
+import pytest
+
+SOURCE = Path(__file__).parent.parent / "src" / "interlock"
+
+FLOORS = {
+    "wire": 1,
+    "protocols": 2,
+    "judge": 2,
+    "signatures": 2,
+    "discovery": 2,
+    "transports": 3,
+    "store": 3,
+    "bus": 3,
+    "config": 3,
+    "client": 4,
+    "server": 4,
+    "hub": 4,
+    "host": 5,
+    "rooms": 5,
+    "web": 6,
+    "cli": 6,
+}
+IMPURE = {"asyncio", "socket", "subprocess", "time", "threading", "ssl", "selectors", "sqlite3", "uvicorn", "starlette"}
+MODULES = sorted(SOURCE.rglob("*.py"))
+
+
+def imported(tree: ast.Module, package: tuple[str, ...]) -> set[str]:
+    """The names of every module that a file imports, made absolute."""
+    names: set[str] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Import):
+            names |= {alias.name for alias in node.names}
+        elif isinstance(node, ast.ImportFrom) and node.level:
+            base = package[: len(package) - node.level + 1]
+            names.add(".".join((*base, node.module or "")))
+        elif isinstance(node, ast.ImportFrom):
+            names.add(node.module or "")
+    return names
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_imports_point_down_and_pure_floors_stay_pure(path: Path) -> None:
+    parts = path.relative_to(SOURCE).parts
+    if len(parts) == 1:
+        return
+    floor = FLOORS[parts[0]]
+    package = ("interlock", *parts[:-1])
+    names = imported(ast.parse(path.read_text()), package)
+    rooms = {name.split(".")[1] for name in names if name.startswith("interlock.") and len(name.split(".")) > 1}
+    upward = {room for room in rooms if FLOORS[room] > floor}
+    assert not upward, f"{parts[0]} (floor {floor}) may not import from {upward}"
+    if floor <= 2:
+        assert not {name.split(".")[0] for name in names} & IMPURE
+
+
+@pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_every_module_says_what_it_is_for(path: Path) -> None:
+    assert ast.get_docstring(ast.parse(path.read_text())), "a module opens with a docstring"

@@ -1,0 +1,382 @@
+"""One connection: order, waiting, patience and its end."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+
+import msgspec
+import pytest
+from http_peer import Desk, Place, app, call, modern, opened, post
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from interlock.transports.http.bounds import HttpBounds
+from interlock.transports.http.endpoint import McpEndpoint
+from interlock.transports.http.face import Face, mcp_paths
+from interlock.transports.http.guard import faces_of
+from interlock.transports.http.serve import start
+from interlock.wire.limits import DEFAULT, Limits
+
+IMPATIENT = HttpBounds(head_s=0.2, body_s=0.2, idle_s=0.2, stall_s=0.3, linger_s=0.2)
+
+
+def get(path: str, host: str) -> bytes:
+    return f"GET {path} HTTP/1.1\r\nHost: {host}\r\n\r\n".encode()
+
+
+async def test_a_connection_serves_one_request_after_the_other(place: Place) -> None:
+    async with place.peer() as peer:
+        for number in range(3):
+            peer.send(modern(place.host, id=number))
+            assert (await peer.answer()).json["id"] == number
+
+
+async def test_pipelined_requests_of_both_kinds_are_answered_in_order(place: Place) -> None:
+    async with place.peer() as peer:
+        peer.send(modern(place.host, "slow", id=1) + get("/a", place.host) + modern(place.host, id=2))
+        peer.send(get("/b", place.host) + get("/c", place.host) + modern(place.host, "slow", id=3))
+        (await place.desk.next()).result(b"{}")
+        assert (await peer.answer()).json["id"] == 1
+        assert (await peer.answer()).body == b"/a "
+        assert (await peer.answer()).json["id"] == 2
+        assert (await peer.answer()).body == b"/b "
+        assert (await peer.answer()).body == b"/c "
+        (await place.desk.next()).result(b"{}")
+        assert (await peer.answer()).json["id"] == 3
+
+
+async def test_a_pipelined_request_is_not_begun_before_the_one_ahead_is_answered(place: Place) -> None:
+    async with place.peer() as peer:
+        peer.send(modern(place.host, "first") + modern(place.host, "second"))
+        first = await place.desk.next()
+        await asyncio.sleep(0)
+        assert place.desk.asked.empty()
+        first.result(b"{}")
+        assert (await place.desk.next()).glance.name == "second"
+
+
+async def test_a_refusal_comes_after_the_answers_that_are_due(place: Place) -> None:
+    async with place.peer() as peer:
+        peer.send(modern(place.host, "slow") + b"rubbish\r\n\r\n")
+        (await place.desk.next()).result(b"{}")
+        everything = await peer.rest()
+    assert [part[:3] for part in everything.split(b"HTTP/1.1 ")[1:]] == [b"200", b"400"]
+
+
+async def test_more_pipelined_requests_than_may_wait_end_the_connection_after_those_that_may() -> None:
+    async with opened(Desk(), HttpBounds(pipelined=4)) as place, place.peer() as peer:
+        peer.send(modern(place.host, "slow") + b"".join(modern(place.host, id=i) for i in range(10)))
+        (await place.desk.next()).result(b"{}")
+        assert (await peer.rest()).count(b"HTTP/1.1 200") == 5
+
+
+async def test_a_thousand_pipelined_requests_that_are_answered_at_once_are_all_answered(place: Place) -> None:
+    async with place.peer() as peer:
+        peer.send(b"".join(modern(place.host, id=i) for i in range(1000)))
+        for number in range(1000):
+            assert (await peer.answer()).json["id"] == number
+
+
+async def test_connection_close_is_honoured(place: Place) -> None:
+    async with place.peer() as peer:
+        peer.send(modern(place.host, Connection="close") + modern(place.host))
+        everything = await peer.rest()
+    assert everything.count(b"HTTP/1.1 200") == 1
+    assert b"connection: close" in everything
+
+
+async def test_http_1_0_is_answered_once_and_closed(place: Place) -> None:
+    async with place.peer() as peer:
+        peer.send(modern(place.host).replace(b"HTTP/1.1", b"HTTP/1.0"))
+        assert (await peer.rest()).startswith(b"HTTP/1.1 200")
+
+
+async def test_a_stream_to_http_1_0_has_no_chunks_and_ends_with_the_connection(place: Place) -> None:
+    async with place.peer() as peer:
+        peer.send(modern(place.host, "slow").replace(b"HTTP/1.1", b"HTTP/1.0"))
+        exchange = await place.desk.next()
+        exchange.notify("notifications/message", b"{}")
+        exchange.result(b"{}")
+        head, _, body = (await peer.rest()).partition(b"\r\n\r\n")
+    assert b"chunked" not in head
+    assert body.startswith(b"data: {")
+    assert body.count(b"\n\n") == 2
+
+
+async def test_expect_continue_is_told_to_go_on(place: Place) -> None:
+    async with place.peer() as peer:
+        head, _, body = modern(place.host, Expect="100-continue").partition(b"\r\n\r\n")
+        peer.send(head + b"\r\n\r\n")
+        assert (await peer.answer()).status == 100
+        peer.send(body)
+        assert (await peer.answer()).status == 200
+
+
+async def test_expect_continue_behind_another_request_waits_for_its_turn(place: Place) -> None:
+    async with place.peer() as peer:
+        head, _, body = modern(place.host, id=2, Expect="100-continue").partition(b"\r\n\r\n")
+        peer.send(modern(place.host, "slow") + head + b"\r\n\r\n")
+        (await place.desk.next()).result(b"{}")
+        assert (await peer.answer()).json["id"] == 1
+        assert (await peer.answer()).status == 100
+        peer.send(body)
+        assert (await peer.answer()).json["id"] == 2
+
+
+async def test_an_offer_to_upgrade_is_passed_over_and_the_body_is_read(place: Place) -> None:
+    async with place.peer() as peer:
+        offer = {"Connection": "Upgrade, HTTP2-Settings", "Upgrade": "h2c", "HTTP2-Settings": "AAMAAABk"}
+        peer.send(modern(place.host, **offer) + modern(place.host, id=2))
+        assert (await peer.answer()).json["id"] == 1
+        assert (await peer.answer()).json["id"] == 2
+
+
+async def test_a_chunked_body_is_read(place: Place) -> None:
+    head, _, body = modern(place.host).partition(b"\r\n\r\n")
+    lines = [line for line in head.split(b"\r\n") if not line.startswith(b"Content-Length")]
+    chunks = b"".join(b"%x\r\n%b\r\n" % (len(body[i : i + 7]), body[i : i + 7]) for i in range(0, len(body), 7))
+    async with place.peer() as peer:
+        peer.send(b"\r\n".join([*lines, b"Transfer-Encoding: chunked", b"", b""]) + chunks + b"0\r\n\r\n")
+        assert (await peer.answer()).status == 200
+
+
+@pytest.mark.parametrize("path", [b"/mcp", b"/app"])
+async def test_a_body_that_grows_over_the_limit_is_refused(path: bytes) -> None:
+    async with opened(Desk(), limits=Limits(message_bytes=1000)) as place, place.peer() as peer:
+        peer.send(b"POST %b HTTP/1.1\r\nHost: %b\r\nTransfer-Encoding: chunked\r\n\r\n" % (path, place.host.encode()))
+        peer.send(b"100\r\n" + b"a" * 256 + b"\r\n")
+        for _ in range(4):
+            peer.send(b"100\r\n" + b"a" * 256 + b"\r\n")
+        everything = await peer.rest()
+    assert everything.startswith(b"HTTP/1.1 413 ")
+    assert everything.count(b"HTTP/1.1 ") == 1
+
+
+async def test_everything_else_goes_to_the_app(place: Place) -> None:
+    async with place.peer() as peer:
+        peer.send(post(place.host, b"hello", path="/app?x=1"))
+        assert (await peer.answer()).body == b"/app hello"
+    assert place.desk.paths == []
+
+
+@pytest.mark.parametrize("path", ["/mcp", "/servers/git/mcp", "/profiles/work/mcp"])
+async def test_the_service_is_told_the_path(place: Place, path: str) -> None:
+    async with place.peer() as peer:
+        peer.send(modern(place.host).replace(b"/mcp", path.encode(), 1))
+        assert (await peer.answer()).status == 200
+    assert place.desk.paths == [path]
+
+
+@pytest.mark.parametrize(
+    "sent",
+    [
+        b"POST /mcp HTTP/1.1\r\nHo",
+        b"POST /mcp HTTP/1.1\r\nHost: HOST\r\nContent-Length: 100\r\n\r\n{",
+        b"POST /app HTTP/1.1\r\nHost: HOST\r\nContent-Length: 100\r\n\r\n{",
+    ],
+)
+async def test_a_request_that_does_not_come_in_time_is_refused(sent: bytes) -> None:
+    async with opened(Desk(), IMPATIENT) as place, place.peer() as peer:
+        peer.send(sent.replace(b"HOST", place.host.encode()))
+        assert (await peer.rest()).startswith(b"HTTP/1.1 408 ")
+        assert place.server.face.timed_out == 1
+
+
+async def test_a_request_that_trickles_in_is_refused_too() -> None:
+    async with opened(Desk(), IMPATIENT) as place, place.peer() as peer:
+
+        async def trickle() -> None:
+            for byte in b"POST /mcp HTTP/1.1\r\nHost: x\r\n" + b"a: b\r\n" * 1000:
+                peer.send(bytes([byte]))
+                await asyncio.sleep(0.02)
+
+        trickling = asyncio.create_task(trickle())
+        assert (await peer.rest()).startswith(b"HTTP/1.1 408 ")
+        trickling.cancel()
+
+
+async def test_a_connection_without_requests_is_closed_silently() -> None:
+    async with opened(Desk(), IMPATIENT) as place, place.peer() as fresh, place.peer() as used:
+        used.send(modern(place.host))
+        await used.answer()
+        assert await fresh.rest() == b""
+        assert await used.rest() == b""
+
+
+async def test_a_call_that_takes_longer_than_every_patience_is_answered() -> None:
+    async with opened(Desk(), IMPATIENT) as place, place.peer() as waiting, place.peer() as idle:
+        waiting.send(modern(place.host, "slow"))
+        exchange = await place.desk.next()
+        await idle.rest()
+        exchange.result(b"{}")
+        assert (await waiting.answer()).status == 200
+
+
+async def test_a_client_that_never_reads_is_cut_off() -> None:
+    async with opened(Desk(), IMPATIENT) as place:
+        with socket.create_connection(("127.0.0.1", place.server.port)) as lazy:
+            lazy.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            lazy.setblocking(False)
+            loop = asyncio.get_running_loop()
+            await loop.sock_sendall(lazy, modern(place.host, "slow") + modern(place.host, "slow"))
+            (await place.desk.next()).result(b'"%b"' % (b"a" * 8_000_000))
+            while place.server.face.connections:
+                await asyncio.sleep(0.05)
+        assert place.server.face.timed_out == 1
+        assert place.desk.asked.empty(), "nothing is served while the client does not read"
+
+
+async def test_a_stream_that_nobody_reads_is_closed_and_counted() -> None:
+    async with opened(Desk(), HttpBounds(stream_bytes=100_000)) as place:
+        with socket.create_connection(("127.0.0.1", place.server.port)) as lazy:
+            lazy.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
+            lazy.sendall(modern(place.host, "slow"))
+            exchange = await place.desk.next()
+            gone = asyncio.Event()
+            exchange.on_cancel = lambda reason: gone.set()
+            for _ in range(1000):
+                exchange.notify("notifications/message", b'{"data":"%b"}' % (b"a" * 20_000))
+            await asyncio.wait_for(gone.wait(), 5)
+        assert place.server.face.overrun == 1
+        assert not exchange.open
+
+
+async def test_more_connections_than_allowed_are_turned_away() -> None:
+    async with opened(Desk(), HttpBounds(connections=1)) as place, place.peer() as first, place.peer() as second:
+        assert (await second.rest()).startswith(b"HTTP/1.1 503 ")
+        first.send(modern(place.host))
+        assert (await first.answer()).status == 200
+
+
+async def test_stopping_lets_calls_finish_and_ends_everything_else() -> None:
+    async with opened(Desk()) as place:
+        client = await place.handshake()
+        async with place.peer() as calling, place.peer() as subscribed, place.peer() as idle:
+            listening = await client.listen()
+            await listening.answer()
+            calling.send(modern(place.host, "slow"))
+            call_under_way = await place.desk.next()
+            subscribed.send(modern(place.host, method="subscriptions/listen", name="all", Mcp_Name=""))
+            subscription = await place.desk.next()
+            subscription.notify("notifications/subscriptions/acknowledged", b"{}")
+            idle.send(modern(place.host))
+            await idle.answer()
+            stopping = asyncio.create_task(place.server.stop(5))
+            assert await idle.rest() == b""
+            assert (await listening.rest()).endswith(b"0\r\n\r\n")
+            assert (await subscribed.rest()).endswith(b"0\r\n\r\n")
+            assert not subscription.open
+            call_under_way.result(b"{}")
+            assert (await calling.rest()).startswith(b"HTTP/1.1 200 ")
+            await stopping
+    assert place.desk.over == place.desk.sessions
+
+
+async def test_stopping_waits_no_longer_than_it_may() -> None:
+    async with opened(Desk()) as place, place.peer() as peer:
+        peer.send(modern(place.host, "slow"))
+        exchange = await place.desk.next()
+        reasons: list[str] = []
+        exchange.on_cancel = reasons.append
+        async with asyncio.timeout(5):
+            await place.server.stop(0.1)
+        assert await peer.rest() == b""
+        assert len(reasons) == 1
+
+
+async def test_a_socket_of_the_callers_own_is_served() -> None:
+    with socket.create_server(("127.0.0.1", 0)) as listening:
+        server = await start(McpEndpoint(Desk()), app, sock=listening)
+        assert server.port == listening.getsockname()[1]
+        await server.stop(0)
+
+
+class Recorder(asyncio.Transport):
+    """A transport that keeps what was written."""
+
+    def __init__(self) -> None:
+        super().__init__({"peername": ("127.0.0.1", 1), "sockname": ("127.0.0.1", 7420)})
+        self.written = b""
+        self.ended = False
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        if not self.ended:
+            self.written += bytes(data)
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+    def is_closing(self) -> bool:
+        return self.ended
+
+    def can_write_eof(self) -> bool:
+        return False
+
+    def close(self) -> None:
+        self.ended = True
+
+    abort = close
+
+    def pause_reading(self) -> None:
+        pass
+
+    resume_reading = pause_reading
+
+
+def answers_to(pieces: list[bytes]) -> bytes:
+    """What the bytes are answered, in these pieces."""
+    from uvicorn.config import Config
+    from uvicorn.server import ServerState
+
+    from interlock.transports.http.protocol import HubProtocol
+
+    async def feed() -> bytes:
+        face = Face(McpEndpoint(Desk()), faces_of("127.0.0.1", 7420), DEFAULT, HttpBounds(), mcp_paths)
+        face.ok_head = face.ok_head.replace(face.ok_head.split(b"\r\n")[1], b"date: now")
+        protocol = HubProtocol(face, Config(app, log_config=None, ws="none"), ServerState(), {})
+        recorder = Recorder()
+        protocol.connection_made(recorder)
+        for piece in pieces:
+            protocol.data_received(piece)
+        return recorder.written
+
+    return asyncio.run(feed())
+
+
+HOST = "127.0.0.1:7420"
+CONVERSATIONS = [
+    modern(HOST),
+    modern(HOST, id=1) + modern(HOST, id="two", Connection="close") + modern(HOST, id=3),
+    modern(HOST, Mcp_Name="other") + modern(HOST, Mcp_Name="=?base64?ZWNobw==?="),
+    post(HOST, call("echo")) + post(HOST, b"{") + post(HOST, b"[]"),
+    modern(HOST, Upgrade="h2c", Connection="upgrade") + modern(HOST, id=5),
+    modern(HOST).replace(b"Accept:", b"Accept: text/html\r\nAccept:"),
+    modern(HOST) + b"POST /mcp HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n" + modern(HOST),
+]
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.sampled_from(CONVERSATIONS), st.lists(st.integers(1, 1200), max_size=12))
+def test_any_split_of_the_bytes_gives_the_same_answers(conversation: bytes, cuts: list[int]) -> None:
+    places = sorted({0, len(conversation), *(cut for cut in cuts if cut < len(conversation))})
+    pieces = [conversation[a:b] for a, b in zip(places, places[1:], strict=False)]
+    whole = answers_to([conversation])
+    assert whole
+    assert _undated(answers_to(pieces)) == _undated(whole)
+
+
+def _undated(written: bytes) -> list[bytes]:
+    return [line for line in written.split(b"\r\n") if not line.startswith(b"date: ")]
+
+
+def test_one_byte_at_a_time_gives_the_same_answers() -> None:
+    for conversation in CONVERSATIONS:
+        pieces = [conversation[i : i + 1] for i in range(len(conversation))]
+        assert _undated(answers_to(pieces)) == _undated(answers_to([conversation]))
+
+
+def test_answers_say_when_they_were_given() -> None:
+    written = answers_to([modern(HOST)])
+    assert b"\r\ndate: " in written
+    assert msgspec.json.decode(written.partition(b"\r\n\r\n")[2])["id"] == 1

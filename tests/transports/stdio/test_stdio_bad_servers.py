@@ -1,0 +1,230 @@
+"""Servers that print rubbish, lie, flood, hang or die: their own calls fail clearly, and nothing is left of them."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+import resource
+import time
+from pathlib import Path
+
+import pytest
+
+from interlock.transports.link import Outgoing
+from interlock.transports.stdio import process
+from interlock.transports.stdio.chatter import LINE_BYTES, LINES_PER_SECOND, Chatter
+from interlock.wire.errors import Fault
+from interlock.wire.limits import Limits
+
+SMALL = Limits(message_bytes=64 * 1024)
+
+
+def alive(pid: int) -> bool:
+    """Whether a process runs; one that waits to be reaped does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0] != "Z"
+    except FileNotFoundError:
+        return False
+
+
+async def until(condition) -> None:
+    """Wait for what another process does; bounded."""
+    for _ in range(400):
+        if condition():
+            return
+        await asyncio.sleep(0.005)
+    raise AssertionError("it did not happen")
+
+
+async def lost(waiting) -> Fault:
+    with pytest.raises(Fault) as caught:
+        await asyncio.wait_for(waiting.future, 20)
+    return caught.value
+
+
+async def test_rubbish_is_reported_and_passed_over(run) -> None:
+    server = await run()
+    assert await server.ask("rubbish") == {}
+    assert server.link.complaints["line"] == 4
+    assert any("Welcome to my server!" in text for stream, text in server.ear.lines if stream == "stdout")
+
+
+async def test_wrong_and_repeated_ids_belong_to_nobody(run) -> None:
+    server = await run()
+    assert await server.ask("wrong ids") == {"from": 1}
+    assert await server.ask("echo", {"n": 1}) == {"n": 1}
+    assert server.link.complaints["stray"] == 3
+
+
+async def test_an_answer_that_cannot_be_read_fails_its_own_request(run) -> None:
+    server = await run()
+    other = server.start("silent")
+    fault = await lost(server.start("unreadable"))
+    assert fault.name == "UPSTREAM_ERROR"
+    assert not other.future.done()
+
+
+async def test_an_answer_that_is_too_large_fails_its_own_request(run) -> None:
+    server = await run(limits=SMALL)
+    fault = await lost(server.start("big", {"bytes": 100_000}))
+    assert "over the limit" in fault.message
+    assert await server.ask("echo", {"n": 1}) == {"n": 1}
+
+
+async def test_a_fifty_megabyte_line_ends_the_server_within_bounded_memory(run) -> None:
+    server = await run()
+    before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
+    fault = await lost(server.start("big", {"bytes": 50_000_000}))
+    assert fault.name in ("OUTCOME_UNKNOWN", "UPSTREAM_ERROR")
+    assert "flood" in (await server.ear.end).message
+    assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 40 * 1024
+
+
+async def test_a_line_without_an_end_ends_the_server(run) -> None:
+    server = await run()
+    fault = await lost(server.start("no newline", {"bytes": 12_000_000}))
+    assert fault.name == "OUTCOME_UNKNOWN"
+    assert "flood" in fault.message
+
+
+async def test_a_flood_of_rubbish_ends_the_server_and_is_not_repeated_to_the_operator(run) -> None:
+    server = await run()
+    fault = await lost(server.start("flood", {"lines": 5000}))
+    assert "flood" in fault.message
+    assert len(server.ear.lines) < 50
+
+
+async def test_half_a_line_and_an_exit_lose_every_request_and_say_how_it_ended(run) -> None:
+    server = await run()
+    silent, half = server.start("silent"), server.start("half")
+    for waiting in (silent, half):
+        fault = await lost(waiting)
+        assert fault.name == "OUTCOME_UNKNOWN"
+        assert "exited with code 3" in fault.message
+    assert (await server.ear.end).message == "the server exited with code 3"
+    with pytest.raises(Fault) as refused:
+        server.start("echo")
+    assert refused.value.name == "UPSTREAM_UNAVAILABLE"
+
+
+async def test_the_last_words_on_stderr_explain_an_exit(run) -> None:
+    server = await run()
+    fault = await lost(server.start("die", {"code": 7}))
+    assert fault.message == "the server exited with code 7: out of cheese"
+    assert ("stderr", "out of cheese") in server.ear.lines
+
+
+async def test_a_request_that_was_never_written_is_known_not_to_have_run(run) -> None:
+    server = await run()
+    waiting = server.start("echo")
+    server.link.ended(0)
+    assert (await lost(waiting)).name == "UPSTREAM_UNAVAILABLE"
+    await server.link._process.end()
+
+
+@pytest.mark.parametrize("anyio_backend", ["asyncio"])  # uvloop's children hold a second copy of it
+async def test_a_server_that_closes_stdout_is_ended(run) -> None:
+    server = await run()
+    fault = await lost(server.start("close stdout"))
+    assert "closed its stdout" in fault.message
+    await server.link.close()
+    assert not alive(server.link.pid)
+
+
+async def test_a_server_that_does_not_read_is_refused_more_and_ended_when_answers_pile_up(run) -> None:
+    server = await run("deaf", write_limit=100_000)
+
+    async def send_on() -> None:
+        for _ in range(20):
+            server.start("echo", {"x": "y" * 60_000})
+            await asyncio.sleep(0)
+
+    with pytest.raises(Fault) as refused:
+        await send_on()
+    assert refused.value.name == "RESOURCE_EXHAUSTED"
+    assert refused.value.retry_after_ms
+    for _ in range(20):
+        server.link.tell("notifications/x", b'{"x":"' + b"y" * 60_000 + b'"}')
+    assert "does not read" in (await server.ear.end).message
+
+
+async def test_stubborn_servers_are_killed_with_everything_they_started(run, monkeypatch) -> None:
+    monkeypatch.setattr(process, "PATIENCE", 0.2)
+    server = await run("stubborn")
+    child = (await server.ask("child"))["pid"]
+    waiting = server.start("silent")
+    await server.link.close()
+    assert (await lost(waiting)).name == "OUTCOME_UNKNOWN"
+    assert not alive(server.link.pid)
+    await until(lambda: not alive(child))
+
+
+async def test_grandchildren_do_not_survive_a_server_that_exits_by_itself(run) -> None:
+    server = await run()
+    child = (await server.ask("child"))["pid"]
+    await lost(server.start("die"))
+    await server.ear.end
+    await until(lambda: not alive(child))
+
+
+async def test_a_good_server_is_closed_without_signals_and_quickly(run) -> None:
+    server = await run()
+    await server.ask("echo")
+    before = time.monotonic()
+    await server.link.close()
+    assert time.monotonic() - before < 1.5
+    assert server.ear.end.done()
+    await server.link.close()
+
+
+async def test_nothing_is_left_behind(run) -> None:
+    async def one() -> None:
+        server = await run()
+        await server.ask("echo")
+        server.start("silent")
+        await server.link.close()
+
+    await one()
+    gc.collect()
+    before = len(os.listdir("/proc/self/fd")), len(asyncio.all_tasks())
+    for _ in range(5):
+        await one()
+    gc.collect()
+    await asyncio.sleep(0)
+    assert (len(os.listdir("/proc/self/fd")), len(asyncio.all_tasks())) <= before
+
+
+async def test_stderr_is_cut_into_bounded_lines(run) -> None:
+    server = await run()
+    await server.ask("shout", {"lines": 1000, "width": 10})
+    await server.link.close()
+    lines = [text for stream, text in server.ear.lines if stream == "stderr"]
+    assert len(lines) < 3 * LINES_PER_SECOND
+    assert any("dropped" in line for line in lines)
+
+
+def test_a_long_line_of_stderr_is_cut_once() -> None:
+    chatter = Chatter()
+    assert chatter.feed(b"z" * (3 * LINE_BYTES), 0.0) == []
+    [line] = chatter.feed(b"z\n", 0.0)
+    assert line == "z" * LINE_BYTES + " (cut)"
+
+
+def test_stderr_cannot_colour_the_operators_terminal() -> None:
+    assert Chatter().feed(b"\x1b[31mred\x1b[0m \x07bell \xff\n", 0.0) == ["red \\x07bell �"]
+
+
+async def test_one_waiters_bug_does_not_cost_another_its_answer(run) -> None:
+    server = await run()
+    reported: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context["exception"]))
+
+    class Broken:
+        def answered(self, answer: object) -> None:
+            raise ZeroDivisionError
+
+    deadline = asyncio.get_running_loop().time() + 20
+    server.link.send(Outgoing("echo", b"{}", deadline), Broken())
+    assert await server.ask("echo", {"n": 2}) == {"n": 2}
+    assert isinstance(reported[0], ZeroDivisionError)

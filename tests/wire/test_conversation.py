@@ -1,0 +1,128 @@
+"""A conversation against a simple model: every request is answered once, to whoever asked it, or said to be lost."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+from hypothesis import strategies as st
+from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
+
+from interlock.wire.conversation import Answered, Asked, Conversation, Progressed, Refused, Stray, Told, Withdrawn
+from interlock.wire.errors import Fault
+from interlock.wire.limits import Limits
+from interlock.wire.messages import encode_notification, encode_request, encode_result
+
+FOREVER = float("inf")
+
+
+class Talk(RuleBasedStateMachine):
+    """Our requests by id, theirs by id: two sets that the conversation must agree with."""
+
+    ours = Bundle("ours")
+    theirs = Bundle("theirs")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.conversation: Conversation[str] = Conversation(Limits(pending=20))
+        self.waiting: dict[int, tuple[str, float]] = {}
+        self.owed: set[int] = set()
+        self.count = 0
+
+    @rule(target=ours, deadline=st.integers(1, 100))
+    def ask(self, deadline: int) -> int:
+        if len(self.waiting) == 20:
+            with pytest.raises(Fault):
+                self.conversation.reserve()
+            return -1
+        id_ = self.conversation.reserve()
+        self.count += 1
+        waiter = f"w{self.count}"
+        assert json.loads(self.conversation.ask(id_, "m", b"{}", waiter, deadline))["id"] == id_
+        self.waiting[id_] = (waiter, deadline)
+        return id_
+
+    @rule(id_=ours)
+    def answer(self, id_: int) -> None:
+        received = self.conversation.receive(encode_result(id_, b"{}"))
+        if id_ in self.waiting:
+            assert isinstance(received, Answered)
+            assert received.waiter == self.waiting.pop(id_)[0]
+        else:
+            assert isinstance(received, Stray)
+
+    @rule(id_=ours)
+    def progress(self, id_: int) -> None:
+        params = json.dumps({"progressToken": id_, "progress": 1}).encode()
+        received = self.conversation.receive(encode_notification("notifications/progress", params))
+        if id_ in self.waiting:
+            assert isinstance(received, Progressed)
+            assert received.waiter == self.waiting[id_][0]
+        else:
+            assert isinstance(received, Stray)
+
+    @rule(id_=consumes(ours))
+    def withdraw(self, id_: int) -> None:
+        told = self.conversation.withdraw(id_, "enough")
+        assert (told is not None) == (self.waiting.pop(id_, None) is not None)
+
+    @rule(now=st.integers(0, 101))
+    def expire(self, now: int) -> None:
+        expected = {(id_, waiter) for id_, (waiter, deadline) in self.waiting.items() if deadline <= now}
+        assert set(self.conversation.expire(now)) == expected
+
+    @rule(target=theirs, id_=st.integers(1, 30))
+    def asked(self, id_: int) -> int:
+        received = self.conversation.receive(encode_request(id_, "m", b"{}"))
+        if id_ in self.owed or len(self.owed) == 20:
+            assert isinstance(received, Refused)
+        else:
+            assert isinstance(received, Asked)
+            self.owed.add(id_)
+        return id_
+
+    @rule(id_=theirs)
+    def settle(self, id_: int) -> None:
+        assert self.conversation.settle(id_) == (id_ in self.owed)
+        self.owed.discard(id_)
+
+    @rule(id_=theirs)
+    def cancelled(self, id_: int) -> None:
+        params = json.dumps({"requestId": id_, "reason": "r"}).encode()
+        received = self.conversation.receive(encode_notification("notifications/cancelled", params))
+        assert received == Withdrawn(id_, "r") if id_ in self.owed else isinstance(received, Stray)
+        self.owed.discard(id_)
+
+    @rule()
+    def abandon(self) -> None:
+        assert sorted(self.conversation.abandon()) == sorted(waiter for waiter, _ in self.waiting.values())
+        self.waiting.clear()
+        self.owed.clear()
+
+    @invariant()
+    def counts_agree(self) -> None:
+        assert self.conversation.waiting == len(self.waiting)
+        assert self.conversation.owed == len(self.owed)
+
+
+TestTalk = Talk.TestCase
+
+
+@pytest.mark.parametrize("line", [b"rubbish", b'{"jsonrpc":"2.0"}', b'{"jsonrpc":"2.0","id":null,"method":"x"}'])
+def test_a_bad_message_is_refused_and_changes_nothing(line: bytes) -> None:
+    conversation: Conversation[str] = Conversation()
+    conversation.ask(conversation.reserve(), "m", b"{}", "w", FOREVER)
+    assert isinstance(conversation.receive(line), Refused)
+    assert conversation.waiting == 1
+
+
+@pytest.mark.parametrize("method", ["notifications/progress", "notifications/cancelled"])
+@pytest.mark.parametrize("params", [b"{}", b'{"progressToken":{}}', b'{"requestId":[]}'])
+def test_unreadable_talk_about_other_messages_is_stray(method: str, params: bytes) -> None:
+    assert isinstance(Conversation[str]().receive(encode_notification(method, params)), Stray)
+
+
+def test_other_notifications_are_handed_on() -> None:
+    received = Conversation[str]().receive(encode_notification("notifications/message", b'{"level":"info"}'))
+    assert isinstance(received, Told)
+    assert received.notification.params == b'{"level":"info"}'

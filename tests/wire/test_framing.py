@@ -1,0 +1,80 @@
+"""Framing: bytes in any pieces give the same lines and events, and nothing grows without bound."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from interlock.wire.ndjson import OVERSIZE, LineReader
+from interlock.wire.sse import KEEP_ALIVE, Event, EventReader, EventTooLarge, encode_event
+
+
+def pieces(data: bytes, cuts: list[int]) -> list[bytes]:
+    edges = sorted({0, len(data), *(cut % (len(data) + 1) for cut in cuts)})
+    return [data[a:b] for a, b in pairwise(edges)]
+
+
+lines = st.lists(st.binary(max_size=30).map(lambda line: line.replace(b"\n", b"")), max_size=8)
+
+
+@given(lines, st.lists(st.integers(0, 400), max_size=10), st.sampled_from([b"\n", b"\r\n"]))
+def test_lines_do_not_depend_on_how_the_bytes_were_cut(whole: list[bytes], cuts: list[int], end: bytes) -> None:
+    reader = LineReader(1000)
+    data = b"".join(line + end for line in whole)
+    got = [line for piece in pieces(data, cuts) for line in reader.feed(piece)]
+    assert got == [line.strip() for line in whole if line.strip()]
+
+
+@given(st.lists(st.integers(0, 400), max_size=10))
+def test_a_line_over_the_limit_is_dropped_and_the_next_one_read(cuts: list[int]) -> None:
+    reader = LineReader(10)
+    data = b"short\n" + b"x" * 50 + b"\nnext\n"
+    got = [line for piece in pieces(data, cuts) for line in reader.feed(piece)]
+    assert got == [b"short", OVERSIZE, b"next"]
+
+
+def test_a_line_without_end_holds_no_more_than_the_limit() -> None:
+    reader = LineReader(1000)
+    for _ in range(100):
+        assert reader.feed(b"x" * 100) == []
+        assert reader.held <= 1000
+
+
+payloads = st.text(alphabet=st.characters(exclude_characters="\r\n"), max_size=40).map(str.encode)
+event_ids = st.none() | st.text(alphabet="abc-0123456789", min_size=1, max_size=8)
+
+
+@given(st.lists(st.tuples(payloads, event_ids), max_size=6), st.lists(st.integers(0, 600), max_size=10))
+def test_events_do_not_depend_on_how_the_bytes_were_cut(
+    events: list[tuple[bytes, str | None]], cuts: list[int]
+) -> None:
+    data = KEEP_ALIVE + b"".join(encode_event(payload, id_) + KEEP_ALIVE for payload, id_ in events)
+    reader = EventReader(10_000)
+    got = [event for piece in pieces(data, cuts) for event in reader.feed(piece)]
+    assert got == [Event(payload, id=id_) for payload, id_ in events]
+
+
+@pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
+def test_every_line_end_of_the_standard_is_understood(end: bytes) -> None:
+    stream = end.join(
+        [b"event: endpoint", b"data: /a", b"data:b", b"id: 7", b"retry: 250", b"", b":x", b"data: 2", b"", b""]
+    )
+    for size in (1, 2, 3, len(stream)):
+        reader = EventReader(1000)
+        got = [event for at in range(0, len(stream), size) for event in reader.feed(stream[at : at + size])]
+        got += reader.feed(b"\n")
+        assert got == [Event(b"/a\nb", "endpoint", "7", 250), Event(b"2")]
+
+
+def test_a_byte_order_mark_at_the_start_is_passed_over() -> None:
+    assert EventReader(100).feed(b"\xef\xbb\xbfdata: a\n\n") == [Event(b"a")]
+
+
+@pytest.mark.parametrize("stream", [b"data: " + b"x" * 200, b"data: xxxxxxxxxx\n" * 20])
+def test_an_event_over_the_limit_ends_the_stream(stream: bytes) -> None:
+    reader = EventReader(100)
+    with pytest.raises(EventTooLarge):
+        reader.feed(stream)
