@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
 from typing import Any
 
 import msgspec
 import pytest
 
 from interlock.client import Client
-from interlock.server import Server
+from interlock.server import Anyone, Context, Server
 from interlock.server.over_http import Address
+from interlock.wire.errors import Fault
 
 META = {
     "io.modelcontextprotocol/protocolVersion": "2026-07-28",
@@ -81,6 +83,25 @@ async def test_hanging_up_cancels_a_stateless_call() -> None:
         with pytest.raises(asyncio.CancelledError):
             await calling
         await asyncio.wait_for(stopped.wait(), 5)
+
+
+async def test_an_author_can_say_who_is_let_in() -> None:
+    def admit(path: str, headers: Mapping[bytes, bytes]) -> Anyone:
+        if headers.get(b"authorization") != b"Bearer good":
+            raise Fault("AUTH_REQUIRED", "a key is needed")
+        return Anyone("holder")
+
+    server = Server("guarded", admit=admit)
+
+    @server.tool
+    async def whose(ctx: Context) -> str:
+        return ctx.owner
+
+    async with server.http() as address:
+        assert (await post(address, {"name": "whose"}))[0] == 401
+        assert (await post(address, {"name": "whose"}, Authorization="Bearer bad"))[0] == 401
+        status, answer = await post(address, {"name": "whose"}, Authorization="Bearer good")
+        assert (status, answer["result"]["structuredContent"]) == (200, "holder")
 
 
 async def test_another_host_or_path_is_not_served() -> None:
