@@ -25,7 +25,6 @@ from interlock.server.pages import Pages
 from interlock.server.parked import Limits, Parking
 from interlock.server.prompts import Prompt, Suggestions, completion_members
 from interlock.server.resources import UNCACHED, Resource, Scope, cache_hints, not_found
-from interlock.server.seal import Seal
 from interlock.server.threads import Threads
 from interlock.server.tools import Tool
 from interlock.server.work import Work
@@ -33,6 +32,7 @@ from interlock.transports.exchange import Caller, Exchange, Session
 from interlock.wire.errors import Fault
 from interlock.wire.limits import DEFAULT
 from interlock.wire.messages import Notification, check_shape
+from interlock.wire.seal import Seal
 
 if TYPE_CHECKING:
     from interlock.server.over_http import Address
