@@ -194,6 +194,14 @@ async def test_a_refusal_behind_a_request_to_the_app_leaves_that_one_alone(place
     assert [part[:3] for part in everything.split(b"HTTP/1.1 ")[1:]] == [b"200", b"200", b"400"]
 
 
+async def test_huge_headers_behind_another_request_are_refused_too(place: Place) -> None:
+    async with place.peer() as peer:
+        huge = modern(place.host, X_Padding="a" * 70_000)
+        peer.send(modern(place.host) + huge)
+        everything = await peer.rest()
+    assert [part[:3] for part in everything.split(b"HTTP/1.1 ")[1:]] == [b"200", b"431"]
+
+
 async def test_everything_else_goes_to_the_app(place: Place) -> None:
     async with place.peer() as peer:
         peer.send(post(place.host, b"hello", path="/app?x=1"))
@@ -387,6 +395,7 @@ def answers_to(pieces: list[bytes]) -> bytes:
 
 HOST = "127.0.0.1:7420"
 CONVERSATIONS = [
+    b"".join(modern(HOST, "echo", id=i, X_Number=str(i % 2)) for i in range(4)),
     modern(HOST),
     modern(HOST, id=1) + modern(HOST, id="two", Connection="close") + modern(HOST, id=3),
     modern(HOST, Mcp_Name="other") + modern(HOST, Mcp_Name="=?base64?ZWNobw==?="),

@@ -115,9 +115,15 @@ def test_anything_else_is_left_to_the_parser(old: bytes, new: bytes) -> None:
     "data",
     [
         b"\r\n" + FIRST,
+        b"\r\n\r\n" + FIRST,
         modern(HOST, Mcp_Name="=?base64?" + "a" * 5000 + "?="),
         modern(HOST).replace(b"Mcp-Name: echo", b"Mcp-Name:"),
     ],
 )
 def test_odd_heads_make_no_template(data: bytes) -> None:
     assert Template.of(data, parsed(data)) is None
+
+
+@given(st.integers(0, FIRST.index(b"\r\n\r\n") + 3))
+def test_half_a_head_makes_no_template(cut: int) -> None:
+    assert Template.of(FIRST[:cut], parsed(FIRST)) is None

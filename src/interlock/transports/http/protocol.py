@@ -185,14 +185,17 @@ class HubProtocol(HttpToolsProtocol):
         method = parser.get_method()
         version = parser.get_http_version()
         refusal = guard.check_head(method, head, version, face.faces, face.limits.message_bytes)
-        if refusal is None and (self._fed > face.bounds.header_bytes or len(head) + self._repeats > _FEW_HEADERS):
+        if refusal is None and (
+            # What began in the middle of a piece of bytes was not counted from its beginning.
+            first is None or self._fed > face.bounds.header_bytes or len(head) + self._repeats > _FEW_HEADERS
+        ):
             refusal = guard.check_size(head, self._repeats, face.bounds)
         found = face.resolve(self._target)
         if refusal is not None or isinstance(found, Refusal):
             self._refuse(refusal if refusal is not None else found)  # type: ignore[arg-type]
             return
         if b"upgrade" in head and parser.should_upgrade():
-            self._drop_upgrade(head)
+            self._drop_upgrade(head, version)
             return
         path, is_mcp = found
         self._phase = _BODY
@@ -387,12 +390,12 @@ class HubProtocol(HttpToolsProtocol):
         else:
             self._owes_continue = True
 
-    def _drop_upgrade(self, head: dict[bytes, bytes]) -> None:
+    def _drop_upgrade(self, head: dict[bytes, bytes], version: str) -> None:
         """Have the request read again without its offer to upgrade, which nobody here takes up.
 
         The parser ends such a request with its headers; Java's client offers h2c with every first request.
         """
-        lines = [b"%b %b HTTP/1.1" % (self.parser.get_method(), self._target)]
+        lines = [b"%b %b HTTP/%b" % (self.parser.get_method(), self._target, version.encode())]
         if b"close" in head.get(b"connection", b"").lower():
             lines.append(b"connection: close")
         dropped = (b"upgrade", b"connection", b"http2-settings")

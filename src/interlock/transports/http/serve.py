@@ -97,10 +97,10 @@ class HttpServer:
         self._uvicorn.leave()
         await self._task
         self._task = None
-        self.face.endpoint.close()
         for connection in list(self.face.connections):
             connection.transport.abort()
         await asyncio.sleep(0)
+        self.face.endpoint.close()
         if self._sweeper is not None:
             self._sweeper.cancel()
 
