@@ -1,4 +1,4 @@
-"""Revisions 2025-03-26 to 2025-11-25 over HTTP: sessions, streams that can be resumed, and a client that can be asked."""
+"""Revisions 2025-03-26 to 2025-11-25 over HTTP: sessions, streams that can be resumed, clients that can be asked."""
 
 from __future__ import annotations
 
@@ -366,9 +366,7 @@ async def test_a_batch_is_answered_with_an_array(place: Place) -> None:
     answer = await sent.answer()
     assert answer.status == 200
     by_id = [(item.get("id"), "result" in item) for item in answer.json]
-    assert sorted(by_id, key=str) == sorted(
-        [(1, True), (1, True), (2, True), (4, False), (None, False)], key=str
-    )
+    assert sorted(by_id, key=str) == sorted([(1, True), (1, True), (2, True), (4, False), (None, False)], key=str)
     assert place.desk.heard[-1].method == "notifications/other"
 
 
@@ -430,8 +428,7 @@ async def test_a_session_that_nobody_uses_ends() -> None:
         await peer.answer()
         waiting = await calling.open(call("slow"))
         exchange = await place.desk.next()
-        while not place.desk.over:
-            await asyncio.sleep(0.02)
+        await asyncio.wait_for(place.desk.one_over.wait(), 10)
         assert place.desk.over == [place.desk.sessions[0]]
         assert (await idle.post(call("echo"))).status == 404
         exchange.result(b"{}")

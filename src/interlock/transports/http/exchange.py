@@ -78,10 +78,15 @@ class HttpExchange(Exchange):
         """The good answer."""
         if not self._open:
             return
-        payload = encode_result(self.request.id, result)
         if self._outlet is None and self._batch is None:
+            payload = encode_result(self.request.id, result)
             self._settle()
             self._turn.answer_json(payload)
+            return
+        try:
+            payload = one_line(encode_result(self.request.id, result))
+        except (UnicodeDecodeError, msgspec.DecodeError):
+            self.fail(Fault("UPSTREAM_ERROR", "the result is not JSON in UTF-8"))
         else:
             self._finish(payload, 200)
 
@@ -94,7 +99,7 @@ class HttpExchange(Exchange):
     def pass_failure(self, error: ErrorObject) -> None:
         """The bad answer of a server behind us, as it came."""
         if self._open:
-            payload = encode_failure(self.request.id, error)
+            payload = one_line(encode_failure(self.request.id, error))
             self._finish(payload, failure_status(error.code, self.dialect.modern))
 
     def notify(self, method: str, params: bytes) -> None:
@@ -144,7 +149,7 @@ class HttpExchange(Exchange):
         if self._batch is not None:
             self._batch.answered(payload)
         elif self._outlet is not None:
-            self._outlet.send(one_line(payload))
+            self._outlet.send(payload)
             self._outlet.end()
         elif status == 200 and not headers:
             self._turn.answer_json(payload)
@@ -209,7 +214,7 @@ class Batch:
         self._missing -= 1
         if payload is not None:
             if self._outlet is not None:
-                self._outlet.send(one_line(payload))
+                self._outlet.send(payload)
             else:
                 self._answers.append(payload)
         if not self._missing:
@@ -229,7 +234,7 @@ class Batch:
         if self._outlet is None:
             self._outlet = self._session.open_stream(self._turn)
             for payload in self._answers:
-                self._outlet.send(one_line(payload))
+                self._outlet.send(payload)
             self._answers = []
         return self._outlet
 
