@@ -420,6 +420,20 @@ def _undated(written: bytes) -> list[bytes]:
     return [line for line in written.split(b"\r\n") if not line.startswith(b"date: ")]
 
 
+REQUESTS = st.builds(
+    lambda name, number, said: modern(HOST, name, id=number, **said),
+    st.sampled_from(["echo", "unknown", "broken"]),
+    st.one_of(st.integers(0, 10**6), st.text("ab", min_size=1)),
+    st.sampled_from([{}, {"Mcp_Name": "other"}, {"Mcp_Method": "x"}, {"X_More": "1"}, {"traceparent": "00-1"}]),
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(REQUESTS, min_size=2, max_size=6))
+def test_requests_like_those_before_them_are_answered_as_if_parsed(requests: list[bytes]) -> None:
+    assert _undated(answers_to(requests)) == _undated(answers_to([b"".join(requests)]))
+
+
 def test_one_byte_at_a_time_gives_the_same_answers() -> None:
     for conversation in CONVERSATIONS:
         pieces = [conversation[i : i + 1] for i in range(len(conversation))]

@@ -319,6 +319,19 @@ async def test_a_client_is_not_asked_what_it_did_not_say_it_answers(place: Place
     assert refused.value.data == {"requiredCapabilities": {"sampling": {}}}
 
 
+async def test_a_client_that_went_before_it_heard_of_a_stream_cannot_be_asked(place: Place) -> None:
+    client = await place.handshake(roots={})
+    async with place.peer() as peer:
+        peer.send(post(place.host, call("slow"), client.headers))
+        exchange = await place.desk.next()
+    await client.post(call("echo", id=2))  # by now the server has seen it go
+    with pytest.raises(Fault, match="went before"):
+        exchange.ask("roots/list", b"{}")
+    exchange.notify("notifications/message", b"{}")
+    exchange.result(b"{}")
+    assert not exchange.open
+
+
 async def test_another_owner_cannot_answer_for_the_client(place: Place) -> None:
     alice, mallory = await place.handshake(owner="alice", roots={}), await place.handshake(owner="mallory", roots={})
     peer = await alice.open(call("slow", id=1))
@@ -439,7 +452,7 @@ async def test_a_service_that_refuses_a_session_leaves_none(place: Place) -> Non
     def refuse(session: object) -> bytes:
         raise Fault("ACCESS_DENIED", "not you")
 
-    place.desk.initialize = refuse  # type: ignore[method-assign,assignment]
+    place.desk.initialize = refuse  # type: ignore[method-assign]
     client = Client(place, "a", "2025-11-25")
     params = {"protocolVersion": "2025-11-25"}
     answer = await client.post({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params})

@@ -131,6 +131,8 @@ async def test_a_result_that_is_no_text_fails_on_a_stream(place: Place) -> None:
         peer.send(modern(place.host, "slow"))
         exchange = await place.desk.next()
         exchange.notify("notifications/message", b"{}")
+        with pytest.raises(Fault, match="UTF-8"):
+            exchange.notify("notifications/message", b'"\xff\xfe"')
         exchange.result(b'"\xff\xfe"')
         await peer.answer()
         await peer.event()
