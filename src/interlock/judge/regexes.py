@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from functools import lru_cache
 from typing import Protocol
 
@@ -55,6 +56,30 @@ def judge_regex(text: str) -> tuple[Finding, ...]:
         if "too large" in str(error) or "repetition" in str(error):
             return (Finding("regex.too_complex", str(error), "Use smaller repetition counts."),)
     return ()
+
+
+class OctetMatch(Protocol):
+    def span(self, group: int = 0) -> tuple[int, int]: ...
+
+
+class OctetRegex(Protocol):
+    """An expression of our own, run by RE2 over UTF-8."""
+
+    def search(self, octets: bytes) -> OctetMatch | None: ...
+
+    def finditer(self, octets: bytes) -> Iterator[OctetMatch]: ...
+
+
+@lru_cache(maxsize=1024)
+def compile_own(pattern: str) -> OctetRegex:
+    """An expression written in this package, compiled on first use."""
+    import re2
+
+    options = re2.Options()
+    options.log_errors = False
+    options.max_mem = 16 << 20
+    regex: OctetRegex = re2.compile(pattern.encode(), options)
+    return regex
 
 
 class _Search(Protocol):

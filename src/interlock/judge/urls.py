@@ -19,14 +19,12 @@ from interlock.judge.findings import Finding
 LONGEST = 16_384
 
 # Ports that no browser will fetch from (the Fetch standard's list), and two databases that answer to anything.
-BAD_PORTS = frozenset(
-    int(port)
-    for port in (
-        "0 1 7 9 11 13 15 17 19 20 21 22 23 25 37 42 43 53 69 77 79 87 95 101 102 103 104 109 110 111 113 115 117 119 123 "
-        "135 137 139 143 161 179 389 427 465 512 513 514 515 526 530 531 532 540 548 554 556 563 587 601 636 989 990 993 "
-        "995 1719 1720 1723 2049 3659 4045 4190 5060 5061 6000 6379 6566 6665 6666 6667 6668 6669 6679 6697 10080 11211"
-    ).split()
-)
+_BAD_PORTS = """
+    0 1 7 9 11 13 15 17 19 20 21 22 23 25 37 42 43 53 69 77 79 87 95 101 102 103 104 109 110 111 113 115 117 119 123 135
+    137 139 143 161 179 389 427 465 512 513 514 515 526 530 531 532 540 548 554 556 563 587 601 636 989 990 993 995 1719
+    1720 1723 2049 3659 4045 4190 5060 5061 6000 6379 6566 6665 6666 6667 6668 6669 6679 6697 10080 11211
+"""
+BAD_PORTS = frozenset(map(int, _BAD_PORTS.split()))
 
 METADATA_NAMES = frozenset(
     (
@@ -44,17 +42,19 @@ METADATA_NAMES = frozenset(
     )
 )
 
-# Names of the machine itself or of a private network. A name without a dot is refused as such: no public name lacks one.
-_LOCAL_SUFFIXES = frozenset(
-    "localhost localdomain localdomain4 localdomain6 localnet local internal intranet lan home corp private home.arpa svc "
-    "consul in-addr.arpa ip6.arpa invalid onion fritz.box".split()
-)
+# Names of the machine itself or of a private network. A name without a dot is refused too: no public name lacks one.
+_LOCAL = """
+    localhost localdomain localdomain4 localdomain6 localnet local internal intranet lan home corp private home.arpa svc
+    consul in-addr.arpa ip6.arpa invalid onion fritz.box
+"""
+_LOCAL_SUFFIXES = frozenset(_LOCAL.split())
 
 # Services that answer with whatever address the name spells, or always with the machine itself.
-_ANY_ADDRESS_SUFFIXES = frozenset(
-    "nip.io sslip.io xip.io xip.name 1u.ms rbndr.us rebind.it lvh.me localtest.me vcap.me lacolhost.com localho.st fuf.me "
-    "local.gd traefik.me".split()
-)
+_ANY_ADDRESS = """
+    nip.io sslip.io xip.io xip.name 1u.ms rbndr.us rebind.it lvh.me localtest.me vcap.me lacolhost.com localho.st fuf.me
+    local.gd traefik.me
+"""
+_ANY_ADDRESS_SUFFIXES = frozenset(_ANY_ADDRESS.split())
 
 
 class UrlRules(msgspec.Struct, frozen=True):
