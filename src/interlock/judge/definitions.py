@@ -84,7 +84,7 @@ def _texts(definition: Mapping[object, object]) -> tuple[list[_Text], bool]:
             if texts.setdefault((value, False), where) == where:
                 characters += len(value)
         elif isinstance(value, Mapping):
-            for key, item in reversed(value.items()):
+            for key, item in reversed(tuple(value.items())):
                 place = f"{where}.{key}" if where else str(key)
                 texts.setdefault((str(key), True), place[:120])
                 stack.append((item, place[:120], depth + 1))
@@ -97,13 +97,11 @@ def _judge_texts(texts: list[_Text]) -> Iterator[Finding]:
     together: dict[str, float] = {}
     weak: list[Finding] = []
     for where, text, is_key in texts:
-        if is_key and text in _KNOWN_KEYS:
-            continue
         for finding in (*judge_text(text), *judge_secrets(text)):
             yield msgspec.structs.replace(finding, message=f"{where}: {finding.message}")
-        if match := _PADDING.search(text):
+        if padding := _padding(text):
             message = f"{where}: a long stretch of blank space pushes what follows out of sight."
-            yield Finding("definition.padding", message, "Take the blank space out.", match.span())
+            yield Finding("definition.padding", message, "Take the blank space out.", padding)
         if len(text) < _SHORTEST:
             continue
         weighed = weigh(text, where, name=is_key or bool(_IDENTIFIER.fullmatch(text)))
@@ -119,9 +117,13 @@ def _judge_texts(texts: list[_Text]) -> Iterator[Finding]:
 
 _SHORTEST = 8
 _IDENTIFIER = re.compile(r"[\w.\-]+")
-_PADDING = re.compile(r"(?:\n[^\S\n]{0,8}){30}\s*\S|[^\S\n]{150}\s*\S")
-_KNOWN_KEYS = frozenset(
-    ("name", "title", "description", "inputSchema", "outputSchema", "annotations", "properties", "type", "required", "items")
-    + ("default", "enum", "anyOf", "oneOf", "allOf", "additionalProperties", "$schema", "$defs", "$ref", "format", "pattern")
-    + ("minimum", "maximum", "minLength", "maxLength", "minItems", "maxItems", "examples", "icons", "uri", "mimeType", "arguments")
-)
+_BLANK = re.compile(r"\s{30,}+")
+
+
+def _padding(text: str) -> tuple[int, int] | None:
+    """Where thirty blank lines or a hundred and fifty blanks in a row stand before more text."""
+    for match in _BLANK.finditer(text):
+        lines = match[0].split("\n")
+        if match.end() < len(text) and (len(lines) > 30 or max(map(len, lines)) >= 150):
+            return match.span()
+    return None

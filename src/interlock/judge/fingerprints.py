@@ -1,4 +1,4 @@
-"""The fingerprint of a definition: the same for the same meaning, different for any other (T18, a definition that changes).
+"""The fingerprint of a definition: the same for the same meaning, different for any other.
 
 Order of keys and the spelling of numbers (10, 10.0, 1e1) mean nothing; everything else does.
 """

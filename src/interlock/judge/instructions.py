@@ -41,7 +41,7 @@ def judge_instructions(text: str, where: str = "The text") -> tuple[Finding, ...
 
 
 def weigh(text: str, where: str = "The text", *, name: bool = False) -> Weighed:
-    """How strongly the text instructs the model. With `name`, as the name of a parameter, whose joints become spaces."""
+    """How strongly the text instructs the model. With `name`, read as the name of a parameter."""
     if len(text) > LONGEST:
         text = text[: LONGEST // 2] + "\n" + text[-LONGEST // 2 :]
     best = Weighed(0.0, ())
@@ -59,24 +59,35 @@ def unfold(text: str) -> str:
     """The text as a reader would take it: compatibility forms, look-alike letters and hidden characters undone."""
     if not text.isascii():
         text = strip_hidden(text).replace("\u00ad", "")
-        text = _TWIN_WORD.sub(lambda match: match[0].translate(_TWINS), unicodedata.normalize("NFKC", text))
+        text = _WORD.sub(_in_latin, unicodedata.normalize("NFKC", text))
     return _BLANK_LINES.sub("\n", _BLANKS.sub(" ", text))
 
 
 _BLANKS = re.compile(r"[^\S\n]+")
 _BLANK_LINES = re.compile(r" ?\n[\s]*")
-_TWINS = str.maketrans("асеорхуіјѕһԁԛԝАВСЕНІЈКМОРЅТХУοναρυιΑΒΕΖΗΙΚΜΝΟΡΤΥΧ", "aceopxyijshdqwABCEHIJKMOPSTXYovapuiABEZHIKMNOPTYX")
-_TWIN_WORD = re.compile(r"\w*+[A-Za-z]\w*+")
+_TWINS = str.maketrans(
+    "асеорхуіјѕһԁԛԝАВСЕНІЈКМОРЅТХУοναρυιΑΒΕΖΗΙΚΜΝΟΡΤΥΧ", "aceopxyijshdqwABCEHIJKMOPSTXYovapuiABEZHIKMNOPTYX"
+)
+_WORD = re.compile(r"\w+")
+_LATIN = re.compile(r"[A-Za-z]")
+
+
+def _in_latin(match: re.Match[str]) -> str:
+    """A word that mixes Latin letters with look-alikes, in Latin letters; any other word as it is."""
+    word = match[0]
+    return word if word.isascii() or not _LATIN.search(word) else word.translate(_TWINS)
 
 
 def _weigh_plain(text: str, where: str, disguise: str, name: bool) -> Weighed:
     octets = text.encode("utf-8", "replace")
+    table = _table(name, text.isascii())
+    if _any_of(table).search(octets) is None:
+        return Weighed(0.0, ())
     weight = 0.0
     heaviest: dict[str, float] = {}
     found = []
-    tables = _tables(name, text.isascii())
-    for signal, regex in tables:
-        match = regex.search(octets)
+    for signal in table:
+        match = compile_own(_spelled_out(signal.pattern)).search(octets)
         if match is None:
             continue
         start, end = match.span()
@@ -98,12 +109,22 @@ def _added(heaviest: dict[str, float], signal: Signal) -> float:
     return signal.weight if before == 0 else max(signal.weight - before, signal.weight * 0.75)
 
 
+def _table(name: bool, ascii_only: bool) -> tuple[Signal, ...]:
+    return _NAME_TABLE if name else _ASCII_TABLE if ascii_only else _FULL_TABLE
+
+
+_NAME_TABLE = ENGLISH + NAMES
+_ASCII_TABLE = ENGLISH + LATIN_SCRIPT
+_FULL_TABLE = _ASCII_TABLE + OTHER_SCRIPTS
+
+
 @lru_cache(maxsize=4)
-def _tables(name: bool, ascii_only: bool) -> tuple[tuple[Signal, OctetRegex], ...]:
-    signals = ENGLISH + (NAMES if name else LATIN_SCRIPT) + (() if ascii_only else OTHER_SCRIPTS)
-    return tuple((signal, compile_own(_spelled_out(signal.pattern))) for signal in signals)
+def _any_of(table: tuple[Signal, ...]) -> OctetRegex:
+    """All signals as one expression: nearly every text holds none, and one pass tells."""
+    return compile_own("|".join(f"(?:{_spelled_out(signal.pattern)})" for signal in table))
 
 
+@lru_cache(maxsize=512)
 def _spelled_out(pattern: str) -> str:
     joined = _JOINT.sub(r"[\\s_*\"'`,:\\-]{1,4}", pattern)
     return "(?is)" + _SENTENCE.sub(r"(?:[^.!?;]{0,\1}?)", joined)
@@ -150,8 +171,12 @@ def _smuggled(text: str) -> str:
         for char in text
         if "\ufe00" <= char <= "\ufe0f" or "\U000e0100" <= char <= "\U000e01ef"
     )
-    nibbles = bytes(high << 4 | low for high, low in zip(selected[::2], selected[1::2], strict=False) if high < 16 > low)
-    return "\n".join(part for part in (tags, selected.decode("latin-1"), nibbles.decode("latin-1")) if part.strip("\x00"))
+    nibbles = bytes(
+        high << 4 | low for high, low in zip(selected[::2], selected[1::2], strict=False) if high < 16 > low
+    )
+    return "\n".join(
+        part for part in (tags, selected.decode("latin-1"), nibbles.decode("latin-1")) if part.strip("\x00")
+    )
 
 
 def _decoded_runs(text: str) -> str:
@@ -166,7 +191,9 @@ def _decoded_runs(text: str) -> str:
             if _HEX_RUN.fullmatch(run):
                 octets = bytes.fromhex(re.sub(r"[^0-9a-fA-F]|0x|\\x", "", run.replace("0x", "").replace("\\x", "")))
             else:
-                octets = base64.b64decode(run.rstrip("=") + "=" * (-len(run.rstrip("=")) % 4), altchars=b"-_" if "-" in run else None)
+                octets = base64.b64decode(
+                    run.rstrip("=") + "=" * (-len(run.rstrip("=")) % 4), altchars=b"-_" if "-" in run else None
+                )
             said = octets.decode()
         except ValueError:
             return run

@@ -55,7 +55,7 @@ def skeleton(name: str) -> str:
 
 
 def exposed_name(server: str, name: str) -> str:
-    """The one name under which every client sees a tool: `server__tool`, with a mark of its identity if that is not exact.
+    """The one name under which every client sees a tool: `server__tool`, marked by its identity if that is not exact.
 
     The name depends on nothing but the identity, so it never changes because other servers come and go.
     """

@@ -23,7 +23,7 @@ MOST_LINKS = 40
 
 
 def judge_path(path: str, roots: Sequence[str]) -> tuple[Finding, ...]:
-    """What is wrong with the spelling of a path that must lie under one of `roots`; relative ones start at the first."""
+    """What is wrong with the spelling of a path that must lie under `roots`. Relative ones start at the first."""
     if not roots:
         return (Finding("path.no_root", "No folder is open to this tool.", "Let the operator name a root for it."),)
     if shape := _judge_shape(path):

@@ -73,11 +73,11 @@ class OctetRegex(Protocol):
 @lru_cache(maxsize=1024)
 def compile_own(pattern: str) -> OctetRegex:
     """An expression written in this package, compiled on first use."""
-    import re2
+    import re2  # type: ignore[import-untyped]
 
     options = re2.Options()
     options.log_errors = False
-    options.max_mem = 16 << 20
+    options.max_mem = 64 << 20
     regex: OctetRegex = re2.compile(pattern.encode(), options)
     return regex
 
@@ -89,7 +89,7 @@ class _Search(Protocol):
 def _compile(text: str) -> _Search:
     if len(text) > LONGEST_REGEX:
         raise RegexError(f"The pattern has {len(text)} characters; the most is {LONGEST_REGEX}.")
-    import re2  # type: ignore[import-untyped]
+    import re2
 
     options = re2.Options()
     options.log_errors = False

@@ -1,4 +1,4 @@
-"""Results of tools: data, never instructions. What reads like an instruction is flagged for the record, nothing more (T21)."""
+"""Results of tools: data, never instructions. What reads like one is flagged for the record, and nothing more."""
 
 from __future__ import annotations
 
@@ -20,8 +20,9 @@ def judge_result(result: object) -> tuple[Finding, ...]:
     found: list[Finding] = []
     for where, text in _texts(result):
         label = where or "The result"
-        for finding in judge_text(text):
-            found.append(msgspec.structs.replace(finding, message=f"{label}: {finding.message}"))
+        found.extend(
+            msgspec.structs.replace(finding, message=f"{label}: {finding.message}") for finding in judge_text(text)
+        )
         found.extend(judge_instructions(text, label))
         if len(found) >= MOST_FINDINGS:
             break
@@ -39,7 +40,7 @@ def _texts(result: object) -> Iterator[tuple[str, str]]:
         elif depth >= DEEPEST:
             continue
         elif isinstance(value, Mapping):
-            for key, item in reversed(value.items()):
+            for key, item in reversed(tuple(value.items())):
                 place = f"{where}.{key}" if where else str(key)
                 stack.append((item, place[:120], depth + 1))
         elif isinstance(value, list | tuple):

@@ -1,4 +1,4 @@
-"""JSON Schemas that come from outside: no fetching, no bombs, no pattern that runs for ever (T27)."""
+"""JSON Schemas that come from outside: no fetching, no bombs, no pattern that runs for ever."""
 
 from __future__ import annotations
 
@@ -15,23 +15,22 @@ MOST_CHOICES = 5_000
 MOST_FINDINGS = 32
 
 _REFERENCES = ("$ref", "$dynamicRef", "$recursiveRef")
-_SENSITIVE_HEADERS = frozenset(
-    ("authorization", "proxy-authorization", "cookie", "set-cookie", "host", "x-api-key", "mcp-session-id", "content-length")
-    + ("transfer-encoding", "connection", "origin", "x-forwarded-for", "x-forwarded-host", "forwarded")
-)
+_HEADERS = """
+    authorization proxy-authorization cookie set-cookie host x-api-key mcp-session-id content-length transfer-encoding
+    connection origin x-forwarded-for x-forwarded-host forwarded
+"""
+_SENSITIVE_HEADERS = frozenset(_HEADERS.split())
 
 
 def judge_schema(schema: object, where: str = "The schema") -> tuple[Finding, ...]:
     """What makes a schema dangerous to hold, to compile or to run."""
     found: list[Finding] = []
     links: dict[str, list[str]] = {}
-    count = 0
-    for node in _nodes(schema):
-        count += 1
+    for count, node in enumerate(_nodes(schema)):
         if node.depth > DEEPEST:
             found.append(Finding("schema.too_deep", f"{where} nests deeper than {DEEPEST} levels.", "Make it flatter."))
             return tuple(found)
-        if count > MOST_SUBSCHEMAS:
+        if count >= MOST_SUBSCHEMAS:
             message = f"{where} has more than {MOST_SUBSCHEMAS} parts."
             return (*found, Finding("schema.too_large", message, "Make it smaller."))
         if isinstance(node.value, Mapping) and len(found) < MOST_FINDINGS:
@@ -68,7 +67,11 @@ def _nodes(schema: object) -> Iterator[_Node]:
                         home = node.home + str(key)
                     stack.append(_Node(value, node.depth + 1, home))
         elif isinstance(node.value, list | tuple):
-            stack.extend(_Node(value, node.depth + 1, node.home) for value in node.value if isinstance(value, Mapping | list | tuple))
+            stack.extend(
+                _Node(value, node.depth + 1, node.home)
+                for value in node.value
+                if isinstance(value, Mapping | list | tuple)
+            )
         seen += 1
         if seen > MOST_SUBSCHEMAS + 1:
             return
@@ -79,7 +82,9 @@ def _judge_object(node: Mapping[object, object], where: str) -> Iterator[Finding
         target = node.get(key)
         if isinstance(target, str) and not target.startswith("#"):
             message = f"{where} refers to {target[:80]!r}, which would have to be fetched."
-            yield Finding("schema.remote_ref", message, "Put the definition under $defs and refer to it with #/$defs/name.")
+            yield Finding(
+                "schema.remote_ref", message, "Put the definition under $defs and refer to it with #/$defs/name."
+            )
     pattern = node.get("pattern")
     if isinstance(pattern, str):
         yield from judge_regex(pattern)
@@ -90,10 +95,14 @@ def _judge_object(node: Mapping[object, object], where: str) -> Iterator[Finding
     for key in ("enum", "oneOf", "anyOf", "allOf", "required"):
         choices = node.get(key)
         if isinstance(choices, list | tuple) and len(choices) > MOST_CHOICES:
-            yield Finding("schema.too_large", f"{where} lists {len(choices)} values under {key}.", f"List at most {MOST_CHOICES}.")
+            yield Finding(
+                "schema.too_large", f"{where} lists {len(choices)} values under {key}.", f"List at most {MOST_CHOICES}."
+            )
     header = node.get("x-mcp-header")
     if isinstance(header, str) and header.lower().strip() in _SENSITIVE_HEADERS:
-        message = f"{where} copies an argument into the header {header!r}, which decides who is asking or where it goes."
+        message = (
+            f"{where} copies an argument into the header {header!r}, which decides who is asking or where it goes."
+        )
         yield Finding("schema.header", message, "Use a header of the tool's own.")
 
 

@@ -1,4 +1,4 @@
-"""Secrets in text: recognised by the form their issuers give them, or by the name they are assigned to; and how to redact.
+"""Secrets in text: recognised by the form their issuers give them, or by the name they are assigned to; and redacted.
 
 What is plainly a placeholder is left alone.
 """
