@@ -1,8 +1,8 @@
 """Measure the judges on a folder of attack and benign vectors: `python bench/validators.py DIR --json FILE`.
 
 One JSON object a line, one file a suite. Per suite it counts the bad rows that were missed and the benign ones that
-raised an alarm, hard rows apart from soft ones (whose label is arguable), and times every judgement. The harness answers
-DNS, redirects and links itself; nothing leaves the process.
+raised an alarm, hard rows apart from soft ones (whose label is arguable), and times every judgement. The harness
+answers DNS, redirects and links itself; nothing leaves the process.
 """
 
 from __future__ import annotations
@@ -52,19 +52,28 @@ def ssrf(row: Row) -> bool:
     for name in names_to_resolve(given["url"]):
         if any(judge_resolved(name, tuple(answer)) for answer in answers):
             return True
-    if "redirect" not in given:
-        return False
-    target, found = judge_redirect(given["url"], given["redirect"]["location"])
-    return bool(found) or any(judge_resolved(name, tuple(answers[0])) for name in names_to_resolve(target))
+    url = given["url"]
+    hops = given.get("redirect", [])
+    for hop, answer in enumerate(hops if isinstance(hops, list) else [hops], start=1):
+        url, found = judge_redirect(url, answer["location"], hop=hop)
+        if found or any(judge_resolved(name, tuple(answers[0])) for name in names_to_resolve(url)):
+            return True
+    return False
 
 
 def paths(row: Row) -> bool:
     given = row["input"]
-    links = given.get("fixture") == "links"
 
     def read_link(path: str) -> str | None:
-        name = path.rpartition("/")[2]
-        return f"/elsewhere/{name}" if links and "link" in name else None
+        """The fixture's links lead elsewhere, those called a loop to themselves, those called inside to the root."""
+        folder, _, name = path.rpartition("/")
+        if not given.get("fixture") or not folder.startswith(given["root"]):
+            return None
+        if "loop" in name:
+            return path
+        if "link" not in name:
+            return None
+        return given["root"] if "inside" in name or "internal" in name else f"/elsewhere/{name}"
 
     return bool(judge_real_path(given["path"], (given["root"],), read_link))
 
@@ -97,8 +106,7 @@ def result_injection(row: Row) -> bool:
 def redos_glob(row: Row) -> bool:
     """Answered, or refused with a reason, within a tenth of a second."""
     given = row["input"]
-    subject = given["subject"]
-    text = str(build(subject["expr"])) if isinstance(subject, dict) else subject
+    text = str(given["subject"])
     started = time.perf_counter()
     try:
         if "glob" in given:
@@ -212,6 +220,7 @@ def measure(judge: Judge, rows: Iterator[Row], show: list[str] | None = None) ->
         if expected == "either":
             continue
         bad = expected not in BENIGN
+        row = {**row, "input": {key: _built(value) for key, value in row["input"].items()}}
         started = time.perf_counter()
         try:
             caught = judge(row)
@@ -255,6 +264,14 @@ def build(expression: str) -> object:
         return eval(compile(tree, "<expr>", "eval"), {"__builtins__": {}, "range": range})
     except (NameError, TypeError, ValueError):
         return expression
+
+
+def _built(value: object) -> object:
+    if isinstance(value, dict) and value.keys() == {"expr"}:
+        return build(value["expr"])
+    if isinstance(value, str) and value.startswith("EXPR:"):
+        return build(value.removeprefix("EXPR:"))
+    return value
 
 
 _BUILDING = (

@@ -94,8 +94,7 @@ def _texts(definition: Mapping[object, object]) -> tuple[list[_Text], bool]:
 
 
 def _judge_texts(texts: list[_Text]) -> Iterator[Finding]:
-    together: dict[str, float] = {}
-    weak: list[Finding] = []
+    instructed = False
     for where, text, is_key in texts:
         for finding in (*judge_text(text), *judge_secrets(text)):
             yield msgspec.structs.replace(finding, message=f"{where}: {finding.message}")
@@ -106,13 +105,13 @@ def _judge_texts(texts: list[_Text]) -> Iterator[Finding]:
             continue
         weighed = weigh(text, where, name=is_key or bool(_IDENTIFIER.fullmatch(text)))
         if weighed.weight >= ENOUGH:
+            instructed = True
             yield from weighed.findings
-        elif weighed.weight:
-            weak.extend(weighed.findings)
-            for finding in weighed.findings:
-                together[finding.rule] = max(together.get(finding.rule, 0.0), weighed.weight)
-    if sum(together.values()) >= ENOUGH_TOGETHER and len(together) > 2:
-        yield from weak
+    told = [text for _, text, is_key in texts if not is_key and len(text) >= _SHORTEST]
+    if not instructed and len(told) > 1:
+        together = weigh("\n".join(told), "The whole definition")
+        if together.weight >= ENOUGH_TOGETHER:
+            yield from together.findings
 
 
 _SHORTEST = 8

@@ -80,13 +80,12 @@ def _in_latin(match: re.Match[str]) -> str:
 
 def _weigh_plain(text: str, where: str, disguise: str, name: bool) -> Weighed:
     octets = text.encode("utf-8", "replace")
-    table = _table(name, text.isascii())
-    if _any_of(table).search(octets) is None:
+    if _any_signal().search(octets) is None:
         return Weighed(0.0, ())
     weight = 0.0
     heaviest: dict[str, float] = {}
     found = []
-    for signal in table:
+    for signal in _NAME_TABLE if name else _ASCII_TABLE if text.isascii() else _FULL_TABLE:
         match = compile_own(_spelled_out(signal.pattern)).search(octets)
         if match is None:
             continue
@@ -109,19 +108,15 @@ def _added(heaviest: dict[str, float], signal: Signal) -> float:
     return signal.weight if before == 0 else max(signal.weight - before, signal.weight * 0.75)
 
 
-def _table(name: bool, ascii_only: bool) -> tuple[Signal, ...]:
-    return _NAME_TABLE if name else _ASCII_TABLE if ascii_only else _FULL_TABLE
-
-
 _NAME_TABLE = ENGLISH + NAMES
 _ASCII_TABLE = ENGLISH + LATIN_SCRIPT
 _FULL_TABLE = _ASCII_TABLE + OTHER_SCRIPTS
 
 
-@lru_cache(maxsize=4)
-def _any_of(table: tuple[Signal, ...]) -> OctetRegex:
+@lru_cache(maxsize=1)
+def _any_signal() -> OctetRegex:
     """All signals as one expression: nearly every text holds none, and one pass tells."""
-    return compile_own("|".join(f"(?:{_spelled_out(signal.pattern)})" for signal in table))
+    return compile_own("|".join(f"(?:{_spelled_out(signal.pattern)})" for signal in _FULL_TABLE + NAMES))
 
 
 @lru_cache(maxsize=512)
@@ -142,6 +137,8 @@ def _readings(text: str, plain: str, name: bool) -> Iterator[tuple[str, str]]:
     yield "", plain
     if not text.isascii() and (smuggled := _smuggled(text)):
         yield "in invisible characters", smuggled
+    if "\\u" in plain and (escaped := _ESCAPED.sub(lambda match: chr(int(match[1], 16)), plain)) != plain:
+        yield "in escapes", unfold(escaped)
     if _MARKUP.search(plain) and (written := unfold(html.unescape(plain))) != plain:
         yield "in character references", written
     if "%" in plain or ("+" in plain and "://" in plain):
@@ -156,6 +153,7 @@ def _readings(text: str, plain: str, name: bool) -> Iterator[tuple[str, str]]:
 
 _CAMEL = re.compile(r"([a-z])([A-Z])")
 _MARKUP = re.compile(r"&(?:#|[a-z])")
+_ESCAPED = re.compile(r"\\u\{?([0-9a-fA-F]{4})\}?")
 _SHORT = 8192
 _RUN = re.compile(r"[A-Za-z0-9+/_\-]{20,}={0,2}")
 _HEX_RUN = re.compile(r"(?:\\x|0x|%)?(?:[0-9a-fA-F]{2}[ :]?(?:\\x|0x)?){10,}")

@@ -68,6 +68,8 @@ def hidden_in(text: str) -> Iterator[Hidden]:
                 yield Hidden("text.lookalike", *match.span())
     for match in _MATH_WORD.finditer(text):
         yield Hidden("text.lookalike", *match.span())
+    for match in _STACKED.finditer(text):
+        yield Hidden("text.stacked_marks", *match.span())
 
 
 _WHAT = {
@@ -82,6 +84,7 @@ _WHAT = {
     "text.private": "A character without public meaning",
     "text.broken": "A code that is no character",
     "text.lookalike": "A word of letters that only look like others",
+    "text.stacked_marks": "Marks stacked until they cover what is around them",
 }
 
 _ANSI = (
@@ -102,7 +105,7 @@ _SETS = (
     ("text.zero_width", r"\u200b-\u200d\u2060\ufeff\u00ad\u034f\u180e"),
     (
         "text.invisible",
-        r"\u115f\u1160\u17b4\u17b5\u2061-\u2065\u206a-\u206f\u2800\u3164\uffa0\ufff0-\ufffb\U00013430-\U0001345f"
+        r"\u115f\u1160\u17b4\u17b5\u2061-\u2065\u206a-\u206f\u2800\u3164\uffa0\ufff0-\ufffc\U00013430-\U0001345f"
         r"\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0080-\U000e00ff\U000e01f0-\U000e0fff",
     ),
     ("text.private", r"\ue000-\uf8ff\U000f0000-\U000ffffd\U00100000-\U0010fffd"),
@@ -122,6 +125,8 @@ _SUSPECT = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f" + "".join(chars for _, cha
 _TWINS = "асеорхуіјѕһԁԛԝьАВСЕНІЈКМОРЅТХУҮԌ" + "οονυικραΑΒΕΖΗΙΚΜΝΟΡΤΥΧ"
 _TWIN = re.compile(f"[{_TWINS}]")
 _TWIN_WORD = re.compile(f"(?<![A-Za-z{_TWINS}])[A-Za-z]*+[{_TWINS}][A-Za-z{_TWINS}]*+")
+# No language stacks more than a handful.
+_STACKED = re.compile(r"[\u0300-\u036f\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]{7,}")
 _MATH_WORD = re.compile(r"[\U0001d400-\U0001d7cb]{3,}")
 
 _BREAKS = frozenset("\x0b\x0c\r\x85\u2028\u2029")
@@ -244,7 +249,7 @@ def _replaced(text: str, replacement: Callable[[str], str]) -> str:
     parts = []
     at = 0
     for hidden in hidden_in(text):
-        if hidden.rule == "text.lookalike":
+        if hidden.rule in ("text.lookalike", "text.stacked_marks"):
             continue
         parts.append(text[at : hidden.start])
         parts.append(replacement(text[hidden.start : hidden.end]))

@@ -96,8 +96,8 @@ def judge_url(url: str, rules: UrlRules = DEFAULT_RULES) -> tuple[Finding, ...]:
         found.extend(_judge_port(parsed.port, rules))
     if parsed.userinfo:
         found.extend(_judge_userinfo(parsed.userinfo, rules))
-    if "\\" in url and "\\" in url.split("?", 1)[0].split("#", 1)[0]:
-        found.extend(_judge_backslash(url))
+    if "@" in url and ("\\" in url or "#" in url or "?" in url):
+        found.extend(_judge_authority(url))
     return tuple(found)
 
 
@@ -144,6 +144,9 @@ def judge_redirect(
 def judge_urls_in_text(text: str, rules: UrlRules = DEFAULT_RULES) -> tuple[Finding, ...]:
     """Judge each URL that stands inside a longer text; spans are places in that text."""
     found = []
+    for match in _BARE_METADATA.finditer(text):
+        message = f"{match[1]} is a cloud metadata service, which hands out credentials of the machine."
+        found.append(Finding("address.metadata", message, "Nothing allows a metadata service.", match.span()))
     for start, end in urls_in_text(text):
         for finding in judge_url(text[start:end], rules):
             found.append(msgspec.structs.replace(finding, span=(start, end)))
@@ -177,7 +180,14 @@ _MOST_FINDINGS = 1000
 _ENCODE = "Percent-encode them, or leave them out."
 _STRIPPED = "".join(map(chr, range(33)))
 _CONTROLS = re.compile(r"[\x00-\x1f\x7f-\x9f]")
-_URL_IN_TEXT = re.compile(r"(?i)(?<![a-z0-9+.\-])[a-z][a-z0-9+.\-]{0,30}:[/\\]{2}[^\s<>\"`]{1,4096}")
+_URL_IN_TEXT = re.compile(
+    r"(?i)(?<![a-z0-9+.\-])(?:[a-z][a-z0-9+.\-]{0,30}:[/\\]{2}|https?:[/\\]?(?=[\w\[]))[^\s<>\"`]{1,4096}"
+)
+# Without a scheme only an address that nothing allows is taken for a URL, and only with a path or port behind it.
+_BARE_METADATA = re.compile(
+    r"(?<![\w./:@\-])(169\.254\.16[89]\.\d{1,3}|169\.254\.170\.2|100\.100\.100\.200|metadata\.google\.internal)"
+    r"(?=:\d|/(?!\d{1,3}\b(?!/)))"
+)
 _USERINFO_TRICK = re.compile(r"[\[\]\\/?#;\s\x00-\x1f]")
 
 
@@ -275,7 +285,7 @@ def _looks_like_host_syntax(userinfo: str) -> bool:
 
 
 def _would_be_refused(piece: str) -> bool:
-    if piece.isdigit() and len(piece) < 8:  # a short number is a password far more often than an address
+    if not piece or (piece.isdigit() and len(piece) < 8):  # a short number is a password far more often than an address
         return False
     address = read_address(piece) if piece[0].isdigit() or ":" in piece or not piece.isascii() else None
     if address is not None:
@@ -284,15 +294,19 @@ def _would_be_refused(piece: str) -> bool:
     return name in METADATA_NAMES - {"metadata"} or name == "localhost" or ("." in name and bool(_judge_name(name)))
 
 
-def _judge_backslash(url: str) -> tuple[Finding, ...]:
-    # A browser reads \ as /, most other programs as part of the user name: the two would go to different places.
-    authority = re.split(r"[/?#]", url.partition("//")[2], maxsplit=1)[0]
-    if "\\" in authority and "@" in authority:
-        return (
-            Finding("url.ambiguous", "The backslash before the @ hides where this leads.", "Write / instead of \\."),
-        )
+def _judge_authority(url: str) -> tuple[Finding, ...]:
+    """Whether a program that does not end the host where a browser does would go somewhere else.
+
+    A browser ends it at \\, # and ?; some programs read on to the @, and take what follows for the host.
+    """
+    authority = url.partition("//")[2].partition("/")[0]
+    before, at, after = authority.rpartition("@")
+    if not at or not re.search(r"[\\#?]", before):
+        return ()
+    if "\\" in before or _would_be_refused(re.split(r"[\\?#:]", after)[0].strip("[]") or "."):
+        return (Finding("url.ambiguous", "What stands before the @ hides where this leads.", _ENCODE),)
     return ()
 
 
 def _closes_bracket(text: str, start: int, end: int) -> bool:
-    return text[end - 1] == ")" and "(" in text[start : end - 1]
+    return text[end - 1] == ")" and text.count("(", start, end) >= text.count(")", start, end)
