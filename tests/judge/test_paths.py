@@ -17,23 +17,30 @@ ROOT = "/srv/data"
 
 @pytest.mark.parametrize(
     "path",
-    ["a.txt", "./a/b", "a/../b", "/srv/data", "/srv/data/x", "//srv/data/x", "a b.txt", "~backup", "$a", "[a]", "a%20b", "C", "..."]
-    + ["..data", "..2024_01_01", "foo..", "a..b", "-rf", "x;y", "a&b", "naïve.txt", "日本語/ファイル", "aux.c", "Foo$Bar.class"]
-    + ["file:///srv/data/a%20b", "x" * 240, "100%", "50%off", "a\\b", "#x", "price_$usd", "./..."],
-)  # fmt: skip
+    [
+        *("a.txt", "./a/b", "a/../b", "/srv/data", "/srv/data/x", "//srv/data/x", "a b.txt", "~backup", "$a"),
+        *("[a]", "a%20b", "C", "...", "..data", "..2024_01_01", "foo..", "a..b", "-rf", "x;y", "a&b", "naïve.txt"),
+        *("日本語/ファイル", "aux.c", "Foo$Bar.class", "file:///srv/data/a%20b", "x" * 240, "100%", "50%off", "a\\b"),
+        *("#x", "price_$usd", "./..."),
+    ],
+)
 def test_ordinary_names_under_the_root_pass(path: str) -> None:
     assert judge_path(path, [ROOT]) == ()
 
 
 @pytest.mark.parametrize(
     "path",
-    ["..", "../x", "a/../../x", "/etc/passwd", "/srv", "/srv/dataX", "/srv/data/../x", "..\\x", "\\x", "\\\\host\\share", "C:\\x", "C:x"]
-    + ["%2e%2e/x", "..%2fx", "..%252fx", "%252e%252e%252fx", "..%c0%afx", "..%c1%9cx", "..%e0%80%afx", "..%u2215x", "..%c0%qfx"]
-    + ["%2fetc%2fpasswd", "..2fx", "....//x", "....\\\\x", "..;/x", ".. /x", "．．／x", "‥/x", "..∕x", "..&#47;x", "..\\x2fx", "0x2e0x2e/x"]
-    + ["/%5c../..\\x", "a/%00/../../../x", "a\x00b", "a\nb", "", " ", "~", "~/x", "~root", "~user/x", "$HOME/x", "${HOME}/x", "$(id)/x"]
-    + ["%USERPROFILE%\\x", "`id`", "file:///etc/passwd", "file://host/srv/data/x", "php://filter/x", "http://x/", "//?/C:/x", "a::$DATA"]
-    + ["nul", "COM1", "x" * 256, "a/" * 3000, "\ud800", "Li4vLi4vLi4vZXRjL3Bhc3N3ZA==", ".../.../x", "/dev/fd/0", "/proc/self/environ"],
-)  # fmt: skip
+    [
+        *("..", "../x", "a/../../x", "/etc/passwd", "/srv", "/srv/dataX", "/srv/data/../x", "..\\x", "\\x"),
+        *("\\\\host\\share", "C:\\x", "C:x", "%2e%2e/x", "..%2fx", "..%252fx", "%252e%252e%252fx", "..%c0%afx"),
+        *("..%c1%9cx", "..%e0%80%afx", "..%u2215x", "..%c0%qfx", "%2fetc%2fpasswd", "..2fx", "....//x"),
+        *("....\\\\x", "..;/x", ".. /x", "．．／x", "‥/x", "..∕x", "..&#47;x", "..\\x2fx", "0x2e0x2e/x"),
+        *("/%5c../..\\x", "a/%00/../../../x", "a\x00b", "a\nb", "", " ", "~", "~/x", "~root", "~user/x", "$HOME/x"),
+        *("${HOME}/x", "$(id)/x", "%USERPROFILE%\\x", "`id`", "file:///etc/passwd", "file://host/srv/data/x"),
+        *("php://filter/x", "http://x/", "//?/C:/x", "a::$DATA", "nul", "COM1", "x" * 256, "a/" * 3000, "\ud800"),
+        *("Li4vLi4vLi4vZXRjL3Bhc3N3ZA==", ".../.../x", "/dev/fd/0", "/proc/self/environ"),
+    ],
+)
 def test_whatever_leads_out_of_the_root_is_refused(path: str) -> None:
     assert judge_path(path, [ROOT]) != ()
 
@@ -111,14 +118,14 @@ def test_the_path_itself_is_its_first_reading() -> None:
     assert readings("a%2fb")[:2] == ("a%2fb", "a/b")
 
 
-NAMES = st.sampled_from(["a", "b", "..", ".", "", "..."])
+NAMES = st.sampled_from(["a", "b", "..", ".", "", "..a"])
 
 
 @given(st.lists(NAMES, max_size=8), st.booleans())
 def test_plain_paths_are_confined_exactly_when_normalisation_says_so(names: list[str], absolute: bool) -> None:
     path = ("/" if absolute else "") + "/".join(names)
-    if not path.strip() or names.count("...") > 1 or {"...", ".."} <= set(names):
-        return  # what only some filters would read as climbing is refused too, by tests above
+    if not path.strip():
+        return
     real = os.path.normpath(os.path.join("/a", path))
     inside = real in ("/a", "//a") or real.startswith(("/a/", "//a/"))
     assert (judge_path(path, ["/a"]) == ()) == inside
