@@ -124,8 +124,8 @@ NAMES = st.sampled_from(["a", "b", "..", ".", "", "..a"])
 @given(st.lists(NAMES, max_size=8), st.booleans())
 def test_plain_paths_are_confined_exactly_when_normalisation_says_so(names: list[str], absolute: bool) -> None:
     path = ("/" if absolute else "") + "/".join(names)
-    if not path.strip():
-        return
+    if not path.strip() or path.startswith("//./"):
+        return  # an empty path, and the device space of Windows
     real = os.path.normpath(os.path.join("/a", path))
     inside = real in ("/a", "//a") or real.startswith(("/a/", "//a/"))
     assert (judge_path(path, ["/a"]) == ()) == inside

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import time
 
 import pytest
@@ -61,7 +62,5 @@ def test_a_search_finds_what_is_there() -> None:
 @given(st.text("ab()[]{}*+?|^$\\.,0123:=!<", max_size=40), st.text(max_size=20))
 def test_no_text_makes_the_judge_of_expressions_fail(regex: str, subject: str) -> None:
     assert judge_regex(regex) == judge_regex(regex)
-    try:
+    with contextlib.suppress(RegexError):
         compile_regex(regex).search(subject)
-    except RegexError:
-        pass

@@ -59,7 +59,7 @@ def unfold(text: str) -> str:
     """The text as a reader would take it: compatibility forms, look-alike letters and hidden characters undone."""
     if not text.isascii():
         text = strip_hidden(text).replace("\u00ad", "")
-        text = _WORD.sub(_in_latin, unicodedata.normalize("NFKC", text))
+        text = _MIXED_WORD.sub(lambda match: match[0].translate(_TWINS), unicodedata.normalize("NFKC", text))
     return _BLANK_LINES.sub("\n", _BLANKS.sub(" ", text))
 
 
@@ -68,14 +68,7 @@ _BLANK_LINES = re.compile(r" ?\n[\s]*")
 _TWINS = str.maketrans(
     "асеорхуіјѕһԁԛԝАВСЕНІЈКМОРЅТХУοναρυιΑΒΕΖΗΙΚΜΝΟΡΤΥΧ", "aceopxyijshdqwABCEHIJKMOPSTXYovapuiABEZHIKMNOPTYX"
 )
-_WORD = re.compile(r"\w+")
-_LATIN = re.compile(r"[A-Za-z]")
-
-
-def _in_latin(match: re.Match[str]) -> str:
-    """A word that mixes Latin letters with look-alikes, in Latin letters; any other word as it is."""
-    word = match[0]
-    return word if word.isascii() or not _LATIN.search(word) else word.translate(_TWINS)
+_MIXED_WORD = re.compile(r"(?<!\w)(?=\w*?[A-Za-z])(?=[\x00-\x7f]*?[^\x00-\x7f])\w++")
 
 
 def _weigh_plain(text: str, where: str, disguise: str, name: bool) -> Weighed:
@@ -133,7 +126,6 @@ def _readings(text: str, plain: str, name: bool) -> Iterator[tuple[str, str]]:
     """The text itself, then each disguise that it may be wearing, undone."""
     if name:
         yield "", _CAMEL.sub(r"\1 \2", plain).replace("_", " ").replace("-", " ")
-        return
     yield "", plain
     if not text.isascii() and (smuggled := _smuggled(text)):
         yield "in invisible characters", smuggled

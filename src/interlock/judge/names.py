@@ -46,6 +46,7 @@ def judge_against(server: str, name: str, others: Iterable[tuple[str, str]]) -> 
 
 def skeleton(name: str) -> str:
     """What is left of a name when everything that only looks different is made equal."""
+    name = name[: 2 * LONGEST_NAME]
     if name.isascii():
         return name.translate(_ASCII_TWINS)
     plain = unicodedata.normalize("NFKC", strip_hidden(name))

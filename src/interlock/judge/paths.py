@@ -106,7 +106,7 @@ _SUBSTITUTION = re.compile(r"\$\{|\$\(|`|\$(?i:env):")
 _VARIABLE = re.compile(r"(?:\$\w+|%[A-Za-z_][\w()]*%)(?=[/\\])|(?:\$[A-Z_][A-Z0-9_]+|%[A-Za-z_][\w()]*%)$")
 _NEVER_VALID = re.compile(r"(?i)%(?:25)*c[01]|%%[0-9a-f]{2}")
 _DEVICE = re.compile(r"(?i)(?:con|prn|aux|nul|com[0-9¹²³]|lpt[0-9¹²³]|conin\$|conout\$)")
-_STREAM = re.compile(r":[^/\\]*:?\$[A-Za-z]")
+_STREAM = re.compile(r":[^/\\:$]*:?\$[A-Za-z]")
 _HOMES = frozenset(("~", "~+", "~-", "~root", "~nobody", "~daemon", "~www-data", "~admin", "~ubuntu", "~home"))
 _KERNEL = frozenset(("dev", "proc", "sys"))
 

@@ -49,7 +49,7 @@ def show_hidden(text: str) -> str:
 
 def escape(text: str) -> str:
     """Each character that is not plainly visible, written by its number."""
-    return "".join(char if char.isprintable() and char not in _BLANKS else f"\\u{{{ord(char):04X}}}" for char in text)
+    return "".join([char if char.isprintable() and char not in _BLANKS else f"\\u{{{ord(char):04X}}}" for char in text])
 
 
 def hidden_in(text: str) -> Iterator[Hidden]:
@@ -61,11 +61,11 @@ def hidden_in(text: str) -> Iterator[Hidden]:
         for match in _ASCII_HIDDEN.finditer(text):
             yield Hidden(_ansi_or_control(match[0]), *match.span())
         return
-    yield from _unseen(text)
+    for kind, start, end in _unseen(text):
+        yield Hidden(f"text.{kind}", start, end)
     if _TWIN.search(text):
         for match in _TWIN_WORD.finditer(text):
-            if _passes_for_latin(text, *match.span()):
-                yield Hidden("text.lookalike", *match.span())
+            yield Hidden("text.lookalike", *match.span())
     for match in _MATH_WORD.finditer(text):
         yield Hidden("text.lookalike", *match.span())
     for match in _STACKED.finditer(text):
@@ -116,21 +116,28 @@ _SETS = (
     ),
 )
 _BODIES = (("text.ansi", _ANSI), ("text.control", _CONTROL + r"|[\x80-\x84\x86-\x9f]+"))
+_SUSPECT = r"[\x00-\x08\x0b-\x1f\x7f-\x9f" + "".join(chars for _, chars in _SETS) + "]"
+# The look ahead makes the common case, a character of no interest, one test instead of ten.
 _HIDDEN = re.compile(
-    "|".join(f"(?P<{rule[5:]}>{body})" for rule, body in (*((rule, f"[{chars}]+") for rule, chars in _SETS), *_BODIES))
+    f"(?={_SUSPECT})(?:"
+    + "|".join(
+        f"(?P<{rule[5:]}>{body})" for rule, body in (*((rule, f"[{chars}]+") for rule, chars in _SETS), *_BODIES)
+    )
+    + ")"
 )
-_SUSPECT = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f" + "".join(chars for _, chars in _SETS) + "]")
 
-# A Latin word holds letters of another script in disguise only if all of those could pass for Latin ones.
+# A word is in disguise if it holds Latin letters and others, and all of the others could pass for Latin ones.
 _TWINS = "асеорхуіјѕһԁԛԝьАВСЕНІЈКМОРЅТХУҮԌ" + "οονυικραΑΒΕΖΗΙΚΜΝΟΡΤΥΧ"
 _TWIN = re.compile(f"[{_TWINS}]")
-_TWIN_WORD = re.compile(f"(?<![A-Za-z{_TWINS}])[A-Za-z]*+[{_TWINS}][A-Za-z{_TWINS}]*+")
+_TWIN_WORD = re.compile(
+    f"(?<![^\\W\\d_])(?=[A-Za-z]*+[{_TWINS}])(?=[{_TWINS}]*+[A-Za-z])[A-Za-z{_TWINS}]{{3,}}+(?![^\\W\\d_])"
+)
 # No language stacks more than a handful.
 _STACKED = re.compile(r"[\u0300-\u036f\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]{7,}")
 _MATH_WORD = re.compile(r"[\U0001d400-\U0001d7cb]{3,}")
 
 _BREAKS = frozenset("\x0b\x0c\r\x85\u2028\u2029")
-_BLANKS = frozenset("\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0\u034f\u180b\u180c\u180d\u180f") | frozenset(
+_BLANKS = frozenset("\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0\ufffc\u034f\u180b\u180c\u180d\u180f") | frozenset(
     map(chr, (*range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0)))
 )
 
@@ -156,22 +163,17 @@ def _ansi_or_control(piece: str) -> str:
     return "text.line_break" if piece in "\x0b\x0c" else "text.control"
 
 
-def _unseen(text: str) -> Iterator[Hidden]:
+def _unseen(text: str) -> Iterator[tuple[str, int, int]]:
     right_to_left = _RIGHT_TO_LEFT.search(text) is not None
-    at = 0
-    while suspect := _SUSPECT.search(text, at):
-        match = _HIDDEN.match(text, suspect.start())
-        if match is None:
-            at = suspect.end()
+    for match in _HIDDEN.finditer(text):
+        kind = match.lastgroup or ""
+        start, end = match.span()
+        excuse = _EXCUSES.get(kind)
+        if excuse is not None and excuse(text, start, end):
             continue
-        start, at = match.span()
-        rule = f"text.{match.lastgroup}"
-        excuse = _EXCUSES.get(rule)
-        if excuse is not None and excuse(text, start, at):
+        if kind == "bidi" and right_to_left and not match[0].strip("\u061c\u200e\u200f\u2068\u2069"):
             continue
-        if rule == "text.bidi" and right_to_left and not match[0].strip("\u061c\u200e\u200f\u2068\u2069"):
-            continue
-        yield Hidden(rule, start, at)
+        yield kind, start, end
 
 
 def _tags_of_a_flag(text: str, start: int, end: int) -> bool:
@@ -224,22 +226,17 @@ def _shows_something(text: str, start: int, end: int) -> bool:
     return not text[start:end].strip("\u2800") and bool(_BRAILLE.search(text[max(0, start - 8) : end + 8]))
 
 
-def _passes_for_latin(text: str, start: int, end: int) -> bool:
-    """A word without a Latin letter is simply written in another script, and so is one that goes on in it."""
-    around = text[max(0, start - 1) : start] + text[end : end + 1]
-    return end - start > 2 and bool(_LATIN.search(text, start, end)) and not any(map(str.isalpha, around))
-
-
-_LATIN = re.compile("[A-Za-z]")
 _EXCUSES = {
-    "text.tag": _tags_of_a_flag,
-    "text.variation_selector": _selects_a_variant,
-    "text.zero_width": _width_is_wanted,
-    "text.invisible": _shows_something,
+    "tag": _tags_of_a_flag,
+    "variation_selector": _selects_a_variant,
+    "zero_width": _width_is_wanted,
+    "invisible": _shows_something,
 }
 
 
 def _is_emoji(char: str) -> bool:
+    if char in _BLANKS:
+        return False
     return unicodedata.category(char) in ("So", "Sm", "Sk", "Po", "Pd") or 0x1F000 <= ord(char) <= 0x1FAFF
 
 
@@ -248,11 +245,9 @@ def _replaced(text: str, replacement: Callable[[str], str]) -> str:
         return _ASCII_HIDDEN.sub(lambda match: replacement(match[0]), text) if _ASCII_SUSPECT.search(text) else text
     parts = []
     at = 0
-    for hidden in hidden_in(text):
-        if hidden.rule in ("text.lookalike", "text.stacked_marks"):
-            continue
-        parts.append(text[at : hidden.start])
-        parts.append(replacement(text[hidden.start : hidden.end]))
-        at = hidden.end
+    for _, start, end in _unseen(text):
+        parts.append(text[at:start])
+        parts.append(replacement(text[start:end]))
+        at = end
     parts.append(text[at:])
     return "".join(parts)
