@@ -16,7 +16,7 @@ from typing import NamedTuple
 from urllib.parse import unquote_plus
 
 from interlock.judge.findings import Finding
-from interlock.judge.regexes import OctetRegex, compile_own
+from interlock.judge.regexes import OctetRegexes
 from interlock.judge.signals import ENGLISH, LATIN_SCRIPT, NAMES, OTHER_SCRIPTS, SAYS, Signal
 from interlock.judge.text import strip_hidden
 
@@ -68,20 +68,19 @@ _BLANK_LINES = re.compile(r" ?\n[\s]*")
 _TWINS = str.maketrans(
     "асеорхуіјѕһԁԛԝАВСЕНІЈКМОРЅТХУοναρυιΑΒΕΖΗΙΚΜΝΟΡΤΥΧ", "aceopxyijshdqwABCEHIJKMOPSTXYovapuiABEZHIKMNOPTYX"
 )
-_MIXED_WORD = re.compile(r"(?<!\w)(?=\w*?[A-Za-z])(?=[\x00-\x7f]*?[^\x00-\x7f])\w++")
+_MIXED_WORD = re.compile(r"(?<!\w)(?=\w*?[A-Za-z])(?=[A-Za-z0-9_]*+[^\x00-\x7f])\w++")
 
 
 def _weigh_plain(text: str, where: str, disguise: str, name: bool) -> Weighed:
     octets = text.encode("utf-8", "replace")
-    if _any_signal().search(octets) is None:
-        return Weighed(0.0, ())
     weight = 0.0
     heaviest: dict[str, float] = {}
     found = []
-    for signal in _NAME_TABLE if name else _ASCII_TABLE if text.isascii() else _FULL_TABLE:
-        match = compile_own(_spelled_out(signal.pattern)).search(octets)
-        if match is None:
+    for index, regex in _signals().matching(octets):
+        match = regex.search(octets)
+        if match is None or (index >= len(_TEXT_SIGNALS) and not name):
             continue
+        signal = _ALL_SIGNALS[index]
         start, end = match.span()
         said = octets[start:end].decode("utf-8", "replace").strip()
         hidden = f" ({disguise})" if disguise else ""
@@ -101,18 +100,15 @@ def _added(heaviest: dict[str, float], signal: Signal) -> float:
     return signal.weight if before == 0 else max(signal.weight - before, signal.weight * 0.75)
 
 
-_NAME_TABLE = ENGLISH + NAMES
-_ASCII_TABLE = ENGLISH + LATIN_SCRIPT
-_FULL_TABLE = _ASCII_TABLE + OTHER_SCRIPTS
+_TEXT_SIGNALS = ENGLISH + LATIN_SCRIPT + OTHER_SCRIPTS
+_ALL_SIGNALS = _TEXT_SIGNALS + NAMES
 
 
 @lru_cache(maxsize=1)
-def _any_signal() -> OctetRegex:
-    """All signals as one expression: nearly every text holds none, and one pass tells."""
-    return compile_own("|".join(f"(?:{_spelled_out(signal.pattern)})" for signal in _FULL_TABLE + NAMES))
+def _signals() -> OctetRegexes:
+    return OctetRegexes(_spelled_out(signal.pattern) for signal in _ALL_SIGNALS)
 
 
-@lru_cache(maxsize=512)
 def _spelled_out(pattern: str) -> str:
     joined = _JOINT.sub(r"[\\s_*\"'`,:\\-]{1,4}", pattern)
     return "(?is)" + _SENTENCE.sub(r"(?:[^.!?;]{0,\1}?)", joined)

@@ -57,6 +57,14 @@ MISUSE = (
         r"external (?:server|endpoint|address|host|url)|remote server|(?:our|my) (?:server|endpoint)|pastebin|"
         r"webhook\.site|\d{1,3}\.\d{1,3}\.\d{1,3})",
     ),
+    Signal("theft", 0.75, rf"{GIVE}\b (?:its|their|the file'?s?) (?:full |entire |raw )?contents?\b"),
+    Signal(
+        "theft",
+        2,
+        r"\b(?:reveal|print|output|repeat|leak|dump|disclose|show|return|expose|share|append|include)\b <15>"
+        r"\b(?:your|the model'?s|the assistant'?s) "
+        r"(?:system|initial|hidden|original|full|secret)? ?(?:prompt|instructions)\b",
+    ),
     Signal("theft", 1.5, r"\bexfiltrat\w*"),
     Signal(
         "theft",

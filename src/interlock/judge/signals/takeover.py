@@ -74,7 +74,7 @@ TAKEOVER = (
         2,
         rf"\b(?:overrid|supersed|bypass|disabl|circumvent|suspend|turn off|deactivat)\w* (?:all |any |the |your "
         rf"|every |these |those |of |other |and )*(?:previous|prior|system|safety|security|ethical|content|your|"
-        rf"moderation|guardrail)[a-z\s,/]{{0,20}}{RULES}",
+        rf"moderation|guardrail|access)[a-z\s,/]{{0,20}}{RULES}",
     ),
     Signal(
         "override",
@@ -114,6 +114,14 @@ TAKEOVER = (
         r"\b",
     ),
     # Another role.
+    Signal("role", 1, r"\b(?:developer|debug|god|admin|maintenance|unrestricted|root|jailbreak) mode\b"),
+    Signal("role", 1, r"\b(?:must|shall|will|always) obey\b|\bobey (?:the|this|these|all|every|my)\b"),
+    Signal(
+        "override",
+        1,
+        r"\b(?:without|skip|no) (?:all |any )?(?:security|safety|access) "
+        r"(?:checks?|validations?|restrictions?|controls?)",
+    ),
     Signal("role", 1.5, r"\byou are (?:now|no longer|henceforth|going to act)\b"),
     Signal("role", 2, r"\bfrom now on\b<10>(?:you|always|every|all)"),
     Signal("role", 2, r"\bpretend (?:to be|you are|you'?re|that you|you have)\b"),
@@ -170,7 +178,8 @@ TAKEOVER = (
     Signal(
         "impersonation",
         2,
-        r"\b(?:system|admin(?:istrator)?|safety|security|emergency|ai|llm|agent|hidden|secret) (?:override|directive"
+        r"\b(?:system|admin(?:istrator)?|safety|security|emergency|ai|llm|agent|hidden|secret|override|instruction) "
+        r"(?:override|directive"
         r"|instructions?|bypass(?: protocol)?|command) ?:",
     ),
     Signal(
