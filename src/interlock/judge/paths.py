@@ -100,7 +100,9 @@ class _Split(NamedTuple):
 _PLAIN = "Write a plain path."
 _DRIVE = re.compile(r"[A-Za-z]:")
 _SCHEME = re.compile(r"[A-Za-z][A-Za-z0-9+.\-]{1,30}:(?://|\\\\)")
-_WRAPPER = re.compile(r"(?i)(?:php|data|jar|expect|phar|zip|glob|compress\.\w+|view-source|netdoc|javascript):")
+_WRAPPER = re.compile(
+    r"(?i)(?:php|data|jar|expect|phar|zip|glob|compress\.\w+|view-source|netdoc|javascript):(?=[/\\]|\w+[:/])"
+)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f\ud800-\udfff]")
 _SUBSTITUTION = re.compile(r"\$\{|\$\(|`|\$(?i:env):")
 _VARIABLE = re.compile(r"(?:\$\w+|%[A-Za-z_][\w()]*%)(?=[/\\])|(?:\$[A-Z_][A-Z0-9_]+|%[A-Za-z_][\w()]*%)$")
@@ -165,7 +167,8 @@ def _judge_names(slashed: str, windows: bool) -> Finding | None:
             and ".." not in names
         ):
             return Finding("path.too_long", "A name in the path is longer than any system takes.", _PLAIN)
-        stem = name.split(".")[0].rstrip() if windows else name
+        # Elsewhere only the file itself would be a surprise when it reaches a Windows machine.
+        stem = name.split(".")[0].rstrip() if windows else name if name is names[-1] else ""
         if _DEVICE.fullmatch(stem):
             return Finding("path.device", f"{name} is a device on Windows, not a file.", "Choose another name.")
         if windows and name not in (".", "..", "") and (name[-1] in ". " or re.search(r"~\d", name)):

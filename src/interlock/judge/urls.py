@@ -13,7 +13,7 @@ from urllib.parse import unquote
 
 import msgspec
 
-from interlock.judge.addresses import judge_address, read_address
+from interlock.judge.addresses import Address, judge_address, read_address
 from interlock.judge.findings import Finding
 
 LONGEST = 16_384
@@ -104,7 +104,7 @@ def judge_url(url: str, rules: UrlRules = DEFAULT_RULES) -> tuple[Finding, ...]:
 def names_to_resolve(url: str) -> tuple[str, ...]:
     """The names whose addresses the caller must have judged before it connects: none for an address, one otherwise."""
     parsed = _parse(url, None) if len(url) <= LONGEST else None
-    if parsed is None or not parsed.host or read_address(parsed.host) is not None:
+    if parsed is None or not parsed.host or _address_of(parsed.host) is not None:
         return ()
     return (parsed.host.rstrip("."),)
 
@@ -147,6 +147,8 @@ def judge_urls_in_text(text: str, rules: UrlRules = DEFAULT_RULES) -> tuple[Find
     for match in _BARE_METADATA.finditer(text):
         message = f"{match[1]} is a cloud metadata service, which hands out credentials of the machine."
         found.append(Finding("address.metadata", message, "Nothing allows a metadata service.", match.span()))
+        if len(found) >= _MOST_FINDINGS:
+            return tuple(found)
     for start, end in urls_in_text(text):
         for finding in judge_url(text[start:end], rules):
             found.append(msgspec.structs.replace(finding, span=(start, end)))
@@ -201,7 +203,7 @@ def _parse(url: str, base: str | None) -> _Parsed | None:
     scheme, _, rest = href.partition(":")
     if not rest.startswith("//"):
         return _Parsed(href, scheme, "", "", None)
-    authority = _AUTHORITY_END.split(rest[2:], 1)[0]
+    authority = rest[2:].partition("/")[0].partition("?")[0].partition("#")[0]
     userinfo, _, host = authority.rpartition("@")
     port = None
     if not host.endswith("]"):
@@ -211,16 +213,11 @@ def _parse(url: str, base: str | None) -> _Parsed | None:
     return _Parsed(href, scheme, userinfo, host, port)
 
 
-_AUTHORITY_END = re.compile(r"[/?#]")
-
-
 def _judge_host(host: str, rules: UrlRules) -> tuple[Finding, ...]:
     if not host:
         return (Finding("url.invalid", "The URL names no host.", "Write https://host/path."),)
-    if host[0] == "[" or host[-1].isdigit() or host[-1] == "." or not host.isascii() or "%" in host:
-        address = read_address(host)
-        if address is not None:
-            return judge_address(address, rules.networks, shown=host)
+    if (address := _address_of(host)) is not None:
+        return judge_address(address, rules.networks, shown=host)
     name = host.lower().rstrip(".")
     if name in METADATA_NAMES:
         message = f"{name} is a cloud metadata service, which hands out credentials of the machine."
@@ -230,6 +227,13 @@ def _judge_host(host: str, rules: UrlRules) -> tuple[Finding, ...]:
     if rules.allowed_names and _listed(name, rules.allowed_names):
         return ()
     return _judge_name(name)
+
+
+def _address_of(host: str) -> Address | None:
+    # The parser has made every notation plain, so that a host which ends in a letter is a name and needs no closer look.
+    if host[-1].isalpha() and host.isascii() and "%" not in host and host[1:2] not in ("x", "X"):
+        return None
+    return read_address(host)
 
 
 @lru_cache(maxsize=2048)
