@@ -124,6 +124,7 @@ def _seconds(judge: Judge, text: str) -> float:
     return time.process_time() - started
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("name", JUDGES)
 def test_a_judge_takes_a_tenth_of_a_second_for_64_kilobytes_of_anything(name: str) -> None:
     judge = JUDGES[name]

@@ -230,7 +230,7 @@ def _judge_host(host: str, rules: UrlRules) -> tuple[Finding, ...]:
 
 
 def _address_of(host: str) -> Address | None:
-    # The parser has made every notation plain, so that a host which ends in a letter is a name and needs no closer look.
+    # The parser has made every notation plain: a host that ends in a letter is a name, and needs no closer look.
     if host[-1].isalpha() and host.isascii() and "%" not in host and host[1:2] not in ("x", "X"):
         return None
     return read_address(host)
