@@ -65,6 +65,7 @@ MISUSE = (
         r"\b(?:your|the model'?s|the assistant'?s) "
         r"(?:system|initial|hidden|original|full|secret)? ?(?:prompt|instructions)\b",
     ),
+    Signal("theft", 2, rf"{GIVE}\b [^!?\n]{{0,20}}?\bcontents? (?:of|from) [^!?\n]{{0,30}}?{KEY_FILE}"),
     Signal("theft", 1.5, r"\bexfiltrat\w*"),
     Signal(
         "theft",

@@ -53,7 +53,7 @@ RULES = (
     r"|programming|orders?|warnings?)\b"
 )
 GIVE = (
-    r"\b(?:include|append|pass|put|add|place|attach|insert|embed|provide|supply|send|forward|transmit|"
+    r"\b(?:include|append|prepend|pass|put|add|place|attach|insert|embed|provide|supply|send|forward|transmit|"
     r"upload|post|copy|encode"
     r"|exfiltrate|leak|submit|report|write|output|reveal|give|paste|return|repeat|print|dump|disclose|share)"
 )
