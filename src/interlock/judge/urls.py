@@ -197,7 +197,7 @@ def _parse(url: str, base: str | None) -> _Parsed | None:
     import ada_url
 
     try:
-        href: str = ada_url.URL(url, base).href
+        href = ada_url.normalize_url(url) if base is None else ada_url.join_url(base, url)
     except ValueError:  # UnicodeEncodeError, for lone surrogates, is one too
         return None
     scheme, _, rest = href.partition(":")
