@@ -140,7 +140,7 @@ _ODD_NAME = re.compile(r"[^\w./+:@,~^%\[\]!#=-]")
 
 
 def _odd_name(name: str) -> bool:
-    return not name or _ODD_NAME.search(name) is not None or name.startswith(("-", "%", "=", "@"))
+    return not name or _ODD_NAME.search(name) is not None or name.startswith(("-", "=", "@"))
 
 
 def _judge_assignment(name: str, value: Word, span: tuple[int, int]) -> Iterator[Finding]:

@@ -97,7 +97,7 @@ def _by_options(name: str, arguments: Sequence[str], span: tuple[int, int] | Non
     if used is None and flags is not None and any(word in flags[0] for word in arguments[:2]):
         used = next(word for word in arguments[:2] if word in flags[0])
     if used is None:
-        used = uses_flag(arguments, programs.ANY_FLAGS)
+        used = uses_flag(arguments, programs.ANY_FLAGS, abbreviated=False)
     if used is not None:
         yield Finding(
             "shell.runs_code",
@@ -110,14 +110,14 @@ def _by_options(name: str, arguments: Sequence[str], span: tuple[int, int] | Non
 def _by_arguments(name: str, arguments: Sequence[str], span: tuple[int, int] | None) -> Iterator[Finding]:
     """What any argument may not be, whatever the program."""
     mentions = name in programs.MENTIONERS
-    writes = name in programs.WRITERS
+    writes, copies, last = name in programs.WRITERS, name in programs.COPIERS, len(arguments) - 1
     for index, argument in enumerate(arguments):
         if len(argument) > 3:
             finding = _by_argument(argument, mentions, span)
             if finding is not None:
                 yield finding
                 return
-            if writes and programs.WRITE_TARGETS.search(argument.partition("=")[2] or argument) and index:
+            if (writes or (copies and index == last)) and programs.WRITE_TARGETS.search(argument.partition("=")[2] or argument):
                 yield Finding(
                     "shell.system_file", f"{name!r} touches {argument[:60]!r}", "write below the working directory", span
                 )

@@ -11,7 +11,7 @@ _SED_WRITES = re.compile(r"(?:^|[;{}\n]|[\d$/,!]\s*)\s*[wW]\s*[/.\w~-]|/[gIipmM\
 _SED_RUNS = re.compile(r"(?:^|[;{}\n]|[\d$/,!])\s*e(?:\s|$)|(?:^|[;{}\n\d$/,!\s])s(?P<d>[^\w\s\\]).*?(?P=d).*?(?P=d)[gIipmM\d]*e", re.DOTALL)
 _NESTED = re.compile(r"\$\(\s*[\w./~]|`[^`]*[\w./~][^`]*`|\$\{?IFS|\$\{[^}]*\}\s*[;|&]|<\(\s*\w|/dev/(?:tcp|udp)/|\bsh\s+-i\b")
 _SHELL_PATH = re.compile(
-    r"(?:^|[^\w.-])(?:/usr)?(?:/local)?/bin/(?:sh|ash|bash|csh|dash|fish|ksh|mksh|tcsh|zsh|rbash|busybox)(?![\w.-])"
+    r"(?:^|[^\w])bin/(?:sh|ash|bash|csh|dash|fish|ksh|mksh|tcsh|zsh|rbash|busybox)(?![\w.-])"
 )
 _SHELL_CALL = re.compile(r"(?:^|[\s;|&!'\"(`=:,])(?:ba|da|a|k|z|c|tc|fi)?sh\s+-\w*[cip]\b")
 _ESCAPES = re.compile(r"^\s*(?::?!|\\!|\.(?:shell|system)\b|\\o\s*\||\\g\s*\|)\s*\S")

@@ -5,11 +5,14 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 
-def uses_flag(arguments: Iterable[str], flags: frozenset[str], with_values: str = "") -> str | None:
+def uses_flag(
+    arguments: Iterable[str], flags: frozenset[str], with_values: str = "", *, abbreviated: bool = True
+) -> str | None:
     """The first argument that is one of `flags` in any spelling.
 
     A long option matches its own abbreviations (`--checkpoint-act=`). A short one matches inside a cluster (`-xvI`),
-    up to a letter in `with_values`, after which the rest of the word is that option's value. `--` ends the options.
+    up to a letter in `with_values`, after which the rest of the word is that option's value; `*` there means that the
+    program has no clusters but long options with one dash. `--` ends the options.
     """
     short = {flag[1] for flag in flags if len(flag) == 2 and flag[0] == "-"}
     long = [flag for flag in flags if len(flag) > 2]
@@ -22,9 +25,9 @@ def uses_flag(arguments: Iterable[str], flags: frozenset[str], with_values: str 
         if name in flags:
             return argument
         if name.startswith("--"):
-            if len(name) > 4 and any(flag.startswith(name) for flag in long):
+            if abbreviated and len(name) > 4 and any(flag.startswith(name) for flag in long):
                 return argument
-        elif argument[0] == "-" and _in_cluster(argument[1:], short, with_values):
+        elif argument[0] == "-" and with_values != "*" and _in_cluster(argument[1:], short, with_values):
             return argument
     return None
 

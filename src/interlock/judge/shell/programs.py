@@ -18,7 +18,7 @@ PLAIN_SHELLS = SHELLS - _names("xonsh elvish nu fish")
 
 WINDOWS = _names(
     "powershell powershell.exe pwsh pwsh.exe powershell_ise cmd cmd.exe command.com wscript cscript mshta rundll32 regsvr32 "
-    "certutil bitsadmin wmic schtasks installutil msbuild.exe msiexec forfiles iex iwr vssadmin bcdedit diskpart"
+    "reg reg.exe netsh wevtutil icacls takeown certutil bitsadmin wmic schtasks installutil msbuild.exe msiexec forfiles iex iwr vssadmin bcdedit diskpart"
 )
 CMDLET = re.compile(
     r"(?:Add|Clear|Close|Connect|Convert|ConvertFrom|ConvertTo|Copy|Debug|Disable|Dismount|Enable|Enter|Exit|Expand|Export|"
@@ -28,7 +28,7 @@ CMDLET = re.compile(
 )
 
 PRIVILEGE = _names(
-    "sudo sudoedit doas su runuser pkexec sg newgrp setpriv capsh unshare nsenter chroot machinectl gosu su-exec run0 please "
+    "useradd usermod userdel adduser deluser addgroup groupadd groupmod setenforce auditctl umount sudo sudoedit doas su runuser pkexec sg newgrp setpriv capsh unshare nsenter chroot machinectl gosu su-exec run0 please "
     "setcap visudo vipw chpasswd gpasswd kexec dzdo pbrun calife super sux"
 )
 DESTROYERS = _names(
@@ -38,7 +38,7 @@ DESTROYERS = _names(
 EVALUATORS = _names("eval source . trap")
 """Builtins that run their arguments as shell text."""
 
-BARE_READERS = _names("tclsh wish expect perl php python python2 python3 node ruby lua luajit osascript jrunscript busybox")
+BARE_READERS = _names("tclsh wish expect perl php python python2 python3 node ruby lua luajit osascript jrunscript busybox sash ksshell")
 """Interpreters that, started with nothing, read a program from standard input."""
 
 _LATEX = "--shell-escape -shell-escape -enable-write18 --enable-write18"
@@ -59,8 +59,8 @@ CODE_FLAGS: dict[str, tuple[str, str]] = {
     "Rscript": ("-e", ""),
     "R": ("-e", ""),
     "octave": ("--eval --exec-path --persist", ""),
-    "ghc": ("-e -pgmF -F", ""),
-    "ghci": ("-e", ""),
+    "ghc": ("-e -pgmF -F", "*"),
+    "ghci": ("-e", "*"),
     "scala": ("-e", ""),
     "groovy": ("-e", ""),
     "kotlin": ("-e", ""),
@@ -68,36 +68,59 @@ CODE_FLAGS: dict[str, tuple[str, str]] = {
     "jjs": ("-e", ""),
     "clisp": ("-x", ""),
     "sbcl": ("--eval --load --script", ""),
-    "ecl": ("-eval --eval", ""),
+    "ecl": ("-eval --eval", "*"),
     "guile": ("-c -e -l", ""),
     "racket": ("-e --eval", ""),
     "slsh": ("-e", ""),
     "elixir": ("-e --eval", ""),
     "iex": ("-e --eval", ""),
-    "erl": ("-eval -s -run", ""),
+    "erl": ("-eval -s -run", "*"),
     "swipl": ("-g -t", ""),
     "osascript": ("-e", ""),
     "tclsh": ("-c", ""),
     "expect": ("-c", ""),
-    "emacs": ("--eval -eval --execute -execute -f --funcall -funcall -l --load --script -x", ""),
+    "emacs": ("--eval -eval --execute -execute -f --funcall -funcall -l --load --script -x", "*"),
     "vim": (_VIM, "uUiTwW"),
     "ed": ("-!", ""),
     "nano": ("-s --speller", ""),
     "pico": ("-s --speller", ""),
     "dc": ("-e --expression", ""),
-    "gdb": ("-ex -iex --eval-command --init-eval-command -x --command -ix --init-command -P --python", ""),
+    "cowsay": ("-f", "*"),
+    "cowthink": ("-f", "*"),
+    "dvips": ("-R0", "*"),
+    "knife": ("exec", ""),
+    "mosh": ("--server --ssh --client", ""),
+    "msgfilter": ("-P", ""),
+    "openvpn": ("--up --down --script-security --plugin --ipchange --route-up --tls-verify --client-connect", ""),
+    "openvt": ("-- -s", ""),
+    "perlbug": ("-e", ""),
+    "pidstat": ("-e", ""),
+    "restic": ("--password-command -o --option", ""),
+    "systemd-run": ("-S --shell -t --pty", "puEM"),
+    "task": ("execute", ""),
+    "xdotool": ("exec", ""),
+    "composer": ("run-script exec --working-dir=", ""),
+    "dotnet": ("fsi", ""),
+    "run-parts": ("--regex --new-session", ""),
+    "run-mailcap": ("--action", ""),
+    "cabal": ("exec", ""),
+    "ssh-agent": ("-P", ""),
+    "history": ("-c -d -w", ""),
+    "at": ("-f", "qt"),
+    "auditctl": ("-D -e", ""),
+    "gdb": ("-p --pid -ex -iex --eval-command --init-eval-command -x --command -ix --init-command -P --python", "*"),
     "lldb": ("-o --one-line -O -s --source -S -b", ""),
     "m4": ("-D --define", ""),
     "make": ("--eval -E", "fCIjlo"),
     "rake": ("-e --execute -E -p -r", ""),
-    "gcc": ("-wrapper -fplugin -specs -B --specs", ""),
-    "ld": ("-plugin -I --dynamic-linker", ""),
+    "gcc": ("-wrapper -fplugin -specs -B --specs", "*"),
+    "ld": ("-plugin -I --dynamic-linker", "*"),
     "tar": (
         "-I --use-compress-program --to-command --checkpoint-action -F --info-script --new-volume-script --rsh-command "
         "--rmt-command --index-file",
         "bCfgHKLNTVX",
     ),
-    "zip": ("-TT --unzip-command", ""),
+    "zip": ("-TT --unzip-command", "*"),
     "cpio": ("--rsh-command --to-command", ""),
     "rsync": ("-e --rsh --rsync-path", "fBTMP"),
     "scp": ("-S", "cFiJlP"),
@@ -105,7 +128,7 @@ CODE_FLAGS: dict[str, tuple[str, str]] = {
     "ssh-keygen": ("-D", "bCfFNOPrtYIVnsZm"),
     "ssh-add": ("-s -e", ""),
     "ssh": ("-I", "bcDEeFiJLlmOopQRSWwB"),
-    "openssl": ("-engine -provider-path -provider --provider", ""),
+    "openssl": ("-engine -provider-path -provider --provider", "*"),
     "nc": ("-e -c --exec --sh-exec --lua-exec", "pwsiqXxIOTgGm"),
     "git-shell": ("-c", ""),
     "rpm": ("--eval -E --pipe -i -U -F --install --upgrade --freshen --define -D --load", ""),
@@ -114,7 +137,7 @@ CODE_FLAGS: dict[str, tuple[str, str]] = {
     "snap": ("--dangerous --devmode", ""),
     "man": ("-P --pager -H --html -B", "CMLmSsREpTX"),
     "fzf": ("--bind --listen --listen-unsafe", ""),
-    "find": ("-delete -fprint -fprint0 -fprintf -fls", ""),
+    "find": ("-delete -fprint -fprint0 -fprintf -fls", "*"),
     "fd": ("-x --exec -X --exec-batch", "edtoEScjg"),
     "rg": ("--pre --hostname-bin", ""),
     "sort": ("--compress-program", ""),
@@ -142,8 +165,8 @@ CODE_FLAGS: dict[str, tuple[str, str]] = {
     "scrot": ("-e --exec", ""),
     "maim": ("--exec", ""),
     "zathura": ("-c --command -x", ""),
-    "latex": (_LATEX, ""),
-    "latexmk": ("-pdflatex -latex -e -r -xelatex= -lualatex=", ""),
+    "latex": (_LATEX, "*"),
+    "latexmk": ("-pdflatex -latex -e -r -xelatex= -lualatex=", "*"),
     "pandoc": ("-F --filter -L --lua-filter", ""),
     "gnuplot": ("-e", ""),
     "logrotate": ("-m --mail", ""),
@@ -167,9 +190,9 @@ CODE_FLAGS: dict[str, tuple[str, str]] = {
     "pip": ("--target= --install-option --global-option", ""),
     "gem": ("-e --editor", ""),
     "cargo": ("--config", ""),
-    "go": ("-exec -toolexec -vettool", ""),
-    "javac": ("-processorpath", ""),
-    "java": ("-XX:OnError -XX:OnOutOfMemoryError -javaagent -agentpath", ""),
+    "go": ("-exec -toolexec -vettool", "*"),
+    "javac": ("-processorpath", "*"),
+    "java": ("-XX:OnError -XX:OnOutOfMemoryError -javaagent -agentpath", "*"),
     "rustc": ("-C", ""),
     "rustup": ("--path", ""),
     "hg": ("--config --debugger --editor", ""),
@@ -180,7 +203,7 @@ CODE_FLAGS: dict[str, tuple[str, str]] = {
     "genie": ("-c", ""),
     "neofetch": ("--config", ""),
     "bpftrace": ("-e -c", ""),
-    "exim": ("-be -C -D", ""),
+    "exim": ("-be -C -D", "*"),
     "sendmail": ("-C -X -O -be", ""),
     "mutt": ("-e -F", ""),
     "jshell": ("--startup", ""),
@@ -220,7 +243,7 @@ CODE_FLAG_SETS = {name: (_names(flags), values) for name, (flags, values) in COD
 ANY_FLAGS = _names(
     "--checkpoint-action --use-compress-program --to-command --rsh --rsync-path --upload-pack --receive-pack --shell-escape "
     "--exec-path --no-preserve-root --unsafe-perm --pre-hook --post-hook --eval-command --on-download-complete "
-    "--exec-batch --sh-exec"
+    "--exec-batch --sh-exec --password-command --preload-library"
 )
 """Options that mean the same wherever they exist."""
 
@@ -230,7 +253,7 @@ VERSIONED = re.compile(r"(python|pypy|perl|ruby|php|lua|node|tclsh|wish|ksh|gcc|
 PYTHON_MODULES = _names(
     "pip ensurepip code pdb timeit cProfile profile trace runpy site idlelib doctest unittest.mock ctypes pty http.server "
     "smtpd test zipapp venv easy_install setuptools pydoc webbrowser antigravity turtledemo IPython"
-) - _names("http.server venv pydoc webbrowser site doctest")
+) - _names("venv pydoc webbrowser site doctest")
 
 PACKAGE_FILE = re.compile(r"\.(?:rpm|deb|snap|ipk|gem|apk|pkg|txz|AppImage)$")
 PACKAGE_MANAGERS = _names("rpm dpkg apt apt-get dnf yum snap opkg gem apk pkg zypper installer pacman alpm urpmi")
@@ -257,7 +280,7 @@ MENTIONERS = _names(
 """Programs that may be given the path of a shell: they look at it or record it, and do not run it."""
 
 SECRETS = re.compile(
-    r"/etc/(?:shadow|gshadow|sudoers|master\.passwd|security/opasswd|krb5\.keytab|ssh/ssh_host_\w+_key\b(?!\.pub))"
+    r"/etc/(?:passwd|shadow|gshadow|sudoers|master\.passwd|security/opasswd|krb5\.keytab|ssh/ssh_host_\w+_key\b(?!\.pub))"
     r"|/proc/(?:self|\d+|\*|thread-self)/(?:environ|mem|maps|root|cwd|fd)|/proc/kcore|/dev/k?mem\b|/proc/sysrq-trigger"
     r"|(?:^|[/\\=@:])\.(?:aws/credentials|ssh/(?:id_|identity)\w*(?!\.pub)|ssh/authorized_keys|netrc|git-credentials|pgpass|my\.cnf|npmrc|pypirc"
     r"|docker/config\.json|kube/config|gnupg/(?:private|secring)|azure/\w*[tT]oken|config/gcloud/|vault-token|bash_history|zsh_history)"
@@ -266,9 +289,11 @@ SECRETS = re.compile(
 WRITE_TARGETS = re.compile(
     r"^/(?:etc|boot|bin|sbin|lib|lib64|usr/(?:s?bin|lib)|root|sys|proc|dev/(?!null$|std|tty$|fd/))(?:/|$)"
     r"|(?:^|/)\.(?:bashrc|bash_profile|profile|zshrc|zprofile|zshenv|login|cshrc|kshrc|inputrc|vimrc|ssh/|config/autostart|lessfilter)"
-    r"|/cron(?:\.\w+|tabs?)?/|/systemd/(?:system|user)/"
+    r"|/cron(?:\.\w+|tabs?)?/|^/var/(?:log|spool)/|/systemd/(?:system|user)/"
 )
-WRITERS = _names("cp mv tee ln install dd truncate touch sponge rsync scp curl wget")
+WRITERS = _names("mv tee dd truncate touch sponge curl wget chattr chmod chown chgrp setfacl mknod mkdir rmdir fallocate")
+COPIERS = _names("cp ln install rsync scp")
+"""These write only what they are given last."""
 
 DEVICE = re.compile(r"/dev/(?:sd|hd|vd|xvd|nvme|mmcblk|disk|loop|md|dm-|mapper/|rdisk|mem|port|zd)")
 ROOTS = re.compile(r"^(?:/+|/\*|~/?|~/\*|\.\.?/?|\./\*|\*|\$\{?HOME\}?/?|/(?:etc|usr|var|home|bin|sbin|lib|boot|opt|root|srv|dev|sys|proc)/?\*?)$")

@@ -46,6 +46,21 @@ def _xargs(arguments: Sequence[str]) -> Iterator[Verdict]:
         yield "shell.runs_shell", "gives what comes in to a shell", "run the program directly"
 
 
+def _script(arguments: Sequence[str]) -> Iterator[Verdict]:
+    if not uses_flag(arguments, frozenset({"-c", "--command"})):
+        yield "shell.runs_shell", "script starts a shell", "run the program directly"
+
+
+def _getent(arguments: Sequence[str]) -> Iterator[Verdict]:
+    if arguments[:1] in (["shadow"], ["gshadow"]):
+        yield "shell.secret_file", "reads password hashes", "ask for the group or passwd table"
+
+
+def _mount_options(arguments: Sequence[str]) -> Iterator[Verdict]:
+    if any("ssh_command" in word or "ProxyCommand" in word for word in arguments):
+        yield "shell.runs_code", "a mount option names a program to run", "leave the option out"
+
+
 def _dd(arguments: Sequence[str]) -> Iterator[Verdict]:
     for word in arguments:
         target = word.partition("=")[2]
@@ -284,9 +299,9 @@ SPECIAL: dict[str, Callable[[Sequence[str]], Iterator[Verdict]]] = {
     "xargs": _xargs, "parallel": _xargs, "fd": _xargs,
     "dd": _dd, "dcfldd": _dd, "dc3dd": _dd,
     "chmod": _chmod, "chown": _recursive_on_root, "chgrp": _recursive_on_root, "install": _install,
-    "kill": _kill,
+    "kill": _kill, "script": _script, "getent": _getent, "setfacl": _recursive_on_root, "chattr": _recursive_on_root,
     "git": _git,
-    "ssh": _ssh, "scp": _ssh, "sftp": _ssh, "autossh": _ssh, "sshfs": _ssh, "mosh": _ssh,
+    "ssh": _ssh, "scp": _ssh, "sftp": _ssh, "autossh": _ssh, "sshfs": _mount_options, "mosh": _ssh,
     "awk": _awk, "gawk": _awk, "mawk": _awk, "nawk": _awk, "busybox-awk": _awk,
     "sed": _sed, "gsed": _sed,
     "python": _python, "python2": _python, "python3": _python, "pypy": _python, "pypy3": _python,

@@ -63,6 +63,7 @@ WRAPPERS: dict[str, Wrapper] = {
     "logsave": _wrapper("", 1),
     "sshpass": _wrapper("-p -f -d -P"),
     "cpulimit": _wrapper("-l --limit -p --pid -e --exe"),
+    "ssh-agent": _wrapper("-a -t"),
     "perf": _wrapper("-e -o -p -C", 1),
     "direnv": _wrapper("", 2),
     "rlwrap": _wrapper("-f -H -p -s -C -b -q"),
@@ -119,6 +120,8 @@ def inner_commands(program: str, arguments: Sequence[str]) -> tuple[list[list[st
     prefixes = PREFIXED.get(program)
     if prefixes is not None:
         return _after_prefix(arguments, prefixes), []
+    if program == "alias":
+        return [], [value for _, equals, value in (word.partition("=") for word in arguments) if equals and value]
     wrapper = WRAPPERS.get(program)
     if wrapper is None:
         return [], []
