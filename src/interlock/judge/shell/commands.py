@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from interlock.judge.findings import Finding
 from interlock.judge.shell import embedded, programs
-from interlock.judge.shell.flags import operands, uses_flag
+from interlock.judge.shell.flags import uses_flag
 from interlock.judge.shell.rules import ShellRules
 from interlock.judge.shell.special import SPECIAL
 from interlock.judge.shell.wrappers import inner_commands
@@ -41,8 +41,9 @@ def judge_argv(
         return
     name = program_name(argv[0])
     arguments = argv[1:]
-    yield from _by_name(name, argv[0], rules, span)
-    if len(arguments) == 1 and arguments[0] in _HARMLESS:
+    harmless = len(arguments) == 1 and arguments[0] in _HARMLESS
+    yield from _by_name(name, argv[0], rules, span, harmless)
+    if harmless:
         return
     found = next(_by_options(name, arguments, span), None)
     if found is not None:
@@ -59,7 +60,9 @@ def judge_argv(
         yield from judge_text(text, depth + 1)
 
 
-def _by_name(name: str, word: str, rules: ShellRules, span: tuple[int, int] | None) -> Iterator[Finding]:
+def _by_name(
+    name: str, word: str, rules: ShellRules, span: tuple[int, int] | None, harmless: bool
+) -> Iterator[Finding]:
     if rules.allowed_programs and name not in rules.allowed_programs and word not in rules.allowed_programs:
         allowed = ", ".join(rules.allowed_programs[:12])
         yield Finding("shell.not_allowed", f"{name!r} is not one of the allowed programs", f"use one of: {allowed}", span)
@@ -67,6 +70,8 @@ def _by_name(name: str, word: str, rules: ShellRules, span: tuple[int, int] | No
         yield Finding("shell.blocked", f"{name!r} is blocked by the operator", "use another program", span)
     if not word or not word.isascii():
         yield Finding("shell.lookalike", "the program name is not plain ASCII", "write the name of the program", span)
+    elif harmless:
+        return
     elif name in programs.PRIVILEGE:
         yield Finding("shell.privilege", f"{name!r} changes who a command runs as", "run it as the tool's own user", span)
     elif name in programs.DESTROYERS or name.startswith(("mkfs.", "mkfs_")):
@@ -85,9 +90,7 @@ def _by_name(name: str, word: str, rules: ShellRules, span: tuple[int, int] | No
 def _by_options(name: str, arguments: Sequence[str], span: tuple[int, int] | None) -> Iterator[Finding]:
     """Interpreters and shells given code, programs given an option that runs something."""
     if name in programs.SHELLS:
-        script = operands(arguments)
-        runs_file = bool(script) and not arguments[0].startswith("-") and not script[0].startswith(("/dev/", "/proc/"))
-        if not runs_file and (arguments or name in programs.PLAIN_SHELLS):
+        if not _names_script(arguments):
             yield Finding("shell.runs_shell", f"{name!r} runs commands that are not judged", _CUSTOM_MEND, span)
         return
     if not arguments and name in programs.BARE_READERS:
@@ -105,6 +108,17 @@ def _by_options(name: str, arguments: Sequence[str], span: tuple[int, int] | Non
             "leave the option out, or put the code in a tool of its own",
             span,
         )
+
+
+_SCRIPT_OPTION = re.compile(r"-[abefhmnuvxBCEHT]+$|--(?:no-execute|norc|noprofile|posix|verbose|xtrace|no-rcs|no-config)$")
+
+
+def _names_script(arguments: Sequence[str]) -> bool:
+    """Whether a shell is given a script file, with no option but those that change how it is read."""
+    for argument in arguments:
+        if not _SCRIPT_OPTION.match(argument):
+            return not argument.startswith(("-", "+", "/dev/", "/proc/"))
+    return False
 
 
 def _by_arguments(name: str, arguments: Sequence[str], span: tuple[int, int] | None) -> Iterator[Finding]:

@@ -12,13 +12,10 @@ def _names(text: str) -> frozenset[str]:
     return frozenset(text.split())
 
 
-SHELLS = _names("sh ash bash csh dash fish ksh ksh88 ksh93 mksh pdksh posh rbash rksh tcsh yash zsh xonsh elvish nu hush osh")
-PLAIN_SHELLS = SHELLS - _names("xonsh elvish nu fish")
-"""Shells that make a reader of commands when started bare; the others are started for their prompt."""
-
+SHELLS = _names("sh ash bash csh dash fish ksh ksh88 ksh93 mksh pdksh posh rbash rksh tcsh yash zsh xonsh elvish nu hush osh rc sash")
 WINDOWS = _names(
     "powershell powershell.exe pwsh pwsh.exe powershell_ise cmd cmd.exe command.com wscript cscript mshta rundll32 regsvr32 "
-    "reg reg.exe netsh wevtutil icacls takeown certutil bitsadmin wmic schtasks installutil msbuild.exe msiexec forfiles iex iwr vssadmin bcdedit diskpart"
+    "reg reg.exe netsh wevtutil icacls takeown certutil.exe bitsadmin wmic schtasks installutil msbuild.exe msiexec forfiles iwr vssadmin bcdedit diskpart"
 )
 CMDLET = re.compile(
     r"(?:Add|Clear|Close|Connect|Convert|ConvertFrom|ConvertTo|Copy|Debug|Disable|Dismount|Enable|Enter|Exit|Expand|Export|"
@@ -28,7 +25,7 @@ CMDLET = re.compile(
 )
 
 PRIVILEGE = _names(
-    "useradd usermod userdel adduser deluser addgroup groupadd groupmod setenforce auditctl umount sudo sudoedit doas su runuser pkexec sg newgrp setpriv capsh unshare nsenter chroot machinectl gosu su-exec run0 please "
+    "systemd-run chattr useradd usermod userdel adduser deluser addgroup groupadd groupmod setenforce auditctl umount sudo sudoedit doas su runuser pkexec sg newgrp setpriv capsh unshare nsenter chroot machinectl gosu su-exec run0 please "
     "setcap visudo vipw chpasswd gpasswd kexec dzdo pbrun calife super sux"
 )
 DESTROYERS = _names(
@@ -38,7 +35,7 @@ DESTROYERS = _names(
 EVALUATORS = _names("eval source . trap")
 """Builtins that run their arguments as shell text."""
 
-BARE_READERS = _names("tclsh wish expect perl php python python2 python3 node ruby lua luajit osascript jrunscript busybox sash ksshell")
+BARE_READERS = _names("tclsh wish expect perl php python python2 python3 node ruby lua luajit osascript jrunscript busybox ksshell screen")
 """Interpreters that, started with nothing, read a program from standard input."""
 
 _LATEX = "--shell-escape -shell-escape -enable-write18 --enable-write18"
@@ -61,13 +58,13 @@ CODE_FLAGS: dict[str, tuple[str, str]] = {
     "octave": ("--eval --exec-path --persist", ""),
     "ghc": ("-e -pgmF -F", "*"),
     "ghci": ("-e", "*"),
-    "scala": ("-e", ""),
-    "groovy": ("-e", ""),
-    "kotlin": ("-e", ""),
+    "scala": ("-e", "*"),
+    "groovy": ("-e", "*"),
+    "kotlin": ("-e", "*"),
     "jrunscript": ("-e -f", ""),
     "jjs": ("-e", ""),
     "clisp": ("-x", ""),
-    "sbcl": ("--eval --load --script", ""),
+    "sbcl": ("--eval --load", ""),
     "ecl": ("-eval --eval", "*"),
     "guile": ("-c -e -l", ""),
     "racket": ("-e --eval", ""),
@@ -85,6 +82,8 @@ CODE_FLAGS: dict[str, tuple[str, str]] = {
     "nano": ("-s --speller", ""),
     "pico": ("-s --speller", ""),
     "dc": ("-e --expression", ""),
+    "dnsmasq": ("--conf-script --dhcp-script --conf-file", ""),
+    "mysql": ("--default-auth --plugin-dir --pager", ""),
     "cowsay": ("-f", "*"),
     "cowthink": ("-f", "*"),
     "dvips": ("-R0", "*"),
@@ -96,7 +95,6 @@ CODE_FLAGS: dict[str, tuple[str, str]] = {
     "perlbug": ("-e", ""),
     "pidstat": ("-e", ""),
     "restic": ("--password-command -o --option", ""),
-    "systemd-run": ("-S --shell -t --pty", "puEM"),
     "task": ("execute", ""),
     "xdotool": ("exec", ""),
     "composer": ("run-script exec --working-dir=", ""),
@@ -133,7 +131,6 @@ CODE_FLAGS: dict[str, tuple[str, str]] = {
     "git-shell": ("-c", ""),
     "rpm": ("--eval -E --pipe -i -U -F --install --upgrade --freshen --define -D --load", ""),
     "dpkg": ("-i --install --unpack --pre-invoke --post-invoke", ""),
-    "opkg": ("install", ""),
     "snap": ("--dangerous --devmode", ""),
     "man": ("-P --pager -H --html -B", "CMLmSsREpTX"),
     "fzf": ("--bind --listen --listen-unsafe", ""),
@@ -187,7 +184,6 @@ CODE_FLAGS: dict[str, tuple[str, str]] = {
     "nix-shell": ("--run --command", ""),
     "guix": ("-e --expression", ""),
     "npm": ("--script-shell --node-options", ""),
-    "pip": ("--target= --install-option --global-option", ""),
     "gem": ("-e --editor", ""),
     "cargo": ("--config", ""),
     "go": ("-exec -toolexec -vettool", "*"),
@@ -198,7 +194,7 @@ CODE_FLAGS: dict[str, tuple[str, str]] = {
     "hg": ("--config --debugger --editor", ""),
     "svn": ("--config-option --editor-cmd --diff-cmd --diff3-cmd", ""),
     "wireshark": ("-X --extcap-interface", ""),
-    "dosbox": ("-c", ""),
+    "dosbox": ("-c", "*"),
     "plymouth": ("--command", ""),
     "genie": ("-c", ""),
     "neofetch": ("--config", ""),
@@ -232,7 +228,6 @@ _SAME = {
     "nano": "rnano",
     "ghc": "runghc runhaskell",
     "wireshark": "tshark",
-    "pip": "pip3",
     "yt-dlp": "youtube-dl",
 }
 for _name, _others in _SAME.items():

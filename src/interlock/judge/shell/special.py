@@ -107,13 +107,13 @@ def _git(arguments: Sequence[str]) -> Iterator[Verdict]:
     settings, words = _git_parts(arguments)
     if any(_GIT_KEYS.match(setting) for setting in settings):
         yield "shell.runs_code", "a git setting names a program to run", "leave the setting out"
-    if uses_flag(arguments, _GIT_RUNS) or any(word.startswith(("ext::", "fd::")) for word in arguments):
+    if uses_flag(arguments, _GIT_RUNS, abbreviated=False) or any(word.startswith(("ext::", "fd::")) for word in arguments):
         yield "shell.runs_code", "git is told which program to run", "leave the option out"
     verb = words[0] if words else ""
     rest = list(arguments[arguments.index(verb) + 1 :]) if verb else []
     if verb == "clean" and uses_flag(rest, frozenset({"-f", "--force"})) and not uses_flag(rest, frozenset({"-n", "--dry-run"})):
         yield "shell.recursive_delete", "git clean deletes untracked files", "delete the files by name"
-    elif verb in ("filter-branch", "daemon", "instaweb", "fast-import", "shell", "hook", "upload-pack", "receive-pack"):
+    elif verb in ("filter-branch", "daemon", "fast-import", "shell", "hook", "upload-pack", "receive-pack"):
         yield "shell.runs_code", f"git {verb} runs programs", "use another git command"
     elif verb == "config" and any(_GIT_KEYS.match(word) for word in words[1:]):
         yield "shell.runs_code", "a git setting names a program to run", "leave the setting alone"
@@ -243,8 +243,11 @@ def _containers(arguments: Sequence[str]) -> Iterator[Verdict]:
             yield "shell.privilege", "the container is given the host", "leave host namespaces out"
 
 
+_INSTALLS = re.compile(r"(?:^|\s)(?:-[a-zA-Z]*[iUFS]|--(?:install|unpack|upgrade|freshen)|(?:local)?install|add|-U)\b")
+
+
 def _packages(arguments: Sequence[str]) -> Iterator[Verdict]:
-    if any(programs.PACKAGE_FILE.search(word) for word in arguments):
+    if _INSTALLS.search(" ".join(arguments[:4])) and any(programs.PACKAGE_FILE.search(word) for word in arguments):
         yield "shell.runs_code", "installs a package file, whose scripts run", "install by name from a repository"
     elif any("-Invoke" in word or "::Run" in word for word in arguments):
         yield "shell.runs_code", "a package manager option names a program to run", "leave the option out"

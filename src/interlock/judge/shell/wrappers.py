@@ -32,6 +32,8 @@ def _wrapper(
 _NONE = _wrapper()
 WRAPPERS: dict[str, Wrapper] = {
     "env": _wrapper("-u --unset -C --chdir", strings="-S --split-string", assigns=True),
+    "sudo": _wrapper("-u -g -h -p -C -D -r -t -T -U --user --group --host --prompt --chdir", assigns=True),
+    "doas": _wrapper("-u -C"),
     "nice": _wrapper("-n --adjustment"),
     "ionice": _wrapper("-c --class -n --classdata -p -P -u"),
     "chrt": _wrapper("-T -P -D -p", 1),
