@@ -11,8 +11,8 @@ import msgspec
 
 from interlock.judge.findings import Finding
 from interlock.judge.shell import programs, read_forms
-from interlock.judge.shell.commands import MAX_NESTING, program_name
-from interlock.judge.shell.flags import operands, uses_flag
+from interlock.judge.shell.commands import MAX_NESTED_WORDS, MAX_NESTING, program_name
+from interlock.judge.shell.flags import names, operands, uses_flag
 from interlock.judge.shell.lookalikes import find_lookalikes
 from interlock.judge.shell.readers import READERS, Reader
 from interlock.judge.shell.syntax import Command, Redirect, Script, parse
@@ -26,16 +26,18 @@ class ReadonlyRules(msgspec.Struct, frozen=True):
     """Further programs that are known to only read."""
     ignored: tuple[str, ...] = ()
     """Rules that are switched off, by finding name."""
-    max_length: int = 16_384
+    max_length: int = 8_192
 
 
 _DEFAULTS = ReadonlyRules()
 MAX_FINDINGS = 32
 MAX_ARGUMENTS = 2_048
+MAX_NESTED_LENGTH = 2_048
 _QUIET_TARGETS = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty", "/dev/fd/1", "/dev/fd/2"})
-_WRAPPERS = frozenset(
-    "env nice ionice chrt taskset timeout stdbuf time command builtin xargs watch busybox toybox coreutils setarch linux32 linux64 "
-    "sudo doas unbuffer ifne chronic numactl rlwrap".split()
+_WRAPPERS = names(
+    "env nice ionice chrt taskset timeout stdbuf time command builtin xargs watch busybox toybox "
+    "coreutils setarch linux32 linux64 "
+    "sudo doas unbuffer ifne chronic numactl rlwrap"
 )
 _READ_MEND = "use a program that only reads, or have the operator list it in `readers`"
 
@@ -53,7 +55,7 @@ def judge_readonly_shell(command: str | Sequence[str], rules: ReadonlyRules = _D
 
 
 def _judge_list(argv: Sequence[str], rules: ReadonlyRules) -> Iterator[Finding]:
-    words = [word if isinstance(word, str) else str(word) for word in argv[: MAX_ARGUMENTS + 1]]
+    words = [str(word) for word in argv[: MAX_ARGUMENTS + 1]]
     if not words or not words[0]:
         yield Finding("readonly.empty", "there is no command", "write the command to run")
     elif len(words) > MAX_ARGUMENTS or sum(map(len, words)) > rules.max_length:
@@ -65,7 +67,7 @@ def _judge_list(argv: Sequence[str], rules: ReadonlyRules) -> Iterator[Finding]:
 
 
 def _judge_text(text: str, rules: ReadonlyRules, depth: int) -> Iterator[Finding]:
-    if len(text) > rules.max_length:
+    if len(text) > (MAX_NESTED_LENGTH if depth else rules.max_length):
         yield _too_long(rules)
         return
     stripped = text.strip(" \t\r\n")
@@ -79,7 +81,10 @@ def _judge_text(text: str, rules: ReadonlyRules, depth: int) -> Iterator[Finding
 def _judge_script(script: Script, rules: ReadonlyRules, depth: int) -> Iterator[Finding]:
     if script.error is not None:
         yield Finding(
-            "readonly.unparsable", "this is not shell syntax that can be read safely", "write simpler commands", script.error
+            "readonly.unparsable",
+            "this is not shell syntax that can be read safely",
+            "write simpler commands",
+            script.error,
         )
     for operator in script.operators:
         if operator.kind in _REFUSED_OPERATORS:
@@ -137,8 +142,13 @@ def _judge_argv(
 ) -> Iterator[Finding]:
     name = program_name(argv[0])
     arguments = argv[1:]
-    if depth > MAX_NESTING:
-        yield Finding("readonly.nested", "commands nested too deeply to judge", "run the inner command", span)
+    if depth > MAX_NESTING or (depth and len(argv) > MAX_NESTED_WORDS):
+        yield Finding(
+            "readonly.nested",
+            "a command inside a command is too deep or too long to judge",
+            "run the inner command",
+            span,
+        )
         return
     if argv[0].rpartition("/")[2] in rules.readers or name in rules.readers:
         return
@@ -200,7 +210,12 @@ def _starts(words: Sequence[str], arguments: Sequence[str], verb: tuple[str, ...
 
 def _bundled(name: str, arguments: Sequence[str]) -> bool:
     """`tar tvf x`: the old form of options without a dash."""
-    return name in ("tar", "gtar", "bsdtar") and bool(arguments) and "t" in arguments[0] and not set("xcruA") & set(arguments[0])
+    return (
+        name in ("tar", "gtar", "bsdtar")
+        and bool(arguments)
+        and "t" in arguments[0]
+        and not set("xcruA") & set(arguments[0])
+    )
 
 
 def _too_long(rules: ReadonlyRules) -> Finding:

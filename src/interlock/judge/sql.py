@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import functools
 import re
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
 from interlock.judge.findings import Finding
+from interlock.judge.shell.flags import names
 
 if TYPE_CHECKING:
     from sqlglot import exp
@@ -24,8 +25,10 @@ _AMBIGUOUS = re.compile(r"[\\\"`#$\[]|--\S|/\*")
 _EXECUTABLE_COMMENT = re.compile(r"/\*M?!")
 _CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
 _WRITE_WORDS = re.compile(
-    r"\b(?:insert|update|delete|drop|alter|create|truncate|grant|revoke|merge|replace|call|exec|execute|into|copy|attach|detach|vacuum|reindex|"
-    r"set|lock|load|import|handler|do|prepare|declare|begin|commit|rename|analyze|cluster|refresh|listen|notify|kill|shutdown|backup|restore|use)\b",
+    r"\b(?:insert|update|delete|drop|alter|create|truncate|grant|revoke|merge|replace|call|exec|execute|into|copy|"
+    r"attach|detach|vacuum|reindex|"
+    r"set|lock|load|import|handler|do|prepare|declare|begin|commit|rename|analyze|cluster|refresh|listen|notify|"
+    r"kill|shutdown|backup|restore|use)\b",
     re.IGNORECASE,
 )
 _SETS_VARIABLE = re.compile(r"@\w+\s*:=")
@@ -66,7 +69,9 @@ def _judge(sql: str, dialect: str | None) -> Iterator[Finding]:
     names = _DISAGREEING if ambiguous else _DIALECTS if dialect is None else (dialect,)
     affordable = names[: MAX_LENGTH // len(sql)]
     if ambiguous and len(affordable) < len(names):
-        yield Finding("sql.too_long", "too long to judge in every dialect it could be", "have the operator name the dialect")
+        yield Finding(
+            "sql.too_long", "too long to judge in every dialect it could be", "have the operator name the dialect"
+        )
         return
     read, unread = 0, 0
     for name in affordable:
@@ -102,7 +107,7 @@ def _nesting(sql: str) -> int:
     return max(deepest, sql.lower().count("case") // 2)
 
 
-def _parse(sql: str, dialect: str | None) -> list[exp.Expression] | None:
+def _parse(sql: str, dialect: str | None) -> list[exp.Expr] | None:
     parse = _loaded()
     try:
         parsed = parse(sql, read=dialect or None)
@@ -112,7 +117,7 @@ def _parse(sql: str, dialect: str | None) -> list[exp.Expression] | None:
 
 
 @functools.cache
-def _loaded() -> Callable[..., list[exp.Expression | None]]:
+def _loaded() -> Callable[..., Sequence[exp.Expr | None]]:
     """The parser, on first use. It warns about every statement it keeps as text; those are judged here."""
     import logging
 
@@ -122,7 +127,7 @@ def _loaded() -> Callable[..., list[exp.Expression | None]]:
     return sqlglot.parse
 
 
-def _judge_statements(statements: list[exp.Expression]) -> Iterator[Finding]:
+def _judge_statements(statements: list[exp.Expr]) -> Iterator[Finding]:
     from sqlglot import exp
 
     for statement in statements:
@@ -141,11 +146,16 @@ def _judge_statements(statements: list[exp.Expression]) -> Iterator[Finding]:
             yield from _judge_tree(statement)
 
 
-def _judge_tree(statement: exp.Expression) -> Iterator[Finding]:
+_WRITERS = (
+    "DML DDL Drop Alter TruncateTable Copy Into Lock Command Merge LoadData Set Transaction Commit Rollback Kill Grant "
+    "Use Attach Detach"
+)
+
+
+def _judge_tree(statement: exp.Expr) -> Iterator[Finding]:
     from sqlglot import exp
 
-    writers = (exp.DML, exp.DDL, exp.Drop, exp.Alter, exp.TruncateTable, exp.Copy, exp.Into, exp.Lock, exp.Command, exp.Merge,
-               exp.LoadData, exp.Set, exp.Transaction, exp.Commit, exp.Rollback, exp.Kill, exp.Grant, exp.Use, exp.Attach, exp.Detach)  # fmt: skip
+    writers = tuple(getattr(exp, name) for name in _WRITERS.split())
     for node in statement.walk():
         if isinstance(node, exp.Query):
             continue
@@ -161,27 +171,34 @@ def _judge_tree(statement: exp.Expression) -> Iterator[Finding]:
                 yield Finding("sql.side_effect", f"the function {name}() has effects beyond reading", _MEND)
 
 
-def _function_name(node: exp.Expression) -> str:
+def _function_name(node: exp.Expr) -> str:
     from sqlglot import exp
 
     return str(node.name if isinstance(node, exp.Anonymous) else node.key).lower()
 
 
-_EFFECTS = frozenset(
-    "setval nextval set_config load_extension writefile readfile edit fts3_tokenizer sleep benchmark pg_sleep get_lock release_lock "
+_EFFECTS = names(
+    "setval nextval set_config load_extension writefile readfile edit fts3_tokenizer sleep "
+    "benchmark pg_sleep get_lock release_lock "
     "is_free_lock master_pos_wait load_file into_outfile sys_exec sys_eval sys_get openrowset opendatasource openquery "
     "query_to_xml query_to_xmlschema table_to_xml database_to_xml cursor_to_xml eval execute exec system shell "
-    "txid_current raise_application_error randomblob zeroblob read_text read_blob read_csv read_csv_auto read_parquet read_json glob "
+    "txid_current raise_application_error randomblob zeroblob read_text read_blob read_csv read_csv_auto "
+    "read_parquet read_json glob "
     "url file s3 hdfs remote mysql postgresql jdbc odbc input executable getvariable http_get http_post net_http_post "
-    "crosstab updatexml extractvalue readcsv readparquet lo_creat lo_create lo_unlink lo_put".split()
+    "crosstab updatexml extractvalue readcsv readparquet lo_creat lo_create lo_unlink lo_put"
 ) - {"glob", "url", "input", "crosstab", "file", "remote", "randomblob", "zeroblob", "getvariable"}
 _EFFECT_NAMES = re.compile(
-    r"^(?:lo_(?:import|export|from_bytea|truncate)|pg_(?:read|write|ls|stat_file|terminate|cancel|reload|rotate|switch|create|drop|start|stop|"
-    r"advisory|try_advisory|sleep|logical|replication|promote|file|execute|notify|logdir|import|export|stat_reset|log_backend)|dblink|xp_|sp_|utl_|"
+    r"^(?:lo_(?:import|export|from_bytea|truncate)|pg_(?:read|write|ls|stat_file|terminate|cancel|reload|rotate|"
+    r"switch|create|drop|start|stop|"
+    r"advisory|try_advisory|sleep|logical|replication|promote|file|execute|notify|logdir|import|export|stat_reset|"
+    r"log_backend)|dblink|xp_|sp_|utl_|"
     r"dbms_|(?:set|run|call|reset)_)"
-    r"|(?:^|_)(?:delete|drop|insert|update|upsert|create|alter|truncate|exec|execute|write|save|purge|remove|send|enqueue|grant|revoke|kill)(?:_|$)"
+    r"|(?:^|_)(?:delete|drop|insert|update|upsert|create|alter|truncate|exec|execute|write|save|purge|remove|send|"
+    r"enqueue|grant|revoke|kill)(?:_|$)"
 )
-_EFFECT_READS = frozenset({"set_bit", "set_byte", "set_masklen", "update_time", "create_time", "run_length", "remove_accents"})
+_EFFECT_READS = frozenset(
+    {"set_bit", "set_byte", "set_masklen", "update_time", "create_time", "run_length", "remove_accents"}
+)
 _EFFECT_SCHEMAS = re.compile(r"^(?:dbms_\w+|utl_\w+|sys|master|msdb|ctxsys|owa_\w+|xp_\w+)\.")
 
 
@@ -189,16 +206,19 @@ def _has_effect(name: str) -> bool:
     return name in _EFFECTS or (_EFFECT_NAMES.search(name) is not None and name not in _EFFECT_READS)
 
 
-_PRAGMA_READS = frozenset(
-    "table_info table_xinfo table_list index_list index_info index_xinfo foreign_key_list foreign_key_check database_list collation_list "
-    "function_list module_list pragma_list compile_options integrity_check quick_check data_version freelist_count page_count "
-    "user_version application_id schema_version encoding page_size journal_mode synchronous cache_size foreign_keys auto_vacuum show "
-    "busy_timeout temp_store locking_mode max_page_count".split()
+_PRAGMA_READS = names(
+    "table_info table_xinfo table_list index_list index_info index_xinfo foreign_key_list "
+    "foreign_key_check database_list collation_list "
+    "function_list module_list pragma_list compile_options integrity_check quick_check data_version "
+    "freelist_count page_count "
+    "user_version application_id schema_version encoding page_size journal_mode synchronous cache_size "
+    "foreign_keys auto_vacuum show "
+    "busy_timeout temp_store locking_mode max_page_count"
 )
 _PRAGMA_CALLS = frozenset(name for name in _PRAGMA_READS if name.endswith(("_info", "_xinfo", "_list", "_check")))
 
 
-def _judge_pragma(statement: exp.Expression) -> Iterator[Finding]:
+def _judge_pragma(statement: exp.Expr) -> Iterator[Finding]:
     text = statement.sql(dialect="sqlite")
     match = re.fullmatch(r"PRAGMA\s+(?:\w+\.)?(\w+)\s*(?:\((.*)\)|(=.*))?\s*", text, re.IGNORECASE | re.DOTALL)
     name = match[1].lower() if match else ""
@@ -208,12 +228,14 @@ def _judge_pragma(statement: exp.Expression) -> Iterator[Finding]:
 
 
 _EXPLAIN = re.compile(
-    r"(?:EXPLAIN|DESCRIBE|DESC)\s+(?:QUERY\s+PLAN\s+|EXTENDED\s+|VERBOSE\s+|ANALYZE\s+|FORMAT\s*=\s*\w+\s+|\([^)]*\)\s*)*(.*)", re.IGNORECASE | re.DOTALL
+    r"(?:EXPLAIN|DESCRIBE|DESC)\s+(?:QUERY\s+PLAN\s+|EXTENDED\s+|VERBOSE\s+|ANALYZE\s+|FORMAT\s*=\s*\w+\s+|"
+    r"\([^)]*\)\s*)*(.*)",
+    re.IGNORECASE | re.DOTALL,
 )
 
 
-def _judge_command(statement: exp.Expression) -> Iterator[Finding]:
-    """What the parser keeps as text: EXPLAIN is judged by what it explains, SHOW reads, the rest is not known to read."""
+def _judge_command(statement: exp.Expr) -> Iterator[Finding]:
+    """What the parser keeps as text: EXPLAIN is judged by what it explains, SHOW reads, the rest is not known to."""
     rest = statement.args.get("expression") or ""
     text = f"{statement.name} {rest if isinstance(rest, str) else rest.name}".strip()
     explained = _EXPLAIN.fullmatch(text)

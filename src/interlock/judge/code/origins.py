@@ -8,77 +8,68 @@ from __future__ import annotations
 
 import ast
 import builtins
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import ClassVar
 
 MAX_DEPTH = 8
+MAX_PIECES = 24
+MAX_STEPS = 15_000
 MAX_ORIGINS = 12
 MAX_TEXT = 512
+_CASES: dict[str, Callable[[str], str]] = {
+    "lower": str.lower,
+    "upper": str.upper,
+    "strip": str.strip,
+    "swapcase": str.swapcase,
+    "casefold": str.casefold,
+}
 _BUILTINS = frozenset(dir(builtins))
 
 
 class Origins:
-    """What each name may be bound to. Collect with `bind`, then ask."""
-
-    BINDING = frozenset(
-        {ast.Import, ast.ImportFrom, ast.Assign, ast.AnnAssign, ast.NamedExpr, ast.For, ast.AsyncFor, ast.withitem, ast.arguments,
-         ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.comprehension, ast.ExceptHandler, ast.AugAssign}
-    )  # fmt: skip
-
-    calls_dangerous = False
+    """What each name may be bound to. Collect with `BINDINGS`, then ask."""
 
     def __init__(self) -> None:
         self.modules: dict[str, set[str]] = {}
         self.values: dict[str, list[ast.expr]] = {}
         self.bound: set[str] = set()
         self.known: dict[str, tuple[str, ...]] = {}
+        self.active: set[str] = set()
+        self.steps = 0
 
-    def bind(self, node: ast.AST) -> None:
-        match node:
-            case ast.Import(names=names):
-                for alias in names:
-                    top = alias.name.partition(".")[0]
-                    self._import(alias.asname or top, alias.name if alias.asname else top)
-            case ast.ImportFrom(module=module, names=names):
-                for alias in names:
-                    self._import(alias.asname or alias.name, f"{module}.{alias.name}" if module else alias.name)
-            case ast.Assign(targets=targets, value=value):
-                for target in targets:
-                    self._assign(target, value)
-            case ast.AnnAssign(target=target, value=value) | ast.NamedExpr(target=target, value=value):
-                if value is not None:
-                    self._assign(target, value)
-            case ast.For(target=target, iter=items) | ast.AsyncFor(target=target, iter=items) | ast.comprehension(target=target, iter=items):
-                self._iterate(target, items)
-            case ast.withitem(context_expr=value, optional_vars=target) if target is not None:
-                self._assign(target, value)
-            case ast.arguments():
-                self._parameters(node)
-            case ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name) | ast.ClassDef(name=name):
-                self.bound.add(name)
-            case ast.ExceptHandler(name=name) if name:
-                self.bound.add(name)
+    @property
+    def exhausted(self) -> bool:
+        """Whether following was given up, so that nothing found does not mean that nothing is there."""
+        return self.steps > MAX_STEPS
+
+    def may_lead(self, name: str) -> bool:
+        """Whether attributes of a name can be those of something imported or built in."""
+        return bool(self.of_name(name))
 
     def is_bound(self, name: str) -> bool:
         return name in self.bound
 
     def of_name(self, name: str, depth: int = 0) -> tuple[str, ...]:
         """The dotted names that a plain name may stand for; a builtin stands for itself."""
-        if depth == 0 and name in self.known:
+        if name in self.known:
             return self.known[name]
         found = set(self.modules.get(name, ()))
-        if depth < MAX_DEPTH:
+        if depth < MAX_DEPTH and name not in self.active:
+            self.active.add(name)
             for value in self.values.get(name, ())[:MAX_ORIGINS]:
                 found.update(self.of(value, depth + 1))
+            self.active.discard(name)
         if not found and name not in self.bound and name in _BUILTINS:
             found.add(f"builtins.{name}")
         result = tuple(sorted(found))[:MAX_ORIGINS]
-        if depth == 0:
+        if not self.active:
             self.known[name] = result
         return result
 
     def of(self, node: ast.AST, depth: int = 0) -> tuple[str, ...]:
         """The dotted names that an expression may stand for."""
-        if depth > MAX_DEPTH:
+        self.steps += 1
+        if depth > MAX_DEPTH or self.exhausted:
             return ()
         kind = type(node)
         if kind is ast.Name:
@@ -109,13 +100,14 @@ class Origins:
 
     def text(self, node: ast.AST, depth: int = 0) -> str | None:
         """The string that an expression gives, when it can be told without running it."""
-        if depth > MAX_DEPTH:
+        self.steps += 1
+        if depth > MAX_PIECES or self.exhausted:
             return None
         if type(node) is ast.Constant:
-            value = node.value
-            if isinstance(value, bytes):
-                value = value.decode("latin-1")
-            return value if isinstance(value, str) and len(value) <= MAX_TEXT * 8 else None
+            constant = node.value
+            if isinstance(constant, bytes):
+                constant = constant.decode("latin-1")
+            return constant if isinstance(constant, str) and len(constant) <= MAX_TEXT * 8 else None
         match node:
             case ast.Name(id=name):
                 values = self.values.get(name, [])
@@ -133,6 +125,50 @@ class Origins:
             case ast.Call():
                 return self._text_of_call(node, depth)
         return None
+
+    def bind_import(self, node: ast.Import) -> None:
+        for alias in node.names:
+            top = alias.name.partition(".")[0]
+            self._import(alias.asname or top, alias.name if alias.asname else top)
+
+    def bind_import_from(self, node: ast.ImportFrom) -> None:
+        for alias in node.names:
+            self._import(alias.asname or alias.name, f"{node.module}.{alias.name}" if node.module else alias.name)
+
+    def bind_assign(self, node: ast.Assign) -> None:
+        for target in node.targets:
+            self._assign(target, node.value)
+
+    def bind_value(self, node: ast.AnnAssign | ast.NamedExpr) -> None:
+        if node.value is not None:
+            self._assign(node.target, node.value)
+
+    def bind_loop(self, node: ast.For | ast.AsyncFor | ast.comprehension) -> None:
+        target, items = node.target, node.iter
+        if isinstance(items, (ast.List, ast.Tuple, ast.Set)):
+            for item in items.elts[:MAX_ORIGINS]:
+                self._assign(target, item)
+        elif isinstance(target, ast.Name):
+            self.bound.add(target.id)
+
+    def bind_with(self, node: ast.withitem) -> None:
+        if node.optional_vars is not None:
+            self._assign(node.optional_vars, node.context_expr)
+
+    def bind_parameters(self, node: ast.arguments) -> None:
+        positional = [*node.posonlyargs, *node.args]
+        for parameter in (*positional, *node.kwonlyargs, node.vararg, node.kwarg):
+            if parameter is not None:
+                self.bound.add(parameter.arg)
+        for parameter, default in zip(positional[len(positional) - len(node.defaults) :], node.defaults, strict=False):
+            self.values.setdefault(parameter.arg, []).append(default)
+        for parameter, given in zip(node.kwonlyargs, node.kw_defaults, strict=False):
+            if given is not None:
+                self.values.setdefault(parameter.arg, []).append(given)
+
+    def bind_name(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.ExceptHandler) -> None:
+        if node.name:
+            self.bound.add(node.name)
 
     def _import(self, name: str, origin: str) -> None:
         self.bound.add(name)
@@ -152,24 +188,6 @@ class Origins:
                 elif isinstance(inner, ast.Name):
                     self.bound.add(inner.id)
 
-    def _iterate(self, target: ast.expr, items: ast.expr) -> None:
-        if isinstance(items, (ast.List, ast.Tuple, ast.Set)):
-            for item in items.elts[:MAX_ORIGINS]:
-                self._assign(target, item)
-        elif isinstance(target, ast.Name):
-            self.bound.add(target.id)
-
-    def _parameters(self, node: ast.arguments) -> None:
-        positional = [*node.posonlyargs, *node.args]
-        for parameter in (*positional, *node.kwonlyargs, node.vararg, node.kwarg):
-            if parameter is not None:
-                self.bound.add(parameter.arg)
-        for parameter, default in zip(positional[len(positional) - len(node.defaults) :], node.defaults, strict=False):
-            self.values.setdefault(parameter.arg, []).append(default)
-        for parameter, given in zip(node.kwonlyargs, node.kw_defaults, strict=False):
-            if given is not None:
-                self.values.setdefault(parameter.arg, []).append(given)
-
     def _any(self, nodes: Iterable[ast.AST], depth: int) -> tuple[str, ...]:
         found: set[str] = set()
         for inner in nodes:
@@ -182,7 +200,7 @@ class Origins:
         """`vars(os)["system"]`, `os.__dict__["system"]`, `sys.modules["os"]`, and elements of a list by name."""
         name = self.text(key, depth + 1)
         if isinstance(value, ast.Name):
-            held = self.values.get(value.id, [])
+            held = self.values.get(value.id, [])[:MAX_ORIGINS]
             inside = [element for given in held if isinstance(given, (ast.List, ast.Tuple)) for element in given.elts]
             inside += [element for given in held if isinstance(given, ast.Dict) for element in given.values]
             if inside:
@@ -224,7 +242,9 @@ class Origins:
     def _sliced(self, value: ast.expr, bounds: tuple[ast.expr | None, ...], depth: int) -> str | None:
         text = self.text(value, depth + 1)
         numbers = [_number(bound) if bound is not None else None for bound in bounds]
-        if text is None or any(bound is not None and number is None for bound, number in zip(bounds, numbers, strict=True)):
+        if text is None or any(
+            bound is not None and number is None for bound, number in zip(bounds, numbers, strict=True)
+        ):
             return None
         if numbers[2] == 0:
             return None
@@ -257,12 +277,15 @@ class Origins:
             return self._joined_map(base, node.args[0])
         if func.attr == "replace" and len(arguments) == 2 and arguments[0] and arguments[1] is not None:
             return base[:MAX_TEXT].replace(arguments[0], arguments[1][:8])
-        simple = {"lower": str.lower, "upper": str.upper, "strip": str.strip, "swapcase": str.swapcase, "casefold": str.casefold}
-        if func.attr in simple and not arguments:
-            return simple[func.attr](base)
+        if func.attr in _CASES and not arguments:
+            return _CASES[func.attr](base)
         if func.attr in ("decode", "encode"):
             return base
-        if func.attr == "format" and all(argument is not None for argument in arguments) and base.count("{}") == len(arguments):
+        if (
+            func.attr == "format"
+            and all(argument is not None for argument in arguments)
+            and base.count("{}") == len(arguments)
+        ):
             for argument in arguments:
                 base = base.replace("{}", (argument or "")[:MAX_TEXT], 1)
             return base[:MAX_TEXT]
@@ -278,6 +301,24 @@ class Origins:
             text = self.text(call.args[0])
             return None if text is None else separator.join(reversed(text[:MAX_TEXT]))
         return None
+
+    BINDINGS: ClassVar[dict[type[ast.AST], Callable[..., None]]] = {
+        ast.Import: bind_import,
+        ast.ImportFrom: bind_import_from,
+        ast.Assign: bind_assign,
+        ast.AnnAssign: bind_value,
+        ast.NamedExpr: bind_value,
+        ast.For: bind_loop,
+        ast.AsyncFor: bind_loop,
+        ast.comprehension: bind_loop,
+        ast.withitem: bind_with,
+        ast.arguments: bind_parameters,
+        ast.FunctionDef: bind_name,
+        ast.AsyncFunctionDef: bind_name,
+        ast.ClassDef: bind_name,
+        ast.ExceptHandler: bind_name,
+    }
+    """What to call with each kind of node that binds names."""
 
 
 def _joined(separator: str, parts: list[str | None]) -> str | None:

@@ -12,7 +12,7 @@ _SIZES: dict[str, int] = {"unrestricted": 1_048_576, "standard": 20_000, "strict
 
 
 class CodeRules(msgspec.Struct, frozen=True):
-    """What code may do (MGP, Code Safety Framework). Lists add to the built-in ones; a blocked name wins over an allowed one."""
+    """What code may do (MGP, Code Safety Framework). A blocked name wins over an allowed one."""
 
     level: Level = "standard"
     language: str = "python"
@@ -20,9 +20,9 @@ class CodeRules(msgspec.Struct, frozen=True):
     """Bytes of UTF-8 beyond which code is refused unread; by default what the level says."""
     blocked_imports: tuple[str, ...] = ()
     blocked_patterns: tuple[str, ...] = ()
-    """Text that may not occur in code. In Python it is looked for in the code itself, not in strings and comments."""
+    """Text that may not occur anywhere in the code, strings and comments included."""
     allowed_imports: tuple[str, ...] = ()
-    """At `standard`: modules of the built-in block list that are let through. At `strict` and `readonly`: the allowlist."""
+    """At `standard`, what to let through of the built-in block list; at the levels above, the whole allowlist."""
     ignored: tuple[str, ...] = ()
     """Rules that are switched off, by finding name."""
 

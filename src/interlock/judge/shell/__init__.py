@@ -21,6 +21,7 @@ __all__ = ["ShellRules", "judge_shell"]
 _DEFAULTS = ShellRules()
 MAX_FINDINGS = 32
 MAX_ARGUMENTS = 2_048
+MAX_NESTED_LENGTH = 2_048
 
 
 def judge_shell(command: str | Sequence[str], rules: ShellRules = _DEFAULTS) -> tuple[Finding, ...]:
@@ -37,7 +38,7 @@ def judge_shell(command: str | Sequence[str], rules: ShellRules = _DEFAULTS) -> 
 
 def _judge_list(argv: Sequence[str], rules: ShellRules) -> Iterator[Finding]:
     """An argument list reaches the program as it is: there are no operators, only words."""
-    words = [word if isinstance(word, str) else str(word) for word in argv[: MAX_ARGUMENTS + 1]]
+    words = [str(word) for word in argv[: MAX_ARGUMENTS + 1]]
     if not words or not words[0]:
         yield _empty()
     elif len(words) > MAX_ARGUMENTS or sum(map(len, words)) > rules.max_length:
@@ -49,7 +50,7 @@ def _judge_list(argv: Sequence[str], rules: ShellRules) -> Iterator[Finding]:
 
 
 def _judge_text(text: str, rules: ShellRules, depth: int) -> Iterator[Finding]:
-    if len(text) > rules.max_length:
+    if len(text) > (MAX_NESTED_LENGTH if depth else rules.max_length):
         yield _too_long(rules)
         return
     stripped = text.strip(" \t\r\n")
@@ -81,7 +82,10 @@ def _judge_script(text: str, script: Script, rules: ShellRules, depth: int) -> I
         yield from _judge_redirect(redirect)
     if not script.operators and not script.redirects and script.error is None and _has_operator(text):
         yield Finding(
-            "shell.unparsable", "an operator stands outside quotes", "quote it, or run one simple command", (0, len(text))
+            "shell.unparsable",
+            "an operator stands outside quotes",
+            "quote it, or run one simple command",
+            (0, len(text)),
         )
     for command in script.commands:
         yield from _judge_command(command, rules, depth)
@@ -126,12 +130,30 @@ def _argv(words: Sequence[Word]) -> list[str]:
     return argv
 
 
-_LIKELY = ("rm", "sh", "bash", "dash", "cat", "nc", "dd", "su", "sudo", "chmod", "curl", "wget", "python3", "perl", "mkfs")
+_LIKELY = (
+    "rm",
+    "sh",
+    "bash",
+    "dash",
+    "cat",
+    "nc",
+    "dd",
+    "su",
+    "sudo",
+    "chmod",
+    "curl",
+    "wget",
+    "python3",
+    "perl",
+    "mkfs",
+)
 
 
 def _match_glob(name: str) -> str:
     """What a pattern for a program most likely stands for: `/???/rm`, `/bin/c?t`."""
     last = name.rpartition("/")[2]
+    if len(last) > 16:
+        return last
     shape = re.escape(last).replace(r"\*", ".*").replace(r"\?", ".")
     return next((likely for likely in _LIKELY if re.fullmatch(shape, likely)), last)
 

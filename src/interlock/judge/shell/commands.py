@@ -12,7 +12,8 @@ from interlock.judge.shell.rules import ShellRules
 from interlock.judge.shell.special import SPECIAL
 from interlock.judge.shell.wrappers import inner_commands
 
-MAX_NESTING = 6
+MAX_NESTING = 4
+MAX_NESTED_WORDS = 256
 _HARMLESS = frozenset({"--version", "--help", "-V", "-h", "-?"})
 _CUSTOM_MEND = "run the program directly, or ask for a tool that does this one thing"
 
@@ -36,8 +37,13 @@ def judge_argv(
     """Everything wrong with one argument list. `judge_text` judges text that would go to a shell."""
     if not argv:
         return
-    if depth > MAX_NESTING:
-        yield Finding("shell.nested", "commands nested too deeply to judge", "run the inner command directly", span)
+    if depth > MAX_NESTING or (depth and len(argv) > MAX_NESTED_WORDS):
+        yield Finding(
+            "shell.nested",
+            "a command inside a command is too deep or too long to judge",
+            "run the inner command directly",
+            span,
+        )
         return
     name = program_name(argv[0])
     arguments = argv[1:]
@@ -65,7 +71,9 @@ def _by_name(
 ) -> Iterator[Finding]:
     if rules.allowed_programs and name not in rules.allowed_programs and word not in rules.allowed_programs:
         allowed = ", ".join(rules.allowed_programs[:12])
-        yield Finding("shell.not_allowed", f"{name!r} is not one of the allowed programs", f"use one of: {allowed}", span)
+        yield Finding(
+            "shell.not_allowed", f"{name!r} is not one of the allowed programs", f"use one of: {allowed}", span
+        )
     if name in rules.blocked_programs:
         yield Finding("shell.blocked", f"{name!r} is blocked by the operator", "use another program", span)
     if not word or not word.isascii():
@@ -73,7 +81,9 @@ def _by_name(
     elif harmless:
         return
     elif name in programs.PRIVILEGE:
-        yield Finding("shell.privilege", f"{name!r} changes who a command runs as", "run it as the tool's own user", span)
+        yield Finding(
+            "shell.privilege", f"{name!r} changes who a command runs as", "run it as the tool's own user", span
+        )
     elif name in programs.DESTROYERS or name.startswith(("mkfs.", "mkfs_")):
         yield Finding("shell.destructive", f"{name!r} destroys data or stops the machine", _CUSTOM_MEND, span)
     elif name in programs.EVALUATORS:
@@ -110,7 +120,9 @@ def _by_options(name: str, arguments: Sequence[str], span: tuple[int, int] | Non
         )
 
 
-_SCRIPT_OPTION = re.compile(r"-[abefhmnuvxBCEHT]+$|--(?:no-execute|norc|noprofile|posix|verbose|xtrace|no-rcs|no-config)$")
+_SCRIPT_OPTION = re.compile(
+    r"-[abefhmnuvxBCEHT]+$|--(?:no-execute|norc|noprofile|posix|verbose|xtrace|no-rcs|no-config)$"
+)
 
 
 def _names_script(arguments: Sequence[str]) -> bool:
@@ -131,9 +143,14 @@ def _by_arguments(name: str, arguments: Sequence[str], span: tuple[int, int] | N
             if finding is not None:
                 yield finding
                 return
-            if (writes or (copies and index == last)) and programs.WRITE_TARGETS.search(argument.partition("=")[2] or argument):
+            if (writes or (copies and index == last)) and programs.WRITE_TARGETS.search(
+                argument.partition("=")[2] or argument
+            ):
                 yield Finding(
-                    "shell.system_file", f"{name!r} touches {argument[:60]!r}", "write below the working directory", span
+                    "shell.system_file",
+                    f"{name!r} touches {argument[:60]!r}",
+                    "write below the working directory",
+                    span,
                 )
                 return
         elif argument == "rm" and name not in programs.SUBCOMMAND_REMOVERS and _recursive(arguments[index + 1 :]):
@@ -153,9 +170,13 @@ def _by_argument(argument: str, mentions: bool, span: tuple[int, int] | None) ->
     if embedded.escapes_to_shell(argument):
         return Finding("shell.runs_shell", "an argument escapes to a shell", _CUSTOM_MEND, span)
     if not mentions and embedded.runs_process(argument):
-        return Finding("shell.runs_code", "an argument holds code that starts processes or deletes trees", _CUSTOM_MEND, span)
+        return Finding(
+            "shell.runs_code", "an argument holds code that starts processes or deletes trees", _CUSTOM_MEND, span
+        )
     if programs.SECRETS.search(argument):
-        return Finding("shell.secret_file", f"{argument[:60]!r} holds secrets", "ask for what you need by another tool", span)
+        return Finding(
+            "shell.secret_file", f"{argument[:60]!r} holds secrets", "ask for what you need by another tool", span
+        )
     return None
 
 

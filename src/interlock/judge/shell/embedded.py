@@ -4,22 +4,31 @@ from __future__ import annotations
 
 import re
 
-_AWK_RUNS = re.compile(r"\bsystem\s*\(|\|\s*(?:getline|&|\"|[a-z_(])|\"\s*\|\s*getline|/inet/|@load|\bgetline\s*<", re.IGNORECASE)
+_AWK_RUNS = re.compile(
+    r"\bsystem\s*\(|\|\s*(?:getline|&|\"|[a-z_(])|\"\s*\|\s*getline|/inet/|@load|\bgetline\s*<", re.IGNORECASE
+)
 _AWK_PRINTS_TO = re.compile(r"\bprintf?\b[^;}\n]*?>>?\s*[^=\s]")
 _AWK_STRINGS = re.compile(r'"(?:[^"\\]|\\.)*"|/(?:[^/\\\n]|\\.)+/')
 _SED_WRITES = re.compile(r"(?:^|[;{}\n]|[\d$/,!]\s*)\s*[wW]\s*[/.\w~-]|/[gIipmM\d]*w\s*[/.\w~-]")
-_SED_RUNS = re.compile(r"(?:^|[;{}\n]|[\d$/,!])\s*e(?:\s|$)|(?:^|[;{}\n\d$/,!\s])s(?P<d>[^\w\s\\]).*?(?P=d).*?(?P=d)[gIipmM\d]*e", re.DOTALL)
-_NESTED = re.compile(r"\$\(\s*[\w./~]|`[^`]*[\w./~][^`]*`|\$\{?IFS|\$\{[^}]*\}\s*[;|&]|<\(\s*\w|/dev/(?:tcp|udp)/|\bsh\s+-i\b")
-_SHELL_PATH = re.compile(
-    r"(?:^|[^\w])bin/(?:sh|ash|bash|csh|dash|fish|ksh|mksh|tcsh|zsh|rbash|busybox)(?![\w.-])"
+_SED_RUNS = re.compile(
+    r"(?:^|[;{}\n]|[\d$/,!])\s*e(?:\s|$)|(?:^|[;{}\n\d$/,!\s])s(?P<d>[^\w\s\\]).*?(?P=d).*?(?P=d)[gIipmM\d]*e",
+    re.DOTALL,
 )
+_NESTED = re.compile(
+    r"\$\(\s*[\w./~]|`[^`]*[\w./~][^`]*`|\$\{?IFS|\$\{[^}]*\}\s*[;|&]|<\(\s*\w|/dev/(?:tcp|udp)/|\bsh\s+-i\b"
+)
+_SHELL_PATH = re.compile(r"(?:^|[^\w])bin/(?:sh|ash|bash|csh|dash|fish|ksh|mksh|tcsh|zsh|rbash|busybox)(?![\w.-])")
 _SHELL_CALL = re.compile(r"(?:^|[\s;|&!'\"(`=:,])(?:ba|da|a|k|z|c|tc|fi)?sh\s+-\w*[cip]\b")
 _ESCAPES = re.compile(r"^\s*(?::?!|\\!|\.(?:shell|system)\b|\\o\s*\||\\g\s*\|)\s*\S")
 _CODE_CALL = re.compile(
-    r"\b(?:system|popen|exec[lv]p?e?|shell_exec|passthru|proc_open|pcntl_exec|posix_spawn|child_process|os\.execute|io\.popen|"
-    r"subprocess|Runtime\.getRuntime|ProcessBuilder|callCommand|run-shell-command|write18|esyscmd|syscmd)\b\s*[(\"'.{\[]"
+    r"\b(?:system|popen|exec[lv]p?e?|shell_exec|passthru|proc_open|pcntl_exec|posix_spawn|child_process|"
+    r"os\.execute|io\.popen|"
+    r"subprocess|Runtime\.getRuntime|ProcessBuilder|callCommand|run-shell-command|write18|esyscmd|"
+    r"syscmd)\b\s*[(\"'.{\[]"
 )
-_DELETES = re.compile(r"\b(?:rm_rf|rmtree|rm\s+-\w*[rR]\w*|remove_tree|unlinkSync|rmSync|FileUtils\.rm|deltree|rimraf)\b")
+_DELETES = re.compile(
+    r"\b(?:rm_rf|rmtree|rm\s+-\w*[rR]\w*|remove_tree|unlinkSync|rmSync|FileUtils\.rm|deltree|rimraf)\b"
+)
 _TEMPLATE = re.compile(r"<\?php|<%[^>]|<!--#exec|\{\{.*[(\[_].*\}\}|\{%.*%\}", re.DOTALL)
 
 

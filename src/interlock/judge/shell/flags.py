@@ -5,6 +5,11 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 
 
+def names(text: str) -> frozenset[str]:
+    """A table of names, written as one text."""
+    return frozenset(text.split())
+
+
 def uses_flag(
     arguments: Iterable[str], flags: frozenset[str], with_values: str = "", *, abbreviated: bool = True
 ) -> str | None:

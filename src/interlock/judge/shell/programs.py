@@ -7,35 +7,43 @@ from __future__ import annotations
 
 import re
 
+from interlock.judge.shell.flags import names
 
-def _names(text: str) -> frozenset[str]:
-    return frozenset(text.split())
-
-
-SHELLS = _names("sh ash bash csh dash fish ksh ksh88 ksh93 mksh pdksh posh rbash rksh tcsh yash zsh xonsh elvish nu hush osh rc sash")
-WINDOWS = _names(
-    "powershell powershell.exe pwsh pwsh.exe powershell_ise cmd cmd.exe command.com wscript cscript mshta rundll32 regsvr32 "
-    "reg reg.exe netsh wevtutil icacls takeown certutil.exe bitsadmin wmic schtasks installutil msbuild.exe msiexec forfiles iwr vssadmin bcdedit diskpart"
+SHELLS = names(
+    "sh ash bash csh dash fish ksh ksh88 ksh93 mksh pdksh posh rbash rksh tcsh yash zsh xonsh elvish nu hush osh "
+    "rc sash"
+)
+WINDOWS = names(
+    "powershell powershell.exe pwsh pwsh.exe powershell_ise cmd cmd.exe command.com wscript cscript mshta "
+    "rundll32 regsvr32 "
+    "reg reg.exe netsh wevtutil icacls takeown certutil.exe bitsadmin wmic schtasks installutil msbuild.exe "
+    "msiexec forfiles iwr vssadmin bcdedit diskpart"
 )
 CMDLET = re.compile(
-    r"(?:Add|Clear|Close|Connect|Convert|ConvertFrom|ConvertTo|Copy|Debug|Disable|Dismount|Enable|Enter|Exit|Expand|Export|"
-    r"Find|ForEach|Format|Get|Import|Install|Invoke|Join|Measure|Mount|Move|New|Out|Ping|Pop|Push|Read|Receive|Register|"
+    r"(?:Add|Clear|Close|Connect|Convert|ConvertFrom|ConvertTo|Copy|Debug|Disable|Dismount|Enable|Enter|Exit|"
+    r"Expand|Export|"
+    r"Find|ForEach|Format|Get|Import|Install|Invoke|Join|Measure|Mount|Move|New|Out|Ping|Pop|Push|Read|Receive|"
+    r"Register|"
     r"Remove|Rename|Reset|Resolve|Restart|Restore|Resume|Save|Search|Select|Send|Set|Show|Sort|Split|Start|Stop|Submit|"
     r"Suspend|Tee|Test|Trace|Unblock|Uninstall|Unregister|Update|Wait|Where|Write)-[A-Z][A-Za-z]+$"
 )
 
-PRIVILEGE = _names(
-    "systemd-run chattr useradd usermod userdel adduser deluser addgroup groupadd groupmod setenforce auditctl umount sudo sudoedit doas su runuser pkexec sg newgrp setpriv capsh unshare nsenter chroot machinectl gosu su-exec run0 please "
+PRIVILEGE = names(
+    "systemd-run chattr useradd usermod userdel adduser deluser addgroup groupadd groupmod setenforce auditctl "
+    "umount sudo sudoedit doas su runuser pkexec sg newgrp setpriv capsh unshare nsenter chroot machinectl gosu "
+    "su-exec run0 please "
     "setcap visudo vipw chpasswd gpasswd kexec dzdo pbrun calife super sux"
 )
-DESTROYERS = _names(
+DESTROYERS = names(
     "mkfs mke2fs mkswap mkntfs wipefs blkdiscard shred srm wipe scrub newfs lvremove vgremove pvremove mdadm zerofree "
     "secure-delete sfill nwipe format insmod rmmod modprobe halt reboot poweroff shutdown telinit killall5"
 )
-EVALUATORS = _names("eval source . trap")
+EVALUATORS = names("eval source . trap")
 """Builtins that run their arguments as shell text."""
 
-BARE_READERS = _names("tclsh wish expect perl php python python2 python3 node ruby lua luajit osascript jrunscript busybox ksshell screen")
+BARE_READERS = names(
+    "tclsh wish expect perl php python python2 python3 node ruby lua luajit osascript jrunscript busybox ksshell screen"
+)
 """Interpreters that, started with nothing, read a program from standard input."""
 
 _LATEX = "--shell-escape -shell-escape -enable-write18 --enable-write18"
@@ -233,10 +241,11 @@ _SAME = {
 for _name, _others in _SAME.items():
     for _other in _others.split():
         CODE_FLAGS[_other] = CODE_FLAGS[_name]
-CODE_FLAG_SETS = {name: (_names(flags), values) for name, (flags, values) in CODE_FLAGS.items()}
+CODE_FLAG_SETS = {name: (names(flags), values) for name, (flags, values) in CODE_FLAGS.items()}
 
-ANY_FLAGS = _names(
-    "--checkpoint-action --use-compress-program --to-command --rsh --rsync-path --upload-pack --receive-pack --shell-escape "
+ANY_FLAGS = names(
+    "--checkpoint-action --use-compress-program --to-command --rsh --rsync-path --upload-pack --receive-pack "
+    "--shell-escape "
     "--exec-path --no-preserve-root --unsafe-perm --pre-hook --post-hook --eval-command --on-download-complete "
     "--exec-batch --sh-exec --password-command --preload-library"
 )
@@ -245,50 +254,67 @@ ANY_FLAGS = _names(
 VERSIONED = re.compile(r"(python|pypy|perl|ruby|php|lua|node|tclsh|wish|ksh|gcc|clang)-?\d+(?:\.\d+)*$")
 """`python3.12` is `python`."""
 
-PYTHON_MODULES = _names(
-    "pip ensurepip code pdb timeit cProfile profile trace runpy site idlelib doctest unittest.mock ctypes pty http.server "
+PYTHON_MODULES = names(
+    "pip ensurepip code pdb timeit cProfile profile trace runpy site idlelib doctest unittest.mock ctypes pty "
+    "http.server "
     "smtpd test zipapp venv easy_install setuptools pydoc webbrowser antigravity turtledemo IPython"
-) - _names("venv pydoc webbrowser site doctest")
+) - names("venv pydoc webbrowser site doctest")
 
 PACKAGE_FILE = re.compile(r"\.(?:rpm|deb|snap|ipk|gem|apk|pkg|txz|AppImage)$")
-PACKAGE_MANAGERS = _names("rpm dpkg apt apt-get dnf yum snap opkg gem apk pkg zypper installer pacman alpm urpmi")
+PACKAGE_MANAGERS = names("rpm dpkg apt apt-get dnf yum snap opkg gem apk pkg zypper installer pacman alpm urpmi")
 
 RISKY_VARIABLES = re.compile(
-    r"(?:LD_\w+|DYLD_\w+|PATH|IFS|ENV|BASH_ENV|BASH_FUNC\w*|SHELL|SHELLOPTS|BASHOPTS|PS[0-4]|PROMPT_COMMAND|CDPATH|GLOBIGNORE|"
-    r"PYTHON(?!UNBUFFERED$|DONTWRITEBYTECODE$|HASHSEED$|UTF8$|IOENCODING$)\w+|PERL5?\w*|RUBY\w+|GEM_\w+|NODE_(?!ENV$)\w+|JAVA_\w+|_JAVA_OPTIONS|JDK_\w+|LUA_\w+|PHP\w+|"
+    r"(?:LD_\w+|DYLD_\w+|PATH|IFS|ENV|BASH_ENV|BASH_FUNC\w*|SHELL|SHELLOPTS|BASHOPTS|PS[0-4]|PROMPT_COMMAND|"
+    r"CDPATH|GLOBIGNORE|"
+    r"PYTHON(?!UNBUFFERED$|DONTWRITEBYTECODE$|HASHSEED$|UTF8$|IOENCODING$)\w+|PERL5?\w*|RUBY\w+|GEM_\w+|"
+    r"NODE_(?!ENV$)\w+|JAVA_\w+|_JAVA_OPTIONS|JDK_\w+|LUA_\w+|PHP\w+|"
     r"GIT_(?!AUTHOR|COMMITTER|TRACE)\w+|GCONV_PATH|LOCPATH|NLSPATH|TERMINFO\w*|HOSTALIASES|RESOLV_HOST_CONF|"
-    r"\w*(?:PAGER|EDITOR|VISUAL|BROWSER|ASKPASS|SHELL|OPEN|CLOSE|OPTS|OPTIONS|FLAGS|COMMAND|CMD|HOOK|WRAPPER|PRELOAD|LIBRARY_PATH|RC|INIT))$"
+    r"\w*(?:PAGER|EDITOR|VISUAL|BROWSER|ASKPASS|SHELL|OPEN|CLOSE|OPTS|OPTIONS|FLAGS|COMMAND|CMD|HOOK|WRAPPER|"
+    r"PRELOAD|LIBRARY_PATH|RC|INIT))$"
 )
 
-SUBCOMMAND_REMOVERS = _names(
-    "git hg svn docker podman nerdctl npm yarn pnpm bun kubectl aws gsutil gcloud az ipfs rclone mc s3cmd hdfs hadoop dvc "
-    "cargo brew lxc conda dolt balena vagrant gh glab docker-compose doctl fly flyctl heroku pass gopass kopia restic tldr man "
+SUBCOMMAND_REMOVERS = names(
+    "git hg svn docker podman nerdctl npm yarn pnpm bun kubectl aws gsutil gcloud az ipfs rclone mc s3cmd hdfs "
+    "hadoop dvc "
+    "cargo brew lxc conda dolt balena vagrant gh glab docker-compose doctl fly flyctl heroku pass gopass kopia "
+    "restic tldr man "
     "echo printf grep rg which type help info apropos whatis whereis"
 )
 """Programs whose own arguments may hold the word `rm` or the name of a shell without running it."""
 
-MENTIONERS = _names(
-    "ls file stat which whereis type cat head tail less more grep egrep fgrep rg ag wc md5sum sha1sum sha256sum cksum du readlink "
-    "realpath basename dirname test echo printf man tldr chsh useradd usermod adduser dpkg rpm pacman apk pkg brew ldd nm "
+MENTIONERS = names(
+    "ls file stat which whereis type cat head tail less more grep egrep fgrep rg ag wc md5sum sha1sum sha256sum "
+    "cksum du readlink "
+    "realpath basename dirname test echo printf man tldr chsh useradd usermod adduser dpkg rpm pacman apk pkg "
+    "brew ldd nm "
     "objdump readelf strings hexdump xxd od command tldr help whatis apropos cmp diff b3sum"
 )
 """Programs that may be given the path of a shell: they look at it or record it, and do not run it."""
 
 SECRETS = re.compile(
-    r"/etc/(?:passwd|shadow|gshadow|sudoers|master\.passwd|security/opasswd|krb5\.keytab|ssh/ssh_host_\w+_key\b(?!\.pub))"
+    r"/etc/(?:passwd|shadow|gshadow|sudoers|master\.passwd|security/opasswd|krb5\.keytab|"
+    r"ssh/ssh_host_\w+_key\b(?!\.pub))"
     r"|/proc/(?:self|\d+|\*|thread-self)/(?:environ|mem|maps|root|cwd|fd)|/proc/kcore|/dev/k?mem\b|/proc/sysrq-trigger"
-    r"|(?:^|[/\\=@:])\.(?:aws/credentials|ssh/(?:id_|identity)\w*(?!\.pub)|ssh/authorized_keys|netrc|git-credentials|pgpass|my\.cnf|npmrc|pypirc"
-    r"|docker/config\.json|kube/config|gnupg/(?:private|secring)|azure/\w*[tT]oken|config/gcloud/|vault-token|bash_history|zsh_history)"
+    r"|(?:^|[/\\=@:])\.(?:aws/credentials|ssh/(?:id_|identity)\w*(?!\.pub)|ssh/authorized_keys|netrc|"
+    r"git-credentials|pgpass|my\.cnf|npmrc|pypirc"
+    r"|docker/config\.json|kube/config|gnupg/(?:private|secring)|azure/\w*[tT]oken|config/gcloud/|vault-token|"
+    r"bash_history|zsh_history)"
     r"|/var/run/docker\.sock|/run/docker\.sock|/run/secrets/"
 )
 WRITE_TARGETS = re.compile(
     r"^/(?:etc|boot|bin|sbin|lib|lib64|usr/(?:s?bin|lib)|root|sys|proc|dev/(?!null$|std|tty$|fd/))(?:/|$)"
-    r"|(?:^|/)\.(?:bashrc|bash_profile|profile|zshrc|zprofile|zshenv|login|cshrc|kshrc|inputrc|vimrc|ssh/|config/autostart|lessfilter)"
+    r"|(?:^|/)\.(?:bashrc|bash_profile|profile|zshrc|zprofile|zshenv|login|cshrc|kshrc|inputrc|vimrc|ssh/|"
+    r"config/autostart|lessfilter)"
     r"|/cron(?:\.\w+|tabs?)?/|^/var/(?:log|spool)/|/systemd/(?:system|user)/"
 )
-WRITERS = _names("mv tee dd truncate touch sponge curl wget chattr chmod chown chgrp setfacl mknod mkdir rmdir fallocate")
-COPIERS = _names("cp ln install rsync scp")
+WRITERS = names(
+    "mv tee dd truncate touch sponge curl wget chattr chmod chown chgrp setfacl mknod mkdir rmdir fallocate"
+)
+COPIERS = names("cp ln install rsync scp")
 """These write only what they are given last."""
 
 DEVICE = re.compile(r"/dev/(?:sd|hd|vd|xvd|nvme|mmcblk|disk|loop|md|dm-|mapper/|rdisk|mem|port|zd)")
-ROOTS = re.compile(r"^(?:/+|/\*|~/?|~/\*|\.\.?/?|\./\*|\*|\$\{?HOME\}?/?|/(?:etc|usr|var|home|bin|sbin|lib|boot|opt|root|srv|dev|sys|proc)/?\*?)$")
+ROOTS = re.compile(
+    r"^(?:/+|/\*|~/?|~/\*|\.\.?/?|\./\*|\*|\$\{?HOME\}?/?|/(?:etc|usr|var|home|bin|sbin|lib|boot|opt|root|srv|dev|"
+    r"sys|proc)/?\*?)$"
+)

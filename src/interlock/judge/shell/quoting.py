@@ -9,7 +9,9 @@ _BRACES = re.compile(r"\{[^{}'\"]*(?:,|\.\.)[^{}]*\}")
 _ESCAPE = re.compile(r"\\(.)", re.DOTALL)
 _IN_DOUBLE = re.compile(r'\\([$`"\\\n])')
 _SPLICE = re.compile(r"""\w(?:'\w*'|"\w*")|(?:'\w*'|"\w*")\w""")
-_ANSI = re.compile(r"\\(?:x([0-9a-fA-F]{1,2})|u([0-9a-fA-F]{1,4})|U([0-9a-fA-F]{1,8})|([0-7]{1,3})|c(.)|(.))", re.DOTALL)
+_ANSI = re.compile(
+    r"\\(?:x([0-9a-fA-F]{1,2})|u([0-9a-fA-F]{1,4})|U([0-9a-fA-F]{1,8})|([0-7]{1,3})|c(.)|(.))", re.DOTALL
+)
 _ANSI_LETTERS = {"n": "\n", "t": "\t", "r": "\r", "a": "\a", "b": "\b", "e": "\x1b", "E": "\x1b", "f": "\f", "v": "\v"}
 
 

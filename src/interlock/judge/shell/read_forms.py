@@ -1,4 +1,4 @@
-"""How programs with a language or verbs of their own are used without writing. Each form says why a use writes, or None."""
+"""Programs with a language or verbs of their own: a form says why a use of one writes, or None if it only reads."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 
 from interlock.judge.shell import embedded, programs
-from interlock.judge.shell.flags import operands, uses_flag
-from interlock.judge.shell.special import SPECIAL
+from interlock.judge.shell.flags import names, operands, uses_flag
+from interlock.judge.shell.git import judge_git
 
 
 def _find(arguments: Sequence[str]) -> str | None:
@@ -17,17 +17,21 @@ def _find(arguments: Sequence[str]) -> str | None:
 
 def ran_by(name: str, arguments: Sequence[str]) -> Iterator[list[str]]:
     """The commands that `find -exec` runs."""
-    if name != "find":
-        return
-    for index, argument in enumerate(arguments):
-        if argument in ("-exec", "-execdir"):
-            rest = list(arguments[index + 1 :])
-            end = next((at for at, word in enumerate(rest) if word in (";", "+")), len(rest))
-            yield rest[:end] or [""]
+    at = 0
+    while name in ("find", "gfind") and at < len(arguments):
+        if arguments[at] in ("-exec", "-execdir"):
+            start = at + 1
+            at = next((end for end in range(start, len(arguments)) if arguments[end] in (";", "+")), len(arguments))
+            yield list(arguments[start:at]) or [""]
+        at += 1
 
 
 def _awk(arguments: Sequence[str]) -> str | None:
-    if uses_flag(arguments, frozenset({"-f", "--file", "-E", "--exec", "-i", "--include", "-l", "--load", "-d", "-p", "-o"}), "Fv"):
+    if uses_flag(
+        arguments,
+        frozenset({"-f", "--file", "-E", "--exec", "-i", "--include", "-l", "--load", "-d", "-p", "-o"}),
+        "Fv",
+    ):
         return "the program or a library comes from a file, or something is dumped to one"
     for word in arguments:
         if embedded.awk_runs(word) or embedded.awk_writes(word):
@@ -44,11 +48,14 @@ def _sed(arguments: Sequence[str]) -> str | None:
     return None
 
 
-_CURL_WRITES = frozenset(
-    "-O --remote-name --remote-name-all -J --remote-header-name -T --upload-file -d --data --data-raw --data-binary --data-ascii "
-    "--data-urlencode -F --form --form-string -c --cookie-jar -D --dump-header --trace --trace-ascii --stderr -K --config --libcurl "
-    "--etag-save --hsts --alt-svc --output-dir -Q --quote --json --mail-from --mail-rcpt --create-dirs --engine --unix-socket "
-    "--abstract-unix-socket".split()
+_CURL_WRITES = names(
+    "-O --remote-name --remote-name-all -J --remote-header-name -T --upload-file -d --data "
+    "--data-raw --data-binary --data-ascii "
+    "--data-urlencode -F --form --form-string -c --cookie-jar -D --dump-header --trace --trace-ascii --stderr -K "
+    "--config --libcurl "
+    "--etag-save --hsts --alt-svc --output-dir -Q --quote --json --mail-from --mail-rcpt --create-dirs --engine "
+    "--unix-socket "
+    "--abstract-unix-socket"
 )
 _CURL_VALUES = "HAbeumwxyYzCEPrtoX"
 _READ_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -70,7 +77,7 @@ def _curl(arguments: Sequence[str]) -> str | None:
 def _option_values(arguments: Sequence[str], short: str, long: str) -> Iterator[str]:
     for index, word in enumerate(arguments):
         following = arguments[index + 1] if index + 1 < len(arguments) else ""
-        if word == long or word == short:
+        if word in (long, short):
             yield following
         elif word.startswith(long + "="):
             yield word[len(long) + 1 :]
@@ -81,19 +88,28 @@ def _option_values(arguments: Sequence[str], short: str, long: str) -> Iterator[
 
 
 def _wget(arguments: Sequence[str]) -> str | None:
-    if uses_flag(arguments, frozenset({"--post-data", "--post-file", "--method", "--body-data", "--body-file", "--use-askpass"})):
+    if uses_flag(
+        arguments, frozenset({"--post-data", "--post-file", "--method", "--body-data", "--body-file", "--use-askpass"})
+    ):
         return "it sends something"
-    if uses_flag(arguments, frozenset({"-o", "--output-file", "-a", "--append-output", "-e", "--execute", "--save-cookies"}), "OPtTwQUDAR"):
+    if uses_flag(
+        arguments,
+        frozenset({"-o", "--output-file", "-a", "--append-output", "-e", "--execute", "--save-cookies"}),
+        "OPtTwQUDAR",
+    ):
         return "it writes a log or runs a setting"
     joined = " ".join(arguments)
     return None if re.search(r"--spider|-\w*O ?-(?:\s|$)|--output-document[= ]-(?:\s|$)", joined) else "it saves a file"
 
 
-_GIT_READS = frozenset(
-    "log status diff show blame annotate grep ls-files ls-tree ls-remote cat-file rev-parse rev-list describe shortlog name-rev "
-    "merge-base for-each-ref show-ref show-branch var version help whatchanged diff-tree diff-files diff-index count-objects fsck verify-commit "
-    "verify-tag verify-pack check-ignore check-attr check-mailmap check-ref-format cherry range-diff get-tar-commit-id patch-id "
-    "request-pull merge-tree show-index".split()
+_GIT_READS = names(
+    "log status diff show blame annotate grep ls-files ls-tree ls-remote cat-file rev-parse "
+    "rev-list describe shortlog name-rev "
+    "merge-base for-each-ref show-ref show-branch var version help whatchanged diff-tree diff-files diff-index "
+    "count-objects fsck verify-commit "
+    "verify-tag verify-pack check-ignore check-attr check-mailmap check-ref-format cherry range-diff "
+    "get-tar-commit-id patch-id "
+    "request-pull merge-tree show-index"
 )
 _GIT_SUBREADS = {
     "stash": {"list", "show"},
@@ -110,11 +126,13 @@ _GIT_SUBREADS = {
     "maintenance": set[str](),
     "replace": set[str](),
 }
-_GIT_WRITE_FLAGS = frozenset({"--output", "-O", "--open-files-in-pager", "--ext-diff", "--upload-pack", "--exec", "--textconv"})
+_GIT_WRITE_FLAGS = frozenset(
+    {"--output", "-O", "--open-files-in-pager", "--ext-diff", "--upload-pack", "--exec", "--textconv"}
+)
 
 
 def _git(arguments: Sequence[str]) -> str | None:
-    if next(SPECIAL["git"](arguments), None) is not None:
+    if next(judge_git(arguments), None) is not None:
         return "it runs programs or deletes files"
     words = operands(arguments, frozenset({"-C", "-c", "--git-dir", "--work-tree", "--namespace"}))
     if not words:
@@ -126,12 +144,18 @@ def _git(arguments: Sequence[str]) -> str | None:
     if verb in _GIT_READS:
         return None
     if verb == "branch":
-        return _git_list(rest, flags, "-d -D -m -M -c -C -f -u -t --delete --move --copy --force --set-upstream-to --track "
+        return _git_list(rest, flags, "-d -D -m -M -c -C -f -u -t --delete --move --copy --force "
+        "--set-upstream-to --track "
                          "--unset-upstream --edit-description --no-track --create-reflog")  # fmt: skip
     if verb == "tag":
-        return _git_list(rest, flags, "-d --delete -a --annotate -s --sign -m --message -F --file -f --force -u --local-user")
+        return _git_list(
+            rest, flags, "-d --delete -a --annotate -s --sign -m --message -F --file -f --force -u --local-user"
+        )
     if verb == "config":
-        reads = uses_flag(flags, frozenset("--get --get-all --get-regexp --get-urlmatch --list -l --get-color --get-colorbool".split()))
+        reads = uses_flag(
+            flags,
+            names("--get --get-all --get-regexp --get-urlmatch --list -l --get-color --get-colorbool"),
+        )
         return None if reads or rest[:1] in (["get"], ["list"]) else "it sets a value"
     if verb == "archive":
         return "it writes a file" if uses_flag(flags, frozenset({"-o", "--output", "--remote"})) else None
@@ -144,15 +168,20 @@ def _git(arguments: Sequence[str]) -> str | None:
     return f"git {verb[:30]} changes the repository, or is not known to only read"
 
 
-_GIT_LISTS = frozenset(
-    "-l --list -a --all -r --remotes --contains --no-contains --merged --no-merged --points-at --show-current --format --sort -n -v --verify".split()
+_GIT_LISTS = names(
+    "-l --list -a --all -r --remotes --contains --no-contains --merged --no-merged --points-at "
+    "--show-current --format --sort -n -v --verify"
 )
 
 
 def _git_list(rest: Sequence[str], flags: Sequence[str], writes: str) -> str | None:
     if uses_flag(flags, frozenset(writes.split()), "n"):
         return "an option changes references"
-    return None if not rest or uses_flag(flags, _GIT_LISTS - {"-v", "-a", "-r", "--all", "--remotes"}) else "it creates a reference"
+    return (
+        None
+        if not rest or uses_flag(flags, _GIT_LISTS - {"-v", "-a", "-r", "--all", "--remotes"})
+        else "it creates a reference"
+    )
 
 
 _IP_READS = ("show", "list", "lst", "get", "monitor", "help", "identify", "pids", "ls")
@@ -162,7 +191,7 @@ def _ip(arguments: Sequence[str]) -> str | None:
     if uses_flag(arguments, frozenset({"-b", "-batch", "--batch"}), "*"):
         return "it runs a batch of changes"
     words = operands(arguments, frozenset({"-f", "-family", "-rc", "-n", "-netns", "-l", "-loops"}))
-    if len(words) < 2 or "monitor".startswith(words[0]) and words[0] not in ("m", "ma"):
+    if len(words) < 2 or ("monitor".startswith(words[0]) and words[0] not in ("m", "ma")):
         return "ip runs a program in a namespace" if words[:1] == ["netns"] and len(words) > 2 else None
     verb = words[1]
     if words[0].startswith("neti") or words[0] == "netns":
@@ -172,19 +201,44 @@ def _ip(arguments: Sequence[str]) -> str | None:
     return f"ip {words[0][:20]} {verb[:20]} changes the network"
 
 
-_EXIF_WRITES = re.compile(r"^-(?!(?:if|p|api|filename_?)$)[\w:*.#+-]*[-+^<]?<?=|^-\w+<|^-(?:o|w|W|overwrite_original\w*|delete_original!?|restore_original|tagsfromfile|stay_open|execute\d*|config|if\d*|geotag|csv=.*|j(?:son)?=.*|textout!?|tagout!?|TAGOUT|rename\w*)$", re.IGNORECASE)
+_EXIF_WRITES = re.compile(
+    r"^-(?!(?:if|p|api|filename_?)$)[\w:*.#+-]*[-+^<]?<?=|^-\w+<|^-(?:o|w|W|overwrite_original\w*|"
+    r"delete_original!?|restore_original|tagsfromfile|stay_open|execute\d*|config|if\d*|geotag|csv=.*|"
+    r"j(?:son)?=.*|textout!?|tagout!?|TAGOUT|rename\w*)$",
+    re.IGNORECASE,
+)
 
 
 def _exiftool(arguments: Sequence[str]) -> str | None:
     return "it writes tags or files" if any(_EXIF_WRITES.match(word) for word in arguments) else None
 
 
-_CLOUD_VERBS = re.compile(r"^(?:describe|list|get|show|ls|search|lookup|head|view|status|help|info|version|query|filter|batch-get|scan)(?:$|-)")
+_CLOUD_VERBS = re.compile(
+    r"^(?:describe|list|get|show|ls|search|lookup|head|view|status|help|info|version|query|filter|batch-get|"
+    r"scan)(?:$|-)"
+)
 _CLOUD_WRITES = re.compile(r"^(?:get-object|get-secret-value|get-credentials|list-and-delete)$")
 
 
 def _cloud(arguments: Sequence[str]) -> str | None:
-    words = operands(arguments, frozenset({"--profile", "--region", "--output", "--project", "-o", "-g", "--resource-group", "--subscription", "--query", "--format", "--filter"}))
+    words = operands(
+        arguments,
+        frozenset(
+            {
+                "--profile",
+                "--region",
+                "--output",
+                "--project",
+                "-o",
+                "-g",
+                "--resource-group",
+                "--subscription",
+                "--query",
+                "--format",
+                "--filter",
+            }
+        ),
+    )
     if words and not any(_CLOUD_VERBS.match(word) and not _CLOUD_WRITES.match(word) for word in words):
         return f"{' '.join(words[:3])[:40]!r} is not known to only read"
     return None
@@ -198,16 +252,34 @@ def _database(arguments: Sequence[str]) -> str | None:
     """A client is read-only when it is given SQL that only reads, and nothing else to do."""
     from interlock.judge.sql import judge_readonly_sql
 
-    if uses_flag(arguments, frozenset({"-f", "--file", "-o", "--output", "-L", "--log-file", "-init", "-cmd", "--tee", "--pager", "-i"}), "dhUpPDuS"):
+    if uses_flag(
+        arguments,
+        frozenset({"-f", "--file", "-o", "--output", "-L", "--log-file", "-init", "-cmd", "--tee", "--pager", "-i"}),
+        "dhUpPDuS",
+    ):
         return "it reads commands from a file or writes output to one"
     given = [*_option_values(arguments, "-c", "--command"), *_option_values(arguments, "-e", "--execute")]
     if not given:
-        given = [word for word in arguments if re.match(r"\s*(?:with|select|insert|update|delete|drop|create|alter|pragma|attach|\.)\b|\.", word, re.I)]
+        given = [
+            word
+            for word in arguments
+            if re.match(r"\s*(?:with|select|insert|update|delete|drop|create|alter|pragma|attach|\.)\b|\.", word, re.I)
+        ]
     if not given:
-        return None if uses_flag(arguments, frozenset({"-l", "--list"})) else "it waits for commands that are not judged"
-    if any(text.lstrip().startswith(("\\", ".")) and not re.match(r"\s*(?:\\[dlz]\w*\+?|\.(?:tables|schema|databases|indexes|help))\b", text) for text in given):
+        return (
+            None if uses_flag(arguments, frozenset({"-l", "--list"})) else "it waits for commands that are not judged"
+        )
+    if any(
+        text.lstrip().startswith(("\\", "."))
+        and not re.match(r"\s*(?:\\[dlz]\w*\+?|\.(?:tables|schema|databases|indexes|help))\b", text)
+        for text in given
+    ):
         return "a client command may write or run something"
-    return "the SQL writes" if any(judge_readonly_sql(text) for text in given if not text.lstrip().startswith(("\\", "."))) else None
+    return (
+        "the SQL writes"
+        if any(judge_readonly_sql(text) for text in given if not text.lstrip().startswith(("\\", ".")))
+        else None
+    )
 
 
 def _refuses(flags: str, values: str = "") -> Callable[[Sequence[str]], str | None]:
@@ -227,7 +299,7 @@ FORMS: dict[str, Callable[[Sequence[str]], str | None]] = {
     "curl": _curl, "wget": _wget,
     "git": _git, "ip": _ip,
     "exiftool": _exiftool,
-    "aws": _cloud, "gcloud": _cloud, "az": _cloud, "doctl": _cloud, "ibmcloud": _cloud, "heroku": _cloud, "flyctl": _cloud,
+    **dict.fromkeys(("aws", "gcloud", "az", "doctl", "ibmcloud", "heroku", "flyctl"), _cloud),
     "dc": _dc,
     "psql": _database, "sqlite3": _database, "mysql": _database, "mariadb": _database, "duckdb": _database,
     "man": _refuses(" ".join(programs.CODE_FLAG_SETS["man"][0]), programs.CODE_FLAG_SETS["man"][1]),

@@ -7,6 +7,8 @@ from __future__ import annotations
 
 import msgspec
 
+from interlock.judge.shell.flags import names
+
 
 class Reader(msgspec.Struct, frozen=True):
     """When a program stays read-only."""
@@ -36,29 +38,30 @@ def _reader(
 
 
 _PURE = _reader()
-READERS: dict[str, Reader] = {
-    name: _PURE
-    for name in (
-        "ls dir vdir cat tac head tail wc grep egrep fgrep zgrep zegrep zfgrep bzgrep xzgrep pgrep cut tr nl od hexdump hd strings stat "
-        "df pwd whoami id groups who w last lastb lastlog users uptime uname printenv ps pstree pidof free vmstat iostat mpstat "
-        "pidstat sar lscpu lsblk lsusb lspci lsmod lsof lsns lslocks lsmem lsattr lsipc lslogins lsfd getfacl getent getconf locale "
-        "netstat traceroute traceroute6 tracepath mtr ping ping6 dig host nslookup whois diff cmp comm join paste tsort seq "
-        "echo printf yes true false test [ expr factor numfmt basename dirname readlink realpath pathchk which whereis type locate "
-        "plocate mlocate man whatis apropos info help tldr jobs column colrm fold fmt pr expand unexpand rev look md5sum sha1sum "
-        "sha224sum sha256sum sha384sum sha512sum shasum md5 b2sum b3sum cksum sum crc32 base64 base32 basenc zcat bzcat xzcat zstdcat "
-        "lz4cat gzcat more zmore bzmore zless bzless diff3 sdiff colordiff wdiff cal ncal nproc arch lsb_release sw_vers tty sleep read "
-        "exit return break continue : cd pushd popd dirs shift getopts let wait times objdump readelf nm size ffprobe mediainfo "
-        "identify pdfinfo pdffonts pdfgrep zipinfo findmnt blkid vdpauinfo glxinfo xdpyinfo sensors acpi upower inxi neofetch "
-        "fastfetch screenfetch lshw hwinfo numastat slabtop htop btop atop iotop iftop nethogs glances ipcs csvcut csvgrep "
-        "csvlook csvstat csvsort csvjoin csvjson csvformat xxh64sum cloc tokei scc wcalc bc exa eza lsd gcal when tload watchgnupg "
-        "getfattr namei dircolors compgen caller zcmp zdiff bzdiff xzdiff xzcmp bzcmp units calc jless fx pwdx pmap peekfd "
-        "uuidparse lastcomm rpcinfo showmount nfsstat ntpq ntpstat egrep look hostid logname members "
-        "rusers sha3sum zstdgrep delta diffstat difft mountpoint avahi-browse avahi-resolve "
-        "ausearch aureport faillog iwlist arping nping dhcping fping httping whowatch "
-        "systool cpuid x86info lstopo modinfo vainfo xprop xwininfo xlsclients fc-list fc-match "
-        "ifdata ifstat nload bmon iptables-save ip6tables-save tracert"
-    ).split()
-}
+READERS: dict[str, Reader] = dict.fromkeys(
+    names(
+        ": [ acpi apropos arch arping atop aureport ausearch avahi-browse avahi-resolve b2sum b3sum base32 base64 "
+        "basename basenc bc blkid bmon break btop bzcat bzcmp bzdiff bzgrep bzless bzmore cal calc caller cat cd "
+        "cksum cloc cmp colordiff colrm column comm compgen continue cpuid crc32 csvcut csvformat csvgrep csvjoin "
+        "csvjson csvlook csvsort csvstat cut delta df dhcping diff diff3 diffstat difft dig dir dircolors dirname "
+        "dirs echo egrep exa exit expand expr eza factor faillog false fastfetch fc-list fc-match ffprobe fgrep "
+        "findmnt fmt fold fping free fx gcal getconf getent getfacl getfattr getopts glances glxinfo grep groups "
+        "gzcat hd head help hexdump host hostid htop httping hwinfo id identify ifdata ifstat iftop info inxi iostat "
+        "iotop ip6tables-save ipcs iptables-save iwlist jless jobs join last lastb lastcomm lastlog let locale locate "
+        "logname look ls lsattr lsb_release lsblk lscpu lsd lsfd lshw lsipc lslocks lslogins lsmem lsmod lsns lsof "
+        "lspci lstopo lsusb lz4cat man md5 md5sum mediainfo members mlocate modinfo more mountpoint mpstat mtr namei "
+        "ncal neofetch nethogs netstat nfsstat nl nload nm nping nproc nslookup ntpq ntpstat numastat numfmt objdump "
+        "od paste pathchk pdffonts pdfgrep pdfinfo peekfd pgrep pidof pidstat ping ping6 plocate pmap popd pr "
+        "printenv printf ps pstree pushd pwd pwdx read readelf readlink realpath return rev rpcinfo rusers sar scc "
+        "screenfetch sdiff sensors seq sha1sum sha224sum sha256sum sha384sum sha3sum sha512sum shasum shift showmount "
+        "size slabtop sleep stat strings sum sw_vers systool tac tail test times tldr tload tokei tr tracepath "
+        "traceroute traceroute6 tracert true tsort tty type uname unexpand units upower uptime users uuidparse vainfo "
+        "vdir vdpauinfo vmstat w wait watchgnupg wc wcalc wdiff whatis when whereis which who whoami whois whowatch "
+        "x86info xdpyinfo xlsclients xprop xwininfo xxh64sum xzcat xzcmp xzdiff xzgrep yes zcat zcmp zdiff zegrep "
+        "zfgrep zgrep zipinfo zless zmore zstdcat zstdgrep "
+    ),
+    _PURE,
+)
 READERS.update(
     {
         "file": _reader("-C --compile"),
@@ -99,7 +102,8 @@ READERS.update(
         "iwconfig": _reader("", "", 1),
         "ss": _reader("-K --kill", "fADFN"),
         "journalctl": _reader(
-            "--vacuum-size --vacuum-time --vacuum-files --rotate --flush --sync --relinquish-var --update-catalog --setup-keys "
+            "--vacuum-size --vacuum-time --vacuum-files --rotate --flush --sync --relinquish-var "
+            "--update-catalog --setup-keys "
             "--cursor-file",
             "nupMDobStg",
         ),
@@ -115,10 +119,12 @@ READERS.update(
         "ssh-keygen": _reader(needs="-l"),
         "ssh-add": _reader("-d -D -x -X -s -e", "", 0, needs="-l -L"),
         "gpg": _reader(
-            "-o --output --gen-key --import --delete-keys --edit-key --sign -s -e --encrypt -c --symmetric -d --decrypt --recv-keys "
+            "-o --output --gen-key --import --delete-keys --edit-key --sign -s -e --encrypt -c --symmetric -d "
+            "--decrypt --recv-keys "
             "--send-keys --full-generate-key --quick-generate-key --clearsign --detach-sign -b",
             "ur",
-            needs="--list-keys -k --list-secret-keys -K --verify --fingerprint --list-sigs --list-packets --check-sigs --version",
+            needs="--list-keys -k --list-secret-keys -K --verify --fingerprint --list-sigs --list-packets "
+            "--check-sigs --version",
         ),
         "zip": _reader(needs="-sf"),
         "unzip": _reader("", "Pd", needs="-l -t -v -p -Z -z -c"),
@@ -130,7 +136,8 @@ READERS.update(
         "zstd": _reader("-o --rm", "", needs="-l --list -t --test -c --stdout"),
         "cpio": _reader("-i --extract -o --create -p --pass-through -u", needs="-t --list"),
         "tar": _reader(
-            "-x --extract --get -c --create -r --append -u --update -A --catenate --delete -I --use-compress-program --to-command "
+            "-x --extract --get -c --create -r --append -u --update -A --catenate --delete -I "
+            "--use-compress-program --to-command "
             "--checkpoint-action -F --info-script --index-file",
             "bCfgHKLNTVX",
             needs="-t --list",
@@ -138,77 +145,108 @@ READERS.update(
         "ar": _reader(verbs="t,tv,p,pv,tO"),
         "7z": _reader(verbs="l,t,h,i"),
         "7za": _reader(verbs="l,t,h,i"),
-        "rpm": _reader("--eval -E --pipe --define -D -i -U -e -F --import --rebuilddb --initdb --install", needs="-q --query -V --verify --checksig -K"),
+        "rpm": _reader("--eval -E --pipe --define -D -i -U -e -F --import --rebuilddb --initdb "
+        "--install", needs="-q --query -V --verify --checksig -K"),
         "dpkg": _reader("-i --install -r --remove -P --purge --configure --unpack --set-selections", needs=
-                        "-l --list -L --listfiles -s --status -S --search --get-selections --print-avail -c --contents -I --info -p "
+                        "-l --list -L --listfiles -s --status -S --search --get-selections --print-avail -c "
+                        "--contents -I --info -p "
                         "--print-architecture -C --audit -V --verify --compare-versions"),
         "dpkg-query": _PURE,
         "apt": _reader("-o", verbs="list,show,search,policy,depends,rdepends,changelog,moo"),
-        "apt-cache": _reader("-o", verbs="show,search,policy,depends,rdepends,showpkg,stats,dump,madison,pkgnames,showsrc,unmet"),
+        "apt-cache": _reader("-o", verbs="show,search,policy,depends,rdepends,showpkg,stats,dump,madison,"
+        "pkgnames,showsrc,unmet"),
         "dnf": _reader(verbs="list,info,search,repolist,provides,history,repoquery,check-update,deplist"),
         "yum": _reader(verbs="list,info,search,repolist,provides,history,check-update,deplist"),
         "pacman": _reader("-y --refresh", "", needs="-Q --query -Qi -Ql -Qs -Ss -Si -F --files -T"),
         "apk": _reader(verbs="info,list,search,policy,dot,version,stats"),
-        "brew": _reader(verbs="list,ls,info,search,deps,uses,leaves,outdated,config,doctor,home,desc,cat,log,--version,--prefix"),
-        "pip": _reader("--report -o", verbs="list,show,freeze,check,index,inspect,debug,help,config list,config get,cache list,cache info"),
+        "brew": _reader(verbs="list,ls,info,search,deps,uses,leaves,outdated,config,doctor,home,desc,cat,log,"
+        "--version,--prefix"),
+        "pip": _reader("--report -o", verbs="list,show,freeze,check,index,inspect,debug,help,config list,config "
+        "get,cache list,cache info"),
         "npm": _reader(
-            "", verbs="ls,list,view,info,show,outdated,search,audit,root,bin,prefix,whoami,explain,why,fund,ping,help,config list,config get"
+            "", verbs="ls,list,view,info,show,outdated,search,audit,root,bin,prefix,whoami,explain,why,fund,ping,"
+            "help,config list,config get"
         ),
         "yarn": _reader(verbs="list,info,why,outdated,audit,versions,config list,config get"),
         "pnpm": _reader(verbs="ls,list,why,outdated,audit"),
-        "gem": _reader("-e --editor", verbs="list,search,specification,which,contents,environment,help,outdated,dependency,info"),
+        "gem": _reader("-e --editor", verbs="list,search,specification,which,contents,environment,help,outdated,"
+        "dependency,info"),
         "cargo": _reader("--config", verbs="tree,metadata,search,help,version,locate-project,pkgid"),
         "conda": _reader(verbs="list,info,search,config --show"),
         "go": _reader("-exec -toolexec", "*", verbs="version,list,doc,env,help"),
         "snap": _reader(verbs="list,info,find,version,changes,connections,interfaces,services"),
         "flatpak": _reader(verbs="list,info,search,remotes,history,ps"),
         "hg": _reader(
-            "--config --debugger -o --output", verbs="log,status,st,diff,cat,annotate,blame,heads,tip,parents,paths,root,identify,id,manifest,files,grep,summary,"
+            "--config --debugger -o --output", verbs="log,status,st,diff,cat,annotate,blame,heads,tip,parents,"
+            "paths,root,identify,id,manifest,files,grep,summary,"
             "incoming,outgoing,branches,tags,bookmarks,version,help,glog,showconfig,verify"
         ),
-        "svn": _reader("--config-option --diff-cmd", verbs="log,info,status,st,stat,diff,di,ls,list,cat,blame,praise,annotate,help,propget,pg,proplist,pl"),
+        "svn": _reader("--config-option --diff-cmd", verbs="log,info,status,st,stat,diff,di,ls,list,cat,blame,"
+        "praise,annotate,help,propget,pg,proplist,pl"),
         "svnlook": _PURE,
         "docker": _reader(
-            "", verbs="ps,images,inspect,logs,version,info,top,stats,diff,history,port,events,search,container ls,container list,container ps,"
-            "container inspect,container logs,container top,container stats,container diff,container port,image ls,image list,"
-            "image inspect,image history,network ls,network inspect,volume ls,volume inspect,system df,system info,system events,"
-            "compose ps,compose logs,compose config,compose ls,compose images,compose top,compose version,context ls,context show,"
-            "context inspect,node ls,node inspect,node ps,service ls,service inspect,service logs,service ps,stack ls,stack ps,"
-            "stack services,secret ls,secret inspect,config ls,config inspect,plugin ls,plugin inspect,manifest inspect,buildx ls,"
-            "buildx du,buildx inspect,buildx version,scout version,help", skips="-H --host -c --context --config --log-level -l"
+            "", verbs="ps,images,inspect,logs,version,info,top,stats,diff,history,port,events,search,container "
+            "ls,container list,container ps,"
+            "container inspect,container logs,container top,container stats,container diff,container port,image "
+            "ls,image list,"
+            "image inspect,image history,network ls,network inspect,volume ls,volume inspect,system df,system "
+            "info,system events,"
+            "compose ps,compose logs,compose config,compose ls,compose images,compose top,compose "
+            "version,context ls,context show,"
+            "context inspect,node ls,node inspect,node ps,service ls,service inspect,service logs,service "
+            "ps,stack ls,stack ps,"
+            "stack services,secret ls,secret inspect,config ls,config inspect,plugin ls,plugin inspect,manifest "
+            "inspect,buildx ls,"
+            "buildx du,buildx inspect,buildx version,scout version,help", skips="-H --host -c --context --config "
+            "--log-level -l"
         ),
         "kubectl": _reader(
-            "", verbs="get,describe,logs,top,version,cluster-info,api-resources,api-versions,explain,config view,config get-contexts,"
-            "config current-context,config get-clusters,config get-users,auth can-i,auth whoami,rollout status,rollout history,events,"
-            "diff,options,plugin list,help,wait", skips="-n --namespace --context --kubeconfig --cluster --user -s --server"
+            "", verbs="get,describe,logs,top,version,cluster-info,api-resources,api-versions,explain,config "
+            "view,config get-contexts,"
+            "config current-context,config get-clusters,config get-users,auth can-i,auth whoami,rollout "
+            "status,rollout history,events,"
+            "diff,options,plugin list,help,wait", skips="-n --namespace --context --kubeconfig --cluster --user "
+            "-s --server"
         ),
-        "helm": _reader("", verbs="list,ls,status,get,history,hist,show,inspect,search,version,env,template,lint,repo list,plugin list,verify,help", skips="-n --namespace --kube-context"),
-        "terraform": _reader("-out -generate-config-out", "*", verbs="show,output,validate,version,providers,state list,state show,plan,graph,workspace list,workspace show,fmt -check,help"),
+        "helm": _reader("", verbs="list,ls,status,get,history,hist,show,inspect,search,version,env,template,lint,"
+        "repo list,plugin list,verify,help", skips="-n --namespace --kube-context"),
+        "terraform": _reader("-out -generate-config-out", "*", verbs="show,output,validate,version,providers,"
+        "state list,state show,plan,graph,workspace list,workspace show,fmt -check,help"),
         "systemctl": _reader(
-            "", verbs="status,show,list-units,list-unit-files,list-timers,list-sockets,list-dependencies,list-jobs,list-machines,is-active,"
+            "", verbs="status,show,list-units,list-unit-files,list-timers,list-sockets,list-dependencies,"
+            "list-jobs,list-machines,is-active,"
             "is-enabled,is-failed,is-system-running,cat,get-default,help,show-environment", operands=None
         ),
         "timedatectl": _reader(verbs="status,show,list-timezones,timesync-status,show-timesync"),
         "hostnamectl": _reader(verbs="status"),
         "localectl": _reader(verbs="status,list-locales,list-keymaps,list-x11-keymap-models,list-x11-keymap-layouts"),
-        "loginctl": _reader(verbs="list-sessions,list-users,list-seats,session-status,user-status,seat-status,show-session,show-user,show-seat"),
+        "loginctl": _reader(verbs="list-sessions,list-users,list-seats,session-status,user-status,seat-status,"
+        "show-session,show-user,show-seat"),
         "networkctl": _reader(verbs="list,status,lldp"),
         "resolvectl": _reader(verbs="status,query,statistics,service,openpgp,tlsa"),
-        "systemd-analyze": _reader(verbs="time,blame,critical-chain,dump,plot,dot,verify,security,calendar,unit-paths,cat-config"),
-        "nmcli": _reader(verbs="general status,device status,device show,device wifi list,connection show,g,d,c,dev status,con show,d show,c show,radio"),
+        "systemd-analyze": _reader(verbs="time,blame,critical-chain,dump,plot,dot,verify,security,calendar,"
+        "unit-paths,cat-config"),
+        "nmcli": _reader(verbs="general status,device status,device show,device wifi list,connection "
+        "show,g,d,c,dev status,con show,d show,c show,radio"),
         "bluetoothctl": _reader(verbs="list,show,devices,info,paired-devices"),
         "gh": _reader(
-            "", verbs="pr list,pr view,pr status,pr diff,pr checks,issue list,issue view,issue status,repo view,repo list,release list,release view,"
-            "run list,run view,workflow list,workflow view,gist list,gist view,auth status,search,status,label list,org list,"
-            "secret list,variable list,cache list,ruleset list,ruleset view,alias list,extension list,version,help,browse --no-browser"
+            "", verbs="pr list,pr view,pr status,pr diff,pr checks,issue list,issue view,issue status,repo "
+            "view,repo list,release list,release view,"
+            "run list,run view,workflow list,workflow view,gist list,gist view,auth status,search,status,label "
+            "list,org list,"
+            "secret list,variable list,cache list,ruleset list,ruleset view,alias list,extension "
+            "list,version,help,browse --no-browser"
         ),
-        "glab": _reader(verbs="mr list,mr view,mr diff,issue list,issue view,repo view,ci list,ci view,ci status,release list,release view,auth status"),
-        "virsh": _reader(verbs="list,dominfo,domstate,dumpxml,net-list,pool-list,nodeinfo,version,vol-list,net-info,pool-info"),
+        "glab": _reader(verbs="mr list,mr view,mr diff,issue list,issue view,repo view,ci list,ci view,ci "
+        "status,release list,release view,auth status"),
+        "virsh": _reader(verbs="list,dominfo,domstate,dumpxml,net-list,pool-list,nodeinfo,version,vol-list,"
+        "net-info,pool-info"),
         "zpool": _reader(verbs="list,status,iostat,get,history"),
         "zfs": _reader(verbs="list,get,diff,userspace"),
         "lvs": _PURE, "vgs": _PURE, "pvs": _PURE, "lvdisplay": _PURE, "vgdisplay": _PURE, "pvdisplay": _PURE,
         "openssl": _reader("-out -engine -writerand -passout -CAcreateserial -signkey -provider", "*",
-                           verbs="x509,s_client,version,dgst,verify,crl,asn1parse,ciphers,errstr,list,help,md5,sha1,sha256,sha512,speed,rsa,pkey,req"),
+                           verbs="x509,s_client,version,dgst,verify,crl,asn1parse,ciphers,errstr,list,help,md5,"
+                           "sha1,sha256,sha512,speed,rsa,pkey,req"),
         "ffmpeg": _reader(needs="-version -formats -codecs -encoders -decoders -filters"),
         "nvidia-smi": _reader("-pm -pl -r -c -e -p --gpu-reset -f --filename", "*"),
         "ethtool": _reader("-s -K -A -C -G -L -p -E -f -U -N -X -r", ""),
@@ -219,9 +257,21 @@ READERS.update(
         "vnstat": _PURE,
     }
 )  # fmt: skip
-for _alias, _name in (
-    ("pip3", "pip"), ("podman", "docker"), ("nerdctl", "docker"), ("oc", "kubectl"), ("k", "kubectl"), ("tofu", "terraform"),
-    ("zgrep", "grep"), ("batcat", "bat"), ("pigz", "gzip"), ("gpg2", "gpg"), ("bunzip2", "bzip2"), ("unxz", "xz"), ("mamba", "conda"),
-    ("apt-get", "apt-cache"), ("gtar", "tar"), ("bsdtar", "tar"), ("gsort", "sort"), ("7zz", "7z"),
-):  # fmt: skip
-    READERS.setdefault(_alias, READERS[_name])
+for _name, _others in {
+    "apt-cache": "apt-get",
+    "bat": "batcat",
+    "bzip2": "bunzip2",
+    "conda": "mamba",
+    "docker": "podman nerdctl",
+    "gpg": "gpg2",
+    "gzip": "pigz",
+    "kubectl": "oc k",
+    "pip": "pip3",
+    "sort": "gsort",
+    "tar": "gtar bsdtar",
+    "terraform": "tofu",
+    "xz": "unxz",
+    "7z": "7zz",
+}.items():
+    for _other in _others.split():
+        READERS.setdefault(_other, READERS[_name])

@@ -1,4 +1,4 @@
-"""What an operator may set about shell judging. The defaults are the strict end; every rule can be switched off by name."""
+"""What an operator may set about shell judging. The defaults are strict; every rule can be switched off by name."""
 
 from __future__ import annotations
 
@@ -16,5 +16,5 @@ class ShellRules(msgspec.Struct, frozen=True):
     """Rules that are switched off, by finding name: `("shell.pipe", "shell.variable")`."""
     windows_shells: bool = False
     """Whether PowerShell and cmd may be used. Their text is not parsed, so what they run is not judged."""
-    max_length: int = 16_384
+    max_length: int = 8_192
     """Characters beyond which a command is refused unread."""

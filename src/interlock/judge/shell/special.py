@@ -4,12 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from itertools import pairwise
 
 from interlock.judge.shell import embedded, programs
-from interlock.judge.shell.flags import operands, uses_flag
-
-Verdict = tuple[str, str, str]
-"""Rule, message, mend."""
+from interlock.judge.shell.flags import names, operands, uses_flag
+from interlock.judge.shell.git import Verdict, judge_git
 
 
 def _rm(arguments: Sequence[str]) -> Iterator[Verdict]:
@@ -23,8 +22,10 @@ def _rm(arguments: Sequence[str]) -> Iterator[Verdict]:
 
 _FIND_RUNS = frozenset({"-exec", "-execdir", "-ok", "-okdir"})
 _DELETERS = frozenset({"rm", "unlink", "shred", "rmdir", "srm", "mv", "chmod", "chown", "dd", "truncate"})
-_RUNNABLE = frozenset({"ls", "stat", "file", "grep", "egrep", "fgrep", "wc", "head", "tail", "cat", "echo", "printf", "basename", "dirname",
-                       "md5sum", "sha1sum", "sha256sum", "du", "test", "readlink", "realpath", "cksum"})  # fmt: skip
+_RUNNABLE = names(
+    "ls stat file grep egrep fgrep wc head tail cat echo printf basename dirname md5sum sha1sum sha256sum du test "
+    "readlink realpath cksum"
+)
 
 
 def _find(arguments: Sequence[str]) -> Iterator[Verdict]:
@@ -76,7 +77,11 @@ def _chmod(arguments: Sequence[str]) -> Iterator[Verdict]:
     words = operands(arguments)
     if any(_MODE.match(word) for word in words[:1]):
         yield "shell.privilege", "sets the set-user-id or set-group-id bit", "leave the mode without those bits"
-    elif words and _OPEN_MODE.match(words[0]) and (uses_flag(arguments, frozenset({"-R", "--recursive"})) or _rooted(words[1:])):
+    elif (
+        words
+        and _OPEN_MODE.match(words[0])
+        and (uses_flag(arguments, frozenset({"-R", "--recursive"})) or _rooted(words[1:]))
+    ):
         yield "shell.permissions", "lets everyone write", "give the least mode that works"
     else:
         yield from _recursive_on_root(arguments)
@@ -103,69 +108,6 @@ def _kill(arguments: Sequence[str]) -> Iterator[Verdict]:
         yield "shell.destructive", "kills every process, or the first one", "name one process"
 
 
-def _git(arguments: Sequence[str]) -> Iterator[Verdict]:
-    settings, words = _git_parts(arguments)
-    if any(_GIT_KEYS.match(setting) for setting in settings):
-        yield "shell.runs_code", "a git setting names a program to run", "leave the setting out"
-    if uses_flag(arguments, _GIT_RUNS, abbreviated=False) or any(word.startswith(("ext::", "fd::")) for word in arguments):
-        yield "shell.runs_code", "git is told which program to run", "leave the option out"
-    verb = words[0] if words else ""
-    rest = list(arguments[arguments.index(verb) + 1 :]) if verb else []
-    if verb == "clean" and uses_flag(rest, frozenset({"-f", "--force"})) and not uses_flag(rest, frozenset({"-n", "--dry-run"})):
-        yield "shell.recursive_delete", "git clean deletes untracked files", "delete the files by name"
-    elif verb in ("filter-branch", "daemon", "fast-import", "shell", "hook", "upload-pack", "receive-pack"):
-        yield "shell.runs_code", f"git {verb} runs programs", "use another git command"
-    elif verb == "config" and any(_GIT_KEYS.match(word) for word in words[1:]):
-        yield "shell.runs_code", "a git setting names a program to run", "leave the setting alone"
-    elif (verb, *words[1:2]) in (("bisect", "run"), ("submodule", "foreach")):
-        yield "shell.runs_command", f"git {verb} {words[1]} runs a command", "run the steps one by one"
-    elif (verb == "rebase" and uses_flag(rest, frozenset({"-x", "--exec"}))) or (
-        verb == "difftool" and uses_flag(rest, frozenset({"-x", "--extcmd"}))
-    ):
-        yield "shell.runs_command", f"git {verb} runs a command", "leave the option out"
-    elif verb == "grep" and uses_flag(rest, frozenset({"-O", "--open-files-in-pager"}), "eAmBCf"):
-        yield "shell.runs_command", "git grep opens a program", "leave -O out"
-    elif verb in ("clone", "init", "fetch", "pull", "ls-remote") and (
-        uses_flag(rest, frozenset({"--template", "-u"}) if verb in ("clone", "init") else frozenset({"--upload-pack"}), "bcjo")
-    ):
-        yield "shell.runs_code", f"git {verb} is told which hooks or program to run", "leave the option out"
-
-
-_GIT_RUNS = frozenset({"--upload-pack", "--receive-pack", "--exec-path", "--config-env", "--unsafe-paths", "--exec", "--ext-diff"})
-_GIT_KEYS = re.compile(
-    r"(?:alias\.|core\.(?:pager|editor|hookspath|fsmonitor|sshcommand|askpass|gitproxy|attributesfile|alternaterefscommand)|"
-    r"pager\.|diff\..*(?:command|textconv|external)|diff\.external|merge\..*driver|mergetool\..*cmd|difftool\..*cmd|"
-    r"filter\..*(?:clean|smudge|process)|credential\..*helper|credential\.helper|gpg\..*program|gpg\.program|sequence\.editor|"
-    r"uploadpack\.packobjectshook|protocol\.ext|protocol\.allow|ssh\.|sendemail\.|browser\.|man\.|web\.browser|"
-    r"remote\..*(?:uploadpack|receivepack|vcs)|submodule\..*update|include(?:if)?\.|url\.ext|init\.templatedir|trailer\..*c(?:om)?m(?:an)?d)",
-    re.IGNORECASE,
-)
-
-
-def _git_parts(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
-    """The `-c name=value` settings, and the words from the verb on."""
-    settings: list[str] = []
-    words: list[str] = []
-    index = 0
-    while index < len(arguments):
-        word = arguments[index]
-        if word in ("-c", "--config") and index + 1 < len(arguments):
-            settings.append(arguments[index + 1])
-            index += 2
-            continue
-        if word.startswith("-c") and len(word) > 2 and "=" in word:
-            settings.append(word[2:])
-        elif word.startswith("--config="):
-            settings.append(word[9:])
-        if not words and word in ("-C", "--git-dir", "--work-tree", "--namespace"):
-            index += 2
-            continue
-        if not word.startswith("-"):
-            words.append(word)
-        index += 1
-    return settings, words
-
-
 _SSH_OPTIONS = re.compile(
     r"(?:ProxyCommand|LocalCommand|PermitLocalCommand|KnownHostsCommand|RemoteCommand|ProxyUseFdpass|PKCS11Provider|"
     r"SecurityKeyProvider|XAuthLocation|SmartcardDevice|Match|Include)\b",
@@ -175,7 +117,13 @@ _SSH_OPTIONS = re.compile(
 
 def _ssh(arguments: Sequence[str]) -> Iterator[Verdict]:
     for index, word in enumerate(arguments):
-        value = arguments[index + 1] if word == "-o" and index + 1 < len(arguments) else word[2:] if word.startswith("-o") else ""
+        value = (
+            arguments[index + 1]
+            if word == "-o" and index + 1 < len(arguments)
+            else word[2:]
+            if word.startswith("-o")
+            else ""
+        )
         if value and _SSH_OPTIONS.match(value.strip()):
             yield "shell.runs_code", "an ssh option names a program to run", "leave the option out"
         if "ProxyCommand" in word:
@@ -202,7 +150,13 @@ def _sed(arguments: Sequence[str]) -> Iterator[Verdict]:
 
 def _python(arguments: Sequence[str]) -> Iterator[Verdict]:
     for index, word in enumerate(arguments[:4]):
-        module = arguments[index + 1] if word == "-m" and index + 1 < len(arguments) else word[2:] if word.startswith("-m") else ""
+        module = (
+            arguments[index + 1]
+            if word == "-m" and index + 1 < len(arguments)
+            else word[2:]
+            if word.startswith("-m")
+            else ""
+        )
         if module in programs.PYTHON_MODULES:
             yield "shell.runs_code", f"python -m {module} installs or runs other code", "run a script file"
         if not word.startswith("-"):
@@ -212,7 +166,9 @@ def _python(arguments: Sequence[str]) -> Iterator[Verdict]:
 
 
 def _vim(arguments: Sequence[str]) -> Iterator[Verdict]:
-    if any(word.startswith("+") and re.search(r"[!:a-z]", word[1:]) and not word[1:].startswith("/") for word in arguments):
+    if any(
+        word.startswith("+") and re.search(r"[!:a-z]", word[1:]) and not word[1:].startswith("/") for word in arguments
+    ):
         yield "shell.runs_code", "gives the editor a command to run", "open the file only"
 
 
@@ -231,14 +187,15 @@ def _rsync(arguments: Sequence[str]) -> Iterator[Verdict]:
 
 _MOUNTS_HOST = re.compile(
     r"^--privileged|^--(?:pid|net|network|ipc|uts|userns|cgroupns)=host|^--cap-add|^--device|^--security-opt"
-    r"|(?:^|=|,)(?:src|source)=/(?:,|$|etc|root|var|proc|sys|home|run|boot)|^(?:-v|--volume=)?/(?::|(?:etc|root|var/run|proc|sys|run|boot)\b.*:)"
+    r"|(?:^|=|,)(?:src|source)=/(?:,|$|etc|root|var|proc|sys|home|run|boot)|^(?:-v|--volume=)?/(?::|(?:etc|root|"
+    r"var/run|proc|sys|run|boot)\b.*:)"
 )
 
 
 def _containers(arguments: Sequence[str]) -> Iterator[Verdict]:
     if any(_MOUNTS_HOST.search(word) for word in arguments):
         yield "shell.privilege", "the container is given the host", "leave host mounts and privileges out"
-    for first, second in zip(arguments, arguments[1:], strict=False):
+    for first, second in pairwise(arguments):
         if first in ("--pid", "--net", "--network", "--ipc", "--userns") and second == "host":
             yield "shell.privilege", "the container is given the host", "leave host namespaces out"
 
@@ -254,14 +211,14 @@ def _packages(arguments: Sequence[str]) -> Iterator[Verdict]:
 
 
 def _disks(arguments: Sequence[str]) -> Iterator[Verdict]:
-    if not uses_flag(arguments, frozenset({"-l", "--list", "-s", "--show-geometry", "-d", "--dump", "-x", "--list-details"})) and (
-        "print" not in arguments
-    ):
+    if not uses_flag(
+        arguments, frozenset({"-l", "--list", "-s", "--show-geometry", "-d", "--dump", "-x", "--list-details"})
+    ) and ("print" not in arguments):
         yield "shell.destructive", "changes the partitions of a disk", "list them only"
 
 
 def _words(bad: str, rule: str, message: str, mend: str) -> Callable[[Sequence[str]], Iterator[Verdict]]:
-    wanted = frozenset(bad.split())
+    wanted = names(bad)
 
     def judge(arguments: Sequence[str]) -> Iterator[Verdict]:
         if wanted.intersection(arguments):
@@ -288,12 +245,15 @@ def _each(*judges: Callable[[Sequence[str]], Iterator[Verdict]]) -> Callable[[Se
     return judge
 
 
-_firewall = _words("-F --flush flush -X disable stop", "shell.destructive", "takes the firewall down", "change one rule at a time")
+_firewall = _words(
+    "-F --flush flush -X disable stop", "shell.destructive", "takes the firewall down", "change one rule at a time"
+)
 _power = _words(
     "poweroff reboot halt kexec emergency rescue link edit set-environment mask", "shell.destructive",
     "stops the machine or installs a unit", "ask for the state only",
 )  # fmt: skip
-_datasets = _words("destroy labelclear format luksFormat luksErase erase sanitize --make-bad-sector --security-erase", "shell.destructive",
+_datasets = _words("destroy labelclear format luksFormat luksErase erase sanitize --make-bad-sector "
+"--security-erase", "shell.destructive",
                    "destroys a disk or a pool", "list it only")  # fmt: skip
 
 SPECIAL: dict[str, Callable[[Sequence[str]], Iterator[Verdict]]] = {
@@ -303,16 +263,16 @@ SPECIAL: dict[str, Callable[[Sequence[str]], Iterator[Verdict]]] = {
     "dd": _dd, "dcfldd": _dd, "dc3dd": _dd,
     "chmod": _chmod, "chown": _recursive_on_root, "chgrp": _recursive_on_root, "install": _install,
     "kill": _kill, "script": _script, "getent": _getent, "setfacl": _recursive_on_root, "chattr": _recursive_on_root,
-    "git": _git,
+    "git": judge_git,
     "ssh": _ssh, "scp": _ssh, "sftp": _ssh, "autossh": _ssh, "sshfs": _mount_options, "mosh": _ssh,
     "awk": _awk, "gawk": _awk, "mawk": _awk, "nawk": _awk, "busybox-awk": _awk,
     "sed": _sed, "gsed": _sed,
     "python": _python, "python2": _python, "python3": _python, "pypy": _python, "pypy3": _python,
-    "vim": _vim, "vi": _vim, "view": _vim, "nvim": _vim, "ex": _vim, "gvim": _vim, "rvim": _vim, "rview": _vim, "vimdiff": _vim,
+    **dict.fromkeys(("vim", "vi", "view", "nvim", "ex", "gvim", "rvim", "rview", "vimdiff"), _vim),
     "socat": _socat, "socat1": _socat,
     "rsync": _rsync,
     "docker": _containers, "podman": _containers, "nerdctl": _containers, "ctr": _containers, "runc": _containers,
-    **{name: _packages for name in programs.PACKAGE_MANAGERS},
+    **dict.fromkeys(programs.PACKAGE_MANAGERS, _packages),
     "fdisk": _disks, "sfdisk": _disks, "gdisk": _disks, "sgdisk": _disks, "parted": _disks, "cfdisk": _disks,
     "iptables": _firewall, "ip6tables": _firewall, "nft": _firewall, "ufw": _firewall,
     "systemctl": _power, "init": _words("0 6", "shell.destructive", "stops the machine", "leave it running"),

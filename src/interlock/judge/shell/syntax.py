@@ -67,7 +67,10 @@ class Script(msgspec.Struct):
 
 def parse(text: str) -> Script:
     """Parse one shell text. Never raises; what cannot be read has `error` set."""
-    source = text.encode("utf-8", "surrogatepass")
+    try:
+        source = text.encode()
+    except UnicodeEncodeError:
+        return Script([], [], [], (0, len(text)))
     if _explodes(source):
         return Script([], [], [], (0, len(text)))
     with _LOCK:
@@ -96,12 +99,16 @@ def _shared_parser() -> Parser:
     return _parser
 
 
+MAX_OPERATORS = 400
+_OPERATORS = b";&|<>($`{[\n"
 _COSTLY = (b"<<", b"${", b"$((", b"[[")
 
 
 def _explodes(source: bytes) -> bool:
     """The grammar takes quadratic time on piles of these; honest commands hold a handful."""
-    return any(source.count(mark) > 64 for mark in _COSTLY)
+    if sum([source.count(operator) for operator in _OPERATORS]) > MAX_OPERATORS:
+        return True
+    return any(source.count(mark) > 32 for mark in _COSTLY)
 
 
 class _TooDeepError(Exception):
@@ -153,6 +160,7 @@ _EXPANSIONS = {
     "process_substitution": "substitution",
     "arithmetic_expansion": "arithmetic",
 }
+_REDIRECTS = frozenset({"file_redirect", "heredoc_redirect", "herestring_redirect"})
 _PLAIN = frozenset({"word", "number", "regex", "extglob_pattern", "variable_name", "test_operator", "file_descriptor"})
 
 
@@ -188,7 +196,7 @@ class _Reader:
             operator = _TOKENS.get(token)
             if operator is not None:
                 self._note(operator, child)
-            elif token == "heredoc_redirect" or token == "file_redirect" or token == "herestring_redirect":
+            elif token in _REDIRECTS:
                 self.redirect(child, depth)
             elif token in _EXPANSIONS or token in ("string", "concatenation"):
                 self.word(child, depth + 1)
@@ -205,7 +213,7 @@ class _Reader:
                 command.words.append(self.word(inner[0] if inner else child, depth + 1))
             elif kind == "variable_assignment":
                 command.assignments.append(self._assignment(child, depth))
-            elif kind in ("file_redirect", "heredoc_redirect", "herestring_redirect"):
+            elif kind in _REDIRECTS:
                 self.redirect(child, depth)
             elif kind == "subshell":
                 self.statement(child, depth + 1)
@@ -230,11 +238,9 @@ class _Reader:
             kind = child.type
             if not child.is_named:
                 operator = operator or kind
-            elif kind in ("file_redirect", "herestring_redirect", "heredoc_redirect"):
+            elif kind in _REDIRECTS:
                 self.redirect(child, depth + 1)
-            elif kind in ("pipeline", "list", "command"):
-                self.statement(child, depth + 1)
-            elif kind == "heredoc_body":
+            elif kind in ("pipeline", "list", "command", "heredoc_body"):
                 self.statement(child, depth + 1)
             elif kind not in ("file_descriptor", "heredoc_start", "heredoc_end"):
                 target = self.word(child, depth + 1)

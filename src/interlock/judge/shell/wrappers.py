@@ -7,6 +7,8 @@ from collections.abc import Sequence
 
 import msgspec
 
+from interlock.judge.shell.flags import names
+
 
 class Wrapper(msgspec.Struct, frozen=True):
     """How a wrapper reads its arguments up to the inner command."""
@@ -77,11 +79,12 @@ WRAPPERS: dict[str, Wrapper] = {
     "multitime": _wrapper("-n -I -i -o -q -r -s -b"),
     "valgrind": _wrapper(),
 }
-for _name in (
-    "nohup setsid command builtin exec busybox toybox coreutils unbuffer chronic ifne catchsegv fakeroot fakechroot proot "
-    "torsocks torify proxychains proxychains4 eatmydata caffeinate setlock softlimit envdir dbus-run-session "
-    "dbus-launch distcc ccache nocache pexec aoss grc aa-exec linux32 linux64 tini dumb-init cronic"
-).split():
+for _name in names(
+    "nohup setsid command builtin exec busybox toybox coreutils unbuffer chronic ifne catchsegv fakeroot "
+    "fakechroot proot torsocks torify proxychains proxychains4 eatmydata caffeinate setlock softlimit envdir "
+    "dbus-run-session dbus-launch distcc ccache nocache pexec aoss grc aa-exec linux32 linux64 tini dumb-init "
+    "cronic "
+):
     WRAPPERS.setdefault(_name, _NONE)
 
 PREFIXED: dict[str, tuple[tuple[str, ...], ...]] = {
@@ -175,6 +178,6 @@ def _after_prefix(arguments: Sequence[str], prefixes: tuple[tuple[str, ...], ...
             if "--" in arguments:
                 return [list(arguments[arguments.index("--") + 1 :])]
             rest = arguments[arguments.index(prefix[-1]) + 1 :]
-            # Where the command starts depends on options of the tool: every tail that begins with a plain word is a candidate.
-            return [list(rest[at:]) for at, word in enumerate(rest[:8]) if not word.startswith("-")]
+            # Where the command starts depends on the tool: each tail that begins with a plain word is a candidate.
+            return [list(rest[at:]) for at, word in enumerate(rest[:6]) if not word.startswith("-")][:4]
     return []
