@@ -66,9 +66,10 @@ def _judge(sql: str, dialect: str | None) -> Iterator[Finding]:
         yield Finding("sql.writes", "sets a variable", _MEND, match.span())
         return
     ambiguous = dialect is None and _AMBIGUOUS.search(sql) is not None
-    names = _DISAGREEING if ambiguous else _DIALECTS if dialect is None else (dialect,)
-    affordable = names[: MAX_LENGTH // len(sql)]
-    if ambiguous and len(affordable) < len(names):
+    disagreeing = (*_DISAGREEING, "tsql") if "[" in sql else _DISAGREEING
+    dialects = disagreeing if ambiguous else _DIALECTS if dialect is None else (dialect,)
+    affordable = dialects[: MAX_LENGTH // len(sql)]
+    if ambiguous and len(affordable) < len(dialects):
         yield Finding(
             "sql.too_long", "too long to judge in every dialect it could be", "have the operator name the dialect"
         )

@@ -15,6 +15,8 @@ from interlock.judge.shell.wrappers import inner_commands
 MAX_NESTING = 4
 MAX_NESTED_WORDS = 256
 _HARMLESS = frozenset({"--version", "--help", "-V", "-h", "-?"})
+_DASHLESS = frozenset({"tar", "gtar", "bsdtar", "star"})
+"""`tar xf a`: the first word is a cluster of options even without its dash."""
 _CUSTOM_MEND = "run the program directly, or ask for a tool that does this one thing"
 
 
@@ -105,6 +107,8 @@ def _by_options(name: str, arguments: Sequence[str], span: tuple[int, int] | Non
         return
     if not arguments and name in programs.BARE_READERS:
         yield Finding("shell.runs_code", f"{name!r} alone reads a program from its input", "name a script file", span)
+    if name in _DASHLESS and arguments and arguments[0].isalpha():
+        arguments = ["-" + arguments[0], *arguments[1:]]
     flags = programs.CODE_FLAG_SETS.get(name)
     used = uses_flag(arguments, *flags) if flags is not None else None
     if used is None and flags is not None and any(word in flags[0] for word in arguments[:2]):

@@ -191,14 +191,20 @@ class _Reader:
         compound = _COMPOUND.get(kind)
         if compound is not None:
             self._note(compound, node)
+        ended = -1
         for child in node.children:
-            token = child.type
-            operator = _TOKENS.get(token)
+            part = child.type
+            operator = _TOKENS.get(part)
+            # The grammar does not show the newline between two statements, only the gap.
+            if kind == "program" and child.is_named and part != "comment":
+                if ended >= 0 and b"\n" in self.source[ended : child.start_byte]:
+                    self.operators.append(Operator("multiline", ended, child.start_byte))
+                ended = child.end_byte
             if operator is not None:
                 self._note(operator, child)
-            elif token in _REDIRECTS:
+            elif part in _REDIRECTS:
                 self.redirect(child, depth)
-            elif token in _EXPANSIONS or token in ("string", "concatenation"):
+            elif part in _EXPANSIONS or part in ("string", "concatenation"):
                 self.word(child, depth + 1)
             elif child.child_count:
                 self.statement(child, depth + 1)
