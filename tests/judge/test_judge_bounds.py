@@ -13,7 +13,8 @@ from hypothesis import strategies as st
 
 from interlock.judge.code import CodeRules, judge_code
 from interlock.judge.code.prefilter import may_be_refused
-from interlock.judge.code.python import _Judge, _parse
+from interlock.judge.code.python import parse_python
+from interlock.judge.code.tree import TreeJudge
 from interlock.judge.findings import Finding
 from interlock.judge.readonly import judge_readonly_shell
 from interlock.judge.shell import judge_shell
@@ -158,9 +159,9 @@ def _seconds(judge: Callable[[str], tuple[Finding, ...]], text: str) -> float:
 )
 def test_skipping_the_walk_never_changes_the_judgement(pieces: list[str]) -> None:
     code = " ".join(pieces)
-    tree = _parse(code)
+    tree = parse_python(code)
     if tree is not None and not may_be_refused(code):
-        assert _Judge(code, CodeRules()).judge(tree) == []
+        assert TreeJudge(code, CodeRules()).judge(tree) == []
 
 
 @given(letters=st.text("abcdefr", max_size=6), other=st.text("abcdef", max_size=6))

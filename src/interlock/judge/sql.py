@@ -13,9 +13,12 @@ from interlock.judge.shell.flags import names
 if TYPE_CHECKING:
     from sqlglot import exp
 
-MAX_LENGTH = 6_000
+MAX_LENGTH = 5_000
 """Characters parsed for one judgement, over all dialects tried: what keeps it within its time."""
 MAX_NESTING = 20
+MAX_STATEMENTS = 20
+MAX_MARKS = 800
+"""Characters that are neither words nor blanks: parsing costs by these."""
 _DIALECTS = ("", "postgres", "mysql", "sqlite", "tsql")
 """Tried in turn, when the dialect is not known, until one can read the text."""
 _DISAGREEING = ("postgres", "mysql", "sqlite")
@@ -31,6 +34,7 @@ _WRITE_WORDS = re.compile(
     r"kill|shutdown|backup|restore|use)\b",
     re.IGNORECASE,
 )
+_MARK = re.compile(r"[^\w\s]")
 _SETS_VARIABLE = re.compile(r"@\w+\s*:=")
 _MEND = "send one SELECT, or use a tool that may write"
 
@@ -60,6 +64,9 @@ def _judge(sql: str, dialect: str | None) -> Iterator[Finding]:
         return
     if _nesting(sql) > MAX_NESTING:
         yield Finding("sql.too_deep", f"nested more than {MAX_NESTING} deep", "send a simpler statement")
+        return
+    if sql.count(";") > MAX_STATEMENTS or len(_MARK.findall(sql)) > MAX_MARKS:
+        yield Finding("sql.too_long", "more parts than can be judged", "send a shorter statement")
         return
     match = _SETS_VARIABLE.search(sql)
     if match:
@@ -100,10 +107,10 @@ def _judge(sql: str, dialect: str | None) -> Iterator[Finding]:
 def _nesting(sql: str) -> int:
     depth = deepest = 0
     for character in sql:
-        if character in "([":
+        if character in "([{":
             depth += 1
             deepest = max(deepest, depth)
-        elif character in ")]" and depth:
+        elif character in ")]}" and depth:
             depth -= 1
     return max(deepest, sql.lower().count("case") // 2)
 

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Iterator, Sequence
+from fnmatch import fnmatchcase
 
 from interlock.judge.findings import Finding
 from interlock.judge.shell import embedded, programs
-from interlock.judge.shell.flags import uses_flag
+from interlock.judge.shell.flags import names, uses_flag
 from interlock.judge.shell.rules import ShellRules
 from interlock.judge.shell.special import SPECIAL
 from interlock.judge.shell.wrappers import inner_commands
@@ -86,6 +87,8 @@ def _by_name(
         yield Finding(
             "shell.privilege", f"{name!r} changes who a command runs as", "run it as the tool's own user", span
         )
+    elif name.startswith(("ld-linux", "ld-musl", "ld.so")):
+        yield Finding("shell.runs_code", "the loader runs any file", "run the program directly", span)
     elif name in programs.DESTROYERS or name.startswith(("mkfs.", "mkfs_")):
         yield Finding("shell.destructive", f"{name!r} destroys data or stops the machine", _CUSTOM_MEND, span)
     elif name in programs.EVALUATORS:
@@ -140,7 +143,8 @@ def _names_script(arguments: Sequence[str]) -> bool:
 def _by_arguments(name: str, arguments: Sequence[str], span: tuple[int, int] | None) -> Iterator[Finding]:
     """What any argument may not be, whatever the program."""
     mentions = name in programs.MENTIONERS
-    writes, copies, last = name in programs.WRITERS, name in programs.COPIERS, len(arguments) - 1
+    edits = name in ("sed", "gsed") and uses_flag(arguments, frozenset({"-i", "--in-place"}), "elE") is not None
+    writes, copies, last = edits or name in programs.WRITERS, name in programs.COPIERS, len(arguments) - 1
     for index, argument in enumerate(arguments):
         if len(argument) > 3:
             finding = _by_argument(argument, mentions, span)
@@ -157,6 +161,9 @@ def _by_arguments(name: str, arguments: Sequence[str], span: tuple[int, int] | N
                     span,
                 )
                 return
+        elif argument in programs.SHELLS and arguments[index + 1 : index + 2] == ["-c"]:
+            yield Finding("shell.runs_shell", "an argument names a shell to run", _CUSTOM_MEND, span)
+            return
         elif argument == "rm" and name not in programs.SUBCOMMAND_REMOVERS and _recursive(arguments[index + 1 :]):
             yield Finding(
                 "shell.recursive_delete", "removes whole directory trees", "delete the files by name, without -r", span
@@ -177,11 +184,39 @@ def _by_argument(argument: str, mentions: bool, span: tuple[int, int] | None) ->
         return Finding(
             "shell.runs_code", "an argument holds code that starts processes or deletes trees", _CUSTOM_MEND, span
         )
-    if programs.SECRETS.search(argument):
+    if not mentions and argument in _STDIN:
+        return Finding("shell.runs_code", "a program would come from the input", "name a file", span)
+    if programs.SECRETS.search(_normal(argument)) or _may_match_secret(argument):
         return Finding(
             "shell.secret_file", f"{argument[:60]!r} holds secrets", "ask for what you need by another tool", span
         )
     return None
+
+
+_STDIN = frozenset({"/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
+_REDUNDANT = re.compile(r"/(?:\./)+|//+|/(?!\.\.)[^/]+/\.\./")
+_SECRET_FILES = names(
+    "/etc/passwd /etc/shadow /etc/gshadow /etc/sudoers /proc/self/environ /root/.ssh/id_rsa ~/.ssh/id_rsa "
+    "~/.aws/credentials"
+)
+
+
+def _normal(path: str) -> str:
+    """The path without the detours that change nothing: `/etc/./x`, `//etc/x`, `/tmp/../etc/x`."""
+    for _ in range(8):
+        shorter = _REDUNDANT.sub("/", path, count=8)
+        if shorter == path:
+            break
+        path = shorter
+    return path
+
+
+def _may_match_secret(argument: str) -> bool:
+    """Whether a pattern with some letters of its own would match a file that holds secrets."""
+    if argument[0] not in "/~" or len(argument) > 64 or not any(mark in argument for mark in "*?["):
+        return False
+    last = argument.rpartition("/")[2]
+    return sum(letter.isalnum() for letter in last) >= 2 and any(fnmatchcase(path, argument) for path in _SECRET_FILES)
 
 
 _RECURSIVE = re.compile(r"-(?!-)\w*[rR]|--rec|--no-pres")

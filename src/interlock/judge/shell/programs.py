@@ -16,7 +16,8 @@ SHELLS = names(
 WINDOWS = names(
     "powershell powershell.exe pwsh pwsh.exe powershell_ise cmd cmd.exe command.com wscript cscript mshta "
     "rundll32 regsvr32 "
-    "reg reg.exe netsh wevtutil icacls takeown certutil.exe bitsadmin wmic schtasks installutil msbuild.exe "
+    "rd erase del reg reg.exe netsh wevtutil icacls takeown certutil.exe bitsadmin wmic schtasks installutil "
+    "msbuild.exe "
     "msiexec forfiles iwr vssadmin bcdedit diskpart"
 )
 CMDLET = re.compile(
@@ -29,7 +30,7 @@ CMDLET = re.compile(
 )
 
 PRIVILEGE = names(
-    "systemd-run chattr useradd usermod userdel adduser deluser addgroup groupadd groupmod setenforce auditctl "
+    "swapoff systemd-run chattr useradd usermod userdel adduser deluser addgroup groupadd groupmod setenforce auditctl "
     "umount sudo sudoedit doas su runuser pkexec sg newgrp setpriv capsh unshare nsenter chroot machinectl gosu "
     "su-exec run0 please "
     "setcap visudo vipw chpasswd gpasswd kexec dzdo pbrun calife super sux"
@@ -92,6 +93,13 @@ CODE_FLAGS: dict[str, tuple[str, str]] = {
     "dc": ("-e --expression", ""),
     "dnsmasq": ("--conf-script --dhcp-script --conf-file", ""),
     "mysql": ("--default-auth --plugin-dir --pager", ""),
+    "cmake": ("-P", "*"),
+    "enable": ("-f", ""),
+    "bind": ("-x -f", ""),
+    "complete": ("-C -F", ""),
+    "mapfile": ("-C", ""),
+    "readarray": ("-C", ""),
+    "hash": ("-p", ""),
     "cowsay": ("-f", "*"),
     "cowthink": ("-f", "*"),
     "dvips": ("-R0", "*"),
@@ -133,7 +141,7 @@ CODE_FLAGS: dict[str, tuple[str, str]] = {
     "sftp": ("-S -b", "BcFiJlP"),
     "ssh-keygen": ("-D", "bCfFNOPrtYIVnsZm"),
     "ssh-add": ("-s -e", ""),
-    "ssh": ("-I", "bcDEeFiJLlmOopQRSWwB"),
+    "ssh": ("-I -F", "bcDEeiJLlmOopQRSWwB"),
     "openssl": ("-engine -provider-path -provider --provider", "*"),
     "nc": ("-e -c --exec --sh-exec --lua-exec", "pwsiqXxIOTgGm"),
     "git-shell": ("-c", ""),
@@ -246,7 +254,8 @@ CODE_FLAG_SETS = {name: (names(flags), values) for name, (flags, values) in CODE
 ANY_FLAGS = names(
     "--checkpoint-action --use-compress-program --to-command --rsh --rsync-path --upload-pack --receive-pack "
     "--shell-escape "
-    "--exec-path --no-preserve-root --unsafe-perm --pre-hook --post-hook --eval-command --on-download-complete "
+    "--exec-path --no-preserve-root --unsafe-perm --pre-hook --post-hook --deploy-hook --renew-hook "
+    "--manual-auth-hook --eval-command --on-download-complete "
     "--exec-batch --sh-exec --password-command --preload-library"
 )
 """Options that mean the same wherever they exist."""
@@ -297,12 +306,13 @@ SECRETS = re.compile(
     r"|/proc/(?:self|\d+|\*|thread-self)/(?:environ|mem|maps|root|cwd|fd)|/proc/kcore|/dev/k?mem\b|/proc/sysrq-trigger"
     r"|(?:^|[/\\=@:])\.(?:aws/credentials|ssh/(?:id_|identity)\w*(?!\.pub)|ssh/authorized_keys|netrc|"
     r"git-credentials|pgpass|my\.cnf|npmrc|pypirc"
-    r"|docker/config\.json|kube/config|gnupg/(?:private|secring)|azure/\w*[tT]oken|config/gcloud/|vault-token|"
+    r"|docker/config\.json|kube/config|gnupg/(?:private|secring)|azure/\w*[tT]oken|config/gcloud/|config/gh/hosts|"
+    r"(?:ssh|gnupg|aws)/?$|vault-token|"
     r"bash_history|zsh_history)"
     r"|/var/run/docker\.sock|/run/docker\.sock|/run/secrets/"
 )
 WRITE_TARGETS = re.compile(
-    r"^/(?:etc|boot|bin|sbin|lib|lib64|usr/(?:s?bin|lib)|root|sys|proc|dev/(?!null$|std|tty$|fd/))(?:/|$)"
+    r"^/(?:etc|boot|bin|sbin|lib|lib64|usr/(?:local/)?(?:s?bin|lib)|root|sys|proc|dev/(?!null$|std|tty$|fd/))(?:/|$)"
     r"|(?:^|/)\.(?:bashrc|bash_profile|profile|zshrc|zprofile|zshenv|login|cshrc|kshrc|inputrc|vimrc|ssh/|"
     r"config/autostart|lessfilter)"
     r"|/cron(?:\.\w+|tabs?)?/|^/var/(?:log|spool)/|/systemd/(?:system|user)/"

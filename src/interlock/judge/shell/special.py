@@ -126,6 +126,8 @@ def _ssh(arguments: Sequence[str]) -> Iterator[Verdict]:
         )
         if value and _SSH_OPTIONS.match(value.strip()):
             yield "shell.runs_code", "an ssh option names a program to run", "leave the option out"
+        if word.startswith("-R"):
+            yield "shell.tunnel", "opens a way back in from the other host", "leave -R out"
         if "ProxyCommand" in word:
             yield "shell.runs_code", "an ssh option names a program to run", "leave the option out"
 
@@ -141,7 +143,8 @@ def _awk(arguments: Sequence[str]) -> Iterator[Verdict]:
 
 
 def _sed(arguments: Sequence[str]) -> Iterator[Verdict]:
-    for word in arguments:
+    for argument in arguments:
+        word = argument.removeprefix("--expression=")
         if word[:1] != "-" and embedded.sed_runs(word):
             yield "shell.runs_code", "the sed script runs commands", "leave its e command and flag out"
         elif word[:1] != "-" and embedded.sed_writes(word):
@@ -187,7 +190,7 @@ def _rsync(arguments: Sequence[str]) -> Iterator[Verdict]:
 
 _MOUNTS_HOST = re.compile(
     r"^--privileged|^--(?:pid|net|network|ipc|uts|userns|cgroupns)=host|^--cap-add|^--device|^--security-opt"
-    r"|(?:^|=|,)(?:src|source)=/(?:,|$|etc|root|var|proc|sys|home|run|boot)|^(?:-v|--volume=)?/(?::|(?:etc|root|"
+    r"|(?:^|=|,)(?:src|source)=/(?:,|$|etc|root|var|proc|sys|home|run|boot)|^(?:-v=?|--volume=)?/(?::|(?:etc|root|"
     r"var/run|proc|sys|run|boot)\b.*:)"
 )
 
@@ -237,12 +240,16 @@ def _sysctl(arguments: Sequence[str]) -> Iterator[Verdict]:
         yield "shell.runs_code", "a kernel setting names a program to run", "leave the setting alone"
 
 
-def _each(*judges: Callable[[Sequence[str]], Iterator[Verdict]]) -> Callable[[Sequence[str]], Iterator[Verdict]]:
-    def judge(arguments: Sequence[str]) -> Iterator[Verdict]:
-        for one in judges:
-            yield from one(arguments)
+def _systemctl(arguments: Sequence[str]) -> Iterator[Verdict]:
+    yield from _power(arguments)
+    if "enable" in arguments and any("/" in word for word in arguments):
+        yield "shell.persistence", "installs a unit from a file", "enable a unit by its name"
 
-    return judge
+
+def _ansible(arguments: Sequence[str]) -> Iterator[Verdict]:
+    for first, second in pairwise(arguments):
+        if first in ("-m", "--module-name") and second in ("shell", "command", "raw", "script"):
+            yield "shell.runs_code", "runs a command on other hosts", "use a module that does this one thing"
 
 
 _firewall = _words(
@@ -275,7 +282,8 @@ SPECIAL: dict[str, Callable[[Sequence[str]], Iterator[Verdict]]] = {
     **dict.fromkeys(programs.PACKAGE_MANAGERS, _packages),
     "fdisk": _disks, "sfdisk": _disks, "gdisk": _disks, "sgdisk": _disks, "parted": _disks, "cfdisk": _disks,
     "iptables": _firewall, "ip6tables": _firewall, "nft": _firewall, "ufw": _firewall,
-    "systemctl": _power, "init": _words("0 6", "shell.destructive", "stops the machine", "leave it running"),
+    "systemctl": _systemctl, "ansible": _ansible, "init": _words("0 6", "shell.destructive", "stops the "
+    "machine", "leave it running"),
     "zpool": _datasets, "zfs": _datasets, "cryptsetup": _datasets, "nvme": _datasets, "hdparm": _datasets,
     "crontab": _crontab,
     "sysctl": _sysctl,

@@ -80,7 +80,7 @@ WRAPPERS: dict[str, Wrapper] = {
     "valgrind": _wrapper(),
 }
 for _name in names(
-    "nohup setsid command builtin exec busybox toybox coreutils unbuffer chronic ifne catchsegv fakeroot "
+    "coproc nohup setsid command builtin exec busybox toybox coreutils unbuffer chronic ifne catchsegv fakeroot "
     "fakechroot proot torsocks torify proxychains proxychains4 eatmydata caffeinate setlock softlimit envdir "
     "dbus-run-session dbus-launch distcc ccache nocache pexec aoss grc aa-exec linux32 linux64 tini dumb-init "
     "cronic "
