@@ -234,6 +234,13 @@ def test_a_finding_points_at_the_code() -> None:
     assert code[slice(*finding.span)] == "eval"
 
 
+def test_spans_count_characters_when_the_code_is_not_ascii() -> None:
+    code = "# gr\u00fc\u00dfe\r\nx = '\u8cc7\u6599', eval('1')\n"
+    (finding,) = judge_code(code)
+    assert finding.span is not None
+    assert code[slice(*finding.span)] == "eval"
+
+
 def test_a_rejection_has_the_form_of_the_protocol() -> None:
     rules = CodeRules(
         level="strict", blocked_imports=("subprocess",), allowed_imports=("asyncio", "json"), max_code_size_bytes=10_000

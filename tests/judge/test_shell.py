@@ -201,7 +201,7 @@ def test_disguised_text_is_refused(command: str) -> None:
         "PATH=. ls",
         "GIT_SSH_COMMAND=prog git fetch",
         "PAGER=prog man ls",
-        "less '!prog'",
+        "less '!/opt/prog'",
         "sqlite3 a '.shell prog'",
         "psql -c '\\! prog'",
         "echo '$(prog)'",

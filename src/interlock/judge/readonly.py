@@ -126,7 +126,7 @@ def _judge_command(command: Command, rules: ReadonlyRules, depth: int) -> Iterat
     if not command.words:
         return
     first = command.words[0]
-    if first.dynamic or first.pattern or first.disguised:
+    if first.dynamic or first.pattern or first.disguised or first.spliced:
         yield Finding(
             "readonly.disguised",
             "the program's name is quoted, escaped or expanded, so what runs is not what is read",

@@ -20,6 +20,7 @@ MAX_NODES = 15_000
 MAX_DEPTH = 120
 _JUDGED_BY_USE = frozenset({"getattr", "vars", "open", *words.CALLED_BUILTINS, *words.READONLY_BUILTINS})
 """Names whose judgement depends on how they are used, not only on what they are."""
+_NEWLINE = re.compile(r"\r\n|\r|\n")
 _LEAF_FIELDS = words.names(
     "ctx op ops type_ignores kind type_comment level id attr arg name names module asname "
     "conversion simple is_async kwd_attrs rest"
@@ -120,18 +121,23 @@ class TreeJudge:
         self.found.append(Finding(rule, message, mend, self._span(node)))
 
     def _span(self, node: ast.AST) -> tuple[int, int] | None:
-        line, end_line = getattr(node, "lineno", None), getattr(node, "end_lineno", None)
-        if line is None or end_line is None:
-            return None
+        line, end_line = getattr(node, "lineno", 0), getattr(node, "end_lineno", None) or 0
         if self.lines is None:
-            self.lines = [0]
-            for text in self.code.splitlines(keepends=True):
-                self.lines.append(self.lines[-1] + len(text))
-        if end_line >= len(self.lines):
+            self.lines = [0, *(match.end() for match in _NEWLINE.finditer(self.code))]
+        if not 0 < line <= end_line <= len(self.lines):
             return None
-        return (
-            self.lines[line - 1] + getattr(node, "col_offset", 0),
-            self.lines[end_line - 1] + getattr(node, "end_col_offset", 0),
+        return self._offset(line, getattr(node, "col_offset", 0)), self._offset(
+            end_line, getattr(node, "end_col_offset", 0)
+        )
+
+    def _offset(self, line: int, column: int) -> int:
+        """Where a position of the tree, which counts bytes, is in the text, which counts characters."""
+        assert self.lines is not None
+        start = self.lines[line - 1]
+        if self.code.isascii():
+            return start + column
+        return start + len(
+            self.code[start : start + column].encode("utf-8", "replace")[:column].decode("utf-8", "ignore")
         )
 
     def on_import(self, node: ast.Import, _: ast.AST) -> None:

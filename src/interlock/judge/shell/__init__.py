@@ -98,7 +98,7 @@ def _judge_command(command: Command, rules: ShellRules, depth: int) -> Iterator[
     if not command.words:
         return
     first = command.words[0]
-    if first.dynamic or first.pattern or first.disguised or _odd_name(first.text):
+    if first.dynamic or first.pattern or first.disguised or first.spliced or _odd_name(first.text):
         yield Finding(
             "shell.disguised",
             "the program's name is quoted, escaped or expanded, so what runs is not what is read",
@@ -109,7 +109,7 @@ def _judge_command(command: Command, rules: ShellRules, depth: int) -> Iterator[
         if word.disguised:
             yield Finding(
                 "shell.disguised",
-                "needless quoting or escaping hides what a word says",
+                "needless escaping hides what a word says",
                 "write the word plainly, or put all of it in quotes",
                 (word.start, word.end),
             )

@@ -19,7 +19,7 @@ _NESTED = re.compile(
 )
 _SHELL_PATH = re.compile(r"(?:^|[^\w])bin/(?:sh|ash|bash|csh|dash|fish|ksh|mksh|tcsh|zsh|rbash|busybox)(?![\w.-])")
 _SHELL_CALL = re.compile(r"(?:^|[\s;|&!'\"(`=:,])(?:ba|da|a|k|z|c|tc|fi)?sh\s+-\w*[cip]\b")
-_ESCAPES = re.compile(r"^\s*(?::?!|\\!|\.(?:shell|system)\b|\\o\s*\||\\g\s*\|)\s*\S")
+_ESCAPES = re.compile(r"^\s*(?::!|!\s*(?=/|\w*sh\b)|\\!|\.(?:shell|system)\b|\\o\s*\||\\g\s*\|)\s*\S")
 _CODE_CALL = re.compile(
     r"\b(?:system|popen|exec[lv]p?e?|shell_exec|passthru|proc_open|pcntl_exec|posix_spawn|child_process|"
     r"os\.execute|io\.popen|"

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
 
 def names(text: str) -> frozenset[str]:
@@ -61,3 +61,17 @@ def operands(arguments: Sequence[str], with_values: frozenset[str] = frozenset()
         else:
             found.append(argument)
     return found
+
+
+def option_values(arguments: Sequence[str], short: str, long: str, with_values: str = "") -> Iterator[str]:
+    """Every value given to one option, in any spelling: `-o v`, `-ov`, `-so v`, `--output v`, `--output=v`."""
+    for index, word in enumerate(arguments):
+        following = arguments[index + 1] if index + 1 < len(arguments) else ""
+        if word in (long, short):
+            yield following
+        elif word.startswith(long + "="):
+            yield word[len(long) + 1 :]
+        elif word.startswith("-") and not word.startswith("--") and short[1] in word[1:]:
+            at = word.index(short[1], 1)
+            if not any(letter in with_values for letter in word[1:at]):
+                yield word[at + 1 :] or following

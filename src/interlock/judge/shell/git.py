@@ -27,7 +27,7 @@ def judge_git(arguments: Sequence[str]) -> Iterator[Verdict]:
         yield "shell.recursive_delete", "git clean deletes untracked files", "delete the files by name"
     elif verb in ("filter-branch", "daemon", "fast-import", "shell", "hook", "upload-pack", "receive-pack"):
         yield "shell.runs_code", f"git {verb} runs programs", "use another git command"
-    elif verb == "config" and any(_KEYS.match(word) for word in words[1:]):
+    elif verb == "config" and any(_KEYS.match(word) or word.startswith("!") for word in words[1:]):
         yield "shell.runs_code", "a git setting names a program to run", "leave the setting alone"
     elif (verb, *words[1:2]) in (("bisect", "run"), ("submodule", "foreach")):
         yield "shell.runs_command", f"git {verb} {words[1]} runs a command", "run the steps one by one"
@@ -49,7 +49,7 @@ _RUNS = frozenset(
     {"--upload-pack", "--receive-pack", "--exec-path", "--config-env", "--unsafe-paths", "--exec", "--ext-diff"}
 )
 _KEYS = re.compile(
-    r"(?:alias\.|core\.(?:pager|editor|hookspath|fsmonitor|sshcommand|askpass|gitproxy|attributesfile|"
+    r"(?:alias\.[^=]*=!|core\.(?:pager|editor|hookspath|fsmonitor|sshcommand|askpass|gitproxy|attributesfile|"
     r"alternaterefscommand)|"
     r"pager\.|diff\..*(?:command|textconv|external)|diff\.external|merge\..*driver|mergetool\..*cmd|difftool\..*cmd|"
     r"filter\..*(?:clean|smudge|process)|credential\..*helper|credential\.helper|gpg\..*program|gpg\.program|"

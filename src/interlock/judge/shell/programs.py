@@ -136,7 +136,7 @@ CODE_FLAGS: dict[str, tuple[str, str]] = {
     ),
     "zip": ("-TT --unzip-command", "*"),
     "cpio": ("--rsh-command --to-command", ""),
-    "rsync": ("-e --rsh --rsync-path", "fBTMP"),
+    "rsync": ("--rsync-path", "fBTMP"),
     "scp": ("-S", "cFiJlP"),
     "sftp": ("-S -b", "BcFiJlP"),
     "ssh-keygen": ("-D", "bCfFNOPrtYIVnsZm"),
@@ -252,7 +252,7 @@ for _name, _others in _SAME.items():
 CODE_FLAG_SETS = {name: (names(flags), values) for name, (flags, values) in CODE_FLAGS.items()}
 
 ANY_FLAGS = names(
-    "--checkpoint-action --use-compress-program --to-command --rsh --rsync-path --upload-pack --receive-pack "
+    "--checkpoint-action --use-compress-program --to-command --rsync-path --upload-pack --receive-pack "
     "--shell-escape "
     "--exec-path --no-preserve-root --unsafe-perm --pre-hook --post-hook --deploy-hook --renew-hook "
     "--manual-auth-hook --eval-command --on-download-complete "
@@ -304,7 +304,7 @@ SECRETS = re.compile(
     r"/etc/(?:passwd|shadow|gshadow|sudoers|master\.passwd|security/opasswd|krb5\.keytab|"
     r"ssh/ssh_host_\w+_key\b(?!\.pub))"
     r"|/proc/(?:self|\d+|\*|thread-self)/(?:environ|mem|maps|root|cwd|fd)|/proc/kcore|/dev/k?mem\b|/proc/sysrq-trigger"
-    r"|(?:^|[/\\=@:])\.(?:aws/credentials|ssh/(?:id_|identity)\w*(?!\.pub)|ssh/authorized_keys|netrc|"
+    r"|(?:^|[/\\=@:])\.(?:aws/credentials|ssh/(?:id_|identity)\w*\b(?!\.pub)|ssh/authorized_keys|netrc|"
     r"git-credentials|pgpass|my\.cnf|npmrc|pypirc"
     r"|docker/config\.json|kube/config|gnupg/(?:private|secring)|azure/\w*[tT]oken|config/gcloud/|config/gh/hosts|"
     r"(?:ssh|gnupg|aws)/?$|vault-token|"

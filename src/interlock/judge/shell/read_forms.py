@@ -6,7 +6,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 
 from interlock.judge.shell import embedded, programs
-from interlock.judge.shell.flags import names, operands, uses_flag
+from interlock.judge.shell.flags import names, operands, option_values, uses_flag
 from interlock.judge.shell.git import judge_git
 
 
@@ -57,34 +57,21 @@ _CURL_WRITES = names(
     "--unix-socket "
     "--abstract-unix-socket"
 )
-_CURL_VALUES = "HAbeumwxyYzCEPrtoX"
+_CURL_VALUES = "HAbeumwxyYzCEPrt"
 _READ_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 def _curl(arguments: Sequence[str]) -> str | None:
-    used = uses_flag(arguments, _CURL_WRITES, _CURL_VALUES)
+    used = uses_flag(arguments, _CURL_WRITES, _CURL_VALUES + "oX")
     if used:
         return f"{used[:30]!r} writes or sends something"
-    for value in _option_values(arguments, "-X", "--request"):
+    for value in option_values(arguments, "-X", "--request", _CURL_VALUES):
         if value.upper() not in _READ_METHODS:
             return f"the method {value!r} changes something"
-    for value in _option_values(arguments, "-o", "--output"):
+    for value in option_values(arguments, "-o", "--output", _CURL_VALUES):
         if value not in ("-", "/dev/null"):
             return "it writes a file"
     return "it writes a file" if any("%output{" in word for word in arguments) else None
-
-
-def _option_values(arguments: Sequence[str], short: str, long: str) -> Iterator[str]:
-    for index, word in enumerate(arguments):
-        following = arguments[index + 1] if index + 1 < len(arguments) else ""
-        if word in (long, short):
-            yield following
-        elif word.startswith(long + "="):
-            yield word[len(long) + 1 :]
-        elif word.startswith("-") and not word.startswith("--") and short[1] in word[1:]:
-            at = word.index(short[1], 1)
-            if not any(letter in "HAbeumwxyYzCEPrt" for letter in word[1:at]):
-                yield word[at + 1 :] or following
 
 
 def _wget(arguments: Sequence[str]) -> str | None:
@@ -258,7 +245,7 @@ def _database(arguments: Sequence[str]) -> str | None:
         "dhUpPDuS",
     ):
         return "it reads commands from a file or writes output to one"
-    given = [*_option_values(arguments, "-c", "--command"), *_option_values(arguments, "-e", "--execute")]
+    given = [*option_values(arguments, "-c", "--command"), *option_values(arguments, "-e", "--execute")]
     if not given:
         given = [
             word

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Sequence
 from itertools import pairwise
 
 from interlock.judge.shell import embedded, programs
-from interlock.judge.shell.flags import names, operands, uses_flag
+from interlock.judge.shell.flags import names, operands, option_values, uses_flag
 from interlock.judge.shell.git import Verdict, judge_git
 
 
@@ -186,6 +186,14 @@ def _socat(arguments: Sequence[str]) -> Iterator[Verdict]:
 def _rsync(arguments: Sequence[str]) -> Iterator[Verdict]:
     if any(word.startswith(("--del", "--remove-source")) for word in arguments):
         yield "shell.recursive_delete", "rsync deletes what the source does not hold", "copy without --delete"
+    for shell in option_values(arguments, "-e", "--rsh"):
+        words = shell.split()
+        if words[:1] != ["ssh"] or next(_ssh(words[1:]), None) is not None:
+            yield (
+                "shell.runs_code",
+                "rsync is told which program to run",
+                "let it use ssh, without options that run programs",
+            )
 
 
 _MOUNTS_HOST = re.compile(

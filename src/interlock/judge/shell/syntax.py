@@ -31,7 +31,9 @@ class Word(msgspec.Struct):
     pattern: bool = False
     """Holds an unquoted glob or brace."""
     disguised: bool = False
-    """Quoted or escaped where no quoting was needed: `r'm'`, `\\rm`, `$'\\x72m'`."""
+    """Escaped where no escape was needed: `\\rm`, `$'\\x72m'`."""
+    spliced: bool = False
+    """Quotes stand between its letters: `r'm'`."""
 
 
 class Redirect(msgspec.Struct):
@@ -305,7 +307,8 @@ class _Reader:
             node.start_byte,
             node.end_byte,
             pattern=any(part.pattern for part in parts) or quoting.has_braces(raw),
-            disguised=any(part.disguised for part in parts) or quoting.splices_letters(raw),
+            disguised=any(part.disguised for part in parts),
+            spliced=quoting.splices_letters(raw),
         )
 
     def _source_of(self, node: Node) -> str:
