@@ -1,19 +1,15 @@
-"""Little languages inside arguments: awk and sed programs, and text that a nested shell would run."""
+"""Code inside arguments: awk programs, calls in other languages, and text that a nested shell would run."""
 
 from __future__ import annotations
 
 import re
 
-_AWK_RUNS = re.compile(
-    r"\bsystem\s*\(|\|\s*(?:getline|&|\"|[a-z_(])|\"\s*\|\s*getline|/inet/|@load|\bgetline\s*<", re.IGNORECASE
-)
+_AWK_CALLS = re.compile(r"\bsystem\s*\(|/inet/|@load|@include|\bgetline\s*<", re.IGNORECASE)
+_AWK_PIPES = re.compile(r"(?<!\|)\|(?!\|)")
 _AWK_PRINTS_TO = re.compile(r"\bprintf?\b[^;}\n]*?>>?\s*[^=\s]")
-_AWK_STRINGS = re.compile(r'"(?:[^"\\]|\\.)*"|/(?:[^/\\\n]|\\.)+/')
-_SED_WRITES = re.compile(r"(?:^|[;{}\n]|[\d$/,!]\s*)\s*[wW]\s*[/.\w~-]|/[gIipmM\d]*w\s*[/.\w~-]")
-_SED_RUNS = re.compile(
-    r"(?:^|[;{}\n]|[\d$/,!])\s*e(?:\s|$)|(?:^|[;{}\n\d$/,!\s])s(?P<d>[^\w\s\\]).*?(?P=d).*?(?P=d)[gIipmM\d]*e",
-    re.DOTALL,
-)
+_AWK_STRINGS = re.compile(r'"(?:[^"\\]|\\.)*"')
+_AWK_PATTERNS = re.compile(r"(^|[{(,;!~&|\n])(\s*)/(?:[^/\\\n]|\\.)+/")
+"""A slash after an operator opens a pattern; after a value it divides."""
 _NESTED = re.compile(
     r"\$\(\s*[\w./~]|`[^`]*[\w./~][^`]*`|\$\{?IFS|\$\{[^}]*\}\s*[;|&]|<\(\s*\w|/dev/(?:tcp|udp)/|\bsh\s+-i\b"
 )
@@ -33,19 +29,16 @@ _TEMPLATE = re.compile(r"<\?php|<%[^>]|<!--#exec|\{\{.*[(\[_].*\}\}|\{%.*%\}", r
 
 
 def awk_runs(program: str) -> bool:
-    return _AWK_RUNS.search(program) is not None
+    """Calls, and pipes: every `|` outside strings and patterns is one."""
+    return _AWK_CALLS.search(program) is not None or _AWK_PIPES.search(_awk_bare(program)) is not None
 
 
 def awk_writes(program: str) -> bool:
-    return _AWK_PRINTS_TO.search(_AWK_STRINGS.sub('""', program)) is not None
+    return _AWK_PRINTS_TO.search(_awk_bare(program)) is not None
 
 
-def sed_runs(script: str) -> bool:
-    return _SED_RUNS.search(script) is not None
-
-
-def sed_writes(script: str) -> bool:
-    return _SED_WRITES.search(script) is not None
+def _awk_bare(program: str) -> str:
+    return _AWK_PATTERNS.sub(r"\1\2//", _AWK_STRINGS.sub('""', program))
 
 
 def names_shell(text: str) -> bool:

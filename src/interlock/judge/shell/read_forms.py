@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from interlock.judge.shell import embedded, programs
 from interlock.judge.shell.flags import names, operands, option_values, uses_flag
 from interlock.judge.shell.git import judge_git
+from interlock.judge.shell.sed import sed_effects, sed_scripts
 
 
 def _find(arguments: Sequence[str]) -> str | None:
@@ -42,9 +43,8 @@ def _awk(arguments: Sequence[str]) -> str | None:
 def _sed(arguments: Sequence[str]) -> str | None:
     if uses_flag(arguments, frozenset({"-i", "--in-place", "-I", "-f", "--file"}), "elE"):
         return "it edits in place, or runs a script file"
-    for word in arguments:
-        if embedded.sed_runs(word) or embedded.sed_writes(word):
-            return "the script writes files or runs commands"
+    if any(sed_effects(script) for script in sed_scripts(arguments)):
+        return "the script writes files, runs commands or cannot be read"
     return None
 
 
@@ -114,7 +114,7 @@ _GIT_SUBREADS = {
     "replace": set[str](),
 }
 _GIT_WRITE_FLAGS = frozenset(
-    {"--output", "-O", "--open-files-in-pager", "--ext-diff", "--upload-pack", "--exec", "--textconv"}
+    {"--output", "-O", "--open-files-in-pager", "--ext-diff", "--upload-pack", "--exec", "--textconv", "--lost-found"}
 )
 
 
@@ -200,35 +200,33 @@ def _exiftool(arguments: Sequence[str]) -> str | None:
     return "it writes tags or files" if any(_EXIF_WRITES.match(word) for word in arguments) else None
 
 
-_CLOUD_VERBS = re.compile(
+_CLOUD_READS = re.compile(
     r"^(?:describe|list|get|show|ls|search|lookup|head|view|status|help|info|version|query|filter|batch-get|"
     r"scan)(?:$|-)"
 )
-_CLOUD_WRITES = re.compile(r"^(?:get-object|get-secret-value|get-credentials|list-and-delete)$")
+_CLOUD_WRITES = re.compile(
+    r"^(?:get-object|get-credentials|create|delete|update|set|add|remove|rm|cp|mv|put|start|stop|run|deploy|"
+    r"import|export|ssh|scp|"
+    r"reset|restart|attach|detach|patch|scale|apply|install|login|logout|sync)(?:$|-|:)"
+)
+_CLOUD_VALUES = names(
+    "--profile --region --output --project -o -g --resource-group --subscription --query --format --filter"
+)
 
 
 def _cloud(arguments: Sequence[str]) -> str | None:
-    words = operands(
-        arguments,
-        frozenset(
-            {
-                "--profile",
-                "--region",
-                "--output",
-                "--project",
-                "-o",
-                "-g",
-                "--resource-group",
-                "--subscription",
-                "--query",
-                "--format",
-                "--filter",
-            }
-        ),
+    words = operands(arguments, _CLOUD_VALUES)
+    reads = any(_CLOUD_READS.match(word) for word in words[1:5]) and not any(
+        _CLOUD_WRITES.match(word) for word in words[:5]
     )
-    if words and not any(_CLOUD_VERBS.match(word) and not _CLOUD_WRITES.match(word) for word in words):
-        return f"{' '.join(words[:3])[:40]!r} is not known to only read"
-    return None
+    return None if reads or not words else f"{' '.join(words[:3])[:40]!r} is not known to only read"
+
+
+def _aws(arguments: Sequence[str]) -> str | None:
+    words = operands(arguments, _CLOUD_VALUES)
+    verb = words[1] if len(words) > 1 else ""
+    reads = _CLOUD_READS.match(verb) and not _CLOUD_WRITES.match(verb)
+    return None if reads or not words else f"{' '.join(words[:2])[:40]!r} is not known to only read"
 
 
 def _dc(arguments: Sequence[str]) -> str | None:
@@ -286,7 +284,8 @@ FORMS: dict[str, Callable[[Sequence[str]], str | None]] = {
     "curl": _curl, "wget": _wget,
     "git": _git, "ip": _ip,
     "exiftool": _exiftool,
-    **dict.fromkeys(("aws", "gcloud", "az", "doctl", "ibmcloud", "heroku", "flyctl"), _cloud),
+    **dict.fromkeys(("gcloud", "az", "doctl", "ibmcloud", "heroku", "flyctl"), _cloud),
+    "aws": _aws,
     "dc": _dc,
     "psql": _database, "sqlite3": _database, "mysql": _database, "mariadb": _database, "duckdb": _database,
     "man": _refuses(" ".join(programs.CODE_FLAG_SETS["man"][0]), programs.CODE_FLAG_SETS["man"][1]),

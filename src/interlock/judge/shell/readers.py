@@ -41,24 +41,22 @@ _PURE = _reader()
 READERS: dict[str, Reader] = dict.fromkeys(
     names(
         ": [ acpi apropos arch arping atop aureport ausearch avahi-browse avahi-resolve b2sum b3sum base32 base64 "
-        "basename basenc bc blkid bmon break btop bzcat bzcmp bzdiff bzgrep bzless bzmore cal calc caller cat cd "
-        "cksum cloc cmp colordiff colrm column comm compgen continue cpuid crc32 csvcut csvformat csvgrep csvjoin "
-        "csvjson csvlook csvsort csvstat cut delta df dhcping diff diff3 diffstat difft dig dir dircolors dirname "
-        "dirs echo egrep exa exit expand expr eza factor faillog false fastfetch fc-list fc-match ffprobe fgrep "
-        "findmnt fmt fold fping free fx gcal getconf getent getfacl getfattr getopts glances glxinfo grep groups "
-        "gzcat hd head help hexdump host hostid htop httping hwinfo id identify ifdata ifstat iftop info inxi iostat "
-        "iotop ip6tables-save ipcs iptables-save iwlist jless jobs join last lastb lastcomm lastlog let locale locate "
-        "logname look ls lsattr lsb_release lsblk lscpu lsd lsfd lshw lsipc lslocks lslogins lsmem lsmod lsns lsof "
-        "lspci lstopo lsusb lz4cat man md5 md5sum mediainfo members mlocate modinfo more mountpoint mpstat mtr namei "
-        "ncal neofetch nethogs netstat nfsstat nl nload nm nping nproc nslookup ntpq ntpstat numastat numfmt objdump "
-        "od paste pathchk pdffonts pdfgrep pdfinfo peekfd pgrep pidof pidstat ping ping6 plocate pmap popd pr "
-        "printenv printf ps pstree pushd pwd pwdx read readelf readlink realpath return rev rpcinfo rusers sar scc "
-        "screenfetch sdiff sensors seq sha1sum sha224sum sha256sum sha384sum sha3sum sha512sum shasum shift showmount "
-        "size slabtop sleep stat strings sum sw_vers systool tac tail test times tldr tload tokei tr tracepath "
-        "traceroute traceroute6 tracert true tsort tty type uname unexpand units upower uptime users uuidparse vainfo "
-        "vdir vdpauinfo vmstat w wait watchgnupg wc wcalc wdiff whatis when whereis which who whoami whois whowatch "
-        "x86info xdpyinfo xlsclients xprop xwininfo xxh64sum xzcat xzcmp xzdiff xzgrep yes zcat zcmp zdiff zegrep "
-        "zfgrep zgrep zipinfo zless zmore zstdcat zstdgrep "
+        "basename basenc bc blkid bmon break btop bzcat bzcmp bzdiff bzgrep bzless bzmore cal caller cat cd cksum "
+        "cmp colordiff colrm column comm compgen continue cpuid crc32 csvcut csvformat csvgrep csvjoin csvjson "
+        "csvlook csvsort csvstat cut delta df dhcping diff diff3 difft dig dir dircolors dirname dirs echo egrep "
+        "exa exit expand expr eza factor false fc-list fc-match fgrep findmnt fmt fold fping free fx getconf getent "
+        "getfacl getfattr getopts glxinfo grep groups gzcat hd head help hexdump host hostid htop httping id ifdata "
+        "ifstat iftop info iostat iotop ipcs iwlist jless jobs join last lastb lastcomm let locale locate logname "
+        "look ls lsattr lsb_release lsblk lscpu lsd lsfd lsipc lslocks lslogins lsmem lsmod lsns lsof lspci lstopo "
+        "lsusb lz4cat man md5 md5sum members mlocate modinfo more mountpoint mpstat mtr namei ncal neofetch nethogs "
+        "netstat nfsstat nl nload nm nping nproc nslookup ntpq ntpstat numastat numfmt objdump od paste pathchk "
+        "pdffonts pdfgrep pdfinfo peekfd pgrep pidof pidstat ping ping6 plocate pmap popd pr printenv printf ps "
+        "pstree pushd pwd pwdx read readelf readlink realpath return rev rpcinfo rusers seq sha1sum sha224sum "
+        "sha256sum sha384sum sha3sum sha512sum shasum shift showmount size slabtop sleep stat strings sum sw_vers "
+        "systool tac tail test times tload tokei tr tracepath traceroute traceroute6 tracert true tsort tty type "
+        "uname unexpand units upower uptime users uuidparse vainfo vdir vdpauinfo vmstat w wait wc wdiff whatis "
+        "whereis which who whoami whois whowatch x86info xdpyinfo xlsclients xwininfo xxh64sum xzcat xzcmp xzdiff "
+        "xzgrep yes zcat zcmp zdiff zegrep zfgrep zgrep zipinfo zless zmore zstdcat zstdgrep "
     ),
     _PURE,
 )
@@ -85,10 +83,25 @@ READERS.update(
         "rg": _reader("--pre --hostname-bin"),
         "ag": _reader("--pager"),
         "ack": _reader("--pager"),
-        "bat": _PURE,
+        "bat": _reader("--build --clear --generate-config-file"),
+        "lastlog": _reader("-C --clear -S --set", "bRtu"),
+        "identify": _reader("-write", "*"),
+        "ffprobe": _reader("-o -report", "*"),
+        "mediainfo": _reader("--LogFile"),
+        "sar": _reader("-o", "fs"),
+        "sdiff": _reader("-o --output", "wI"),
+        "diffstat": _reader("-o", "fnpSw"),
+        "lshw": _reader("-dump", "*"),
+        "hwinfo": _reader("--save-config --log --dump-db"),
+        "fastfetch": _reader("--gen-config --gen-config-force"),
+        "sensors": _reader("-s --set"),
+        "xprop": _reader("-set -remove", "*"),
+        "iptables-save": _reader("-f --file -M --modprobe"),
+        "cloc": _reader("--out --report-file --sql --sql-append"),
+        "scc": _reader("-o --output"),
+        "tldr": _reader("-u --update -c --clear-cache"),
         "fd": _reader("-x --exec -X --exec-batch", "edtoEScjg"),
         "fdfind": _reader("-x --exec -X --exec-batch", "edtoEScjg"),
-        "ldd": _reader("-u"),
         "top": _reader(needs="-b"),
         "dmesg": _reader("-C --clear -c --read-clear -n --console-level -D --console-off -E --console-on", "fls"),
         "sysctl": _reader("-w --write -p --load --system"),
@@ -155,16 +168,17 @@ READERS.update(
         "apt": _reader("-o", verbs="list,show,search,policy,depends,rdepends,changelog,moo"),
         "apt-cache": _reader("-o", verbs="show,search,policy,depends,rdepends,showpkg,stats,dump,madison,"
         "pkgnames,showsrc,unmet"),
-        "dnf": _reader(verbs="list,info,search,repolist,provides,history,repoquery,check-update,deplist"),
-        "yum": _reader(verbs="list,info,search,repolist,provides,history,check-update,deplist"),
+        "dnf": _reader(verbs="list,info,search,repolist,provides,history list,history "
+        "info,repoquery,check-update,deplist"),
+        "yum": _reader(verbs="list,info,search,repolist,provides,history list,history info,check-update,deplist"),
         "pacman": _reader("-y --refresh", "", needs="-Q --query -Qi -Ql -Qs -Ss -Si -F --files -T"),
         "apk": _reader(verbs="info,list,search,policy,dot,version,stats"),
         "brew": _reader(verbs="list,ls,info,search,deps,uses,leaves,outdated,config,doctor,home,desc,cat,log,"
         "--version,--prefix"),
-        "pip": _reader("--report -o", verbs="list,show,freeze,check,index,inspect,debug,help,config list,config "
+        "pip": _reader("--report -o --log", verbs="list,show,freeze,check,index,inspect,debug,help,config list,config "
         "get,cache list,cache info"),
         "npm": _reader(
-            "", verbs="ls,list,view,info,show,outdated,search,audit,root,bin,prefix,whoami,explain,why,fund,ping,"
+            "", verbs="ls,list,view,info,show,outdated,search,root,bin,prefix,whoami,explain,why,fund,ping,"
             "help,config list,config get"
         ),
         "yarn": _reader(verbs="list,info,why,outdated,audit,versions,config list,config get"),
@@ -185,7 +199,8 @@ READERS.update(
         "praise,annotate,help,propget,pg,proplist,pl"),
         "svnlook": _PURE,
         "docker": _reader(
-            "", verbs="ps,images,inspect,logs,version,info,top,stats,diff,history,port,events,search,container "
+            "-o --output", verbs="ps,images,inspect,logs,version,info,top,stats,diff,history,port,events,search,"
+            "container "
             "ls,container list,container ps,"
             "container inspect,container logs,container top,container stats,container diff,container port,image "
             "ls,image list,"
@@ -201,16 +216,18 @@ READERS.update(
             "--log-level -l"
         ),
         "kubectl": _reader(
-            "", verbs="get,describe,logs,top,version,cluster-info,api-resources,api-versions,explain,config "
+            "--output-directory", verbs="get,describe,logs,top,version,cluster-info,api-resources,api-versions,"
+            "explain,config "
             "view,config get-contexts,"
             "config current-context,config get-clusters,config get-users,auth can-i,auth whoami,rollout "
             "status,rollout history,events,"
             "diff,options,plugin list,help,wait", skips="-n --namespace --context --kubeconfig --cluster --user "
             "-s --server"
         ),
-        "helm": _reader("", verbs="list,ls,status,get,history,hist,show,inspect,search,version,env,template,lint,"
+        "helm": _reader("--output-dir --post-renderer", verbs="list,ls,status,get,history,hist,show,inspect,"
+        "search,version,env,template,lint,"
         "repo list,plugin list,verify,help", skips="-n --namespace --kube-context"),
-        "terraform": _reader("-out -generate-config-out", "*", verbs="show,output,validate,version,providers,"
+        "terraform": _reader("-out -generate-config-out", "*", verbs="show,output,validate,version,providers schema,"
         "state list,state show,plan,graph,workspace list,workspace show,fmt -check,help"),
         "systemctl": _reader(
             "", verbs="status,show,list-units,list-unit-files,list-timers,list-sockets,list-dependencies,"
@@ -226,8 +243,10 @@ READERS.update(
         "resolvectl": _reader(verbs="status,query,statistics,service,openpgp,tlsa"),
         "systemd-analyze": _reader(verbs="time,blame,critical-chain,dump,plot,dot,verify,security,calendar,"
         "unit-paths,cat-config"),
-        "nmcli": _reader(verbs="general status,device status,device show,device wifi list,connection "
-        "show,g,d,c,dev status,con show,d show,c show,radio"),
+        "nmcli": _reader(
+            verbs="general status,device status,device show,device wifi list,connection show,dev status,con "
+            "show,d show,c show"
+        ),
         "bluetoothctl": _reader(verbs="list,show,devices,info,paired-devices"),
         "gh": _reader(
             "", verbs="pr list,pr view,pr status,pr diff,pr checks,issue list,issue view,issue status,repo "
@@ -244,7 +263,8 @@ READERS.update(
         "zpool": _reader(verbs="list,status,iostat,get,history"),
         "zfs": _reader(verbs="list,get,diff,userspace"),
         "lvs": _PURE, "vgs": _PURE, "pvs": _PURE, "lvdisplay": _PURE, "vgdisplay": _PURE, "pvdisplay": _PURE,
-        "openssl": _reader("-out -engine -writerand -passout -CAcreateserial -signkey -provider", "*",
+        "openssl": _reader("-out -keyout -newkey -sess_out -engine -writerand -passout -CAcreateserial -signkey "
+        "-provider", "*",
                            verbs="x509,s_client,version,dgst,verify,crl,asn1parse,ciphers,errstr,list,help,md5,"
                            "sha1,sha256,sha512,speed,rsa,pkey,req"),
         "ffmpeg": _reader(needs="-version -formats -codecs -encoders -decoders -filters"),
@@ -253,7 +273,7 @@ READERS.update(
         "lsinitrd": _PURE, "lsinitramfs": _PURE,
         "pkg-config": _PURE, "pkgconf": _PURE,
         "rustup": _reader(verbs="show,which,toolchain list,target list,component list,doc,help"),
-        "adb": _reader(verbs="devices,logcat,get-state,version,get-serialno"),
+        "adb": _reader(verbs="devices,get-state,version,get-serialno"),
         "vnstat": _PURE,
     }
 )  # fmt: skip

@@ -9,6 +9,7 @@ from itertools import pairwise
 from interlock.judge.shell import embedded, programs
 from interlock.judge.shell.flags import names, operands, option_values, uses_flag
 from interlock.judge.shell.git import Verdict, judge_git
+from interlock.judge.shell.sed import sed_effects, sed_scripts
 
 
 def _rm(arguments: Sequence[str]) -> Iterator[Verdict]:
@@ -143,11 +144,15 @@ def _awk(arguments: Sequence[str]) -> Iterator[Verdict]:
 
 
 def _sed(arguments: Sequence[str]) -> Iterator[Verdict]:
-    for argument in arguments:
-        word = argument.removeprefix("--expression=")
-        if word[:1] != "-" and embedded.sed_runs(word):
-            yield "shell.runs_code", "the sed script runs commands", "leave its e command and flag out"
-        elif word[:1] != "-" and embedded.sed_writes(word):
+    for script in sed_scripts(arguments):
+        effects = sed_effects(script)
+        if effects & {"runs", "unknown"}:
+            yield (
+                "shell.runs_code",
+                "the sed script runs commands, or cannot be read",
+                "leave its e command and flag out",
+            )
+        elif "writes" in effects:
             yield "shell.writes", "the sed script writes files", "leave its w command out"
 
 
