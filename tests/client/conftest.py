@@ -73,7 +73,7 @@ async def _official(*flags: str) -> AsyncIterator[str]:
     try:
         yield f"http://127.0.0.1:{port}/mcp"
     finally:
-        process.terminate()
+        process.kill()
         await process.wait()
 
 
