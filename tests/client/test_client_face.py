@@ -58,6 +58,13 @@ async def test_the_official_server_is_understood(official, era: str) -> None:
     assert seen == [(1.0, 3.0, "at 1"), (2.0, 3.0, "at 2"), (3.0, 3.0, "at 3")]
 
 
+@pytest.mark.parametrize("era", ERAS)
+async def test_the_official_server_is_understood_without_streams(official_without_streams, era: str) -> None:
+    async with Client(official_without_streams, era=era, timeout=30) as client:
+        assert len(await client.list_tools()) == 4
+        assert text(await client.call_tool("count", {"to": 3}, progress=lambda *_: None)) == "done"
+
+
 async def test_the_official_server_asks_back_in_the_middle_of_a_call(official) -> None:
     async def defaults(params: dict[str, object]) -> dict[str, object]:
         return {"action": "accept", "content": {}}
