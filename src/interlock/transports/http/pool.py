@@ -126,12 +126,15 @@ class Pool:
     def submit(self, payload: bytes, reply: Reply, *, fresh: bool = False) -> Ticket:
         """Send a request: at once on an idle connection, else on a new one or in its turn.
 
-        Raises RESOURCE_EXHAUSTED when too many wait already.
+        `fresh` asks for a new one, if there may be one more. Raises RESOURCE_EXHAUSTED when too many wait already.
         """
         if self._closed:
             raise Fault("UPSTREAM_UNAVAILABLE", "the connection was closed")
         ticket = Ticket(payload, reply)
-        connection = None if fresh else self._take_idle()
+        if fresh and self.connections < self._size:
+            self._start(ticket)
+            return ticket
+        connection = self._take_idle()
         if connection is not None:
             self._busy.add(connection)
             connection.begin(ticket)
@@ -213,12 +216,15 @@ class Pool:
     def _open_more(self) -> None:
         """One connection on its way for each request in the queue, as far as the size allows."""
         while len(self._opening) < len(self._queue) and self.connections < self._size and not self._closed:
-            task = self._loop.create_task(self._open())
-            self._opening.add(task)
-            task.add_done_callback(self._opening.discard)
+            self._start(None)
 
-    async def _open(self) -> None:
-        """Open a connection for whoever waits longest; if that fails, that request is told so."""
+    def _start(self, ticket: Ticket | None) -> None:
+        task = self._loop.create_task(self._open(ticket))
+        self._opening.add(task)
+        task.add_done_callback(self._opening.discard)
+
+    async def _open(self, ticket: Ticket | None) -> None:
+        """Open a connection for one request, or for whoever waits longest then; if that fails, it is told so."""
         origin = self._origin
         try:
             async with asyncio.timeout(CONNECT_SECONDS):
@@ -230,19 +236,22 @@ class Pool:
                     server_hostname=origin.host if self._context is not None else None,
                 )
         except (OSError, TimeoutError, ssl.SSLError) as cause:
-            self._cannot_open(str(cause) or "no connection in time")
+            self._cannot_open(ticket, str(cause) or "no connection in time")
             return
         finally:
             task = asyncio.current_task()
             if task is not None:
                 self._opening.discard(task)
-        if connection.usable:
-            self.release(connection, keep=True)
+        if not connection.usable:
+            self._cannot_open(ticket, "the server closed the connection at once")
+        elif ticket is not None and not ticket.over:
+            self._busy.add(connection)
+            connection.begin(ticket)
         else:
-            self._cannot_open("the server closed the connection at once")
+            self.release(connection, keep=True)
 
-    def _cannot_open(self, why: str) -> None:
-        ticket = self._next_ticket()
+    def _cannot_open(self, ticket: Ticket | None, why: str) -> None:
+        ticket = ticket or self._next_ticket()
         if ticket is not None:
             _fail(ticket, Failed(f"cannot connect to {self._origin.authority}: {why}", sent=False))
 

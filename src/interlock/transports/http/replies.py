@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -32,6 +34,7 @@ ERROR_BYTES: Final = 64 * 1024
 """What is read of a body that is no message."""
 
 RETRY_SECONDS: Final = 1.0
+RETRY_LEAST: Final = 0.1
 RETRY_MOST: Final = 30.0
 RESUMES: Final = 10
 """How often in a row a broken stream is asked for again without anything new coming."""
@@ -53,60 +56,40 @@ FLOOD: Final = "the server floods its stream with what are not messages"
 class Call:
     """One request of ours, and its response as it comes."""
 
-    __slots__ = (
-        "_bad",
-        "_chunks",
-        "_events",
-        "_headers",
-        "_json",
-        "_link",
-        "_redirects",
-        "_repeated",
-        "_resumes",
-        "_retry",
-        "_size",
-        "_status",
-        "deadline",
-        "id",
-        "last_event_id",
-        "outgoing",
-        "patience",
-        "request",
-        "sink",
-        "ticket",
-        "timer",
-        "with_session",
-    )
+    # What few calls ever change stands here once, not in each of them.
+    ticket: Ticket | None = None
+    timer: asyncio.TimerHandle | None = None
+    with_session = False
+    last_event_id: str | None = None
+    patience = 0.0
+    """Seconds it was ready to wait; progress starts them anew."""
+    _status = 0
+    _headers: Mapping[bytes, bytes] = MappingProxyType({})
+    _json = False
+    _events: EventReader | None = None
+    _size = 0
+    _retry = RETRY_SECONDS
+    _resumes = 0
+    _redirects = 0
+    _repeated = False
+    _bad = 0
 
-    def __init__(
-        self, link: HttpLink, id: int, outgoing: Outgoing, sink: Sink, request: bytes, patience: float
-    ) -> None:
+    def __init__(self, link: HttpLink, id: int, outgoing: Outgoing, sink: Sink, request: bytes) -> None:
         self._link = link
         self.id = id
         self.outgoing = outgoing
         self.sink = sink
         self.request = request
-        self.patience = patience
-        """Seconds it was ready to wait; progress starts them anew."""
         self.deadline = outgoing.deadline
-        self.ticket: Ticket | None = None
-        self.timer: asyncio.TimerHandle | None = None
-        self.with_session = False
-        self.last_event_id: str | None = None
-        self._retry = RETRY_SECONDS
-        self._resumes = 0
-        self._redirects = 0
-        self._repeated = False
-        self._bad = 0
-        self.renew()
+        self._chunks: list[bytes] = []
 
     def renew(self) -> None:
         """Forget the response so far: another follows."""
         self._status = 0
-        self._headers: dict[bytes, bytes] = {}
+        self._headers = {}
         self._json = False
-        self._events: EventReader | None = None
-        self._chunks: list[bytes] = []
+        self._events = None
+        self._chunks = []
         self._size = 0
 
     # pool.Reply
@@ -178,10 +161,13 @@ class Call:
 
     def _take(self, data: bytes) -> None:
         messages = read_messages(self._link, data)
-        self._bad = 0 if messages else self._bad + 1
-        if self._bad > BAD_EVENTS:
-            self._lose("UPSTREAM_ERROR", FLOOD)
-            return
+        if messages:
+            self._bad = 0
+        else:
+            self._bad += 1
+            if self._bad > BAD_EVENTS:
+                self._lose("UPSTREAM_ERROR", FLOOD)
+                return
         for message in messages:
             if isinstance(message, Notification):
                 self._notified(message)
@@ -373,7 +359,7 @@ class Standing:
     def _again(self) -> None:
         if self._stopped or self.refused:
             return
-        delay = self._retry if self._retry is not None else self._wait
+        delay = max(self._retry if self._retry is not None else self._wait, RETRY_LEAST)
         self._wait = min(self._wait * 2, RETRY_MOST)
         self._timer = self._loop.call_later(delay, self.open)
 
@@ -401,7 +387,7 @@ def read_error(body: bytes) -> ErrorObject | None:
         return None
 
 
-def http_fault(status: int, headers: dict[bytes, bytes], body: bytes, error: ErrorObject | None) -> Fault:
+def http_fault(status: int, headers: Mapping[bytes, bytes], body: bytes, error: ErrorObject | None) -> Fault:
     """A refusal in the server's own words."""
     said = error.message if error is not None else body[:200].decode("utf-8", "replace").strip()
     data: dict[str, object] = {"status": status}

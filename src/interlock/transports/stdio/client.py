@@ -121,7 +121,8 @@ class StdioLink(Link):
         params = _sendable(outgoing.params)
         if outgoing.wants_progress:
             params = with_meta(params, {PROGRESS_TOKEN: id_})
-        waiter = _Waiter(id_, outgoing, sink, outgoing.deadline - self._loop.time())
+        patience = 0.0 if outgoing.max_deadline is None else outgoing.deadline - self._loop.time()
+        waiter = _Waiter(id_, outgoing, sink, patience)
         if outgoing.method == "subscriptions/listen":
             self._subscriptions[id_] = waiter
         elif outgoing.method == "initialize":
