@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from web_peer import Desk, Ear, until
 
 from interlock.protocols.mcp.revisions import R2026_07_28
+from interlock.transports.http.channel import keep_alive_seconds
 from interlock.transports.http.client import HttpLink
 from interlock.transports.http.heads import Heads, line
-from interlock.transports.http.pool import Origin, _keep_alive_seconds, split_url
+from interlock.transports.http.origin import Origin, split_url
 from interlock.wire.errors import Fault
 from interlock.wire.limits import Limits
 
@@ -308,8 +309,8 @@ def test_no_tool_name_or_parameter_makes_more_than_one_header_line(name: str, va
 def test_a_connection_is_kept_for_as_long_as_the_server_says_and_no_longer_than_a_minute(
     said: bytes, seconds: float
 ) -> None:
-    assert _keep_alive_seconds(said) == seconds
-    assert _keep_alive_seconds(b"timeout=9999") == 60.0
+    assert keep_alive_seconds(said) == seconds
+    assert keep_alive_seconds(b"timeout=9999") == 60.0
 
 
 @pytest.mark.parametrize("session", ["", "a b", "a\r\nb", "ä", "x" * 2000])

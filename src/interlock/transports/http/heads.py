@@ -10,7 +10,7 @@ from typing import Final
 from interlock.protocols.mcp.headers import encode_value
 from interlock.protocols.mcp.methods import METHODS
 from interlock.protocols.mcp.revisions import Revision
-from interlock.transports.http.pool import Origin
+from interlock.transports.http.origin import Origin
 from interlock.wire.errors import Fault
 
 _NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,256}\Z")
