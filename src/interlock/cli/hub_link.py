@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import socket
-import struct
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -173,6 +172,8 @@ def _connect(home: Path, timeout: float) -> tuple[socket.socket, str | None]:
     except OSError as error:
         sock.close()
         raise Failure(f"the hub cannot be reached: {error}", "run `interlock doctor`") from error
+    from interlock.transports.peers import peer_uid
+
     uid = peer_uid(sock)
     if uid is not None and uid != os.getuid():
         sock.close()
@@ -189,18 +190,6 @@ def _connect_loopback(info: Path, timeout: float) -> tuple[socket.socket, str | 
         return socket.create_connection(("127.0.0.1", port), timeout), token
     except (OSError, ValueError, KeyError) as error:
         raise NoHub from error
-
-
-def peer_uid(sock: socket.socket) -> int | None:
-    """The user at the other end, where the system tells."""
-    if hasattr(socket, "SO_PEERCRED"):
-        raw = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-        return int(struct.unpack("3i", raw)[1])
-    if sys.platform == "darwin":
-        # struct xucred of LOCAL_PEERCRED (SOL_LOCAL 0, option 1): version, uid, then the groups.
-        raw = sock.getsockopt(0, 1, 76)
-        return int(struct.unpack_from("=II", raw)[1])
-    return None
 
 
 def _cwd() -> str:

@@ -10,6 +10,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from time import monotonic, sleep
 
+from interlock.config.files import try_lock
+
 from .failures import Failure, NoHub, Refused, WrongConfiguration
 from .hub_link import HubLink
 
@@ -99,27 +101,11 @@ def _one_at_a_time(path: Path) -> Iterator[None]:
     """Holds the lock file; waits a little longer than a start may take."""
     with open(path, "ab", opener=_private) as lock:
         deadline = monotonic() + START_WITHIN_S + 5
-        while not _try_lock(lock.fileno()):
+        while not try_lock(lock.fileno()):
             if monotonic() > deadline:
                 raise Failure("another process is starting a hub and does not finish", f"see who holds {path}")
             sleep(0.03)
         yield
-
-
-def _try_lock(handle: int) -> bool:
-    try:
-        if sys.platform == "win32":
-            import msvcrt
-
-            os.lseek(handle, 0, os.SEEK_SET)
-            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
-        else:
-            import fcntl
-
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
 
 
 def _without_key() -> dict[str, str]:
