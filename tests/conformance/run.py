@@ -15,6 +15,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -99,18 +100,18 @@ def every_leg(url: str | None, crossed: bool) -> Iterator[Leg]:
     """Every row of the table, the longest first."""
     for revision in (NEW, OLD):
         if url is not None:
-            yield server_leg(url, revision, lambda: contextlib.nullcontext(url))
+            yield server_leg(url, revision, partial(given, url))
             continue
-        yield server_leg("hub, SDK server", revision, lambda era=ERA[revision]: behind("sdk_server.py", era))
-        yield server_leg("hub, our server", revision, lambda era=ERA[revision]: behind("server.py", era))
+        yield server_leg("hub, SDK server", revision, partial(behind, "sdk_server.py", ERA[revision]))
+        yield server_leg("hub, our server", revision, partial(behind, "server.py", ERA[revision]))
         if crossed:
             other = ERA[OLD if revision == NEW else NEW]
             name = f"hub, our server, {other}"
-            yield server_leg(name, revision, lambda era=other: behind("server.py", era), counts=False)
-        yield server_leg("our server", revision, lambda: fixture("server.py"))
+            yield server_leg(name, revision, partial(behind, "server.py", other), counts=False)
+        yield server_leg("our server", revision, partial(fixture, "server.py"))
     if url is None:
         for scenario, revision in client_scenarios():
-            yield Leg("our client", revision, lambda named=scenario, at=revision: run_client(named, at))
+            yield Leg("our client", revision, partial(run_client, scenario, revision))
 
 
 @contextlib.contextmanager
@@ -118,6 +119,12 @@ def behind(script: str, era: str) -> Iterator[str]:
     """A fixture behind a hub."""
     with fixture(script) as url, hub_before(url, era) as view:
         yield view
+
+
+@contextlib.contextmanager
+def given(url: str) -> Iterator[str]:
+    """A server that someone else runs."""
+    yield url
 
 
 def server_leg(

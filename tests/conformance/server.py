@@ -189,7 +189,7 @@ async def test_elicitation_sep1330_enums(ctx: Context) -> str:
 async def test_missing_capability(ctx: Context) -> str:
     """Needs a client that declares sampling."""
     if not ctx.capabilities.sampling:
-        needed = {"requiredCapabilities": {"sampling": {}}}
+        needed: dict[str, Any] = {"requiredCapabilities": {"sampling": {}}}
         raise Fault("MISSING_CAPABILITY", "this tool needs the sampling capability", data=needed)
     return "Client declared sampling capability."
 
