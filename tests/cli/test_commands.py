@@ -12,9 +12,10 @@ import pytest
 
 from interlock.cli import hub_link
 from interlock.cli.failures import Failure, NoHub, Refused
-from interlock.cli.hub_link import HubLink, Lines, peer_uid
+from interlock.cli.hub_link import HubLink, Lines
 from interlock.cli.show import plain
 from interlock.cli.status import duration
+from interlock.transports.peers import peer_uid
 
 from .conftest import User
 from .fake_hub import FakeHub
