@@ -5,16 +5,13 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
 from conformance.packages import command, install
 from conformance.subjects import is_ready, running, wait_until
 
-from .place import Place, free_ports, write_config
-
-HERE = Path(__file__).resolve().parent
+from .place import HERE, Place, free_ports, write_config
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

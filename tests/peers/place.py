@@ -11,11 +11,13 @@ from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any, Literal
 
+import anyio
 import msgspec
-from mcp import Client, StdioServerParameters
+from mcp import Client, StdioServerParameters, types
 
 from conformance.subjects import SOURCE, free_port, listens
 
+HERE = Path(__file__).resolve().parent
 Mode = Literal["legacy", "auto"]
 Transport = Literal["http", "stdio"]
 
@@ -44,12 +46,22 @@ class Place(msgspec.Struct, frozen=True):
         async with Client(peer, mode=mode, read_timeout_seconds=30, **callbacks) as client:
             yield client
 
+    async def interlock(self, *arguments: str) -> str:
+        """What a command of the terminal face says."""
+        command = [sys.executable, "-m", "interlock.cli", *arguments]
+        said = await anyio.run_process(command, env=variables(self.home))
+        return said.stdout.decode()
+
 
 def stdio(home: Path, *arguments: str, **environment: str) -> StdioServerParameters:
     """`interlock stdio`, as a client's configuration would start it."""
-    variables = {**os.environ, "PYTHONPATH": str(SOURCE), "INTERLOCK_HOME": str(home), **environment}
     command = ["-m", "interlock.cli", "stdio", *arguments]
-    return StdioServerParameters(command=sys.executable, args=command, env=variables)
+    return StdioServerParameters(command=sys.executable, args=command, env={**variables(home), **environment})
+
+
+def variables(home: Path) -> dict[str, str]:
+    """The environment of a process that belongs to this hub."""
+    return {**os.environ, "PYTHONPATH": str(SOURCE), "INTERLOCK_HOME": str(home)}
 
 
 def write_config(path: Path, port: int, servers: Mapping[str, Mapping[str, object]]) -> Path:
@@ -70,3 +82,10 @@ def write_config(path: Path, port: int, servers: Mapping[str, Mapping[str, objec
 def free_ports(count: int) -> list[int]:
     """Ports that nobody uses now."""
     return [free_port() for _ in range(count)]
+
+
+def text_of(answer: types.CallToolResult) -> str:
+    """A result's first text."""
+    assert not answer.is_error, answer
+    assert isinstance(answer.content[0], types.TextContent)
+    return answer.content[0].text

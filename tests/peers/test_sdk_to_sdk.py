@@ -9,7 +9,7 @@ import pytest
 from mcp import Client, MCPError, types
 from mcp.client.subscriptions import ResourceUpdated, ToolsListChanged
 
-from .place import Mode, Place, Transport
+from .place import Mode, Place, Transport, text_of
 
 pytestmark = [pytest.mark.slow]
 
@@ -87,8 +87,14 @@ async def test_log_messages_come_at_the_level_asked_for(
             await client.set_logging_level("warning")
         await client.call_tool("talk", {})
     loud = [("warning", "a word of warning"), ("error", "a word of error")]
-    # The SDK's server of the old era does not filter by itself; what it says must come through, once.
-    assert logged == (loud if mode == "auto" else [("debug", "a word of debug"), *loud])
+    if server == "sdk-stdio-modern":
+        # On pipes that all share, a log message names no call: it cannot be attributed, so nobody but the operator
+        # gets it.
+        assert logged == []
+        assert "a word of error" in await place.interlock("logs", server)
+    else:
+        # The SDK's server of the old era does not filter by itself; what it says must come through, once.
+        assert logged == (loud if mode == "auto" else [("debug", "a word of debug"), *loud])
 
 
 async def test_nobody_hears_log_messages_that_they_did_not_ask_for(
@@ -221,13 +227,6 @@ def answers() -> dict[str, Any]:
         return types.ListRootsResult(roots=[types.Root(uri="file:///work")])  # type: ignore[arg-type]
 
     return {"elicitation_callback": elicited, "sampling_callback": sampled, "list_roots_callback": rooted}
-
-
-def text_of(answer: types.CallToolResult) -> str:
-    """A result's first text."""
-    assert not answer.is_error, answer
-    assert isinstance(answer.content[0], types.TextContent)
-    return answer.content[0].text
 
 
 async def text_at(client: Client, uri: str) -> str:
