@@ -67,8 +67,8 @@ async def test_links_to_resources_lead_back_through_the_hub(place: Place, transp
 async def test_progress_of_a_long_operation_comes_through(place: Place, transport: Transport, mode: Mode) -> None:
     steps: list[tuple[float, float | None]] = []
 
-    async def progressed(done: float, total: float | None, message: str | None) -> None:
-        steps.append((done, total))
+    async def progressed(progress: float, total: float | None, message: str | None) -> None:
+        steps.append((progress, total))
 
     async with place.client(transport, mode, "everything") as client:
         arguments = {"duration": 0.2, "steps": 4}
@@ -81,7 +81,7 @@ async def test_a_long_operation_that_is_given_up_holds_nobody_else(
 ) -> None:
     begun = anyio.Event()
 
-    async def progressed(done: float, total: float | None, message: str | None) -> None:
+    async def progressed(progress: float, total: float | None, message: str | None) -> None:
         begun.set()
 
     async with place.client(transport, mode, "everything") as client:
@@ -156,9 +156,7 @@ async def test_the_knowledge_graph_is_kept_across_calls_and_clients(
     assert "knew Babbage" in place.memory.read_text()
 
 
-async def test_a_server_that_has_no_prompts_says_so_or_lists_none(
-    place: Place, transport: Transport, mode: Mode
-) -> None:
+async def test_a_prompt_that_nobody_has_is_an_error(place: Place, transport: Transport, mode: Mode) -> None:
     async with place.client(transport, mode, "filesystem") as client:
         with pytest.raises(MCPError):
             await client.get_prompt("anything", {})

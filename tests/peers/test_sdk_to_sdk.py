@@ -65,8 +65,8 @@ async def test_it_lists_and_calls_everything(place: Place, transport: Transport,
 async def test_progress_comes_through_in_order(place: Place, transport: Transport, mode: Mode, server: str) -> None:
     steps: list[tuple[float, float | None, str | None]] = []
 
-    async def progressed(done: float, total: float | None, message: str | None) -> None:
-        steps.append((done, total, message))
+    async def progressed(progress: float, total: float | None, message: str | None) -> None:
+        steps.append((progress, total, message))
 
     async with place.client(transport, mode, server) as client:
         answer = await client.call_tool("count", {"to": 5}, progress_callback=progressed)
@@ -136,7 +136,7 @@ async def test_a_call_that_is_given_up_is_cancelled_on_the_server(
     name = f"{transport} {mode} {server}"
     begun = anyio.Event()
 
-    async def progressed(done: float, total: float | None, message: str | None) -> None:
+    async def progressed(progress: float, total: float | None, message: str | None) -> None:
         begun.set()
 
     async with place.client(transport, mode, server) as client:
@@ -150,7 +150,7 @@ async def test_a_call_that_is_given_up_is_cancelled_on_the_server(
                 await begun.wait()
             tasks.cancel_scope.cancel()
         with anyio.fail_after(20):
-            while name not in (await client.call_tool("waited", {})).structured_content["result"]:  # type: ignore[index]
+            while name not in (await client.call_tool("waited", {})).structured_content["result"]:
                 await anyio.sleep(0.02)
         assert text_of(await client.call_tool("add", {"a": 1, "b": 1})) == "2"
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import sys
 import warnings
 from pathlib import Path
@@ -33,4 +32,4 @@ async def test_two_clients_share_the_hub_that_the_first_of_them_started(tmp_path
     finally:
         down = [sys.executable, "-m", "interlock.cli", "down"]
         await anyio.run_process(down, env=variables(home))
-    assert not os.path.exists(home / "run" / "hub.json")
+    assert not (home / "run" / "hub.json").exists()
