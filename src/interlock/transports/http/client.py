@@ -7,6 +7,7 @@ ever sent twice.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ssl
 from collections.abc import Mapping
 from typing import Final
@@ -162,6 +163,12 @@ class HttpLink(Link):
         if self._standing is None and not self._closed:
             self._standing = Standing(self)
             self._standing.open()
+
+    async def listening(self, within: float) -> None:
+        """Wait for the server's word on that stream, but not for long: some answer only with the first event."""
+        if self._standing is not None:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._standing.answered.wait(), within)
 
     async def close(self) -> None:
         if self._closed:
