@@ -78,3 +78,10 @@ def test_an_event_over_the_limit_ends_the_stream(stream: bytes) -> None:
     reader = EventReader(100)
     with pytest.raises(EventTooLarge):
         reader.feed(stream)
+
+
+def test_an_event_that_ends_makes_room_for_the_next() -> None:
+    reader = EventReader(100)
+    assert reader.feed(b"data: " + b"a" * 70) == []
+    assert reader.feed(b"\n\ndata: " + b"b" * 70) == [Event(b"a" * 70)]
+    assert reader.feed(b"\n\n") == [Event(b"b" * 70)]
