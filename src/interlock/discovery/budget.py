@@ -1,7 +1,7 @@
 """Which tools stand in an agent's context, and what they cost ("MGP, Session Tool Cache" and "Context Budget").
 
-The one rule: pinned, cached and discovered tools together never exceed `max_tokens`; the least recently used cached tool
-goes first, a pinned one never.
+The one rule: pinned, cached and discovered tools together never exceed `max_tokens`; the least recently used cached
+tool goes first, a pinned one never.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Budget(msgspec.Struct, frozen=True):
     def __post_init__(self) -> None:
         for name in self.__struct_fields__:
             value = getattr(self, name)
-            if not isinstance(value, int) or isinstance(value, bool) or not 0 <= value <= _MOST:
+            if type(value) is not int or not 0 <= value <= _MOST:
                 raise DiscoveryError(name, f"{name} is a whole number of tokens from 0 to {_MOST}, not {value!r:.40}")
         parts = self.pinned_reserve + self.discovery_reserve + self.cache_limit
         if self.max_tokens < 1 or parts > self.max_tokens:
@@ -38,7 +38,7 @@ class Budget(msgspec.Struct, frozen=True):
     @classmethod
     def of(cls, max_tokens: int) -> Budget:
         """A budget from one figure, in the proportions of the specification's example: 2 to 3 to 3."""
-        if not isinstance(max_tokens, int) or isinstance(max_tokens, bool):
+        if type(max_tokens) is not int:
             raise DiscoveryError("max_tokens", f"max_tokens is a whole number of tokens, not {max_tokens!r:.40}")
         pinned, cached = max_tokens // 4, max_tokens * 3 // 8
         return cls(max_tokens, pinned, max_tokens - pinned - cached, cached)
@@ -192,7 +192,7 @@ def fit(found: Sequence[tuple[str, int]], tokens: int) -> Fit:
 
 
 def _check_tokens(name: str, tokens: int) -> None:
-    if not isinstance(tokens, int) or isinstance(tokens, bool) or not 0 <= tokens <= _MOST:
+    if type(tokens) is not int or not 0 <= tokens <= _MOST:
         raise DiscoveryError("tokens", f"the token count of {name!r:.80} is not a whole number from 0 to {_MOST}")
 
 

@@ -1,7 +1,7 @@
 """BM25 over the fields of tool definitions, kept current one tool at a time.
 
-The one rule: a tool's weights depend on that tool alone (fixed typical lengths stand in for corpus averages) and only the
-rarity of a term is taken from the corpus at query time; so adding or removing a tool touches its own terms and no other.
+The one rule: a tool's weights depend on that tool alone (typical lengths stand in for corpus averages), and only the
+rarity of a term is taken from the corpus, at query time; so adding or removing a tool touches its own terms only.
 """
 
 from __future__ import annotations
@@ -151,9 +151,10 @@ class _Posting:
 
     def drop(self, slot: int) -> None:
         at = self.slots.index(slot)
-        for column in (self.slots, self.weights, self.shares):
-            column[at] = column[-1]
-            column.pop()
+        self.slots[at] = self.slots[-1]
+        self.weights[at] = self.weights[-1]
+        self.shares[at] = self.shares[-1]
+        del self.slots[-1], self.weights[-1], self.shares[-1]
 
 
 def _frequencies(fields: Fields) -> dict[str, float]:
@@ -190,8 +191,8 @@ _SATURATION = 1.2
 """BM25's k1: how soon more of the same term stops to matter."""
 _LENGTH = 0.5
 """BM25's b: how much long fields are held back."""
-_NAME_BONUS = 0.2
+_NAME_BONUS = 0.1
 _FUZZY_SHORTEST = 5
-_FUZZY_LEAST = 0.55
+_FUZZY_LEAST = 0.45
 _FUZZY_MOST = 3
-_FUZZY_WEIGHT = 0.7
+_FUZZY_WEIGHT = 0.4

@@ -1,7 +1,7 @@
 """Nearness of meaning: one unit vector per tool, compared with the query's.
 
-The one rule: where the vectors come from is the caller's business (an embedder of static vectors, or a cache filled from an
-embedding endpoint); a text without a vector is ranked by its words alone.
+The one rule: where the vectors come from is the caller's business (an embedder of static vectors, or a cache filled
+from an embedding endpoint); a text without a vector is ranked by its words alone.
 """
 
 from __future__ import annotations

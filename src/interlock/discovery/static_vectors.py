@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Sequence
-from importlib import resources
+from importlib import import_module, resources
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
@@ -54,10 +54,8 @@ def load() -> StaticVectors:
     """The vectors of the installed wheel; a clear error without it."""
     if not installed():
         raise DiscoveryError("embedder", "static vectors are not installed: pip install 'interlock[semantic]'")
-    from tokenizers import Tokenizer
-
     package = resources.files("wordllama")
-    tokenizer = Tokenizer.from_str((package / _PIECES).read_text("utf-8"))
+    tokenizer = import_module("tokenizers").Tokenizer.from_str((package / _PIECES).read_text("utf-8"))
     tokenizer.no_padding()
     tokenizer.no_truncation()
     table = read_safetensors((package / _WEIGHTS).read_bytes())

@@ -1,7 +1,6 @@
 """Words that people and tool authors use for one another, so that a query meets a tool that says it differently.
 
-The one rule: a line holds words of one meaning or one narrow topic; common English knowledge, nothing learnt from any set
-of tools.
+The one rule: a line holds words of one meaning or one narrow topic, from common knowledge of English alone.
 """
 
 from __future__ import annotations

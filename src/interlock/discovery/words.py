@@ -137,8 +137,7 @@ _ENDINGS: tuple[tuple[str, str, int], ...] = (
     ("ly", "", 4),
 )
 
-STOP_WORDS = frozenset(
-    """
+_STOP_WORDS = """
     a about after all also am an and any are as at be because been before being both but by can could did do does doing
     done each either for from further had has have having he her here hers him his how i if in into is it its itself
     just let like may me might mine more most must my no nor not now of off on once only or other ought our ours out
@@ -147,6 +146,7 @@ STOP_WORDS = frozenset(
     without would yes you your yours
     give given gives get gets getting got help helps need needs needed provide provided provides tell use used uses
     using want wants wanted
-    """.split()
-)
+"""
+
+STOP_WORDS = frozenset(_STOP_WORDS.split())
 """Function words, and the verbs with which every request begins; they say nothing about which tool is meant."""
