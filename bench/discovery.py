@@ -1,7 +1,8 @@
 """How well and how fast tools are found: `python bench/discovery.py DIR --json FILE`.
 
-DIR holds `tools.jsonl` (`id`, `server`, `name`, `description`, `params`) and `queries.jsonl` (`query`, `gold`: for each needed
-tool a list of interchangeable ids). Every strategy is measured next to SQLite FTS5 and FastMCP's BM25 in the same run.
+DIR holds `tools.jsonl` (`id`, `server`, `name`, `description`, `params`) and `queries.jsonl` (`query`, `gold`: for each
+needed tool a list of interchangeable ids). Every strategy is measured next to SQLite FTS5 and FastMCP's BM25 in
+the same run.
 """
 
 from __future__ import annotations
@@ -220,7 +221,7 @@ def _fastmcp_python(arguments: argparse.Namespace) -> str | None:
 
 
 def scale(size: int, tools: Sequence[dict[str, Any]], queries: Sequence[dict[str, Any]]) -> dict[str, float]:
-    """Latency, cost of one more tool, and memory with `size` tools: the set repeated, its words mixed anew each time."""
+    """Latency, cost of one more tool, and memory with `size` tools: the set repeated, its words mixed anew."""
     chance = random.Random(size)
     before = _resident()
     index = ToolIndex()

@@ -81,7 +81,7 @@ def from_definition(
 
 
 def parameters_of(schema: object) -> tuple[tuple[str, str], ...]:
-    """Names and descriptions of a schema's properties, nested ones after their owners; bounded, no reference followed."""
+    """Names and descriptions of a schema's properties, nested ones after their owners; no reference is followed."""
     found: list[tuple[str, str]] = []
     waiting: list[tuple[object, int]] = [(schema, 0)]
     while waiting and len(found) < MAX_PARAMETERS:

@@ -44,6 +44,8 @@ def steps(whole: Scores, parts: Sequence[Scores]) -> Scores:
 
     if len(parts) < 2:
         return whole
-    best: Scores = np.maximum.reduce([min_max(part) for part in parts])
+    best = min_max(parts[0])
+    for part in parts[1:]:
+        best = np.maximum(best, min_max(part))
     summed: Scores = min_max(whole) + STEP_WEIGHT * best
     return summed

@@ -5,12 +5,13 @@ The one rule: what a caller may not see has no part in its answer, neither in th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import TYPE_CHECKING
 
 import msgspec
 
 from interlock.discovery import categories, fuse, lexical, thesaurus, words
+from interlock.discovery.columns import Columns
 from interlock.discovery.entries import RISK_LEVELS, Identity, ToolEntry
 from interlock.discovery.errors import DiscoveryError
 from interlock.discovery.semantic import Embedder, VectorIndex
@@ -21,6 +22,7 @@ if TYPE_CHECKING:
 
     Scores = NDArray[np.float32]
     Slots = NDArray[np.intp]
+    Flags = NDArray[np.bool_]
 
 STRATEGIES = ("hybrid", "keyword", "semantic", "category")
 MAX_QUERY = 16_384
@@ -90,10 +92,11 @@ class ToolIndex:
         self._words = lexical.LexicalIndex()
         self._vectors = VectorIndex()
         self._entries: list[ToolEntry | None] = []
+        self._columns = Columns()
         self._slots: dict[Identity, int] = {}
         self._free: list[int] = []
         self._by_category: dict[str, set[int]] = {}
-        self._masks: dict[int, tuple[frozenset[Identity], NDArray[np.bool_]]] = {}
+        self._masks: dict[int, tuple[frozenset[Identity], Flags]] = {}
 
     def __len__(self) -> int:
         return len(self._slots)
@@ -114,6 +117,7 @@ class ToolIndex:
         slot = self._slots[entry.identity] if before else self._free.pop() if self._free else len(self._entries)
         if slot == len(self._entries):
             self._entries.append(None)
+            self._masks.clear()
         self._slots[entry.identity] = slot
         if before is None or _searched(before) != _searched(entry):
             self._words.put(slot, _fields(entry))
@@ -123,7 +127,9 @@ class ToolIndex:
         for category in entry.categories:
             self._by_category.setdefault(category, set()).add(slot)
         self._entries[slot] = entry
-        self._masks.clear()
+        self._columns.put(slot, RISK_LEVELS.index(entry.risk_level), entry.status, entry.server)
+        if before is None:
+            self._masks.clear()
 
     def remove(self, identity: Identity) -> bool:
         """Take a tool out; False if it was not there."""
@@ -136,6 +142,7 @@ class ToolIndex:
         self._words.remove(slot)
         self._vectors.remove(slot)
         self._entries[slot] = None
+        self._columns.remove(slot)
         self._free.append(slot)
         self._masks.clear()
         return True
@@ -175,7 +182,9 @@ class ToolIndex:
         if strategy == "semantic" and cosines is not None:
             near = cosines[:, slots]
             return fuse.steps(near[0], list(near[1:])), float(near[0].max()), strategy
-        matched = [self._words.score(terms, len(self._entries))[slots] for terms in weighed]
+        matched = self._words.score(weighed, len(self._entries))
+        if len(slots) < len(self._entries):
+            matched = [scores[slots] for scores in matched]
         scale = min(1.0, float(matched[0].max()) / self._words.ideal(weighed[0]))
         if cosines is None:
             return fuse.steps(matched[0], matched[1:]), scale, "keyword"
@@ -198,7 +207,7 @@ class ToolIndex:
                 where = np.fromiter(members, np.intp, len(members))
                 best[where] = np.maximum(best[where], depth / len(steps))
         in_category = best[slots]
-        by_words = fuse.min_max(self._words.score(lexical.weigh(asked), len(self._entries))[slots])
+        by_words = fuse.min_max(self._words.score([lexical.weigh(asked)], len(self._entries))[0][slots])
         scores: Scores = np.where(in_category > 0, 0.8 * in_category + 0.2 * by_words, 0)
         return scores
 
@@ -220,23 +229,13 @@ class ToolIndex:
         """The slots that pass the filters and that the caller may see."""
         import numpy as np
 
-        mask = self._mask(allowed)
-        narrowed = filters != Filters()
-        if narrowed:
-            highest = RISK_LEVELS.index(filters.risk_level_max) if filters.risk_level_max else len(RISK_LEVELS)
-            chosen = self._in_categories(filters.categories) if filters.categories else self._slots.values()
-            passing = np.zeros(len(self._entries), bool)
-            passing[[slot for slot in chosen if self._passes(slot, filters, highest)]] = True
-            mask = mask & passing
-        return np.flatnonzero(mask)
-
-    def _passes(self, slot: int, filters: Filters, highest: int) -> bool:
-        entry = self._entry(slot)
-        return (
-            (filters.server is None or entry.server == filters.server)
-            and (filters.status is None or entry.status == filters.status)
-            and RISK_LEVELS.index(entry.risk_level) <= highest
-        )
+        highest = RISK_LEVELS.index(filters.risk_level_max) if filters.risk_level_max else None
+        passing = self._columns.passing(highest, filters.status, filters.server)
+        if filters.categories:
+            passing &= self._flags(self._in_categories(filters.categories))
+        if allowed is not None:
+            passing &= self._visible(allowed)
+        return np.flatnonzero(passing)
 
     def _in_categories(self, paths: tuple[str, ...]) -> set[int]:
         found: set[int] = set()
@@ -245,26 +244,25 @@ class ToolIndex:
                 found |= slots
         return found
 
-    def _mask(self, allowed: Allowed) -> NDArray[np.bool_]:
-        """Who may be seen, as one flag per slot; kept for sets, which cannot change."""
+    def _visible(self, allowed: frozenset[Identity] | Callable[[Identity], bool]) -> Flags:
+        """What the caller may see, as one flag per slot; kept for sets, which cannot change."""
+        if not isinstance(allowed, frozenset):
+            return self._flags(slot for identity, slot in self._slots.items() if allowed(identity))
+        kept = self._masks.get(id(allowed))
+        if kept is not None and kept[0] is allowed:
+            return kept[1]
+        flags = self._flags(self._slots[identity] for identity in allowed if identity in self._slots)
+        if len(self._masks) >= _MOST_MASKS:
+            self._masks.pop(next(iter(self._masks)))
+        self._masks[id(allowed)] = (allowed, flags)
+        return flags
+
+    def _flags(self, slots: Iterable[int]) -> Flags:
         import numpy as np
 
-        if isinstance(allowed, frozenset):
-            kept = self._masks.get(id(allowed))
-            if kept is not None and kept[0] is allowed:
-                return kept[1]
-            seen = [self._slots[identity] for identity in allowed if identity in self._slots]
-        elif allowed is not None:
-            seen = [slot for identity, slot in self._slots.items() if allowed(identity)]
-        else:
-            seen = list(self._slots.values()) if self._free else list(range(len(self._entries)))
-        mask = np.zeros(len(self._entries), bool)
-        mask[seen] = True
-        if isinstance(allowed, frozenset):
-            if len(self._masks) >= _MOST_MASKS:
-                self._masks.pop(next(iter(self._masks)))
-            self._masks[id(allowed)] = (allowed, mask)
-        return mask
+        flags = np.zeros(len(self._entries), bool)
+        flags[np.fromiter(slots, np.intp)] = True
+        return flags
 
     def _cosines(self, texts: list[str]) -> Scores | None:
         if self._embedder is None or not len(self._vectors):

@@ -6,9 +6,10 @@ rarity of a term is taken from the corpus, at query time; so adding or removing 
 
 from __future__ import annotations
 
+import contextlib
 import math
 from array import array
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -45,8 +46,8 @@ class LexicalIndex:
         self._ids: dict[str, int] = {}
         self._postings: list[_Posting] = []
         self._grams: dict[str, array[int]] = {}
+        self._gram_counts = array("i")
         self._terms_of: dict[int, array[int]] = {}
-        self._slots = 0
 
     def __len__(self) -> int:
         return len(self._terms_of)
@@ -62,67 +63,64 @@ class LexicalIndex:
             posting = self._postings[number]
             posting.slots.append(slot)
             posting.weights.append(frequency * (_SATURATION + 1) / (frequency + _SATURATION))
-            posting.shares.append(1 / len(names) if term in names else 0.0)
+            if term in names:
+                posting.named.append(slot)
+                posting.shares.append(1 / len(names))
             ids.append(number)
         self._terms_of[slot] = ids
-        self._slots = max(self._slots, slot + 1)
 
     def remove(self, slot: int) -> None:
         """Forget the tool under a slot."""
         for number in self._terms_of.pop(slot):
             self._postings[number].drop(slot)
 
-    def score(self, query: Mapping[str, float], slots: int) -> Scores:
-        """How well each slot matches weighted query terms: BM25, and a bonus for names that the query covers."""
-        import numpy as np
+    def score(self, queries: Sequence[Mapping[str, float]], slots: int) -> list[Scores]:
+        """How well each slot matches each query's weighted terms: BM25, and a bonus for names that the query covers.
 
-        scores = np.zeros(slots, np.float32)
-        rarity = np.zeros(slots, np.float32)
-        covered = np.zeros(slots, np.float32)
-        for number, weight in self._resolve(query):
-            posting = self._postings[number]
-            worth = weight * self._rarity(len(posting.slots))
-            where = np.frombuffer(posting.slots, np.int32)
-            scores[where] += worth * np.frombuffer(posting.weights, np.float32)
-            share = np.frombuffer(posting.shares, np.float32)
-            covered[where] += weight * share
-            rarity[where] += worth * (share > 0)
-        scores += _NAME_BONUS * rarity * np.minimum(covered, 1)
-        return scores
+        The queries are usually one text and its sentences, so each term is looked up once for all of them.
+        """
+        matches: dict[tuple[str, float], list[_Match]] = {}
+        for query in queries:
+            for term, weight in query.items():
+                if (term, weight) not in matches:
+                    matches[term, weight] = [_Match(*found, weight) for found in self._look_up(term, weight >= 1)]
+        return [_sum([match for part in query.items() for match in matches[part]], slots) for query in queries]
 
     def ideal(self, query: Mapping[str, float]) -> float:
-        """The score of an imagined tool that matches every term of the query well."""
-        found = sum(weight * self._rarity(len(self._postings[n].slots)) for n, weight in self._resolve(query))
-        return max(found, 1e-6)
+        """The score of an imagined tool that holds every known term of the query once, in a place of weight."""
+        known = (self._look_up(term, asked=False) for term, weight in query.items() if weight >= 1)
+        return max(1e-6, sum(worth for found in known for _, worth in found))
 
-    def _resolve(self, query: Mapping[str, float]) -> list[tuple[int, float]]:
-        """Query terms as term numbers; a term that no tool has is read as the terms most like it."""
-        found: dict[int, float] = {}
-        for term, weight in list(query.items())[:MAX_TERMS]:
-            number = self._ids.get(term)
-            if number is not None and self._postings[number].slots:
-                found[number] = max(found.get(number, 0.0), weight)
-                continue
-            for like, similarity in self._alike(term):
-                found[like] = max(found.get(like, 0.0), weight * similarity * _FUZZY_WEIGHT)
-        return list(found.items())
+    def _look_up(self, term: str, asked: bool) -> list[tuple[_Posting, float]]:
+        """The postings for a term with what a match is worth.
 
-    def _alike(self, term: str) -> list[tuple[int, float]]:
-        """The few known terms that share most letter triples with an unknown one: misspellings, compounds."""
+        A term of the query itself that no tool has is read as those most like it; a merely related one must be rare.
+        """
+        number = self._ids.get(term)
+        if number is not None and self._postings[number].slots:
+            posting = self._postings[number]
+            common = len(posting.slots) > _COMMON * len(self._terms_of)
+            return [] if common and not asked else [(posting, self._rarity(len(posting.slots)))]
+        return [
+            (posting, similarity * _FUZZY_WEIGHT * self._rarity(len(posting.slots)))
+            for posting, similarity in (self._alike(term) if asked else ())
+        ]
+
+    def _alike(self, term: str) -> list[tuple[_Posting, float]]:
+        """The known terms that share most letter triples with an unknown one: misspellings, compounds."""
+        import numpy as np
+
         if len(term) < _FUZZY_SHORTEST or not term.isalpha():
             return []
         grams = _grams(term)
-        shared: dict[int, int] = {}
-        for gram in grams:
-            for number in self._grams.get(gram, ()):
-                shared[number] = shared.get(number, 0) + 1
-        alike: list[tuple[float, int]] = []
-        for number, count in shared.items():
-            posting = self._postings[number]
-            similarity = 2 * count / (len(grams) + posting.grams)
-            if similarity >= _FUZZY_LEAST and posting.slots:
-                alike.append((similarity, number))
-        return [(number, similarity) for similarity, number in sorted(alike, reverse=True)[:_FUZZY_MOST]]
+        sharing = [np.frombuffer(self._grams[gram], np.int32) for gram in grams if gram in self._grams]
+        if not sharing:
+            return []
+        shared = np.bincount(np.concatenate(sharing), minlength=len(self._postings))
+        similarity = 2 * shared / (len(grams) + np.frombuffer(self._gram_counts, np.int32))
+        near = np.flatnonzero(similarity >= _FUZZY_LEAST)
+        ranked = sorted(((float(similarity[i]), -int(i)) for i in near if self._postings[i].slots), reverse=True)
+        return [(self._postings[-i], alike) for alike, i in ranked[:_FUZZY_MOST]]
 
     def _rarity(self, holders: int) -> float:
         return math.log(1 + (len(self._terms_of) - holders + 0.5) / (holders + 0.5))
@@ -132,29 +130,77 @@ class LexicalIndex:
         if number is None:
             number = self._ids[term] = len(self._postings)
             grams = _grams(term) if term.isalpha() and len(term) >= _FUZZY_SHORTEST else set()
-            self._postings.append(_Posting(len(grams)))
+            self._postings.append(_Posting())
+            self._gram_counts.append(len(grams))
             for gram in grams:
                 self._grams.setdefault(gram, array("i")).append(number)
         return number
 
 
 class _Posting:
-    """The tools that hold one term, in no order: three parallel arrays, and how many letter triples the term has."""
+    """The tools that hold one term, in no order, with its weight in each; and those with the term in their name."""
 
-    __slots__ = ("grams", "shares", "slots", "weights")
+    __slots__ = ("named", "shares", "slots", "weights")
 
-    def __init__(self, grams: int) -> None:
-        self.grams = grams
+    def __init__(self) -> None:
         self.slots = array("i")
         self.weights = array("f")
+        self.named = array("i")
         self.shares = array("f")
 
     def drop(self, slot: int) -> None:
-        at = self.slots.index(slot)
-        self.slots[at] = self.slots[-1]
-        self.weights[at] = self.weights[-1]
-        self.shares[at] = self.shares[-1]
-        del self.slots[-1], self.weights[-1], self.shares[-1]
+        _drop(self.slots, self.weights, slot)
+        with contextlib.suppress(ValueError, IndexError):
+            _drop(self.named, self.shares, slot)
+
+
+class _Match:
+    """One term of a query against the tools that hold it: what each gains, and by how much its name is covered."""
+
+    __slots__ = ("gains", "named", "shares", "slots", "worth")
+
+    def __init__(self, posting: _Posting, worth: float, weight: float) -> None:
+        import numpy as np
+
+        self.worth = worth
+        self.slots = np.frombuffer(posting.slots, np.int32)
+        self.gains = np.frombuffer(posting.weights, np.float32) * np.float32(weight * worth)
+        in_names = bool(posting.named) and weight >= 1
+        self.named = np.frombuffer(posting.named, np.int32) if in_names else None
+        self.shares = np.frombuffer(posting.shares, np.float32) if in_names else None
+
+
+def _sum(matches: list[_Match], slots: int) -> Scores:
+    """The score of every slot; all matches are gathered first, so that the arrays are walked once."""
+    import numpy as np
+
+    scores = np.zeros(slots, np.float32)
+    if not matches:
+        return scores
+    np.add.at(scores, np.concatenate([m.slots for m in matches]), np.concatenate([m.gains for m in matches]))
+    naming = [(m.named, m.shares, m.worth) for m in matches if m.named is not None and m.shares is not None]
+    if naming:
+        named = np.concatenate([where for where, _, _ in naming])
+        covered, worth = np.zeros((2, slots), np.float32)
+        np.add.at(covered, named, np.concatenate([shares for _, shares, _ in naming]))
+        sizes = [len(where) for where, _, _ in naming]
+        np.add.at(worth, named, np.repeat(np.array([w for _, _, w in naming], np.float32), sizes))
+        # A slot stands in `named` once for each matched term; setting it twice to the same value does no harm.
+        scores[named] = scores[named] + _NAME_BONUS * worth[named] * np.minimum(covered[named], 1)
+    return scores
+
+
+def _drop(slots: array[int], values: array[float], slot: int) -> None:
+    """Take one slot out; the last takes its place."""
+    at = slots.index(slot) if len(slots) < 100 else _position(slots, slot)
+    slots[at], values[at] = slots[-1], values[-1]
+    del slots[-1], values[-1]
+
+
+def _position(slots: array[int], slot: int) -> int:
+    import numpy as np
+
+    return int(np.flatnonzero(np.frombuffer(slots, np.int32) == slot)[0])
 
 
 def _frequencies(fields: Fields) -> dict[str, float]:
@@ -192,6 +238,8 @@ _SATURATION = 1.2
 _LENGTH = 0.5
 """BM25's b: how much long fields are held back."""
 _NAME_BONUS = 0.1
+_COMMON = 0.05
+"""The share of tools beyond which a related term tells too little for its cost."""
 _FUZZY_SHORTEST = 5
 _FUZZY_LEAST = 0.45
 _FUZZY_MOST = 3
