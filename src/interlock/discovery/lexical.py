@@ -99,7 +99,7 @@ class LexicalIndex:
         number = self._ids.get(term)
         if number is not None and self._postings[number].slots:
             posting = self._postings[number]
-            common = len(posting.slots) > _COMMON * len(self._terms_of)
+            common = len(posting.slots) > max(_FEW, _COMMON * len(self._terms_of))
             return [] if common and not asked else [(posting, self._rarity(len(posting.slots)))]
         return [
             (posting, similarity * _FUZZY_WEIGHT * self._rarity(len(posting.slots)))
@@ -238,6 +238,7 @@ _SATURATION = 1.2
 _LENGTH = 0.5
 """BM25's b: how much long fields are held back."""
 _NAME_BONUS = 0.1
+_FEW = 200
 _COMMON = 0.05
 """The share of tools beyond which a related term tells too little for its cost."""
 _FUZZY_SHORTEST = 5

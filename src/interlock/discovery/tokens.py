@@ -34,9 +34,9 @@ class TokenCounter:
         count = 0
         for piece in _LONG_RUN.split(exact):
             # A run without any break is cut before it is merged: merging takes time with the square of its length.
-            for start in range(0, len(piece), _RUN if _is_run(piece) else MAX_EXACT):
-                part = piece[start : start + _RUN] if _is_run(piece) else piece
-                count += len(encoding.encode_ordinary(_well_formed(part)))
+            step = _RUN if _LONG_RUN.fullmatch(piece) else MAX_EXACT
+            for start in range(0, len(piece), step):
+                count += len(encoding.encode_ordinary(_well_formed(piece[start : start + step])))
         return count + len(_well_formed(rest).encode())
 
     def release(self) -> None:
@@ -54,14 +54,14 @@ class TokenCounter:
         return self._encoding
 
 
-def _is_run(piece: str) -> bool:
-    return len(piece) > _RUN and _LONG_RUN.fullmatch(piece) is not None
-
-
 def _well_formed(text: str) -> str:
     """Lone surrogates cannot be encoded; they cost what their replacement costs."""
     return text if text.isascii() else text.encode("utf-8", "replace").decode()
 
 
 _RUN = 128
-_LONG_RUN = re.compile(rf"(\S{{{_RUN + 1},}}|\s{{{_RUN + 1},}})")
+# The vocabulary's own splitter breaks where letters, signs, digits and space meet; outside ASCII a character may be a letter
+# or a sign, so it counts as both.
+_LONG_RUN = re.compile(
+    rf"([A-Za-z\x80-\U0010ffff]{{{_RUN + 1},}}|[^A-Za-z0-9 ]{{{_RUN + 1},}}|\s{{{_RUN + 1},}})",
+)

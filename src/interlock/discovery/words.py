@@ -60,10 +60,8 @@ def sentences(text: str, most: int = 12) -> list[str]:
 
 
 def _without_marks(text: str) -> str:
-    """Compatibility forms unified and accents dropped, so that `café` and `cafe` meet; other scripts stay whole."""
-    decomposed = unicodedata.normalize("NFKD", text)
-    bare = "".join(c for c in decomposed if not ("\u0300" <= c <= "\u036f"))
-    return unicodedata.normalize("NFC", bare)
+    """Compatibility forms unified, accents of Latin letters dropped (`café` meets `cafe`); other scripts stay whole."""
+    return unicodedata.normalize("NFC", _ACCENTED.sub(r"\1", unicodedata.normalize("NFKD", text)))
 
 
 def _singular(word: str) -> str:
@@ -99,6 +97,8 @@ _WORD = re.compile(
     r"|[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+"
     rf"|[^\W\d_A-Za-z{_DENSE}]+"
 )
+
+_ACCENTED = re.compile("([A-Za-z])[\u0300-\u036f]+")
 
 _SENTENCE_END = re.compile(r"(?<=[.!?;])\s+|\n+")
 
