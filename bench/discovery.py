@@ -55,6 +55,9 @@ def main() -> None:
     for name, ranker in _rankers(tools).items():
         report["systems"][name] = measure(ranker, queries, tokens)
         print(line(name, report["systems"][name]), flush=True)
+    if not static_vectors.installed():
+        report["systems"]["semantic"] = "not measured (the extra with static vectors is not installed)"
+        print(line("semantic", report["systems"]["semantic"]))
     report["systems"]["fastmcp_bm25"] = fastmcp(arguments, tools, queries, tokens)
     print(line("fastmcp_bm25", report["systems"]["fastmcp_bm25"]))
     if arguments.scale:

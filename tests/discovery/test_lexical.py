@@ -7,7 +7,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from interlock.discovery.lexical import Fields, LexicalIndex, weigh
+from interlock.discovery.lexical import Fields, LexicalIndex, _grams, weigh
 from interlock.discovery.words import terms
 
 WORDS = st.sampled_from(["read", "write", "file", "mail", "weather", "city", "convert", "currency", "list", "user"])
@@ -90,3 +90,15 @@ def test_a_removed_tool_matches_nothing(fields: Fields) -> None:
     index.put(0, fields)
     index.remove(0)
     assert not index.score([weigh(terms(fields.name))], 1)[0].any()
+
+
+def test_tools_that_come_and_go_leave_no_memory_behind() -> None:
+    index = LexicalIndex()
+    index.put(0, Fields("stays_here"))
+    for number in range(200):
+        index.put(1, Fields(f"tool_{'abcdefghij'[number % 10] * 6}{'klmnopqrst'[number // 20] * 5}"))
+    index.remove(1)
+    assert len(index._ids) == 2
+    assert len(index._postings) < 12
+    assert set(index._grams) == {gram for term in index._ids for gram in _grams(term)}
+    assert ranked(index, "stays", 2) == [0]

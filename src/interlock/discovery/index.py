@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 STRATEGIES = ("hybrid", "keyword", "semantic", "category")
 MAX_QUERY = 16_384
 MAX_RESULTS = 100
+MAX_TOOLS = 200_000
 LEXICAL_WEIGHT = 0.4
 """What words count beside meaning where both are known: below it long tasks lose, above it everyday words do."""
 
@@ -114,6 +115,8 @@ class ToolIndex:
         before = self.get(entry.identity)
         if before == entry:
             return
+        if before is None and len(self._slots) >= MAX_TOOLS:
+            raise DiscoveryError("index", f"the index holds {MAX_TOOLS} tools and takes no more; remove servers first")
         slot = self._slots[entry.identity] if before else self._free.pop() if self._free else len(self._entries)
         if slot == len(self._entries):
             self._entries.append(None)
@@ -178,20 +181,21 @@ class ToolIndex:
         """Scores by words, by meaning or by both; the scale says how well the best one really matches."""
         steps = _steps(query)
         weighed = [_expand(words.terms(query)), *(_expand(terms) for _, terms in steps)]
-        cosines = None if strategy == "keyword" else self._cosines([query, *(text for text, _ in steps)])
-        if strategy == "semantic" and cosines is not None:
-            near = cosines[:, slots]
-            return fuse.steps(near[0], list(near[1:])), float(near[0].max()), strategy
+        asked = [query, *(text for text, _ in steps)] if len(self._entries) <= _MOST_FOR_STEPS else [query]
+        cosines = None if strategy == "keyword" else self._cosines(asked)
+        near = None if cosines is None else list(cosines[:, slots])
+        if near is not None and strategy == "semantic":
+            return fuse.steps(near[0], near[1:]), float(near[0].max()), strategy
         matched = self._words.score(weighed, len(self._entries))
         if len(slots) < len(self._entries):
             matched = [scores[slots] for scores in matched]
         scale = min(1.0, float(matched[0].max()) / self._words.ideal(weighed[0]))
-        if cosines is None:
+        if near is None:
             return fuse.steps(matched[0], matched[1:]), scale, "keyword"
-        near = cosines[:, slots]
         mixed = [
-            fuse.blend(by_word, by_meaning, LEXICAL_WEIGHT) for by_word, by_meaning in zip(matched, near, strict=True)
+            fuse.blend(by_word, by_meaning, LEXICAL_WEIGHT) for by_word, by_meaning in zip(matched, near, strict=False)
         ]
+        mixed += matched[len(near) :]
         return fuse.steps(mixed[0], mixed[1:]), max(scale, min(1.0, float(near[0].max()))), strategy
 
     def _by_paths(self, query: str, slots: Slots) -> Scores:
@@ -358,3 +362,5 @@ def _check_search(query: object, strategy: object, limit: object) -> None:
 
 _RELATED_WEIGHT = 0.2
 _MOST_MASKS = 16
+_MOST_FOR_STEPS = 20_000
+"""Tools up to which each step of a query is compared by meaning too; beyond it only the query as a whole is."""

@@ -47,6 +47,7 @@ class LexicalIndex:
         self._postings: list[_Posting] = []
         self._grams: dict[str, array[int]] = {}
         self._gram_counts = array("i")
+        self._unused: list[int] = []
         self._terms_of: dict[int, array[int]] = {}
 
     def __len__(self) -> int:
@@ -72,7 +73,10 @@ class LexicalIndex:
     def remove(self, slot: int) -> None:
         """Forget the tool under a slot."""
         for number in self._terms_of.pop(slot):
-            self._postings[number].drop(slot)
+            posting = self._postings[number]
+            posting.drop(slot)
+            if not posting.slots:
+                self._forget(number)
 
     def score(self, queries: Sequence[Mapping[str, float]], slots: int) -> list[Scores]:
         """How well each slot matches each query's weighted terms: BM25, and a bonus for names that the query covers.
@@ -110,8 +114,6 @@ class LexicalIndex:
         """The known terms that share most letter triples with an unknown one: misspellings, compounds."""
         import numpy as np
 
-        if len(term) < _FUZZY_SHORTEST or not term.isalpha():
-            return []
         grams = _grams(term)
         sharing = [np.frombuffer(self._grams[gram], np.int32) for gram in grams if gram in self._grams]
         if not sharing:
@@ -127,22 +129,41 @@ class LexicalIndex:
 
     def _number(self, term: str) -> int:
         number = self._ids.get(term)
-        if number is None:
-            number = self._ids[term] = len(self._postings)
-            grams = _grams(term) if term.isalpha() and len(term) >= _FUZZY_SHORTEST else set()
-            self._postings.append(_Posting())
+        if number is not None:
+            return number
+        grams = _grams(term)
+        if self._unused:
+            number = self._unused.pop()
+            self._postings[number] = _Posting(term)
+            self._gram_counts[number] = len(grams)
+        else:
+            number = len(self._postings)
+            self._postings.append(_Posting(term))
             self._gram_counts.append(len(grams))
-            for gram in grams:
-                self._grams.setdefault(gram, array("i")).append(number)
+        self._ids[term] = number
+        for gram in grams:
+            self._grams.setdefault(gram, array("i")).append(number)
         return number
+
+    def _forget(self, number: int) -> None:
+        """A term that no tool holds any more leaves nothing behind, so that changing servers cannot fill the memory."""
+        term = self._postings[number].term
+        del self._ids[term]
+        for gram in _grams(term):
+            sharing = self._grams[gram]
+            sharing.remove(number)
+            if not sharing:
+                del self._grams[gram]
+        self._unused.append(number)
 
 
 class _Posting:
     """The tools that hold one term, in no order, with its weight in each; and those with the term in their name."""
 
-    __slots__ = ("named", "shares", "slots", "weights")
+    __slots__ = ("named", "shares", "slots", "term", "weights")
 
-    def __init__(self) -> None:
+    def __init__(self, term: str) -> None:
+        self.term = term
         self.slots = array("i")
         self.weights = array("f")
         self.named = array("i")
@@ -224,6 +245,9 @@ def _frequencies(fields: Fields) -> dict[str, float]:
 
 
 def _grams(term: str) -> set[str]:
+    """The letter triples of a term; none for short terms and numbers, which are not read as others like them."""
+    if len(term) < _FUZZY_SHORTEST or not term.isalpha():
+        return set()
     padded = f"^{term}$"
     return {padded[i : i + 3] for i in range(len(padded) - 2)}
 

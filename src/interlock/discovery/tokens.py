@@ -60,8 +60,8 @@ def _well_formed(text: str) -> str:
 
 
 _RUN = 128
-# The vocabulary's own splitter breaks where letters, signs, digits and space meet; outside ASCII a character may be a letter
-# or a sign, so it counts as both.
+# The vocabulary's own splitter breaks where letters, signs, digits and space meet; outside ASCII a character may be a
+# letter or a sign, so it counts as both.
 _LONG_RUN = re.compile(
     rf"([A-Za-z\x80-\U0010ffff]{{{_RUN + 1},}}|[^A-Za-z0-9 ]{{{_RUN + 1},}}|\s{{{_RUN + 1},}})",
 )
