@@ -84,7 +84,7 @@ def no_newline(id: int) -> None:
 
 
 def wrong_ids(id: int) -> None:
-    for wrong in (999_999, str(id), None, -1, True, float(id), [id], {"id": id}):
+    for wrong in (999_999, str(id), None, -1, True, [id], {"id": id}):
         say({"jsonrpc": "2.0", "id": wrong, "result": TEXT})
     say({"jsonrpc": "2.0", "result": TEXT})
 

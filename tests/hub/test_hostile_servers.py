@@ -41,9 +41,11 @@ class Scene:
         return await self.client.modern("tools/call", {"name": f"bad__{tool}", "arguments": arguments or {}})
 
     async def is_well(self) -> None:
-        """The hostile server is there and answers, again or still."""
-        await self.hub.state("bad", State.CONNECTED)
-        assert text_of(await self.call("ok")) == "fine"
+        """The hostile server answers, again or still: one that was ended takes a moment to come back."""
+        async with asyncio.timeout(20):
+            while "result" not in (answer := await self.call("ok")):
+                await asyncio.sleep(0.05)
+        assert text_of(answer) == "fine"
 
     @property
     def log(self) -> str:
@@ -83,11 +85,13 @@ async def scene(tmp_path: Path, bad: Server, *, tool_s: float = 10, wait: bool =
         if wait:
             await hub.state("bad", State.CONNECTED)
         calling = asyncio.create_task(here.call_neighbour())
-        yield here
-        reached = here.neighbour_calls
-        await until(lambda: calling.done() or here.neighbour_calls > reached + 2)
-        calling.cancel()
-        await asyncio.gather(calling, return_exceptions=True)
+        try:
+            yield here
+            reached = here.neighbour_calls
+            await until(lambda: calling.done() or here.neighbour_calls > reached + 2)
+        finally:
+            calling.cancel()
+            await asyncio.gather(calling, return_exceptions=True)
         assert calling.cancelled(), calling.exception()
         assert here.slowest < WITHIN_S
     gc.collect()
@@ -137,7 +141,7 @@ async def test_rubbish_around_an_answer_is_shown_to_the_operator_and_costs_nothi
     ("tool", "said"),
     [
         ("half_line", "exit"),
-        ("huge_line", "limit"),
+        ("huge_line", "flood"),
         ("no_newline", "flood"),
         ("flood_rubbish", "flood"),
         ("die", "exit"),
