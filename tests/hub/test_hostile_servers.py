@@ -15,7 +15,9 @@ from typing import Any
 import pytest
 
 from interlock.config.settings import Hub, Restart, Server, Timeouts
+from interlock.hub.catalog.offer import make_offer
 from interlock.hub.logs import KEPT
+from interlock.hub.upstreams import upstream
 from interlock.hub.upstreams.states import State
 from interlock.transports.stdio import process
 
@@ -271,6 +273,7 @@ async def test_tools_that_cannot_be_used_are_left_out_or_refused_one_by_one(tmp_
             assert names.count("ok") == 1
             assert not {"header", "no_schema", "true_schema"} & set(names)
             assert all(name.isprintable() and len(name) <= 64 for name in names)
+            assert "x-mcp-header of a is not a header name" in here.log
             await here.is_well()
             for name in ("remote", "remote_part", "file", "wrong_schema"):
                 if name in names:
@@ -282,6 +285,25 @@ async def test_tools_that_cannot_be_used_are_left_out_or_refused_one_by_one(tmp_
             assert time.monotonic() - begun < 2
             await here.is_well()
         assert away.connections == 0, "a schema was fetched"
+
+
+async def test_a_bug_of_the_hub_over_one_server_is_that_servers_problem(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(server: str, *lists: Any, **rules: Any) -> Any:
+        if server == "bad":
+            raise ZeroDivisionError("a bug of ours")
+        return make_offer(server, *lists, **rules)
+
+    monkeypatch.setattr(upstream, "make_offer", broken)
+    reported: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: reported.append(context["exception"]))
+    async with scene(tmp_path, hostile(tmp_path), wait=False) as here:
+        await here.hub.state("bad", State.ERROR)
+        assert "a bug of ours" in here.log
+        monkeypatch.undo()
+        await here.is_well()
+    assert {type(error) for error in reported} == {ZeroDivisionError}
 
 
 # Over HTTP

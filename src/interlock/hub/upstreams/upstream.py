@@ -217,6 +217,10 @@ class Upstream:
             return await self._watch(connection, ended)
         except Fault as fault:
             return fault
+        except Exception as cause:
+            # Whatever a server can bring about ends this life of it, never the looking after it.
+            asyncio.get_running_loop().call_exception_handler({"message": f"over {self.id}", "exception": cause})
+            return Fault("INTERNAL_ERROR", f"the hub failed over {self.id}: {cause!r}")
         finally:
             self._shared = self._shared_line = None
             if connection is not None:
