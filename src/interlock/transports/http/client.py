@@ -18,9 +18,12 @@ import msgspec
 from interlock.protocols.mcp.meta import PROGRESS_TOKEN, with_meta
 from interlock.protocols.mcp.revisions import Revision
 from interlock.transports.complaints import Complaints
+from interlock.transports.http.channel import Failed, Ticket
 from interlock.transports.http.heads import Heads
-from interlock.transports.http.pool import Failed, Pool, Ticket, split_url
-from interlock.transports.http.replies import Call, Receipt, Standing
+from interlock.transports.http.origin import split_url
+from interlock.transports.http.pool import Pool
+from interlock.transports.http.replies import Call, Receipt
+from interlock.transports.http.standing import Standing
 from interlock.transports.link import Link, Listener, Outgoing, Sink
 from interlock.wire.conversation import CANCELLED, PROGRESS
 from interlock.wire.errors import ErrorObject, Fault, Tongue
@@ -116,7 +119,9 @@ class HttpLink(Link):
         if outgoing.wants_progress:
             params = with_meta(params, {PROGRESS_TOKEN: id_})
         body = encode_request(id_, outgoing.method, params)
-        call = Call(self, id_, outgoing, sink, body, outgoing.deadline - self._loop.time())
+        call = Call(self, id_, outgoing, sink, body)
+        if outgoing.max_deadline is not None:
+            call.patience = outgoing.deadline - self._loop.time()
         call.ticket = self._pool.submit(self._payload(call), call)
         self._calls[id_] = call
         if not self._sweeping:
