@@ -13,6 +13,7 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
+from hypothesis import settings
 
 from interlock.cli.app import app
 from interlock.cli.hub_link import HubLink
@@ -24,6 +25,11 @@ HERE = Path(__file__).parent
 SOURCE = HERE.parent.parent / "src"
 
 
+# How long an example takes says something about the machine, not about the code.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
+
+
 class User:
     """Runs `interlock` as this user, in this process or as one of its own."""
 
@@ -33,16 +39,13 @@ class User:
         self.folder = root / "work"
         self.folder.mkdir()
         self.config = root / "c" / "interlock" / "interlock.toml"
-        custom = root / "site"
-        custom.mkdir()
-        (custom / "sitecustomize.py").write_text("import fake_hub\nfake_hub.install()\n")
         kept = {name: os.environ[name] for name in ("PATH", "LANG") if name in os.environ}
         self.environ = {
             **kept,
             "HOME": str(root),
             "XDG_CONFIG_HOME": str(root / "c"),
             "INTERLOCK_HOME": str(self.home),
-            "PYTHONPATH": os.pathsep.join(map(str, (custom, HERE, SOURCE))),
+            "PYTHONPATH": str(SOURCE),
         }
 
     def run(self, *arguments: str, stdin: str | None = None) -> Result:
@@ -65,9 +68,19 @@ class User:
             out, err = process.communicate(stdin, timeout=60)
         return process.returncode, out.decode(), err.decode()
 
-    def starts(self) -> list[str]:
-        """One line for each hub process that ran: pid, folder, servers."""
-        return (self.home / "starts.txt").read_text().splitlines()
+    def starts(self) -> int:
+        """How many hubs were started in the background."""
+        return (self.home / "run" / "hub.log").read_text().count("Interlock listens")
+
+    def servers(self) -> list[str]:
+        """The servers that the running hub knows."""
+        with HubLink.open(self.home) as link:
+            return [server["id"] for server in link.ask("hub/status")["servers"]]
+
+    def configure(self, text: str = "") -> None:
+        """Write the user's own configuration; the hub takes a free port."""
+        self.config.parent.mkdir(parents=True, exist_ok=True)
+        self.config.write_text('[hub]\nlisten = "127.0.0.1:0"\n' + text)
 
 
 @pytest.fixture

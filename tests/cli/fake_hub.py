@@ -1,18 +1,15 @@
-"""A hub in one thread that speaks the control socket: enough to show what the terminal makes of its answers.
+"""The other end of the control socket, saying just what a test wants said: hostile text, refusals, hanging up.
 
-Also a `run_hub` for processes: `sitecustomize` puts it where the terminal looks for the real one.
+What a real hub says is tested with a real one (`test_hub_processes`).
 """
 
 from __future__ import annotations
 
-import fcntl
+import contextlib
 import json
 import os
 import socket
-import sys
 import threading
-import types
-from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -96,7 +93,8 @@ class FakeHub:
         threading.Thread(target=self._accept, daemon=True).start()
 
     def close(self) -> None:
-        self._socket.shutdown(socket.SHUT_RDWR)
+        with contextlib.suppress(OSError):
+            self._socket.shutdown(socket.SHUT_RDWR)
         self._socket.close()
         (self.home / "run" / "hub.sock").unlink(missing_ok=True)
 
@@ -143,28 +141,6 @@ class FakeHub:
                     return
                 stream.flush()
                 if message["method"] == "hub/stop":
+                    self.close()
                     self.stopped.set()
                     return
-
-
-def run_hub(config: Any, *, home: Path, on_ready: Callable[[object], None]) -> int:
-    """As the real one: takes the lock, listens, says so, returns when it is told to stop."""
-    (home / "run").mkdir(mode=0o700, parents=True, exist_ok=True)
-    with open(home / "run" / "hub.lock", "ab") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        with open(home / "starts.txt", "a") as starts:
-            starts.write(f"{os.getpid()} {os.getcwd()} {','.join(config.servers)}\n")
-        hub = FakeHub(home)
-        hub.answers["hub/status"]["servers"] = SERVERS[:1]
-        on_ready(hub)
-        hub.stopped.wait()
-        hub.close()
-    return 0
-
-
-def install() -> None:
-    """Makes `interlock.web.run` this module's `run_hub`, in this process."""
-    module = types.ModuleType("interlock.web.run")
-    module.run_hub = run_hub  # type: ignore[attr-defined]
-    sys.modules["interlock.web"] = types.ModuleType("interlock.web")
-    sys.modules["interlock.web.run"] = module

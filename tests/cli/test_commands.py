@@ -5,15 +5,17 @@ from __future__ import annotations
 import json
 import os
 import socket
+import threading
 from pathlib import Path
 
 import pytest
 
 from interlock.cli import hub_link
 from interlock.cli.failures import Failure, NoHub, Refused
-from interlock.cli.hub_link import HubLink, Lines, peer_uid
+from interlock.cli.hub_link import HubLink, Lines
 from interlock.cli.show import plain
 from interlock.cli.status import duration
+from interlock.transports.peers import peer_uid
 
 from .conftest import User
 from .fake_hub import FakeHub
@@ -140,6 +142,17 @@ def test_a_path_too_long_for_a_socket_says_so(tmp_path: Path) -> None:
     with pytest.raises(Failure) as caught:
         HubLink.open(tmp_path / ("x" * 120))
     assert "INTERLOCK_HOME" in caught.value.mend
+
+
+def test_a_hub_that_hangs_up_at_hello_is_about_to_be_gone(user: User) -> None:
+    path = user.home / "run" / "hub.sock"
+    path.parent.mkdir(parents=True)
+    with socket.socket(socket.AF_UNIX) as ending:
+        ending.bind(str(path))
+        ending.listen()
+        threading.Thread(target=lambda: ending.accept()[0].close()).start()
+        with pytest.raises(NoHub):
+            HubLink.open(user.home)
 
 
 def test_a_hub_that_does_not_answer_is_given_up(user: User) -> None:

@@ -49,7 +49,7 @@ def test_every_client_gets_an_entry_with_its_own_key_and_loses_it_again(user: Us
     assert entry is not None
     assert Path(str(entry["command"])).is_absolute()
     assert entry["args"][-1] == "stdio"  # type: ignore[index]
-    assert entry["env"] == {"INTERLOCK_KEY": "ilk_test"}
+    assert entry["env"] == {"INTERLOCK_KEY": "ilk_test", "INTERLOCK_HOME": str(user.home)}
     assert chosen.path.stat().st_mode & 0o077 == 0
     assert hub.params_of("hub/keys.create") == [{"agent": name, "kind": "agent"}]
     hub.asked.clear()
@@ -115,11 +115,17 @@ def test_undo_without_a_hub_says_that_the_key_still_counts(user: User) -> None:
     assert "still valid" in result.stderr
 
 
+def test_a_hub_in_its_usual_place_is_not_named(user: User, hub: FakeHub, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("INTERLOCK_HOME")
+    assert client("cursor").entry(["/bin/interlock"], "ilk_k")["env"] == {"INTERLOCK_KEY": "ilk_k"}
+
+
 def test_connect_starts_a_hub_where_none_runs(user: User) -> None:
+    user.configure()
     code, out, err = user.finished("connect", "cursor")
     assert (code, err) == (0, "")
     assert "Cursor is connected" in out
-    assert len(user.starts()) == 1
+    assert user.starts() == 1
 
 
 keys = st.text(max_size=5)

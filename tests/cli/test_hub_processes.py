@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import os
 import signal
+import sys
 import threading
+import time
 from pathlib import Path
 
 import pytest
@@ -25,7 +27,23 @@ def write(path: Path, text: str) -> Path:
     return path
 
 
+def hello(*more: dict[str, object]) -> bytes:
+    """A client's opening, and further requests."""
+    info = {"name": "c", "version": "1"}
+    opening = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": info}
+    lines = [{"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": opening}, *more]
+    return b"".join(json.dumps(line).encode() + b"\n" for line in lines)
+
+
+def ready(user: User) -> None:
+    """Wait until the demonstration server can be called."""
+    with HubLink.open(user.home) as link:
+        while link.ask("hub/status")["servers"][0]["state"] != "connected":
+            time.sleep(0.02)
+
+
 def test_up_in_the_background_returns_when_the_hub_answers_and_down_stops_it(user: User) -> None:
+    user.configure()
     code, out, err = user.finished("up", "-d")
     assert (code, err) == (0, "")
     assert "demo" in out
@@ -36,13 +54,15 @@ def test_up_in_the_background_returns_when_the_hub_answers_and_down_stops_it(use
 
 
 def test_a_second_up_finds_the_first(user: User) -> None:
+    user.configure()
     user.finished("up", "-d")
     code, out, _ = user.finished("up", "-d", "--json")
     assert code == 0
     assert json.loads(out)["already"] is True
-    assert len(user.starts()) == 1
+    assert user.starts() == 1
 
 
+@pytest.mark.xdist_group("the default port")
 def test_up_in_the_foreground_says_where_it_listens_and_ends_with_the_hub(user: User) -> None:
     with user.process("up") as process:
         assert process.stdout is not None
@@ -52,6 +72,45 @@ def test_up_in_the_foreground_says_where_it_listens_and_ends_with_the_hub(user: 
             link.ask("hub/stop")
         process.communicate(timeout=30)
     assert process.returncode == 0
+
+
+def test_the_terminal_sees_calls_and_changes_a_running_hub(user: User) -> None:
+    user.configure()
+    user.finished("up", "-d")
+    ready(user)
+    assert "demo__convert" in user.finished("list")[1]
+    code, out, _ = user.finished("call", "demo__convert", "value=1", "source=km", "target=m", "--json")
+    assert code == 0
+    assert "1000" in json.loads(out)["content"][0]["text"]
+    code, _, err = user.finished("call", "demo__nothing")
+    assert code == 1
+    assert "Unknown tool" in err
+    script = write(user.folder / "other.py", "import sys; sys.stderr.write('hello from stderr\\n'); sys.stdin.read()")
+    assert user.finished("add", "other", "--", sys.executable, str(script))[0] == 0
+    assert "other" in user.servers()
+    while "hello from stderr" not in user.finished("logs", "other")[1]:
+        time.sleep(0.05)
+    assert user.finished("remove", "other")[0] == 0
+    assert "other" not in user.servers()
+
+
+def test_a_broken_change_leaves_the_old_configuration_in_force_and_is_told(user: User) -> None:
+    user.configure()
+    user.finished("up", "-d")
+    user.configure("mode = 'gard'\n")
+    with HubLink.open(user.home) as link:
+        assert link.ask("hub/reload")["applied"] is False
+        status = link.ask("hub/status")
+    assert status["mode"] == "guard"
+    assert "must be one of" in status["config"]["problems"][0]["message"]
+
+
+def test_a_changed_file_is_taken_over_without_being_told(user: User) -> None:
+    user.configure()
+    user.finished("up", "-d")
+    user.configure("[servers.late]\nurl = 'http://127.0.0.1:9/'\n")
+    while user.servers() != ["late"]:
+        time.sleep(0.05)
 
 
 @pytest.mark.parametrize("arguments", [["up"], ["up", "-d"], ["up", "--json"]])
@@ -65,49 +124,56 @@ def test_a_wrong_configuration_starts_nothing_and_names_file_and_line(user: User
 
 
 def test_up_uses_the_configuration_it_is_given(user: User) -> None:
-    given = write(user.folder / "mine.toml", '[servers.mine]\nurl = "https://h/"')
+    mine = '[hub]\nlisten = "127.0.0.1:0"\n[servers.mine]\nurl = "http://127.0.0.1:9/"\n'
+    write(user.folder / "mine.toml", mine)
     user.finished("up", "-d", "--config", "mine.toml")
-    assert given.exists()
-    assert user.starts()[0].endswith(" mine")
+    assert user.servers() == ["mine"]
 
 
 def test_without_a_terminal_a_project_file_is_shown_and_not_started(user: User) -> None:
+    user.configure()
     write(user.folder / ".mcp.json", '{"mcpServers": {"cloned": {"command": "npx", "args": ["evil\\u001b[2K"]}}}')
     code, _, err = user.finished("up", "-d")
     assert code == 0
     assert "npx" in err
     assert "\x1b" not in err
     assert "nobody has confirmed this file" in err
-    assert "cloned" not in user.starts()[0]
+    assert "cloned" not in user.servers()
 
 
-def test_stdio_starts_a_hub_and_loses_no_byte(user: User) -> None:
-    sent = os.urandom(3_000_000)
-    code, out, err = 0, b"", b""
-    with user.process("stdio") as process:
-        out, err = process.communicate(sent, timeout=60)
-        code = process.returncode
-    assert (code, err) == (0, b"")
-    assert out == b"early bytes\n" + sent
+def test_stdio_starts_a_hub_and_carries_a_whole_conversation(user: User) -> None:
+    user.configure()
+    text = "word " * 50_000
+    call = {"name": "demo__text_figures", "arguments": {"text": text}}
+    request = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": call}
+    user.finished("stdio")
+    ready(user)
+    code, out, err = user.finished("stdio", stdin=hello(request))
+    assert (code, err) == (0, "")
+    opening, answer = map(json.loads, out.splitlines())
+    assert opening["result"]["serverInfo"]["name"] == "interlock"
+    assert answer["result"]["structuredContent"]["words"] == 50_000
 
 
 def test_a_hub_that_stdio_starts_knows_nothing_of_the_folder(user: User) -> None:
+    user.configure()
     write(user.folder / "interlock.toml", "[servers.cloned]\ncommand = ['x']")
     user.finished("stdio")
-    _, folder, servers = user.starts()[0].split()
-    assert Path(folder) == user.home
-    assert servers == "demo"
+    assert user.servers() == ["demo"]
 
 
 def test_three_clients_at_once_share_one_hub(user: User) -> None:
+    user.configure()
     codes: list[int] = []
-    threads = [threading.Thread(target=lambda: codes.append(user.finished("stdio", stdin=b"hi")[0])) for _ in range(3)]
+    threads = [
+        threading.Thread(target=lambda: codes.append(user.finished("stdio", stdin=hello())[0])) for _ in range(3)
+    ]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
     assert codes == [0, 0, 0]
-    assert len(user.starts()) == 1
+    assert user.starts() == 1
 
 
 def test_stdio_ends_when_the_hub_closes(user: User, hub: FakeHub) -> None:
@@ -140,16 +206,17 @@ def test_stdio_survives_a_hub_that_cannot_start(user: User) -> None:
 
 
 def test_a_hub_killed_hard_is_replaced_by_the_next_start(user: User) -> None:
+    user.configure()
     user.finished("up", "-d")
     with HubLink.open(user.home) as link:
         os.kill(int(link.hello["pid"]), signal.SIGKILL)
         assert link.wait_closed(10)
     assert user.finished("up", "-d")[0] == 0
-    assert len(user.starts()) == 2
+    assert user.starts() == 2
 
 
 def test_the_demonstration_runs_a_hub_of_its_own_and_leaves_nothing(user: User) -> None:
     code, out, err = user.finished("demo")
     assert (code, err) == (0, "")
-    assert "interlock call demo__add" in out
+    assert "interlock call demo__" in out
     assert not user.home.exists()

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.config.expand import expand, variables_in
+from interlock.config.expand import expand, literal, variables_in
 
 NAMES = st.from_regex(r"[A-Za-z_][A-Za-z0-9_]{0,6}", fullmatch=True)
 PLAIN = st.text(st.characters(codec="utf-8", exclude_characters="$"), max_size=8)
@@ -54,6 +54,12 @@ def test_filling_is_one_pass_over_the_pieces(pieces: list[str | tuple[str]], var
     result = expand(text, variables)
     assert result.text == model
     assert set(result.missing) == {piece[0] for piece in pieces if not isinstance(piece, str)} - set(variables)
+
+
+@given(st.text(st.sampled_from("${}AB:-env"), max_size=12), st.dictionaries(NAMES, st.text()))
+def test_what_is_written_literally_comes_back_as_it_was(text: str, variables: dict[str, str]) -> None:
+    result = expand(literal(text), variables)
+    assert (result.text, result.missing, result.unreadable) == (text, (), ())
 
 
 @given(st.text(max_size=30), st.dictionaries(NAMES, st.text()))

@@ -99,6 +99,27 @@ def test_mgp_restart_settings_are_kept(desk: Desk) -> None:
     assert (server.restart.policy, server.restart.max_restarts) == ("always", 9)
 
 
+def test_placeholders_of_other_clients_are_understood_everywhere(desk: Desk) -> None:
+    table = {
+        "command": "${workspaceFolder}/run",
+        "args": ["${input:api-key}", "${userHome}"],
+        "cwd": "${workspaceFolder}/sub",
+    }
+    loaded = imported(desk, ".vscode/mcp.json", json.dumps({"servers": {"a": table}}), {"API_KEY": "v"})
+    server = loaded.config.servers["a"]
+    assert server.command == (f"{desk.project}/run", "v", str(Path.home()))
+    assert server.cwd == f"{desk.project}/sub"
+
+
+def test_a_folder_whose_name_looks_like_a_variable_is_not_expanded(desk: Desk) -> None:
+    text = json.dumps({"mcpServers": {"a": {"command": "${workspaceFolder}/run"}}})
+    loaded = imported(desk, "${SECRET}/m.json", text, {"SECRET": "s3cret"})
+    assert loaded.config.servers["a"].command == (f"{desk.project}/${{SECRET}}/run",)
+    path = desk.write("${SECRET}/own.toml", '[servers.a]\ncommand = ["x"]\ncwd = "."')
+    own = load(path, home=desk.home, environ={"SECRET": "s3cret"})
+    assert own.config.servers["a"].cwd == f"{desk.project}/${{SECRET}}"
+
+
 def test_a_broken_entry_holds_back_itself_alone(desk: Desk) -> None:
     text = '{"mcpServers": {\n"a": {"command": "x"},\n"b": {"command": null},\n"c": 3,\n"d": {"args": []}}}'
     loaded = imported(desk, "m.json", text)

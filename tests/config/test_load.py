@@ -121,6 +121,21 @@ def test_a_missing_variable_holds_back_its_server_alone(own: Own) -> None:
     assert "export GONE" in problem.mend
 
 
+@pytest.mark.parametrize(
+    ("setting", "value"),
+    [
+        ('url = "${V}"', "file:///etc/passwd"),
+        ('url = "https://${V}/"', "me:pw@h"),
+        ('url="https://h/"\nheaders={ A = "${V}" }', "a\nb"),
+    ],
+)
+def test_what_a_variable_holds_is_checked_like_what_is_written(own: Own, setting: str, value: str) -> None:
+    loaded = own(f"[servers.a]\n{setting}", {"V": value})
+    problem = loaded.config.servers["a"].problem
+    assert problem is not None
+    assert value not in str(problem)
+
+
 def test_a_server_does_not_print_its_secrets(own: Own) -> None:
     loaded = own(FULL, {"TOKEN": "s3cret", "DATABASE_URL": "postgres://u:s3cret@db"})
     assert "s3cret" not in repr(loaded)

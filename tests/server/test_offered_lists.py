@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from peer import Peer, Refusal
 
 from interlock.server import Completion, Message, NotFound, Prompt, Resource, Server, Text, Tool
-from interlock.server.seal import Seal
+from interlock.wire.seal import Seal
 from interlock.server.uri_template import parse
 from interlock.signatures import DefinitionError
 

@@ -162,7 +162,7 @@ async def test_wrong_arguments_are_an_error_result_that_names_them() -> None:
     answer = await served(shift).tool("it", {"days": 0, "other": 1})
     assert answer["isError"] is True
     problems = answer["structuredContent"]["error"]["problems"]
-    assert {problem["field"] for problem in problems} == {"days", ""}
+    assert {problem["field"] for problem in problems} == {"days", "other"}
     assert "days" in answer["content"][0]["text"]
 
 

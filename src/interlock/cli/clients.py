@@ -25,7 +25,10 @@ class Client(NamedTuple):
 
     def entry(self, command: list[str], key: str) -> dict[str, object]:
         named: dict[str, object] = {"type": "stdio"} if self.typed else {}
-        return {**named, "command": command[0], "args": [*command[1:], "stdio"], "env": {"INTERLOCK_KEY": key}}
+        # A hub that is not in its usual place must be found there by the client too: the key counts only for that one.
+        places = {name: os.environ[name] for name in ("INTERLOCK_HOME", "INTERLOCK_CONFIG") if os.environ.get(name)}
+        env = {"INTERLOCK_KEY": key, **{name: str(Path(place).absolute()) for name, place in places.items()}}
+        return {**named, "command": command[0], "args": [*command[1:], "stdio"], "env": env}
 
 
 NAMES = ("claude-code", "claude-desktop", "cursor", "vscode", "gemini", "codex")

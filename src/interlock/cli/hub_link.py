@@ -8,7 +8,6 @@ from __future__ import annotations
 import json
 import os
 import socket
-import struct
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -27,6 +26,13 @@ class HubError(Failure):
     def __init__(self, number: int, message: str, mend: str = "") -> None:
         super().__init__(message, mend)
         self.number = number
+
+
+class Lost(Failure):
+    """The connection ended before the answer came."""
+
+    def __init__(self) -> None:
+        super().__init__("the hub closed the connection", "see `interlock status`; start it with `interlock up -d`")
 
 
 class Lines:
@@ -82,6 +88,9 @@ class HubLink:
         except HubError as error:
             sock.close()
             raise Refused(error.message, error.mend) from error
+        except Lost as error:
+            sock.close()
+            raise NoHub from error  # it is just stopping, or has died
         except BaseException:
             sock.close()
             raise
@@ -141,8 +150,8 @@ class HubLink:
             mend = "look at `interlock logs`; if it hangs, `interlock down` and `interlock up -d`"
             raise Failure(f"the hub did not answer within {timeout:g} s", mend) from error
         except OSError as error:
-            raise _lost() from error
-        raise _lost()
+            raise Lost from error
+        raise Lost
 
 
 def _connect(home: Path, timeout: float) -> tuple[socket.socket, str | None]:
@@ -163,6 +172,8 @@ def _connect(home: Path, timeout: float) -> tuple[socket.socket, str | None]:
     except OSError as error:
         sock.close()
         raise Failure(f"the hub cannot be reached: {error}", "run `interlock doctor`") from error
+    from interlock.transports.peers import peer_uid
+
     uid = peer_uid(sock)
     if uid is not None and uid != os.getuid():
         sock.close()
@@ -179,18 +190,6 @@ def _connect_loopback(info: Path, timeout: float) -> tuple[socket.socket, str | 
         return socket.create_connection(("127.0.0.1", port), timeout), token
     except (OSError, ValueError, KeyError) as error:
         raise NoHub from error
-
-
-def peer_uid(sock: socket.socket) -> int | None:
-    """The user at the other end, where the system tells."""
-    if hasattr(socket, "SO_PEERCRED"):
-        raw = sock.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize("3i"))
-        return int(struct.unpack("3i", raw)[1])
-    if sys.platform == "darwin":
-        # struct xucred of LOCAL_PEERCRED (SOL_LOCAL 0, option 1): version, uid, then the groups.
-        raw = sock.getsockopt(0, 1, 76)
-        return int(struct.unpack_from("=II", raw)[1])
-    return None
 
 
 def _cwd() -> str:
@@ -216,7 +215,3 @@ def _result(answer: dict[str, Any]) -> dict[str, Any]:
         raise HubError(int(error.get("code", 0)), str(error.get("message", "the hub refused")), mend)
     result = answer.get("result")
     return result if isinstance(result, dict) else {}
-
-
-def _lost() -> Failure:
-    return Failure("the hub closed the connection", "see `interlock status`; start it again with `interlock up -d`")

@@ -10,7 +10,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from time import monotonic, sleep
 
-from .failures import Failure, NoHub, WrongConfiguration
+from interlock.config.files import try_lock
+
+from .failures import Failure, NoHub, Refused, WrongConfiguration
 from .hub_link import HubLink
 
 START_WITHIN_S = 30.0
@@ -55,7 +57,7 @@ def start_hub(home: Path, *, folder: Path, arguments: tuple[str, ...] = ()) -> N
                 stderr=out,
                 start_new_session=True,  # Ctrl-C in this terminal is not meant for it
                 creationflags=_DETACHED,
-                env={**os.environ, "INTERLOCK_HOME": str(home)},
+                env={**_without_key(), "INTERLOCK_HOME": str(home)},
             )
         _wait_until_ready(home, child, log, begin)
 
@@ -68,10 +70,20 @@ def is_running(home: Path) -> bool:
     return True
 
 
+def _answers(home: Path) -> bool:
+    """Whether the hub that is coming up already answers; one that is slow to is waited for."""
+    try:
+        return is_running(home)
+    except Refused:
+        raise
+    except Failure:
+        return False
+
+
 def _wait_until_ready(home: Path, child: subprocess.Popen[bytes], log: Path, begin: int) -> None:
     deadline = monotonic() + START_WITHIN_S
     while monotonic() < deadline:
-        if is_running(home):
+        if _answers(home):
             return
         if child.poll() is not None:
             with open(log, "rb") as written:
@@ -89,27 +101,16 @@ def _one_at_a_time(path: Path) -> Iterator[None]:
     """Holds the lock file; waits a little longer than a start may take."""
     with open(path, "ab", opener=_private) as lock:
         deadline = monotonic() + START_WITHIN_S + 5
-        while not _try_lock(lock.fileno()):
+        while not try_lock(lock.fileno()):
             if monotonic() > deadline:
                 raise Failure("another process is starting a hub and does not finish", f"see who holds {path}")
             sleep(0.03)
         yield
 
 
-def _try_lock(handle: int) -> bool:
-    try:
-        if sys.platform == "win32":
-            import msvcrt
-
-            os.lseek(handle, 0, os.SEEK_SET)
-            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
-        else:
-            import fcntl
-
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        return False
-    return True
+def _without_key() -> dict[str, str]:
+    """The key of the client that happened to come first is not the hub's."""
+    return {name: value for name, value in os.environ.items() if name != "INTERLOCK_KEY"}
 
 
 def _private(path: str, flags: int) -> int:

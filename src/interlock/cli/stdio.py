@@ -11,7 +11,7 @@ import threading
 import click
 
 CHUNK = 65_536
-LAST_WORDS_S = 10.0
+LAST_WORDS_S = 60.0
 """After the client closed its end, how long the hub may still answer what was asked."""
 
 

@@ -16,6 +16,7 @@ from .show import bold, coloured, is_attended, json_option, plain, say, show_jso
 
 if TYPE_CHECKING:
     from interlock.config import Config, Loaded, Problem, Unconfirmed
+    from interlock.web.run import Ready
 
 SETTLE_WITHIN_S = 120.0
 
@@ -23,7 +24,7 @@ SETTLE_WITHIN_S = 120.0
 class RunHub(Protocol):
     """Serves until told to stop; calls `on_ready` once it listens. Returns the exit code."""
 
-    def __call__(self, config: Config, *, home: Path, on_ready: Callable[[object], None]) -> int: ...
+    def __call__(self, config: Config, *, home: Path, on_ready: Callable[[Ready], None]) -> int: ...
 
 
 @click.command()
@@ -126,14 +127,14 @@ def _pass_on(home: Path, confirmed: list[Unconfirmed]) -> None:
 
 
 def _show_waiting(waiting: Unconfirmed) -> None:
-    say(f"{plain(waiting.path)} came with this folder (sha256 {waiting.hash[:16]}…) and would start:", err=True)
+    say(f"{plain(waiting.path)} came with this folder (sha256 {waiting.hash}) and would start:", err=True)
     for server in waiting.servers:
         what = server.url or command_line(server.command)
         say(
             f"  {bold(server.id, err=True)}: {plain(what)}" + (f"  in {plain(server.cwd)}" if server.cwd else ""),
             err=True,
         )
-        for name, value in server.env.items():
+        for name, value in (*server.env.items(), *server.headers.items()):
             say(f"      {plain(name)}={plain(value)}", err=True)
         if server.variables:
             say(f"      reads from your environment: {', '.join(server.variables)}", err=True)
@@ -165,11 +166,11 @@ def _tell(home: Path, as_json: bool, *, already: bool) -> None:
     _say_next()
 
 
-def _announcer(loaded: Loaded, home: Path, as_json: bool) -> Callable[[object], None]:
+def _announcer(loaded: Loaded, home: Path, as_json: bool) -> Callable[[Ready], None]:
     """What `up` says once the hub listens. Servers are told of as they come up, on a thread of its own."""
 
-    def announce(_: object) -> None:
-        listen = loaded.config.hub.listen
+    def announce(ready: Ready) -> None:
+        listen = ready.listen
         if as_json:
             show_json({"ready": True, "listen": listen, "home": str(home), "servers": list(loaded.config.servers)})
             return

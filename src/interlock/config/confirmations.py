@@ -20,6 +20,7 @@ class Planned(msgspec.Struct, frozen=True):
     command: tuple[str, ...] = ()
     url: str | None = None
     env: dict[str, str] = {}
+    headers: dict[str, str] = {}
     cwd: str | None = None
     variables: tuple[str, ...] = ()
     """Variables of yours that it would be given."""

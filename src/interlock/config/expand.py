@@ -46,6 +46,11 @@ def expand(text: str, variables: Mapping[str, str]) -> Expanded:
     return Expanded(filled, tuple(dict.fromkeys(missing)), tuple(dict.fromkeys(unreadable)))
 
 
+def literal(text: str) -> str:
+    """`text` so written that `expand` gives it back as it is."""
+    return text.replace("${", "$${")
+
+
 def variables_in(text: str) -> tuple[str, ...]:
     """The names that `expand` would look up, each once, in order."""
     found = (_VARIABLE.fullmatch(piece[0]) for piece in _PIECE.finditer(text))

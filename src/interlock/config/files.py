@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import shutil
+import sys
 import tempfile
 from pathlib import Path
 
@@ -48,3 +49,20 @@ def next_number(path: Path) -> int:
     names = (entry.name for entry in path.parent.iterdir()) if path.parent.is_dir() else iter(())
     numbers = (name[len(prefix) : -len(suffix)] for name in names if name.startswith(prefix) and name.endswith(suffix))
     return max((int(number) for number in numbers if number.isdigit()), default=0) + 1
+
+
+def try_lock(handle: int) -> bool:
+    """Take the lock of an open file, unless someone has it. Held until the file is closed, or its process ends."""
+    try:
+        if sys.platform == "win32":
+            import msvcrt
+
+            os.lseek(handle, 0, os.SEEK_SET)
+            msvcrt.locking(handle, msvcrt.LK_NBLCK, 1)
+        else:
+            import fcntl
+
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    return True

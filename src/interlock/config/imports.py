@@ -14,6 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from .documents import Document
+from .expand import literal
 from .launch import why_unsafe
 from .names import adopt_id
 from .problems import KeyPath, Report
@@ -55,7 +56,7 @@ def _read(name: str, table: object, at: KeyPath, folder: Path, report: Report, *
     if not isinstance(table, Mapping):
         report.add(at, f"the server must be an object, not {kind(table)}", server=name)
     else:
-        foreign = _Foreign(table, name, at, report)
+        foreign = _Foreign(table, name, at, report, folder)
         server = replace(foreign.server(), source=str(report.file))
         check_server(server, name, at, report, has_command="command" in table)
         if not trusted:
@@ -63,7 +64,7 @@ def _read(name: str, table: object, at: KeyPath, folder: Path, report: Report, *
                 mend = "if you want it, write it in your own interlock.toml (`interlock add`)"
                 report.add(at, f"server `{name}` {message}", mend, server=name)
         if server.url is None and (server.cwd is not None or not trusted):
-            server = replace(server, cwd=str(folder / Path(server.cwd or ".").expanduser()))
+            server = replace(server, cwd=str(Path(literal(str(folder))) / Path(server.cwd or ".").expanduser()))
     problems = report.problems[before:]
     return replace(server, problem=problems[0]) if problems else server
 
@@ -71,8 +72,9 @@ def _read(name: str, table: object, at: KeyPath, folder: Path, report: Report, *
 class _Foreign:
     """One server's table in any of the dialects: what they share has one name here."""
 
-    def __init__(self, table: Mapping[str, object], name: str, at: KeyPath, report: Report) -> None:
+    def __init__(self, table: Mapping[str, object], name: str, at: KeyPath, report: Report, folder: Path) -> None:
         self.table = table
+        self.folder = folder
         self.name = name
         self.at = at
         self.report = report
@@ -82,15 +84,16 @@ class _Foreign:
         if command.strip() != command or (" " in command and not Path(command).exists()):
             self._wrong("command", "`command` is one program's name; a shell never reads it", "move the rest to `args`")
         url = next((self._take(key, str, "") for key in ("url", "httpUrl", "serverUrl") if key in self.table), None)
+        cwd = self._take("cwd", str, None)
         stated = self._take("type", str, "") or self._take("transport", str, "")
         if stated == "stdio" and url is not None:
             self._wrong("url", "it is of type stdio and has a `url`", "keep the one that is meant")
         return Server(
-            command=(command, *self._take("args", list[str], [])) if command else (),
+            command=tuple(map(self._ours, (command, *self._take("args", list[str], [])))) if command else (),
             env=self._env(),
-            cwd=self._take("cwd", str, None),
+            cwd=self._ours(cwd) if cwd is not None else None,
             inherit_env=tuple(self._take("env_vars", list[str], [])),
-            url=url,
+            url=self._ours(url) if url is not None else None,
             headers=self._headers(),
             timeout_s=self._timeout(),
             enabled=self._take("enabled", bool, True) and not self._take("disabled", bool, False),
@@ -102,9 +105,9 @@ class _Foreign:
         )
 
     def _env(self) -> dict[str, str]:
-        """Values may be numbers or switches in these files; `${input:token}` becomes `${TOKEN}`."""
+        """Values may be numbers or switches in these files."""
         written = self._take("env", _Values, {})
-        return {name: _input_as_variable(_as_text(value)) for name, value in written.items() if value is not None}
+        return {name: self._ours(_as_text(value)) for name, value in written.items() if value is not None}
 
     def _headers(self) -> dict[str, str]:
         written: dict[str, str] = self._take("headers", dict[str, str], {})
@@ -113,7 +116,7 @@ class _Foreign:
             headers[header] = f"${{{variable}}}"
         if bearer := self._take("bearer_token_env_var", str, ""):
             headers["Authorization"] = f"Bearer ${{{bearer}}}"
-        return {name: _input_as_variable(value) for name, value in headers.items()}
+        return {name: self._ours(value) for name, value in headers.items()}
 
     def _timeout(self) -> float | None:
         milliseconds = self._take("timeout", float, 0.0)
@@ -150,6 +153,12 @@ class _Foreign:
             self._wrong(key, f"`{key}` cannot be {kind(self.table[key])}", "correct it")
             return default
 
+    def _ours(self, text: str) -> str:
+        """Placeholders that only these clients know, as ours: `${workspaceFolder}` is a path, and `${input:api-key}`,
+        for which VS Code asks, is the variable `API_KEY` here."""
+        named = _INPUT.sub(lambda found: "${" + re.sub(r"\W", "_", found[1]).upper() + "}", text)
+        return named.replace("${workspaceFolder}", literal(str(self.folder)))
+
     def _wrong(self, key: str, message: str, mend: str) -> None:
         self.report.add((*self.at, key), f"server `{self.name}`: {message}", mend, server=self.name)
 
@@ -184,11 +193,6 @@ _Values = dict[str, str | int | float | bool | None]
 
 def _as_text(value: str | int | float | bool) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
-
-
-def _input_as_variable(text: str) -> str:
-    """VS Code asks for `${input:api-key}` and keeps the answer to itself; here it is the variable `API_KEY`."""
-    return _INPUT.sub(lambda found: "${" + re.sub(r"\W", "_", found[1]).upper() + "}", text)
 
 
 _INPUT = re.compile(r"\$\{input:([A-Za-z_][\w.-]*)\}")

@@ -116,7 +116,7 @@ def _inside(path: str, folder: Path) -> bool:
     return (folder / Path(path).expanduser()).resolve().is_relative_to(folder.resolve())
 
 
-_PLACES = frozenset({"workspaceFolder", "userHome"})
+_PLACES = frozenset({"userHome"})
 _LOADING = re.compile(
     r"LD_.*|DYLD_.*|PYTHON.*|NODE_OPTIONS|NODE_PATH|NODE_EXTRA_CA_CERTS|NPM_CONFIG_.*|UV_.*|PIP_.*|PIPX_.*|DENO_.*|BUN_.*"
     r"|PATH|PATHEXT|SHELL|IFS|ENV|BASH_ENV|BASH_FUNC_.*|PERL5.*|PERLLIB|RUBYOPT|RUBYLIB|JAVA_TOOL_OPTIONS|_JAVA_OPTIONS"

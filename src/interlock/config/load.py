@@ -16,12 +16,12 @@ from msgspec.structs import replace
 
 from .confirmations import Confirmations, Planned, Unconfirmed
 from .documents import Document, read_document
-from .expand import Expanded, expand, variables_in
+from .expand import Expanded, expand, literal, variables_in
 from .home import home_folder, user_config
 from .imports import read_import
 from .problems import KeyPath, Problem, Report
 from .settings import Config, Origin, Server
-from .tables import read_config
+from .tables import is_one_line, read_config, why_bad_url
 
 PROJECT_FILES = (".mcp.json", ".cursor/mcp.json", ".vscode/mcp.json", "mgp.toml")
 DEMO_SERVER = Server(command=(sys.executable, "-P", "-m", "interlock.server.demo"), source="built in")
@@ -198,6 +198,7 @@ class _Loading:
                 command=server.command,
                 url=server.url,
                 env=server.env,
+                headers=server.headers,
                 cwd=server.cwd,
                 variables=tuple(dict.fromkeys(name for text in _texts(server) for name in variables_in(text))),
                 refused=refused.get(name),
@@ -216,8 +217,6 @@ class _Loading:
         if not server.enabled:
             return server
         variables = {**self.env, "userHome": str(Path.home())}
-        if server.cwd:
-            variables.setdefault("workspaceFolder", server.cwd)
         problems: list[Problem] = []
 
         def fill(text: str, *at: str | int) -> str:
@@ -234,8 +233,33 @@ class _Loading:
             url=fill(server.url, "url") if server.url is not None else None,
             cwd=fill(server.cwd, "cwd") if server.cwd is not None else None,
         )
+        if not problems:
+            problems = self._misfilled(name, filled)
         self.problems += problems
         return replace(filled, problem=server.problem or problems[0]) if problems else filled
+
+    def _misfilled(self, name: str, filled: Server) -> list[Problem]:
+        """What the variables made of a value that was fine as written. The values themselves are not shown."""
+        wrong: list[tuple[KeyPath, str]] = []
+        if filled.url is not None and (why := why_bad_url(filled.url)):
+            wrong.append((("url",), f"the url of `{name}`, once its variables are filled in, {why}"))
+        for header, value in filled.headers.items():
+            if not is_one_line(value):
+                wrong.append(
+                    (("headers", header), f"the header `{header}` of `{name}` has a line break in its variable")
+                )
+        report = self.reports[name]
+        return [
+            Problem(
+                file=filled.source,
+                line=report.line((*report.places[name], *at)),
+                message=message,
+                mend="correct what the variable holds",
+                server=name,
+                fatal=False,
+            )
+            for at, message in wrong
+        ]
 
     def _unfilled(self, name: str, server: Server, result: Expanded, at: KeyPath) -> Problem:
         report = self.reports[name]
@@ -259,4 +283,4 @@ def _placed(cwd: str | None, folder: Path) -> str | None:
     """A server's folder, written from where its file stands."""
     if cwd is None or cwd.startswith("${"):
         return cwd
-    return str(folder / Path(cwd).expanduser())
+    return str(Path(literal(str(folder))) / Path(cwd).expanduser())

@@ -26,7 +26,7 @@ def build(cls: type[S], table: object, at: KeyPath, report: Report, *, server: s
     for key, value in table.items():
         field = settings.get(key)
         if field is None:
-            report_unknown(key, settings, at, report, server=server)
+            _report_unknown(key, settings, at, report, server)
         elif isinstance(field.type, type) and issubclass(field.type, msgspec.Struct):
             values[field.name] = build(field.type, value, (*at, key), report, server=server)
         else:
@@ -38,7 +38,7 @@ def build(cls: type[S], table: object, at: KeyPath, report: Report, *, server: s
     return cls(**values)
 
 
-def report_unknown(key: str, known: Collection[str], at: KeyPath, report: Report, *, server: str | None = None) -> None:
+def _report_unknown(key: str, known: Collection[str], at: KeyPath, report: Report, server: str | None) -> None:
     """Says that `key` is no setting, and which one was probably meant."""
     close = difflib.get_close_matches(key, known, n=1, cutoff=0.6)
     message = f"unknown setting `{key}` in {where(at)}"

@@ -13,7 +13,7 @@ import msgspec
 from .names import why_bad_id, why_bad_name
 from .problems import KeyPath, Report
 from .settings import Agent, Config, Hub, Profile, Server, split_listen
-from .shape import build, kind, report_unknown
+from .shape import build, kind
 
 T = TypeVar("T")
 
@@ -35,10 +35,6 @@ def read_config(document: Mapping[str, object], report: Report) -> Config:
                 f"there is no profile `{agent.profile}`",
                 f"add [profiles.{agent.profile}] or name one that exists ({others})",
             )
-    known = ("hub", "import", "servers", "profiles", "agents")
-    for key in [key for key in rest if key not in known]:
-        report_unknown(key, known, (), report)
-        del rest[key]
     top = build(Config, rest, (), report)
     _check_hub(top.hub, report)
     return msgspec.structs.replace(top, servers=servers, profiles=profiles, agents=agents)
@@ -75,12 +71,16 @@ def check_server(server: Server, name: str, at: KeyPath, report: Report, *, has_
         if not _VARIABLE.fullmatch(variable):
             wrong("env", f"`{variable}` cannot be the name of a variable", "use letters, digits and `_`")
     for header, value in server.headers.items():
-        if not _TOKEN.fullmatch(header) or "\r" in value or "\n" in value or "\0" in value:
+        if not _TOKEN.fullmatch(header) or not is_one_line(value):
             wrong("headers", f"the header `{header}` of `{name}` is malformed", "one line, a plain name")
     if len(server.command) > MOST_ARGUMENTS or sum(map(len, server.command)) > MOST_COMMAND_CHARS:
         wrong("args", f"the command of `{name}` is too long", f"at most {MOST_ARGUMENTS} words")
     if any("\0" in text for text in (*server.command, *server.env.values(), server.cwd or "")):
         wrong("", f"server `{name}` has a NUL character in a value", "remove it")
+
+
+def is_one_line(value: str) -> bool:
+    return not any(char in value for char in "\r\n\0")
 
 
 def why_bad_url(url: str) -> str | None:
@@ -98,7 +98,7 @@ def why_bad_url(url: str) -> str | None:
         return "must begin with http:// or https://"
     if not parts.netloc:
         return "names no host"
-    if "@" in parts.netloc and not parts.netloc.startswith("${"):
+    if "@" in parts.netloc:
         return "holds credentials"
     return None
 

@@ -28,7 +28,7 @@ from interlock.hub.logs import Logs
 from interlock.hub.notices import Notices
 from interlock.hub.pipeline import Commit, Dispatch, Pipeline
 from interlock.hub.plan import Plans
-from interlock.hub.seal import Seal
+from interlock.hub.request_states import RequestStates
 from interlock.hub.upstreams.upstream import Upstream
 from interlock.hub.upstreams.upstreams import Upstreams
 from interlock.transports.stdio.process import Command
@@ -68,7 +68,7 @@ class Assembly:
             upstreams=self.upstreams,
             notices=self.notices,
             make_pipeline=self._pipeline,
-            seal=Seal(secrets.token_bytes(32)),
+            states=RequestStates(secrets.token_bytes(32)),
             limits=self.limits,
             info=msgspec.json.encode({"name": "interlock", "title": "Interlock", "version": VERSION}),
             most_open=self._most_open,

@@ -14,7 +14,7 @@ from interlock.hub.call import Call
 from interlock.hub.catalog.names import exposed_uri
 from interlock.hub.lines import Line
 from interlock.hub.questions import relay_question
-from interlock.hub.seal import Seal
+from interlock.hub.request_states import RequestStates
 from interlock.protocols.mcp import results
 from interlock.protocols.mcp.headers import param_values
 from interlock.transports.link import Outgoing
@@ -31,16 +31,16 @@ _STATE = "requestState"
 class Forward:
     """Carries one call. It is the sink of the request it sends, and answers the exchange it serves."""
 
-    __slots__ = ("_call", "_clock", "_connection", "_done", "_handle", "_method", "_owner", "_seal", "_told")
+    __slots__ = ("_call", "_clock", "_connection", "_done", "_handle", "_method", "_owner", "_states", "_told")
 
     def __init__(
-        self, call: Call, line: Line, seal: Seal, *, clock: Callable[[], float], done: Callable[[Call], None]
+        self, call: Call, line: Line, states: RequestStates, *, clock: Callable[[], float], done: Callable[[Call], None]
     ) -> None:
         self._call = call
         self._connection = line.connection
         self._owner = line.owner
         """Set where this connection serves nobody else, so that the server may turn to the client behind it."""
-        self._seal = seal
+        self._states = states
         self._clock = clock
         self._done = done
         self._handle: Id | None = None
@@ -181,7 +181,7 @@ class Forward:
         fields = msgspec.json.decode(result, type=dict[str, msgspec.Raw])
         state = msgspec.json.decode(fields[_STATE], type=str) if _STATE in fields else None
         if state is not None:
-            token = self._seal.close(self._call.caller.owner, self._purpose(), state, self._clock() + STATE_LIFE_S)
+            token = self._states.close(self._call.caller.owner, self._purpose(), state, self._clock() + STATE_LIFE_S)
             fields[_STATE] = msgspec.Raw(msgspec.json.encode(token))
         return msgspec.json.encode(fields)
 
@@ -190,7 +190,7 @@ class Forward:
             token = msgspec.json.decode(raw, type=str)
         except msgspec.DecodeError:
             raise Fault("INVALID_PARAMS", "requestState must be a string") from None
-        return self._seal.open(token, self._call.caller.owner, self._purpose(), self._clock())
+        return self._states.open(token, self._call.caller.owner, self._purpose(), self._clock())
 
     def _purpose(self) -> str:
         """What a sealed state is good for: this method of this target with these arguments."""

@@ -23,7 +23,7 @@ from interlock.hub.listening import MOST_SUBSCRIPTIONS, Listening, SessionListen
 from interlock.hub.notices import Notices
 from interlock.hub.pipeline import Commit, Dispatch, Pipeline, Resolve
 from interlock.hub.plan import Plan
-from interlock.hub.seal import Seal
+from interlock.hub.request_states import RequestStates
 from interlock.hub.sharing import SessionState, lane
 from interlock.hub.subscriptions import Subscriptions
 from interlock.hub.upstreams.upstream import Upstream
@@ -62,7 +62,7 @@ class Hub:
         upstreams: Upstreams,
         notices: Notices,
         make_pipeline: Callable[[Commit, Dispatch], Pipeline],
-        seal: Seal,
+        states: RequestStates,
         limits: Limits,
         info: bytes,
         most_open: Callable[[], tuple[int, int, int]],
@@ -73,7 +73,7 @@ class Hub:
         self._upstreams = upstreams
         self._notices = notices
         self._pipeline = make_pipeline(self._commit, self._dispatch)
-        self._seal = seal
+        self._states = states
         self._limits = limits
         self._info = info
         self._most_open = most_open
@@ -272,7 +272,7 @@ class Hub:
 
     def _send(self, call: Call, plan: Plan, line: Line) -> None:
         now = self._clock()
-        forward = Forward(call, line, self._seal, clock=self._clock, done=self._done)
+        forward = Forward(call, line, self._states, clock=self._clock, done=self._done)
         forward.start(now + plan.timeout_s, now + plan.timeout_s * LONGEST_CALL_FACTOR)
 
     async def _dispatch_when_ready(self, call: Call, plan: Plan, upstream: Upstream, name: str | None) -> None:

@@ -217,7 +217,7 @@ class Hello(msgspec.Struct):
     role: Literal["control", "stdio"]
     key: str | None = None
     token: str | None = None
-    view: str = "/mcp"
+    view: str | None = None
     cwd: str = ""
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Generic, Protocol, TypeVar
 
-from interlock.server.seal import Seal
 from interlock.wire.errors import Fault
+from interlock.wire.seal import Seal
 
 
 class Listed(Protocol):

@@ -17,9 +17,9 @@ from typing import Final, Protocol
 import msgspec
 
 from interlock.protocols.mcp.meta import members
-from interlock.server.seal import Seal
 from interlock.transports.exchange import Exchange
 from interlock.wire.errors import Fault
+from interlock.wire.seal import Seal
 
 _TOKEN: Final = struct.Struct(">16s32sId")
 _NOT_BOUND: Final = ("_meta", "inputResponses", "requestState")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Final, Literal
 
 import msgspec
 
@@ -103,6 +103,9 @@ def cache_hints(ttl_ms: int, scope: Scope) -> bytes:
     if ttl_ms < 0:
         raise ValueError("ttl_ms must not be negative")
     return b',"ttlMs":%d,"cacheScope":"%b"' % (ttl_ms, scope.encode())
+
+
+UNCACHED: Final = cache_hints(0, "private")
 
 
 def not_found(uri: str) -> Fault:

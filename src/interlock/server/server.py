@@ -24,8 +24,7 @@ from interlock.server.listeners import MOST_URIS, Listeners, Wanted
 from interlock.server.pages import Pages
 from interlock.server.parked import Limits, Parking
 from interlock.server.prompts import Prompt, Suggestions, completion_members
-from interlock.server.resources import Resource, Scope, cache_hints, not_found
-from interlock.server.seal import Seal
+from interlock.server.resources import UNCACHED, Resource, Scope, cache_hints, not_found
 from interlock.server.threads import Threads
 from interlock.server.tools import Tool
 from interlock.server.work import Work
@@ -33,6 +32,7 @@ from interlock.transports.exchange import Caller, Exchange, Session
 from interlock.wire.errors import Fault
 from interlock.wire.limits import DEFAULT
 from interlock.wire.messages import Notification, check_shape
+from interlock.wire.seal import Seal
 
 if TYPE_CHECKING:
     from interlock.server.over_http import Address
@@ -374,7 +374,10 @@ class Server:
 
     async def _finish(self, work: Work, running: Coroutine[Any, Any, bytes], cache: bytes) -> None:
         try:
-            outcome: bytes | Fault = self._framed(work.dialect.modern, await running, cache)
+            members = await running
+            # What depended on answers must not be cached (2026-07-28, Caching: Cache Key).
+            hints = UNCACHED if cache and work.asked else cache
+            outcome: bytes | Fault = self._framed(work.dialect.modern, members, hints)
         except Fault as fault:
             outcome = fault
         except asyncio.CancelledError:

@@ -7,9 +7,10 @@ import contextvars
 import queue
 import threading
 from collections.abc import Callable
-from typing import TypeVar
+from typing import TypeAlias, TypeVar
 
 T = TypeVar("T")
+Job: TypeAlias = Callable[[], None]
 
 
 class Threads:
@@ -17,9 +18,7 @@ class Threads:
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._jobs: queue.SimpleQueue[Callable[[], None] | None] = queue.SimpleQueue()
-        self._made = 0
-        self._idle = threading.Semaphore(0)
+        self._crew = _Crew()
 
     async def run(self, function: Callable[[], T]) -> T:
         """Call a function in a thread. If the waiting task is cancelled the function runs on, for nobody."""
@@ -32,43 +31,51 @@ class Threads:
                 return
             try:
                 value = context.run(function)
-            except BaseException as error:  # reported to the task that waits
-                failure = RuntimeError(str(error)) if isinstance(error, StopIteration) else error
-                _tell(loop, answer, None, failure)
+            except BaseException as error:  # handed to the task that waits
+                # A future cannot hold a StopIteration.
+                failure = RuntimeError("StopIteration") if isinstance(error, StopIteration) else error
+                _tell(loop, answer, lambda: answer.set_exception(failure))
             else:
-                _tell(loop, answer, value, None)
+                _tell(loop, answer, lambda: answer.set_result(value))
 
-        if not self._idle.acquire(blocking=False) and self._made < self._limit:
-            self._made += 1
-            threading.Thread(target=self._work, name=f"function-{self._made}", daemon=True).start()
-        self._jobs.put(job)
+        self._crew.take(job, self._limit)
         return await answer
 
     def close(self) -> None:
-        """Let the threads go once they are through with what they do."""
+        """Let the threads go once they are through with what they do. More are made if more comes."""
+        crew, self._crew = self._crew, _Crew()
+        crew.dismiss()
+
+
+class _Crew:
+    """Threads that share one line of jobs."""
+
+    def __init__(self) -> None:
+        self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
+        self._idle = threading.Semaphore(0)
+        self._made = 0
+
+    def take(self, job: Job, limit: int) -> None:
+        if not self._idle.acquire(blocking=False) and self._made < limit:
+            self._made += 1
+            threading.Thread(target=self._work, name=f"function-{self._made}", daemon=True).start()
+        self._jobs.put(job)
+
+    def dismiss(self) -> None:
         for _ in range(self._made):
             self._jobs.put(None)
 
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:
             job()
+            # What the job held must not live on while the thread waits for the next.
             del job
             self._idle.release()
 
 
-def _tell(
-    loop: asyncio.AbstractEventLoop, answer: asyncio.Future[T], value: T | None, error: BaseException | None
-) -> None:
-    def settle() -> None:
-        if answer.done():
-            return
-        if error is not None:
-            answer.set_exception(error)
-        else:
-            answer.set_result(value)  # type: ignore[arg-type]
-
+def _tell(loop: asyncio.AbstractEventLoop, answer: asyncio.Future[T], settle: Callable[[], None]) -> None:
     try:
-        loop.call_soon_threadsafe(settle)
+        loop.call_soon_threadsafe(lambda: None if answer.done() else settle())
     except RuntimeError:
         # The loop is closed: nobody waits any more.
         return

@@ -13,7 +13,7 @@ from interlock.protocols.mcp.headers import BadParamHeader, ParamHeader, param_h
 from interlock.server.content import CONTENT_TYPES, Icon, Meta, Text, ToolError, ToolHints, ToolResult
 from interlock.server.functions import Function
 from interlock.server.work import Work
-from interlock.signatures import ArgumentsError, DefinitionError, SignatureError
+from interlock.signatures import ArgumentsError, DefinitionError, Problem, SignatureError
 from interlock.signatures.type_schema import as_json
 from interlock.wire.errors import Fault
 
@@ -152,9 +152,7 @@ def _error(text: str) -> bytes:
 
 def _argument_error(error: ArgumentsError) -> bytes:
     """An `isError` result, so that a model can correct itself, with the detail that a program can read."""
-    problems = [
-        {"field": problem.field, "reason": problem.reason, **_told(problem.suggestions)} for problem in error.problems
-    ]
+    problems = [_told(problem) for problem in error.problems]
     detail = {"error": {"name": "INVALID_TOOL_ARGS", "problems": problems}}
     text = "The arguments do not fit:\n" + "\n".join(
         f"- {problem.field or 'arguments'}: {problem.reason}" for problem in error.problems
@@ -162,8 +160,9 @@ def _argument_error(error: ArgumentsError) -> bytes:
     return _error(text) + b',"structuredContent":%b' % _encode(detail)
 
 
-def _told(suggestions: Sequence[str]) -> dict[str, object]:
-    return {"suggestions": suggestions} if suggestions else {}
+def _told(problem: Problem) -> dict[str, object]:
+    more = {"expected": problem.expected, "got": problem.got, "suggestions": problem.suggestions}
+    return {"field": problem.field, "reason": problem.reason, **{key: value for key, value in more.items() if value}}
 
 
 def _mirror(schema: dict[str, object], headers: Mapping[str, str]) -> None:

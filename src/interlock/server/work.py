@@ -87,6 +87,11 @@ class Work:
         return self._outcome is not None
 
     @property
+    def asked(self) -> bool:
+        """Whether it has asked anything, so that its outcome depends on more than the request."""
+        return self._place is not None
+
+    @property
     def attended(self) -> bool:
         """Whether a request is open that progress and log messages can go to."""
         return bool(self._waiting)
@@ -110,8 +115,9 @@ class Work:
         self._cancel()
 
     def _withdrawn(self, exchange: Exchange) -> None:
-        if exchange in self._waiting:
-            self._waiting.remove(exchange)
+        if exchange not in self._waiting:
+            return
+        self._waiting.remove(exchange)
         if not self._waiting:
             self._cancel()
 
@@ -180,7 +186,10 @@ class Work:
             )
 
     def _speak_soon(self, turns: int) -> None:
-        asyncio.get_running_loop().call_soon(self._speak_soon, turns - 1) if turns else self._speak()
+        if turns:
+            asyncio.get_running_loop().call_soon(self._speak_soon, turns - 1)
+        else:
+            self._speak()
 
     def _speak(self) -> None:
         """Hand the open questions to whoever waits, and stop waiting for anything but their answers."""

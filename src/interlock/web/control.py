@@ -169,7 +169,7 @@ class _Connection(asyncio.Protocol):
             if rest:
                 self.data_received(rest)
             return
-        caller = self._assembly.doors.admit_key(hello.key, hello.view)
+        caller = self._assembly.doors.admit_key(hello.key, hello.view or "/mcp")
         self._welcome(id, caller.principal.id, caller.principal.kind)
         stdio = self._stdio = StdioServer(self._assembly.hub, caller, limits=self._assembly.limits)
         stdio.connection_made(self._transport)

@@ -8,13 +8,14 @@ import gc
 import os
 import signal
 import sys
+import time
 from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Final, cast
 
 import msgspec
 
-from interlock.config.files import write_whole
+from interlock.config.files import try_lock, write_whole
 from interlock.config.home import info_path, lock_path, socket_path
 from interlock.config.settings import Config
 from interlock.hub.assembly import DRAIN_S, VERSION, Assembly
@@ -28,6 +29,7 @@ from interlock.web.control import ControlSocket
 if TYPE_CHECKING:
     from uvicorn._types import ASGI3Application
 
+LOCK_WITHIN_S: Final = 5.0
 LOOK_EVERY_S: Final = 1.0
 """How often the configuration's files are looked at for changes."""
 
@@ -129,17 +131,12 @@ def _only_one(home: Path) -> Iterator[None]:
     path = lock_path(home)
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with open(path, "ab", opener=lambda name, flags: os.open(name, flags, 0o600)) as file:
-        try:
-            if sys.platform == "win32":
-                import msvcrt
-
-                msvcrt.locking(file.fileno(), msvcrt.LK_NBLCK, 1)
-            else:
-                import fcntl
-
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise AlreadyRunning("another hub of yours is running; stop it with `interlock down`") from None
+        deadline = time.monotonic() + LOCK_WITHIN_S
+        while not try_lock(file.fileno()):
+            # One that is just stopping still holds it for a moment.
+            if time.monotonic() > deadline:
+                raise AlreadyRunning("another hub of yours is running; stop it with `interlock down`")
+            time.sleep(0.05)
         yield
 
 

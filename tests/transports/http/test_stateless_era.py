@@ -204,7 +204,7 @@ async def test_a_fault_of_the_service_is_an_internal_error(place: Place) -> None
         (b'{"jsonrpc":"2.0","id":3}', -32600, 3),
         (b'{"jsonrpc":"2.0","id":3,"method":"x","params":[]}', -32600, 3),
         (b'{"jsonrpc":"2.0","id":3,"id":4,"method":"x"}', -32600, None),
-        (b'{"jsonrpc":"2.0","id":3,"Method":"x"}', -32600, None),
+        (b'{"jsonrpc":"2.0","id":3,"Method":"x"}', -32600, 3),
         (b'{"jsonrpc":"2.0","id":3,"method":"server/discover"}', -32602, 3),
         (b'[{"jsonrpc":"2.0","id":3,"method":"x"}]', -32600, None),
         (b'{"jsonrpc":"2.0","id":3,"result":{}}', -32600, None),

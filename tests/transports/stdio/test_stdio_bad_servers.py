@@ -46,7 +46,7 @@ async def lost(waiting) -> Fault:
 async def test_rubbish_is_reported_and_passed_over(run) -> None:
     server = await run()
     assert await server.ask("rubbish") == {}
-    assert server.link.complaints["line"] == 4
+    assert server.link.complaints.counts["line"] == 4
     assert any("Welcome to my server!" in text for stream, text in server.ear.lines if stream == "stdout")
 
 
@@ -54,7 +54,7 @@ async def test_wrong_and_repeated_ids_belong_to_nobody(run) -> None:
     server = await run()
     assert await server.ask("wrong ids") == {"from": 1}
     assert await server.ask("echo", {"n": 1}) == {"n": 1}
-    assert server.link.complaints["stray"] == 3
+    assert server.link.complaints.counts["stray"] == 3
 
 
 async def test_an_answer_that_cannot_be_read_fails_its_own_request(run) -> None:

@@ -111,7 +111,7 @@ async def test_a_question_is_answered_once(run) -> None:
     server = await run()
     await server.ask("ask twice")
     assert len(server.ear.questions) == 1
-    assert server.link.complaints["refused"] == 1
+    assert server.link.complaints.counts["refused"] == 1
     server.link.answer("q", EMPTY_OBJECT)
     server.link.answer("q", EMPTY_OBJECT)
     assert (await server.ask("echo", {"n": 1})) == {"n": 1}

@@ -188,6 +188,9 @@ class Upstream:
                 self._at_once = False
                 self._wanted.set()
                 continue
+            if self.settings.problem is not None:
+                # Only another configuration can mend this, and that makes another upstream.
+                continue
             pause = self.restarts.next_pause(asyncio.get_running_loop().time(), failed=True)
             if pause is None:
                 self._given_up = True

@@ -16,6 +16,7 @@ import msgspec
 
 from interlock.protocols.mcp.meta import PROGRESS_TOKEN, with_meta
 from interlock.protocols.mcp.revisions import Revision
+from interlock.transports.complaints import Complaints
 from interlock.transports.http.heads import Heads
 from interlock.transports.http.pool import Failed, Pool, Ticket, split_url
 from interlock.transports.http.replies import Call, Receipt, Standing
@@ -59,6 +60,8 @@ class HttpLink(Link):
     ) -> None:
         self.listener = listener
         self.limits = limits
+        self.complaints = Complaints()
+        """Of kind `message`, `stray` and `told`."""
         self.offered_session: str | None = None
         """The session id that came with the answer to `initialize`."""
         self._url = url
@@ -259,9 +262,11 @@ class HttpLink(Link):
             return
         self.listener.notified(method, params)
 
-    def complain(self, text: str) -> None:
+    def complain(self, text: str, kind: str = "stray") -> None:
         """Report what the server should not have done."""
-        self.listener.spoke("http", text)
+        told = self.complaints.note(kind, text)
+        if told is not None:
+            self.listener.spoke("http", told)
 
     # How requests go out and end.
 
@@ -311,7 +316,7 @@ class HttpLink(Link):
         try:
             receipt.ticket = self._pool.submit(payload, receipt)
         except Fault as fault:
-            self.complain(f"{what} was not sent: {fault.message}")
+            self.complain(f"{what} was not sent: {fault.message}", "told")
             return
         self._receipts.add(receipt)
         timer = self._loop.call_later(TOLD_SECONDS, receipt.failed, Failed("it takes too long", sent=True))

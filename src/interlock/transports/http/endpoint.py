@@ -69,18 +69,18 @@ class McpEndpoint:
     def handle(self, turn: Turn) -> None:
         """Answer a request, now or later."""
         try:
-            if turn.method == b"POST":
+            if turn.head.method == b"POST":
                 self._post(turn)
-            elif turn.method == b"GET":
+            elif turn.head.method == b"GET":
                 self._get(turn)
-            elif turn.method == b"DELETE":
+            elif turn.head.method == b"DELETE":
                 self._delete(turn)
             else:
                 _refuse(turn, 405, Fault("INVALID_REQUEST", "only POST, GET and DELETE"), _ALLOW_ALL)
         except Fault as fault:
             _refuse(turn, fault.kind.http, fault, tongue=_tongue(turn), id=_id_of(turn, fault))
         except Exception:
-            _log.exception("a request to %s failed", turn.path)
+            _log.exception("a request to %s failed", turn.head.path)
             _refuse(turn, 500, Fault("INTERNAL_ERROR", "a fault of ours; it was logged"), id=_id_of(turn, None))
 
     def tick(self) -> None:
@@ -99,13 +99,9 @@ class McpEndpoint:
         self.sessions.close_all("the server is shutting down")
 
     def _post(self, turn: Turn) -> None:
-        headers = turn.headers
-        caller = self._service.admit(turn.path, headers)
-        if headers.get(b"content-type") != b"application/json" and not _is_json(headers.get(b"content-type", b"")):
-            _refuse(turn, 415, Fault("INVALID_REQUEST", "Content-Type must be application/json"))
-            return
-        if not _accepts(headers.get(b"accept", b"*/*"), _BOTH_KINDS):
-            _refuse(turn, 406, Fault("INVALID_REQUEST", f"Accept must list {' and '.join(_BOTH_KINDS)}"))
+        head = turn.head
+        caller = self._service.admit(head.path, head.headers)
+        if not head.fit and not _fits(turn):
             return
         if is_batch(turn.body):
             self._batch(turn, caller)
@@ -121,7 +117,7 @@ class McpEndpoint:
             turn.answer(202)
 
     def _request(self, turn: Turn, caller: Caller, request: Request) -> None:
-        headers = turn.headers
+        headers = turn.head.headers
         view = glance(request.params)
         if is_modern(request, view, headers):
             arrival = read_modern(request, view, headers)
@@ -148,7 +144,7 @@ class McpEndpoint:
     def _serve_in_session(
         self, turn: Turn, session: HttpSession, caller: Caller, request: Request, view: Glance, batch: Batch | None
     ) -> None:
-        exchange = HttpExchange(request, view, session.dialect, caller, session, turn.headers, turn, batch)
+        exchange = HttpExchange(request, view, session.dialect, caller, session, turn.head.headers, turn, batch)
         session.take(exchange)
         if request.method == "ping":
             exchange.result(b"{}")
@@ -166,7 +162,7 @@ class McpEndpoint:
 
     def _notification(self, turn: Turn, caller: Caller, notification: Notification) -> None:
         view = glance(notification.params)
-        if is_modern(Request(0, notification.method, notification.params), view, turn.headers):
+        if is_modern(Request(0, notification.method, notification.params), view, turn.head.headers):
             self._service.told(caller, None, notification)
         else:
             self._told(self._session(turn, caller), caller, notification)
@@ -187,7 +183,7 @@ class McpEndpoint:
         self._service.told(caller, session, notification)
 
     def _batch(self, turn: Turn, caller: Caller) -> None:
-        if mcp_headers.SESSION not in turn.headers or _says_modern(turn):
+        if mcp_headers.SESSION not in turn.head.headers or _says_modern(turn):
             raise Fault("INVALID_REQUEST", "batches are part of revision 2025-03-26 alone, and never initialize")
         session = self._session(turn, caller)
         if not session.dialect.revision.batches:
@@ -215,20 +211,20 @@ class McpEndpoint:
             batch.answered(_failure(fault, request.id))
 
     def _get(self, turn: Turn) -> None:
-        caller = self._service.admit(turn.path, turn.headers)
-        if mcp_headers.SESSION not in turn.headers or _says_modern(turn):
+        caller = self._service.admit(turn.head.path, turn.head.headers)
+        if mcp_headers.SESSION not in turn.head.headers or _says_modern(turn):
             _refuse(turn, 405, Fault("INVALID_REQUEST", "there is no stream to GET without a session"), _ALLOW_POST)
             return
         session = self._session(turn, caller)
-        if not _accepts(turn.headers.get(b"accept", b"*/*"), _STREAM_KIND):
+        if not _accepts(turn.head.headers.get(b"accept", b"*/*"), _STREAM_KIND):
             _refuse(turn, 406, Fault("INVALID_REQUEST", "Accept must list text/event-stream"))
             return
-        last_event = turn.headers.get(mcp_headers.LAST_EVENT)
+        last_event = turn.head.headers.get(mcp_headers.LAST_EVENT)
         session.streams.listen(turn, None if last_event is None else last_event.decode("latin-1"))
 
     def _delete(self, turn: Turn) -> None:
-        caller = self._service.admit(turn.path, turn.headers)
-        if mcp_headers.SESSION not in turn.headers or _says_modern(turn):
+        caller = self._service.admit(turn.head.path, turn.head.headers)
+        if mcp_headers.SESSION not in turn.head.headers or _says_modern(turn):
             _refuse(turn, 405, Fault("INVALID_REQUEST", "there is nothing to DELETE without a session"), _ALLOW_POST)
             return
         self.sessions.close(self._session(turn, caller), "the client ended the session")
@@ -238,7 +234,7 @@ class McpEndpoint:
         """The session that a request of the handshake era names."""
         if _says_modern(turn):
             raise Fault("INVALID_REQUEST", "clients send no responses in this revision")
-        named = turn.headers.get(mcp_headers.SESSION)
+        named = turn.head.headers.get(mcp_headers.SESSION)
         if named is None:
             raise Fault(
                 "INVALID_REQUEST",
@@ -246,7 +242,7 @@ class McpEndpoint:
                 mend="open a session with initialize, or send the request in the form of revision 2026-07-28",
             )
         session = self.sessions.find(named, caller)
-        check_session_version(turn.headers, session.dialect.revision)
+        check_session_version(turn.head.headers, session.dialect.revision)
         return session
 
 
@@ -267,12 +263,12 @@ _ALLOW_POST: Final = b"allow: POST\r\n"
 
 def _says_modern(turn: Turn) -> bool:
     """Whether the version header names a revision without sessions: then a session id means nothing."""
-    revision = REVISIONS.get(turn.headers.get(mcp_headers.VERSION, b"").decode("latin-1"))
+    revision = REVISIONS.get(turn.head.headers.get(mcp_headers.VERSION, b"").decode("latin-1"))
     return revision is not None and revision.modern
 
 
 def _tongue(turn: Turn) -> Tongue:
-    return Tongue.OLD_MCP if mcp_headers.SESSION in turn.headers and not _says_modern(turn) else Tongue.NEW_MCP
+    return Tongue.OLD_MCP if mcp_headers.SESSION in turn.head.headers and not _says_modern(turn) else Tongue.NEW_MCP
 
 
 def _refuse(
@@ -296,6 +292,18 @@ def _id_of(turn: Turn, fault: Fault | None) -> Id | None:
     except BadMessage as bad:
         return bad.id
     return message.id if isinstance(message, Request) else None
+
+
+def _fits(turn: Turn) -> bool:
+    """Whether the headers are those of a POST that carries an MCP message. Answers it if not."""
+    headers = turn.head.headers
+    if not _is_json(headers.get(b"content-type", b"")):
+        _refuse(turn, 415, Fault("INVALID_REQUEST", "Content-Type must be application/json"))
+    elif not _accepts(headers.get(b"accept", b"*/*"), _BOTH_KINDS):
+        _refuse(turn, 406, Fault("INVALID_REQUEST", f"Accept must list {' and '.join(_BOTH_KINDS)}"))
+    else:
+        turn.head.fit = True
+    return turn.head.fit
 
 
 def _is_json(content_type: bytes) -> bool:

@@ -333,6 +333,8 @@ class Connection(asyncio.Protocol):
         self._excess = self._complete
 
     def on_header(self, name: bytes, value: bytes) -> None:
+        if self._excess:
+            return
         self._header_count += 1
         if self._header_count > HEADERS:
             raise _TooMuch("it sends too many headers")
@@ -341,6 +343,8 @@ class Connection(asyncio.Protocol):
         self._headers[name] = value if before is None else before + b", " + value
 
     def on_headers_complete(self) -> None:
+        if self._excess:
+            return
         self._status = self._parser.get_status_code()
         if self._status >= 200:
             headers = self._headers
@@ -350,9 +354,12 @@ class Connection(asyncio.Protocol):
             raise _TooMuch("it switches protocols")
 
     def on_body(self, data: bytes) -> None:
-        self._chunks.append(data)
+        if not self._excess:
+            self._chunks.append(data)
 
     def on_message_complete(self) -> None:
+        if self._excess:
+            return
         if self._headers_complete:
             self._complete = True
             self._keep = self._parser.should_keep_alive()

@@ -16,7 +16,8 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from interlock.transports.http import guard
 from interlock.transports.http.face import Face
 from interlock.transports.http.guard import Refusal
-from interlock.transports.http.turn import Turn
+from interlock.transports.http.template import Template
+from interlock.transports.http.turn import NO_HEAD, Head, Turn
 from interlock.wire.errors import Fault, Tongue
 from interlock.wire.messages import encode_failure
 
@@ -56,8 +57,11 @@ class HubProtocol(HttpToolsProtocol):
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
         self.face = face
-        self._phase = _HEAD
+        self._phase = _IDLE
         self._target = b""
+        self._first: bytes | None = None
+        """The bytes that begin with the request being read, where one piece of them does."""
+        self._template: Template | None = None
         self._head: dict[bytes, bytes] | None = None
         self._repeats = 0
         self._fed = 0
@@ -90,11 +94,17 @@ class HubProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Bytes, in whatever pieces they come."""
-        self._fed += len(data)
-        if self._phase is _DEAF:
+        phase = self._phase
+        if phase is _IDLE:
+            if self._active is None and self._is_known(data):
+                return
+            self._first = data
+        elif phase is _DEAF:
+            self._fed += len(data)
             if self._fed > _LINGER_BYTES:
                 self.transport.abort()
             return
+        self._fed += len(data)
         try:
             self.parser.feed_data(data)
         except httptools.HttpParserUpgrade as upgrade:
@@ -167,6 +177,7 @@ class HubProtocol(HttpToolsProtocol):
             return
         self._head = None
         self._phase = _BODY
+        first, self._first = self._first, None
         face = self.face
         parser = self.parser
         method = parser.get_method()
@@ -184,12 +195,13 @@ class HubProtocol(HttpToolsProtocol):
         if not is_mcp:
             self._begin_asgi(head)
             return
-        turn = Turn(self, method, path, head, version == "1.1" and parser.should_keep_alive())
-        self._reading = turn
-        if version != "1.1":
-            turn.chunked = False
-        elif b"expect" in head:
-            self._on_expect(head[b"expect"])
+        keep_alive = version == "1.1" and parser.should_keep_alive()
+        known = Head(method, path, head, keep_alive, version == "1.1", int(head.get(b"content-length", b"0")))
+        self._reading = Turn(self, known, keep_alive)
+        if b"expect" in head:
+            self._on_expect(head[b"expect"], version)
+        elif first is not None:
+            self._template = Template.of(first, known)
 
     def on_body(self, body: bytes) -> None:
         """A piece of the body."""
@@ -250,7 +262,7 @@ class HubProtocol(HttpToolsProtocol):
     def begin_stream(self, turn: Turn, headers: bytes) -> None:
         """The first bytes of an event stream."""
         self.face.streams.add(turn)
-        self.transport.write(self.face.stream_head(headers, turn.chunked, turn.keep_alive))
+        self.transport.write(self.face.stream_head(headers, turn.head.chunked, turn.keep_alive))
 
     def send(self, turn: Turn, event: bytes) -> bool:
         """An event. A client that lets too many lie unread loses its stream."""
@@ -260,7 +272,7 @@ class HubProtocol(HttpToolsProtocol):
             self.face.overrun += 1
             self.transport.abort()
             return False
-        self.transport.write(b"%x\r\n%b\r\n" % (len(event), event) if turn.chunked else event)
+        self.transport.write(b"%x\r\n%b\r\n" % (len(event), event) if turn.head.chunked else event)
         return True
 
     # What the server asks for.
@@ -287,16 +299,13 @@ class HubProtocol(HttpToolsProtocol):
             if waited > bounds.stall_s:
                 self.face.timed_out += 1
                 self.transport.abort()
-        elif self._phase is _IDLE and waited > bounds.idle_s:
+        elif self._phase is _IDLE and waited > (bounds.idle_s if self._serial else bounds.head_s):
             self._hang_up()
         elif self._phase is _DEAF and waited > bounds.linger_s:
             self.transport.abort()
         elif (self._phase is _HEAD and waited > bounds.head_s) or (self._phase is _BODY and waited > bounds.body_s):
             self.face.timed_out += 1
-            if self._fed:
-                self._refuse(Refusal(408, "the request did not come in time"))
-            else:
-                self._hang_up()
+            self._refuse(Refusal(408, "the request did not come in time"))
 
     # uvicorn's own steps, adapted.
 
@@ -327,6 +336,22 @@ class HubProtocol(HttpToolsProtocol):
 
     # Steps of ours.
 
+    def _is_known(self, data: bytes) -> bool:
+        """Take a whole request that is like the one before it, without parsing it."""
+        template = self._template
+        if template is None or self._queue or self._stalled:
+            return False
+        match = template.match(data)
+        if match is None:
+            return False
+        head, end = match
+        if len(data) != end + head.length or head.length > self.face.limits.message_bytes:
+            return False
+        self._serial += 1
+        turn = self._active = Turn(self, head, head.keep_alive, data[end:])
+        self.face.endpoint.handle(turn)
+        return True
+
     def _begin_asgi(self, head: dict[bytes, bytes]) -> None:
         super().on_message_begin()
         self.url = self._target
@@ -345,7 +370,9 @@ class HubProtocol(HttpToolsProtocol):
         elif self._repeats <= self.face.bounds.header_count:
             head[name] = combined
 
-    def _on_expect(self, expectation: bytes) -> None:
+    def _on_expect(self, expectation: bytes, version: str) -> None:
+        if version == "1.0":
+            return
         if expectation.lower() != b"100-continue":
             self._refuse(Refusal(417, "the only expectation met here is 100-continue"))
         elif self._active is None and not self._queue:
@@ -435,7 +462,7 @@ class HubProtocol(HttpToolsProtocol):
         self._head = None
         if unfinished and not self._drop_cycle():
             return
-        turn = Turn(self, b"", "", {}, keep_alive=False, refusal=refusal)
+        turn = Turn(self, NO_HEAD, keep_alive=False, refusal=refusal)
         if self._active is None and not self._queue:
             self._active = turn
             self._take(turn)

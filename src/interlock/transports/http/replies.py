@@ -38,16 +38,23 @@ RESUMES: Final = 10
 
 REDIRECTS: Final = 3
 
+BAD_EVENTS: Final = 1_000
+"""How many events in a row that are no messages are a flood."""
+
 IDEMPOTENT: Final = frozenset(
     row.name for row in METHODS.values() if row.sender == "client" and row.name not in ("tools/call", "initialize")
 ) | {"ping"}
 """Requests that may be sent again when it is not known whether the first was heard."""
 
 
+FLOOD: Final = "the server floods its stream with what are not messages"
+
+
 class Call:
     """One request of ours, and its response as it comes."""
 
     __slots__ = (
+        "_bad",
         "_chunks",
         "_events",
         "_headers",
@@ -90,6 +97,7 @@ class Call:
         self._resumes = 0
         self._redirects = 0
         self._repeated = False
+        self._bad = 0
         self.renew()
 
     def renew(self) -> None:
@@ -169,7 +177,12 @@ class Call:
             self._retry = event.retry / 1000
 
     def _take(self, data: bytes) -> None:
-        for message in read_messages(self._link, data):
+        messages = read_messages(self._link, data)
+        self._bad = 0 if messages else self._bad + 1
+        if self._bad > BAD_EVENTS:
+            self._lose("UPSTREAM_ERROR", FLOOD)
+            return
+        for message in messages:
             if isinstance(message, Notification):
                 self._notified(message)
             elif isinstance(message, Request):
@@ -258,12 +271,12 @@ class Receipt:
 
     def done(self) -> None:
         if self._status >= 400 and not (self._what == "DELETE" and self._status in (404, 405)):
-            self._link.complain(f"{self._what} was refused: HTTP {self._status}")
+            self._link.complain(f"{self._what} was refused: HTTP {self._status}", "told")
         self._settle()
 
     def failed(self, how: Failed) -> None:
         if not self.taken.done():
-            self._link.complain(f"{self._what} was not taken: {how.why}")
+            self._link.complain(f"{self._what} was not taken: {how.why}", "told")
         if self.ticket is not None:
             self._link.drop(self.ticket)
         self._settle()
@@ -286,6 +299,7 @@ class Standing:
         self._ticket: Ticket | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._stopped = False
+        self._bad = 0
         self.refused = False
         """The server does not offer such a stream."""
 
@@ -331,6 +345,8 @@ class Standing:
                 self._retry = event.retry / 1000
             if event.data:
                 self._take(event.data)
+            if self._stopped:
+                return
 
     def done(self) -> None:
         self._again()
@@ -339,7 +355,13 @@ class Standing:
         self._again()
 
     def _take(self, data: bytes) -> None:
-        for message in read_messages(self._link, data):
+        messages = read_messages(self._link, data)
+        self._bad = 0 if messages else self._bad + 1
+        if self._bad > BAD_EVENTS:
+            self._link.complain(FLOOD)
+            self.stop()
+            return
+        for message in messages:
             if isinstance(message, Notification):
                 self._link.told(message)
             elif isinstance(message, Request):
@@ -363,11 +385,11 @@ def read_messages(link: HttpLink, data: bytes) -> list[Message]:
             return [decode(data, link.limits)]
         parts = decode_batch(data, link.limits)
     except BadMessage as bad:
-        link.complain(bad.message)
+        link.complain(bad.message, "message")
         return []
     for part in parts:
         if isinstance(part, BadMessage):
-            link.complain(part.message)
+            link.complain(part.message, "message")
     return [part for part in parts if not isinstance(part, BadMessage)]
 
 

@@ -8,6 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Final
 
+import msgspec
+
 from interlock.transports.http.guard import Refusal
 
 if TYPE_CHECKING:
@@ -18,31 +20,37 @@ STREAM_HEADERS: Final = (
 )
 
 
-class Turn:
+class Head(msgspec.Struct):
+    """A request without its body. Requests that are alike may share one."""
+
+    method: bytes
+    path: str
+    headers: dict[bytes, bytes]
+    """Names in lower case."""
+    keep_alive: bool
+    chunked: bool
+    """Whether the client understands an answer in chunks."""
+    length: int = 0
+    """The body's, where it was said."""
+    fit: bool = False
+    """Whether the endpoint found once that it may carry an MCP message."""
+
+
+NO_HEAD: Final = Head(b"", "", {}, keep_alive=False, chunked=False)
+"""For a request that is refused before its head was understood."""
+
+
+class Turn(msgspec.Struct, eq=False):
     """A request as it came, and the one way to answer it: a body at once, or a stream piece by piece."""
 
-    __slots__ = ("body", "chunked", "connection", "headers", "keep_alive", "method", "on_gone", "path", "refusal")
-
-    def __init__(
-        self,
-        connection: HubProtocol,
-        method: bytes,
-        path: str,
-        headers: dict[bytes, bytes],
-        keep_alive: bool,
-        refusal: Refusal | None = None,
-    ) -> None:
-        self.connection: HubProtocol | None = connection
-        """None once the answer is complete or the client has gone."""
-        self.method = method
-        self.path = path
-        self.headers = headers
-        self.body = b""
-        self.keep_alive = keep_alive
-        self.chunked = True
-        self.refusal = refusal
-        self.on_gone: Callable[[], None] | None = None
-        """Called when the client goes before the answer is complete."""
+    connection: HubProtocol | None
+    """None once the answer is complete or the client has gone."""
+    head: Head
+    keep_alive: bool
+    body: bytes = b""
+    refusal: Refusal | None = None
+    on_gone: Callable[[], None] | None = None
+    """Called when the client goes before the answer is complete."""
 
     def answer_json(self, body: bytes) -> None:
         """The common answer: 200 with one JSON body."""
@@ -76,4 +84,4 @@ class Turn:
     def end(self) -> None:
         """The stream is complete."""
         if self.connection is not None:
-            self.connection.finish(self, b"0\r\n\r\n" if self.chunked else b"")
+            self.connection.finish(self, b"0\r\n\r\n" if self.head.chunked else b"")

@@ -9,12 +9,12 @@ from __future__ import annotations
 import asyncio
 import math
 import re
-from collections import Counter
 from typing import Final
 
 import msgspec
 
 from interlock.protocols.mcp.meta import PROGRESS_TOKEN, SUBSCRIPTION_ID, members, with_meta
+from interlock.transports.complaints import Complaints
 from interlock.transports.link import Link, Listener, Outgoing, Sink
 from interlock.transports.stdio.chatter import Chatter, printable
 from interlock.transports.stdio.process import STDIN, STDOUT, Command, ServerProcess
@@ -58,9 +58,6 @@ BAD_LINES: Final = 1_000
 BAD_BYTES: Final = 10 * 1024 * 1024
 """How much rubbish in a row, without one message in it, is a flood."""
 
-REPORTED_PER_KIND: Final = 20
-"""Complaints of one kind that are spelled out; the rest are counted."""
-
 _ID_IN_HEAD = re.compile(rb'^\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(\d{1,18})\b')
 
 
@@ -69,8 +66,8 @@ class StdioLink(Link):
 
     def __init__(self, listener: Listener, limits: Limits = DEFAULT, write_limit: int = WRITE_BYTES) -> None:
         self.listener = listener
-        self.complaints: Counter[str] = Counter()
-        """How often the server did what it must not do, by kind: `line`, `oversize`, `stray`, `refused`."""
+        self.complaints = Complaints()
+        """Of kind `line`, `oversize`, `stray` and `refused`."""
         self._limits = limits
         self._write_limit = write_limit
         self._loop = asyncio.get_running_loop()
@@ -329,12 +326,9 @@ class StdioLink(Link):
                 waiter.sink.lost(Fault("UPSTREAM_ERROR", why))
 
     def _complain(self, kind: str, text: str) -> None:
-        self.complaints[kind] += 1
-        count = self.complaints[kind]
-        if count <= REPORTED_PER_KIND:
-            self.listener.spoke("stdout", text)
-        elif count % BAD_LINES == 0:
-            self.listener.spoke("stdout", f"({count} times: {kind})")
+        told = self.complaints.note(kind, text)
+        if told is not None:
+            self.listener.spoke("stdout", told)
 
     # How requests end.
 

@@ -36,6 +36,9 @@ from interlock.wire.ndjson import LineReader, Oversize
 HELD_BYTES: Final = 1024 * 1024
 """While the client does not read: how much is kept for it before notifications are dropped. Answers never are."""
 
+LAST_WORDS_S: Final = 2.0
+"""How long requests under way may still take when the client has closed its end."""
+
 Waiter: TypeAlias = asyncio.Future[bytes]
 
 
@@ -58,6 +61,8 @@ class StdioServer(asyncio.Protocol):
         self._full = False
         self._flushing = False
         self._closed: asyncio.Future[None] = self._loop.create_future()
+        self._last_words: asyncio.TimerHandle | None = None
+        self._two_pipes = False
 
     # The reading transport calls these.
 
@@ -78,11 +83,17 @@ class StdioServer(asyncio.Protocol):
                 self._received(self._talk.receive(line), None)
 
     def eof_received(self) -> bool:
-        self.close()
-        return False
+        """No more requests will come. What is under way gets a moment to be answered, then it is over."""
+        if not self._open:
+            self.close()
+            return False
+        self._last_words = self._loop.call_later(LAST_WORDS_S, self.close)
+        return True
 
     def connection_lost(self, exc: Exception | None) -> None:
-        self.close()
+        # A pipe that was read to its end is lost at once; answers go out on another one.
+        if exc is not None or self._last_words is None or not self._two_pipes:
+            self.close()
 
     # The writing transport calls these; on a socket it is the same one.
 
@@ -100,6 +111,7 @@ class StdioServer(asyncio.Protocol):
     def write_to(self, writer: asyncio.WriteTransport) -> None:
         """Answer on another transport than the one that is read."""
         self._writer = writer
+        self._two_pipes = True
 
     def close(self) -> None:
         """End the conversation: work under way is cancelled, nothing more is sent."""
@@ -107,6 +119,8 @@ class StdioServer(asyncio.Protocol):
             return
         self._flush()
         self._closed.set_result(None)
+        if self._last_words is not None:
+            self._last_words.cancel()
         for waiter in self._talk.abandon():
             waiter.cancel()
         for exchange in list(self._open.values()):
@@ -220,6 +234,8 @@ class StdioServer(asyncio.Protocol):
             batch.answered(message)
         else:
             self.send(message)
+        if self._last_words is not None and not self._open:
+            self._loop.call_soon(self.close)
 
     def notify(self, method: str, params: bytes) -> None:
         """Send a notification, unless the client is not keeping up."""

@@ -11,6 +11,7 @@ import secrets
 from typing import Final
 
 _MAC_BYTES: Final = 32
+_LONGEST: Final = 16 * 1024
 
 
 class Seal:
@@ -27,6 +28,8 @@ class Seal:
 
     def open(self, token: str) -> bytes | None:
         """The payload, or None for anything that `close` did not give."""
+        if len(token) > _LONGEST:
+            return None
         try:
             sealed = base64.urlsafe_b64decode(token.encode("ascii") + b"=" * (-len(token) % 4))
         except (binascii.Error, UnicodeEncodeError):

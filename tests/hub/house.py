@@ -1,0 +1,189 @@
+"""A whole hub in the test's own process, on a free port, with real servers behind it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import sys
+from collections.abc import AsyncIterator, Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from interlock.config.settings import Agent, Config, Hub, Profile, Server, Timeouts
+from interlock.hub.assembly import Assembly
+from interlock.hub.doors import is_mcp_path
+from interlock.hub.upstreams.states import State
+from interlock.transports.http.endpoint import McpEndpoint
+from interlock.transports.http.serve import start
+from interlock.web.app import make_app
+
+HERE = Path(__file__).parent
+SOURCE = HERE.parents[1] / "src"
+MODERN = "2026-07-28"
+
+
+class House:
+    """The hub and its address."""
+
+    def __init__(self, assembly: Assembly, url: str, endpoint: McpEndpoint) -> None:
+        self.assembly = assembly
+        self.url = url
+        self.endpoint = endpoint
+
+    def key(self, name: str, profile: str | None = None) -> str:
+        """A fresh key for an agent."""
+        return self.assembly.keys.create(name, "agent", profile, "")
+
+    async def state(self, server: str, *wanted: State) -> None:
+        """Wait until a server is in one of the states."""
+        await until(lambda: self.assembly.upstreams[server].state in wanted)
+
+
+@contextlib.asynccontextmanager
+async def house(
+    tmp_path: Path,
+    servers: Mapping[str, Server],
+    *,
+    wait: bool = True,
+    hub: Hub | None = None,
+    profiles: Mapping[str, Profile] | None = None,
+    agents: Mapping[str, Agent] | None = None,
+) -> AsyncIterator[House]:
+    """A running hub. With `wait`, every server is up first."""
+    settings = hub or Hub(timeouts=Timeouts(start_s=30, discovery_s=10, tool_s=20))
+    config = Config(hub=settings, servers=dict(servers), profiles=dict(profiles or {}), agents=dict(agents or {}))
+    assembly = Assembly(config, tmp_path / "home")
+    endpoint = McpEndpoint(assembly.hub, assembly.limits)
+    http = await start(endpoint, make_app(assembly), is_mcp=is_mcp_path)
+    await assembly.begin()
+    running = House(assembly, f"http://127.0.0.1:{http.port}", endpoint)
+    try:
+        if wait:
+            for server in servers:
+                await running.state(server, State.CONNECTED)
+        yield running
+    finally:
+        await http.stop(1)
+        await assembly.end()
+
+
+async def until(condition: Callable[[], bool], within: float = 30.0) -> None:
+    """Wait for something that an event elsewhere will make true."""
+    async with asyncio.timeout(within):
+        while not condition():
+            await asyncio.sleep(0.01)
+
+
+def child(script: str, *arguments: str, **settings: Any) -> Server:
+    """A server of this folder, over standard streams."""
+    command = (sys.executable, str(HERE / script), *arguments)
+    return Server(command=command, env={"PYTHONPATH": str(SOURCE)}, **settings)
+
+
+class Raw:
+    """A client that says exactly what a test wants it to say, over HTTP."""
+
+    def __init__(self, url: str, key: str | None = None) -> None:
+        self.host, _, self.port = url.removeprefix("http://").partition("/")[0].partition(":")
+        self.path = "/" + url.removeprefix("http://").partition("/")[2]
+        self.key = key
+        self.session: str | None = None
+
+    async def post(self, body: bytes, headers: Mapping[str, str] | None = None) -> tuple[int, dict[str, str], bytes]:
+        """One POST on a connection of its own."""
+        return await self.send("POST", body, headers)
+
+    async def send(
+        self, method: str, body: bytes = b"", headers: Mapping[str, str] | None = None
+    ) -> tuple[int, dict[str, str], bytes]:
+        """Any request on a connection of its own; the whole response."""
+        said = {
+            "host": f"{self.host}:{self.port}",
+            "content-type": "application/json",
+            "accept": "application/json, text/event-stream",
+            "content-length": str(len(body)),
+            "connection": "close",
+        }
+        if self.key is not None:
+            said["authorization"] = f"Bearer {self.key}"
+        if self.session is not None:
+            said["mcp-session-id"] = self.session
+        said |= dict(headers or {})
+        head = "".join(f"{name}: {value}\r\n" for name, value in said.items())
+        reader, writer = await asyncio.open_connection(self.host, int(self.port))
+        try:
+            writer.write(f"{method} {self.path} HTTP/1.1\r\n{head}\r\n".encode() + body)
+            response = await asyncio.wait_for(reader.read(), 30)
+        finally:
+            writer.close()
+        top, _, rest = response.partition(b"\r\n\r\n")
+        lines = top.decode("latin-1").split("\r\n")
+        names = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in lines[1:])}
+        if names.get("transfer-encoding") == "chunked":
+            rest = dechunked(rest)
+        return int(lines[0].split()[1]), names, rest
+
+    async def modern(self, method: str, params: dict[str, Any] | None = None, id: int | str = 1, **headers: str) -> Any:
+        """A stateless request; the JSON-RPC answer, whether it came plain or on a stream."""
+        params = dict(params or {})
+        meta = {
+            "io.modelcontextprotocol/protocolVersion": MODERN,
+            "io.modelcontextprotocol/clientCapabilities": {},
+            **params.pop("_meta", {}),
+        }
+        body = {"jsonrpc": "2.0", "id": id, "method": method, "params": {**params, "_meta": meta}}
+        said = {"mcp-protocol-version": MODERN, "mcp-method": method}
+        if name := params.get("name") or (params.get("uri") if method == "resources/read" else None):
+            said["mcp-name"] = name
+        _, _, answer = await self.post(json.dumps(body).encode(), {**said, **headers})
+        return last_message(answer)
+
+    async def initialize(self, capabilities: dict[str, Any] | None = None, version: str = "2025-11-25") -> Any:
+        """Open a session."""
+        info = {"name": "raw", "version": "1"}
+        params = {"protocolVersion": version, "capabilities": capabilities or {}, "clientInfo": info}
+        _, headers, body = await self.post(
+            msgspec.json.encode({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params})
+        )
+        self.session = headers.get("mcp-session-id")
+        await self.post(b'{"jsonrpc":"2.0","method":"notifications/initialized"}')
+        return last_message(body)
+
+    async def legacy(self, method: str, params: dict[str, Any] | None = None, id: int | str = 1) -> Any:
+        """A request in the session; its answer."""
+        body = {"jsonrpc": "2.0", "id": id, "method": method, "params": params or {}}
+        return last_message((await self.post(msgspec.json.encode(body)))[2])
+
+
+def last_message(body: bytes) -> Any:
+    """The answer in a body: the body itself, or the last event of a stream."""
+    if body.lstrip().startswith(b"{"):
+        return json.loads(body)
+    data = [line[5:].strip() for line in body.split(b"\n") if line.startswith(b"data:") and line[5:].strip()]
+    return json.loads(data[-1]) if data else None
+
+
+def messages(body: bytes) -> list[Any]:
+    """Every message of a stream."""
+    return [json.loads(line[5:]) for line in body.split(b"\n") if line.startswith(b"data:") and line[5:].strip()]
+
+
+def dechunked(body: bytes) -> bytes:
+    """The bytes inside chunks."""
+    whole = b""
+    while body:
+        size, _, body = body.partition(b"\r\n")
+        length = int(size, 16)
+        if length == 0:
+            break
+        whole += body[:length]
+        body = body[length + 2 :]
+    return whole
+
+
+def text_of(answer: Any) -> str:
+    """The text of a tool's result."""
+    return str(answer["result"]["content"][0]["text"])

@@ -1,0 +1,161 @@
+"""Changes: lists, resources and the configuration itself, told to whom they concern and to nobody else."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+import pytest
+
+from interlock.config.settings import Config, Profile
+from interlock.hub.upstreams.states import State
+
+from .house import MODERN, House, Raw, child, house, text_of, until
+
+
+@pytest.fixture(params=["modern", "legacy"])
+def era(request: pytest.FixtureRequest) -> Literal["modern", "legacy"]:
+    return request.param  # type: ignore[no-any-return]
+
+
+class Stream:
+    """A stream that stays open, and what came on it."""
+
+    def __init__(self) -> None:
+        self.heard: list[Any] = []
+
+    def methods(self) -> list[str]:
+        return [message.get("method", "answer") for message in self.heard]
+
+
+@contextlib.asynccontextmanager
+async def opened(client: Raw, method: str, body: bytes, headers: dict[str, str]) -> AsyncIterator[Stream]:
+    said = {"host": f"{client.host}:{client.port}", "accept": "text/event-stream, application/json", **headers}
+    if client.key:
+        said["authorization"] = f"Bearer {client.key}"
+    if client.session:
+        said["mcp-session-id"] = client.session
+    if body:
+        said |= {"content-type": "application/json", "content-length": str(len(body))}
+    reader, writer = await asyncio.open_connection(client.host, int(client.port))
+    head = "".join(f"{name}: {value}\r\n" for name, value in said.items())
+    writer.write(f"{method} {client.path} HTTP/1.1\r\n{head}\r\n".encode() + body)
+    stream = Stream()
+
+    async def read() -> None:
+        while line := await reader.readline():
+            if line.startswith(b"data:") and line[5:].strip():
+                stream.heard.append(json.loads(line[5:]))
+
+    reading = asyncio.ensure_future(read())
+    try:
+        yield stream
+    finally:
+        reading.cancel()
+        writer.close()
+
+
+@contextlib.asynccontextmanager
+async def listening(client: Raw, **wanted: Any) -> AsyncIterator[Stream]:
+    """A listen stream of the stateless era, acknowledged."""
+    meta = {
+        "io.modelcontextprotocol/protocolVersion": MODERN,
+        "io.modelcontextprotocol/clientCapabilities": {},
+    }
+    params = {"notifications": wanted, "_meta": meta}
+    body = msgspec.json.encode({"jsonrpc": "2.0", "id": "sub", "method": "subscriptions/listen", "params": params})
+    headers = {"mcp-protocol-version": MODERN, "mcp-method": "subscriptions/listen"}
+    async with opened(client, "POST", body, headers) as stream:
+        await until(lambda: bool(stream.heard))
+        assert stream.heard[0]["method"] == "notifications/subscriptions/acknowledged"
+        yield stream
+
+
+async def call(hub: House, name: str, arguments: dict[str, Any] | None = None) -> str:
+    return text_of(await Raw(hub.url + "/mcp").modern("tools/call", {"name": name, "arguments": arguments or {}}))
+
+
+async def test_a_new_tool_is_told_to_whoever_sees_it(tmp_path: Path, era: Literal["modern", "legacy"]) -> None:
+    profiles = {"narrow": Profile(tools=("busy__echo",))}
+    async with house(tmp_path, {"busy": child("busy_server.py", era=era)}, profiles=profiles) as hub:
+        everyone, narrow = Raw(hub.url + "/mcp"), Raw(hub.url + "/profiles/narrow/mcp")
+        session = Raw(hub.url + "/mcp")
+        await session.initialize()
+        async with (
+            listening(everyone, toolsListChanged=True, promptsListChanged=True) as wide,
+            listening(narrow, toolsListChanged=True) as slim,
+            opened(session, "GET", b"", {}) as standing,
+        ):
+            await asyncio.sleep(0)
+            assert await call(hub, "busy__grow", {"name": "fresh"}) == "grown"
+            await until(lambda: "notifications/tools/list_changed" in wide.methods())
+            await until(lambda: "notifications/tools/list_changed" in standing.methods())
+            listed = (await everyone.modern("tools/list"))["result"]["tools"]
+            assert "busy__fresh" in {tool["name"] for tool in listed}
+            assert "notifications/prompts/list_changed" not in wide.methods()
+            assert slim.methods() == ["notifications/subscriptions/acknowledged"]
+            changed = next(m for m in wide.heard if m["method"] == "notifications/tools/list_changed")
+            assert changed["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"] == "sub"
+
+
+async def test_an_updated_resource_is_told_to_its_subscribers_by_the_address_they_know(
+    tmp_path: Path, era: Literal["modern", "legacy"]
+) -> None:
+    uri = "interlock://busy/text://one"
+    async with house(tmp_path, {"busy": child("busy_server.py", era=era)}) as hub:
+        old = Raw(hub.url + "/mcp")
+        await old.initialize()
+        assert (await old.legacy("resources/subscribe", {"uri": uri}))["result"] == {}
+        async with (
+            listening(Raw(hub.url + "/mcp"), resourceSubscriptions=[uri, "interlock://nobody/x"]) as new,
+            listening(Raw(hub.url + "/mcp"), toolsListChanged=True) as other,
+            opened(old, "GET", b"", {}) as standing,
+        ):
+            assert new.heard[0]["params"]["notifications"] == {"resourceSubscriptions": [uri]}
+            await call(hub, "busy__touch")
+            await until(lambda: "notifications/resources/updated" in new.methods())
+            await until(lambda: "notifications/resources/updated" in standing.methods())
+            assert new.heard[-1]["params"]["uri"] == standing.heard[-1]["params"]["uri"] == uri
+            assert "notifications/resources/updated" not in other.methods()
+
+
+async def test_subscriptions_are_dropped_at_the_server_with_the_last_who_wanted_them(tmp_path: Path) -> None:
+    uri = "interlock://busy/text://one"
+    async with house(tmp_path, {"busy": child("busy_server.py", era="legacy")}) as hub:
+        client = Raw(hub.url + "/mcp")
+        await client.initialize()
+        await client.legacy("resources/subscribe", {"uri": uri})
+        assert hub.assembly.notices.subscriptions("busy") == ["text://one"]
+        await client.legacy("resources/unsubscribe", {"uri": uri})
+        assert hub.assembly.notices.subscriptions("busy") == []
+
+
+async def test_a_listen_stream_ends_cleanly_when_the_hub_does(tmp_path: Path) -> None:
+    async with contextlib.AsyncExitStack() as stack:
+        hub = await stack.enter_async_context(house(tmp_path, {"busy": child("busy_server.py")}))
+        stream = await stack.enter_async_context(listening(Raw(hub.url + "/mcp"), toolsListChanged=True))
+        await hub.assembly.hub.close()
+        await until(lambda: "answer" in stream.methods())
+        assert stream.heard[-1]["result"]["_meta"]["io.modelcontextprotocol/subscriptionId"] == "sub"
+
+
+async def test_a_changed_configuration_touches_only_what_changed(tmp_path: Path) -> None:
+    stays = child("busy_server.py")
+    async with house(tmp_path, {"stays": stays, "goes": child("busy_server.py")}) as hub:
+        pid = await call(hub, "stays__pid")
+        hanging = asyncio.ensure_future(call(hub, "stays__hang", {"mark": "x"}))
+        await until(lambda: hub.assembly.hub.open_calls == 1)
+        changed = await hub.assembly.apply(Config(servers={"stays": stays, "comes": child("busy_server.py")}))
+        assert changed == ["comes", "goes"]
+        await hub.state("comes", State.CONNECTED)
+        assert not hanging.done()
+        assert await call(hub, "stays__pid") == pid
+        assert await call(hub, "comes__echo", {"text": "new"}) == "new"
+        gone = await Raw(hub.url + "/mcp").modern("tools/call", {"name": "goes__echo", "arguments": {"text": "x"}})
+        assert gone["error"]["data"]["name"] == "TOOL_NOT_FOUND"
+        hanging.cancel()

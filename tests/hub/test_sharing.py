@@ -1,0 +1,252 @@
+"""Who shares an upstream, and what never crosses from one caller to another."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from interlock.config.settings import Agent, Hub, Profile, Timeouts
+
+from .house import Raw, child, house, messages, text_of, until
+
+ALL = {"sampling": {}, "elicitation": {}, "roots": {}}
+
+
+class Talker(Raw):
+    """A client of the handshake era that answers what a server asks on the stream of its call."""
+
+    def __init__(self, url: str, answers: dict[str, Any], key: str | None = None) -> None:
+        super().__init__(url, key)
+        self.answers = answers
+        self.heard: list[Any] = []
+
+    async def call(self, name: str, arguments: dict[str, Any] | None = None, id: int = 1) -> Any:
+        body = {
+            "jsonrpc": "2.0",
+            "id": id,
+            "method": "tools/call",
+            "params": {"name": name, "arguments": arguments or {}},
+        }
+        head = (
+            f"POST {self.path} HTTP/1.1\r\nhost: {self.host}:{self.port}\r\ncontent-type: application/json\r\n"
+            f"accept: application/json, text/event-stream\r\nmcp-session-id: {self.session}\r\n"
+            + (f"authorization: Bearer {self.key}\r\n" if self.key else "")
+        )
+        payload = msgspec.json.encode(body)
+        reader, writer = await asyncio.open_connection(self.host, int(self.port))
+        try:
+            writer.write(f"{head}content-length: {len(payload)}\r\n\r\n".encode() + payload)
+            async with asyncio.timeout(30):
+                while True:
+                    line = await reader.readline()
+                    if not line:
+                        raise ConnectionError("the stream ended without an answer")
+                    found = line.strip().removeprefix(b"data:").strip()
+                    if found.startswith(b"{"):
+                        message = json.loads(found)
+                        self.heard.append(message)
+                        if message.get("id") == id and "method" not in message:
+                            return message
+                        if "id" in message:
+                            await self._answer(message)
+                    elif line.startswith(b"HTTP/1.1") and b"200" not in line:
+                        raise ConnectionError(line.decode())
+        finally:
+            writer.close()
+
+    async def _answer(self, message: Any) -> None:
+        reply = {"jsonrpc": "2.0", "id": message["id"], "result": self.answers[message["method"]]}
+        status, _, _ = await self.post(msgspec.json.encode(reply))
+        assert status == 202
+
+
+def answers(name: str) -> dict[str, Any]:
+    return {
+        "elicitation/create": {"action": "accept", "content": {"name": name}},
+        "sampling/createMessage": {
+            "role": "assistant",
+            "content": {"type": "text", "text": f"hello from {name}"},
+            "model": "m",
+        },
+        "roots/list": {"roots": [{"uri": f"file:///{name}"}]},
+    }
+
+
+async def test_a_server_turns_to_the_very_client_whose_call_it_serves(tmp_path: Path) -> None:
+    async with house(tmp_path, {"busy": child("busy_server.py", era="legacy")}) as hub:
+        talkers = [Talker(hub.url + "/mcp", answers(name), hub.key(name)) for name in ("ada", "bob", "cyd")]
+        await asyncio.gather(*(talker.initialize(ALL) for talker in talkers))
+
+        async def ask(talker: Talker, name: str) -> None:
+            assert name in text_of(await talker.call("busy__ask_name"))
+            assert text_of(await talker.call("busy__ask_model")) == f"hello from {name}"
+            assert text_of(await talker.call("busy__ask_roots")) == f"file:///{name}"
+
+        await asyncio.gather(*(ask(talker, name) for talker, name in zip(talkers, ("ada", "bob", "cyd"), strict=True)))
+        for talker, name in zip(talkers, ("ada", "bob", "cyd"), strict=True):
+            others = {"ada", "bob", "cyd"} - {name}
+            assert not any(other in json.dumps(talker.heard) for other in others)
+
+
+async def test_callers_with_nothing_to_answer_share_one_process_and_others_get_their_own(tmp_path: Path) -> None:
+    async with house(tmp_path, {"busy": child("busy_server.py", era="legacy")}) as hub:
+        plain, also_plain = Raw(hub.url + "/mcp", hub.key("a")), Raw(hub.url + "/mcp", hub.key("b"))
+        rich = Raw(hub.url + "/mcp", hub.key("c"))
+        await plain.initialize()
+        await also_plain.initialize()
+        await rich.initialize(ALL)
+        call = {"name": "busy__pid", "arguments": {}}
+        pids = [text_of(await client.legacy("tools/call", call)) for client in (plain, also_plain, rich)]
+        assert pids[0] == pids[1] != pids[2]
+        assert text_of(await rich.legacy("tools/call", call)) == pids[2]
+
+
+async def test_a_private_process_ends_with_its_session(tmp_path: Path) -> None:
+    async with house(tmp_path, {"busy": child("busy_server.py", era="legacy")}) as hub:
+        rich = Raw(hub.url + "/mcp")
+        await rich.initialize(ALL)
+        pid = int(text_of(await rich.legacy("tools/call", {"name": "busy__pid", "arguments": {}})))
+        status, _, _ = await rich.send("DELETE")
+        assert status in (200, 202, 204)
+        await until(
+            lambda: not Path(f"/proc/{pid}").exists() or "Z" in Path(f"/proc/{pid}/stat").read_text().split()[2]
+        )
+
+
+async def test_one_principal_or_one_session_to_a_process_where_the_operator_says_so(tmp_path: Path) -> None:
+    servers = {
+        "mine": child("busy_server.py", era="legacy", share="principal"),
+        "ours": child("busy_server.py", era="legacy", share="session"),
+    }
+    async with house(tmp_path, servers) as hub:
+        key = hub.key("a")
+        one, two = Raw(hub.url + "/mcp", key), Raw(hub.url + "/mcp", key)
+        other = Raw(hub.url + "/mcp", hub.key("b"))
+        for client in (one, two, other):
+            await client.initialize()
+
+        async def pid(client: Raw, server: str) -> str:
+            return text_of(await client.legacy("tools/call", {"name": f"{server}__pid", "arguments": {}}))
+
+        assert await pid(one, "mine") == await pid(two, "mine") != await pid(other, "mine")
+        assert len({await pid(one, "ours"), await pid(two, "ours"), await pid(other, "ours")}) == 3
+
+
+async def test_log_messages_of_a_shared_session_reach_no_client(tmp_path: Path) -> None:
+    async with house(tmp_path, {"busy": child("busy_server.py", era="legacy")}) as hub:
+        quiet = Raw(hub.url + "/mcp")
+        await quiet.initialize()
+        body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "busy__report", "arguments": {}}}
+        _, _, answer = await quiet.post(msgspec.json.encode(body))
+        assert b"notifications/message" not in answer
+        assert any("step 1" in line.text for line in hub.assembly.logs.tail("busy", 100))
+
+
+async def test_whoever_sets_a_level_gets_the_messages_of_their_own_calls(tmp_path: Path) -> None:
+    async with house(tmp_path, {"busy": child("busy_server.py", era="legacy")}) as hub:
+        curious = Raw(hub.url + "/mcp")
+        await curious.initialize()
+        assert (await curious.legacy("logging/setLevel", {"level": "debug"}))["result"] == {}
+        body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "busy__report", "arguments": {}}}
+        _, _, answer = await curious.post(msgspec.json.encode(body))
+        heard = [m["params"]["data"] for m in messages(answer) if m.get("method") == "notifications/message"]
+        assert len(heard) == 3
+
+
+async def test_a_session_of_one_principal_is_unknown_to_another(tmp_path: Path) -> None:
+    async with house(tmp_path, {"busy": child("busy_server.py")}) as hub:
+        owner = Raw(hub.url + "/mcp", hub.key("owner"))
+        await owner.initialize()
+        thief = Raw(hub.url + "/mcp", hub.key("thief"))
+        thief.session = owner.session
+        stolen = await thief.post(b'{"jsonrpc":"2.0","id":1,"method":"tools/list"}')
+        thief.session = "made-up"
+        unknown = await thief.post(b'{"jsonrpc":"2.0","id":1,"method":"tools/list"}')
+        assert stolen[0] == unknown[0] == 404
+        assert stolen[2] == unknown[2]
+        thief.session = owner.session
+        assert (await thief.send("DELETE"))[0] == 404
+        assert "result" in await owner.legacy("tools/list")
+
+
+@pytest.mark.parametrize(
+    ("credential", "status"),
+    [
+        ("Bearer wrong", 401),
+        ("Bearer ", 401),
+        ("Basic YWRtaW46YWRtaW4=", 401),
+        ("garbage", 401),
+        ("", 401),
+    ],
+)
+async def test_a_wrong_credential_is_refused_and_never_taken_for_none(
+    tmp_path: Path, credential: str, status: int
+) -> None:
+    async with house(tmp_path, {"busy": child("busy_server.py")}, wait=False) as hub:
+        client = Raw(hub.url + "/mcp")
+        for path in ("/mcp", "/servers/busy/mcp"):
+            client.path = path
+            got = await client.send("POST", b'{"jsonrpc":"2.0","id":1,"method":"ping"}', {"authorization": credential})
+            assert got[0] == status
+            assert "bearer" in got[1]["www-authenticate"].lower()
+
+
+async def test_without_anonymous_callers_a_key_is_needed_and_a_revoked_one_is_worthless_at_once(tmp_path: Path) -> None:
+    settings = Hub(anonymous=False, timeouts=Timeouts(start_s=30))
+    async with house(tmp_path, {"busy": child("busy_server.py")}, hub=settings, wait=False) as hub:
+        nobody = Raw(hub.url + "/mcp")
+        assert (await nobody.post(b'{"jsonrpc":"2.0","id":1,"method":"ping"}'))[0] == 401
+        known = Raw(hub.url + "/mcp", hub.key("known"))
+        assert "result" in await known.modern("tools/list")
+        hub.assembly.keys.revoke("known")
+        assert (await known.post(b'{"jsonrpc":"2.0","id":1,"method":"ping"}'))[0] == 401
+
+
+async def test_an_agent_bound_to_a_profile_sees_nothing_else_at_any_address(tmp_path: Path) -> None:
+    servers = {"busy": child("busy_server.py"), "other": child("busy_server.py")}
+    profiles = {"work": Profile(tools=("busy__echo",)), "all": Profile()}
+    async with house(tmp_path, servers, profiles=profiles, agents={"bound": Agent(profile="work")}) as hub:
+        key = hub.key("bound")
+        listed = (await Raw(hub.url + "/mcp", key).modern("tools/list"))["result"]["tools"]
+        assert [tool["name"] for tool in listed] == ["busy__echo"]
+        call = {"name": "busy__add", "arguments": {"a": 1}}
+        assert (await Raw(hub.url + "/mcp", key).modern("tools/call", call))["error"]["data"][
+            "name"
+        ] == "TOOL_NOT_FOUND"
+        bare = await Raw(hub.url + "/servers/busy/mcp", key).modern("tools/list")
+        assert [tool["name"] for tool in bare["result"]["tools"]] == ["echo"]
+        assert (await Raw(hub.url + "/servers/other/mcp", key).modern("tools/list"))["result"]["tools"] == []
+        for path in ("/profiles/all/mcp", "/profiles/none/mcp", "/servers/none/mcp"):
+            assert (await Raw(hub.url + path, key).post(b'{"jsonrpc":"2.0","id":1,"method":"ping"}'))[0] == 404
+
+
+async def test_a_tool_that_wants_confirmation_is_refused_while_nobody_can_be_asked(tmp_path: Path) -> None:
+    agents = {"careful": Agent(ask=("busy__ec*",))}
+    async with house(tmp_path, {"busy": child("busy_server.py")}, agents=agents) as hub:
+        call = {"name": "busy__echo", "arguments": {"text": "a"}}
+        refused = await Raw(hub.url + "/mcp", hub.key("careful")).modern("tools/call", call)
+        assert refused["error"]["data"]["name"] == "PERMISSION_DENIED"
+        assert refused["error"]["data"]["rule"] == "ask: busy__ec*"
+        bare = {"name": "echo", "arguments": {"text": "a"}}
+        again = await Raw(hub.url + "/servers/busy/mcp", hub.key("careful")).modern("tools/call", bare)
+        assert again["error"]["data"]["name"] == "PERMISSION_DENIED"
+        assert text_of(await Raw(hub.url + "/mcp", hub.key("free")).modern("tools/call", call)) == "a"
+
+
+async def test_many_callers_with_the_same_ids_each_get_their_own_answers(tmp_path: Path) -> None:
+    """The full count (200 principals, a million calls) is `bench/confidentiality.py`."""
+    async with house(tmp_path, {"busy": child("busy_server.py")}) as hub:
+        clients = [Raw(hub.url + "/mcp", hub.key(f"agent{number}")) for number in range(40)]
+
+        async def talk(client: Raw, number: int) -> None:
+            for turn in range(5):
+                mark = f"{number}-{turn}"
+                answer = await client.modern("tools/call", {"name": "busy__echo", "arguments": {"text": mark}}, id=1)
+                assert text_of(answer) == mark
+
+        await asyncio.gather(*(talk(client, number) for number, client in enumerate(clients)))

@@ -1,0 +1,332 @@
+"""Servers and networks that break, lie, stall or flood: the calls end clearly and nothing is sent twice."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import os
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from web_peer import Desk, Ear, until
+
+from interlock.protocols.mcp.revisions import R2026_07_28
+from interlock.transports.http.client import HttpLink
+from interlock.transports.http.heads import Heads, line
+from interlock.transports.http.pool import Origin, split_url
+from interlock.wire.errors import Fault
+from interlock.wire.limits import Limits
+
+SMALL = Limits(message_bytes=64 * 1024)
+
+
+async def closing_after_the_first(visit) -> None:
+    """Answers once, then hangs up on the next request of that connection without a word."""
+    if visit.connection > 1 or visit.id == 1:
+        await visit.result({"on": visit.connection})
+    else:
+        visit.hang_up()
+
+
+async def test_an_idempotent_request_that_met_a_closing_connection_is_sent_again(at) -> None:
+    desk = await at(closing_after_the_first)
+    await desk.ask("tools/list")
+    assert await desk.ask("tools/list") == {"on": 2}
+    assert desk.web.methods() == ["tools/list"] * 3
+
+
+async def test_a_tool_call_that_met_a_closing_connection_is_never_sent_again(at) -> None:
+    desk = await at(closing_after_the_first)
+    await desk.ask("tools/list")
+    assert (await desk.lose("tools/call")).name == "OUTCOME_UNKNOWN"
+    assert desk.web.methods().count("tools/call") == 1
+
+
+async def test_a_request_is_sent_again_only_once_and_only_when_nothing_came_back(at) -> None:
+    async def script(visit) -> None:
+        if visit.id == 1:
+            await visit.result()
+        elif visit.id == 2:
+            visit.hang_up()
+        else:
+            await visit.raw(b"HTTP/1.1 200 OK\r\n")
+            visit.hang_up()
+
+    desk = await at(script)
+    await desk.ask("tools/list")
+    assert (await desk.lose("tools/list")).name == "OUTCOME_UNKNOWN"
+    assert desk.web.methods() == ["tools/list"] * 3
+    assert (await desk.lose("tools/list")).name == "OUTCOME_UNKNOWN"
+    assert desk.web.methods() == ["tools/list"] * 4
+
+
+async def test_a_server_that_is_not_there_was_never_asked() -> None:
+    listener = await asyncio.start_server(lambda *_: None, "127.0.0.1", 0)
+    port = listener.sockets[0].getsockname()[1]
+    listener.close()
+    await listener.wait_closed()
+    ear = Ear()
+    link = HttpLink(f"http://127.0.0.1:{port}/", ear)
+    fault = await Desk(None, link, ear).lose()
+    assert fault.name == "UPSTREAM_UNAVAILABLE"
+    assert f"127.0.0.1:{port}" in fault.message
+    await link.close()
+
+
+BROKEN = {
+    "not http": b"SSH-2.0-OpenSSH_9.6\r\n\r\n",
+    "endless header": b"HTTP/1.1 200 OK\r\nX: " + b"x" * 200_000,
+    "too many headers": b"HTTP/1.1 200 OK\r\n" + b"X: y\r\n" * 500 + b"\r\n",
+    "two lengths": b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nx",
+    "length and chunks": b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
+    "switching protocols": b"HTTP/1.1 101 X\r\nUpgrade: websocket\r\nConnection: upgrade\r\n\r\n",
+    "bad chunk": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n",
+}
+
+
+@pytest.mark.parametrize("sent", BROKEN.values(), ids=BROKEN.keys())
+async def test_a_response_that_is_no_http_loses_the_request(at, sent: bytes) -> None:
+    async def script(visit) -> None:
+        await visit.raw(sent)
+        await visit.gone()
+
+    desk = await at(script)
+    assert (await desk.lose()).name == "OUTCOME_UNKNOWN"
+
+
+WRONG = {
+    "another id": (b'{"jsonrpc":"2.0","id":99,"result":{}}', "application/json"),
+    "an id as text": (b'{"jsonrpc":"2.0","id":"1","result":{}}', "application/json"),
+    "no message": (b"[1,2]", "application/json"),
+    "no json": (b"<html>", "application/json"),
+    "a request": (b'{"jsonrpc":"2.0","id":1,"method":"roots/list"}', "application/json"),
+    "a page": (b"<html>hello</html>", "text/html"),
+    "nothing": (b"", "application/json"),
+}
+
+
+@pytest.mark.parametrize(("body", "kind"), WRONG.values(), ids=WRONG.keys())
+async def test_an_answer_that_is_none_fails_its_own_request(at, body: bytes, kind: str) -> None:
+    async def script(visit) -> None:
+        if visit.message.get("method") == "tools/call":
+            await visit.reply(200, body, Content_Type=kind)
+        elif "method" in visit.message:
+            await visit.result()
+        else:
+            await visit.reply(202)
+
+    desk = await at(script)
+    assert (await desk.lose()).name == "UPSTREAM_ERROR"
+    assert await desk.ask("tools/list") == {}
+
+
+async def test_a_compressed_answer_is_refused(at) -> None:
+    async def script(visit) -> None:
+        await visit.result(Content_Encoding="gzip")
+
+    assert "compresses" in (await (await at(script)).lose()).message
+
+
+async def test_an_answer_over_the_limit_fails_its_own_request(at) -> None:
+    async def script(visit) -> None:
+        await visit.result({"x": "y" * 100_000})
+
+    assert "over the limit" in (await (await at(script, limits=SMALL)).lose()).message
+
+
+async def test_an_event_over_the_limit_fails_its_own_request(at) -> None:
+    async def script(visit) -> None:
+        await visit.stream()
+        await visit.chunk(b"data: " + b"x" * 100_000)
+        await visit.gone()
+
+    assert "over the limit" in (await (await at(script, limits=SMALL)).lose()).message
+
+
+async def test_a_body_that_drips_for_ever_ends_by_the_deadline(at) -> None:
+    async def script(visit) -> None:
+        await visit.raw(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: 100000\r\n\r\n")
+        while True:
+            await visit.raw(b" ")
+            await asyncio.sleep(0.01)
+
+    desk = await at(script)
+    assert (await desk.lose(seconds=0.2)).name == "UPSTREAM_TIMEOUT"
+
+
+async def test_rubbish_on_a_stream_is_reported_and_bounded(at) -> None:
+    async def script(visit) -> None:
+        await visit.stream()
+        for _ in range(50):
+            await visit.chunk(b"data: rubbish\n\n" * 100)
+        await visit.answer()
+        await visit.end()
+
+    desk = await at(script)
+    assert (await desk.lose()).name == "UPSTREAM_ERROR"
+    assert 0 < len(desk.ear.lines) < 50
+
+
+async def test_a_response_that_nobody_asked_for_is_never_taken_for_an_answer(at) -> None:
+    async def script(visit) -> None:
+        forged = b'{"jsonrpc":"2.0","id":2,"result":{"forged":true}}'
+        extra = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(forged)
+        await visit.result({"on": visit.connection})
+        if visit.id == 1:
+            await visit.raw(extra + forged)
+
+    desk = await at(script)
+    assert await desk.ask() == {"on": 1}
+    for _ in range(20):
+        await asyncio.sleep(0.005)
+    assert await desk.ask() == {"on": 2}
+
+
+async def test_a_response_glued_to_another_is_never_taken_for_an_answer(at) -> None:
+    async def script(visit) -> None:
+        if visit.id > 1:
+            await visit.result({"on": visit.connection})
+            return
+        good, forged = (b'{"jsonrpc":"2.0","id":%d,"result":{}}' % number for number in (1, 2))
+        head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n"
+        await visit.raw(head % len(good) + good + head % len(forged) + forged)
+
+    desk = await at(script)
+    assert await desk.ask() == {}
+    assert await desk.ask() == {"on": 2}
+
+
+async def test_interim_responses_are_passed_over(at) -> None:
+    async def script(visit) -> None:
+        await visit.raw(b"HTTP/1.1 103 Early Hints\r\nLink: </x>\r\n\r\n")
+        await visit.result({"n": 1})
+
+    desk = await at(script)
+    assert await desk.ask() == {"n": 1}
+    assert await desk.ask() == {"n": 1}
+    assert desk.web.connections == 1
+
+
+async def test_a_body_may_end_with_the_connection(at) -> None:
+    async def script(visit) -> None:
+        body = b'{"jsonrpc":"2.0","id":%d,"result":{"n":%d}}' % (visit.id, visit.id)
+        await visit.raw(b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\n\r\n" + body)
+        visit.hang_up()
+
+    desk = await at(script)
+    assert await desk.ask() == {"n": 1}
+    assert await desk.ask() == {"n": 2}
+
+
+async def test_a_cut_body_is_no_answer(at) -> None:
+    async def script(visit) -> None:
+        body = b'{"jsonrpc":"2.0","id":1,"result":{}}'
+        head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % (len(body) + 1)
+        await visit.raw(head + body)
+        visit.hang_up()
+
+    assert (await (await at(script)).lose()).name == "OUTCOME_UNKNOWN"
+
+
+async def test_nothing_is_left_behind(at) -> None:
+    async def script(visit) -> None:
+        if visit.id % 2:
+            await visit.result()
+
+    async def one() -> None:
+        desk = await at(script)
+        await desk.ask()
+        desk.start()
+        desk.link.listen()
+        await desk.link.close()
+        await until(lambda: not desk.web.open)
+
+    await one()
+    gc.collect()
+    before = len(asyncio.all_tasks()), len(os.listdir("/proc/self/fd"))
+    for _ in range(3):
+        await one()
+    gc.collect()
+    await asyncio.sleep(0.01)
+    # Each round leaves the listening socket of its own test server open until the test ends.
+    assert len(asyncio.all_tasks()) <= before[0]
+    assert len(os.listdir("/proc/self/fd")) <= before[1] + 3
+
+
+@pytest.mark.parametrize(
+    ("name", "value"),
+    [
+        ("X-A", "a\r\nX-B: c"),
+        ("X-A", "a\nb"),
+        ("X-A", "a\0"),
+        ("X-A", " padded"),
+        ("X A", "a"),
+        ("X\r\n", "a"),
+        ("Host", "evil"),
+        ("content-length", "0"),
+        ("Mcp-Session-Id", "s"),
+        ("Transfer-Encoding", "chunked"),
+    ],
+)
+def test_a_header_that_could_change_the_request_is_refused_at_the_start(name: str, value: str) -> None:
+    with pytest.raises(Fault):
+        Heads(Origin("http", "h", 80), "/", {name: value})
+
+
+@given(st.text(), st.text())
+def test_no_name_or_value_makes_more_than_one_header_line(name: str, value: str) -> None:
+    try:
+        made = line(name, value)
+    except (Fault, UnicodeEncodeError):
+        return
+    assert made.count(b"\r") == made.count(b"\n") == 1
+    assert made.endswith(b"\r\n")
+
+
+@given(st.text(min_size=1), st.text())
+def test_no_tool_name_or_parameter_makes_more_than_one_header_line(name: str, value: str) -> None:
+    from interlock.protocols.mcp.headers import encode_value
+
+    heads = Heads(Origin("http", "h", 80), "/", {})
+    heads.revision = R2026_07_28
+    try:
+        encoded = encode_value(value)
+    except UnicodeEncodeError:
+        return
+    try:
+        head = heads.post(b"{}", "tools/call", name, (("Mcp-Param-X", encoded),))
+    except UnicodeEncodeError:
+        return
+    assert head.count(b"\r\n") == head.count(b"\n") == heads.post(b"{}", "tools/call", "x").count(b"\n") + 1
+
+
+@pytest.mark.parametrize("session", ["", "a b", "a\r\nb", "ä", "x" * 2000])
+def test_a_session_id_must_be_visible_ascii(session: str) -> None:
+    heads = Heads(Origin("http", "h", 80), "/", {})
+    with pytest.raises(Fault):
+        heads.session_id = session
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "ftp://x/",
+        "file:///etc/passwd",
+        "http://",
+        "http://u:p@x/",
+        "http://x:99999/",
+        "http://x/a b",
+        "x",
+        "http://x/é",
+    ],
+)
+def test_only_plain_http_addresses_are_taken(url: str) -> None:
+    with pytest.raises(Fault):
+        split_url(url)
+
+
+def test_an_address_is_taken_apart() -> None:
+    assert split_url("https://[::1]:8443/mcp?x=1#frag") == (Origin("https", "::1", 8443), "/mcp?x=1")
+    assert split_url("http://h")[0].authority == "h"
+    assert Origin("https", "::1", 8443).authority == "[::1]:8443"

@@ -1,0 +1,154 @@
+"""Streams that break off (handshake era): asked for again where the server said how, never sent twice otherwise."""
+
+from __future__ import annotations
+
+import asyncio
+
+from web_peer import until
+
+from interlock.protocols.mcp.revisions import R2025_11_25, R2026_07_28
+
+
+async def test_a_broken_stream_is_asked_for_again_after_the_time_the_server_named(at) -> None:
+    loop = asyncio.get_running_loop()
+    left: list[float] = []
+
+    async def script(visit) -> None:
+        if visit.verb == "POST":
+            await visit.stream()
+            await visit.event(id="e-1", retry=200)
+            left.append(loop.time())
+            visit.hang_up()
+        else:
+            left.append(loop.time())
+            await visit.stream()
+            await visit.event({"jsonrpc": "2.0", "id": 1, "result": {"late": True}})
+            await visit.end()
+
+    desk = await at(script)
+    desk.link.revision = R2025_11_25
+    assert await desk.ask() == {"late": True}
+    assert desk.web.visits[1].headers["last-event-id"] == "e-1"
+    assert desk.web.visits[1].headers["accept"] == "text/event-stream"
+    assert left[1] - left[0] >= 0.19
+
+
+async def test_a_stream_is_asked_for_again_as_often_as_something_new_comes(at) -> None:
+    async def script(visit) -> None:
+        seen = int(visit.headers.get("last-event-id", "0"))
+        await visit.stream()
+        if seen < 15:
+            await visit.event(id=str(seen + 1), retry=1)
+            visit.hang_up()
+        else:
+            await visit.event({"jsonrpc": "2.0", "id": 1, "result": {}})
+            await visit.end()
+
+    desk = await at(script)
+    desk.link.revision = R2025_11_25
+    assert await desk.ask() == {}
+    assert len(desk.web.visits) == 16
+
+
+async def test_a_stream_that_gives_nothing_new_is_given_up(at) -> None:
+    async def script(visit) -> None:
+        if visit.verb == "POST":
+            await visit.stream()
+            await visit.event(id="1", retry=1)
+        visit.hang_up()
+
+    desk = await at(script)
+    desk.link.revision = R2025_11_25
+    assert (await desk.lose()).name == "OUTCOME_UNKNOWN"
+    assert len(desk.web.visits) == 11
+
+
+async def test_a_broken_stream_without_an_event_id_is_lost(at) -> None:
+    async def script(visit) -> None:
+        await visit.stream()
+        await visit.event({"jsonrpc": "2.0", "method": "n"})
+        await visit.end()
+
+    desk = await at(script)
+    desk.link.revision = R2025_11_25
+    assert (await desk.lose("tools/list")).name == "OUTCOME_UNKNOWN"
+    assert len(desk.web.visits) == 1
+
+
+async def test_streams_of_the_stateless_era_are_not_resumed(at) -> None:
+    async def script(visit) -> None:
+        await visit.stream()
+        await visit.event(id="1", retry=1)
+        await visit.end()
+
+    desk = await at(script)
+    desk.link.revision = R2026_07_28
+    assert (await desk.lose()).name == "OUTCOME_UNKNOWN"
+    assert len(desk.web.visits) == 1
+
+
+async def test_an_event_id_cannot_smuggle_a_header(at) -> None:
+    async def script(visit) -> None:
+        if visit.verb == "POST":
+            await visit.stream()
+            await visit.chunk(b"id: a\x01b\nretry: 1\ndata:\n\n")
+            await visit.end()
+
+    desk = await at(script)
+    desk.link.revision = R2025_11_25
+    assert (await desk.lose()).name == "OUTCOME_UNKNOWN"
+    assert len(desk.web.visits) == 1
+
+
+async def test_the_standing_stream_is_opened_again_where_it_broke_off(at) -> None:
+    async def script(visit) -> None:
+        await visit.stream()
+        if "last-event-id" not in visit.headers:
+            await visit.event({"jsonrpc": "2.0", "method": "notifications/tools/list_changed"}, id="7", retry=10)
+            visit.hang_up()
+        else:
+            await visit.event({"jsonrpc": "2.0", "id": "q", "method": "roots/list"})
+            await visit.gone()
+
+    desk = await at(script)
+    desk.link.revision, desk.link.session_id = R2025_11_25, None
+    desk.link.listen()
+    question = await asyncio.wait_for(desk.ear.questions.get(), 5)
+    assert question.method == "roots/list"
+    assert desk.ear.notes == [("notifications/tools/list_changed", b"{}")]
+    assert [visit.headers.get("last-event-id") for visit in desk.web.visits] == [None, "7"]
+
+
+async def test_a_server_without_a_standing_stream_is_asked_once(at) -> None:
+    async def script(visit) -> None:
+        await visit.reply(405 if visit.verb == "GET" else 200)
+
+    desk = await at(script)
+    desk.link.listen()
+    desk.link.listen()
+    await until(lambda: desk.link._standing and desk.link._standing.refused)
+    assert desk.web.methods() == ["GET"]
+    assert desk.ear.lines == []
+
+
+async def test_progress_on_the_standing_stream_still_finds_its_request(at) -> None:
+    noted = asyncio.Event()
+
+    async def script(visit) -> None:
+        if visit.verb == "GET":
+            await visit.stream()
+            note = {"progressToken": 1, "progress": 1}
+            await until(lambda: desk.link.pending)
+            await visit.event({"jsonrpc": "2.0", "method": "notifications/progress", "params": note})
+            noted.set()
+            await visit.gone()
+        else:
+            await noted.wait()
+            await asyncio.sleep(0.02)
+            await visit.result()
+
+    desk = await at(script)
+    desk.link.revision = R2025_11_25
+    desk.link.listen()
+    await desk.ask(wants_progress=True)
+    assert [method for method, _ in desk.notes] == ["notifications/progress"]
