@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import contextlib
+import math
 import os
 import re
 import socket
@@ -173,7 +174,9 @@ def environment() -> dict[str, str]:
 
 
 def cpu_seconds(pid: int) -> float:
-    """User and system time of a process, as Linux counts it."""
+    """User and system time of a process, as Linux counts it; not a number elsewhere."""
+    if not Path("/proc/self/stat").exists():
+        return math.nan
     fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
     return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
@@ -325,9 +328,15 @@ async def listening(program: str) -> AsyncIterator[tuple[int, int]]:
         await process.wait()
 
 
-if __name__ == "__main__":
-    with contextlib.suppress(ImportError):
+def fastest_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
+    """So that the load costs as little as can be."""
+    try:
         import uvloop
+    except ImportError:
+        return None
+    return uvloop.new_event_loop
 
-        uvloop.install()
-    asyncio.run(main())
+
+if __name__ == "__main__":
+    with asyncio.Runner(loop_factory=fastest_loop()) as runner:
+        runner.run(main())

@@ -12,9 +12,9 @@ from hypothesis import strategies as st
 from peer import Peer, Refusal
 
 from interlock.server import Completion, Message, NotFound, Prompt, Resource, Server, Text, Tool
-from interlock.wire.seal import Seal
 from interlock.server.uri_template import parse
 from interlock.signatures import DefinitionError
+from interlock.wire.seal import Seal
 
 
 async def nothing() -> None: ...
@@ -41,9 +41,9 @@ def stocked(tools: int = 5, **options: Any) -> Server:
         return {"number": number, "name": name}
 
     @server.prompt(title="Greet")
-    async def greet(name: str, times: int = 1) -> list[Message | str]:
+    async def greet(name: str, times: int | None = 1) -> list[Message | str]:
         """Greets."""
-        return [Message(Text(f"hello {name} " * times), "assistant"), "and you"]
+        return [Message(Text(f"hello {name} " * (times or 0)), "assistant"), "and you"]
 
     @server.completion("greet", "name")
     async def names(value: str, others: dict[str, str]) -> list[str]:
@@ -235,6 +235,35 @@ async def test_prompts_are_listed_and_filled_in() -> None:
         with pytest.raises(Refusal) as refusal:
             await peer.call("prompts/get", **params)
         assert refusal.value.code == -32602
+
+
+async def test_a_function_that_fails_says_so_without_its_words(caplog: pytest.LogCaptureFixture) -> None:
+    server = Server("test")
+
+    @server.prompt
+    async def prompt() -> str:
+        raise RuntimeError("hunter2")
+
+    @server.resource("x://it")
+    def resource() -> str:
+        raise RuntimeError("hunter2")
+
+    @server.completion("x://it", "a")
+    def suggest(value: str) -> list[str]:
+        raise RuntimeError("hunter2")
+
+    peer = Peer(server)
+    ref = {"type": "ref/resource", "uri": "x://it"}
+    for asked in (
+        peer.call("prompts/get", name="prompt"),
+        peer.call("resources/read", uri="x://it"),
+        peer.call("completion/complete", ref=ref, argument={"name": "a", "value": ""}),
+    ):
+        with pytest.raises(Refusal) as refusal:
+            await asked
+        assert refusal.value.code == -32603
+        assert "hunter2" not in str(refusal.value) + str(refusal.value.data)
+    assert caplog.text.count("RuntimeError: hunter2") == 3
 
 
 async def test_completions_are_cut_to_a_hundred() -> None:

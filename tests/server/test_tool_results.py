@@ -114,6 +114,31 @@ async def test_every_kind_of_content_is_sent_as_mcp_has_it() -> None:
     assert "structuredContent" not in answer
 
 
+@pytest.mark.parametrize(
+    ("version", "kinds"),
+    [
+        ("2024-11-05", ["text", "text"]),
+        ("2025-03-26", ["audio", "text"]),
+        ("2025-06-18", ["audio", "resource_link"]),
+    ],
+)
+async def test_content_that_a_revision_does_not_have_is_told_in_words(version: str, kinds: list[str]) -> None:
+    pieces: list[Content] = [Audio(b"RIFF", "audio/wav"), ResourceLink("x://3", "three")]
+
+    async def show() -> list[Content]:
+        return pieces
+
+    async def whole() -> ToolResult:
+        return ToolResult(content=pieces)
+
+    for function in (show, whole):
+        peer = served(function)
+        await peer.legacy(version)
+        content = (await peer.tool("it"))["content"]
+        assert [piece["type"] for piece in content] == kinds
+        assert "x://3" in str(content[1])
+
+
 async def test_a_whole_result_keeps_its_own_meta_beside_the_servers() -> None:
     async def whole() -> ToolResult:
         return ToolResult(structured={"a": 1}, is_error=True, meta={"example.org/x": 1})

@@ -43,11 +43,15 @@ class Limits(msgspec.Struct, frozen=True):
     """What is full refuses; nothing grows without end."""
 
     message_bytes: Annotated[int, Meta(ge=1024, le=1 << 30)] = 10 * 1024 * 1024
+    """Largest message, either way."""
     depth: Annotated[int, Meta(ge=8, le=1000)] = 64
+    """Deepest nesting of a request."""
     pending: Count = 16_384
     """Calls under way, all together."""
     pending_per_server: Count = 1024
+    """Calls under way to one server."""
     pending_per_agent: Count = 1024
+    """Calls under way of one principal."""
     sessions: Count = 10_000
     """Open downstream sessions."""
     private_sessions_per_server: Count = 32
@@ -58,7 +62,9 @@ class Hub(msgspec.Struct, frozen=True):
     """`[hub]`."""
 
     listen: str = DEFAULT_LISTEN
+    """Where HTTP is served. Port 0 takes a free one."""
     mode: Mode = "guard"
+    """How much is left to the hub's own judgement: `observe`, `guard` or `locked`."""
     anonymous: bool | None = None
     """Whether callers without a key are the agent `local`. Unset: only when listening on loopback."""
     allowed_origins: tuple[str, ...] = ()
@@ -86,10 +92,15 @@ class Restart(msgspec.Struct, frozen=True):
     """When a server that ended is started again (MGP, Restart Policies)."""
 
     policy: RestartPolicy = "on_failure"
+    """`never`, `on_failure` or `always`."""
     max_restarts: Annotated[int, Meta(ge=0, le=1000)] = 5
+    """So often within `window_s`; after that it stays down until someone wants it."""
     window_s: Seconds = 300
+    """The time in which restarts are counted."""
     backoff_base_ms: Milliseconds = 1000
+    """The first pause; each further one is twice as long."""
     backoff_max_ms: Milliseconds = 30_000
+    """The longest pause."""
 
 
 class Tools(msgspec.Struct, frozen=True):
@@ -100,7 +111,9 @@ class Tools(msgspec.Struct, frozen=True):
     deny: tuple[str, ...] = ()
     """Never these; wins over `allow`."""
     rename: dict[str, str] = {}
+    """A tool's own name, and what it is called here."""
     describe: dict[str, str] = {}
+    """A tool's own name, and what it says it does here."""
 
 
 class Server(msgspec.Struct, frozen=True):
@@ -109,17 +122,26 @@ class Server(msgspec.Struct, frozen=True):
     command: tuple[str, ...] = ()
     """Program and arguments, never read by a shell. In the file: a list, or a program's name beside `args`."""
     env: dict[str, str] = {}
+    """Variables for the program."""
     cwd: str | None = None
+    """The folder it runs in."""
     inherit_env: tuple[str, ...] = ()
     """Variables of the hub's own environment that the program also gets; all others it does not."""
     url: str | None = None
+    """The address of a server that runs elsewhere."""
     headers: dict[str, str] = {}
+    """Headers for every request to it."""
     share: Share = "auto"
+    """Who uses one connection to it: `auto` (see What is spoken), one `principal`, or one `session`."""
     start: Start = "eager"
+    """With the hub (`eager`), or with the first call (`on-demand`)."""
     restart: Restart = Restart()
     timeout_s: Seconds | None = None
+    """How long a call to it may take; progress extends it."""
     era: Era = "auto"
+    """Which kind of MCP it speaks, where it need not be found out: `modern` or `legacy`."""
     enabled: bool = True
+    """Whether it is used at all."""
     tools: Tools = Tools()
     source: str = ""
     """The file that names it."""
@@ -143,9 +165,13 @@ class Profile(msgspec.Struct, frozen=True):
     """`[profiles.NAME]`: a chosen subset of all tools. Patterns are over exposed names (`github__*`)."""
 
     tools: tuple[str, ...] = ("**",)
+    """What it shows."""
     deny: tuple[str, ...] = ()
+    """What it does not; wins over `tools`."""
     rename: dict[str, str] = {}
+    """An exposed name, and what it is called here."""
     describe: dict[str, str] = {}
+    """An exposed name, and what it says it does here."""
     budget: Count | None = None
     """At most so many tokens of tool definitions."""
 
@@ -154,6 +180,7 @@ class Agent(msgspec.Struct, frozen=True):
     """`[agents.NAME]`: what holds for one agent."""
 
     profile: str | None = None
+    """The only profile it sees."""
     ask: tuple[str, ...] = ()
     """Exposed tool names (patterns) that a person must confirm."""
 

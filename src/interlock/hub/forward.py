@@ -54,7 +54,8 @@ class Forward:
             self._call.exchange.on_cancel = self._cancelled
             if self._owner is not None:
                 self._owner.open.add(self._call.exchange)
-            self._handle = self._connection.send(outgoing, self)
+            tool = self._call.target.tool
+            self._handle = self._connection.send(outgoing, self, idempotent=None if tool is None else tool.idempotent)
         except Fault as fault:
             self._finish()
             self._call.exchange.fail(fault)

@@ -93,12 +93,12 @@ def url_params(dialect: Dialect, message: str, url: str) -> dict[str, object]:
 
 
 def sampling_params(
-    messages: str | Sequence[Message], max_tokens: int, more: Mapping[str, object]
+    dialect: Dialect, messages: str | Sequence[Message], max_tokens: int, more: Mapping[str, object]
 ) -> dict[str, object]:
     """The params of a sampling request; `more` are members that MCP names, where they are not None."""
     said = [Message(messages)] if isinstance(messages, str) else messages
     rest = {name: value for name, value in more.items() if value is not None}
-    return {"messages": [message.to_wire() for message in said], "maxTokens": max_tokens, **rest}
+    return {"messages": [message.to_wire(dialect.revision) for message in said], "maxTokens": max_tokens, **rest}
 
 
 def read_visit(raw: bytes) -> Answer[None]:

@@ -10,6 +10,8 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
+from interlock.protocols.mcp.revisions import R2024_11_05, R2025_03_26, Revision
+
 Meta: TypeAlias = Mapping[str, object]
 Role: TypeAlias = Literal["user", "assistant"]
 
@@ -107,6 +109,22 @@ Content: TypeAlias = Text | Image | Audio | Embedded | ResourceLink
 CONTENT_TYPES: Final = (Text, Image, Audio, Embedded, ResourceLink)
 
 
+_NOT_YET: Final[Mapping[str, tuple[type, ...]]] = {
+    R2024_11_05.name: (Audio, ResourceLink),
+    R2025_03_26.name: (ResourceLink,),
+}
+
+
+def fitting(piece: Content, revision: Revision) -> Content:
+    """The piece as a client of that revision can read it: what came later is told in words."""
+    if not isinstance(piece, _NOT_YET.get(revision.name, ())):
+        return piece
+    if isinstance(piece, ResourceLink):
+        return Text(f"{piece.title or piece.name}: {piece.uri}")
+    kind = piece.mime_type if isinstance(piece, Audio) else "content"
+    return Text(f"[{kind}, which revision {revision.name} of MCP cannot carry]")
+
+
 class ToolResult(msgspec.Struct, frozen=True, kw_only=True):
     """A tool's whole answer, where content alone does not say it all."""
 
@@ -122,9 +140,10 @@ class Message(msgspec.Struct, frozen=True):
     content: Content | str
     role: Role = "user"
 
-    def to_wire(self) -> dict[str, object]:
+    def to_wire(self, revision: Revision) -> dict[str, object]:
         """The message as it travels."""
-        return {"role": self.role, "content": Text(self.content) if isinstance(self.content, str) else self.content}
+        piece = Text(self.content) if isinstance(self.content, str) else fitting(self.content, revision)
+        return {"role": self.role, "content": piece}
 
 
 class Completion(msgspec.Struct, frozen=True):

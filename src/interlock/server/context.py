@@ -157,7 +157,7 @@ class Context:
             "toolChoice": tool_choice,
             "metadata": metadata,
         }
-        params = asking.sampling_params(messages, max_tokens, more)
+        params = asking.sampling_params(self._work.dialect, messages, max_tokens, more)
         return await self._work.ask("sampling/createMessage", params, asking.read_sampled, key)
 
     async def roots(self, *, key: str | None = None) -> list[Root]:

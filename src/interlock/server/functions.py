@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from functools import partial
-from typing import TYPE_CHECKING, Any, cast
+from types import UnionType
+from typing import TYPE_CHECKING, Any, Union, cast, get_args, get_origin
 
 import msgspec
 
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
     from interlock.server.server import Server
 
 _OPAQUE = (*CONTENT_TYPES, ToolResult, Message, ResourceContents, Completion)
-_FROM_TEXT = (int, float, bool)
+_FROM_TEXT = (int, float, bool, type(None))
 
 
 class Function:
@@ -55,7 +56,7 @@ class Function:
         """The same from texts, as addresses and prompts have them. Raises ArgumentsError."""
         values: dict[str, Any] = dict(given)
         for field in self.signature.inputs:
-            if field.type in _FROM_TEXT and field.name in values:
+            if field.name in values and _is_written_as_text(field.type):
                 try:
                     values[field.name] = msgspec.convert(values[field.name], cast("type", field.type), strict=False)
                 except msgspec.ValidationError as cause:
@@ -75,3 +76,9 @@ class Function:
                 return await server.threads.run(lambda: list(self._call(**arguments)))
             case "async_generator":
                 return [item async for item in self._call(**arguments)]
+
+
+def _is_written_as_text(kind: object) -> bool:
+    """Whether it is a number or a boolean, perhaps an optional one."""
+    arms = get_args(kind) if get_origin(kind) in (Union, UnionType) else (kind,)
+    return all(arm in _FROM_TEXT for arm in arms)

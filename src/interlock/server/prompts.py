@@ -70,7 +70,8 @@ class Prompt:
         except ArgumentsError as error:
             raise Fault("INVALID_PARAMS", f"prompt {self.key}: {error}") from None
         value = await self._function.run(server, work, values)
-        said = [_message(item).to_wire() for item in (value if isinstance(value, list | tuple) else [value])]
+        items = value if isinstance(value, list | tuple) else [value]
+        said = [_message(item).to_wire(work.dialect.revision) for item in items]
         members = b'"messages":%b' % msgspec.json.encode(said)
         if self._description:
             members += b',"description":%b' % msgspec.json.encode(self._description)

@@ -42,6 +42,7 @@ log = logging.getLogger("interlock.server")
 F = TypeVar("F", bound=Callable[..., Any])
 P = TypeVar("P")
 Admit = Callable[[str, Mapping[bytes, bytes]], Caller]
+Start = Callable[[Work], Coroutine[Any, Any, bytes]]
 
 
 class Anyone(msgspec.Struct, frozen=True):
@@ -358,7 +359,7 @@ class Server:
         self,
         exchange: Exchange,
         params: _MayAsk | None,
-        start: Callable[[Work], Coroutine[Any, Any, bytes]],
+        start: Start,
         cache: bytes = b"",
     ) -> None:
         given = None
@@ -370,11 +371,11 @@ class Server:
                 place.work.resume(exchange, answered, b"{}" if given is None else bytes(given))
                 return
         work = Work(exchange, self._parking, given)
-        work.task = asyncio.get_running_loop().create_task(self._finish(work, start(work), cache))
+        work.task = asyncio.get_running_loop().create_task(self._finish(work, start, cache))
 
-    async def _finish(self, work: Work, running: Coroutine[Any, Any, bytes], cache: bytes) -> None:
+    async def _finish(self, work: Work, start: Start, cache: bytes) -> None:
         try:
-            members = await running
+            members = await start(work)
             # What depended on answers must not be cached (2026-07-28, Caching: Cache Key).
             hints = UNCACHED if cache and work.asked else cache
             outcome: bytes | Fault = self._framed(work.dialect.modern, members, hints)

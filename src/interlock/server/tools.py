@@ -10,7 +10,8 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from interlock.protocols.mcp.headers import BadParamHeader, ParamHeader, param_headers
-from interlock.server.content import CONTENT_TYPES, Icon, Meta, Text, ToolError, ToolHints, ToolResult
+from interlock.protocols.mcp.revisions import Revision
+from interlock.server.content import CONTENT_TYPES, Icon, Meta, Text, ToolError, ToolHints, ToolResult, fitting
 from interlock.server.functions import Function
 from interlock.server.work import Work
 from interlock.signatures import ArgumentsError, DefinitionError, Problem, SignatureError
@@ -84,7 +85,7 @@ class Tool:
             return _argument_error(error)
         try:
             value = await self._function.run(server, work, values)
-            return self._result(value, server, work.dialect.modern)
+            return self._result(value, server, work.dialect.revision)
         except ToolError as error:
             return _error(str(error) or f"{self.key} failed")
         except Fault:
@@ -94,32 +95,34 @@ class Tool:
             log.exception("tool %s failed", self.key)
             return _error(f"{self.key} failed with {type(error).__name__}; the server's log says why")
 
-    def _result(self, value: object, server: Server, modern: bool) -> bytes:
+    def _result(self, value: object, server: Server, revision: Revision) -> bytes:
         if isinstance(value, ToolResult):
-            return _whole(value, server.signed_meta if modern else {})
+            return _whole(value, revision, server.signed_meta if revision.modern else {})
         if isinstance(value, CONTENT_TYPES):
-            return b'"content":[%b]' % _encode(value)
+            return b'"content":[%b]' % _encode(fitting(value, revision))
         signature = self._function.signature
         if signature.output is None:
-            return _untyped(value)
+            return _untyped(value, revision)
         plain = signature.encode(value, wrap=False)
         validator = signature.output_validator
         if validator is not None and (problems := validator.check(plain)):
             raise SignatureError(f"its result does not fit its own outputSchema: {problems[0].reason}", problems)
         encoded = _encode(plain)
         text = plain if isinstance(plain, str) else encoded.decode()
-        structured = encoded if modern or not signature.wraps_result else b'{"result":%b}' % encoded
+        structured = encoded if revision.modern or not signature.wraps_result else b'{"result":%b}' % encoded
         return b'"content":[%b],"structuredContent":%b' % (_encode(Text(text)), structured)
 
 
-def _untyped(value: object) -> bytes:
+def _untyped(value: object, revision: Revision) -> bytes:
     """The result of a function that does not say what it returns: content as it is, anything else as text."""
     if value is None:
         return b'"content":[]'
     if isinstance(value, str):
         return b'"content":[%b]' % _encode(Text(value))
     if isinstance(value, list | tuple) and any(isinstance(item, CONTENT_TYPES) for item in value):
-        pieces = [item if isinstance(item, CONTENT_TYPES) else Text(_as_text(item)) for item in value]
+        pieces = [
+            fitting(item, revision) if isinstance(item, CONTENT_TYPES) else Text(_as_text(item)) for item in value
+        ]
         return b'"content":%b' % _encode(pieces)
     return b'"content":[%b]' % _encode(Text(_as_text(value)))
 
@@ -133,10 +136,10 @@ def _as_text(value: object) -> str:
     return _encode(plain).decode()
 
 
-def _whole(result: ToolResult, signed: Mapping[str, object]) -> bytes:
+def _whole(result: ToolResult, revision: Revision, signed: Mapping[str, object]) -> bytes:
     """A result with a `_meta` of its own has it first, so that it is known not to need the server's."""
     members: dict[str, object] = {} if result.meta is None else {"_meta": {**signed, **result.meta}}
-    members["content"] = result.content
+    members["content"] = [fitting(piece, revision) for piece in result.content]
     if result.structured is not msgspec.UNSET:
         members["structuredContent"] = as_json(result.structured)
         if not result.content:

@@ -6,6 +6,7 @@ Nothing is called back from inside a call: every answer, notification and questi
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 
 from interlock.protocols.mcp.capabilities import missing_capability
@@ -18,6 +19,8 @@ from interlock.wire.conversation import PROGRESS
 from interlock.wire.errors import ErrorObject, Fault, Tongue
 from interlock.wire.limits import DEFAULT, Limits
 from interlock.wire.messages import Failure, Id, Notification, Request, Result
+
+log = logging.getLogger("interlock.transports")
 
 
 def connect(service: Service, caller: Caller, listener: Listener | None = None, *, limits: Limits = DEFAULT) -> Link:
@@ -160,7 +163,11 @@ class MemoryLink(Link):
             tongue = Tongue.NEW_MCP if modern else Tongue.OLD_MCP
             self.finish(exchange, Failure(request.id, fault.render(tongue)))
             return
-        self._service.serve(exchange)
+        try:
+            self._service.serve(exchange)
+        except Exception:
+            log.exception("%s could not be served", request.method)
+            exchange.fail(Fault("INTERNAL_ERROR", "the request could not be served; the log says why"))
 
     def _initialize(self, request: Request) -> None:
         if self._session is not None:

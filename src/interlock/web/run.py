@@ -21,6 +21,7 @@ from interlock.config.settings import Config
 from interlock.hub.assembly import DRAIN_S, VERSION, Assembly
 from interlock.hub.doors import is_mcp_path
 from interlock.hub.operator import Operator
+from interlock.transports.http.bounds import HttpBounds
 from interlock.transports.http.endpoint import McpEndpoint
 from interlock.transports.http.serve import start as start_http
 from interlock.web.app import make_app
@@ -64,7 +65,8 @@ async def serve(config: Config, home: Path, on_ready: Callable[[Ready], None]) -
     assembly = Assembly(config, home)
     operator = Operator(assembly, stopping.set)
     control = ControlSocket(assembly, operator)
-    endpoint = McpEndpoint(assembly.hub, assembly.limits)
+    bounds = HttpBounds(sessions=config.hub.limits.sessions)
+    endpoint = McpEndpoint(assembly.hub, assembly.limits, bounds)
     host, port = config.hub.address
     if not config.hub.on_loopback and config.hub.admits_anonymous:
         raise ValueError("a hub that listens beyond this machine needs keys: set `anonymous = false` in [hub]")
@@ -76,6 +78,7 @@ async def serve(config: Config, home: Path, on_ready: Callable[[Ready], None]) -
         hosts=config.hub.allowed_hosts,
         origins=config.hub.allowed_origins,
         limits=assembly.limits,
+        bounds=bounds,
         is_mcp=is_mcp_path,
     )
     assembly.listen = f"{host if ':' not in host else f'[{host}]'}:{http.port}"

@@ -36,6 +36,8 @@ class Desk:
         self.sessions: list[Session] = []
         self.over: list[Session] = []
         self.paths: list[str] = []
+        self.served = 0
+        self.one_over = asyncio.Event()
 
     def admit(self, path: str, headers: Mapping[bytes, bytes]) -> Caller:
         self.paths.append(path)
@@ -52,6 +54,7 @@ class Desk:
         return msgspec.json.encode({"protocolVersion": version, "capabilities": {}, "serverInfo": {"name": "desk"}})
 
     def serve(self, exchange: Exchange) -> None:
+        self.served += 1
         match exchange.glance.name:
             case "echo":
                 exchange.result(b'{"said":"echo"}')
@@ -67,6 +70,7 @@ class Desk:
 
     def closed(self, session: Session) -> None:
         self.over.append(session)
+        self.one_over.set()
 
     async def next(self) -> Exchange:
         """The next request that waits."""

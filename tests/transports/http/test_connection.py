@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import itertools
 import socket
+import sys
 
 import msgspec
 import pytest
@@ -19,6 +21,13 @@ from interlock.transports.http.serve import start
 from interlock.wire.limits import DEFAULT, Limits
 
 IMPATIENT = HttpBounds(head_s=0.2, body_s=0.2, idle_s=0.2, stall_s=0.3, linger_s=0.2)
+
+
+@pytest.fixture(params=[True, False], ids=["uvloop", "asyncio"])
+def anyio_backend(request: pytest.FixtureRequest) -> tuple[str, dict[str, bool]]:
+    if request.param and sys.platform == "win32":
+        pytest.skip("there is no uvloop")
+    return "asyncio", {"use_uvloop": request.param}
 
 
 def get(path: str, host: str) -> bytes:
@@ -153,6 +162,46 @@ async def test_a_body_that_grows_over_the_limit_is_refused(path: bytes) -> None:
     assert everything.count(b"HTTP/1.1 ") == 1
 
 
+@pytest.mark.parametrize("length", ["Content-Length: 100000", "Transfer-Encoding: chunked"])
+async def test_a_long_body_is_not_read_from_who_is_not_admitted(place: Place, length: str) -> None:
+    async with place.peer() as peer:
+        lines = ["POST /mcp HTTP/1.1", f"Host: {place.host}", "Authorization: Bearer nobody", length, "", ""]
+        peer.send("\r\n".join(lines).encode())
+        answer = await peer.answer()
+    assert (answer.status, answer.headers["www-authenticate"]) == (401, "Bearer")
+
+
+async def test_bodies_that_come_in_are_bounded_over_all_connections() -> None:
+    async with opened(Desk(), HttpBounds(held_bytes=250)) as place, place.peer() as one, place.peer() as two:
+        begun = b"POST /mcp HTTP/1.1\r\nHost: %b\r\nContent-Length: 200\r\n\r\n" % place.host.encode() + b"a" * 150
+        one.send(begun)
+        two.send(begun)
+        answers = {asyncio.ensure_future(peer.answer()) for peer in (one, two)}
+        done, waiting = await asyncio.wait(answers, return_when=asyncio.FIRST_COMPLETED)
+        assert [task.result().status for task in done] == [503]
+        waiting.pop().cancel()
+        async with place.peer() as three:
+            three.send(modern(place.host).replace(b"/mcp", b"/app", 1))
+            assert (await three.answer()).status == 200
+    assert place.server.face.held == 0
+
+
+async def test_a_refusal_behind_a_request_to_the_app_leaves_that_one_alone(place: Place) -> None:
+    async with place.peer() as peer:
+        peer.send(modern(place.host, "slow") + get("/a", place.host) + get("//b", place.host))
+        (await place.desk.next()).result(b"{}")
+        everything = await peer.rest()
+    assert [part[:3] for part in everything.split(b"HTTP/1.1 ")[1:]] == [b"200", b"200", b"400"]
+
+
+async def test_huge_headers_behind_another_request_are_refused_too(place: Place) -> None:
+    async with place.peer() as peer:
+        huge = modern(place.host, X_Padding="a" * 70_000)
+        peer.send(modern(place.host) + huge)
+        everything = await peer.rest()
+    assert [part[:3] for part in everything.split(b"HTTP/1.1 ")[1:]] == [b"200", b"431"]
+
+
 async def test_everything_else_goes_to_the_app(place: Place) -> None:
     async with place.peer() as peer:
         peer.send(post(place.host, b"hello", path="/app?x=1"))
@@ -221,7 +270,7 @@ async def test_a_client_that_never_reads_is_cut_off() -> None:
             loop = asyncio.get_running_loop()
             await loop.sock_sendall(lazy, modern(place.host, "slow") + modern(place.host, "slow"))
             (await place.desk.next()).result(b'"%b"' % (b"a" * 8_000_000))
-            while place.server.face.connections:
+            while place.server.face.connections:  # noqa: ASYNC110 - its socket must stay unread
                 await asyncio.sleep(0.05)
         assert place.server.face.timed_out == 1
         assert place.desk.asked.empty(), "nothing is served while the client does not read"
@@ -346,6 +395,7 @@ def answers_to(pieces: list[bytes]) -> bytes:
 
 HOST = "127.0.0.1:7420"
 CONVERSATIONS = [
+    b"".join(modern(HOST, "echo", id=i, X_Number=str(i % 2)) for i in range(4)),
     modern(HOST),
     modern(HOST, id=1) + modern(HOST, id="two", Connection="close") + modern(HOST, id=3),
     modern(HOST, Mcp_Name="other") + modern(HOST, Mcp_Name="=?base64?ZWNobw==?="),
@@ -360,7 +410,7 @@ CONVERSATIONS = [
 @given(st.sampled_from(CONVERSATIONS), st.lists(st.integers(1, 1200), max_size=12))
 def test_any_split_of_the_bytes_gives_the_same_answers(conversation: bytes, cuts: list[int]) -> None:
     places = sorted({0, len(conversation), *(cut for cut in cuts if cut < len(conversation))})
-    pieces = [conversation[a:b] for a, b in zip(places, places[1:], strict=False)]
+    pieces = [conversation[a:b] for a, b in itertools.pairwise(places)]
     whole = answers_to([conversation])
     assert whole
     assert _undated(answers_to(pieces)) == _undated(whole)
@@ -368,6 +418,20 @@ def test_any_split_of_the_bytes_gives_the_same_answers(conversation: bytes, cuts
 
 def _undated(written: bytes) -> list[bytes]:
     return [line for line in written.split(b"\r\n") if not line.startswith(b"date: ")]
+
+
+REQUESTS = st.builds(
+    lambda name, number, said: modern(HOST, name, id=number, **said),
+    st.sampled_from(["echo", "unknown", "broken"]),
+    st.one_of(st.integers(0, 10**6), st.text("ab", min_size=1)),
+    st.sampled_from([{}, {"Mcp_Name": "other"}, {"Mcp_Method": "x"}, {"X_More": "1"}, {"traceparent": "00-1"}]),
+)
+
+
+@settings(max_examples=60, deadline=None)
+@given(st.lists(REQUESTS, min_size=2, max_size=6))
+def test_requests_like_those_before_them_are_answered_as_if_parsed(requests: list[bytes]) -> None:
+    assert _undated(answers_to(requests)) == _undated(answers_to([b"".join(requests)]))
 
 
 def test_one_byte_at_a_time_gives_the_same_answers() -> None:

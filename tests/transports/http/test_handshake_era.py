@@ -1,4 +1,4 @@
-"""Revisions 2025-03-26 to 2025-11-25 over HTTP: sessions, streams that can be resumed, and a client that can be asked."""
+"""Revisions 2025-03-26 to 2025-11-25 over HTTP: sessions, streams that can be resumed, clients that can be asked."""
 
 from __future__ import annotations
 
@@ -311,12 +311,27 @@ async def test_a_client_may_refuse_what_it_is_asked(place: Place) -> None:
 
 async def test_a_client_is_not_asked_what_it_did_not_say_it_answers(place: Place) -> None:
     client = await place.handshake(elicitation={})
-    await client.open(call("slow", id=1))
+    peer = await client.open(call("slow", id=1))
     exchange = await place.desk.next()
     with pytest.raises(Fault) as refused:
         exchange.ask("sampling/createMessage", b"{}")
     assert refused.value.name == "MISSING_CAPABILITY"
     assert refused.value.data == {"requiredCapabilities": {"sampling": {}}}
+    exchange.result(b"{}")
+    assert not (await peer.answer()).streams
+
+
+async def test_a_client_that_went_before_it_heard_of_a_stream_cannot_be_asked(place: Place) -> None:
+    client = await place.handshake(roots={})
+    async with place.peer() as peer:
+        peer.send(post(place.host, call("slow"), client.headers))
+        exchange = await place.desk.next()
+    await client.post(call("echo", id=2))  # by now the server has seen it go
+    with pytest.raises(Fault, match="went before"):
+        exchange.ask("roots/list", b"{}")
+    exchange.notify("notifications/message", b"{}")
+    exchange.result(b"{}")
+    assert not exchange.open
 
 
 async def test_another_owner_cannot_answer_for_the_client(place: Place) -> None:
@@ -366,9 +381,7 @@ async def test_a_batch_is_answered_with_an_array(place: Place) -> None:
     answer = await sent.answer()
     assert answer.status == 200
     by_id = [(item.get("id"), "result" in item) for item in answer.json]
-    assert sorted(by_id, key=str) == sorted(
-        [(1, True), (1, True), (2, True), (4, False), (None, False)], key=str
-    )
+    assert sorted(by_id, key=str) == sorted([(1, True), (1, True), (2, True), (4, False), (None, False)], key=str)
     assert place.desk.heard[-1].method == "notifications/other"
 
 
@@ -430,8 +443,7 @@ async def test_a_session_that_nobody_uses_ends() -> None:
         await peer.answer()
         waiting = await calling.open(call("slow"))
         exchange = await place.desk.next()
-        while not place.desk.over:
-            await asyncio.sleep(0.02)
+        await asyncio.wait_for(place.desk.one_over.wait(), 10)
         assert place.desk.over == [place.desk.sessions[0]]
         assert (await idle.post(call("echo"))).status == 404
         exchange.result(b"{}")
@@ -442,7 +454,7 @@ async def test_a_service_that_refuses_a_session_leaves_none(place: Place) -> Non
     def refuse(session: object) -> bytes:
         raise Fault("ACCESS_DENIED", "not you")
 
-    place.desk.initialize = refuse  # type: ignore[method-assign,assignment]
+    place.desk.initialize = refuse  # type: ignore[method-assign]
     client = Client(place, "a", "2025-11-25")
     params = {"protocolVersion": "2025-11-25"}
     answer = await client.post({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": params})

@@ -112,11 +112,31 @@ async def test_there_is_nothing_to_get_or_delete(place: Place, method: str, head
     assert answer.headers["allow"] == "POST"
 
 
-@pytest.mark.parametrize("method", ["PUT", "PATCH", "OPTIONS", "HEAD"])
+@pytest.mark.parametrize("method", ["PUT", "PATCH", "OPTIONS"])
 async def test_other_methods_are_not_allowed(place: Place, method: str) -> None:
     answer = await sent(place, request(method, place.host, {}, b""))
     assert answer.status == 405
     assert answer.headers["allow"] == "POST, GET, DELETE"
+
+
+async def test_the_answer_to_head_has_no_body(place: Place) -> None:
+    async with place.peer() as peer:
+        peer.send(request("HEAD", place.host, {}) + modern(place.host))
+        assert (await peer.answer()).status == 405
+        assert (await peer.answer()).json["id"] == 1
+
+
+async def test_a_result_that_is_no_text_fails_on_a_stream(place: Place) -> None:
+    async with place.peer() as peer:
+        peer.send(modern(place.host, "slow"))
+        exchange = await place.desk.next()
+        exchange.notify("notifications/message", b"{}")
+        with pytest.raises(Fault, match="UTF-8"):
+            exchange.notify("notifications/message", b'"\xff\xfe"')
+        exchange.result(b'"\xff\xfe"')
+        await peer.answer()
+        await peer.event()
+        assert msgspec.json.decode((await peer.event())["data"])["error"]["data"]["name"] == "UPSTREAM_ERROR"
 
 
 async def test_a_session_id_is_ignored(place: Place) -> None:
@@ -243,7 +263,9 @@ async def test_only_json_is_taken(place: Place, kind: str) -> None:
     assert (await sent(place, data)).status == 415
 
 
-@pytest.mark.parametrize("kind", ["application/json; charset=utf-8", "Application/JSON", 'application/json;charset="UTF-8"'])
+@pytest.mark.parametrize(
+    "kind", ["application/json; charset=utf-8", "Application/JSON", 'application/json;charset="UTF-8"']
+)
 async def test_json_may_name_its_charset(place: Place, kind: str) -> None:
     data = modern(place.host).replace(b"Content-Type: application/json", f"Content-Type: {kind}".encode())
     assert (await sent(place, data)).status == 200

@@ -9,6 +9,7 @@ import pytest
 from line_peer import META, on_socket
 
 from interlock.server import Context, Server
+from interlock.transports.exchange import Exchange
 from interlock.wire.limits import Limits
 
 
@@ -305,6 +306,24 @@ async def test_too_many_open_requests_are_refused_with_their_id() -> None:
         answer = await peer.read()
         assert answer["id"] == last
         assert answer["error"]["data"]["name"] == "RESOURCE_EXHAUSTED"
+
+
+class Broken(Server):
+    """A service that breaks its promises."""
+
+    def serve(self, exchange: Exchange) -> None:
+        if exchange.glance.name == "raise":
+            raise RuntimeError("secret")
+        exchange.result({"lines": b'{"a":\n1}', "bytes": b'{"a":"\xff"}'}[exchange.glance.name or ""])
+
+
+async def test_a_service_that_breaks_its_promises_harms_only_its_own_answer() -> None:
+    async with on_socket(Broken("broken")) as (peer, _):
+        raised = await peer.call("tools/call", name="raise")
+        assert raised["error"]["code"] == -32603
+        assert "secret" not in str(raised)
+        assert (await peer.call("tools/call", name="lines"))["result"] == {"a": 1}
+        assert (await peer.call("tools/call", name="bytes"))["error"]["data"]["name"] == "UPSTREAM_ERROR"
 
 
 async def test_a_message_in_many_pieces_is_one_message() -> None:

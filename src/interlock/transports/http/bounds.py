@@ -21,6 +21,10 @@ class HttpBounds(msgspec.Struct, frozen=True):
     linger_s: float = 2.0
     """How long a refused client may go on sending before it is cut off, so that it can read the refusal."""
     connections: int = 4_096
+    held_bytes: int = 256 * 1024 * 1024
+    """Bodies that are still coming in, over all connections."""
+    early_bytes: int = 64 * 1024
+    """A body longer than this is only read from a caller who was admitted by the headers alone."""
     pipelined: int = 64
     """Requests that may wait on one connection behind the one being answered."""
     stream_bytes: int = 1024 * 1024

@@ -5,6 +5,7 @@ Bytes and connections are the protocol's affair, who may ask and what is answere
 
 from __future__ import annotations
 
+import contextlib
 import logging
 import time
 from collections.abc import Callable
@@ -26,8 +27,9 @@ from interlock.transports.exchange import Caller, Service
 from interlock.transports.http.answers import fault_headers
 from interlock.transports.http.bounds import DEFAULT_BOUNDS, HttpBounds
 from interlock.transports.http.exchange import LISTEN, Batch, HttpExchange
+from interlock.transports.http.guard import Refusal
 from interlock.transports.http.sessions import HttpSession, Sessions
-from interlock.transports.http.turn import Turn
+from interlock.transports.http.turn import Head, Turn
 from interlock.wire.conversation import CANCELLED
 from interlock.wire.errors import Fault, Tongue
 from interlock.wire.limits import DEFAULT, Limits
@@ -82,6 +84,14 @@ class McpEndpoint:
         except Exception:
             _log.exception("a request to %s failed", turn.head.path)
             _refuse(turn, 500, Fault("INTERNAL_ERROR", "a fault of ours; it was logged"), id=_id_of(turn, None))
+
+    def foresee(self, head: Head) -> Refusal | None:
+        """Whether the caller is refused before anything is known of the body."""
+        try:
+            self._service.admit(head.path, head.headers)
+        except Fault as fault:
+            return Refusal(fault.kind.http, fault.message, fault.name, fault_headers(fault))
+        return None
 
     def tick(self) -> None:
         """Sessions that nobody uses end."""
@@ -193,7 +203,8 @@ class McpEndpoint:
         requests = [message for message in messages if isinstance(message, Request)]
         for message in messages:
             if isinstance(message, Notification):
-                self._told(session, caller, message)
+                with contextlib.suppress(Fault):
+                    self._told(session, caller, message)
             elif isinstance(message, Result | Failure):
                 session.answered(message)
         batch = Batch(turn, session, len(requests), refused)

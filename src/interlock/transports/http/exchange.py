@@ -78,12 +78,15 @@ class HttpExchange(Exchange):
         """The good answer."""
         if not self._open:
             return
-        payload = encode_result(self.request.id, result)
         if self._outlet is None and self._batch is None:
+            payload = encode_result(self.request.id, result)
             self._settle()
             self._turn.answer_json(payload)
-        else:
-            self._finish(payload, 200)
+            return
+        try:
+            self._finish(_line(encode_result(self.request.id, result)), 200)
+        except Fault as fault:
+            self.fail(fault)
 
     def fail(self, fault: Fault) -> None:
         """The bad answer, in the client's own dialect."""
@@ -93,14 +96,20 @@ class HttpExchange(Exchange):
 
     def pass_failure(self, error: ErrorObject) -> None:
         """The bad answer of a server behind us, as it came."""
-        if self._open:
-            payload = encode_failure(self.request.id, error)
+        if not self._open:
+            return
+        try:
+            payload = _line(encode_failure(self.request.id, error))
+        except Fault as fault:
+            self.fail(fault)
+        else:
             self._finish(payload, failure_status(error.code, self.dialect.modern))
 
     def notify(self, method: str, params: bytes) -> None:
-        """Something about this request, before its answer."""
+        """Something about this request, before its answer. Raises UPSTREAM_ERROR for params that are no text."""
         if self._open:
-            self._stream().send(one_line(encode_notification(method, params)))
+            line = _line(encode_notification(method, params))
+            self._stream().send(line)
 
     def ask(self, method: str, params: bytes) -> asyncio.Future[bytes]:
         """Ask the client on this request's own stream."""
@@ -110,12 +119,15 @@ class HttpExchange(Exchange):
         if not self._open:
             raise Fault("CANCELLED", "the client no longer waits for this request")
         check_capability(self.dialect, method, params)
+        if self._outlet is None and self._turn.connection is None:
+            raise Fault("UPSTREAM_UNAVAILABLE", "the client went before it could be asked")
+        params = _line(params)
         outlet = self._stream()
         id_, future = session.expect()
         if self._asks is None:
             self._asks = {}
         self._asks[id_] = future
-        outlet.send(one_line(encode_request(id_, method, params)))
+        outlet.send(encode_request(id_, method, params))
         future.add_done_callback(lambda done: self._asked(id_, done))
         return future
 
@@ -144,7 +156,7 @@ class HttpExchange(Exchange):
         if self._batch is not None:
             self._batch.answered(payload)
         elif self._outlet is not None:
-            self._outlet.send(one_line(payload))
+            self._outlet.send(payload)
             self._outlet.end()
         elif status == 200 and not headers:
             self._turn.answer_json(payload)
@@ -209,7 +221,7 @@ class Batch:
         self._missing -= 1
         if payload is not None:
             if self._outlet is not None:
-                self._outlet.send(one_line(payload))
+                self._outlet.send(payload)
             else:
                 self._answers.append(payload)
         if not self._missing:
@@ -229,7 +241,7 @@ class Batch:
         if self._outlet is None:
             self._outlet = self._session.open_stream(self._turn)
             for payload in self._answers:
-                self._outlet.send(one_line(payload))
+                self._outlet.send(payload)
             self._answers = []
         return self._outlet
 
@@ -242,6 +254,14 @@ def check_capability(dialect: Dialect, method: str, params: bytes) -> None:
             f"the client did not declare that it answers {method}",
             data={"requiredCapabilities": missing_capability(method, params)},
         )
+
+
+def _line(payload: bytes) -> bytes:
+    """The message as an event can carry it. Raises UPSTREAM_ERROR for what a server behind us sent and is no text."""
+    try:
+        return one_line(payload)
+    except (UnicodeDecodeError, msgspec.DecodeError) as cause:
+        raise Fault("UPSTREAM_ERROR", f"not JSON in UTF-8: {cause}") from None
 
 
 class _TurnStream:

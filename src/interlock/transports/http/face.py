@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from interlock.transports.http.bounds import HttpBounds
 from interlock.transports.http.guard import Faces, Refusal, check_target
-from interlock.transports.http.turn import Turn
+from interlock.transports.http.turn import Head, Turn
 from interlock.wire.limits import Limits
 from interlock.wire.sse import KEEP_ALIVE
 
@@ -23,6 +23,9 @@ class Endpoint(Protocol):
 
     def handle(self, turn: Turn) -> None:
         """Answer a request, now or later. Never raises."""
+
+    def foresee(self, head: Head) -> Refusal | None:
+        """Whether a request would be refused whatever its body is. Asked before a long body is read."""
 
     def tick(self) -> None:
         """A moment has passed: drop what has grown old."""
@@ -46,7 +49,10 @@ class Face:
         self.bounds = bounds
         self.is_mcp = is_mcp
         self.connections: set[HubProtocol] = set()
-        self.streams: set[Turn] = set()
+        self.streams: dict[Turn, float] = {}
+        """The open event streams, and when each gets its next comment."""
+        self.held = 0
+        """Bytes of bodies that are still coming in."""
         self.overrun = 0
         """Streams closed because their clients did not read them."""
         self.refused = 0
@@ -56,7 +62,6 @@ class Face:
         self.ok_head = b""
         self._date = b""
         self._targets: dict[bytes, tuple[str, bool] | Refusal] = {}
-        self._next_beat = 0.0
         self.sweep(time.monotonic())
 
     def resolve(self, target: bytes) -> tuple[str, bool] | Refusal:
@@ -76,16 +81,9 @@ class Face:
     def render(self, status: int, body: bytes, headers: bytes, keep_alive: bool) -> bytes:
         """A whole answer with its status line and headers."""
         kind = b"content-type: application/json\r\n" if body else b""
+        length = b"" if status == 204 else b"content-length: %d\r\n" % len(body)
         close = b"" if keep_alive else b"connection: close\r\n"
-        return b"%b%b%b%b%bcontent-length: %d\r\n\r\n%b" % (
-            status_line(status),
-            self._date,
-            kind,
-            close,
-            headers,
-            len(body),
-            body,
-        )
+        return b"%b%b%b%b%b%b\r\n%b" % (status_line(status), self._date, kind, length, close, headers, body)
 
     def stream_head(self, headers: bytes, chunked: bool, keep_alive: bool) -> bytes:
         """The beginning of an answer whose length is not known."""
@@ -99,9 +97,9 @@ class Face:
         self.ok_head = b"%b%bcontent-type: application/json\r\ncontent-length: " % (status_line(200), self._date)
         for connection in list(self.connections):
             connection.sweep(now)
-        if now >= self._next_beat:
-            self._next_beat = now + self.bounds.keep_alive_s
-            for stream in list(self.streams):
+        for stream, due in list(self.streams.items()):
+            if due <= now:
+                self.streams[stream] = now + self.bounds.keep_alive_s
                 stream.send(KEEP_ALIVE)
         self.endpoint.tick()
 

@@ -24,6 +24,8 @@ class Refusal(msgspec.Struct, frozen=True):
     status: int
     message: str
     name: str = "INVALID_REQUEST"
+    headers: bytes = b""
+    """Complete lines that the answer carries besides the usual ones."""
 
 
 class Faces(msgspec.Struct, frozen=True):

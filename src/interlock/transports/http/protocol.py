@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import enum
+import time
 from collections import deque
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -67,6 +68,7 @@ class HubProtocol(HttpToolsProtocol):
         self._fed = 0
         """Bytes since the last whole request."""
         self._body: bytes | bytearray = b""
+        self._held = 0
         self._asgi_bytes = 0
         self._reading: Turn | None = None
         """The MCP request whose body is coming in."""
@@ -120,13 +122,14 @@ class HubProtocol(HttpToolsProtocol):
         self.face.connections.discard(self)
         self._phase = _DEAF
         self._queue.clear()
+        self._let_go()
+        super().connection_lost(exc)
         active, self._active = self._active, None
         if isinstance(active, RequestResponseCycle):
             active.disconnected = True
             active.message_event.set()
         elif active is not None:
             self._lose(active)
-        super().connection_lost(exc)
 
     def pause_writing(self) -> None:
         """The client does not keep up: nothing more is taken from it until it does."""
@@ -176,22 +179,26 @@ class HubProtocol(HttpToolsProtocol):
         if head is None:
             return
         self._head = None
-        self._phase = _BODY
         first, self._first = self._first, None
         face = self.face
         parser = self.parser
         method = parser.get_method()
         version = parser.get_http_version()
         refusal = guard.check_head(method, head, version, face.faces, face.limits.message_bytes)
-        if refusal is None and (self._fed > face.bounds.header_bytes or len(head) + self._repeats > _FEW_HEADERS):
+        if refusal is None and (
+            # What began in the middle of a piece of bytes was not counted from its beginning.
+            first is None or self._fed > face.bounds.header_bytes or len(head) + self._repeats > _FEW_HEADERS
+        ):
             refusal = guard.check_size(head, self._repeats, face.bounds)
         found = face.resolve(self._target)
         if refusal is not None or isinstance(found, Refusal):
             self._refuse(refusal if refusal is not None else found)  # type: ignore[arg-type]
             return
-        path, is_mcp = found
-        if b"upgrade" in head and parser.should_upgrade() and self._drop_upgrade(head, is_mcp):
+        if b"upgrade" in head and parser.should_upgrade():
+            self._drop_upgrade(head, version)
             return
+        path, is_mcp = found
+        self._phase = _BODY
         if not is_mcp:
             self._begin_asgi(head)
             return
@@ -202,6 +209,10 @@ class HubProtocol(HttpToolsProtocol):
             self._on_expect(head[b"expect"], version)
         elif first is not None:
             self._template = Template.of(first, known)
+        if known.length > face.bounds.early_bytes or b"transfer-encoding" in head:
+            refusal = face.endpoint.foresee(known)
+            if refusal is not None:
+                self._refuse(refusal)
 
     def on_body(self, body: bytes) -> None:
         """A piece of the body."""
@@ -221,8 +232,12 @@ class HubProtocol(HttpToolsProtocol):
             else:
                 self._body = bytearray(held) + body
             size = len(self._body)
+            self._held += len(body)
+            self.face.held += len(body)
         if size > limit:
             self._refuse(Refusal(413, f"the body is over the limit of {limit} bytes", "TOO_LARGE"))
+        elif self.face.held > self.face.bounds.held_bytes:
+            self._refuse(Refusal(503, "too much is coming in", "RESOURCE_EXHAUSTED", b"retry-after: 1\r\n"))
 
     def on_message_complete(self) -> None:
         """The request is whole."""
@@ -237,7 +252,7 @@ class HubProtocol(HttpToolsProtocol):
         self._reading = None
         body = self._body
         turn.body = body if type(body) is bytes else bytes(body)
-        self._body = b""
+        self._let_go()
         if self._active is None and not self._queue and not self._stalled:
             self._active = turn
             self.face.endpoint.handle(turn)
@@ -251,7 +266,7 @@ class HubProtocol(HttpToolsProtocol):
         self.transport.write(data)
         turn.connection = None
         turn.on_gone = None
-        self.face.streams.discard(turn)
+        self.face.streams.pop(turn, None)
         self._active = None
         self.server_state.total_requests += 1
         if not turn.keep_alive or self._draining:
@@ -261,7 +276,7 @@ class HubProtocol(HttpToolsProtocol):
 
     def begin_stream(self, turn: Turn, headers: bytes) -> None:
         """The first bytes of an event stream."""
-        self.face.streams.add(turn)
+        self.face.streams[turn] = time.monotonic() + self.face.bounds.keep_alive_s
         self.transport.write(self.face.stream_head(headers, turn.head.chunked, turn.keep_alive))
 
     def send(self, turn: Turn, event: bytes) -> bool:
@@ -325,11 +340,6 @@ class HubProtocol(HttpToolsProtocol):
         else:
             self._wait((cycle, app))
 
-    def handle_websocket_upgrade(self) -> None:
-        """The connection is another protocol's from here on."""
-        self.face.connections.discard(self)
-        super().handle_websocket_upgrade()
-
     def _unset_keepalive_if_required(self) -> None:
         # No timer is this connection's own: `sweep` is called for all of them.
         pass
@@ -380,24 +390,18 @@ class HubProtocol(HttpToolsProtocol):
         else:
             self._owes_continue = True
 
-    def _drop_upgrade(self, head: dict[bytes, bytes], is_mcp: bool) -> bool:
-        """Whether the request is to be read again without its offer to upgrade, which nobody here takes up.
+    def _drop_upgrade(self, head: dict[bytes, bytes], version: str) -> None:
+        """Have the request read again without its offer to upgrade, which nobody here takes up.
 
         The parser ends such a request with its headers; Java's client offers h2c with every first request.
         """
-        if not is_mcp and head[b"upgrade"].lower() == b"websocket" and self._should_upgrade_to_ws():
-            if self._active is not None:
-                self._refuse(Refusal(400, "an upgrade must be the first request that is not answered"))
-                return True
-            return False
-        lines = [b"%b %b HTTP/1.1" % (self.parser.get_method(), self._target)]
+        lines = [b"%b %b HTTP/%b" % (self.parser.get_method(), self._target, version.encode())]
         if b"close" in head.get(b"connection", b"").lower():
             lines.append(b"connection: close")
         dropped = (b"upgrade", b"connection", b"http2-settings")
         lines += [b"%b: %b" % pair for pair in head.items() if pair[0] not in dropped]
         self._without_upgrade = b"\r\n".join(lines) + b"\r\n\r\n"
         self._phase = _IDLE
-        return True
 
     def _on_upgrade(self, rest: bytes) -> None:
         if self._phase is _DEAF:
@@ -406,8 +410,6 @@ class HubProtocol(HttpToolsProtocol):
         if head is not None:
             self.parser = httptools.HttpRequestParser(self)
             self.data_received(head + rest)
-        elif self._should_upgrade():
-            self.handle_websocket_upgrade()
 
     def _wait(self, waiting: Waiting) -> None:
         """Put a request behind those before it. A client that sends too many ahead is answered those, and no more."""
@@ -448,8 +450,8 @@ class HubProtocol(HttpToolsProtocol):
         if refusal is None:
             self.face.endpoint.handle(turn)
             return
-        error = Fault(refusal.name, refusal.message).render(Tongue.NEW_MCP)
-        self.finish(turn, self.face.render(refusal.status, encode_failure(None, error), b"", keep_alive=False))
+        body = encode_failure(None, Fault(refusal.name, refusal.message).render(Tongue.NEW_MCP))
+        self.finish(turn, self.face.render(refusal.status, body, refusal.headers, keep_alive=False))
 
     def _refuse(self, refusal: Refusal) -> None:
         """Answer this, after what came before it, and hear nothing more."""
@@ -460,6 +462,7 @@ class HubProtocol(HttpToolsProtocol):
         self._phase = _DEAF
         self._reading = None
         self._head = None
+        self._let_go()
         if unfinished and not self._drop_cycle():
             return
         turn = Turn(self, NO_HEAD, keep_alive=False, refusal=refusal)
@@ -483,6 +486,12 @@ class HubProtocol(HttpToolsProtocol):
             self._queue.pop()
         return True
 
+    def _let_go(self) -> None:
+        """The body is no longer held here."""
+        self._body = b""
+        self.face.held -= self._held
+        self._held = 0
+
     def _is_serving(self) -> bool:
         """Whether it is us, and not the client, that is waited for."""
         active = self._active
@@ -491,7 +500,7 @@ class HubProtocol(HttpToolsProtocol):
         return not (active is self.cycle and self._phase is _BODY and not self.flow.read_paused)
 
     def _lose(self, turn: Turn) -> None:
-        self.face.streams.discard(turn)
+        self.face.streams.pop(turn, None)
         turn.connection = None
         gone, turn.on_gone = turn.on_gone, None
         if gone is not None:

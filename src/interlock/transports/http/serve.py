@@ -44,9 +44,11 @@ async def start(
     if sock is None:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
         sock = socket.create_server((host, port), family=family, backlog=BACKLOG)
-    bound_host, bound_port = sock.getsockname()[:2]
-    face = Face(endpoint, faces_of(host or bound_host, bound_port, hosts, origins), limits, bounds, is_mcp)
-    server = HttpServer(face, app, sock, bound_host, bound_port)
+    else:
+        host = sock.getsockname()[0]
+    port = sock.getsockname()[1]
+    face = Face(endpoint, faces_of(host, port, hosts, origins), limits, bounds, is_mcp)
+    server = HttpServer(face, app, sock, host, port)
     await server.begin()
     return server
 
@@ -95,10 +97,10 @@ class HttpServer:
         self._uvicorn.leave()
         await self._task
         self._task = None
-        self.face.endpoint.close()
         for connection in list(self.face.connections):
             connection.transport.abort()
         await asyncio.sleep(0)
+        self.face.endpoint.close()
         if self._sweeper is not None:
             self._sweeper.cancel()
 

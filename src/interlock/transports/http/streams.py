@@ -98,7 +98,7 @@ class Streams:
         self._by_token.clear()
 
     def _new(self) -> SessionStream:
-        stream = SessionStream(self, secrets.token_urlsafe(12), self._primes)
+        stream = SessionStream(self, secrets.token_urlsafe(16), self._primes)
         self._by_token[stream.token] = stream
         return stream
 

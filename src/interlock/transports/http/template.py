@@ -34,7 +34,7 @@ class Template:
     def of(cls, data: bytes, head: Head) -> Template | None:
         """The template of a head that the parser read from these bytes. None where there is no use in one."""
         end = data.find(b"\r\n\r\n") + 4
-        if end > _HEAD_BYTES or not data.startswith(head.method) or b"transfer-encoding" in head.headers:
+        if not 4 < end <= _HEAD_BYTES or not data.startswith(head.method) or b"transfer-encoding" in head.headers:
             return None
         parts: list[tuple[bytes, int, bytes, bytes]] = []
         start = place = 0

@@ -69,6 +69,8 @@ class Turn(msgspec.Struct, eq=False):
             return
         if self in connection.face.streams:
             self.end()
+        elif self.head.method == b"HEAD":
+            connection.finish(self, connection.face.render(status, b"", headers, self.keep_alive))
         else:
             connection.finish(self, connection.face.render(status, body, headers, self.keep_alive))
 

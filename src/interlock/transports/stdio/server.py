@@ -6,8 +6,11 @@ Every line that asks for something gets exactly one answer, however bad the line
 from __future__ import annotations
 
 import asyncio
+import logging
 import math
 from typing import Final, TypeAlias, cast
+
+import msgspec
 
 from interlock.protocols.mcp.capabilities import missing_capability
 from interlock.protocols.mcp.dialect import Dialect
@@ -32,6 +35,8 @@ from interlock.wire.messages import (
     one_line,
 )
 from interlock.wire.ndjson import LineReader, Oversize
+
+log = logging.getLogger("interlock.transports")
 
 HELD_BYTES: Final = 1024 * 1024
 """While the client does not read: how much is kept for it before notifications are dropped. Answers never are."""
@@ -205,7 +210,11 @@ class StdioServer(asyncio.Protocol):
             return
         exchange = _StreamExchange(self, request, view, dialect, self._caller, session, batch)
         self._open[request.id] = exchange
-        self._service.serve(exchange)
+        try:
+            self._service.serve(exchange)
+        except Exception:
+            log.exception("%s could not be served", request.method)
+            exchange.fail(Fault("INTERNAL_ERROR", "the request could not be served; the log says why"))
 
     def _initialize(self, request: Request, batch: _Batch | None) -> None:
         if batch is not None:
@@ -339,7 +348,12 @@ class _StreamExchange(Exchange):
         return self._open
 
     def result(self, result: bytes) -> None:
-        self._end(encode_result(self.request.id, one_line(result)))
+        try:
+            line = one_line(result)
+        except (UnicodeDecodeError, msgspec.DecodeError):
+            self.fail(Fault("UPSTREAM_ERROR", "the answer is not JSON in UTF-8"))
+            return
+        self._end(encode_result(self.request.id, line))
 
     def fail(self, fault: Fault) -> None:
         self._end(encode_failure(self.request.id, fault.render(self.dialect.tongue)))

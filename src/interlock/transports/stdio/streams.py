@@ -56,19 +56,17 @@ class _WriterEvents(asyncio.BaseProtocol):
 
 @contextlib.contextmanager
 def _own_streams() -> Iterator[tuple[int, int]]:
-    """Private copies of standard input and output; the public ones become nothing and standard error."""
+    """Private copies of standard input and output; the public ones become nothing and standard error.
+
+    They stay so: what is printed after the end is no message either.
+    """
     sys.stdout.flush()
     source, sink = os.dup(0), os.dup(1)
     nothing = os.open(os.devnull, os.O_RDONLY)
     os.dup2(nothing, 0)
     os.close(nothing)
     os.dup2(2, 1)
-    try:
-        yield source, sink
-    finally:
-        with contextlib.suppress(OSError):
-            sys.stdout.flush()
-        # The transports own the copies and have closed them by now, so the originals cannot be put back from them.
+    yield source, sink
 
 
 async def _attach(server: StdioServer, source: int, sink: int) -> None:
@@ -85,11 +83,12 @@ async def _attach(server: StdioServer, source: int, sink: int) -> None:
 
 
 def _is_stream(fd: int) -> bool:
-    """Whether the event loop can wait for it. A plain file, and anything on Windows, is read by a thread instead."""
+    """Whether the event loop can wait for it. A plain file, and anything on Windows, is read by a thread instead; so is
+    a terminal, which would otherwise be left non-blocking for everyone else who uses it."""
     if sys.platform == "win32":
         return False
     mode = os.fstat(fd).st_mode
-    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode) or (stat.S_ISCHR(mode) and os.isatty(fd))
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
 
 
 class _FileReader(asyncio.ReadTransport):

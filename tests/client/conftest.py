@@ -1,0 +1,85 @@
+"""Real servers of both eras: small ones written for the purpose, the official SDK's, and our own."""
+
+from __future__ import annotations
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+sys.path.append(str(Path(__file__).parents[1] / "transports" / "http_client"))
+
+from web_peer import Ear, Script, Web
+
+from interlock.client import Connection
+from interlock.client.dial import to_command, to_url
+from interlock.transports.stdio.process import Command
+
+SERVERS = Path(__file__).parent / "servers"
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+@pytest.fixture
+async def stack() -> AsyncIterator[AsyncExitStack]:
+    async with AsyncExitStack() as stack:
+        yield stack
+
+
+@pytest.fixture
+async def meet(stack: AsyncExitStack):
+    """Connects to a server of a mood."""
+
+    async def meet(mood: str, **options: object) -> Connection:
+        command = Command((sys.executable, str(SERVERS / "eras.py"), mood))
+        options = {"timeout": 10.0, "probe_timeout": 0.3, **options}
+        connection = await Connection.open(to_command(command), Ear(), **options)
+        stack.push_async_callback(connection.close)
+        return connection
+
+    return meet
+
+
+@pytest.fixture
+async def visit(stack: AsyncExitStack):
+    """Connects to a web server that does what the script says."""
+
+    async def visit(script: Script, **options: object) -> tuple[Connection, Web]:
+        web = Web(script)
+        server = await asyncio.start_server(web.serve, "127.0.0.1", 0)
+        stack.callback(server.close)
+        web.url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/mcp"
+        connection = await Connection.open(to_url(web.url), Ear(), timeout=10.0, probe_timeout=0.3, **options)
+        stack.push_async_callback(connection.close)
+        return connection, web
+
+    return visit
+
+
+@asynccontextmanager
+async def _official(*flags: str) -> AsyncIterator[str]:
+    arguments = (str(SERVERS / "official.py"), "http", *flags)
+    process = await asyncio.create_subprocess_exec(
+        sys.executable, *arguments, stdout=-1, stderr=asyncio.subprocess.DEVNULL
+    )
+    assert process.stdout is not None
+    port = int(await process.stdout.readline())
+    try:
+        yield f"http://127.0.0.1:{port}/mcp"
+    finally:
+        process.terminate()
+        await process.wait()
+
+
+@pytest.fixture(params=["stdio", "http", "http, json"])
+async def official(request: pytest.FixtureRequest, stack: AsyncExitStack) -> str | list[str]:
+    """The official SDK's server."""
+    if request.param == "stdio":
+        return [sys.executable, str(SERVERS / "official.py")]
+    return await stack.enter_async_context(_official(*request.param.split(", ")[1:]))

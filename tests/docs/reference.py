@@ -1,0 +1,157 @@
+"""The parts of the documentation that are made from the code: run this file to write them anew."""
+
+from __future__ import annotations
+
+import ast
+import inspect
+import re
+from collections.abc import Callable
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import click
+import msgspec
+
+from interlock.cli.app import EXIT_CODES, SECTIONS, app
+from interlock.config import settings
+from interlock.hub.upstreams.states import mermaid
+from interlock.protocols.mcp.methods import METHODS
+from interlock.wire.errors import TABLE
+
+DOCS = Path(__file__).parents[2] / "docs"
+
+TABLES: list[tuple[str, type[msgspec.Struct]]] = [
+    ("[hub]", settings.Hub),
+    ("[hub.timeouts]", settings.Timeouts),
+    ("[hub.limits]", settings.Limits),
+    ("[servers.ID]", settings.Server),
+    ("[servers.ID.restart]", settings.Restart),
+    ("[servers.ID.tools]", settings.Tools),
+    ("[profiles.NAME]", settings.Profile),
+    ("[agents.NAME]", settings.Agent),
+]
+
+
+def errors() -> str:
+    """Rows of the error table."""
+    rows = []
+    for kind in TABLE.values():
+        codes = [kind.mcp, kind.new_mcp or kind.mcp, kind.mgp or "–", kind.rest or "–", kind.http]
+        retry, told = "yes" if kind.retryable else "no", "result" if kind.as_result else "error"
+        cells = [f"`{kind.name}`", kind.domain, kind.meaning, *map(str, codes), retry, told]
+        rows.append(f"| {' | '.join(cells)} |")
+    return "\n".join(rows)
+
+
+def methods() -> str:
+    """Rows of the table of methods."""
+    rows = []
+    for method in METHODS.values():
+        era = "both" if len(method.eras) == 2 else next(iter(method.eras)).value
+        rows.append(f"| `{method.name}` | {method.sender} | {era} | {method.needs or '–'} |")
+    return "\n".join(rows)
+
+
+def states() -> str:
+    """The life of a server as a diagram."""
+    return f"```mermaid\n{mermaid()}\n```"
+
+
+def configuration() -> str:
+    """A table for each table of `interlock.toml`."""
+    parts = []
+    for title, struct in TABLES:
+        said = field_texts(struct)
+        hidden: frozenset[str] = getattr(struct, "derived", frozenset())
+        rows = [
+            f"| `{field.encode_name}` | {default_of(field)} | {said[field.name]} |"
+            for field in msgspec.structs.fields(struct)
+            if field.name not in hidden and not nested(field)
+        ]
+        intro = (inspect.getdoc(struct) or "").replace("\n", " ")
+        parts.append(f"### `{title}`\n\n{intro}\n\n| setting | default | meaning |\n|---|---|---|\n" + "\n".join(rows))
+    return "\n\n".join(parts)
+
+
+def commands() -> str:
+    """Every command with its help, as the terminal prints it."""
+    parts = []
+    for title, section in SECTIONS.items():
+        parts.append(f"## {title}")
+        for name in section:
+            command = app.get_command(click.Context(app), name)
+            assert command is not None
+            parts.append(help_of(command, ["interlock", name]))
+    return "\n\n".join([*parts, "## Exit codes", EXIT_CODES])
+
+
+def help_of(command: click.Command, path: list[str]) -> str:
+    """A command's help, and that of the commands under it."""
+    context = click.Context(command, info_name=" ".join(path), max_content_width=100, terminal_width=100)
+    text = re.sub(r"[ \t]+$", "", command.get_help(context), flags=re.MULTILINE)
+    parts = [f"### `{' '.join(path)}`\n\n```text\n{text}\n```"]
+    if isinstance(command, click.Group):
+        parts += [help_of(command.commands[name], [*path, name]) for name in sorted(command.commands)]
+    return "\n\n".join(parts)
+
+
+def field_texts(struct: type) -> dict[str, str]:
+    """The text under each field of a struct."""
+    tree = ast.parse(inspect.getsource(inspect.getmodule(struct)))  # type: ignore[arg-type]
+    body = next(node.body for node in tree.body if isinstance(node, ast.ClassDef) and node.name == struct.__name__)
+    texts: dict[str, str] = {}
+    for field, after in pairwise(body):
+        match field, after:
+            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                texts[name] = " ".join(text.split())
+    return texts
+
+
+def nested(field: Any) -> bool:
+    """Whether a field is a table of its own."""
+    return isinstance(field.default, msgspec.Struct) or isinstance(field.type, type(msgspec.Struct))
+
+
+def default_of(field: Any) -> str:
+    """A field's default as it would be written in the file."""
+    if field.default_factory is not msgspec.NODEFAULT:
+        return "none"
+    value = field.default
+    if value is msgspec.NODEFAULT:
+        return "required"
+    if value is None or value in ((), ""):
+        return "none"
+    if isinstance(value, bool):
+        return "`true`" if value else "`false`"
+    if isinstance(value, tuple):
+        return f"`{list(value)}`"
+    return f"`{value:,}`".replace(",", "_") if isinstance(value, int) else f"`{value}`"
+
+
+GENERATED: list[tuple[str, str, Callable[[], str]]] = [
+    ("errors.md", "errors", errors),
+    ("protocol.md", "methods", methods),
+    ("protocol.md", "states", states),
+    ("configuration.md", "settings", configuration),
+    ("commands.md", "commands", commands),
+]
+
+
+def between(name: str) -> re.Pattern[str]:
+    """The part of a page between two marks."""
+    return re.compile(rf"(<!-- {name} -->\n).*?(<!-- /{name} -->)", re.DOTALL)
+
+
+def write() -> None:
+    """Write every part anew."""
+    for page, name, make in GENERATED:
+        path = DOCS / page
+        text = path.read_text()
+        made = make()
+        new = between(name).sub(lambda match, made=made: f"{match[1]}{made}\n{match[2]}", text)
+        path.write_text(new)
+
+
+if __name__ == "__main__":
+    write()

@@ -1,0 +1,58 @@
+"""The documentation is true: what is made from the code is current, every example runs, every link leads somewhere."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from interlock.config import load
+
+from .reference import DOCS, GENERATED, between
+
+ROOT = DOCS.parent
+PAGES = sorted([ROOT / "README.md", ROOT / "CHANGELOG.md", *DOCS.glob("*.md")])
+
+
+@pytest.mark.parametrize(("page", "name", "make"), GENERATED, ids=[name for _, name, _ in GENERATED])
+def test_what_is_made_from_the_code_is_current(page: str, name: str, make: Callable[[], str]) -> None:
+    found = between(name).search((DOCS / page).read_text())
+    assert found, f"{page} has no part <!-- {name} -->"
+    assert found[0] == f"<!-- {name} -->\n{make()}\n<!-- /{name} -->", "run `python -m tests.docs.reference`"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_link_leads_somewhere(page: Path) -> None:
+    for target in re.findall(r"\]\(([^)#]+)(?:#[^)]*)?\)", page.read_text()):
+        if not target.startswith(("http://", "https://")):
+            assert (page.parent / target).exists(), target
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_python_example_is_a_whole_program(page: Path) -> None:
+    for example in re.findall(r"```python\n(.*?)```", page.read_text(), re.DOTALL):
+        names: dict[str, object] = {"__name__": "example"}
+        exec(compile(ast.parse(example), str(page), "exec"), names)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_every_configuration_example_is_accepted(page: Path, tmp_path: Path) -> None:
+    for number, example in enumerate(re.findall(r"```toml\n(.*?)```", page.read_text(), re.DOTALL)):
+        path = tmp_path / f"{number}.toml"
+        path.write_text(example)
+        fatal = [problem for problem in load(path, home=tmp_path).problems if problem.fatal]
+        assert not fatal
+
+
+def test_every_dependency_has_its_reason() -> None:
+    import tomllib
+
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    told = (DOCS / "dependencies.md").read_text()
+    named = [*project["project"]["dependencies"], *project["dependency-groups"]["dev"]]
+    for requirement in named:
+        name = re.split(r"[><=;\[ ]", requirement)[0]
+        assert f"`{name}`" in told, f"docs/dependencies.md does not say why {name}"

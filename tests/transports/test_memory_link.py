@@ -1,0 +1,165 @@
+"""Both ends in one process: what a `Link` promises, kept without a socket."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+import msgspec
+import pytest
+
+from interlock.protocols.mcp.meta import CLIENT_CAPABILITIES, PROTOCOL_VERSION
+from interlock.server import Anyone, Context, Server
+from interlock.transports.link import Link, Outgoing
+from interlock.transports.memory import connect
+from interlock.wire.errors import Fault
+from interlock.wire.limits import Limits
+from interlock.wire.messages import Failure, Request, Result
+
+META = {PROTOCOL_VERSION: "2026-07-28", CLIENT_CAPABILITIES: {}}
+
+
+@pytest.fixture
+def anyio_backend() -> str:
+    return "asyncio"
+
+
+class Ear:
+    """A sink and a listener that write down what they hear."""
+
+    def __init__(self) -> None:
+        self.ended: asyncio.Future[Result | Failure | Fault] = asyncio.get_running_loop().create_future()
+        self.notes: list[tuple[str, Any]] = []
+        self.questions: list[Request] = []
+        self.closings = 0
+
+    def answered(self, answer: Result | Failure) -> None:
+        self.ended.set_result(answer)
+
+    def lost(self, fault: Fault) -> None:
+        self.ended.set_result(fault)
+
+    def notified(self, method: str, params: bytes) -> None:
+        self.notes.append((method, msgspec.json.decode(params)))
+
+    def asked(self, request: Request) -> None:
+        self.questions.append(request)
+
+    def closed(self, fault: Fault) -> None:
+        self.closings += 1
+
+    def spoke(self, stream: str, text: str) -> None: ...
+
+
+class Bench:
+    """A server whose tool can be held, and a link to it."""
+
+    def __init__(self, limits: Limits | None = None) -> None:
+        self.server = Server("test")
+        self.stopped = asyncio.Event()
+        self.listener = Ear()
+        self.link: Link = connect(self.server, Anyone(), self.listener, limits=limits or Limits())
+
+        @self.server.tool
+        async def quick() -> str:
+            return "quick"
+
+        @self.server.tool
+        async def slow(ctx: Context, steps: int = 0) -> None:
+            try:
+                for step in range(steps):
+                    ctx.progress(step + 1)
+                    await asyncio.sleep(0.03)
+                await asyncio.Event().wait()
+            finally:
+                self.stopped.set()
+
+    def send(self, name: str, seconds: float = 5.0, **more: Any) -> tuple[Any, Ear]:
+        ear = Ear()
+        steps = {"steps": more.pop("steps")} if "steps" in more else {}
+        params = msgspec.json.encode({"name": name, "arguments": steps, "_meta": META})
+        deadline = asyncio.get_running_loop().time() + seconds
+        return self.link.send(Outgoing("tools/call", params, deadline, **more), ear), ear
+
+
+async def test_an_answer_never_comes_before_send_has_returned() -> None:
+    bench = Bench()
+    handle, ear = bench.send("quick")
+    assert not ear.ended.done()
+    assert bench.link.pending == 1
+    answer = await ear.ended
+    assert isinstance(answer, Result)
+    assert answer.id == handle
+    assert bench.link.pending == 0
+
+
+async def test_a_cancelled_request_stops_the_work_and_the_sink_hears_nothing() -> None:
+    bench = Bench()
+    handle, ear = bench.send("slow", steps=1)
+    await asyncio.sleep(0.01)
+    bench.link.cancel(handle, "enough")
+    await asyncio.wait_for(bench.stopped.wait(), 5)
+    assert not ear.ended.done()
+    handle, ear = bench.send("quick")
+    bench.link.cancel(handle, "at once")
+    await asyncio.sleep(0.01)
+    assert not ear.ended.done()
+
+
+async def test_a_deadline_ends_the_request_and_the_work() -> None:
+    bench = Bench()
+    _, ear = bench.send("slow", seconds=0.02)
+    lost = await asyncio.wait_for(ear.ended, 5)
+    assert isinstance(lost, Fault)
+    assert lost.name == "UPSTREAM_TIMEOUT"
+    await asyncio.wait_for(bench.stopped.wait(), 5)
+
+
+async def test_progress_moves_the_deadline_on_but_not_for_ever() -> None:
+    bench = Bench()
+    loop = asyncio.get_running_loop()
+    began = loop.time()
+    _, ear = bench.send("slow", seconds=0.1, steps=100, wants_progress=True, max_deadline=began + 0.3)
+    lost = await asyncio.wait_for(ear.ended, 5)
+    assert isinstance(lost, Fault)
+    assert loop.time() - began >= 0.25
+    assert [note[1]["progress"] for note in ear.notes[:3]] == [1, 2, 3]
+
+
+async def test_closing_tells_every_sink_first_and_then_the_listener_once() -> None:
+    bench = Bench()
+    _, ear = bench.send("slow")
+    await asyncio.sleep(0)
+    await bench.link.close()
+    lost = await ear.ended
+    assert isinstance(lost, Fault)
+    assert lost.name == "OUTCOME_UNKNOWN"
+    await bench.link.close()
+    assert bench.listener.closings == 1
+    with pytest.raises(Fault, match="closed"):
+        bench.send("quick")
+
+
+async def test_too_many_requests_at_once_are_refused() -> None:
+    bench = Bench(Limits(pending=2))
+    bench.send("slow")
+    bench.send("slow")
+    with pytest.raises(Fault) as full:
+        bench.send("quick")
+    assert full.value.name == "RESOURCE_EXHAUSTED"
+
+
+async def test_requests_that_may_not_be_served_are_refused_in_the_words_of_their_era() -> None:
+    bench = Bench()
+    deadline = asyncio.get_running_loop().time() + 5
+    for method, params, code in (
+        ("tools/list", b"{}", -32600),
+        ("server/discover", b"{}", -32602),
+        ("initialize", b"{}", -32602),
+        ("tools/list", b'{"_meta":1}', -32602),
+    ):
+        ear = Ear()
+        bench.link.send(Outgoing(method, params, deadline), ear)
+        answer = await ear.ended
+        assert isinstance(answer, Failure)
+        assert answer.error.code == code
