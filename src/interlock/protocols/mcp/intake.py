@@ -21,13 +21,6 @@ from interlock.wire.messages import Request
 Headers = Mapping[bytes, bytes]
 
 
-class Arrival(msgspec.Struct, frozen=True):
-    """A request that may be served."""
-
-    dialect: Dialect
-    glance: Glance
-
-
 def is_modern(request: Request, view: Glance, headers: Headers | None) -> bool:
     """Whether the request is of the stateless era: by its `_meta`, its method, or its version header."""
     meta = view.meta
@@ -45,8 +38,8 @@ def is_modern(request: Request, view: Glance, headers: Headers | None) -> bool:
     return known.modern if known is not None else mcp_headers.METHOD in headers
 
 
-def read_modern(request: Request, view: Glance, headers: Headers | None) -> Arrival:
-    """A stateless request, checked. `headers` is None where the transport has none."""
+def read_modern(request: Request, view: Glance, headers: Headers | None) -> Dialect:
+    """How a stateless request wants to be served, once it is checked. `headers` is None where there are none."""
     meta = view.meta
     if meta is None or meta.protocol_version is None:
         raise Fault("INVALID_PARAMS", f"params._meta must carry {PROTOCOL_VERSION!r}")
@@ -58,7 +51,7 @@ def read_modern(request: Request, view: Glance, headers: Headers | None) -> Arri
     dialect = _modern_dialect(meta, meta.protocol_version, bytes(meta.client_capabilities))
     if not serves(request.method, dialect.revision.era) and request.method in METHODS:
         raise Fault("METHOD_NOT_FOUND", f"{request.method} is not part of revision {dialect.revision.name}")
-    return Arrival(dialect, view)
+    return dialect
 
 
 def read_initialize(params: bytes) -> Dialect:

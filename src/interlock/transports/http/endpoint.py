@@ -130,8 +130,8 @@ class McpEndpoint:
         headers = turn.head.headers
         view = glance(request.params)
         if is_modern(request, view, headers):
-            arrival = read_modern(request, view, headers)
-            exchange = HttpExchange(request, view, arrival.dialect, caller, None, headers, turn)
+            dialect = read_modern(request, view, headers)
+            exchange = HttpExchange(request, view, dialect, caller, None, headers, turn)
             self._serve(exchange)
             if exchange.open:
                 turn.on_gone = exchange.client_gone
