@@ -16,6 +16,9 @@ _NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,256}\Z")
 _VALUE = re.compile(r"(?:[\x21-\x7e\x80-\xff](?:[\t\x20-\x7e\x80-\xff]*[\x21-\x7e\x80-\xff])?)?\Z")
 _SESSION = re.compile(r"[\x21-\x7e]{1,1024}\Z")
 
+_NAMINGS: Final = 1_024
+_NAMING_BYTES: Final = 512
+
 OURS: Final = frozenset(
     {
         "accept",
@@ -52,6 +55,7 @@ class Heads:
         self._target = target
         self._revision: Revision | None = None
         self._session_id: str | None = None
+        self._naming: dict[tuple[str, str | None], bytes] = {}
         self._renew()
 
     @property
@@ -92,10 +96,7 @@ class Heads:
         """A whole POST. `method` is empty for an answer to the server."""
         more = b""
         if self._modern and method:
-            more = line("Mcp-Method", method)
-            row = METHODS.get(method)
-            if name is not None and (row is None or row.named_by):
-                more += b"Mcp-Name: %b\r\n" % encode_value(name).encode()
+            more = self._naming.get((method, name)) or self._name(method, name)
             for header, value in params:
                 more += line(header, value)
         opening = self._opening if method == "initialize" else self._post
@@ -109,6 +110,18 @@ class Heads:
     def delete(self) -> bytes:
         """Ends the session (handshake era)."""
         return b"DELETE %b%bAccept: application/json\r\n\r\n" % (self._start, self._context)
+
+    def _name(self, method: str, name: str | None) -> bytes:
+        """The lines that say what a request is about. They come again with every call of a tool, so they are kept."""
+        lines = line("Mcp-Method", method)
+        row = METHODS.get(method)
+        if name is not None and (row is None or row.named_by):
+            lines += b"Mcp-Name: %b\r\n" % encode_value(name).encode()
+        if len(self._naming) >= _NAMINGS:
+            self._naming.clear()
+        if len(lines) <= _NAMING_BYTES:
+            self._naming[method, name] = lines
+        return lines
 
     def _renew(self) -> None:
         revision = self._revision

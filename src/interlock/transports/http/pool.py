@@ -181,7 +181,7 @@ class Pool:
         if not keep or self._closed:
             connection.abort()
             return
-        ticket = self._next_ticket()
+        ticket = self._next_ticket() if self._queue else None
         if ticket is not None:
             self._busy.add(connection)
             connection.begin(ticket)
@@ -201,7 +201,7 @@ class Pool:
     def _take_idle(self) -> Connection | None:
         while self._idle:
             connection = self._idle.pop()
-            if connection.usable and connection.idle_until > self._loop.time():
+            if connection.idle_until > self._loop.time() and connection.usable:
                 return connection
             connection.abort()
         return None
@@ -312,8 +312,7 @@ class Connection(asyncio.Protocol):
         if fresh:
             known = self._pool.heads.find(data)
             if known is not None:
-                self._recall(*known)
-                self._hand_over(ticket)
+                self._hand_over_known(ticket, *known)
                 return
         if not self._headers_complete:
             self._fed += len(data)
@@ -378,21 +377,25 @@ class Connection(asyncio.Protocol):
         else:
             self._headers.clear()  # an interim response (100, 103): the real one follows
 
-    # Heads that came before
+    # Handing over
 
-    def _recall(self, headers: dict[bytes, bytes], body: bytes) -> None:
-        """A whole response, the like of which the parser has read before."""
-        self._status = 200
-        self._headers = headers
-        self._headers_complete = self._complete = self._keep = True
-        self._excess = False
-        self._chunks.append(body)
+    def _hand_over_known(self, ticket: Ticket, headers: dict[bytes, bytes], body: bytes) -> None:
+        """A whole good response, the like of which the parser has read before: it stays as it is, between two."""
+        reply = ticket.reply
+        reply.head(200, headers)
+        if not ticket.over:
+            reply.body(body)
+        if ticket.over:
+            return
+        ticket.over = True
+        self._ticket = None
+        self._served += 1
+        self._pool.release(self, True)
+        reply.done()
 
     def _remember(self, data: bytes) -> None:
         if b"transfer-encoding" not in self._headers and b"keep-alive" not in self._headers:
             self._pool.heads.remember(data, self._headers)
-
-    # Handing over
 
     def _hand_over(self, ticket: Ticket, keep: bool = True) -> None:
         if not self._headers_complete:

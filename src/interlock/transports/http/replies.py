@@ -19,6 +19,7 @@ from interlock.wire.messages import (
     Message,
     Notification,
     Request,
+    Result,
     decode,
     decode_batch,
     is_batch,
@@ -141,7 +142,7 @@ class Call:
             return
         body = self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
         if self._json:
-            self._take(body)
+            self._take_body(body)
         else:
             self._refused(body)
 
@@ -176,6 +177,19 @@ class Call:
         if event.retry is not None:
             self._retry = event.retry / 1000
 
+    def _take_body(self, data: bytes) -> None:
+        """A whole body: in nearly every case the answer itself, and nothing but that."""
+        if data[:1] == b"{":
+            try:
+                message = decode(data, self._link.limits)
+            except BadMessage:
+                pass  # told below, where it is read again
+            else:
+                if type(message) is Result and message.id == self.id:
+                    self._answered(message)
+                    return
+        self._take(data)
+
     def _take(self, data: bytes) -> None:
         messages = read_messages(self._link, data)
         self._bad = 0 if messages else self._bad + 1
@@ -196,13 +210,12 @@ class Call:
         if self._json:
             self._lose("UPSTREAM_ERROR", "the server's answer is not the answer to this request")
 
-    def _answered(self, answer: Message) -> None:
-        assert not isinstance(answer, Request | Notification)
+    def _answered(self, answer: Result | Failure) -> None:
         if self.outgoing.method == "initialize":
             session = self._headers.get(b"mcp-session-id")
             self._link.offered_session = None if session is None else session.decode("latin-1")
         ticket, self.ticket = self.ticket, None
-        if ticket is not None:
+        if ticket is not None and not ticket.over:
             self._link.drain(ticket)
         if self._link.finish(self):
             self.sink.answered(answer)
