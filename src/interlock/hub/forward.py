@@ -11,7 +11,7 @@ from collections.abc import Callable
 import msgspec
 
 from interlock.hub.call import Call
-from interlock.hub.catalog.names import exposed_uri
+from interlock.hub.catalog.addresses import exposed_uri
 from interlock.hub.lines import Line
 from interlock.hub.questions import relay_question
 from interlock.hub.request_states import RequestStates

@@ -13,7 +13,7 @@ import msgspec
 
 from interlock.hub import answers
 from interlock.hub.call import Call, Caller, Target
-from interlock.hub.catalog.names import original_uri
+from interlock.hub.catalog.addresses import original_uri
 from interlock.hub.catalog.offer import ItemKind
 from interlock.hub.catalog.views import Catalog
 from interlock.hub.doors import Doors
