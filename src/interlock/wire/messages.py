@@ -165,6 +165,9 @@ def check_shape(payload: bytes, limits: Limits) -> None:
     opened = payload.count(b"{") + payload.count(b"[")
     if opened > limits.depth and _depth(payload) > limits.depth:
         raise Fault("INVALID_REQUEST", f"nested deeper than {limits.depth} levels")
+    # As few bytes as that cannot hold more members.
+    if len(payload) <= limits.members:
+        return
     if payload.count(b",") + opened > limits.members and _members(payload) > limits.members:
         raise Fault("INVALID_REQUEST", f"more than {limits.members} members")
 

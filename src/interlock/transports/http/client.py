@@ -115,7 +115,8 @@ class HttpLink(Link):
         if outgoing.wants_progress:
             params = with_meta(params, {PROGRESS_TOKEN: id_})
         body = encode_request(id_, outgoing.method, params)
-        call = Call(self, id_, outgoing, sink, body, outgoing.deadline - self._loop.time())
+        deadline = outgoing.deadline
+        call = Call(self, id_, outgoing, sink, body, deadline - self._loop.time(), deadline)
         call.ticket = self._pool.submit(self._payload(call), call)
         self._calls[id_] = call
         if not self._sweeping:

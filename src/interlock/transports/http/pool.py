@@ -89,16 +89,13 @@ class Reply(Protocol):
         """There is no (more) response."""
 
 
-class Ticket:
+class Ticket(msgspec.Struct, eq=False):
     """One request's place in the pool."""
 
-    __slots__ = ("connection", "over", "payload", "reply")
-
-    def __init__(self, payload: bytes, reply: Reply) -> None:
-        self.payload = payload
-        self.reply = reply
-        self.connection: Connection | None = None
-        self.over = False
+    payload: bytes
+    reply: Reply
+    connection: Connection | None = None
+    over: bool = False
 
 
 class Pool:

@@ -51,63 +51,40 @@ IDEMPOTENT: Final = frozenset(
 FLOOD: Final = "the server floods its stream with what are not messages"
 
 
-class Call:
+class Call(msgspec.Struct, eq=False):
     """One request of ours, and its response as it comes."""
 
-    __slots__ = (
-        "_bad",
-        "_chunks",
-        "_events",
-        "_headers",
-        "_json",
-        "_link",
-        "_redirects",
-        "_repeated",
-        "_resumes",
-        "_retry",
-        "_size",
-        "_status",
-        "deadline",
-        "id",
-        "last_event_id",
-        "outgoing",
-        "patience",
-        "request",
-        "sink",
-        "ticket",
-        "timer",
-        "with_session",
-    )
-
-    def __init__(
-        self, link: HttpLink, id: int, outgoing: Outgoing, sink: Sink, request: bytes, patience: float
-    ) -> None:
-        self._link = link
-        self.id = id
-        self.outgoing = outgoing
-        self.sink = sink
-        self.request = request
-        self.patience = patience
-        """Seconds it was ready to wait; progress starts them anew."""
-        self.deadline = outgoing.deadline
-        self.ticket: Ticket | None = None
-        self.timer: asyncio.TimerHandle | None = None
-        self.with_session = False
-        self.last_event_id: str | None = None
-        self._retry = RETRY_SECONDS
-        self._resumes = 0
-        self._redirects = 0
-        self._repeated = False
-        self._bad = 0
-        self.renew()
+    link: HttpLink
+    id: int
+    outgoing: Outgoing
+    sink: Sink
+    request: bytes
+    patience: float
+    """Seconds it was ready to wait; progress starts them anew."""
+    deadline: float
+    ticket: Ticket | None = None
+    timer: asyncio.TimerHandle | None = None
+    with_session: bool = False
+    last_event_id: str | None = None
+    _retry: float = RETRY_SECONDS
+    _resumes: int = 0
+    _redirects: int = 0
+    _repeated: bool = False
+    _bad: int = 0
+    _status: int = 0
+    _headers: dict[bytes, bytes] = {}
+    _json: bool = False
+    _events: EventReader | None = None
+    _chunks: list[bytes] = []
+    _size: int = 0
 
     def renew(self) -> None:
         """Forget the response so far: another follows."""
         self._status = 0
-        self._headers: dict[bytes, bytes] = {}
+        self._headers = {}
         self._json = False
-        self._events: EventReader | None = None
-        self._chunks: list[bytes] = []
+        self._events = None
+        self._chunks = []
         self._size = 0
 
     # pool.Reply
@@ -124,17 +101,17 @@ class Call:
         if kind.startswith(b"application/json"):
             self._json = True
         elif kind.startswith(b"text/event-stream"):
-            self._events = EventReader(self._link.limits.message_bytes)
+            self._events = EventReader(self.link.limits.message_bytes)
 
     def body(self, data: bytes) -> None:
         if self._events is not None:
             self._read_events(self._events, data)
             return
         self._size += len(data)
-        if self._size <= (self._link.limits.message_bytes if self._json else ERROR_BYTES):
+        if self._size <= (self.link.limits.message_bytes if self._json else ERROR_BYTES):
             self._chunks.append(data)
         elif self._json:
-            self._lose("UPSTREAM_ERROR", f"its answer is over the limit of {self._link.limits.message_bytes} bytes")
+            self._lose("UPSTREAM_ERROR", f"its answer is over the limit of {self.link.limits.message_bytes} bytes")
 
     def done(self) -> None:
         if self._events is not None:
@@ -151,7 +128,7 @@ class Call:
             self._lose("UPSTREAM_UNAVAILABLE", how.why)
         elif how.reused and not how.began and not self._repeated and self.outgoing.method in IDEMPOTENT:
             self._repeated = True
-            self._link.repeat(self)
+            self.link.repeat(self)
         else:
             self._broken(how.why)
 
@@ -181,7 +158,7 @@ class Call:
         """A whole body: in nearly every case the answer itself, and nothing but that."""
         if data[:1] == b"{":
             try:
-                message = decode(data, self._link.limits)
+                message = decode(data, self.link.limits)
             except BadMessage:
                 pass  # told below, where it is read again
             else:
@@ -191,7 +168,7 @@ class Call:
         self._take(data)
 
     def _take(self, data: bytes) -> None:
-        messages = read_messages(self._link, data)
+        messages = read_messages(self.link, data)
         self._bad = 0 if messages else self._bad + 1
         if self._bad > BAD_EVENTS:
             self._lose("UPSTREAM_ERROR", FLOOD)
@@ -200,29 +177,29 @@ class Call:
             if isinstance(message, Notification):
                 self._notified(message)
             elif isinstance(message, Request):
-                if self._link.owe(message):
+                if self.link.owe(message):
                     self.sink.asked(message)
             elif message.id == self.id or (message.id is None and isinstance(message, Failure)):
                 self._answered(message)
                 return
             else:
-                self._link.complain(f"an answer to {message.id!r} came for request {self.id}")
+                self.link.complain(f"an answer to {message.id!r} came for request {self.id}")
         if self._json:
             self._lose("UPSTREAM_ERROR", "the server's answer is not the answer to this request")
 
     def _answered(self, answer: Result | Failure) -> None:
         if self.outgoing.method == "initialize":
             session = self._headers.get(b"mcp-session-id")
-            self._link.offered_session = None if session is None else session.decode("latin-1")
+            self.link.offered_session = None if session is None else session.decode("latin-1")
         ticket, self.ticket = self.ticket, None
         if ticket is not None and not ticket.over:
-            self._link.drain(ticket)
-        if self._link.finish(self):
+            self.link.drain(ticket)
+        if self.link.finish(self):
             self.sink.answered(answer)
 
     def _notified(self, notification: Notification) -> None:
         if notification.method == PROGRESS:
-            self._link.progressed(self, notification.params)
+            self.link.progressed(self, notification.params)
         else:
             self.sink.notified(notification.method, notification.params)
 
@@ -239,14 +216,14 @@ class Call:
         if status >= 400 and status not in (401, 403) and error is not None:
             self._answered(Failure(self.id, error))
             return
-        if self._link.finish(self):
+        if self.link.finish(self):
             self.sink.lost(http_fault(status, self._headers, body, error))
 
     def _redirected(self) -> None:
         location = self._headers.get(b"location", b"").decode("latin-1")
         self._redirects += 1
-        if self._redirects <= REDIRECTS and location and self._link.redirect(location):
-            self._link.repeat(self)
+        if self._redirects <= REDIRECTS and location and self.link.redirect(location):
+            self.link.repeat(self)
             return
         self._lose(
             "UPSTREAM_ERROR", f"the server redirects to {location[:200]!r}", "configure that address, if it is right"
@@ -254,14 +231,14 @@ class Call:
 
     def _broken(self, why: str) -> None:
         """Sent, and the response came to an end without the answer."""
-        if self.last_event_id and not self._link.modern and self._resumes < RESUMES:
+        if self.last_event_id and not self.link.modern and self._resumes < RESUMES:
             self._resumes += 1
-            self._link.resume(self, self._retry)
+            self.link.resume(self, self._retry)
             return
         self._lose("OUTCOME_UNKNOWN", why)
 
     def _lose(self, name: str, why: str, mend: str = "") -> None:
-        self._link.lose(self, Fault(name, why, mend=mend))
+        self.link.lose(self, Fault(name, why, mend=mend))
 
 
 class Receipt:
