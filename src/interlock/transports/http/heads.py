@@ -4,20 +4,18 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Final
 
 from interlock.protocols.mcp.headers import encode_value
 from interlock.protocols.mcp.methods import METHODS
 from interlock.protocols.mcp.revisions import Revision
-from interlock.transports.http.pool import Origin
+from interlock.transports.http.origin import Origin
 from interlock.wire.errors import Fault
 
 _NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,256}\Z")
 _VALUE = re.compile(r"(?:[\x21-\x7e\x80-\xff](?:[\t\x20-\x7e\x80-\xff]*[\x21-\x7e\x80-\xff])?)?\Z")
 _SESSION = re.compile(r"[\x21-\x7e]{1,1024}\Z")
-
-_NAMINGS: Final = 1_024
-_NAMING_BYTES: Final = 512
 
 OURS: Final = frozenset(
     {
@@ -55,7 +53,6 @@ class Heads:
         self._target = target
         self._revision: Revision | None = None
         self._session_id: str | None = None
-        self._naming: dict[tuple[str, str | None], bytes] = {}
         self._renew()
 
     @property
@@ -96,7 +93,7 @@ class Heads:
         """A whole POST. `method` is empty for an answer to the server."""
         more = b""
         if self._modern and method:
-            more = self._naming.get((method, name)) or self._name(method, name)
+            more = _mirrored(method, name)
             for header, value in params:
                 more += line(header, value)
         opening = self._opening if method == "initialize" else self._post
@@ -110,18 +107,6 @@ class Heads:
     def delete(self) -> bytes:
         """Ends the session (handshake era)."""
         return b"DELETE %b%bAccept: application/json\r\n\r\n" % (self._start, self._context)
-
-    def _name(self, method: str, name: str | None) -> bytes:
-        """The lines that say what a request is about. They come again with every call of a tool, so they are kept."""
-        lines = line("Mcp-Method", method)
-        row = METHODS.get(method)
-        if name is not None and (row is None or row.named_by):
-            lines += b"Mcp-Name: %b\r\n" % encode_value(name).encode()
-        if len(self._naming) >= _NAMINGS:
-            self._naming.clear()
-        if len(lines) <= _NAMING_BYTES:
-            self._naming[method, name] = lines
-        return lines
 
     def _renew(self) -> None:
         revision = self._revision
@@ -139,6 +124,16 @@ class Heads:
         if self._session_id is not None and not self._modern:
             self._context += line("Mcp-Session-Id", self._session_id)
         self._post = b"POST %b%b%b" % (self._start, self._context, kind)
+
+
+@lru_cache(maxsize=4096)
+def _mirrored(method: str, name: str | None) -> bytes:
+    """The headers that repeat what the body says (2026-07-28, Standard Request Headers)."""
+    lines = line("Mcp-Method", method)
+    row = METHODS.get(method)
+    if name is not None and (row is None or row.named_by):
+        lines += b"Mcp-Name: %b\r\n" % encode_value(name).encode()
+    return lines
 
 
 def fits(value: str) -> bool:

@@ -1,29 +1,27 @@
-"""What comes back over HTTP: the answer to a request, the receipt for what needs none, the standing stream."""
+"""What comes back over HTTP: the answer to a request, and the receipt for what needs none."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-import msgspec
-
 from interlock.protocols.mcp.methods import METHODS
-from interlock.transports.http.heads import fits
-from interlock.transports.http.pool import Failed, Ticket
+from interlock.transports.http.channel import Failed, Ticket
+from interlock.transports.http.reading import (
+    BAD_EVENTS,
+    FLOOD,
+    RETRY_SECONDS,
+    header_text,
+    http_fault,
+    read_error,
+    read_messages,
+)
 from interlock.transports.link import Outgoing, Sink
 from interlock.wire.conversation import PROGRESS
-from interlock.wire.errors import ErrorObject, Fault
-from interlock.wire.messages import (
-    BadMessage,
-    Failure,
-    Message,
-    Notification,
-    Request,
-    Result,
-    decode,
-    decode_batch,
-    is_batch,
-)
+from interlock.wire.errors import Fault
+from interlock.wire.messages import Failure, Message, Notification, Request
 from interlock.wire.sse import Event, EventReader, EventTooLarge
 
 if TYPE_CHECKING:
@@ -32,15 +30,10 @@ if TYPE_CHECKING:
 ERROR_BYTES: Final = 64 * 1024
 """What is read of a body that is no message."""
 
-RETRY_SECONDS: Final = 1.0
-RETRY_MOST: Final = 30.0
 RESUMES: Final = 10
 """How often in a row a broken stream is asked for again without anything new coming."""
 
 REDIRECTS: Final = 3
-
-BAD_EVENTS: Final = 1_000
-"""How many events in a row that are no messages are a flood."""
 
 IDEMPOTENT: Final = frozenset(
     row.name for row in METHODS.values() if row.sender == "client" and row.name not in ("tools/call", "initialize")
@@ -48,35 +41,35 @@ IDEMPOTENT: Final = frozenset(
 """Requests that may be sent again when it is not known whether the first was heard."""
 
 
-FLOOD: Final = "the server floods its stream with what are not messages"
-
-
-class Call(msgspec.Struct, eq=False):
+class Call:
     """One request of ours, and its response as it comes."""
 
-    link: HttpLink
-    id: int
-    outgoing: Outgoing
-    sink: Sink
-    request: bytes
-    patience: float
-    """Seconds it was ready to wait; progress starts them anew."""
-    deadline: float
+    # What few calls ever change stands here once, not in each of them.
     ticket: Ticket | None = None
     timer: asyncio.TimerHandle | None = None
-    with_session: bool = False
+    with_session = False
     last_event_id: str | None = None
-    _retry: float = RETRY_SECONDS
-    _resumes: int = 0
-    _redirects: int = 0
-    _repeated: bool = False
-    _bad: int = 0
-    _status: int = 0
-    _headers: dict[bytes, bytes] = {}
-    _json: bool = False
+    patience = 0.0
+    """Seconds it was ready to wait; progress starts them anew."""
+    _status = 0
+    _headers: Mapping[bytes, bytes] = MappingProxyType({})
+    _json = False
     _events: EventReader | None = None
-    _chunks: list[bytes] = []
-    _size: int = 0
+    _size = 0
+    _retry = RETRY_SECONDS
+    _resumes = 0
+    _redirects = 0
+    _repeated = False
+    _bad = 0
+
+    def __init__(self, link: HttpLink, id: int, outgoing: Outgoing, sink: Sink, request: bytes) -> None:
+        self._link = link
+        self.id = id
+        self.outgoing = outgoing
+        self.sink = sink
+        self.request = request
+        self.deadline = outgoing.deadline
+        self._chunks: list[bytes] = []
 
     def renew(self) -> None:
         """Forget the response so far: another follows."""
@@ -101,17 +94,17 @@ class Call(msgspec.Struct, eq=False):
         if kind.startswith(b"application/json"):
             self._json = True
         elif kind.startswith(b"text/event-stream"):
-            self._events = EventReader(self.link.limits.message_bytes)
+            self._events = EventReader(self._link.limits.message_bytes)
 
     def body(self, data: bytes) -> None:
         if self._events is not None:
             self._read_events(self._events, data)
             return
         self._size += len(data)
-        if self._size <= (self.link.limits.message_bytes if self._json else ERROR_BYTES):
+        if self._size <= (self._link.limits.message_bytes if self._json else ERROR_BYTES):
             self._chunks.append(data)
         elif self._json:
-            self._lose("UPSTREAM_ERROR", f"its answer is over the limit of {self.link.limits.message_bytes} bytes")
+            self._lose("UPSTREAM_ERROR", f"its answer is over the limit of {self._link.limits.message_bytes} bytes")
 
     def done(self) -> None:
         if self._events is not None:
@@ -119,7 +112,7 @@ class Call(msgspec.Struct, eq=False):
             return
         body = self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
         if self._json:
-            self._take_body(body)
+            self._take(body)
         else:
             self._refused(body)
 
@@ -128,7 +121,7 @@ class Call(msgspec.Struct, eq=False):
             self._lose("UPSTREAM_UNAVAILABLE", how.why)
         elif how.reused and not how.began and not self._repeated and self.outgoing.method in IDEMPOTENT:
             self._repeated = True
-            self.link.repeat(self)
+            self._link.repeat(self)
         else:
             self._broken(how.why)
 
@@ -154,52 +147,43 @@ class Call(msgspec.Struct, eq=False):
         if event.retry is not None:
             self._retry = event.retry / 1000
 
-    def _take_body(self, data: bytes) -> None:
-        """A whole body: in nearly every case the answer itself, and nothing but that."""
-        if data[:1] == b"{":
-            try:
-                message = decode(data, self.link.limits)
-            except BadMessage:
-                pass  # told below, where it is read again
-            else:
-                if type(message) is Result and message.id == self.id:
-                    self._answered(message)
-                    return
-        self._take(data)
-
     def _take(self, data: bytes) -> None:
-        messages = read_messages(self.link, data)
-        self._bad = 0 if messages else self._bad + 1
-        if self._bad > BAD_EVENTS:
-            self._lose("UPSTREAM_ERROR", FLOOD)
-            return
+        messages = read_messages(self._link, data)
+        if messages:
+            self._bad = 0
+        else:
+            self._bad += 1
+            if self._bad > BAD_EVENTS:
+                self._lose("UPSTREAM_ERROR", FLOOD)
+                return
         for message in messages:
             if isinstance(message, Notification):
                 self._notified(message)
             elif isinstance(message, Request):
-                if self.link.owe(message):
+                if self._link.owe(message):
                     self.sink.asked(message)
             elif message.id == self.id or (message.id is None and isinstance(message, Failure)):
                 self._answered(message)
                 return
             else:
-                self.link.complain(f"an answer to {message.id!r} came for request {self.id}")
+                self._link.complain(f"an answer to {message.id!r} came for request {self.id}")
         if self._json:
             self._lose("UPSTREAM_ERROR", "the server's answer is not the answer to this request")
 
-    def _answered(self, answer: Result | Failure) -> None:
+    def _answered(self, answer: Message) -> None:
+        assert not isinstance(answer, Request | Notification)
         if self.outgoing.method == "initialize":
             session = self._headers.get(b"mcp-session-id")
-            self.link.offered_session = None if session is None else session.decode("latin-1")
+            self._link.offered_session = None if session is None else session.decode("latin-1")
         ticket, self.ticket = self.ticket, None
-        if ticket is not None and not ticket.over:
-            self.link.drain(ticket)
-        if self.link.finish(self):
+        if ticket is not None:
+            self._link.drain(ticket)
+        if self._link.finish(self):
             self.sink.answered(answer)
 
     def _notified(self, notification: Notification) -> None:
         if notification.method == PROGRESS:
-            self.link.progressed(self, notification.params)
+            self._link.progressed(self, notification.params)
         else:
             self.sink.notified(notification.method, notification.params)
 
@@ -216,14 +200,14 @@ class Call(msgspec.Struct, eq=False):
         if status >= 400 and status not in (401, 403) and error is not None:
             self._answered(Failure(self.id, error))
             return
-        if self.link.finish(self):
+        if self._link.finish(self):
             self.sink.lost(http_fault(status, self._headers, body, error))
 
     def _redirected(self) -> None:
         location = self._headers.get(b"location", b"").decode("latin-1")
         self._redirects += 1
-        if self._redirects <= REDIRECTS and location and self.link.redirect(location):
-            self.link.repeat(self)
+        if self._redirects <= REDIRECTS and location and self._link.redirect(location):
+            self._link.repeat(self)
             return
         self._lose(
             "UPSTREAM_ERROR", f"the server redirects to {location[:200]!r}", "configure that address, if it is right"
@@ -231,14 +215,14 @@ class Call(msgspec.Struct, eq=False):
 
     def _broken(self, why: str) -> None:
         """Sent, and the response came to an end without the answer."""
-        if self.last_event_id and not self.link.modern and self._resumes < RESUMES:
+        if self.last_event_id and not self._link.modern and self._resumes < RESUMES:
             self._resumes += 1
-            self.link.resume(self, self._retry)
+            self._link.resume(self, self._retry)
             return
         self._lose("OUTCOME_UNKNOWN", why)
 
     def _lose(self, name: str, why: str, mend: str = "") -> None:
-        self.link.lose(self, Fault(name, why, mend=mend))
+        self._link.lose(self, Fault(name, why, mend=mend))
 
 
 class Receipt:
@@ -274,144 +258,3 @@ class Receipt:
     def _settle(self) -> None:
         if not self.taken.done():
             self.taken.set_result(None)
-
-
-class Standing:
-    """The stream for what belongs to no request (2025-11-25, Listening for Messages from the Server)."""
-
-    def __init__(self, link: HttpLink) -> None:
-        self._link = link
-        self._loop = asyncio.get_running_loop()
-        self._last_event_id: str | None = None
-        self._retry: float | None = None
-        self._wait = RETRY_SECONDS
-        self._events: EventReader | None = None
-        self._ticket: Ticket | None = None
-        self._timer: asyncio.TimerHandle | None = None
-        self._stopped = False
-        self._bad = 0
-        self.refused = False
-        """The server does not offer such a stream."""
-
-    def open(self) -> None:
-        """Ask for the stream, or for its rest."""
-        self._timer = None
-        self._events = None
-        try:
-            self._ticket = self._link.open_stream(self, self._last_event_id)
-        except Fault:
-            self._again()
-
-    def stop(self) -> None:
-        """No more of it."""
-        self._stopped = True
-        if self._timer is not None:
-            self._timer.cancel()
-        if self._ticket is not None:
-            self._link.drop(self._ticket)
-
-    def head(self, status: int, headers: dict[bytes, bytes]) -> None:
-        if status == 200 and headers.get(b"content-type", b"").lower().startswith(b"text/event-stream"):
-            self._events = EventReader(self._link.limits.message_bytes)
-        elif 400 <= status < 500 and status not in (408, 429):
-            self.refused = True
-            if status != 405:
-                self._link.complain(f"the standing stream was refused: HTTP {status}")
-
-    def body(self, data: bytes) -> None:
-        if self._events is None:
-            return
-        try:
-            events = self._events.feed(data)
-        except EventTooLarge as cause:
-            self._link.complain(f"the standing stream was given up: {cause}")
-            self.stop()
-            return
-        for event in events:
-            self._wait = RETRY_SECONDS
-            if event.id is not None:
-                self._last_event_id = header_text(event.id)
-            if event.retry is not None:
-                self._retry = event.retry / 1000
-            if event.data:
-                self._take(event.data)
-            if self._stopped:
-                return
-
-    def done(self) -> None:
-        self._again()
-
-    def failed(self, how: Failed) -> None:
-        self._again()
-
-    def _take(self, data: bytes) -> None:
-        messages = read_messages(self._link, data)
-        self._bad = 0 if messages else self._bad + 1
-        if self._bad > BAD_EVENTS:
-            self._link.complain(FLOOD)
-            self.stop()
-            return
-        for message in messages:
-            if isinstance(message, Notification):
-                self._link.told(message)
-            elif isinstance(message, Request):
-                if self._link.owe(message):
-                    self._link.listener.asked(message)
-            else:
-                self._link.complain(f"an answer to {message.id!r} came on the standing stream")
-
-    def _again(self) -> None:
-        if self._stopped or self.refused:
-            return
-        delay = self._retry if self._retry is not None else self._wait
-        self._wait = min(self._wait * 2, RETRY_MOST)
-        self._timer = self._loop.call_later(delay, self.open)
-
-
-def read_messages(link: HttpLink, data: bytes) -> list[Message]:
-    """The message in a body or an event, or those of a batch (2025-03-26). What cannot be read is reported."""
-    try:
-        if not is_batch(data):
-            return [decode(data, link.limits)]
-        parts = decode_batch(data, link.limits)
-    except BadMessage as bad:
-        link.complain(bad.message, "message")
-        return []
-    for part in parts:
-        if isinstance(part, BadMessage):
-            link.complain(part.message, "message")
-    return [part for part in parts if not isinstance(part, BadMessage)]
-
-
-def read_error(body: bytes) -> ErrorObject | None:
-    """The JSON-RPC error in a refusal's body, whatever id it carries: the response says whose it is."""
-    try:
-        return msgspec.json.decode(body, type=_Refusal).error
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None
-
-
-def http_fault(status: int, headers: dict[bytes, bytes], body: bytes, error: ErrorObject | None) -> Fault:
-    """A refusal in the server's own words."""
-    said = error.message if error is not None else body[:200].decode("utf-8", "replace").strip()
-    data: dict[str, object] = {"status": status}
-    mend = ""
-    if status in (401, 403):
-        challenge = headers.get(b"www-authenticate", b"").decode("latin-1")[:1024]
-        data["www_authenticate"] = challenge
-        said = challenge or said
-        mend = "log in, or configure a credential that the server accepts"
-    wait = headers.get(b"retry-after", b"")
-    retry_after_ms = int(wait) * 1000 if wait.isdigit() and len(wait) < 6 else None
-    message = f"HTTP {status}" + (f": {said[:500]}" if said else "")
-    return Fault("UPSTREAM_ERROR", message, mend=mend, data=data, retry_after_ms=retry_after_ms)
-
-
-def header_text(event_id: str) -> str | None:
-    """An event id as a header can carry it; None when it cannot."""
-    text = event_id.encode().decode("latin-1")
-    return text if text and fits(text) else None
-
-
-class _Refusal(msgspec.Struct):
-    error: ErrorObject
