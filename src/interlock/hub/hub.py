@@ -255,18 +255,17 @@ class Hub:
     def _commit(self, call: Call) -> Refuse | None:
         """Take a place for the call, or refuse it because everything is taken. `_done` gives it back."""
         upstream = self._upstreams[call.target.server]
+        load = call.caller.load
         most, most_per_server, most_per_caller = self._most_open()
-        for taken, limit, whose in (
-            (call.caller.load.open_calls, most_per_caller, "of this caller"),
-            (upstream.open_calls, most_per_server, f"to {upstream.id}"),
-            (self._open_calls, most, "in all"),
-        ):
-            if taken >= limit:
-                fault = Fault("RESOURCE_EXHAUSTED", f"{limit} calls {whose} are under way", retry_after_ms=500)
-                return Refuse(fault, "bounds of calls under way")
+        if load.open_calls >= most_per_caller:
+            return _too_many(most_per_caller, "of this caller")
+        if upstream.open_calls >= most_per_server:
+            return _too_many(most_per_server, f"to {upstream.id}")
+        if self._open_calls >= most:
+            return _too_many(most, "in all")
         self._open_calls += 1
         upstream.open_calls += 1
-        call.caller.load.open_calls += 1
+        load.open_calls += 1
         return None
 
     def _done(self, call: Call) -> None:
@@ -412,6 +411,11 @@ class Hub:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+def _too_many(limit: int, whose: str) -> Refuse:
+    fault = Fault("RESOURCE_EXHAUSTED", f"{limit} calls {whose} are under way", retry_after_ms=500)
+    return Refuse(fault, "bounds of calls under way")
 
 
 class _Reference(msgspec.Struct):
