@@ -114,7 +114,7 @@ class Record(msgspec.Struct, frozen=True, omit_defaults=True):
     name: str = ""
     trace: str = ""
     intent: int = 0
-    """For an outcome: the place of the intent it ends."""
+    """For an outcome: the place of the intent it ends; its own place where the entry is both."""
     outcome: Outcome | None = None
     gate: str = ""
     rule: str = ""

@@ -84,9 +84,12 @@ class Recorder:
         self._seq = head.seq
         self._redact = redact_with
         self._most = most
-        self._queue: list[Record] = []
         self._waiting: list[tuple[Ticket, Committed]] = []
+        self._queue: list[Record] = []
+        """Entries in the order of their places, without a hole, that have never been sent to the database."""
         self._flying: list[Record] = []
+        self._again: list[Record] = []
+        """Entries that were sent and may or may not have been written. They are sent again as they were."""
         self._open: dict[int, None] = {}
         self._unrecorded = 0
         self._failures = 0
@@ -143,7 +146,7 @@ class Recorder:
                 mend=self.trouble.mend,
                 retry_after_ms=1000,
             )
-        if len(self._queue) + len(self._flying) + len(self._open) + 2 > self._most:
+        if self._taken() + 2 > self._most:
             raise Fault("RESOURCE_EXHAUSTED", "too many records wait to be written", retry_after_ms=100)
         seq = self._next()
         record = Record(
@@ -159,7 +162,7 @@ class Recorder:
             gate=gate,
             rule=rule,
             arguments=hashlib.sha256(arguments).hexdigest() if arguments else "",
-            details={} if details is None else dict(details),
+            details=_joined({}, details),
         )
         ticket = Ticket(record, time.perf_counter())
         self._open[seq] = None
@@ -171,33 +174,39 @@ class Recorder:
     def outcome(
         self, ticket: Ticket, outcome: Outcome, reason: str = "", details: Mapping[str, object] | None = None
     ) -> None:
-        """Record how a call ended. A second outcome of the same call is ignored."""
+        """Record how a call ended. A second outcome of the same call is ignored.
+
+        Where the intent has not left for the database yet, the two become one entry.
+        """
         if not ticket.open:
             return
         ticket.open = False
-        intent = ticket.intent
+        intent, queue = ticket.intent, self._queue
         del self._open[intent.seq]
-        self._put(
-            Record(
-                self._next(),
-                _now(),
-                EXECUTED.get(intent.kind, OTHER_EXECUTED),
-                intent.actor,
-                intent.actor_kind,
-                intent.kind,
-                intent.server,
-                intent.name,
-                intent.trace,
-                intent.seq,
-                outcome,
-                intent.gate,
-                intent.rule,
-                reason,
-                int((time.perf_counter() - ticket.began) * 1_000_000),
-                intent.arguments,
-                details={} if details is None else dict(details),
-            )
+        whole = bool(queue) and intent.seq >= queue[0].seq
+        record = Record(
+            intent.seq if whole else self._next(),
+            intent.at if whole else _now(),
+            EXECUTED.get(intent.kind, OTHER_EXECUTED),
+            intent.actor,
+            intent.actor_kind,
+            intent.kind,
+            intent.server,
+            intent.name,
+            intent.trace,
+            intent.seq,
+            outcome,
+            intent.gate,
+            intent.rule,
+            reason,
+            int((time.perf_counter() - ticket.began) * 1_000_000),
+            intent.arguments,
+            details=_joined(intent.details if whole else {}, details),
         )
+        if whole:
+            queue[intent.seq - queue[0].seq] = record
+        else:
+            self._put(record)
 
     def refusal(
         self,
@@ -228,7 +237,7 @@ class Recorder:
                 rule=rule,
                 reason=reason,
                 arguments=hashlib.sha256(arguments).hexdigest() if arguments else "",
-                details={} if details is None else dict(details),
+                details=_joined({}, details),
             )
         )
 
@@ -261,13 +270,13 @@ class Recorder:
                 rule=rule,
                 reason=reason,
                 claimed_by=claimed_by,
-                details={} if details is None else dict(details),
+                details=_joined({}, details),
             )
         )
 
     async def flushed(self) -> None:
         """Wait until everything recorded so far is committed. Raises StoreError if it could not be at the first try."""
-        if self._queue or self._flying:
+        if self._queue or self._flying or self._again:
             waiting = self._loop.create_future()
             self._idle.append(waiting)
             self._flush()
@@ -285,13 +294,16 @@ class Recorder:
             await asyncio.to_thread(self._head.close)
 
     def _note(self, record: Record) -> None:
-        if len(self._queue) + len(self._flying) + len(self._open) >= self._most:
+        if self._taken() >= self._most:
             self._unrecorded += 1
             return
         if self._unrecorded:
             count, self._unrecorded = self._unrecorded, 0
             self._put(Record(self._next(), _now(), OVERFLOWED, details={"not_recorded": count}))
         self._put(msgspec.structs.replace(record, seq=self._next()))
+
+    def _taken(self) -> int:
+        return len(self._queue) + len(self._flying) + len(self._again) + len(self._open)
 
     def _next(self) -> int:
         self._seq += 1
@@ -316,9 +328,12 @@ class Recorder:
             self._timer.cancel()
             self._timer = None
         self._urgent = False
-        if self._flying or not self._queue:
+        if self._flying or not (self._again or self._queue):
             return
-        self._flying, self._queue = self._queue[:MOST_TOGETHER], self._queue[MOST_TOGETHER:]
+        if self._again:
+            self._flying, self._again = self._again, []
+        else:
+            self._flying, self._queue = self._queue[:MOST_TOGETHER], self._queue[MOST_TOGETHER:]
         try:
             self._store.write(partial(self._write, self._flying), self._written)
         except StoreError as error:
@@ -395,7 +410,7 @@ class Recorder:
             )
         self.trouble = error
         self._doubtful = True
-        self._queue[:0] = batch
+        self._again = batch
         self._answer(self._seq, error)
         idle, self._idle = self._idle, []
         for waiting in idle:
@@ -423,6 +438,10 @@ def _open_chain(chain: str, resumed: Resumed, database: Database) -> tuple[int, 
         previous = made[-1].hash
     rows.append(database, made)
     return made[-1].seq, previous
+
+
+def _joined(one: dict[str, object], other: Mapping[str, object] | None) -> dict[str, object]:
+    return one if not other else {**one, **other}
 
 
 def _encodable(record: Record, cause: Exception) -> Record:
