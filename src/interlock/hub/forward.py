@@ -142,6 +142,7 @@ class Forward:
             param_headers=headers,
             wants_progress=meta is not None and meta.progress_token is not None,
             max_deadline=max_deadline,
+            introduced=exchange.dialect.modern,
         )
 
     def _result(self, result: bytes) -> bytes:
