@@ -151,7 +151,8 @@ class LexicalIndex:
         del self._ids[term]
         for gram in _grams(term):
             sharing = self._grams[gram]
-            sharing.remove(number)
+            sharing[_position(sharing, number)] = sharing[-1]
+            del sharing[-1]
             if not sharing:
                 del self._grams[gram]
         self._unused.append(number)
@@ -213,12 +214,15 @@ def _sum(matches: list[_Match], slots: int) -> Scores:
 
 def _drop(slots: array[int], values: array[float], slot: int) -> None:
     """Take one slot out; the last takes its place."""
-    at = slots.index(slot) if len(slots) < 100 else _position(slots, slot)
+    at = _position(slots, slot)
     slots[at], values[at] = slots[-1], values[-1]
     del slots[-1], values[-1]
 
 
 def _position(slots: array[int], slot: int) -> int:
+    """Where a number stands; long arrays are searched without making an object of each element."""
+    if len(slots) < 100:
+        return slots.index(slot)
     import numpy as np
 
     return int(np.flatnonzero(np.frombuffer(slots, np.int32) == slot)[0])

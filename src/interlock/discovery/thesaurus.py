@@ -1,6 +1,6 @@
 """Words that people and tool authors use for one another, so that a query meets a tool that says it differently.
 
-The one rule: a line holds words of one meaning or one narrow topic, from common knowledge of English alone.
+The one rule: a line holds words of one meaning or one narrow topic, written by hand.
 """
 
 from __future__ import annotations

@@ -144,6 +144,8 @@ class Forward(msgspec.Struct, eq=False):
 
     def _result(self, result: bytes) -> bytes:
         modern_client = self._call.exchange.dialect.modern
+        if result.lstrip()[:1] != b"{":
+            raise Fault("UPSTREAM_ERROR", f"{self._call.target.server} answered with a result that is no object")
         if self._connection.modern:
             if b'"input_required"' in result and results.asks_for_input(result):
                 if not modern_client:

@@ -18,6 +18,9 @@ from interlock.hub.catalog.offer import ItemKind
 from interlock.hub.catalog.views import Catalog
 from interlock.hub.doors import Doors
 from interlock.hub.forward import Forward
+from interlock.hub.kernel.desk import KERNEL_TOOLS, KernelDesk, inner_call
+from interlock.hub.kernel.kernel import Kernel
+from interlock.hub.kernel.shelves import Shelves
 from interlock.hub.lines import Line
 from interlock.hub.listening import MOST_SUBSCRIPTIONS, Listening, SessionListener
 from interlock.hub.notices import Notices
@@ -59,6 +62,8 @@ class Hub:
         *,
         doors: Doors,
         catalog: Catalog,
+        shelves: Shelves,
+        kernel: Kernel,
         upstreams: Upstreams,
         notices: Notices,
         make_pipeline: Callable[[Commit, Dispatch], Pipeline],
@@ -70,6 +75,9 @@ class Hub:
     ) -> None:
         self._doors = doors
         self._catalog = catalog
+        self._shelves = shelves
+        self._kernel = kernel
+        self._kernel_desk = KernelDesk(kernel, self._later)
         self._upstreams = upstreams
         self._notices = notices
         self._pipeline = make_pipeline(self._commit, self._dispatch)
@@ -94,6 +102,7 @@ class Hub:
             "resources/unsubscribe": self._unsubscribe,
             "logging/setLevel": self._set_level,
             **dict.fromkeys(_LISTS, self._list),
+            **self._kernel_desk.methods,
         }
 
     @property
@@ -107,7 +116,7 @@ class Hub:
         """Open a session: nothing is started for it, and nothing waited for."""
         caller = cast(Caller, session.caller)
         session.state = SessionState()
-        self._notices.listen(SessionListener.of(session, caller.view))
+        self._notices.listen(SessionListener.of(session, caller.shelf))
         offered = answers.capabilities(self._upstream_capabilities(caller), modern=False)
         return answers.initialize_result(session.dialect.revision, self._info, offered, self._instructions(caller))
 
@@ -131,10 +140,11 @@ class Hub:
     def closed(self, session: Session) -> None:
         """A session is over, and everything that was its own with it."""
         caller = cast(Caller, session.caller)
-        self._notices.leave(SessionListener.of(session, caller.view))
+        self._notices.leave(SessionListener.of(session, caller.shelf))
         state = session.state
         if not isinstance(state, SessionState):
             return
+        self._kernel.forget(session, caller)
         for server, uri in list(state.subscriptions):
             self._subscriptions.drop(server, uri, session.id)
         for server, name in state.lanes:
@@ -152,7 +162,8 @@ class Hub:
             raise Fault("METHOD_NOT_FOUND", f"{caller.view.server} offers no {row.needs}")
         if "cursor" in members(exchange.request.params):
             raise Fault("INVALID_PARAMS", "this list has one page, and no cursor leads into it", mend="leave it out")
-        items = self._catalog.listing(caller.view, _LISTS[method])
+        loaded = self._kernel.loaded(caller, exchange.session) if exchange.session is not None else ()
+        items = self._shelves.listing(caller.shelf, _LISTS[method], loaded)
         modern = exchange.dialect.modern
         exchange.result(answers.list_result(row.list_member, items, self._info, modern=modern))
 
@@ -176,7 +187,12 @@ class Hub:
         name = exchange.glance.name
         if name is None:
             raise Fault("INVALID_PARAMS", "params.name must say which tool")
-        self._submit(exchange, caller, "tool", name, self._resolve_tool, members(exchange.request.params))
+        fields = members(exchange.request.params)
+        if name in KERNEL_TOOLS:
+            if not self._kernel_desk.takes(exchange, caller, name, fields):
+                return
+            name = inner_call(fields)
+        self._submit(exchange, caller, "tool", name, self._resolve_tool, fields)
 
     def _get_prompt(self, exchange: Exchange, caller: Caller) -> None:
         name = exchange.glance.name
@@ -326,7 +342,7 @@ class Hub:
         if len(self._listening) >= MOST_LISTENING:
             raise Fault("RESOURCE_EXHAUSTED", f"{MOST_LISTENING} streams are open", retry_after_ms=5000)
         listening = Listening(
-            exchange, caller.view, self._notices, resolve, self._subscriptions, self._listening.discard
+            exchange, caller.shelf, self._notices, resolve, self._subscriptions, self._listening.discard
         )
         listening.start()
         self._listening.add(listening)

@@ -229,6 +229,8 @@ def _with_exposed_ui(server: str, fields: _Fields) -> dict[str, object]:
     if raw is None or b"ui://" not in bytes(raw):
         return dict(fields)
     meta = msgspec.json.decode(raw)
+    if not isinstance(meta, dict):
+        return dict(fields)
     ui = meta.get("ui")
     if isinstance(ui, dict) and isinstance(ui.get("resourceUri"), str):
         ui["resourceUri"] = exposed_uri(server, ui["resourceUri"])

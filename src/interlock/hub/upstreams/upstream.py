@@ -216,6 +216,10 @@ class Upstream:
             return await self._watch(connection, ended)
         except Fault as fault:
             return fault
+        except Exception as cause:
+            # Whatever a server can bring about ends this life of it, never the looking after it.
+            asyncio.get_running_loop().call_exception_handler({"message": f"over {self.id}", "exception": cause})
+            return Fault("INTERNAL_ERROR", f"the hub failed over {self.id}: {cause!r}")
         finally:
             self._shared = self._shared_line = None
             if connection is not None:
@@ -247,8 +251,10 @@ class Upstream:
             relist = asyncio.ensure_future(self._relist.wait())
             patience = self._timeouts.idle_s if self.settings.start == "on-demand" else None
             both: set[asyncio.Future[Any]] = {ended, relist}
-            await asyncio.wait(both, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
-            relist.cancel()
+            try:
+                await asyncio.wait(both, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                relist.cancel()
             if ended.done():
                 break
             if not self._relist.is_set():
