@@ -10,9 +10,10 @@ from collections.abc import Callable
 
 import msgspec
 
+from interlock.client.connection import Connection
 from interlock.hub.call import Call
 from interlock.hub.catalog.addresses import exposed_uri
-from interlock.hub.lines import Line
+from interlock.hub.lines import LineOwner
 from interlock.hub.questions import relay_question
 from interlock.hub.request_states import RequestStates
 from interlock.protocols.mcp import results
@@ -26,26 +27,22 @@ STATE_LIFE_S = 600.0
 """How long a client may take to bring back what a server asked it for."""
 
 _STATE = "requestState"
+_encode = msgspec.json.Encoder().encode
 
 
-class Forward:
+class Forward(msgspec.Struct, eq=False):
     """Carries one call. It is the sink of the request it sends, and answers the exchange it serves."""
 
-    __slots__ = ("_call", "_clock", "_connection", "_done", "_handle", "_method", "_owner", "_states", "_told")
-
-    def __init__(
-        self, call: Call, line: Line, states: RequestStates, *, clock: Callable[[], float], done: Callable[[Call], None]
-    ) -> None:
-        self._call = call
-        self._connection = line.connection
-        self._owner = line.owner
-        """Set where this connection serves nobody else, so that the server may turn to the client behind it."""
-        self._states = states
-        self._clock = clock
-        self._done = done
-        self._handle: Id | None = None
-        self._method = call.exchange.request.method
-        self._told = False
+    _call: Call
+    _method: str
+    _connection: Connection
+    _owner: LineOwner | None
+    """Set where this connection serves nobody else, so that the server may turn to the client behind it."""
+    _states: RequestStates
+    _clock: Callable[[], float]
+    _done: Callable[[Call], None]
+    _handle: Id | None = None
+    _told: bool = False
 
     def start(self, deadline: float, max_deadline: float) -> None:
         """Send it. A failure to send is the answer."""
@@ -121,7 +118,7 @@ class Forward:
         headers: tuple[tuple[str, str], ...] = ()
         if target.kind in ("tool", "prompt"):
             named = target.name
-            fields["name"] = msgspec.Raw(msgspec.json.encode(named))
+            fields["name"] = target.quoted
             if target.tool is not None and target.tool.param_headers and self._connection.modern:
                 headers = tuple(param_values(target.tool.param_headers, call.arguments))
         elif target.kind == "resource":
@@ -136,7 +133,7 @@ class Forward:
                 fields["_meta"] = msgspec.Raw(kept)
         return Outgoing(
             self._method,
-            msgspec.json.encode(fields),
+            _encode(fields),
             deadline,
             name=named,
             param_headers=headers,
@@ -150,7 +147,7 @@ class Forward:
         if result.lstrip()[:1] != b"{":
             raise Fault("UPSTREAM_ERROR", f"{self._call.target.server} answered with a result that is no object")
         if self._connection.modern:
-            if results.asks_for_input(result):
+            if b'"input_required"' in result and results.asks_for_input(result):
                 if not modern_client:
                     raise Fault("UPSTREAM_ERROR", "the server asks for input in a form that this client does not know")
                 return self._sealed(result)

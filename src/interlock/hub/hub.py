@@ -286,9 +286,11 @@ class Hub:
         self._send(call, plan, line)
 
     def _send(self, call: Call, plan: Plan, line: Line) -> None:
-        now = self._clock()
-        forward = Forward(call, line, self._states, clock=self._clock, done=self._done)
-        forward.start(now + plan.timeout_s, now + plan.timeout_s * LONGEST_CALL_FACTOR)
+        connection, owner = line
+        method = call.exchange.request.method
+        forward = Forward(call, method, connection, owner, self._states, self._clock, self._done)
+        now, timeout = self._clock(), plan.timeout_s
+        forward.start(now + timeout, now + timeout * LONGEST_CALL_FACTOR)
 
     async def _dispatch_when_ready(self, call: Call, plan: Plan, upstream: Upstream, name: str | None) -> None:
         exchange = call.exchange
