@@ -145,7 +145,9 @@ class Operator:
                     "title": definition.get("title"),
                     "description": definition.get("description"),
                     "inputSchema": definition.get("inputSchema"),
+                    "outputSchema": definition.get("outputSchema"),
                     "annotations": definition.get("annotations"),
+                    "_meta": definition.get("_meta"),
                     "tokens": None,
                 }
             )
