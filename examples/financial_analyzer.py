@@ -41,14 +41,6 @@ class Report(msgspec.Struct, frozen=True):
     basis: str
 
 
-def enough_days(arguments: Mapping[str, object]) -> Problem | None:
-    """A rule that no schema holds, because it reads two arguments at once."""
-    if arguments["analysis_type"] == "fundamental" and int(str(arguments["period_days"])) < 30:
-        reason = "A fundamental analysis needs at least 30 days"
-        return Problem(("period_days",), reason, suggestions=("use 30 or more", "or analysis_type 'technical'"))
-    return None
-
-
 @server.tool(
     name="FinancialAnalyzer",
     title="Financial analyzer",
@@ -59,23 +51,30 @@ def enough_days(arguments: Mapping[str, object]) -> Problem | None:
     documentation_url="https://docs.example.com/ticker-format",
     hints=ToolHints(read_only=True),
     security={"risk_level": "safe"},
-    validators=[enough_days],
-    examples=[
-        {"ticker_symbol": "AAPL", "period_days": 90},
-        {"ticker_symbol": "MSFT", "period_days": 30, "analysis_type": "fundamental"},
-    ],
+    examples=[{"ticker_symbol": "AAPL", "period_days": 90}, {"ticker_symbol": "MSFT", "period_days": 30}],
     timeout_s=30,
 )
 async def analyze(
     ctx: Context, ticker_symbol: Ticker, period_days: Days, analysis_type: Analysis = "technical"
 ) -> Report:
     """Analyzes stock data and returns investment recommendations."""
-    prices = _prices(ticker_symbol, period_days)
     for done in range(1, 5):
         ctx.progress(done, 4, f"step {done} of the {analysis_type} analysis")
-    change = round((prices[-1] / prices[0] - 1) * 100, 2)
-    verdict: Literal["buy", "hold", "sell"] = "buy" if change > 5 else "sell" if change < -5 else "hold"
-    return Report(ticker_symbol, verdict, change, period_days, analysis_type)
+    return _report(ticker_symbol, period_days, analysis_type)
+
+
+def two_stocks(arguments: Mapping[str, object]) -> Problem | None:
+    """A rule that no schema holds, because it reads two arguments at once."""
+    if arguments["first"] != arguments["second"]:
+        return None
+    return Problem(("second",), "A stock cannot be compared with itself", suggestions=("name another stock",))
+
+
+@server.tool(category="finance", tags=["financial", "analysis"], version="1.0.0", validators=[two_stocks])
+async def compare(first: Ticker, second: Ticker, period_days: Days = 90) -> list[Report]:
+    """Analyzes two stocks over the same period, the better one first."""
+    reports = [_report(ticker_symbol, period_days, "technical") for ticker_symbol in (first, second)]
+    return sorted(reports, key=lambda report: -report.change_percent)
 
 
 @server.tool(category="finance", tags=["financial"], deprecated="use FinancialAnalyzer")
@@ -90,6 +89,13 @@ async def quote(ticker_symbol: Ticker) -> float:
 async def prices(ticker_symbol: str) -> list[float]:
     """A month of prices."""
     return _prices(ticker_symbol, 30)
+
+
+def _report(ticker_symbol: str, period_days: int, basis: str) -> Report:
+    prices = _prices(ticker_symbol, period_days)
+    change = round((prices[-1] / prices[0] - 1) * 100, 2)
+    recommendation: Literal["buy", "hold", "sell"] = "buy" if change > 5 else "sell" if change < -5 else "hold"
+    return Report(ticker_symbol, recommendation, change, period_days, basis)
 
 
 def _prices(ticker_symbol: str, days: int) -> list[float]:

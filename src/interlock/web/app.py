@@ -17,9 +17,7 @@ def make_app(assembly: Assembly, service: Service | None = None) -> Starlette:
     """The routes beside the MCP addresses. `service` stands before the hub where somebody watches."""
 
     async def root(request: Request) -> PlainTextResponse:
-        return PlainTextResponse(
-            f"Interlock {VERSION}\nMCP is served at /mcp, REST at /tools (see /docs)\n"
-        )
+        return PlainTextResponse(f"Interlock {VERSION}\nMCP is served at /mcp, REST at /tools (see /docs)\n")
 
     async def healthz(request: Request) -> JSONResponse:
         return JSONResponse({"status": "ok"})
