@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 from urllib.parse import quote
 
-from interlock.protocols.registry.catalog import Definition, about, examples_of
+from interlock.protocols.registry.catalog import Definition, Examples, about, examples_of
 from interlock.protocols.registry.errors import ERROR_TYPES
 from interlock.signatures import DefinitionError, Validator
 
@@ -34,7 +34,14 @@ _DATA_KEYWORDS: Final = frozenset({"const", "enum", "default", "examples", "exam
 _NAMED_SCHEMAS: Final = frozenset({"properties", "patternProperties", "$defs", "definitions", "dependentSchemas"})
 
 
-def openapi(definitions: Iterable[Definition], *, title: str, version: str, description: str = "") -> Json:
+def openapi(
+    definitions: Iterable[Definition],
+    *,
+    title: str,
+    version: str,
+    description: str = "",
+    examples: Examples = examples_of,
+) -> Json:
     """The document. Only the tools given are in it: whoever may not see a tool finds no trace of it."""
     paths: Json = {"/tools": {"get": _listing()}}
     schemas: Json = {"Error": _ERROR, "Result": _RESULT, "Tool": _TOOL, "Validity": _VALIDITY}
@@ -48,8 +55,9 @@ def openapi(definitions: Iterable[Definition], *, title: str, version: str, desc
         said = about(definition)
         tags |= dict.fromkeys(_tags(definition))
         shared = {"tags": _tags(definition), **({"deprecated": True} if said.deprecated else {})}
-        paths[path] = {"get": _showing(definition, shared), "post": _calling(definition, component, shared)}
-        paths[f"{path}/validate"] = {"post": _validating(definition, component, shared)}
+        body = _arguments(component, examples(definition))
+        paths[path] = {"get": _showing(definition, shared), "post": _calling(definition, component, body, shared)}
+        paths[f"{path}/validate"] = {"post": _validating(definition, body, shared)}
     return {
         "openapi": "3.1.0",
         "info": {"title": title, "version": version, **({"description": description} if description else {})},
@@ -99,7 +107,7 @@ def _showing(definition: Definition, shared: Json) -> Json:
     }
 
 
-def _calling(definition: Definition, component: str, shared: Json) -> Json:
+def _calling(definition: Definition, component: str, body: Json, shared: Json) -> Json:
     result: Json = {"$ref": _at("Result")}
     if "outputSchema" in definition:
         structured = {"properties": {"structuredContent": {"$ref": _at(f"{component}.output")}}}
@@ -111,25 +119,25 @@ def _calling(definition: Definition, component: str, shared: Json) -> Json:
         "operationId": f"call:{definition['name']}",
         "summary": str(definition.get("title") or definition["name"]),
         "description": str(definition.get("description") or ""),
-        "requestBody": _arguments(definition, component),
+        "requestBody": body,
         "responses": {"200": answer, **_failures(*_FAILURES)},
         **_documentation(definition),
     }
 
 
-def _validating(definition: Definition, component: str, shared: Json) -> Json:
+def _validating(definition: Definition, body: Json, shared: Json) -> Json:
     return {
         **shared,
         "operationId": f"validate:{definition['name']}",
         "summary": f"Whether {definition['name']} would take these arguments",
-        "requestBody": _arguments(definition, component),
+        "requestBody": body,
         "responses": {"200": _json("It would", {"$ref": _at("Validity")}), **_failures(*_FAILURES)},
     }
 
 
-def _arguments(definition: Definition, component: str) -> Json:
+def _arguments(component: str, found: list[Any]) -> Json:
     media: Json = {"schema": {"$ref": _at(f"{component}.input")}}
-    if found := examples_of(definition):
+    if found:
         media["examples"] = {f"{number}": {"value": value} for number, value in enumerate(found, 1)}
     return {"required": True, "content": {"application/json": media}}
 
