@@ -31,10 +31,12 @@ from interlock.hub.sharing import SessionState, lane
 from interlock.hub.subscriptions import Subscriptions
 from interlock.hub.upstreams.upstream import Upstream
 from interlock.hub.upstreams.upstreams import Upstreams
-from interlock.hub.verdicts import Refuse
+from interlock.hub.verdicts import Ask, Refuse
 from interlock.protocols.mcp.meta import Members, members
 from interlock.protocols.mcp.methods import LOG_LEVELS, METHODS
-from interlock.protocols.mcp.results import EMPTY
+from interlock.protocols.mcp.results import EMPTY, complete
+from interlock.protocols.registry.errors import registry_fault
+from interlock.protocols.registry.traces import trace_of
 from interlock.transports.exchange import Caller as AnyCaller
 from interlock.transports.exchange import Exchange, Session
 from interlock.wire.errors import Fault
@@ -93,6 +95,7 @@ class Hub:
         self.admit = doors.admit
         self._methods: dict[str, Callable[[Exchange, Caller], None]] = {
             "tools/call": self._call_tool,
+            "tools/validate": self._validate_tool,
             "prompts/get": self._get_prompt,
             "resources/read": self._read_resource,
             "completion/complete": self._complete,
@@ -193,6 +196,26 @@ class Hub:
                 return
             name = inner_call(fields)
         self._submit(exchange, caller, "tool", name, self._resolve_tool, fields)
+
+    def _validate_tool(self, exchange: Exchange, caller: Caller) -> None:
+        """The tool registry's `tools/validate`: what the gates say of a call, which is then not made."""
+        name = exchange.glance.name
+        if name is None:
+            raise Fault("INVALID_PARAMS", "params.name must say which tool")
+        trace_id = trace_of(exchange.glance.meta)
+        try:
+            plan = self._pipeline.plan(caller, "tool", name, self._resolve_tool, self._clock())
+            call = Call(exchange, caller, plan.target, members(exchange.request.params))
+            verdict, _ = self._pipeline.judge(call, plan)
+            if isinstance(verdict, Refuse):
+                raise verdict.fault
+        except Fault as fault:
+            raise registry_fault(fault, trace_id, tool_name=name[:200]) from None
+        valid: dict[str, object] = {"valid": True}
+        if isinstance(verdict, Ask):
+            valid["confirmation"] = verdict.question
+        encoded = msgspec.json.encode(valid)
+        exchange.result(complete(encoded, server_info=self._info) if exchange.dialect.modern else encoded)
 
     def _get_prompt(self, exchange: Exchange, caller: Caller) -> None:
         name = exchange.glance.name

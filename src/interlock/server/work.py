@@ -7,8 +7,9 @@ parked and answered with `input_required`, and goes on when the client repeats i
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import Final, TypeVar
 
 import msgspec
@@ -46,6 +47,8 @@ class Work:
     __slots__ = (
         "_answered",
         "_given",
+        "_limit",
+        "_limit_s",
         "_made_keys",
         "_outcome",
         "_parking",
@@ -67,6 +70,8 @@ class Work:
         self.cancelled = False
         self._parking = parking
         self._given = {} if given is None else members(bytes(given))
+        self._limit: asyncio.Timeout | None = None
+        self._limit_s = 0.0
         self._waiting = [exchange]
         self._questions: dict[str, _Question] = {}
         self._place: Place | None = None
@@ -113,6 +118,26 @@ class Work:
         """No answer came in time."""
         self._place = None
         self._cancel()
+
+    # How long it may take.
+
+    @contextlib.asynccontextmanager
+    async def limited(self, seconds: float) -> AsyncIterator[None]:
+        """Raise TimeoutError when it takes longer without a word of progress."""
+        self._limit_s = seconds
+        async with asyncio.timeout(seconds) as self._limit:
+            yield
+
+    @property
+    def overdue(self) -> bool:
+        """Whether it took longer than it may."""
+        return self._limit is not None and self._limit.expired()
+
+    def progressed(self) -> None:
+        """It says that it goes on, and so has its whole time again."""
+        limit = self._limit
+        if limit is not None and limit.when() is not None and not limit.expired():
+            limit.reschedule(asyncio.get_running_loop().time() + self._limit_s)
 
     def _withdrawn(self, exchange: Exchange) -> None:
         if exchange not in self._waiting:
