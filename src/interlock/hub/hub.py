@@ -24,13 +24,14 @@ from interlock.hub.notices import Notices
 from interlock.hub.pipeline import Commit, Dispatch, Pipeline, Resolve
 from interlock.hub.plan import Plan
 from interlock.hub.request_states import RequestStates
-from interlock.hub.sharing import SessionState, lane
+from interlock.hub.sharing import Lane, SessionState, lane
 from interlock.hub.subscriptions import Subscriptions
 from interlock.hub.upstreams.upstream import Upstream
 from interlock.hub.upstreams.upstreams import Upstreams
 from interlock.hub.verdicts import Refuse
 from interlock.protocols.mcp.meta import Members, members
 from interlock.protocols.mcp.methods import LOG_LEVELS, METHODS
+from interlock.protocols.mcp.older import tools_for
 from interlock.protocols.mcp.results import EMPTY
 from interlock.transports.exchange import Caller as AnyCaller
 from interlock.transports.exchange import Exchange, Session
@@ -154,6 +155,8 @@ class Hub:
             raise Fault("INVALID_PARAMS", "this list has one page, and no cursor leads into it", mend="leave it out")
         items = self._catalog.listing(caller.view, _LISTS[method])
         modern = exchange.dialect.modern
+        if not modern and method == "tools/list":
+            items = tools_for(exchange.dialect.revision, items)
         exchange.result(answers.list_result(row.list_member, items, self._info, modern=modern))
 
     def _discover(self, exchange: Exchange, caller: Caller) -> None:
@@ -262,20 +265,27 @@ class Hub:
 
     def _dispatch(self, call: Call, plan: Plan) -> None:
         upstream = self._upstreams[call.target.server]
-        session = call.exchange.session
-        name = lane(upstream.share, upstream_modern=upstream.modern, caller=call.caller, session=session)
-        line = upstream.line(name)
+        own = self._lane(call, upstream)
+        line = upstream.line(own)
         if line is None:
-            self._later(self._dispatch_when_ready(call, plan, upstream, name))
+            self._later(self._dispatch_when_ready(call, plan, upstream, own))
             return
         self._send(call, plan, line)
 
     def _send(self, call: Call, plan: Plan, line: Line) -> None:
-        now = self._clock()
         forward = Forward(call, line, self._states, clock=self._clock, done=self._done)
-        forward.start(now + plan.timeout_s, now + plan.timeout_s * LONGEST_CALL_FACTOR)
+        forward.start(plan.timeout_s, plan.timeout_s * LONGEST_CALL_FACTOR)
 
-    async def _dispatch_when_ready(self, call: Call, plan: Plan, upstream: Upstream, name: str | None) -> None:
+    def _lane(self, call: Call, upstream: Upstream) -> Lane | None:
+        return lane(
+            upstream.share,
+            modern=upstream.modern,
+            attributes_logs=upstream.settings.url is not None,
+            caller=call.caller,
+            exchange=call.exchange,
+        )
+
+    async def _dispatch_when_ready(self, call: Call, plan: Plan, upstream: Upstream, own: Lane | None) -> None:
         exchange = call.exchange
         waiting = asyncio.current_task()
 
@@ -285,14 +295,12 @@ class Hub:
 
         exchange.on_cancel = cancelled
         try:
-            line = await asyncio.wait_for(upstream.open_line(name, exchange.session), plan.timeout_s)
+            line = await asyncio.wait_for(upstream.open_line(own), plan.timeout_s)
             # A legacy server that was not known yet may turn out to need a session of the caller's own.
-            settled = lane(
-                upstream.share, upstream_modern=upstream.modern, caller=call.caller, session=exchange.session
-            )
-            if settled != name:
-                name = settled
-                line = await asyncio.wait_for(upstream.open_line(name, exchange.session), plan.timeout_s)
+            settled = self._lane(call, upstream)
+            if settled != own:
+                own = settled
+                line = await asyncio.wait_for(upstream.open_line(own), plan.timeout_s)
         except TimeoutError:
             self._done(call)
             exchange.fail(Fault("SERVER_NOT_READY", f"{upstream.id} was not ready in time", retry_after_ms=2000))
@@ -303,8 +311,8 @@ class Hub:
             self._done(call)
             raise
         else:
-            if name is not None and exchange.session is not None and isinstance(exchange.session.state, SessionState):
-                exchange.session.state.lanes.add((upstream.id, name))
+            if own is not None and own.session is not None and isinstance(own.session.state, SessionState):
+                own.session.state.lanes.add((upstream.id, own.name))
             self._send(call, plan, line)
 
     def _later(self, work: Coroutine[None, None, None]) -> None:
@@ -386,7 +394,7 @@ class Hub:
         if not isinstance(state, SessionState):
             return []
         found = ((self._upstreams.get(server), name) for server, name in state.lanes)
-        lines = ((upstream, upstream.line(name)) for upstream, name in found if upstream is not None)
+        lines = ((upstream, upstream.private_line(name)) for upstream, name in found if upstream is not None)
         return [(upstream, line) for upstream, line in lines if line is not None]
 
     async def close(self) -> None:

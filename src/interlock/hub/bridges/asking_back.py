@@ -36,9 +36,7 @@ class AskingBack:
 
     __slots__ = ("_answers", "_asked", "_exchange", "_give_up", "_open", "_repeat", "_rounds", "_timer", "_visits")
 
-    def __init__(
-        self, exchange: Exchange, repeat: Callable[[Members], None], give_up: Callable[[Fault], None]
-    ) -> None:
+    def __init__(self, exchange: Exchange, repeat: Callable[[Members], None], give_up: Callable[[Fault], None]) -> None:
         self._exchange = exchange
         self._repeat = repeat
         self._give_up = give_up
@@ -61,7 +59,7 @@ class AskingBack:
         try:
             for key, asked in question.requests.items():
                 self._put(key, asked.method, bytes(asked.params), question)
-        except Fault:
+        except BaseException:
             self.stop()
             raise
         loop = asyncio.get_running_loop()
