@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 class SecondChance:
     """Stands before a sink. The handle that the caller got stays good, whatever id the request has now."""
 
-    __slots__ = ("_again", "_connection", "_current", "_outgoing", "_session", "_sink", "handle")
+    __slots__ = ("_again", "_connection", "_outgoing", "_session", "_sink", "current", "handle")
 
     def __init__(self, connection: Connection, outgoing: Outgoing, sink: Sink, again: bool) -> None:
         self._connection = connection
@@ -24,7 +24,8 @@ class SecondChance:
         self._sink = sink
         self._again = again
         self._session = ""
-        self._current: Id | None = None
+        self.current: Id | None = None
+        """The id that the request has now; None while it waits for the new session."""
         self.handle: Id = 0
 
     def send(self, session: str | None) -> Id:
@@ -32,7 +33,7 @@ class SecondChance:
         reopening = self._connection.reopening
         if reopening is None and session is not None:
             self._session = session
-            self.handle = self._current = self._connection.link.send(self._outgoing, self)
+            self.handle = self.current = self._connection.link.send(self._outgoing, self)
             return self.handle
         assert reopening is not None
         self.handle = f"held-{id(self)}"
@@ -41,9 +42,9 @@ class SecondChance:
 
     def cancel(self, reason: str) -> None:
         """The caller no longer wants it; it may be under way again, or waiting for the new session."""
-        if self._current is not None:
-            self._connection.link.cancel(self._current, reason)
-        self._current = None
+        if self.current is not None:
+            self._connection.link.cancel(self.current, reason)
+        self.current = None
         self._connection.chances.pop(self.handle, None)
 
     def answered(self, answer: Result | Failure) -> None:
@@ -68,7 +69,7 @@ class SecondChance:
 
     def _hold(self, task: asyncio.Task[None]) -> None:
         # From now on its id is not its handle.
-        self._current = None
+        self.current = None
         self._connection.chances[self.handle] = self
         task.add_done_callback(self._reopened)
 
@@ -79,7 +80,7 @@ class SecondChance:
         try:
             if task.cancelled() or task.exception() is not None:
                 raise Fault("UPSTREAM_UNAVAILABLE", "the server lost the session, and a new one could not be opened")
-            self._current = connection.link.send(self._outgoing, self)
+            self.current = connection.link.send(self._outgoing, self)
         except Fault as fault:
             del connection.chances[self.handle]
             self._sink.lost(fault)

@@ -31,6 +31,8 @@ from interlock.hub.plan import Plans
 from interlock.hub.request_states import RequestStates
 from interlock.hub.upstreams.upstream import Upstream
 from interlock.hub.upstreams.upstreams import Upstreams
+from interlock.transports.parking import Limits as ParkingLimits
+from interlock.transports.parking import Parking
 from interlock.transports.stdio.process import Command
 from interlock.wire.limits import Limits
 
@@ -62,6 +64,7 @@ class Assembly:
         self.doors = Doors(lambda: self.config, self.keys, self.catalog)
         self._plans: Plans
         self._renew_gates()
+        self.parking = Parking(ParkingLimits(), secrets.token_bytes(32))
         self.hub = Hub(
             doors=self.doors,
             catalog=self.catalog,
@@ -69,6 +72,7 @@ class Assembly:
             notices=self.notices,
             make_pipeline=self._pipeline,
             states=RequestStates(secrets.token_bytes(32)),
+            parking=self.parking,
             limits=self.limits,
             info=msgspec.json.encode({"name": "interlock", "title": "Interlock", "version": VERSION}),
             most_open=self._most_open,

@@ -5,12 +5,15 @@ Ids, progress tokens and request state never cross the hop as they are: each sid
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
 from collections.abc import Callable, Mapping
 
 import msgspec
 
-from interlock.hub.bridges.asking_back import AskingBack
+from interlock.hub.bridges import url_first
+from interlock.hub.bridges.asking_back import ANSWER_SECONDS, AskingBack
+from interlock.hub.bridges.retries import ANSWERS
 from interlock.hub.call import Call
 from interlock.hub.catalog.names import exposed_uri
 from interlock.hub.lines import Line
@@ -23,8 +26,9 @@ from interlock.protocols.mcp.headers import param_values
 from interlock.protocols.mcp.meta import Members
 from interlock.protocols.mcp.projected import request_meta, with_request_meta
 from interlock.transports.link import Outgoing
+from interlock.transports.parking import refused
 from interlock.wire.conversation import PROGRESS
-from interlock.wire.errors import ErrorObject, Fault
+from interlock.wire.errors import ErrorObject, Fault, Tongue
 from interlock.wire.messages import Failure, Id, Request, Result, one_line
 
 STATE_LIFE_S = 600.0
@@ -46,6 +50,7 @@ class Forward:
         "_method",
         "_owner",
         "_patience",
+        "_questions",
         "_states",
         "_told",
     )
@@ -65,6 +70,7 @@ class Forward:
         self._told = False
         self._back: AskingBack | None = None
         self._patience = (0.0, 0.0)
+        self._questions = 0
 
     def start(self, timeout: float, max_timeout: float) -> None:
         """Send it. A failure to send is the answer."""
@@ -76,7 +82,7 @@ class Forward:
             outgoing = self._outgoing(members)
             self._call.exchange.on_cancel = self._cancelled
             if self._owner is not None:
-                self._owner.open.add(self._call.exchange)
+                self._owner.open.add(self)
             tool = self._call.target.tool
             self._handle = self._connection.send(outgoing, self, idempotent=None if tool is None else tool.idempotent)
         except Fault as fault:
@@ -90,7 +96,7 @@ class Forward:
             return
         self._finish()
         if isinstance(answer, Failure):
-            exchange.pass_failure(self._error(answer.error))
+            self._failed(answer.error)
             return
         try:
             result = self._result(one_line(answer.result))
@@ -104,25 +110,57 @@ class Forward:
     def notified(self, method: str, params: bytes) -> None:
         """Progress and log messages of this call. Log messages of a shared session are the operator's alone."""
         exchange = self._call.exchange
+        wanted = False
         if method == PROGRESS:
             meta = exchange.glance.meta
             if meta is not None and meta.progress_token is not None:
                 exchange.notify(PROGRESS, _with_token(params, meta.progress_token))
-        elif method == "notifications/message" and self._wants_logs():
+        elif method == "notifications/message":
+            wanted = self._wants_logs()
+        else:
+            wanted = method == "notifications/elicitation/complete" and not exchange.dialect.modern
+        if wanted:
             exchange.notify(method, one_line(params))
 
     def asked(self, request: Request) -> None:
         """The server turns to the client in mid-call: possible where the connection is the client's own."""
-        if self._owner is None or self._call.exchange.dialect.modern:
+        if self._owner is None:
             fault = Fault("METHOD_NOT_FOUND", f"{request.method} cannot be answered on a shared connection")
-            self._connection.refuse(request.id, fault.render(self._call.exchange.dialect.tongue))
+            self._connection.refuse(request.id, fault.render(Tongue.OLD_MCP))
             return
-        relay_question(self._connection, request, self._call.exchange.ask, self._call.exchange.dialect.tongue)
+        relay_question(self._connection, request, self._ask, Tongue.OLD_MCP)
 
     def lost(self, fault: Fault) -> None:
         """No answer will come."""
         self._finish()
         self._call.exchange.fail(fault)
+
+    def _ask(self, method: str, params: bytes) -> asyncio.Future[bytes]:
+        """Ask the client. The server's own time stands still while it waits for an answer."""
+        waiting = self._call.exchange.ask(method, params)
+        self._questions += 1
+        self._allow(ANSWER_SECONDS)
+        waiting.add_done_callback(self._told_answer)
+        return waiting
+
+    def _told_answer(self, _: asyncio.Future[bytes]) -> None:
+        self._questions -= 1
+        if not self._questions:
+            self._allow(self._patience[0])
+
+    def _allow(self, seconds: float) -> None:
+        if self._handle is not None and not self._told:
+            self._connection.extend(self._handle, self._clock() + seconds)
+
+    def _failed(self, error: ErrorObject) -> None:
+        exchange = self._call.exchange
+        question = None
+        if exchange.dialect.modern and not self._connection.modern:
+            question = url_first.as_question(error, exchange.dialect.capabilities)
+        if question is None:
+            exchange.pass_failure(self._error(error))
+        else:
+            exchange.result(question)
 
     def _wants_logs(self) -> bool:
         """A new server was told the level with the call; an old one speaks for this client on its own line alone."""
@@ -162,7 +200,7 @@ class Forward:
             if self._back is not None:
                 self._back.stop()
             if self._owner is not None:
-                self._owner.open.discard(self._call.exchange)
+                self._owner.open.discard(self)
             self._done(self._call)
 
     def _outgoing(self, members: Members) -> Outgoing:
@@ -183,10 +221,8 @@ class Forward:
         if exchange.dialect.modern:
             if _STATE in fields:
                 fields[_STATE] = msgspec.Raw(msgspec.json.encode(self._opened(fields[_STATE])))
-            if not self._connection.modern and "_meta" in fields:
-                kept = results.meta_for_legacy(bytes(fields.pop("_meta")))
-                if kept is not None:
-                    fields["_meta"] = msgspec.Raw(kept)
+            if not self._connection.modern:
+                self._make_old(fields)
         elif self._connection.modern:
             own = fields.get("_meta")
             fields["_meta"] = msgspec.Raw(with_request_meta(None if own is None else bytes(own), self._introduction()))
@@ -200,6 +236,18 @@ class Forward:
             wants_progress=meta is not None and meta.progress_token is not None,
             max_deadline=now + self._patience[1],
         )
+
+    def _make_old(self, fields: Members) -> None:
+        """Take out of a new client's request what an old server does not know."""
+        if _STATE in fields:
+            # It was given for a call that is not here any more: nothing is ever sent a second time for it.
+            raise refused()
+        url_first.check_visited(fields)
+        fields.pop(ANSWERS, None)
+        raw = fields.pop("_meta", None)
+        kept = None if raw is None else results.meta_for_legacy(bytes(raw))
+        if kept is not None:
+            fields["_meta"] = msgspec.Raw(kept)
 
     def _introduction(self) -> Mapping[str, object]:
         """What this call's client said when its session was opened, as a new server wants it with each request."""

@@ -12,6 +12,7 @@ from typing import Final, cast
 import msgspec
 
 from interlock.hub import answers
+from interlock.hub.bridges.retries import STATE, Retries
 from interlock.hub.call import Call, Caller, Target
 from interlock.hub.catalog.names import original_uri
 from interlock.hub.catalog.offer import ItemKind
@@ -35,6 +36,7 @@ from interlock.protocols.mcp.older import tools_for
 from interlock.protocols.mcp.results import EMPTY
 from interlock.transports.exchange import Caller as AnyCaller
 from interlock.transports.exchange import Exchange, Session
+from interlock.transports.parking import Parking
 from interlock.wire.errors import Fault
 from interlock.wire.limits import Limits
 from interlock.wire.messages import Notification, check_shape
@@ -64,6 +66,7 @@ class Hub:
         notices: Notices,
         make_pipeline: Callable[[Commit, Dispatch], Pipeline],
         states: RequestStates,
+        parking: Parking,
         limits: Limits,
         info: bytes,
         most_open: Callable[[], tuple[int, int, int]],
@@ -75,6 +78,7 @@ class Hub:
         self._notices = notices
         self._pipeline = make_pipeline(self._commit, self._dispatch)
         self._states = states
+        self._retries = Retries(parking)
         self._limits = limits
         self._info = info
         self._most_open = most_open
@@ -265,6 +269,8 @@ class Hub:
 
     def _dispatch(self, call: Call, plan: Plan) -> None:
         upstream = self._upstreams[call.target.server]
+        if STATE in call.members and call.exchange.dialect.modern and self._resumed(call):
+            return
         own = self._lane(call, upstream)
         line = upstream.line(own)
         if line is None:
@@ -272,7 +278,19 @@ class Hub:
             return
         self._send(call, plan, line)
 
+    def _resumed(self, call: Call) -> bool:
+        """Whether this went on with a call that waits here, which has its place already, or was refused."""
+        try:
+            resumed = self._retries.take(call)
+        except Fault as fault:
+            call.exchange.fail(fault)
+            resumed = True
+        if resumed:
+            self._done(call)
+        return resumed
+
     def _send(self, call: Call, plan: Plan, line: Line) -> None:
+        self._retries.hold(call, line)
         forward = Forward(call, line, self._states, clock=self._clock, done=self._done)
         forward.start(plan.timeout_s, plan.timeout_s * LONGEST_CALL_FACTOR)
 
@@ -401,6 +419,7 @@ class Hub:
         """End what the hub itself has under way; listen streams end as the specification has it."""
         for listening in list(self._listening):
             listening.end()
+        self._retries.close()
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -70,6 +70,11 @@ class MemoryLink(Link):
         if exchange is not None:
             exchange.withdraw(reason)
 
+    def extend(self, handle: Id, deadline: float) -> None:
+        exchange = self._open.get(handle)
+        if exchange is not None:
+            exchange.extend(deadline)
+
     def tell(self, method: str, params: bytes) -> None:
         if method == "notifications/initialized" and self._session is not None:
             self._session.initialized = True
@@ -196,7 +201,7 @@ _NOTHING = Glance()
 
 
 class _MemoryExchange(Exchange):
-    __slots__ = ("_asks", "_deadline", "_extension", "_latest", "_link", "_open", "sink")
+    __slots__ = ("_asks", "_deadline", "_extension", "_latest", "_least", "_link", "_open", "sink")
 
     dialect: Dialect
 
@@ -209,6 +214,7 @@ class _MemoryExchange(Exchange):
         self._asks: list[asyncio.Future[bytes]] = []
         self._open = True
         self._extension = outgoing.deadline - loop.time()
+        self._least = 0.0
         self._latest = outgoing.deadline if outgoing.max_deadline is None else outgoing.max_deadline
         self._deadline = loop.call_at(outgoing.deadline, link.expire, self)
 
@@ -241,6 +247,12 @@ class _MemoryExchange(Exchange):
         self._asks.append(waiter)
         return waiter
 
+    def extend(self, deadline: float) -> None:
+        """Wait until then."""
+        self._deadline.cancel()
+        self._least = deadline
+        self._deadline = asyncio.get_running_loop().call_at(deadline, self._link.expire, self)
+
     def withdraw(self, reason: str) -> None:
         """The client no longer wants the answer."""
         if self._close() and self.on_cancel is not None:
@@ -261,5 +273,5 @@ class _MemoryExchange(Exchange):
         """Progress gives as much time again, up to the last deadline."""
         loop = asyncio.get_running_loop()
         self._deadline.cancel()
-        deadline = min(loop.time() + self._extension, self._latest)
+        deadline = max(self._least, min(loop.time() + self._extension, self._latest))
         self._deadline = loop.call_at(deadline, self._link.expire, self)

@@ -16,7 +16,7 @@ import msgspec
 from interlock.client.rounds import ROUNDS, Question, question_in
 from interlock.hub.questions import CARRIED
 from interlock.protocols.mcp.meta import Members
-from interlock.protocols.mcp.older import question_for
+from interlock.protocols.mcp.questions import question_for_old
 from interlock.transports.exchange import Exchange
 from interlock.wire.errors import Fault
 from interlock.wire.messages import one_line
@@ -92,7 +92,7 @@ class AskingBack:
             self._answers[key] = _ACCEPT
             return
         elicitation_id = None if url is None else secrets.token_urlsafe(16)
-        said = question_for(self._exchange.dialect.revision, method, one_line(params), elicitation_id)
+        said = question_for_old(self._exchange.dialect.revision, method, one_line(params), elicitation_id)
         future = self._exchange.ask(method, said)
         self._open[key] = future
         self._asked[key] = method

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from interlock.protocols.mcp.revisions import R2025_03_26, R2025_06_18, R2025_11_25, Revision
+from interlock.protocols.mcp.revisions import R2025_03_26, R2025_06_18, Revision
 
 RESULT: Final = "result"
 """The member that holds a value which is no object, where only objects are allowed."""
@@ -56,21 +56,6 @@ def result_for(revision: Revision, result: bytes, wrap: bool) -> bytes:
         for holder, member in _places(value):
             holder[member] = _fitting(holder[member], revision)
     return msgspec.json.encode(value)
-
-
-def question_for(revision: Revision, method: str, params: bytes, elicitation_id: str | None) -> bytes:
-    """A server's question to a client: with the id that 2025-11-25 wants for a visit, without a mode before that."""
-    if method != "elicitation/create" or revision.modern:
-        return params
-    fields = msgspec.json.decode(params, type=dict[str, msgspec.Raw])
-    if elicitation_id is not None:
-        fields["elicitationId"] = msgspec.Raw(msgspec.json.encode(elicitation_id))
-    if revision.name < R2025_11_25.name:
-        fields.pop("mode", None)
-        schema = fields.get("requestedSchema")
-        if schema is not None:
-            fields["requestedSchema"] = msgspec.Raw(_plain_choices(bytes(schema)))
-    return msgspec.json.encode(fields)
 
 
 def _structured(revision: Revision) -> bool:
@@ -128,18 +113,6 @@ def _fitting(piece: Any, revision: Revision) -> Any:
         sound = piece.get("mimeType", "audio")
         return {"type": "text", "text": f"[{sound}, which revision {revision.name} of MCP cannot carry]"}
     return piece
-
-
-def _plain_choices(schema: bytes) -> bytes:
-    """Titled choices as 2025-06-18 knew them: `enum` with `enumNames`."""
-    form: dict[str, Any] = msgspec.json.decode(schema)
-    properties = form.get("properties")
-    for field in properties.values() if isinstance(properties, dict) else ():
-        choices = field.pop("oneOf", None) if isinstance(field, dict) else None
-        if isinstance(choices, list) and all(isinstance(choice, dict) and "const" in choice for choice in choices):
-            field["enum"] = [choice["const"] for choice in choices]
-            field["enumNames"] = [choice.get("title", choice["const"]) for choice in choices]
-    return msgspec.json.encode(form)
 
 
 class _Kind(msgspec.Struct):

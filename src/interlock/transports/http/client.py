@@ -128,6 +128,11 @@ class HttpLink(Link):
         if call is not None:
             self._withdraw(call, reason)
 
+    def extend(self, handle: Id, deadline: float) -> None:
+        call = self._calls.get(handle)
+        if call is not None:
+            call.deadline = call.least = deadline
+
     def tell(self, method: str, params: bytes) -> None:
         self._post(encode_notification(method, params), method)
 
@@ -227,7 +232,7 @@ class HttpLink(Link):
         """A request is getting on: it may take longer, up to its last deadline."""
         outgoing = call.outgoing
         if outgoing.max_deadline is not None:
-            call.deadline = min(self._loop.time() + call.patience, outgoing.max_deadline)
+            call.deadline = max(call.least, min(self._loop.time() + call.patience, outgoing.max_deadline))
         if outgoing.wants_progress:
             call.sink.notified(PROGRESS, params)
 

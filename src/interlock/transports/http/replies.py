@@ -69,6 +69,7 @@ class Call:
         "deadline",
         "id",
         "last_event_id",
+        "least",
         "outgoing",
         "patience",
         "request",
@@ -89,6 +90,8 @@ class Call:
         self.patience = patience
         """Seconds it was ready to wait; progress starts them anew."""
         self.deadline = outgoing.deadline
+        self.least = 0.0
+        """It may take until then, whatever progress says."""
         self.ticket: Ticket | None = None
         self.timer: asyncio.TimerHandle | None = None
         self.with_session = False
