@@ -8,6 +8,7 @@ from collections import Counter
 
 from interlock.server import Audio, Context, ResourceLink, Server, Text
 from interlock.server.content import ToolResult
+from interlock.wire.errors import Fault
 
 FORM = {
     "type": "object",
@@ -33,11 +34,19 @@ SAMPLING = {
 }
 
 
-def asking_server() -> Server:
+class Counts:
+    """How often each run began, by its mark, and how each ended."""
+
+    def __init__(self) -> None:
+        self.runs: Counter[str] = Counter()
+        self.ended: Counter[str] = Counter()
+
+
+def asking_server(counts: Counts | None = None) -> Server:
     """One of its own for each test."""
     server = Server("asking", "1.0.0")
-    runs: Counter[str] = Counter()
-    ended: Counter[str] = Counter()
+    counts = counts or Counts()
+    runs, ended = counts.runs, counts.ended
 
     @server.tool
     async def order(ctx: Context, mark: str = "") -> str:
@@ -73,6 +82,15 @@ def asking_server() -> Server:
     async def visit(ctx: Context) -> str:
         """Send the person to a page."""
         return (await ctx.elicit_url("Log in", "https://example.org/login")).action
+
+    @server.tool
+    async def paywall(mark: str) -> str:
+        """Want a page opened before the first call, in the words of 2025-11-25."""
+        runs[mark] += 1
+        if runs[mark] == 1:
+            page = {"mode": "url", "elicitationId": "e1", "url": "https://example.org/pay", "message": "Pay first"}
+            raise Fault("URL_ELICITATION_REQUIRED", "a page must be opened first", data={"elicitations": [page]})
+        return "in"
 
     @server.tool
     async def think(ctx: Context) -> str:

@@ -81,13 +81,14 @@ async def test_resources_and_prompts_are_parked_too(tmp_path: Path) -> None:
 
 async def test_each_principal_and_each_set_of_capabilities_has_a_session_of_its_own(tmp_path: Path) -> None:
     async with house(tmp_path, {"a": LEGACY}) as hub:
-        said = []
-        for name, capabilities in (
+        callers: list[tuple[str, dict[str, Any]]] = [
             ("ada", {"sampling": {}}),
             ("ada", {"roots": {}}),
             ("bob", {}),
             ("ada", {"roots": {}}),
-        ):
+        ]
+        said = []
+        for name, capabilities in callers:
             client = Rounder(hub.url + "/mcp", {}, hub.key(name))
             client.capabilities = capabilities
             said.append(json.loads(text_of(await client.call("a__who"))))
@@ -194,3 +195,21 @@ async def test_what_a_server_asks_in_no_call_or_in_one_of_several_is_refused(tmp
         hanging.cancel()
         await until(lambda: hub.assembly.hub.open_calls == 0)
         assert text_of(await client.call("a__places")) == "file:///ada"
+
+
+async def test_an_old_servers_wish_for_a_page_first_becomes_a_question_where_the_client_can_open_one(
+    tmp_path: Path,
+) -> None:
+    async with house(tmp_path, {"a": LEGACY}) as hub:
+        client = Rounder(hub.url + "/mcp", {"elicitation/create": {"action": "accept"}})
+        assert text_of(await client.call("a__paywall", {"mark": "x"})) == "in"
+        assert [asked["params"]["url"] for asked in client.asked] == ["https://example.org/pay"]
+        unwilling = Rounder(hub.url + "/mcp", {"elicitation/create": {"action": "decline"}})
+        assert (await unwilling.call("a__paywall", {"mark": "y"}))["error"]["data"][
+            "name"
+        ] == "URL_ELICITATION_REQUIRED"
+        unable = Rounder(hub.url + "/mcp", {})
+        unable.capabilities = {}
+        error = (await unable.call("a__paywall", {"mark": "z"}))["error"]
+        assert error["code"] == -32603
+        assert error["data"]["elicitations"][0]["url"] == "https://example.org/pay"

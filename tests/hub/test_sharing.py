@@ -14,7 +14,7 @@ from interlock.config.settings import Agent, Hub, Profile, Timeouts
 from .house import Raw, child, house, messages, text_of, until
 from .talker import Talker, answers
 
-ALL = {"sampling": {}, "elicitation": {}, "roots": {}}
+ALL: dict[str, object] = {"sampling": {}, "elicitation": {}, "roots": {}}
 
 
 async def test_a_server_turns_to_the_very_client_whose_call_it_serves(tmp_path: Path) -> None:

@@ -47,7 +47,7 @@ DRAIN_S: Final = 10.0
 class Assembly:
     """A whole hub."""
 
-    def __init__(self, config: Config, home: Path) -> None:
+    def __init__(self, config: Config, home: Path, parking: ParkingLimits | None = None) -> None:
         self.config = config
         self.home = home
         self.started = time.monotonic()
@@ -64,7 +64,7 @@ class Assembly:
         self.doors = Doors(lambda: self.config, self.keys, self.catalog)
         self._plans: Plans
         self._renew_gates()
-        self.parking = Parking(ParkingLimits(), secrets.token_bytes(32))
+        self.parking = Parking(parking or ParkingLimits(), secrets.token_bytes(32))
         self.hub = Hub(
             doors=self.doors,
             catalog=self.catalog,

@@ -247,8 +247,10 @@ class Upstream:
             relist = asyncio.ensure_future(self._relist.wait())
             patience = self._timeouts.idle_s if self.settings.start == "on-demand" else None
             both: set[asyncio.Future[Any]] = {ended, relist}
-            await asyncio.wait(both, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
-            relist.cancel()
+            try:
+                await asyncio.wait(both, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                relist.cancel()
             if ended.done():
                 break
             if not self._relist.is_set():
