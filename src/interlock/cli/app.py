@@ -35,7 +35,9 @@ SECTIONS: dict[str, dict[str, Entry]] = {
     },
     "Tools": {
         "list": Entry("tools:list_", "List the tools of all servers."),
+        "find": Entry("finding:find", "Find tools by what they do."),
         "call": Entry("tools:call", "Call a tool."),
+        "budget": Entry("finding:budget", "Show what fills an agent's context, in tokens."),
     },
     "Decide": {
         "keys": Entry("keys:keys", "Make, list and revoke the keys of agents and people."),

@@ -18,6 +18,7 @@ Share = Literal["auto", "principal", "session"]
 Start = Literal["eager", "on-demand"]
 Era = Literal["auto", "modern", "legacy"]
 RestartPolicy = Literal["never", "on_failure", "always"]
+Level = Literal["L0", "L1", "L2", "L3"]
 
 Seconds = Annotated[float, Meta(gt=0, le=86_400)]
 Milliseconds = Annotated[int, Meta(ge=1, le=3_600_000)]
@@ -67,6 +68,8 @@ class Hub(msgspec.Struct, frozen=True):
     """How much is left to the hub's own judgement: `observe`, `guard` or `locked`."""
     anonymous: bool | None = None
     """Whether callers without a key are the agent `local`. Unset: only when listening on loopback."""
+    budget: Count | None = 20_000
+    """Tokens of tool definitions a list may take. Above it, it holds the pinned tools and the way to find others."""
     allowed_origins: tuple[str, ...] = ()
     """Origins of web pages that may call, beyond the hub's own."""
     allowed_hosts: tuple[str, ...] = ()
@@ -173,7 +176,12 @@ class Profile(msgspec.Struct, frozen=True):
     describe: dict[str, str] = {}
     """An exposed name, and what it says it does here."""
     budget: Count | None = None
-    """At most so many tokens of tool definitions."""
+    """Tokens of tool definitions that its list may take; unset: the hub's."""
+    level: Level | None = None
+    """How much of it is listed: `L0` all tools, `L1` the way to find tools with their categories, `L2` the way to find
+    tools, `L3` that and the pinned ones. Unset: `L0` within the budget, else `L3`."""
+    pinned: tuple[str, ...] = ()
+    """Exposed tool names (patterns) that are always listed."""
 
 
 class Agent(msgspec.Struct, frozen=True):
@@ -181,6 +189,12 @@ class Agent(msgspec.Struct, frozen=True):
 
     profile: str | None = None
     """The only profile it sees."""
+    budget: Count | None = None
+    """Tokens of tool definitions that its list may take; unset: its profile's."""
+    level: Level | None = None
+    """How much of it is listed; unset: as its profile says."""
+    pinned: tuple[str, ...] = ()
+    """Exposed tool names (patterns) that are always listed, beside its profile's."""
     ask: tuple[str, ...] = ()
     """Exposed tool names (patterns) that a person must confirm."""
 

@@ -23,6 +23,10 @@ from interlock.hub.gates.confirm import ConfirmGate
 from interlock.hub.gates.headers import HeadersGate
 from interlock.hub.gates.schema import SchemaGate
 from interlock.hub.hub import Hub
+from interlock.hub.kernel.kernel import Kernel
+from interlock.hub.kernel.search import ToolSearch
+from interlock.hub.kernel.shelves import Shelves
+from interlock.hub.kernel.tokens import TokenCounts
 from interlock.hub.keys import Keys
 from interlock.hub.logs import Logs
 from interlock.hub.notices import Notices
@@ -58,7 +62,10 @@ class Assembly:
         self.keys = Keys(home)
         self.logs = Logs()
         self.catalog = Catalog()
-        self.notices = Notices(self.catalog)
+        self.tokens = TokenCounts(self._changed)
+        self.shelves = Shelves(self.catalog, self.tokens)
+        self.notices = Notices(self.catalog, self.shelves)
+        self.kernel = Kernel(self.catalog, self.shelves, ToolSearch(self.catalog, self.tokens), self.tokens)
         self.limits = _limits(config)
         self.upstreams = Upstreams(self._upstream)
         self.doors = Doors(lambda: self.config, self.keys, self.catalog)
@@ -68,6 +75,8 @@ class Assembly:
         self.hub = Hub(
             doors=self.doors,
             catalog=self.catalog,
+            shelves=self.shelves,
+            kernel=self.kernel,
             upstreams=self.upstreams,
             notices=self.notices,
             make_pipeline=self._pipeline,
@@ -106,6 +115,7 @@ class Assembly:
         for timer in (self._telling, self._reaper):
             if timer is not None:
                 timer.cancel()
+        await self.tokens.close()
         await self.hub.close()
         await self.upstreams.end(DRAIN_S)
 
@@ -143,6 +153,10 @@ class Assembly:
 
     def _offered(self, offer: Offer) -> None:
         self.catalog.put(offer)
+        self.tokens.count(offer.tools.values())
+        self._changed()
+
+    def _changed(self) -> None:
         if self._telling is None:
             self._telling = asyncio.get_running_loop().call_later(NOTICE_EVERY_S, self._tell)
 

@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 
 from interlock.hub.catalog.offer import Tool
-from interlock.hub.catalog.views import View
+from interlock.hub.kernel.shelf import Shelf
 from interlock.hub.principals import Principal
 from interlock.transports.exchange import Exchange
 from interlock.wire.errors import Fault
@@ -37,11 +37,12 @@ class Load:
 class Caller:
     """A principal at one address of the hub. Made once per credential and address, and kept while they are valid."""
 
-    __slots__ = ("load", "owner", "plans", "principal", "view")
+    __slots__ = ("load", "owner", "plans", "principal", "shelf", "view")
 
-    def __init__(self, principal: Principal, view: View, load: Load) -> None:
+    def __init__(self, principal: Principal, shelf: Shelf, load: Load) -> None:
         self.principal = principal
-        self.view = view
+        self.shelf = shelf
+        self.view = shelf.view
         self.owner = f"{principal.kind}:{principal.id}"
         self.plans: dict[tuple[str, str], object] = {}
         """What the gates said of each target before its arguments were known; see `plan`."""

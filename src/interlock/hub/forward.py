@@ -15,7 +15,7 @@ from interlock.hub.bridges import url_first
 from interlock.hub.bridges.asking_back import ANSWER_SECONDS, AskingBack
 from interlock.hub.bridges.retries import ANSWERS
 from interlock.hub.call import Call
-from interlock.hub.catalog.names import exposed_uri
+from interlock.hub.catalog.addresses import exposed_uri
 from interlock.hub.lines import Line
 from interlock.hub.questions import relay_question
 from interlock.hub.request_states import RequestStates
@@ -235,6 +235,7 @@ class Forward:
             param_headers=headers,
             wants_progress=meta is not None and meta.progress_token is not None,
             max_deadline=now + self._patience[1],
+            introduced=True,
         )
 
     def _make_old(self, fields: Members) -> None:
@@ -257,6 +258,8 @@ class Forward:
 
     def _result(self, result: bytes) -> bytes:
         modern_client = self._call.exchange.dialect.modern
+        if result.lstrip()[:1] != b"{":
+            raise Fault("UPSTREAM_ERROR", f"{self._call.target.server} answered with a result that is no object")
         if self._connection.modern:
             if modern_client and results.asks_for_input(result):
                 return self._sealed(result)

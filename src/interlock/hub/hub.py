@@ -14,11 +14,14 @@ import msgspec
 from interlock.hub import answers
 from interlock.hub.bridges.retries import STATE, Retries
 from interlock.hub.call import Call, Caller, Target
-from interlock.hub.catalog.names import original_uri
+from interlock.hub.catalog.addresses import original_uri
 from interlock.hub.catalog.offer import ItemKind
 from interlock.hub.catalog.views import Catalog
 from interlock.hub.doors import Doors
 from interlock.hub.forward import Forward
+from interlock.hub.kernel.desk import KERNEL_TOOLS, KernelDesk, inner_call
+from interlock.hub.kernel.kernel import Kernel
+from interlock.hub.kernel.shelves import Shelves
 from interlock.hub.lines import Line
 from interlock.hub.listening import MOST_SUBSCRIPTIONS, Listening, SessionListener
 from interlock.hub.notices import Notices
@@ -62,6 +65,8 @@ class Hub:
         *,
         doors: Doors,
         catalog: Catalog,
+        shelves: Shelves,
+        kernel: Kernel,
         upstreams: Upstreams,
         notices: Notices,
         make_pipeline: Callable[[Commit, Dispatch], Pipeline],
@@ -74,6 +79,9 @@ class Hub:
     ) -> None:
         self._doors = doors
         self._catalog = catalog
+        self._shelves = shelves
+        self._kernel = kernel
+        self._kernel_desk = KernelDesk(kernel, self._later)
         self._upstreams = upstreams
         self._notices = notices
         self._pipeline = make_pipeline(self._commit, self._dispatch)
@@ -99,6 +107,7 @@ class Hub:
             "resources/unsubscribe": self._unsubscribe,
             "logging/setLevel": self._set_level,
             **dict.fromkeys(_LISTS, self._list),
+            **self._kernel_desk.methods,
         }
 
     @property
@@ -112,7 +121,7 @@ class Hub:
         """Open a session: nothing is started for it, and nothing waited for."""
         caller = cast(Caller, session.caller)
         session.state = SessionState()
-        self._notices.listen(SessionListener.of(session, caller.view))
+        self._notices.listen(SessionListener.of(session, caller.shelf))
         offered = answers.capabilities(self._upstream_capabilities(caller), modern=False)
         return answers.initialize_result(session.dialect.revision, self._info, offered, self._instructions(caller))
 
@@ -136,10 +145,11 @@ class Hub:
     def closed(self, session: Session) -> None:
         """A session is over, and everything that was its own with it."""
         caller = cast(Caller, session.caller)
-        self._notices.leave(SessionListener.of(session, caller.view))
+        self._notices.leave(SessionListener.of(session, caller.shelf))
         state = session.state
         if not isinstance(state, SessionState):
             return
+        self._kernel.forget(session, caller)
         for server, uri in list(state.subscriptions):
             self._subscriptions.drop(server, uri, session.id)
         for server, name in state.lanes:
@@ -157,7 +167,8 @@ class Hub:
             raise Fault("METHOD_NOT_FOUND", f"{caller.view.server} offers no {row.needs}")
         if "cursor" in members(exchange.request.params):
             raise Fault("INVALID_PARAMS", "this list has one page, and no cursor leads into it", mend="leave it out")
-        items = self._catalog.listing(caller.view, _LISTS[method])
+        loaded = self._kernel.loaded(caller, exchange.session) if exchange.session is not None else ()
+        items = self._shelves.listing(caller.shelf, _LISTS[method], loaded)
         modern = exchange.dialect.modern
         if not modern and method == "tools/list":
             items = tools_for(exchange.dialect.revision, items)
@@ -183,7 +194,12 @@ class Hub:
         name = exchange.glance.name
         if name is None:
             raise Fault("INVALID_PARAMS", "params.name must say which tool")
-        self._submit(exchange, caller, "tool", name, self._resolve_tool, members(exchange.request.params))
+        fields = members(exchange.request.params)
+        if name in KERNEL_TOOLS:
+            if not self._kernel_desk.takes(exchange, caller, name, fields):
+                return
+            name = inner_call(fields)
+        self._submit(exchange, caller, "tool", name, self._resolve_tool, fields)
 
     def _get_prompt(self, exchange: Exchange, caller: Caller) -> None:
         name = exchange.glance.name
@@ -246,18 +262,17 @@ class Hub:
     def _commit(self, call: Call) -> Refuse | None:
         """Take a place for the call, or refuse it because everything is taken. `_done` gives it back."""
         upstream = self._upstreams[call.target.server]
+        load = call.caller.load
         most, most_per_server, most_per_caller = self._most_open()
-        for taken, limit, whose in (
-            (call.caller.load.open_calls, most_per_caller, "of this caller"),
-            (upstream.open_calls, most_per_server, f"to {upstream.id}"),
-            (self._open_calls, most, "in all"),
-        ):
-            if taken >= limit:
-                fault = Fault("RESOURCE_EXHAUSTED", f"{limit} calls {whose} are under way", retry_after_ms=500)
-                return Refuse(fault, "bounds of calls under way")
+        if load.open_calls >= most_per_caller:
+            return _too_many(most_per_caller, "of this caller")
+        if upstream.open_calls >= most_per_server:
+            return _too_many(most_per_server, f"to {upstream.id}")
+        if self._open_calls >= most:
+            return _too_many(most, "in all")
         self._open_calls += 1
         upstream.open_calls += 1
-        call.caller.load.open_calls += 1
+        load.open_calls += 1
         return None
 
     def _done(self, call: Call) -> None:
@@ -351,7 +366,7 @@ class Hub:
         if len(self._listening) >= MOST_LISTENING:
             raise Fault("RESOURCE_EXHAUSTED", f"{MOST_LISTENING} streams are open", retry_after_ms=5000)
         listening = Listening(
-            exchange, caller.view, self._notices, resolve, self._subscriptions, self._listening.discard
+            exchange, caller.shelf, self._notices, resolve, self._subscriptions, self._listening.discard
         )
         listening.start()
         self._listening.add(listening)
@@ -423,6 +438,11 @@ class Hub:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+def _too_many(limit: int, whose: str) -> Refuse:
+    fault = Fault("RESOURCE_EXHAUSTED", f"{limit} calls {whose} are under way", retry_after_ms=500)
+    return Refuse(fault, "bounds of calls under way")
 
 
 class _Reference(msgspec.Struct):

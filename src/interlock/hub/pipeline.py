@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Callable
 
 from interlock.hub.call import Call, Caller, Target
-from interlock.hub.plan import Plan, Plans, find_plan
+from interlock.hub.plan import Plan, Plans
 from interlock.hub.verdicts import Ask, Pass, Refuse, Verdict, Wait
 from interlock.protocols.mcp.results import refusal_result
 from interlock.wire.errors import Fault
@@ -44,8 +44,10 @@ class Pipeline:
     def plan(self, caller: Caller, kind: str, name: str, resolve: Resolve, now: float) -> Plan:
         """The plan for a name as this caller means it. `resolve` raises for a name that means nothing to them."""
         stamp = self._stamp()
-        plan = find_plan(caller, kind, name, stamp, now)
-        return plan if plan is not None else self._plans().make(caller, name, resolve(caller, name), stamp)
+        plan = caller.plans.get((kind, name))
+        if type(plan) is Plan and plan.stamp == stamp and now < plan.valid_until:
+            return plan
+        return self._plans().make(caller, name, resolve(caller, name), stamp)
 
     def judge(self, call: Call, plan: Plan) -> tuple[Verdict, str]:
         """What the gates say of a call, and which of them said it. Nothing is used up: this is also the dry run."""

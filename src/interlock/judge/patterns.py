@@ -131,7 +131,7 @@ def _translate(text: str) -> str:
 
 def _automaton(regex: str) -> Callable[[bytes], object]:
     # Bytes in, so that any text can be matched, lone surrogates included; the separators are ASCII.
-    import re2  # type: ignore[import-untyped]
+    import re2
 
     options = re2.Options()
     options.encoding = re2.Options.Encoding.LATIN1

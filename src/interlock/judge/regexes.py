@@ -76,7 +76,7 @@ class OctetRegexes:
     __slots__ = ("_filter",)
 
     def __init__(self, patterns: Iterable[str]) -> None:
-        import re2  # type: ignore[import-untyped]
+        import re2
 
         options = re2.Options()
         options.log_errors = False

@@ -29,6 +29,8 @@ class Outgoing(msgspec.Struct):
     """The link sets a progress token of its own, unique on it, and hands progress to the sink."""
     max_deadline: float | None = None
     """Progress moves the deadline on, but never beyond this."""
+    introduced: bool = False
+    """The params are known to carry the `_meta` of the stateless era already."""
 
 
 class Sink(Protocol):

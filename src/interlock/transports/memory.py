@@ -153,7 +153,7 @@ class MemoryLink(Link):
             view = glance(request.params)
             modern = is_modern(request, view, None)
             if modern:
-                exchange.admit(view, read_modern(request, view, None).dialect, None)
+                exchange.admit(view, read_modern(request, view, None), None)
             elif request.method == "initialize":
                 self._initialize(request)
                 return

@@ -6,14 +6,15 @@ server's own definition, and its rendering under the name and address that clien
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Callable, Iterable
 from typing import Final, Literal, TypeVar
 
 import msgspec
 
 from interlock.config.settings import Tools
-from interlock.hub.catalog.names import KERNEL_NAMES, exposed_name, exposed_uri, identity_hash
+from interlock.hub.catalog.addresses import exposed_uri
+from interlock.judge.fingerprints import fingerprint
+from interlock.judge.names import RESERVED, exposed_name
 from interlock.judge.patterns import PatternSet
 from interlock.protocols.mcp.headers import BadParamHeader, ParamHeader, param_headers
 from interlock.protocols.mcp.older import wraps
@@ -41,8 +42,12 @@ class Item(msgspec.Struct):
     """The definition as JSON, as a view of this server alone shows it."""
     full: bytes
     """The definition as JSON, as a view of many servers shows it."""
-    fingerprint: str
-    """SHA-256 of the server's own definition, in canonical form: key order alone changes nothing."""
+    definition: bytes
+    """The definition as the server gave it."""
+
+    def fingerprint(self) -> str:
+        """SHA-256 of the server's own definition, in canonical form: key order alone changes nothing."""
+        return fingerprint(msgspec.json.decode(self.definition))
 
 
 class Tool(Item):
@@ -135,7 +140,6 @@ def make_offer(
 
 _Fields = dict[str, msgspec.Raw]
 _decode_fields = msgspec.json.Decoder(_Fields).decode
-_canonical = msgspec.json.Encoder(order="deterministic").encode
 
 
 class _Unusable(ValueError):
@@ -194,7 +198,7 @@ def _tool(server: str, name: str, definition: bytes, fields: _Fields, rules: Too
         item.exposed,
         item.bare,
         item.full,
-        item.fingerprint,
+        definition,
         schema=raw,
         idempotent=hints.idempotentHint is True or hints.readOnlyHint is True,
         param_headers=headers,
@@ -208,19 +212,20 @@ class _Hints(msgspec.Struct):
 
 
 def _named(kind: ItemKind, server: str, name: str, shown: str, definition: bytes, fields: _Fields) -> Item:
-    if shown in KERNEL_NAMES:
-        shown = f"{shown}_{identity_hash(server, name)[:8]}"
     exposed = exposed_name(server, shown)
+    if shown in RESERVED:
+        # A view of this server alone must not shadow the hub's own tools either.
+        shown = exposed
     bare = msgspec.json.encode({**fields, "name": shown})
     full = msgspec.json.encode({**_with_exposed_ui(server, fields), "name": exposed})
-    return Item(kind, server, name, shown, exposed, bare, full, _fingerprint(definition))
+    return Item(kind, server, name, shown, exposed, bare, full, definition)
 
 
 def _addressed(kind: ItemKind, server: str, definition: bytes, fields: _Fields, member: str) -> Item:
     uri = _name_of(fields, member)
     exposed = exposed_uri(server, uri)
     full = msgspec.json.encode({**fields, member: exposed})
-    return Item(kind, server, uri, uri, exposed, msgspec.json.encode(fields), full, _fingerprint(definition))
+    return Item(kind, server, uri, uri, exposed, msgspec.json.encode(fields), full, definition)
 
 
 def _with_exposed_ui(server: str, fields: _Fields) -> dict[str, object]:
@@ -229,13 +234,11 @@ def _with_exposed_ui(server: str, fields: _Fields) -> dict[str, object]:
     if raw is None or b"ui://" not in bytes(raw):
         return dict(fields)
     meta = msgspec.json.decode(raw)
+    if not isinstance(meta, dict):
+        return dict(fields)
     ui = meta.get("ui")
     if isinstance(ui, dict) and isinstance(ui.get("resourceUri"), str):
         ui["resourceUri"] = exposed_uri(server, ui["resourceUri"])
     if isinstance(meta.get("ui/resourceUri"), str):
         meta["ui/resourceUri"] = exposed_uri(server, meta["ui/resourceUri"])
     return {**fields, "_meta": meta}
-
-
-def _fingerprint(definition: bytes) -> str:
-    return hashlib.sha256(_canonical(msgspec.json.decode(definition))).hexdigest()

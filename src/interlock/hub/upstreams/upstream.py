@@ -77,6 +77,8 @@ class Upstream:
         self._offered = offered
         self._updated = updated
         self._subscriptions = subscriptions
+        self.modern = False
+        """Whether it speaks the stateless era, as far as is known."""
         self._peer: Peer | None = None
         self._capabilities: dict[str, object] | None = None
         self._shared: Connection | None = None
@@ -87,6 +89,7 @@ class Upstream:
         self._idle = asyncio.Event()
         self._relist = asyncio.Event()
         self._last_use = 0.0
+        self._clock = asyncio.get_running_loop().time
         self._keeper: asyncio.Task[None] | None = None
         self._stopping = False
         self._at_once = False
@@ -94,11 +97,6 @@ class Upstream:
         self._watching = asyncio.Lock()
 
     # What is known of it
-
-    @property
-    def modern(self) -> bool:
-        """Whether it speaks the stateless era, as far as is known."""
-        return self._peer is not None and self._peer.revision.modern
 
     @property
     def peer(self) -> Peer | None:
@@ -166,8 +164,9 @@ class Upstream:
         """A call to it is over."""
         self.open_calls -= 1
         if not self.open_calls:
-            self._last_use = asyncio.get_running_loop().time()
-            self._idle.set()
+            self._last_use = self._clock()
+            if self._stopping:
+                self._idle.set()
 
     async def _keep(self) -> None:
         event = Event.START
@@ -217,6 +216,10 @@ class Upstream:
             return await self._watch(connection, ended)
         except Fault as fault:
             return fault
+        except Exception as cause:
+            # Whatever a server can bring about ends this life of it, never the looking after it.
+            asyncio.get_running_loop().call_exception_handler({"message": f"over {self.id}", "exception": cause})
+            return Fault("INTERNAL_ERROR", f"the hub failed over {self.id}: {cause!r}")
         finally:
             self._shared = self._shared_line = None
             if connection is not None:
@@ -237,6 +240,7 @@ class Upstream:
 
     def _greet(self, connection: Connection) -> None:
         self._peer = connection.peer
+        self.modern = connection.modern
         self._capabilities = msgspec.json.decode(connection.peer.capabilities, type=dict[str, object])
         self._last_use = asyncio.get_running_loop().time()
 
@@ -269,6 +273,7 @@ class Upstream:
         # What was probed may no longer hold: the next try looks again.
         if self.settings.era == "auto" and self.state in (State.CONNECTING, State.RESTARTING):
             self._peer = None
+            self.modern = False
         self._step(Event.FAILED)
 
     def _step(self, event: Event) -> None:
@@ -354,10 +359,11 @@ class Upstream:
         ears = _LaneEars(self, owner)
         connection = await Connection.open(self._dial, ears, identity, pin=self._era(), timeout=self._timeouts.start_s)
         owner.connection = connection
+        if not connection.modern:
+            # Questions that name no call come on a stream of their own.
+            await connection.watch(lists=False)
         if lane.log_level is not None:
             await self._say_level(connection, lane.log_level)
-        if not connection.modern:
-            await connection.watch(lists=False)
         return Line(connection, owner)
 
     def lane_lost(self, connection: Connection) -> None:

@@ -62,6 +62,8 @@ class Face:
         self.ok_head = b""
         self._date = b""
         self._targets: dict[bytes, tuple[str, bool] | Refusal] = {}
+        self.heads: dict[bytes, Head] = {}
+        """Heads that were understood, by the very bytes they came as; nobody's own, so shared by all connections."""
         self.sweep(time.monotonic())
 
     def resolve(self, target: bytes) -> tuple[str, bool] | Refusal:
@@ -77,6 +79,13 @@ class Face:
         if len(target) <= _TARGET_BYTES:
             self._targets[target] = found
         return found
+
+    def remember(self, start: bytes, head: Head) -> None:
+        """Keep a head for whoever sends the same again."""
+        if len(self.heads) >= _HEADS:
+            self.heads.clear()
+        if len(start) <= _HEAD_BYTES:
+            self.heads[start] = head
 
     def render(self, status: int, body: bytes, headers: bytes, keep_alive: bool) -> bytes:
         """A whole answer with its status line and headers."""
@@ -120,4 +129,6 @@ def status_line(status: int) -> bytes:
 _STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus}
 _STATUS_LINES[499] = b"HTTP/1.1 499 Client Closed Request\r\n"
 _TARGETS = 1_024
+_HEADS = 2_048
+_HEAD_BYTES = 2_048
 _TARGET_BYTES = 512

@@ -187,7 +187,7 @@ class StdioServer(asyncio.Protocol):
             view = glance(request.params)
             modern = is_modern(request, view, None)
             if modern:
-                dialect = read_modern(request, view, None).dialect
+                dialect = read_modern(request, view, None)
                 session = None
             elif request.method == "initialize":
                 self._initialize(request, batch)
