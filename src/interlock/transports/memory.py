@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import secrets
 from collections.abc import Callable
 
 from interlock.protocols.mcp.capabilities import missing_capability
@@ -187,7 +188,7 @@ class _MemorySession(Session):
     __slots__ = ("_link",)
 
     def __init__(self, link: MemoryLink, caller: Caller, dialect: Dialect) -> None:
-        super().__init__("", caller, dialect)
+        super().__init__(secrets.token_urlsafe(16), caller, dialect)
         self._link = link
 
     def notify(self, method: str, params: bytes) -> None:
