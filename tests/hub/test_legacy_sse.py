@@ -8,7 +8,7 @@ import socket
 import warnings
 from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 import pytest
@@ -22,7 +22,7 @@ from interlock.client import Client
 from interlock.client.dial import to_service
 from interlock.client.handlers import Handlers
 from interlock.config.settings import Server
-from interlock.hub.doors import Doors
+from interlock.transports.exchange import Service
 from interlock.transports.http.sse_client import SseLink
 from interlock.wire.errors import Fault
 
@@ -168,17 +168,14 @@ async def test_sessions_without_an_address_share_nothing_either(tmp_path: Path) 
 
         return Handlers(elicit_form=elicited)
 
-    def caller_of(doors: Doors, key: str) -> Any:
-        return doors.admit_key(key, "/mcp")
-
     async with (
         house(tmp_path, {"a": child("asking_server.py", era="legacy")}) as hub,
         contextlib.AsyncExitStack() as stack,
     ):
         said = []
         for name in ("ada", "bob"):
-            service = _As(hub, caller_of(hub.assembly.doors, hub.key(name)))
-            client = Client(to_service(service), handlers=answering(name), era="legacy")
+            service = _As(hub, hub.assembly.doors.admit_key(hub.key(name), "/mcp"))
+            client = Client(to_service(cast(Service, service)), handlers=answering(name), era="legacy")
             await stack.enter_async_context(client)
             said.append((await client.call_tool("a__order"))["content"])
         assert "ada" in msgspec.json.encode(said[0]).decode()
