@@ -36,6 +36,8 @@ from interlock.hub.request_states import RequestStates
 from interlock.hub.upstreams.upstream import Upstream
 from interlock.hub.upstreams.upstreams import Upstreams
 from interlock.store import Collection, Store
+from interlock.transports.parking import Limits as ParkingLimits
+from interlock.transports.parking import Parking
 from interlock.transports.stdio.process import Command
 from interlock.wire.limits import Limits
 
@@ -54,7 +56,7 @@ COLLECTIONS: Final[tuple[Collection[Any], ...]] = ()
 class Assembly:
     """A whole hub."""
 
-    def __init__(self, config: Config, home: Path) -> None:
+    def __init__(self, config: Config, home: Path, parking: ParkingLimits | None = None) -> None:
         self.config = config
         self.home = home
         self.started = time.monotonic()
@@ -76,6 +78,7 @@ class Assembly:
         self.doors = Doors(lambda: self.config, self.keys, self.catalog)
         self._plans: Plans
         self._renew_gates()
+        self.parking = Parking(parking or ParkingLimits(), secrets.token_bytes(32))
         self.hub = Hub(
             doors=self.doors,
             catalog=self.catalog,
@@ -85,6 +88,7 @@ class Assembly:
             notices=self.notices,
             make_pipeline=self._pipeline,
             states=RequestStates(secrets.token_bytes(32)),
+            parking=self.parking,
             limits=self.limits,
             info=msgspec.json.encode({"name": "interlock", "title": "Interlock", "version": VERSION}),
             most_open=self._most_open,

@@ -12,6 +12,7 @@ from typing import Final, cast
 import msgspec
 
 from interlock.hub import answers
+from interlock.hub.bridges.retries import STATE, Retries
 from interlock.hub.call import Call, Caller, Target
 from interlock.hub.catalog.addresses import original_uri
 from interlock.hub.catalog.offer import ItemKind
@@ -27,18 +28,20 @@ from interlock.hub.notices import Notices
 from interlock.hub.pipeline import Commit, Dispatch, Pipeline, Resolve
 from interlock.hub.plan import Plan
 from interlock.hub.request_states import RequestStates
-from interlock.hub.sharing import SessionState, lane
+from interlock.hub.sharing import Lane, SessionState, lane
 from interlock.hub.subscriptions import Subscriptions
 from interlock.hub.upstreams.upstream import Upstream
 from interlock.hub.upstreams.upstreams import Upstreams
 from interlock.hub.verdicts import Ask, Refuse
 from interlock.protocols.mcp.meta import Members, members
 from interlock.protocols.mcp.methods import LOG_LEVELS, METHODS
+from interlock.protocols.mcp.older import tools_for
 from interlock.protocols.mcp.results import EMPTY, complete
 from interlock.protocols.registry.errors import registry_fault
 from interlock.protocols.registry.traces import trace_of
 from interlock.transports.exchange import Caller as AnyCaller
 from interlock.transports.exchange import Exchange, Session
+from interlock.transports.parking import Parking
 from interlock.wire.errors import Fault
 from interlock.wire.limits import Limits
 from interlock.wire.messages import Notification, check_shape
@@ -70,6 +73,7 @@ class Hub:
         notices: Notices,
         make_pipeline: Callable[[Commit, Dispatch], Pipeline],
         states: RequestStates,
+        parking: Parking,
         limits: Limits,
         info: bytes,
         most_open: Callable[[], tuple[int, int, int]],
@@ -84,6 +88,7 @@ class Hub:
         self._notices = notices
         self._pipeline = make_pipeline(self._commit, self._dispatch)
         self._states = states
+        self._retries = Retries(parking)
         self._limits = limits
         self._info = info
         self._most_open = most_open
@@ -168,6 +173,8 @@ class Hub:
         loaded = self._kernel.loaded(caller, exchange.session) if exchange.session is not None else ()
         items = self._shelves.listing(caller.shelf, _LISTS[method], loaded)
         modern = exchange.dialect.modern
+        if not modern and method == "tools/list":
+            items = tools_for(exchange.dialect.revision, items)
         exchange.result(answers.list_result(row.list_member, items, self._info, modern=modern))
 
     def _discover(self, exchange: Exchange, caller: Caller) -> None:
@@ -300,22 +307,43 @@ class Hub:
 
     def _dispatch(self, call: Call, plan: Plan) -> None:
         upstream = self._upstreams[call.target.server]
-        session = call.exchange.session
-        name = lane(upstream.share, upstream_modern=upstream.modern, caller=call.caller, session=session)
-        line = upstream.line(name)
+        if STATE in call.members and call.exchange.dialect.modern and self._resumed(call):
+            return
+        own = self._lane(call, upstream)
+        line = upstream.line(own)
         if line is None:
-            self._later(self._dispatch_when_ready(call, plan, upstream, name))
+            self._later(self._dispatch_when_ready(call, plan, upstream, own))
             return
         self._send(call, plan, line)
 
+    def _resumed(self, call: Call) -> bool:
+        """Whether this went on with a call that waits here, which has its place already, or was refused."""
+        try:
+            resumed = self._retries.take(call)
+        except Fault as fault:
+            call.exchange.fail(fault)
+            resumed = True
+        if resumed:
+            self._done(call)
+        return resumed
+
     def _send(self, call: Call, plan: Plan, line: Line) -> None:
+        self._retries.hold(call, line)
         connection, owner = line
         method = call.exchange.request.method
         forward = Forward(call, method, connection, owner, self._states, self._clock, self._done)
-        now, timeout = self._clock(), plan.timeout_s
-        forward.start(now + timeout, now + timeout * LONGEST_CALL_FACTOR)
+        forward.start(plan.timeout_s, plan.timeout_s * LONGEST_CALL_FACTOR)
 
-    async def _dispatch_when_ready(self, call: Call, plan: Plan, upstream: Upstream, name: str | None) -> None:
+    def _lane(self, call: Call, upstream: Upstream) -> Lane | None:
+        return lane(
+            upstream.share,
+            modern=upstream.modern,
+            attributes_logs=upstream.settings.url is not None,
+            caller=call.caller,
+            exchange=call.exchange,
+        )
+
+    async def _dispatch_when_ready(self, call: Call, plan: Plan, upstream: Upstream, own: Lane | None) -> None:
         exchange = call.exchange
         waiting = asyncio.current_task()
 
@@ -325,14 +353,12 @@ class Hub:
 
         exchange.on_cancel = cancelled
         try:
-            line = await asyncio.wait_for(upstream.open_line(name, exchange.session), plan.timeout_s)
+            line = await asyncio.wait_for(upstream.open_line(own), plan.timeout_s)
             # A legacy server that was not known yet may turn out to need a session of the caller's own.
-            settled = lane(
-                upstream.share, upstream_modern=upstream.modern, caller=call.caller, session=exchange.session
-            )
-            if settled != name:
-                name = settled
-                line = await asyncio.wait_for(upstream.open_line(name, exchange.session), plan.timeout_s)
+            settled = self._lane(call, upstream)
+            if settled != own:
+                own = settled
+                line = await asyncio.wait_for(upstream.open_line(own), plan.timeout_s)
         except TimeoutError:
             self._done(call)
             exchange.fail(Fault("SERVER_NOT_READY", f"{upstream.id} was not ready in time", retry_after_ms=2000))
@@ -343,8 +369,8 @@ class Hub:
             self._done(call)
             raise
         else:
-            if name is not None and exchange.session is not None and isinstance(exchange.session.state, SessionState):
-                exchange.session.state.lanes.add((upstream.id, name))
+            if own is not None and own.session is not None and isinstance(own.session.state, SessionState):
+                own.session.state.lanes.add((upstream.id, own.name))
             self._send(call, plan, line)
 
     def _later(self, work: Coroutine[None, None, None]) -> None:
@@ -426,13 +452,14 @@ class Hub:
         if not isinstance(state, SessionState):
             return []
         found = ((self._upstreams.get(server), name) for server, name in state.lanes)
-        lines = ((upstream, upstream.line(name)) for upstream, name in found if upstream is not None)
+        lines = ((upstream, upstream.private_line(name)) for upstream, name in found if upstream is not None)
         return [(upstream, line) for upstream, line in lines if line is not None]
 
     async def close(self) -> None:
         """End what the hub itself has under way; listen streams end as the specification has it."""
         for listening in list(self._listening):
             listening.end()
+        self._retries.close()
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -17,6 +17,7 @@ from interlock.judge.fingerprints import fingerprint
 from interlock.judge.names import RESERVED, exposed_name
 from interlock.judge.patterns import PatternSet
 from interlock.protocols.mcp.headers import BadParamHeader, ParamHeader, param_headers
+from interlock.protocols.mcp.older import wraps
 from interlock.signatures.problems import DefinitionError
 from interlock.signatures.validate import Validator
 
@@ -56,6 +57,8 @@ class Tool(Item):
     idempotent: bool = False
     """The server says that a second call with the same arguments changes nothing more."""
     param_headers: tuple[ParamHeader, ...] = ()
+    wraps: bool = False
+    """Its structured content is no object, so that clients before 2026-07-28 get it inside of one."""
     _validator: Validator | None = None
     _bad_schema: str = ""
 
@@ -184,6 +187,7 @@ def _tool(server: str, name: str, definition: bytes, fields: _Fields, rules: Too
     item = _named("tool", server, name, rules.rename.get(name, name), definition, fields)
     hints = msgspec.json.decode(fields["annotations"], type=_Hints) if "annotations" in fields else _Hints()
     raw = bytes(schema)
+    output = fields.get("outputSchema")
     # A tool with bad header annotations would be refused by every client that comes over HTTP.
     headers = param_headers(msgspec.json.decode(raw)) if b"x-mcp-header" in raw else ()
     return Tool(
@@ -198,6 +202,7 @@ def _tool(server: str, name: str, definition: bytes, fields: _Fields, rules: Too
         schema=raw,
         idempotent=hints.idempotentHint is True or hints.readOnlyHint is True,
         param_headers=headers,
+        wraps=wraps(None if output is None else bytes(output)),
     )
 
 

@@ -23,6 +23,7 @@ from interlock.transports.http.heads import Heads
 from interlock.transports.http.origin import split_url
 from interlock.transports.http.pool import Pool
 from interlock.transports.http.replies import Call, Receipt
+from interlock.transports.http.sse_client import SseLink
 from interlock.transports.http.standing import Standing
 from interlock.transports.link import Link, Listener, Outgoing, Sink
 from interlock.wire.conversation import CANCELLED, PROGRESS
@@ -69,6 +70,7 @@ class HttpLink(Link):
         self.offered_session: str | None = None
         """The session id that came with the answer to `initialize`."""
         self._url = url
+        self._headers = dict(headers or {})
         self._origin, target = split_url(url)
         self._heads = Heads(self._origin, target, headers or {})
         self._pool = Pool(self._origin, size=connections, queue=limits.pending, context=context)
@@ -134,6 +136,11 @@ class HttpLink(Link):
         if call is not None:
             self._withdraw(call, reason)
 
+    def extend(self, handle: Id, deadline: float) -> None:
+        call = self._calls.get(handle)
+        if call is not None:
+            call.deadline = call.least = deadline
+
     def tell(self, method: str, params: bytes) -> None:
         self._post(encode_notification(method, params), method)
 
@@ -146,6 +153,10 @@ class HttpLink(Link):
         if id in self._owed:
             self._owed.discard(id)
             self._post(encode_failure(id, error))
+
+    async def legacy_sse(self) -> SseLink:
+        """The same server by the transport of revision 2024-11-05, for one that takes no POST at this address."""
+        return await SseLink.open(self._url, self.listener, self._headers, self.limits)
 
     async def settled(self) -> None:
         """Wait until the server has taken everything it was told so far. A request after that comes after it."""
@@ -239,7 +250,7 @@ class HttpLink(Link):
         """A request is getting on: it may take longer, up to its last deadline."""
         outgoing = call.outgoing
         if outgoing.max_deadline is not None:
-            call.deadline = min(self._loop.time() + call.patience, outgoing.max_deadline)
+            call.deadline = max(call.least, min(self._loop.time() + call.patience, outgoing.max_deadline))
         if outgoing.wants_progress:
             call.sink.notified(PROGRESS, params)
 
