@@ -15,6 +15,7 @@ import msgspec
 from interlock.client.dial import Dial, to_command, to_url
 from interlock.client.peer import Identity
 from interlock.config.settings import Config, Server
+from interlock.hub.audit.recorder import Recorder
 from interlock.hub.call import Target
 from interlock.hub.catalog.offer import Offer
 from interlock.hub.catalog.views import Catalog
@@ -32,9 +33,11 @@ from interlock.hub.logs import Logs
 from interlock.hub.notices import Notices
 from interlock.hub.pipeline import Commit, Dispatch, Pipeline
 from interlock.hub.plan import Plans
+from interlock.hub.recording import Recording
 from interlock.hub.request_states import RequestStates
 from interlock.hub.upstreams.upstream import Upstream
 from interlock.hub.upstreams.upstreams import Upstreams
+from interlock.judge.secrets import redact
 from interlock.store import Collection, Store
 from interlock.transports.parking import Limits as ParkingLimits
 from interlock.transports.parking import Parking
@@ -49,6 +52,8 @@ DRAIN_S: Final = 10.0
 """How long calls under way may take to finish when a server or the hub goes."""
 
 
+CHAIN: Final = "hub"
+"""The name of this hub's chain of records."""
 COLLECTIONS: Final[tuple[Collection[Any], ...]] = ()
 """Every collection that the hub keeps in its store."""
 
@@ -79,6 +84,9 @@ class Assembly:
         self._plans: Plans
         self._renew_gates()
         self.parking = Parking(parking or ParkingLimits(), secrets.token_bytes(32))
+        self.recorder: Recorder
+        """What happened. Opened by `begin`."""
+        self.recording = Recording(lambda: self.recorder, lambda: self.config.hub.audit == "strict")
         self.hub = Hub(
             doors=self.doors,
             catalog=self.catalog,
@@ -88,6 +96,7 @@ class Assembly:
             notices=self.notices,
             make_pipeline=self._pipeline,
             states=RequestStates(secrets.token_bytes(32)),
+            recording=self.recording,
             parking=self.parking,
             limits=self.limits,
             info=msgspec.json.encode({"name": "interlock", "title": "Interlock", "version": VERSION}),
@@ -102,6 +111,7 @@ class Assembly:
         """Open the store, and start every server at the same time, waiting for none of them."""
         where = self.config.hub.store or self.home / "hub.db"
         self.store = await Store.open(where, COLLECTIONS, backups=self.home / "backups")
+        self.recorder = await Recorder.open(self.store, CHAIN, self.home / "audit.head", redact_with=redact)
         await self.apply(self.config)
         self._reap()
 
@@ -127,6 +137,7 @@ class Assembly:
         await self.tokens.close()
         await self.hub.close()
         await self.upstreams.end(DRAIN_S)
+        await self.recorder.close()
         await self.store.close()
 
     def _upstream(self, id: str, settings: Server) -> Upstream:
@@ -144,7 +155,7 @@ class Assembly:
         )
 
     def _pipeline(self, commit: Commit, dispatch: Dispatch) -> Pipeline:
-        return Pipeline(lambda: self._plans, self._stamp, commit, dispatch)
+        return Pipeline(lambda: self._plans, self._stamp, commit, dispatch, self.recording.refused)
 
     def _renew_gates(self) -> None:
         self._plans = Plans([HeadersGate(), SchemaGate(), ConfirmGate(self.config.agents)], self._timeout_of)
