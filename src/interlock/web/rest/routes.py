@@ -22,11 +22,12 @@ from starlette.types import Receive, Scope, Send
 
 from interlock.hub.call import Caller
 from interlock.hub.doors import Doors
+from interlock.protocols.mcp.meta import LOG_LEVEL, PROGRESS_TOKEN
 from interlock.protocols.registry.catalog import about
 from interlock.protocols.registry.traces import trace_id
 from interlock.transports.exchange import Service
 from interlock.web.rest.documents import Documents, Listed
-from interlock.web.rest.exchange import Event, RestExchange
+from interlock.web.rest.exchange import LEVEL, Event, RestExchange
 from interlock.web.rest.outcomes import Where, answer, body_of, plain_result, refusal, tool_result
 from interlock.web.rest.page import documentation_page
 from interlock.wire.errors import Fault
@@ -103,13 +104,13 @@ class _Rest:
     async def call(self, request: Request, where: Where) -> Response:
         caller = self._admit(request)
         streams = "text/event-stream" in request.headers.get("accept", "").lower()
-        params = _params(request, where, await _arguments(request), with_progress=streams)
+        params = _params(request, where, await _arguments(request), streams=streams)
         exchange = RestExchange("tools/call", params, caller, streams=streams)
         return await self._answered(exchange, request, where, tool_result)
 
     async def validate(self, request: Request, where: Where) -> Response:
         caller = self._admit(request)
-        params = _params(request, where, await _arguments(request), with_progress=False)
+        params = _params(request, where, await _arguments(request), streams=False)
         exchange = RestExchange("tools/validate", params, caller)
         return await self._answered(exchange, request, where, plain_result)
 
@@ -210,10 +211,10 @@ async def _arguments(request: Request) -> bytes:
     return msgspec.json.encode(value)
 
 
-def _params(request: Request, where: Where, arguments: bytes, *, with_progress: bool) -> bytes:
+def _params(request: Request, where: Where, arguments: bytes, *, streams: bool) -> bytes:
     meta: dict[str, object] = {"traceparent": f"00-{where.trace_id}-{secrets.token_hex(8)}-01"}
-    if with_progress:
-        meta["progressToken"] = where.trace_id
+    if streams:
+        meta |= {PROGRESS_TOKEN: where.trace_id, LOG_LEVEL: LEVEL}
     name = request.path_params["tool_name"]
     return msgspec.json.encode({"name": name, "arguments": msgspec.Raw(arguments), "_meta": meta})
 
