@@ -11,7 +11,10 @@ from typing import Any
 import pytest
 
 from hub.house import House, Raw, child, house, until
-from interlock.config.settings import Agent, Hub, Limits, Profile, Timeouts
+from interlock.config.settings import Agent, Era, Hub, Limits, Profile, Timeouts
+from interlock.web.rest import routes
+from interlock.web.rest.outcomes import Where, refusal
+from interlock.wire.errors import Fault
 
 from .running import example
 
@@ -153,6 +156,59 @@ async def test_a_stream_with_nothing_to_tell_holds_the_result_alone(rest: Rest) 
     _, _, body = await rest.ask("POST", "/tools/busy__add", {"a": 1}, {"accept": "text/event-stream"})
     ((name, result),) = events(body)
     assert (name, result["structuredContent"]) == ("result", 2)
+
+
+async def test_a_stream_in_which_nothing_happens_shows_that_it_lives(
+    rest: Rest, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(routes, "KEEP_ALIVE_S", 0.02)
+    reader, writer = await asyncio.open_connection("127.0.0.1", int(rest.hub.url.rpartition(":")[2]))
+    host = rest.hub.url.removeprefix("http://")
+    head = f"POST /tools/busy__hang HTTP/1.1\r\nhost: {host}\r\ncontent-type: application/json\r\n"
+    body = b'{"mark":"alive"}'
+    writer.write(f"{head}accept: text/event-stream\r\ncontent-length: {len(body)}\r\n\r\n".encode() + body)
+    for _ in range(3):
+        await asyncio.wait_for(reader.readuntil(b":\n\n"), 20)
+    writer.close()
+    await until(lambda: rest.hub.assembly.hub.open_calls == 0)
+
+
+@pytest.mark.parametrize("era", ["modern", "legacy"])
+async def test_a_server_of_either_era_is_called(tmp_path: Path, era: Era) -> None:
+    async with house(tmp_path, {"busy": child("busy_server.py", era=era)}) as hub:
+        status, answer = await Rest(hub).post("/tools/busy__add", {"a": 1})
+        assert (status, answer["content"][0]["text"]) == (200, "2")
+        status, error = await Rest(hub).post("/tools/busy__ask_name", {})
+        assert status == {"modern": 409, "legacy": 502}[era], error
+
+
+@pytest.mark.parametrize(
+    ("name", "status"),
+    [
+        ("RATE_LIMITED", 429),
+        ("QUOTA_EXCEEDED", 429),
+        ("PERMISSION_DENIED", 403),
+        ("VALIDATION_BLOCKED", 403),
+        ("OUTCOME_UNKNOWN", 409),
+        ("TIMEOUT", 504),
+        ("UPSTREAM_TIMEOUT", 504),
+        ("SERVER_NOT_READY", 503),
+        ("TOO_LARGE", 413),
+    ],
+)
+def test_each_refusal_of_the_hub_has_its_status(name: str, status: int) -> None:
+    response = refusal(Fault(name, "no", retry_after_ms=1500), Where("t"))
+    assert (response.status_code, response.headers["retry-after"]) == (status, "2")
+
+
+async def test_a_fault_of_ours_is_told_without_its_words(rest: Rest, monkeypatch: pytest.MonkeyPatch) -> None:
+    def broken(*_: object) -> None:
+        raise RuntimeError("secret")
+
+    monkeypatch.setattr(rest.hub.assembly.hub, "serve", broken)
+    status, error = await rest.get("/tools")
+    assert (status, error["error_type"]) == (500, "InternalError")
+    assert "secret" not in str(error)
 
 
 async def test_a_refusal_is_no_stream(rest: Rest) -> None:

@@ -86,7 +86,7 @@ class RestExchange(Exchange):
     def cancel(self, reason: str) -> None:
         """The client has gone."""
         if self._outcome is None:
-            self._outcome = Fault("CANCELLED", reason)
+            self._settle(Fault("CANCELLED", reason))
             if self.on_cancel is not None:
                 self.on_cancel(reason)
 

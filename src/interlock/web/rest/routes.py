@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Final
@@ -33,6 +34,8 @@ from interlock.web.rest.page import documentation_page
 from interlock.wire.errors import Fault
 from interlock.wire.messages import strict
 from interlock.wire.sse import KEEP_ALIVE
+
+log = logging.getLogger("interlock.rest")
 
 DOOR: Final = "/mcp"
 """REST shows what this address shows: everything, or the one profile that a principal is bound to."""
@@ -74,6 +77,9 @@ class _Address:
             response = await serve(request, where)
         except Fault as fault:
             response = refusal(fault, where)
+        except Exception:
+            log.exception("%s %s failed", request.method, request.url.path)
+            response = refusal(Fault("INTERNAL_ERROR", "this failed in the hub; its log says why"), where)
         await response(scope, receive, send)
 
 
@@ -131,7 +137,7 @@ class _Rest:
     ) -> Response:
         try:
             first = await self._serve(exchange, request)
-            if isinstance(first, Event):
+            if not isinstance(first, bytes):
                 events = self._events(first, exchange, where)
                 return StreamingResponse(events, headers=_STREAM_HEADERS, media_type="text/event-stream")
             body = read(first)
@@ -145,16 +151,22 @@ class _Rest:
             return Response(whole, headers=_STREAM_HEADERS, media_type="text/event-stream")
         return answer(body, where)
 
-    async def _serve(self, exchange: RestExchange, request: Request) -> Event | bytes:
-        """Hand it to the hub; the first thing that comes back. A client that goes cancels. Raises a Fault."""
+    async def _serve(self, exchange: RestExchange, request: Request) -> Event | bytes | None:
+        """Hand it to the hub; the first thing that comes back. A client that goes cancels. Raises a Fault.
+
+        None where nothing has come for so long that a client who reads events should see that there is someone.
+        """
         self._service.serve(exchange)
         coming = asyncio.ensure_future(exchange.next())
         going = asyncio.ensure_future(_gone(request))
+        patience = KEEP_ALIVE_S if exchange.streams else None
         try:
-            await asyncio.wait({coming, going}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({coming, going}, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
+            if not coming.done() and not going.done():
+                return None
             if not coming.done():
                 exchange.cancel("the client has gone")
-            first = await coming if coming.done() else Fault("CANCELLED", "the client has gone")
+            first = await coming
         except asyncio.CancelledError:
             exchange.cancel("the client has gone")
             raise
@@ -165,15 +177,15 @@ class _Rest:
             raise first
         return first
 
-    async def _events(self, first: Event, exchange: RestExchange, where: Where) -> AsyncIterator[bytes]:
-        said: Event | bytes | Fault = first
+    async def _events(self, first: Event | None, exchange: RestExchange, where: Where) -> AsyncIterator[bytes]:
+        said: Event | bytes | Fault | None = first
         try:
-            while isinstance(said, Event):
-                yield _event(said.name, said.data)
+            while said is None or isinstance(said, Event):
+                yield KEEP_ALIVE if said is None else _event(said.name, said.data)
                 coming = asyncio.ensure_future(exchange.next())
-                while not (await asyncio.wait({coming}, timeout=KEEP_ALIVE_S))[0]:
-                    yield KEEP_ALIVE
-                said = coming.result()
+                done, _ = await asyncio.wait({coming}, timeout=KEEP_ALIVE_S)
+                coming.cancel()
+                said = coming.result() if done else None
             yield _last(said, where)
         finally:
             exchange.cancel("the client has gone")
