@@ -30,7 +30,8 @@ class Row(msgspec.Struct):
     idle_mb: float | None = None
 
     def mid(self, figure: str) -> float:
-        return median(getattr(one, figure) for one in self.rounds)
+        values: list[float] = [getattr(one, figure) for one in self.rounds]
+        return median(values)
 
 
 class Bar(msgspec.Struct):

@@ -25,6 +25,8 @@ from targets import Ground, Interlock, InterlockClient, Nginx, Relay, Target, Up
 from workload import Era
 
 CONCURRENCY = (1, 32, 256)
+ROUNDS_S = 240.0
+"""No round begins after so long."""
 SERVERS = 100
 TOOLS = 10
 ERAS: tuple[Era, ...] = ("modern", "legacy")
@@ -118,7 +120,11 @@ async def rounds(targets: list[Target], count: int, seconds: float) -> list[Row]
         for target in targets
         for at_once in CONCURRENCY
     }
+    began = time.monotonic()
     for number in range(count):
+        if time.monotonic() - began > ROUNDS_S:
+            say(f"{number} rounds took {ROUNDS_S:g} s: on a machine this busy there are no more")
+            break
         for at_once in CONCURRENCY:
             say(f"round {number + 1} of {count}, {at_once} at once")
             for target in targets:

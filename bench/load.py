@@ -20,7 +20,7 @@ from workload import FIRST_ID, LEGACY, Era, Shot, context_headers, post
 
 PATIENCE_S = 30.0
 WARM_CALLS = 400
-WARM_S = 2.0
+WARM_S = 1.0
 
 
 class WrongAnswer(Exception):
@@ -239,11 +239,12 @@ async def _timed(
         used, took = cpu() - used, time.perf_counter() - began
         latencies = sorted(gauge.latencies)
         gauge.over = True
-        idle = asyncio.gather(*(caller.idle for caller in callers))
-        done, _ = await asyncio.wait({idle, gauge.failed}, timeout=PATIENCE_S, return_when=asyncio.FIRST_COMPLETED)
-        if gauge.failed in done:
+        idle = asyncio.ensure_future(_all_idle(callers))
+        await asyncio.wait({idle, gauge.failed}, timeout=PATIENCE_S, return_when=asyncio.FIRST_COMPLETED)
+        if gauge.failed.done():
             gauge.failed.result()
-        if idle not in done:
+        if not idle.done():
+            idle.cancel()
             raise WrongAnswer(f"calls were not answered within {PATIENCE_S:g} s")
     finally:
         gc.enable()
@@ -252,6 +253,10 @@ async def _timed(
     p99 = latencies[min(len(latencies) - 1, int(len(latencies) * 0.99))]
     count = len(latencies)
     return Round(count / took, statistics.median(latencies) * 1e6, p99 * 1e6, used / count * 1e6, count)
+
+
+async def _all_idle(callers: Sequence[HttpCaller | PipeCaller]) -> None:
+    await asyncio.gather(*(caller.idle for caller in callers))
 
 
 async def _warm_up(gauge: Gauge, seconds: float, calls: int) -> None:
@@ -279,10 +284,10 @@ async def ask(port: int, request: bytes, patience: float = PATIENCE_S) -> tuple[
     asking = _Asking()
     transport, _ = await asyncio.get_running_loop().create_connection(lambda: asking, "127.0.0.1", port)
     try:
-        transport.write(request)  # type: ignore[attr-defined]
+        transport.write(request)
         await asyncio.wait_for(asking.done, patience)
     finally:
-        transport.abort()  # type: ignore[attr-defined]
+        transport.abort()
     body = b"".join(asking.body)
     events = asking.headers.get(b"content-type", b"").startswith(b"text/event-stream")
     return asking.status, asking.headers, last_event(body) if events else body

@@ -28,7 +28,8 @@ class Ground:
 
     def __init__(self, folder: Path, cores: tuple[int, int] | None) -> None:
         self.folder = folder
-        self.hub_core, self.load_core = cores if cores is not None else (None, None)
+        self.hub_core: int | None = None if cores is None else cores[0]
+        self.load_core: int | None = None if cores is None else cores[1]
         self.upstream_port = free_port()
         self.upstream = self.start(
             [sys.executable, str(HERE / "upstream.py"), "--port", str(self.upstream_port)], "upstream", self.load_core
@@ -170,11 +171,11 @@ class Interlock(Target):
 
     async def settle(self, ground: Ground) -> None:
         began = time.monotonic()
+        session = await open_session(self.port) if self.era == "legacy" else ""
         listed = -1
         while listed < self.servers * self.tools:
             if time.monotonic() - began > 120:
                 raise NotRunning(f"{listed} of {self.servers * self.tools} tools were listed after 120 s")
-            session = await open_session(self.port) if self.era == "legacy" else ""
             listed = await list_tools(self.port, self.era, session)
             await asyncio.sleep(0.05)
         self.ready_s = time.monotonic() - began

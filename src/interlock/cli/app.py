@@ -42,6 +42,11 @@ SECTIONS: dict[str, dict[str, Entry]] = {
     "Decide": {
         "keys": Entry("keys:keys", "Make, list and revoke the keys of agents and people."),
     },
+    "Write": {
+        "new": Entry("new:new", "Make a server project, with a test that passes."),
+        "dev": Entry("dev:dev", "Run a server's file, again after each change, and show its calls."),
+        "export": Entry("export:export", "Print tools as a catalog, as OpenAPI, or as schemas."),
+    },
     "Shell": {
         "completion": Entry("completion:completion", "Print the completion script for a shell."),
     },

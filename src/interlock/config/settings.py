@@ -70,6 +70,8 @@ class Hub(msgspec.Struct, frozen=True):
     """Whether callers without a key are the agent `local`. Unset: only when listening on loopback."""
     budget: Count | None = 20_000
     """Tokens of tool definitions a list may take. Above it, it holds the pinned tools and the way to find others."""
+    store: str | None = None
+    """Keeps what must survive: a path, or a `postgresql:` URL that several hubs share. Unset: `hub.db` at home."""
     allowed_origins: tuple[str, ...] = ()
     """Origins of web pages that may call, beyond the hub's own."""
     allowed_hosts: tuple[str, ...] = ()

@@ -8,7 +8,7 @@ import secrets
 import time
 from importlib.metadata import version
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -35,6 +35,7 @@ from interlock.hub.plan import Plans
 from interlock.hub.request_states import RequestStates
 from interlock.hub.upstreams.upstream import Upstream
 from interlock.hub.upstreams.upstreams import Upstreams
+from interlock.store import Collection, Store
 from interlock.transports.parking import Limits as ParkingLimits
 from interlock.transports.parking import Parking
 from interlock.transports.stdio.process import Command
@@ -48,6 +49,10 @@ DRAIN_S: Final = 10.0
 """How long calls under way may take to finish when a server or the hub goes."""
 
 
+COLLECTIONS: Final[tuple[Collection[Any], ...]] = ()
+"""Every collection that the hub keeps in its store."""
+
+
 class Assembly:
     """A whole hub."""
 
@@ -59,6 +64,8 @@ class Assembly:
         """Where HTTP is served, once it is."""
         self.generation = 0
         """Grows when the configuration changes."""
+        self.store: Store
+        """What survives. Opened by `begin`."""
         self.keys = Keys(home)
         self.logs = Logs()
         self.catalog = Catalog()
@@ -92,7 +99,9 @@ class Assembly:
         self._applying = asyncio.Lock()
 
     async def begin(self) -> None:
-        """Start every server at the same time, waiting for none of them."""
+        """Open the store, and start every server at the same time, waiting for none of them."""
+        where = self.config.hub.store or self.home / "hub.db"
+        self.store = await Store.open(where, COLLECTIONS, backups=self.home / "backups")
         await self.apply(self.config)
         self._reap()
 
@@ -118,6 +127,7 @@ class Assembly:
         await self.tokens.close()
         await self.hub.close()
         await self.upstreams.end(DRAIN_S)
+        await self.store.close()
 
     def _upstream(self, id: str, settings: Server) -> Upstream:
         return Upstream(

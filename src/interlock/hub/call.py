@@ -23,6 +23,11 @@ class Target(msgspec.Struct, frozen=True):
     server: str
     name: str
     tool: Tool | None = None
+    quoted: msgspec.Raw = msgspec.Raw(b'""')
+    """The name as JSON, as the server is told it."""
+
+    def __post_init__(self) -> None:
+        msgspec.structs.force_setattr(self, "quoted", msgspec.Raw(msgspec.json.encode(self.name)))
 
 
 class Load:

@@ -11,12 +11,13 @@ from collections.abc import Callable, Mapping
 
 import msgspec
 
+from interlock.client.connection import Connection
 from interlock.hub.bridges import url_first
 from interlock.hub.bridges.asking_back import ANSWER_SECONDS, AskingBack
 from interlock.hub.bridges.retries import ANSWERS
 from interlock.hub.call import Call
 from interlock.hub.catalog.addresses import exposed_uri
-from interlock.hub.lines import Line
+from interlock.hub.lines import LineOwner
 from interlock.hub.questions import relay_question
 from interlock.hub.request_states import RequestStates
 from interlock.hub.sharing import log_level_of
@@ -35,42 +36,25 @@ STATE_LIFE_S = 600.0
 """How long a client may take to bring back what a server asked it for."""
 
 _STATE = "requestState"
+_encode = msgspec.json.Encoder().encode
 
 
-class Forward:
+class Forward(msgspec.Struct, eq=False):
     """Carries one call. It is the sink of the request it sends, and answers the exchange it serves."""
 
-    __slots__ = (
-        "_back",
-        "_call",
-        "_clock",
-        "_connection",
-        "_done",
-        "_handle",
-        "_method",
-        "_owner",
-        "_patience",
-        "_questions",
-        "_states",
-        "_told",
-    )
-
-    def __init__(
-        self, call: Call, line: Line, states: RequestStates, *, clock: Callable[[], float], done: Callable[[Call], None]
-    ) -> None:
-        self._call = call
-        self._connection = line.connection
-        self._owner = line.owner
-        """Set where this connection serves nobody else, so that the server may turn to the client behind it."""
-        self._states = states
-        self._clock = clock
-        self._done = done
-        self._handle: Id | None = None
-        self._method = call.exchange.request.method
-        self._told = False
-        self._back: AskingBack | None = None
-        self._patience = (0.0, 0.0)
-        self._questions = 0
+    _call: Call
+    _method: str
+    _connection: Connection
+    _owner: LineOwner | None
+    """Set where this connection serves nobody else, so that the server may turn to the client behind it."""
+    _states: RequestStates
+    _clock: Callable[[], float]
+    _done: Callable[[Call], None]
+    _handle: Id | None = None
+    _told: bool = False
+    _back: AskingBack | None = None
+    _patience: tuple[float, float] = (0.0, 0.0)
+    _questions: int = 0
 
     def start(self, timeout: float, max_timeout: float) -> None:
         """Send it. A failure to send is the answer."""
@@ -211,7 +195,7 @@ class Forward:
         headers: tuple[tuple[str, str], ...] = ()
         if target.kind in ("tool", "prompt"):
             named = target.name
-            fields["name"] = msgspec.Raw(msgspec.json.encode(named))
+            fields["name"] = target.quoted
             if target.tool is not None and target.tool.param_headers and self._connection.modern:
                 headers = tuple(param_values(target.tool.param_headers, call.arguments))
         elif target.kind == "resource":
@@ -229,7 +213,7 @@ class Forward:
         now = self._clock()
         return Outgoing(
             self._method,
-            msgspec.json.encode(fields),
+            _encode(fields),
             now + self._patience[0],
             name=named,
             param_headers=headers,
@@ -261,7 +245,7 @@ class Forward:
         if result.lstrip()[:1] != b"{":
             raise Fault("UPSTREAM_ERROR", f"{self._call.target.server} answered with a result that is no object")
         if self._connection.modern:
-            if modern_client and results.asks_for_input(result):
+            if modern_client and b'"input_required"' in result and results.asks_for_input(result):
                 return self._sealed(result)
             result = results.narrowed(result) if modern_client else results.plain(result)
         elif modern_client:

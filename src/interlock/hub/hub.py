@@ -32,11 +32,13 @@ from interlock.hub.sharing import Lane, SessionState, lane
 from interlock.hub.subscriptions import Subscriptions
 from interlock.hub.upstreams.upstream import Upstream
 from interlock.hub.upstreams.upstreams import Upstreams
-from interlock.hub.verdicts import Refuse
+from interlock.hub.verdicts import Ask, Refuse
 from interlock.protocols.mcp.meta import Members, members
 from interlock.protocols.mcp.methods import LOG_LEVELS, METHODS
 from interlock.protocols.mcp.older import tools_for
-from interlock.protocols.mcp.results import EMPTY
+from interlock.protocols.mcp.results import EMPTY, complete
+from interlock.protocols.registry.errors import registry_fault
+from interlock.protocols.registry.traces import trace_of
 from interlock.transports.exchange import Caller as AnyCaller
 from interlock.transports.exchange import Exchange, Session
 from interlock.transports.parking import Parking
@@ -98,6 +100,7 @@ class Hub:
         self.admit = doors.admit
         self._methods: dict[str, Callable[[Exchange, Caller], None]] = {
             "tools/call": self._call_tool,
+            "tools/validate": self._validate_tool,
             "prompts/get": self._get_prompt,
             "resources/read": self._read_resource,
             "completion/complete": self._complete,
@@ -200,6 +203,26 @@ class Hub:
                 return
             name = inner_call(fields)
         self._submit(exchange, caller, "tool", name, self._resolve_tool, fields)
+
+    def _validate_tool(self, exchange: Exchange, caller: Caller) -> None:
+        """The tool registry's `tools/validate`: what the gates say of a call, which is then not made."""
+        name = exchange.glance.name
+        if name is None:
+            raise Fault("INVALID_PARAMS", "params.name must say which tool")
+        trace_id = trace_of(exchange.glance.meta)
+        try:
+            plan = self._pipeline.plan(caller, "tool", name, self._resolve_tool, self._clock())
+            call = Call(exchange, caller, plan.target, members(exchange.request.params))
+            verdict, _ = self._pipeline.judge(call, plan)
+            if isinstance(verdict, Refuse):
+                raise verdict.fault
+        except Fault as fault:
+            raise registry_fault(fault, trace_id, tool_name=name[:200]) from None
+        valid: dict[str, object] = {"valid": True}
+        if isinstance(verdict, Ask):
+            valid["confirmation"] = verdict.question
+        encoded = msgspec.json.encode(valid)
+        exchange.result(complete(encoded, server_info=self._info) if exchange.dialect.modern else encoded)
 
     def _get_prompt(self, exchange: Exchange, caller: Caller) -> None:
         name = exchange.glance.name
@@ -306,7 +329,9 @@ class Hub:
 
     def _send(self, call: Call, plan: Plan, line: Line) -> None:
         self._retries.hold(call, line)
-        forward = Forward(call, line, self._states, clock=self._clock, done=self._done)
+        connection, owner = line
+        method = call.exchange.request.method
+        forward = Forward(call, method, connection, owner, self._states, self._clock, self._done)
         forward.start(plan.timeout_s, plan.timeout_s * LONGEST_CALL_FACTOR)
 
     def _lane(self, call: Call, upstream: Upstream) -> Lane | None:

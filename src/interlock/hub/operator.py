@@ -149,7 +149,9 @@ class Operator:
                     "title": definition.get("title"),
                     "description": definition.get("description"),
                     "inputSchema": definition.get("inputSchema"),
+                    "outputSchema": definition.get("outputSchema"),
                     "annotations": definition.get("annotations"),
+                    "_meta": definition.get("_meta"),
                     "tokens": self._assembly.tokens.of(item) if isinstance(item, Tool) else None,
                 }
             )

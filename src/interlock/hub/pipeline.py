@@ -97,7 +97,7 @@ class Pipeline:
     def _refuse(self, call: Call, refusal: Refuse, gate: str) -> None:
         fault = refusal.fault
         fault.data = {**fault.data, "gate": gate, "rule": refusal.rule}
-        if fault.kind.as_result and call.target.kind == "tool":
+        if fault.kind.as_result and call.target.kind == "tool" and not call.exchange.dialect.rest:
             call.exchange.result(refusal_result(fault, modern=call.exchange.dialect.modern))
         else:
             call.exchange.fail(fault)

@@ -1,6 +1,7 @@
 """Writing servers: typed Python functions become tools, resources and prompts in every revision of MCP."""
 
 from interlock.server.asking import Answer, Root, Sampled
+from interlock.server.checks import ArgumentsCheck
 from interlock.server.content import (
     Annotations,
     Audio,
@@ -29,6 +30,7 @@ __all__ = [
     "Annotations",
     "Answer",
     "Anyone",
+    "ArgumentsCheck",
     "Audio",
     "Completion",
     "Content",

@@ -7,7 +7,8 @@ parked and answered with `input_required`, and goes on when the client repeats i
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import contextlib
+from collections.abc import AsyncIterator, Callable
 from typing import Final, TypeVar
 
 import msgspec
@@ -28,12 +29,34 @@ _ASK_AGAIN: Final = 3
 class Work(Held):
     """A function that runs for a client."""
 
-    __slots__ = ("_given", "task")
+    __slots__ = ("_given", "_limit", "_limit_s", "task")
 
     def __init__(self, exchange: Exchange, parking: Parking, given: msgspec.Raw | None = None) -> None:
         super().__init__(exchange, parking, lambda: binding_of(exchange))
         self.task: asyncio.Task[None] | None = None
         self._given = {} if given is None else members(bytes(given))
+        self._limit: asyncio.Timeout | None = None
+        self._limit_s = 0.0
+
+    # How long it may take.
+
+    @contextlib.asynccontextmanager
+    async def limited(self, seconds: float) -> AsyncIterator[None]:
+        """Raise TimeoutError when it takes longer without a word of progress."""
+        self._limit_s = seconds
+        async with asyncio.timeout(seconds) as self._limit:
+            yield
+
+    @property
+    def overdue(self) -> bool:
+        """Whether it took longer than it may."""
+        return self._limit is not None and self._limit.expired()
+
+    def progressed(self) -> None:
+        """It says that it goes on, and so has its whole time again."""
+        limit = self._limit
+        if limit is not None and limit.when() is not None and not limit.expired():
+            limit.reschedule(asyncio.get_running_loop().time() + self._limit_s)
 
     def stop(self, reason: str) -> None:
         """Cancel the function."""

@@ -18,6 +18,8 @@ class Dialect(msgspec.Struct, frozen=True):
     """Self-reported, for display alone."""
     log_level: str | None = None
     """The least severe message this request wants; None wants none (stateless era)."""
+    rest: bool = False
+    """Whether it came as a plain HTTP request and is answered with a status and a body, not with a message."""
 
     @property
     def modern(self) -> bool:
@@ -27,4 +29,6 @@ class Dialect(msgspec.Struct, frozen=True):
     @property
     def tongue(self) -> Tongue:
         """How errors are spoken to this client."""
+        if self.rest:
+            return Tongue.REST
         return Tongue.NEW_MCP if self.modern else Tongue.OLD_MCP

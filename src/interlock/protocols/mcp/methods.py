@@ -51,6 +51,7 @@ METHODS: Final = {
         _client("subscriptions/listen", _NEW),
         _client("tools/list", needs="tools", list_member="tools", cacheable=True),
         _client("tools/call", needs="tools", named_by="name", may_ask=True),
+        _client("tools/validate", needs="tools"),
         _client("resources/list", needs="resources", list_member="resources", cacheable=True),
         _client("resources/templates/list", needs="resources", list_member="resourceTemplates", cacheable=True),
         _client("resources/read", needs="resources", named_by="uri", cacheable=True, may_ask=True),

@@ -284,6 +284,11 @@ class _Stream:
         else:
             self._link.give_up(Fault("UPSTREAM_UNAVAILABLE", "the server ended the stream"))
 
+    def whole(self, headers: dict[bytes, bytes], body: bytes) -> None:
+        self.head(200, headers)
+        self.body(body)
+        self.done()
+
     def failed(self, how: Failed) -> None:
         self._link.give_up(Fault("UPSTREAM_UNAVAILABLE", how.why))
 
@@ -315,6 +320,11 @@ class _Post:
             self._link.refused(self._waiter, fault)
         else:
             self._link.complain(f"a message was refused: {fault.message}", "told")
+
+    def whole(self, headers: dict[bytes, bytes], body: bytes) -> None:
+        self.head(200, headers)
+        self.body(body)
+        self.done()
 
     def failed(self, how: Failed) -> None:
         if self._waiter is not None:

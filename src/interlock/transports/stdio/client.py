@@ -190,7 +190,8 @@ class StdioLink(Link):
 
     def wrote(self, fd: int, data: bytes) -> None:
         if fd == STDOUT:
-            self._read(data)
+            if self._fault is None:
+                self._read(data)
             return
         for line in self._stderr.feed(data, self._loop.time()):
             self.listener.spoke("stderr", line)
@@ -224,6 +225,8 @@ class StdioLink(Link):
                     self._take_line(line)
             except Exception as cause:  # a fault of whoever waits for this message must not cost the next one
                 self._loop.call_exception_handler({"message": "a message could not be handed over", "exception": cause})
+            if self._bad_lines > BAD_LINES:
+                break  # one read can hold many thousands more, and everyone else would wait for them
         self._bad_bytes += len(data)
         last = data.rfind(b"\n") + 1
         if last or not self._head:
