@@ -164,16 +164,17 @@ class Held(abc.ABC):
         answer: asyncio.Future[object] = asyncio.get_running_loop().create_future()
         self._questions[key] = _Question(method, params, read, answer)
         answer.add_done_callback(lambda _: self._questions.pop(key, None))
-        self._speak_soon(_SETTLE_TURNS)
+        self.speak_soon()
         return answer
 
-    def _speak_soon(self, turns: int) -> None:
+    def speak_soon(self, turns: int = _SETTLE_TURNS) -> None:
+        """Hand out the questions when all that are asked together have been."""
         if turns:
-            asyncio.get_running_loop().call_soon(self._speak_soon, turns - 1)
+            asyncio.get_running_loop().call_soon(self.speak_soon, turns - 1)
         else:
-            self._speak()
+            self.speak()
 
-    def _speak(self) -> None:
+    def speak(self) -> None:
         """Hand the open questions to whoever waits, and stop waiting for anything but their answers."""
         open_questions = {key: asked for key, asked in self._questions.items() if not asked.answer.done()}
         place = self._place
@@ -220,7 +221,7 @@ class Held(abc.ABC):
             for question, answer in answers:
                 if not question.answer.done():
                     question.answer.set_result(answer)
-            self._speak_soon(_SETTLE_TURNS)
+            self.speak_soon()
         elif self._answered != (round, digest):
             raise refused()
         elif self._outcome is not None:
