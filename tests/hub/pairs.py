@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
+import re
+from pathlib import Path
 from typing import Final, Literal
+
+PAGE: Final = Path(__file__).parents[2] / "docs" / "bridges.md"
+PART: Final = re.compile(r"(<!-- pairs -->\n).*?(<!-- /pairs -->)", re.DOTALL)
 
 Era = Literal["old", "new"]
 Transport = Literal["stdio", "http"]
@@ -35,3 +40,12 @@ def table() -> str:
             cells.append(", ".join(works) or "no")
         rows.append(f"| {told} | {' | '.join(cells)} |")
     return "\n".join(rows)
+
+
+def write() -> None:
+    """Write the table into the documentation anew."""
+    PAGE.write_text(PART.sub(lambda match: f"{match[1]}{table()}\n{match[2]}", PAGE.read_text()))
+
+
+if __name__ == "__main__":
+    write()

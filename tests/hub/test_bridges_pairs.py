@@ -18,7 +18,7 @@ from mcp.client.subscriptions import ToolsListChanged
 from interlock.config.settings import Server
 
 from .house import HERE, House, house, until
-from .pairs import FEATURES, MISSING, PAIRS, TRANSPORTS, Era, Transport
+from .pairs import FEATURES, MISSING, PAGE, PAIRS, PART, TRANSPORTS, Era, Transport, table
 
 
 class Guest:
@@ -188,6 +188,12 @@ async def official(era: Era, transport: Transport) -> AsyncIterator[Server]:
 
 def test_every_feature_has_its_check() -> None:
     assert list(CHECKS) == list(FEATURES)
+
+
+def test_the_table_in_the_documentation_is_this_one() -> None:
+    found = PART.search(PAGE.read_text())
+    assert found is not None
+    assert found[0] == f"<!-- pairs -->\n{table()}\n<!-- /pairs -->", "run `python tests/hub/pairs.py`"
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
