@@ -42,6 +42,9 @@ class Database(Protocol):
     def rollback(self) -> None:
         """Forget everything since `begin`. Never fails."""
 
+    def hold(self, name: str) -> None:
+        """Until the end of this transaction, have every other transaction that wants to hold the same name wait."""
+
     def announce(self) -> None:
         """With the commit, wake the nodes that follow this database."""
 

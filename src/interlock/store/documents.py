@@ -127,11 +127,14 @@ def every(database: Database) -> dict[tuple[str, str], Change]:
     return {(change.collection, change.key): change for change in map(_checked, rows)}
 
 
-def put_all(database: Database, changes: Iterable[Change]) -> None:
-    """Write documents as they are given, without a look at what is there. Their columns are left to `declare`."""
+def replace_all(database: Database, changes: Iterable[Change]) -> None:
+    """Make these all the documents there are, as they are given. Their columns are left to `declare`."""
     now = int(time.time() * 1000)
-    for change in changes:
-        _put(database, change, now)
+    database.execute("DELETE FROM documents")
+    database.insert("documents", _COLUMNS, [_values(change, now) for change in changes])
+    database.execute("DELETE FROM document_columns")
+    database.execute("DELETE FROM document_indexes")
+    database.announce()
 
 
 def declare(database: Database, collections: Iterable[AnyCollection]) -> None:
@@ -142,10 +145,10 @@ def declare(database: Database, collections: Iterable[AnyCollection]) -> None:
         if had and had[0][0] == columns:
             continue
         database.execute("DELETE FROM document_columns WHERE collection = ?", (collection.name,))
-        live = f"SELECT {_FIELDS} FROM documents WHERE collection = ? AND body IS NOT NULL"
-        for row in database.execute(live, (collection.name,)):
-            change = _checked(row)
-            _index(database, collection, change.key, None, change.body)
+        _, live = whole(database, collection.name)
+        found = ((change.key, collection.column_values(change.body or "{}")) for change in live)
+        rows = [(collection.name, name, value, key) for key, values in found for name, value in values.items()]
+        database.insert("document_columns", ("collection", "name", "value", "key"), rows)
         database.execute("DELETE FROM document_indexes WHERE collection = ?", (collection.name,))
         database.execute("INSERT INTO document_indexes VALUES (?, ?)", (collection.name, columns))
 
@@ -164,6 +167,7 @@ def checksum(collection: str, key: str, version: int, body: str | None) -> int:
     return zlib.crc32("\0".join((collection, key, str(version), "" if body is None else "." + body)).encode())
 
 
+_COLUMNS: Final = ("collection", "key", "version", "revision", "changed", "body", "checksum")
 _FIELDS: Final = "collection, key, version, revision, body, checksum"
 
 
@@ -182,14 +186,17 @@ def _checked(row: Row) -> Change:
 
 
 def _put(database: Database, change: Change, now: int) -> None:
-    sum_ = checksum(change.collection, change.key, change.version, change.body)
     database.execute(
-        "INSERT INTO documents (collection, key, version, revision, changed, body, checksum)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?)"
+        f"INSERT INTO documents ({', '.join(_COLUMNS)}) VALUES (?, ?, ?, ?, ?, ?, ?)"
         " ON CONFLICT (collection, key) DO UPDATE SET version = excluded.version, revision = excluded.revision,"
         " changed = excluded.changed, body = excluded.body, checksum = excluded.checksum",
-        (change.collection, change.key, change.version, change.revision, now, change.body, sum_),
+        _values(change, now),
     )
+
+
+def _values(change: Change, now: int) -> Row:
+    sum_ = checksum(change.collection, change.key, change.version, change.body)
+    return (change.collection, change.key, change.version, change.revision, now, change.body, sum_)
 
 
 def _index(database: Database, collection: AnyCollection, key: str, old: str | None, new: str | None) -> None:

@@ -82,6 +82,9 @@ class Postgres:
         with suppress(StoreError):
             self.execute("ROLLBACK")
 
+    def hold(self, name: str) -> None:
+        self.execute("SELECT pg_advisory_xact_lock(hashtextextended(?, 0))", (name,))
+
     def announce(self) -> None:
         self.execute("SELECT pg_notify(?, '')", (CHANNEL,))
 

@@ -64,6 +64,10 @@ class Sqlite:
             if self._connection.in_transaction:
                 self.execute("ROLLBACK")
 
+    def hold(self, name: str) -> None:
+        # Whoever writes holds the whole file.
+        return
+
     def announce(self) -> None:
         # Nobody else follows a file.
         return

@@ -115,9 +115,8 @@ class Recorder:
 
         Raises StoreError if that cannot be written: without its record the hub does not start.
         """
-        resumed = await store.read(partial(resume, chain, head_file))
         # The old head stays until what it shows is recorded: killed in between, the next start sees the same.
-        seq, hash_ = await store.commit(partial(_open_chain, chain, resumed))
+        resumed, seq, hash_ = await store.commit(partial(_open_chain, chain, head_file))
         head = Head(chain, seq, hash_, seq + 1, seq)
         file = await asyncio.to_thread(HeadFile, head_file, head)
         return cls(store, file, head, resumed, redact_with, most)
@@ -341,6 +340,7 @@ class Recorder:
 
     def _write(self, batch: list[Record], database: Database) -> tuple[bytes, list[Record]]:
         """On the writer's thread: redact, hash and append. Gives the new head's hash, and the entries as written."""
+        database.hold(self.chain)
         clean, made, previous = [], [], self._hash
         for entry in batch:
             record, row = self._row(entry, previous)
@@ -430,14 +430,17 @@ class Recorder:
             tell(error)
 
 
-def _open_chain(chain: str, resumed: Resumed, database: Database) -> tuple[int, bytes]:
+def _open_chain(chain: str, head_file: Path, database: Database) -> tuple[Resumed, int, bytes]:
     """Append what is to be recorded first. Gives the place and the hash of the last of it."""
+    # A server may still be committing what a killed process sent last: wait for it before looking.
+    database.hold(chain)
+    resumed = resume(chain, head_file, database)
     made, previous = [], resumed.hash
     for seq, entry in enumerate(resumed.entries, resumed.seq + 1):
         made.append(row_of(chain, msgspec.structs.replace(entry, seq=seq, at=_now()), previous))
         previous = made[-1].hash
     rows.append(database, made)
-    return made[-1].seq, previous
+    return resumed, made[-1].seq, previous
 
 
 def _joined(one: dict[str, object], other: Mapping[str, object] | None) -> dict[str, object]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import ssl
 from collections.abc import Mapping
 from typing import Final
@@ -41,7 +42,7 @@ from interlock.wire.messages import (
 )
 
 SWEEP: Final = 0.25
-"""Seconds between two looks for passed deadlines, while something waits."""
+"""Seconds between two looks for passed deadlines, at least."""
 
 TOLD_SECONDS: Final = 30.0
 """How long a server may take to take a notification or an answer."""
@@ -80,7 +81,8 @@ class HttpLink(Link):
         self._receipts: set[Receipt] = set()
         self._owed: set[Id] = set()
         self._standing: Standing | None = None
-        self._sweeping = False
+        self._sweeper: asyncio.TimerHandle | None = None
+        self._sweep_at = math.inf
         self._closed = False
 
     @property
@@ -126,9 +128,8 @@ class HttpLink(Link):
             call.patience = outgoing.deadline - self._loop.time()
         call.ticket = self._pool.submit(self._payload(call), call)
         self._calls[id_] = call
-        if not self._sweeping:
-            self._sweeping = True
-            self._loop.call_later(SWEEP, self._sweep)
+        if outgoing.deadline < self._sweep_at:
+            self._sweep_by(outgoing.deadline)
         return id_
 
     def cancel(self, handle: Id, reason: str) -> None:
@@ -185,6 +186,8 @@ class HttpLink(Link):
         if self._closed:
             return
         self._closed = True
+        if self._sweeper is not None:
+            self._sweeper.cancel()
         if self._standing is not None:
             self._standing.stop()
         for call in list(self._calls.values()):
@@ -319,16 +322,24 @@ class HttpLink(Link):
         if sent and not self.modern and call.outgoing.method != "initialize":
             self.tell(CANCELLED, msgspec.json.encode({"requestId": call.id, "reason": reason}))
 
+    def _sweep_by(self, deadline: float) -> None:
+        """Look for passed deadlines then. One timer for a link, and none per call: most calls end long before."""
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        self._sweep_at = deadline
+        self._sweeper = self._loop.call_at(deadline, self._sweep)
+
     def _sweep(self) -> None:
-        self._sweeping = False
+        self._sweeper = None
+        self._sweep_at = math.inf
         now = self._loop.time()
         for call in [call for call in self._calls.values() if call.deadline <= now]:
             if call.id in self._calls:
                 self._withdraw(call, "the deadline passed")
                 call.sink.lost(Fault("UPSTREAM_TIMEOUT", f"no answer to {call.outgoing.method} in time"))
-        if self._calls and not self._sweeping:
-            self._sweeping = True
-            self._loop.call_later(SWEEP, self._sweep)
+        earliest = min((call.deadline for call in self._calls.values()), default=math.inf)
+        if earliest < self._sweep_at:
+            self._sweep_by(max(earliest, now + SWEEP))
 
     def _post(self, body: bytes, method: str = "") -> None:
         if not self._closed:
