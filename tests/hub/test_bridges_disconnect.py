@@ -16,7 +16,7 @@ from .house import MODERN, Raw, house, until
 from .talker import Talker, answers
 
 Era = Literal["modern", "legacy"]
-CAPABILITIES = {"elicitation": {}}
+CAPABILITIES: dict[str, Any] = {"elicitation": {}}
 
 
 @pytest.fixture(params=["modern", "legacy"])

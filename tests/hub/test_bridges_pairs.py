@@ -103,8 +103,8 @@ async def roots(guest: Guest) -> None:
 async def progress(guest: Guest) -> None:
     heard: list[float] = []
 
-    async def progressed(done: float, total: float | None, message: str | None) -> None:
-        heard.append(done)
+    async def progressed(progress: float, total: float | None, message: str | None) -> None:
+        heard.append(progress)
 
     async with guest.connected() as client:
         await client.call_tool("o__steps", {}, progress_callback=progressed)

@@ -112,7 +112,7 @@ class Held(abc.ABC):
             small = not isinstance(outcome, bytes) or len(outcome) <= _KEPT_BYTES
             # What ended while nobody waited is kept whatever its size: it was told to nobody yet.
             if not self.cancelled and (small or not waiting):
-                self._parking.keep(place)
+                self._parking.keep(place, len(outcome) if isinstance(outcome, bytes) else 0)
             else:
                 self._parking.leave(place)
 
@@ -183,7 +183,8 @@ class Held(abc.ABC):
         try:
             for asked in open_questions.values():
                 self.check_capability(asked.method, asked.params)
-            state = self._parking.next_round(place)
+            size = sum(len(asked.params) for asked in open_questions.values())
+            state = self._parking.next_round(place, size)
         except Fault as fault:
             for asked in open_questions.values():
                 asked.answer.set_exception(fault)
