@@ -145,7 +145,6 @@ def test_ordinary_code_passes_at_standard(code: str) -> None:
         "# coding: utf-7\nx",
         "x = 1\u202e",
         "import os\x00",
-        "x =",
         "type('A', (), {'__annotations__': a})",
         "sqlite.enable_load_extension(True)",
         "setattr(x, '__class__', y)",
@@ -153,6 +152,11 @@ def test_ordinary_code_passes_at_standard(code: str) -> None:
 )
 def test_ways_out_are_refused_at_standard(code: str) -> None:
     assert judge_code(code)
+
+
+def test_what_does_not_parse_is_refused_wherever_there_is_something_to_judge() -> None:
+    assert rules_of("eval(") == {"code.unparsable"}
+    assert rules_of("x =", STRICT) == {"code.unparsable"}
 
 
 def test_strict_allows_only_listed_imports() -> None:

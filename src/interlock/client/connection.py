@@ -103,7 +103,7 @@ class Connection:
     @property
     def pending(self) -> int:
         """Requests that wait for an answer."""
-        return self.link.pending
+        return self.link.pending + sum(chance.held for chance in self.chances.values())
 
     # The hot way.
 
@@ -188,14 +188,20 @@ class Connection:
         items: list[msgspec.Raw] = []
         seen: set[str] = set()
         size = 0
+        ttl_ms: int | None = None
+        scope = "public"
         params: dict[str, object] = {}
         for _ in range(pages):
             result = await self.request(method, params, timeout=timeout)
             size += len(result)
             page = _read_page(method, member, result)
             items += page.items
+            # The whole is as fresh as its stalest page, and as private as its most private one.
+            if page.ttl_ms is not None:
+                ttl_ms = page.ttl_ms if ttl_ms is None else min(ttl_ms, page.ttl_ms)
+            scope = scope if page.scope == "public" else "private"
             if not page.cursor:
-                return Listing(items, page.ttl_ms, page.scope)
+                return Listing(items, ttl_ms, scope)
             if page.cursor in seen or size > LIST_BYTES:
                 break
             seen.add(page.cursor)

@@ -186,15 +186,13 @@ def _function_name(node: exp.Expr) -> str:
 
 
 _EFFECTS = names(
-    "setval nextval set_config load_extension writefile readfile edit fts3_tokenizer sleep "
-    "benchmark pg_sleep get_lock release_lock "
-    "is_free_lock master_pos_wait load_file into_outfile sys_exec sys_eval sys_get openrowset opendatasource openquery "
-    "query_to_xml query_to_xmlschema table_to_xml database_to_xml cursor_to_xml eval execute exec system shell "
-    "txid_current raise_application_error randomblob zeroblob read_text read_blob read_csv read_csv_auto "
-    "read_parquet read_json glob "
-    "url file s3 hdfs remote mysql postgresql jdbc odbc input executable getvariable http_get http_post net_http_post "
-    "crosstab updatexml extractvalue readcsv readparquet lo_creat lo_create lo_unlink lo_put"
-) - {"glob", "url", "input", "crosstab", "file", "remote", "randomblob", "zeroblob", "getvariable"}
+    "setval nextval set_config load_extension writefile readfile edit fts3_tokenizer sleep benchmark pg_sleep "
+    "get_lock release_lock is_free_lock master_pos_wait load_file into_outfile sys_exec sys_eval sys_get "
+    "openrowset opendatasource openquery query_to_xml query_to_xmlschema table_to_xml database_to_xml "
+    "cursor_to_xml eval execute exec system shell txid_current raise_application_error read_text read_blob "
+    "read_csv read_csv_auto read_parquet read_json s3 hdfs mysql postgresql jdbc odbc executable http_get "
+    "http_post net_http_post updatexml extractvalue readcsv readparquet lo_creat lo_create lo_unlink lo_put"
+)
 _EFFECT_NAMES = re.compile(
     r"^(?:lo_(?:import|export|from_bytea|truncate)|pg_(?:read|write|ls|stat_file|terminate|cancel|reload|rotate|"
     r"switch|create|drop|start|stop|"

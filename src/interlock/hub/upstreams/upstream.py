@@ -349,6 +349,9 @@ class Upstream:
         ears = _LaneEars(self, owner)
         connection = await Connection.open(self._dial, ears, identity, pin=self._era(), timeout=self._timeouts.start_s)
         owner.connection = connection
+        if not connection.modern:
+            # Questions that name no call come on a stream of their own.
+            await connection.watch(lists=False)
         level = getattr(session.state, "log_level", None) if session is not None else None
         if level is not None and "logging" in (self._capabilities or {}):
             await self._say_level(connection, level)

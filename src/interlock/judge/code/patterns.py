@@ -102,8 +102,10 @@ def judge_by_pattern(code: str, rules: CodeRules) -> Iterator[Finding]:
 
 def _search(code: str, language: str, rules: CodeRules) -> Iterator[Finding]:
     modules = "|".join([_MODULES.get(language, "(?!)"), *(re.escape(name) for name in rules.blocked_imports)])
+    # Go lists what it imports as bare strings in a block; elsewhere a keyword stands right before the name.
+    quoted = """|['"]""" if language == "go" else ""
     imported = re.search(
-        rf"""(?:\b(?:require|import|from|use|include|load)\b[\s(]*(?:\w+\s+from\s+|[\w*{{}},\s]+\s+from\s+)?['"<]?|['"])(?:node:)?({modules})(?=['">;:\s).]|$)""",
+        rf"""(?:\b(?:require|import|from|use|include|load)\b[\s(]{{0,8}}['"<]?{quoted})(?:node:)?({modules})(?=['">;:\s).]|$)""",
         code,
     )
     if imported and imported[1] not in rules.allowed_imports:

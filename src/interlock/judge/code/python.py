@@ -1,4 +1,7 @@
-"""Python as text: what hides in it, whether it parses, and whether its tree needs judging at all."""
+"""Python as text: what hides in it, and whether it needs parsing and judging at all.
+
+Code without a single word that a rule names is not parsed: whether it compiles is then for whoever runs it to say.
+"""
 
 from __future__ import annotations
 
@@ -35,11 +38,12 @@ def judge_python(code: str, rules: CodeRules) -> Iterator[Finding]:
     cookie = _COOKIE.search(code, 0, 400)
     if cookie and cookie[1].lower().replace("_", "-") not in ("utf-8", "utf8", "ascii", "latin-1", "us-ascii"):
         yield Finding("code.encoding", f"the encoding {cookie[1]!r} hides the code", "write UTF-8", cookie.span())
+    if rules.level == "standard" and not rules.blocked_imports and not may_be_refused(code):
+        return
     tree = parse_python(code)
     if tree is None:
         yield Finding("code.unparsable", "this is not Python that can be read", "send Python that compiles")
-        return
-    if rules.level != "standard" or rules.blocked_imports or may_be_refused(code):
+    else:
         yield from TreeJudge(code, rules).judge(tree)
 
 

@@ -6,12 +6,12 @@ import re
 
 _AWK_CALLS = re.compile(r"\bsystem\s*\(|/inet/|@load|@include|\bgetline\s*<", re.IGNORECASE)
 _AWK_PIPES = re.compile(r"(?<!\|)\|(?!\|)")
-_AWK_PRINTS_TO = re.compile(r"\bprintf?\b[^;}\n]*?>>?\s*[^=\s]")
+_AWK_PRINTS_TO = re.compile(r"\bprintf?\b[^;}\n]{0,400}?>>?\s*[^=\s]")
 _AWK_STRINGS = re.compile(r'"(?:[^"\\]|\\.)*"')
 _AWK_PATTERNS = re.compile(r"(^|[{(,;!~&|\n])(\s*)/(?:[^/\\\n]|\\.)+/")
 """A slash after an operator opens a pattern; after a value it divides."""
 _NESTED = re.compile(
-    r"\$\(\s*[\w./~]|`[^`]*[\w./~][^`]*`|\$\{?IFS|\$\{[^}]*\}\s*[;|&]|<\(\s*\w|/dev/(?:tcp|udp)/|\bsh\s+-i\b"
+    r"\$\(\s*[\w./~]|`\s*[\w./~$][^`]*`|\$\{?IFS|\$\{[^}]{0,80}\}\s*[;|&]|<\(\s*\w|/dev/(?:tcp|udp)/|\bsh\s+-i\b"
 )
 _SHELL_PATH = re.compile(r"(?:^|[^\w])bin/(?:sh|ash|bash|csh|dash|fish|ksh|mksh|tcsh|zsh|rbash|busybox)(?![\w.-])")
 _SHELL_CALL = re.compile(r"(?:^|[\s;|&!'\"(`=:,])(?:ba|da|a|k|z|c|tc|fi)?sh\s+-\w*[cip]\b")
@@ -25,7 +25,6 @@ _CODE_CALL = re.compile(
 _DELETES = re.compile(
     r"\b(?:rm_rf|rmtree|rm\s+-\w*[rR]\w*|remove_tree|unlinkSync|rmSync|FileUtils\.rm|deltree|rimraf)\b"
 )
-_TEMPLATE = re.compile(r"<\?php|<%[^>]|<!--#exec|\{\{.*[(\[_].*\}\}|\{%.*%\}", re.DOTALL)
 
 
 def awk_runs(program: str) -> bool:
@@ -59,7 +58,3 @@ def escapes_to_shell(text: str) -> bool:
 def runs_process(text: str) -> bool:
     """Source in some language that starts a process or deletes trees."""
     return _CODE_CALL.search(text) is not None or _DELETES.search(text) is not None
-
-
-def is_template(text: str) -> bool:
-    return _TEMPLATE.search(text) is not None

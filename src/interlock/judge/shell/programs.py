@@ -264,10 +264,9 @@ VERSIONED = re.compile(r"(python|pypy|perl|ruby|php|lua|node|tclsh|wish|ksh|gcc|
 """`python3.12` is `python`."""
 
 PYTHON_MODULES = names(
-    "pip ensurepip code pdb timeit cProfile profile trace runpy site idlelib doctest unittest.mock ctypes pty "
-    "http.server "
-    "smtpd test zipapp venv easy_install setuptools pydoc webbrowser antigravity turtledemo IPython"
-) - names("venv pydoc webbrowser site doctest")
+    "pip ensurepip code pdb timeit cProfile profile trace runpy idlelib unittest.mock ctypes pty http.server "
+    "smtpd test zipapp easy_install setuptools antigravity turtledemo IPython"
+)
 
 PACKAGE_FILE = re.compile(r"\.(?:rpm|deb|snap|ipk|gem|apk|pkg|txz|AppImage)$")
 PACKAGE_MANAGERS = names("rpm dpkg apt apt-get dnf yum snap opkg gem apk pkg zypper installer pacman alpm urpmi")

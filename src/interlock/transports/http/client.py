@@ -7,6 +7,7 @@ ever sent twice.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import ssl
 from collections.abc import Mapping
 from typing import Final
@@ -17,9 +18,12 @@ import msgspec
 from interlock.protocols.mcp.meta import PROGRESS_TOKEN, with_meta
 from interlock.protocols.mcp.revisions import Revision
 from interlock.transports.complaints import Complaints
+from interlock.transports.http.channel import Failed, Ticket
 from interlock.transports.http.heads import Heads
-from interlock.transports.http.pool import Failed, Pool, Ticket, split_url
-from interlock.transports.http.replies import Call, Receipt, Standing
+from interlock.transports.http.origin import split_url
+from interlock.transports.http.pool import Pool
+from interlock.transports.http.replies import Call, Receipt
+from interlock.transports.http.standing import Standing
 from interlock.transports.link import Link, Listener, Outgoing, Sink
 from interlock.wire.conversation import CANCELLED, PROGRESS
 from interlock.wire.errors import ErrorObject, Fault, Tongue
@@ -115,7 +119,9 @@ class HttpLink(Link):
         if outgoing.wants_progress:
             params = with_meta(params, {PROGRESS_TOKEN: id_})
         body = encode_request(id_, outgoing.method, params)
-        call = Call(self, id_, outgoing, sink, body, outgoing.deadline - self._loop.time())
+        call = Call(self, id_, outgoing, sink, body)
+        if outgoing.max_deadline is not None:
+            call.patience = outgoing.deadline - self._loop.time()
         call.ticket = self._pool.submit(self._payload(call), call)
         self._calls[id_] = call
         if not self._sweeping:
@@ -157,6 +163,12 @@ class HttpLink(Link):
         if self._standing is None and not self._closed:
             self._standing = Standing(self)
             self._standing.open()
+
+    async def listening(self, within: float) -> None:
+        """Wait for the server's word on that stream, but not for long: some answer only with the first event."""
+        if self._standing is not None:
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._standing.answered.wait(), within)
 
     async def close(self) -> None:
         if self._closed:

@@ -168,6 +168,8 @@ class HubProtocol(HttpToolsProtocol):
             self._refuse(Refusal(400, "trailers are not taken"))
             return
         name = name.lower()
+        # The parser leaves the space after a value, which is no part of it (RFC 9110, Field Values).
+        value = value.rstrip(b" \t")
         if name not in head:
             head[name] = value
         else:

@@ -51,6 +51,9 @@ from interlock.wire.ndjson import LineReader, Oversize
 SWEEP: Final = 0.25
 """Seconds between two looks for passed deadlines, while something waits."""
 
+HUNG_UP: Final = 1.0
+"""Seconds between a closed stream and the end, in which a server that is exiting can exit."""
+
 WRITE_BYTES: Final = 16 * 1024 * 1024
 """What may wait for the server to read it. Beyond, requests are refused; at twice that, the server is ended."""
 
@@ -121,7 +124,8 @@ class StdioLink(Link):
         params = _sendable(outgoing.params)
         if outgoing.wants_progress:
             params = with_meta(params, {PROGRESS_TOKEN: id_})
-        waiter = _Waiter(id_, outgoing, sink, outgoing.deadline - self._loop.time())
+        patience = 0.0 if outgoing.max_deadline is None else outgoing.deadline - self._loop.time()
+        waiter = _Waiter(id_, outgoing, sink, patience)
         if outgoing.method == "subscriptions/listen":
             self._subscriptions[id_] = waiter
         elif outgoing.method == "initialize":
@@ -189,11 +193,11 @@ class StdioLink(Link):
     def hung_up(self, fd: int) -> None:
         if self._fault is not None:
             return
-        if fd == STDOUT:
-            # An exit closes it too, and explains itself better: the exit is heard in a moment.
-            self._loop.call_later(SWEEP, self._give_up, Fault("UPSTREAM_UNAVAILABLE", "the server closed its stdout"))
-        elif fd == STDIN:
-            self._loop.call_later(1.0, self._give_up, Fault("UPSTREAM_UNAVAILABLE", "the server closed its stdin"))
+        # An exit closes them too, and explains itself better; it is heard in a moment.
+        if fd in (STDIN, STDOUT):
+            name = "stdin" if fd == STDIN else "stdout"
+            fault = Fault("UPSTREAM_UNAVAILABLE", f"the server closed its {name}")
+            self._loop.call_later(HUNG_UP, self._give_up, fault)
 
     def ended(self, code: int | None) -> None:
         for line in self._stderr.finish():
