@@ -125,7 +125,7 @@ class Tools(msgspec.Struct, frozen=True):
 
 class Validation(msgspec.Struct, frozen=True):
     """What is checked of a tool's arguments before a call leaves. TOOL is a bare tool name, or a pattern (`"run_*"`,
-    `"**"`). Of several that fit, the validators of all are used, and of each other setting the last one's that has it."""
+    `"**"`). Of several that fit, all validators are used, and of each other setting the last one's that has it."""
 
     use: tuple[ValidatorName | Literal["none"], ...] = ()
     """Validators, beside those that the server declares: `sandbox`, `readonly`, `network_restricted`, `code_safety`,
@@ -203,11 +203,11 @@ class Server(msgspec.Struct, frozen=True):
     validators: dict[str, Validation] = {}
     """What is checked of calls to its tools, by tool; see below."""
     max_result_tokens: Annotated[int, Meta(ge=100)] | None = None
-    """The longest text of a result, in tokens of about four bytes. A longer one becomes its head and a link to the rest;
-    its tools are then listed without an `outputSchema`, which a head could not keep."""
+    """The longest text of a result, in tokens of about four bytes. A longer one becomes its head and a link to the
+    rest; tools are then listed without an `outputSchema`, which a head could not keep."""
     scan_results: ScanResults = "off"
-    """Whether results are searched for hidden text and instructions to the model: `flag` notes them in the log, `escape`
-    also makes hidden text visible."""
+    """Whether results are searched for hidden text and instructions to the model: `flag` notes them in the log,
+    `escape` also makes hidden text visible."""
     source: str = ""
     """The file that names it."""
     problem: Problem | None = None

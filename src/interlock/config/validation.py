@@ -126,15 +126,4 @@ def _why_bad_dialect(dialect: str) -> str | None:
 _TRUST = re.compile(rf".+@[0-9a-f]{{{SHORTEST_FINGERPRINT},64}}", re.DOTALL)
 _RULE = re.compile(r"[a-z]+\.[a-z_]+")
 _HOST = re.compile(r"(?:\*\.)?[A-Za-z0-9_](?:[A-Za-z0-9_.-]{0,251}[A-Za-z0-9_])?\.?")
-_DIALECTS = (
-    "postgres",
-    "mysql",
-    "sqlite",
-    "tsql",
-    "bigquery",
-    "snowflake",
-    "redshift",
-    "duckdb",
-    "oracle",
-    "clickhouse",
-)
+_DIALECTS = ("postgres", "mysql", "sqlite", "tsql", "bigquery", "snowflake", "redshift", "duckdb", "oracle")

@@ -6,6 +6,7 @@ import asyncio
 import os
 import secrets
 import time
+from collections import Counter
 from importlib.metadata import version
 from pathlib import Path
 from typing import Final
@@ -15,22 +16,26 @@ import msgspec
 from interlock.client.dial import Dial, to_command, to_url
 from interlock.client.peer import Identity
 from interlock.config.settings import Config, Server
-from interlock.hub.call import Target
+from interlock.hub.call import Call, Target
 from interlock.hub.catalog.offer import Offer
 from interlock.hub.catalog.views import Catalog
 from interlock.hub.doors import Doors
 from interlock.hub.gates.confirm import ConfirmGate
 from interlock.hub.gates.headers import HeadersGate
 from interlock.hub.gates.schema import SchemaGate
+from interlock.hub.gates.validators import ValidatorsGate
 from interlock.hub.hub import Hub
 from interlock.hub.keys import Keys
 from interlock.hub.logs import Logs
 from interlock.hub.notices import Notices
 from interlock.hub.pipeline import Commit, Dispatch, Pipeline
-from interlock.hub.plan import Plans
+from interlock.hub.plan import Gate, Plans
 from interlock.hub.request_states import RequestStates
 from interlock.hub.upstreams.upstream import Upstream
 from interlock.hub.upstreams.upstreams import Upstreams
+from interlock.hub.validators.checking import Judging
+from interlock.judge.findings import Finding
+from interlock.transports.resolving import Resolver
 from interlock.transports.stdio.process import Command
 from interlock.wire.limits import Limits
 
@@ -60,6 +65,9 @@ class Assembly:
         self.limits = _limits(config)
         self.upstreams = Upstreams(self._upstream)
         self.doors = Doors(lambda: self.config, self.keys, self.catalog)
+        self.judging = Judging(Resolver())
+        self.would_refuse: Counter[tuple[str, str]] = Counter()
+        """How often calls went out that a stricter mode would have refused, by server and rule."""
         self._plans: Plans
         self._renew_gates()
         self.hub = Hub(
@@ -104,6 +112,7 @@ class Assembly:
                 timer.cancel()
         await self.hub.close()
         await self.upstreams.end(DRAIN_S)
+        self.judging.close()
 
     def _upstream(self, id: str, settings: Server) -> Upstream:
         return Upstream(
@@ -120,10 +129,26 @@ class Assembly:
         )
 
     def _pipeline(self, commit: Commit, dispatch: Dispatch) -> Pipeline:
-        return Pipeline(lambda: self._plans, self._stamp, commit, dispatch)
+        return Pipeline(lambda: self._plans, self._stamp, commit, dispatch, self._would_refuse)
 
     def _renew_gates(self) -> None:
-        self._plans = Plans([HeadersGate(), SchemaGate(), ConfirmGate(self.config.agents)], self._timeout_of)
+        config = self.config
+        gates: list[Gate] = [
+            HeadersGate(),
+            SchemaGate(),
+            ValidatorsGate(config.servers, config.hub.mode, self.judging),
+            ConfirmGate(config.agents),
+        ]
+        self._plans = Plans(gates, self._timeout_of)
+
+    def _would_refuse(self, call: Call, findings: tuple[Finding, ...]) -> None:
+        """Rules and names only: what was sent may hold secrets, and belongs in no log."""
+        target = call.target
+        rules = sorted({finding.rule for finding in findings})
+        for rule in rules:
+            self.would_refuse[target.server, rule] += 1
+        told = f"would refuse {target.name} of {call.caller.owner}: {', '.join(rules)}"
+        self.logs.add(target.server, "hub", told)
 
     def _stamp(self) -> tuple[int, int]:
         return self.catalog.generation, self.generation

@@ -9,6 +9,7 @@ import msgspec
 from interlock.hub.catalog.offer import Tool
 from interlock.hub.catalog.views import View
 from interlock.hub.principals import Principal
+from interlock.judge.findings import Finding
 from interlock.transports.exchange import Exchange
 from interlock.wire.errors import Fault
 from interlock.wire.messages import strict
@@ -51,7 +52,7 @@ class Caller:
 class Call:
     """One request for a target."""
 
-    __slots__ = ("_arguments", "arguments_raw", "caller", "exchange", "members", "target")
+    __slots__ = ("_arguments", "arguments_raw", "caller", "exchange", "members", "target", "would_refuse")
 
     def __init__(self, exchange: Exchange, caller: Caller, target: Target, members: dict[str, msgspec.Raw]) -> None:
         self.exchange = exchange
@@ -62,6 +63,8 @@ class Call:
         raw = members.get("arguments")
         self.arguments_raw = b"{}" if raw is None else bytes(raw)
         self._arguments: object = msgspec.UNSET
+        self.would_refuse: tuple[Finding, ...] = ()
+        """What a stricter mode would have refused it for; for the record, once the call goes out."""
 
     @property
     def arguments(self) -> object:

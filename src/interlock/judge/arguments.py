@@ -184,7 +184,7 @@ _TOPICS: dict[str, frozenset[str]] = {
     ),
 }
 _WHOLE: dict[ArgumentKind, frozenset[str]] = {
-    "command": _set("shell bash sh exec execute executable program powershell argv args_line commandline"),
+    "command": _set("shell bash sh exec execute executable program powershell argv commandline"),
     "url": _set("link links website feed webhook"),
     "host": _set("host hostname hosts ip ips ip_address domain fqdn"),
     "path": _set("files folders paths cwd workdir working_dir source_file"),
@@ -199,7 +199,7 @@ _LAST: dict[ArgumentKind, frozenset[str]] = {
     "url": _set("url urls uri uris href endpoint webhook"),
     "host": _set("host hostname"),
     "path": _set("path paths file filename filepath dir directory folder"),
-    "sql": frozenset(("sql",)),
+    "sql": _set("sql"),
 }
 _FORMATS: dict[str, ArgumentKind] = {
     "uri": "url",
