@@ -18,6 +18,7 @@ from interlock.client.peer import Identity
 from interlock.config.settings import Config, Server
 from interlock.hub.call import Call, Target
 from interlock.hub.catalog.offer import Offer
+from interlock.hub.catalog.quarantine import Quarantine
 from interlock.hub.catalog.views import Catalog
 from interlock.hub.doors import Doors
 from interlock.hub.gates.confirm import ConfirmGate
@@ -65,6 +66,7 @@ class Assembly:
         self.limits = _limits(config)
         self.upstreams = Upstreams(self._upstream)
         self.doors = Doors(lambda: self.config, self.keys, self.catalog)
+        self.quarantine = Quarantine(config, self._offered, lambda server, text: self.logs.add(server, "hub", text))
         self.judging = Judging(Resolver())
         self.would_refuse: Counter[tuple[str, str]] = Counter()
         """How often calls went out that a stricter mode would have refused, by server and rule."""
@@ -101,6 +103,7 @@ class Assembly:
             self._renew_gates()
             enabled = {id_: server for id_, server in config.servers.items() if server.enabled}
             self.catalog.arrange(enabled, config.profiles)
+            await self.quarantine.apply(config)
             changed = await self.upstreams.apply(enabled, DRAIN_S)
             self._tell()
             return changed
@@ -113,6 +116,7 @@ class Assembly:
         await self.hub.close()
         await self.upstreams.end(DRAIN_S)
         self.judging.close()
+        self.quarantine.close()
 
     def _upstream(self, id: str, settings: Server) -> Upstream:
         return Upstream(
@@ -123,7 +127,7 @@ class Assembly:
             Identity("interlock", VERSION, title="Interlock"),
             self.logs,
             most_lanes=self.config.hub.limits.private_sessions_per_server,
-            offered=self._offered,
+            offered=self.quarantine.take,
             updated=self.notices.updated,
             subscriptions=self.notices.subscriptions,
         )

@@ -162,7 +162,7 @@ class Hub:
 
     def _instructions(self, caller: Caller) -> str:
         servers = self._catalog.servers(caller.view)
-        texts = ((name, upstream.instructions) for name in servers if (upstream := self._upstreams.get(name)))
+        texts = ((name, offer.instructions) for name in servers if (offer := self._catalog.offer(name)) is not None)
         return answers.merged_instructions(texts, bare=caller.view.bare)
 
     def _upstream_capabilities(self, caller: Caller) -> Mapping[str, object] | None:
@@ -218,12 +218,14 @@ class Hub:
     def _resolve_tool(self, caller: Caller, name: str) -> Target:
         tool = self._catalog.tool(caller.view, name)
         if tool is None:
+            self._refuse_held(caller, "tool", name)
             raise Fault("TOOL_NOT_FOUND", f"Unknown tool: {name[:200]}", mend="tools/list names the tools there are")
         return Target("tool", tool.server, tool.name, tool)
 
     def _resolve_prompt(self, caller: Caller, name: str) -> Target:
         prompt = self._catalog.prompt(caller.view, name)
         if prompt is None:
+            self._refuse_held(caller, "prompt", name)
             raise Fault("PROMPT_NOT_FOUND", f"Unknown prompt: {name[:200]}")
         return Target("prompt", prompt.server, prompt.name)
 
@@ -232,7 +234,17 @@ class Hub:
         found = (view.server, uri) if view.server is not None else original_uri(uri)
         if found is None or not self._catalog.sees_server(view, found[0]):
             raise Fault("RESOURCE_NOT_FOUND", "Resource not found", data={"uri": uri})
+        self._refuse_held(caller, "resource", uri)
         return Target("resource", found[0], found[1])
+
+    def _refuse_held(self, caller: Caller, kind: str, name: str) -> None:
+        """What is in quarantine is not there for anybody; the rule is named, the text that broke it is not repeated."""
+        held = self._catalog.held(caller.view, kind, name)
+        if held is not None:
+            rule = held.findings[0].rule
+            message = f"{name[:200]} is in quarantine: its definition breaks {rule}"
+            mend = "the operator decides: `interlock status` says what was found and how to allow it"
+            raise Fault("TOOL_DISABLED", message, mend=mend, data={"rule": rule})
 
     # Sending
 

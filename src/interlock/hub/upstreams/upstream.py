@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Final
@@ -57,7 +57,7 @@ class Upstream:
         logs: Logs,
         *,
         most_lanes: int,
-        offered: Callable[[Offer], None],
+        offered: Callable[[Offer], Awaitable[None]],
         updated: Callable[[str, str], None],
         subscriptions: Callable[[str], list[str]],
     ) -> None:
@@ -296,7 +296,8 @@ class Upstream:
         for reason in offer.left_out:
             self._logs.add(self.id, "hub", f"left out {reason}")
         self.left_out = offer.left_out
-        self._offered(offer)
+        offer.instructions = self.instructions
+        await self._offered(offer)
 
     async def _fetch(self, connection: Connection) -> list[list[bytes]]:
         async def one(capability: str, method: str) -> list[bytes]:
