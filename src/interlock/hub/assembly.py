@@ -32,6 +32,8 @@ from interlock.hub.notices import Notices
 from interlock.hub.pipeline import Commit, Dispatch, Pipeline
 from interlock.hub.plan import Gate, Plans
 from interlock.hub.request_states import RequestStates
+from interlock.hub.results.finishing import finish_for
+from interlock.hub.results.pages import Pages
 from interlock.hub.upstreams.upstream import Upstream
 from interlock.hub.upstreams.upstreams import Upstreams
 from interlock.hub.validators.checking import Judging
@@ -70,6 +72,9 @@ class Assembly:
         self.judging = Judging(Resolver())
         self.would_refuse: Counter[tuple[str, str]] = Counter()
         """How often calls went out that a stricter mode would have refused, by server and rule."""
+        self.flagged: Counter[tuple[str, str]] = Counter()
+        """How often something was flagged in results, by server and rule."""
+        self.pages = Pages(time.monotonic)
         self._plans: Plans
         self._renew_gates()
         self.hub = Hub(
@@ -79,6 +84,7 @@ class Assembly:
             notices=self.notices,
             make_pipeline=self._pipeline,
             states=RequestStates(secrets.token_bytes(32)),
+            kept=self.pages,
             limits=self.limits,
             info=msgspec.json.encode({"name": "interlock", "title": "Interlock", "version": VERSION}),
             most_open=self._most_open,
@@ -143,7 +149,19 @@ class Assembly:
             ValidatorsGate(config.servers, config.hub.mode, self.judging),
             ConfirmGate(config.agents),
         ]
-        self._plans = Plans(gates, self._timeout_of)
+        finishes = {
+            name: finish_for(server, self.pages, self.judging, self._flagged) for name, server in config.servers.items()
+        }
+        self._plans = Plans(
+            gates, self._timeout_of, lambda target: finishes.get(target.server) if target.kind == "tool" else None
+        )
+
+    def _flagged(self, call: Call, findings: tuple[Finding, ...]) -> None:
+        rules = sorted({finding.rule for finding in findings})
+        for rule in rules:
+            self.flagged[call.target.server, rule] += 1
+        told = f"flagged in a result of {call.target.name} for {call.caller.owner}: {', '.join(rules)}"
+        self.logs.add(call.target.server, "hub", told)
 
     def _would_refuse(self, call: Call, findings: tuple[Finding, ...]) -> None:
         """Rules and names only: what was sent may hold secrets, and belongs in no log."""

@@ -15,6 +15,7 @@ from interlock.hub.catalog.addresses import exposed_uri
 from interlock.hub.lines import Line
 from interlock.hub.questions import relay_question
 from interlock.hub.request_states import RequestStates
+from interlock.hub.results.finishing import Finish
 from interlock.protocols.mcp import results
 from interlock.protocols.mcp.headers import param_values
 from interlock.transports.link import Outgoing
@@ -31,10 +32,17 @@ _STATE = "requestState"
 class Forward:
     """Carries one call. It is the sink of the request it sends, and answers the exchange it serves."""
 
-    __slots__ = ("_call", "_clock", "_connection", "_done", "_handle", "_method", "_owner", "_states", "_told")
+    __slots__ = ("_call", "_clock", "_connection", "_done", "_handle", "_last", "_method", "_owner", "_states", "_told")
 
     def __init__(
-        self, call: Call, line: Line, states: RequestStates, *, clock: Callable[[], float], done: Callable[[Call], None]
+        self,
+        call: Call,
+        line: Line,
+        states: RequestStates,
+        *,
+        clock: Callable[[], float],
+        done: Callable[[Call], None],
+        last: Finish | None = None,
     ) -> None:
         self._call = call
         self._connection = line.connection
@@ -43,6 +51,8 @@ class Forward:
         self._states = states
         self._clock = clock
         self._done = done
+        self._last = last
+        """What is still to be done to a good result."""
         self._handle: Id | None = None
         self._method = call.exchange.request.method
         self._told = False
@@ -74,7 +84,10 @@ class Forward:
         except (msgspec.DecodeError, UnicodeDecodeError) as cause:
             exchange.fail(Fault("UPSTREAM_ERROR", f"{self._call.target.server} answered what cannot be read: {cause}"))
         else:
-            exchange.result(result)
+            if self._last is None:
+                exchange.result(result)
+            else:
+                self._last(self._call, result, exchange.result)
 
     def notified(self, method: str, params: bytes) -> None:
         """Progress and log messages of this call. Log messages of a shared session are the operator's alone."""

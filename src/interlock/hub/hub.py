@@ -24,6 +24,7 @@ from interlock.hub.notices import Notices
 from interlock.hub.pipeline import Commit, Dispatch, Pipeline, Resolve
 from interlock.hub.plan import Plan
 from interlock.hub.request_states import RequestStates
+from interlock.hub.results import pages
 from interlock.hub.sharing import SessionState, lane
 from interlock.hub.subscriptions import Subscriptions
 from interlock.hub.upstreams.upstream import Upstream
@@ -31,7 +32,7 @@ from interlock.hub.upstreams.upstreams import Upstreams
 from interlock.hub.verdicts import Refuse
 from interlock.protocols.mcp.meta import Members, members
 from interlock.protocols.mcp.methods import LOG_LEVELS, METHODS
-from interlock.protocols.mcp.results import EMPTY
+from interlock.protocols.mcp.results import EMPTY, complete
 from interlock.transports.exchange import Caller as AnyCaller
 from interlock.transports.exchange import Exchange, Session
 from interlock.wire.errors import Fault
@@ -63,6 +64,7 @@ class Hub:
         notices: Notices,
         make_pipeline: Callable[[Commit, Dispatch], Pipeline],
         states: RequestStates,
+        kept: pages.Pages,
         limits: Limits,
         info: bytes,
         most_open: Callable[[], tuple[int, int, int]],
@@ -74,6 +76,7 @@ class Hub:
         self._notices = notices
         self._pipeline = make_pipeline(self._commit, self._dispatch)
         self._states = states
+        self._pages = kept
         self._limits = limits
         self._info = info
         self._most_open = most_open
@@ -188,6 +191,10 @@ class Hub:
         uri = exchange.glance.uri
         if uri is None:
             raise Fault("INVALID_PARAMS", "params.uri must say which resource")
+        if uri.startswith(pages.PREFIX):
+            page = self._pages.read(caller.owner, uri)
+            exchange.result(complete(page, ttl_ms=0) if exchange.dialect.modern else page)
+            return
         self._submit(exchange, caller, "resource", uri, self._resolve_resource, members(exchange.request.params))
 
     def _complete(self, exchange: Exchange, caller: Caller) -> None:
@@ -284,7 +291,7 @@ class Hub:
 
     def _send(self, call: Call, plan: Plan, line: Line) -> None:
         now = self._clock()
-        forward = Forward(call, line, self._states, clock=self._clock, done=self._done)
+        forward = Forward(call, line, self._states, clock=self._clock, done=self._done, last=plan.finish)
         forward.start(now + plan.timeout_s, now + plan.timeout_s * LONGEST_CALL_FACTOR)
 
     async def _dispatch_when_ready(self, call: Call, plan: Plan, upstream: Upstream, name: str | None) -> None:

@@ -161,8 +161,12 @@ def make_offer(
     templates: Iterable[bytes] = (),
     *,
     rules: Tools | None = None,
+    whole_results: bool = True,
 ) -> Offer:
-    """An offer from a server's own definitions. What is wrong with an item leaves out that item, never the others."""
+    """An offer from a server's own definitions. What is wrong with an item leaves out that item, never the others.
+
+    Where results may be cut, tools promise no structure of theirs: a client would hold the head to it.
+    """
     offer = Offer(server)
     rules = rules or Tools()
     allowed = PatternSet(rules.allow or ("**",), rules.deny)
@@ -171,6 +175,8 @@ def make_offer(
         name = _name_of(fields, "name")
         if not allowed.allows(name):
             return
+        if not whole_results:
+            fields.pop("outputSchema", None)
         item = _tool(server, name, definition, fields, rules)
         _put(offer.tools, offer.tools_by_exposed, item)
 

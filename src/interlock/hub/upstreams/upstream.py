@@ -291,7 +291,8 @@ class Upstream:
             self._logs.add(self.id, "hub", f"its lists could not be read, the last known stay: {cause}")
             return
         size = sum(len(item) for items in listed for item in items)
-        make = partial(make_offer, self.id, *listed, rules=self.settings.tools)
+        whole = self.settings.max_result_tokens is None
+        make = partial(make_offer, self.id, *listed, rules=self.settings.tools, whole_results=whole)
         offer = await asyncio.to_thread(make) if size > OFF_LOOP_BYTES else make()
         for reason in offer.left_out:
             self._logs.add(self.id, "hub", f"left out {reason}")

@@ -7,9 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from concurrent.futures import ThreadPoolExecutor
-from typing import Final
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -39,6 +39,9 @@ MOST_JUDGING: Final = 512
 JUDGING_THREADS: Final = 2
 
 
+Judged = TypeVar("Judged")
+
+
 class Judging:
     """Where judging is done that would take the loop too long, and where names are resolved. One for a hub."""
 
@@ -49,13 +52,13 @@ class Judging:
         self._threads = ThreadPoolExecutor(JUDGING_THREADS, thread_name_prefix="judge")
         self._waiting = 0
 
-    async def elsewhere(self, check: ToolCheck, values: list[Found]) -> list[Against]:
+    async def elsewhere(self, judge: Callable[[], Judged]) -> Judged:
         """Judge in a thread. Raises RESOURCE_EXHAUSTED."""
         if self._waiting >= MOST_JUDGING:
             raise Fault("RESOURCE_EXHAUSTED", f"{MOST_JUDGING} calls wait to be checked", retry_after_ms=1000)
         self._waiting += 1
         try:
-            return await asyncio.get_running_loop().run_in_executor(self._threads, check.judge, values)
+            return await asyncio.get_running_loop().run_in_executor(self._threads, judge)
         finally:
             self._waiting -= 1
 
@@ -120,7 +123,7 @@ class ToolCheck:
         return False
 
     async def _later(self, call: Call, values: list[Found]) -> Verdict:
-        against = await self._judging.elsewhere(self, values)
+        against = await self._judging.elsewhere(lambda: self.judge(values))
         verdict = self._settle(call, against)
         if verdict is not PASS or self._network is None:
             return verdict
