@@ -36,6 +36,7 @@ SECTIONS: dict[str, dict[str, Entry]] = {
     "Tools": {
         "list": Entry("tools:list_", "List the tools of all servers."),
         "call": Entry("tools:call", "Call a tool."),
+        "check": Entry("check:check", "Judge a command, address, program, path, statement or tool."),
     },
     "Decide": {
         "keys": Entry("keys:keys", "Make, list and revoke the keys of agents and people."),
