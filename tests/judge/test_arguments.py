@@ -93,7 +93,8 @@ def test_values_are_found_at_any_depth_and_in_lists() -> None:
 
 def test_a_program_beside_its_arguments_is_one_command() -> None:
     assert places({"command": "rm", "args": ["-rf", "/"]}) == {"command": ("command", ["rm", "-rf", "/"])}
-    assert places({"command": "rm -rf", "args": ["/"]}) == {"command": ("command", "rm -rf")}
+    assert places({"command": "env rm", "args": ["-rf", "/ x"]}) == {"command": ("command", "env rm -rf '/ x'")}
+    assert places({"command": "rm", "args": "-rf /"}) == {"command": ("command", "rm -rf /")}
     assert places({"program": "ls", "args": []}) == {"program": ("command", "ls")}
 
 
@@ -102,6 +103,11 @@ def test_named_arguments_are_taken_at_their_word_and_end_the_guessing() -> None:
         {"command": "not this", "steps": [{"do": "this", "url": "http://x"}]}
     )
     assert [(each.kind, each.where) for each in found] == [("command", "steps[0].do"), ("url", "steps[0].url")]
+
+
+def test_a_text_that_is_named_is_looked_at_though_no_name_would_tell() -> None:
+    (one,) = Places(("url",), named={"text": ("body",)}).find({"body": "see http://10.0.0.1/", "other": "x"})
+    assert (one.kind, one.where) == ("text", "body")
 
 
 def test_otherwise_every_text_counts() -> None:
@@ -183,7 +189,7 @@ def found(kind: ArgumentKind, value: str | list[str], **beside: object) -> Found
         ("network_restricted", found("command", ["curl", "http://10.0.0.1/"]), "address.private"),
         ("network_restricted", found("text", "go to http://127.1/ now"), "address.loopback"),
         ("code_safety", found("code", "import subprocess"), "code.import"),
-        ("code_safety", found("code", "rm -rf /", language="bash"), "shell.recursive_delete"),
+        ("code_safety", found("code", "import subprocess", language="perl"), "code.import"),
         ("paths", found("path", "../../etc/passwd"), "path.traversal"),
     ],
 )
@@ -191,6 +197,13 @@ def test_each_validator_sets_the_right_judge_on_each_kind(validator: str, value:
     findings = judge_value(validator, value, Rules(roots=("/srv",)))
     assert findings
     assert findings[0].rule.startswith(rule)
+
+
+def test_a_call_says_which_language_its_code_is_in_only_where_it_is_asked() -> None:
+    shell = found("code", "rm -rf /", language="bash")
+    assert judge_value("code_safety", shell, Rules(tells_language=True))[0].rule == "shell.recursive_delete"
+    disguised = found("code", "import subprocess", language="perl")
+    assert judge_value("code_safety", disguised, Rules())[0].message == "Blocked import: 'subprocess'"
 
 
 def test_an_ignored_rule_is_let_go_but_never_a_metadata_service() -> None:

@@ -120,15 +120,8 @@ def _judges(
         return judge_code(text, CodeRules(level=level, language=language))  # type: ignore[arg-type]
 
     def path(text: str) -> tuple[Finding, ...]:
-        import os
-
+        from interlock.hub.validators.checking import read_link
         from interlock.judge.paths import judge_real_path
-
-        def read_link(place: str) -> str | None:
-            try:
-                return os.readlink(place)
-            except OSError:
-                return None
 
         return judge_real_path(text, [str(Path(root).absolute()) for root in roots or (".",)], read_link)
 

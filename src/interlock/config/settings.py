@@ -131,8 +131,8 @@ class Validation(msgspec.Struct, frozen=True):
     """Validators, beside those that the server declares: `sandbox`, `readonly`, `network_restricted`, `code_safety`,
     `paths`. `none` switches off what the hub would only infer."""
     arguments: dict[ArgumentKind, tuple[str, ...]] = {}
-    """Which arguments hold a `command`, `url`, `host`, `path`, `code` or `sql`, where their names do not say so
-    (`arguments.command = ["steps.*.do"]`)."""
+    """Which arguments hold a `command`, `url`, `host`, `path`, `code`, `sql`, or `text` with URLs in it, where their
+    names do not say so (`arguments.command = ["steps.*.do"]`)."""
     ignore: tuple[str, ...] = ()
     """Rules that are not applied, by the name that a refusal gives (`shell.pipe`)."""
     programs: tuple[str, ...] = ()

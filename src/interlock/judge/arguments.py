@@ -6,6 +6,7 @@ Names are read at every depth of the arguments that came, not only where the sch
 from __future__ import annotations
 
 import re
+import shlex
 from collections.abc import Collection, Iterator, Mapping, Sequence
 from functools import lru_cache
 from typing import Final, Literal, NamedTuple
@@ -25,7 +26,7 @@ KINDS: Final[dict[str, tuple[ArgumentKind, ...]]] = {
 """What each validator looks at. `paths` is the hub's own; the others are standard (MGP, Standard Validators)."""
 
 MOST_VALUES: Final = 20_000
-MOST_PROPERTIES: Final = 2_000
+MOST_PROPERTIES: Final = 500
 DEEPEST: Final = 64
 
 Context = frozenset[str]
@@ -113,7 +114,10 @@ class Places:
                 stack.append((inner, shown[:200], place, self._kind(key, place), value))
 
     def _kind(self, key: str, path: str) -> ArgumentKind | None:
-        kind = self._named.get(path) or self._by_schema.get(path)
+        named = self._named.get(path)
+        if named is not None:
+            return named
+        kind = self._by_schema.get(path)
         if kind is None:
             kind = kind_of_name(key, self._context)
             if kind in self._settled:
@@ -152,6 +156,11 @@ def kind_of_name(name: str, context: Context = frozenset()) -> ArgumentKind | No
 def kinds_in_schema(schema: object, context: Context = frozenset()) -> dict[str, ArgumentKind]:
     """The properties of a schema that are of a kind, by path (`steps.*.cmd`), at any depth within bounds."""
     return {path: kind for path, kind, _ in _properties(schema, context) if kind is not None}
+
+
+def has_property(schema: object, names: Collection[str]) -> bool:
+    """Whether a schema has a property of one of these names, at any depth within bounds."""
+    return any(path.rpartition(".")[2] in names for path, _, _ in _properties(schema, frozenset()))
 
 
 def free_texts(schema: object) -> int:
@@ -254,12 +263,16 @@ def _takes_text(node: Mapping[str, object]) -> bool:
 
 
 def _with_words(kind: ArgumentKind, value: str, beside: Mapping[str, object]) -> str | list[str]:
-    """A program's name beside its arguments is one command."""
-    if kind == "command" and value and not value.isspace():
-        for key in ("args", "arguments", "argv", "parameters", "params"):
-            words = beside.get(key)
-            if isinstance(words, list) and words and _all_text(words) and " " not in value.strip():
-                return [value, *words]
+    """A program's name beside its arguments is one command, however the two are written."""
+    if kind != "command" or not value.strip():
+        return value
+    for key in ("args", "arguments", "argv", "parameters", "params"):
+        words = beside.get(key)
+        if isinstance(words, str) and words and words is not value:
+            return f"{value} {words}"
+        if isinstance(words, list) and words:
+            plain = [str(word) for word in words if isinstance(word, str | int | float)]
+            return f"{value} {shlex.join(plain)}" if " " in value.strip() else [value, *plain]
     return value
 
 

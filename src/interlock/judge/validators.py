@@ -24,6 +24,9 @@ if TYPE_CHECKING:
 ALWAYS: Final = f"address.{METADATA}"
 """The rule that nothing switches off."""
 
+LANGUAGE: Final = ("language", "lang", "runtime", "interpreter")
+"""Arguments that say which language a piece of code beside them is in."""
+
 MOST_NAMES: Final = 8
 """Different names resolved for one call; a value with more is refused."""
 
@@ -39,6 +42,8 @@ class Rules(msgspec.Struct, frozen=True):
     code: CodeRules = CodeRules()
     roots: tuple[str, ...] = ()
     dialect: str | None = None
+    tells_language: bool = False
+    """Whether a call says which language its code is in; one that was not asked to is not believed."""
     ignored: tuple[str, ...] = ()
 
 
@@ -83,13 +88,14 @@ def is_heavy(validator: str, found: Found) -> bool:
     return size > _LIGHT[validator]
 
 
-def code_rules(found: Found, rules: CodeRules) -> CodeRules:
-    """The rules for this very code: a call may say which language it is in."""
-    for key in ("language", "lang", "runtime", "interpreter"):
+def code_rules(found: Found, rules: Rules, code: CodeRules | None = None) -> CodeRules:
+    """The rules for this very code, in the language that the call says it is in."""
+    code = code or rules.code
+    for key in LANGUAGE if rules.tells_language else ():
         told = found.beside.get(key)
         if isinstance(told, str) and told and len(told) <= 32:
-            return msgspec.structs.replace(rules, language=told)
-    return rules
+            return msgspec.structs.replace(code, language=told)
+    return code
 
 
 def stricter(level: Level, other: Level) -> Level:
@@ -130,7 +136,7 @@ def _judge(validator: str, found: Found, rules: Rules) -> tuple[Finding, ...]:
 
 
 def _judge_code(found: Found, rules: Rules, code: CodeRules) -> tuple[Finding, ...]:
-    code = code_rules(found, code)
+    code = code_rules(found, rules, code)
     if code.language.lower() in _SHELLS:
         from interlock.judge.shell import judge_shell
 

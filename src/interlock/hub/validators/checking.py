@@ -16,7 +16,7 @@ import msgspec
 from interlock.hub.call import Call
 from interlock.hub.validators.choosing import Chosen, Use
 from interlock.hub.validators.refusals import Against, refuse
-from interlock.hub.verdicts import PASS, Refuse, Verdict, Wait
+from interlock.hub.verdicts import PASS, Verdict, Wait
 from interlock.judge.arguments import Found, TooMany
 from interlock.judge.findings import Finding
 from interlock.judge.paths import judge_real_path
@@ -37,6 +37,8 @@ INFERRED_WITHIN_S: Final = 1.0
 MOST_JUDGING: Final = 512
 """Judgements that may wait for a thread. Beyond that calls are refused."""
 JUDGING_THREADS: Final = 2
+FIND_HERE: Final = 16_384
+"""Bytes of arguments that are looked through on the loop."""
 
 
 Judged = TypeVar("Judged")
@@ -82,16 +84,14 @@ class ToolCheck:
         self._network = next((use for use in chosen.uses if use.validator == "network_restricted"), None)
 
     def __call__(self, call: Call) -> Verdict:
-        assert self._places is not None
-        try:
-            values = self._places.find(call.arguments)
-        except TooMany as cause:
-            fault = Fault("VALIDATION_BLOCKED", f"The arguments cannot be checked: {cause}.", mend="Send fewer.")
-            return Refuse(fault, "validator.too_many")
+        arguments = call.arguments
+        if len(call.arguments_raw) > FIND_HERE:
+            return Wait(lambda: self._later(call, lambda: self._find(arguments)))
+        values = self._find(arguments)
         if not values:
             return PASS
         if self._is_long(values):
-            return Wait(lambda: self._later(call, values))
+            return Wait(lambda: self._later(call, lambda: values))
         against = self.judge(values)
         verdict = self._settle(call, against)
         if verdict is not PASS or self._network is None:
@@ -106,14 +106,30 @@ class ToolCheck:
         against: list[Against] = []
         for use in self._uses:
             for found in values:
-                findings = judge_value(use.validator, found, use.rules)
-                if use.validator == "paths" and found.kind == "path" and not findings and self._local:
-                    findings = judge_real_path(str(found.value), use.rules.roots, _read_link)
+                try:
+                    findings = self._findings(use, found)
+                except Exception as cause:  # a value that breaks a judge is not let through by that
+                    findings = (Finding("validator.failed", f"it could not be judged ({type(cause).__name__})"),)
                 against += [Against(use, found, each) for each in findings if not _is_noise(use, each)]
         if self._network is None:
             against += [Against(self._uses[0], found, each) for found in values for each in judge_metadata(found)]
         self._judging.warm.update(use.validator for use in self._uses)
         return against
+
+    def _findings(self, use: Use, found: Found) -> tuple[Finding, ...]:
+        findings = judge_value(use.validator, found, use.rules)
+        if use.validator == "paths" and found.kind == "path" and not findings and self._local:
+            return judge_real_path(str(found.value), use.rules.roots, read_link)
+        return findings
+
+    def _find(self, arguments: object) -> list[Found]:
+        assert self._places is not None
+        try:
+            return self._places.find(arguments)
+        except TooMany as cause:
+            raise Fault(
+                "VALIDATION_BLOCKED", f"The arguments cannot be checked: {cause}.", mend="Send fewer."
+            ) from None
 
     def _is_long(self, values: list[Found]) -> bool:
         warm = self._judging.warm
@@ -122,8 +138,12 @@ class ToolCheck:
                 return True
         return False
 
-    async def _later(self, call: Call, values: list[Found]) -> Verdict:
-        against = await self._judging.elsewhere(lambda: self.judge(values))
+    async def _later(self, call: Call, find: Callable[[], list[Found]]) -> Verdict:
+        def judge() -> tuple[list[Found], list[Against]]:
+            values = find()
+            return values, self.judge(values)
+
+        values, against = await self._judging.elsewhere(judge)
         verdict = self._settle(call, against)
         if verdict is not PASS or self._network is None:
             return verdict
@@ -179,7 +199,8 @@ def _is_noise(use: Use, finding: Finding) -> bool:
     return use.origin == "inferred" and finding.rule in _NOISE
 
 
-def _read_link(path: str) -> str | None:
+def read_link(path: str) -> str | None:
+    """What a link leads to; None where there is none."""
     try:
         return os.readlink(path)
     except OSError:

@@ -18,12 +18,13 @@ from interlock.judge.arguments import (
     Places,
     context_of,
     free_texts,
+    has_property,
     kinds_in_schema,
 )
 from interlock.judge.code.rules import CodeRules, Level
 from interlock.judge.patterns import compile_pattern
 from interlock.judge.urls import UrlRules
-from interlock.judge.validators import Rules, stricter
+from interlock.judge.validators import LANGUAGE, Rules, stricter
 from interlock.protocols.mgp.security import VALIDATORS, CodeSafety, Hints, Security
 
 Origin = Literal["declared", "configured", "inferred"]
@@ -63,7 +64,7 @@ def choose(server: str, tool: str, definition: bytes, configured: Mapping[str, V
     context = context_of((server, tool)) | ({"shell"} if declared == "sandbox" else set())
     by_schema = kinds_in_schema(about.schema, context)
     code = _declared_code(about.security.code_safety if about.security is not None else None)
-    rules = rules_of(operator, code)
+    rules = rules_of(operator, code, tells_language=has_property(about.schema, LANGUAGE))
     wanted: list[tuple[str, Origin]] = []
     if declared and declared != "none" and not (declared == "code_safety" and code.level == "unrestricted"):
         wanted.append((declared, "declared"))
@@ -83,7 +84,7 @@ def choose(server: str, tool: str, definition: bytes, configured: Mapping[str, V
 def choose_configured(tool: str, configured: Mapping[str, Validation]) -> Chosen:
     """What the configuration alone says of a tool, before its server was ever asked."""
     operator = combined(configured, tool)
-    rules = rules_of(operator, CodeRules())
+    rules = rules_of(operator, CodeRules(), tells_language=True)
     uses = tuple(Use(name, "configured", rules, True) for name in operator.use if name != "none")
     return Chosen(uses, _places(uses, context_of((tool,)), {}, operator, _CLOSED)) if uses else NOTHING
 
@@ -103,7 +104,7 @@ def combined(configured: Mapping[str, Validation], tool: str) -> Validation:
     return msgspec.convert(values, Validation)
 
 
-def rules_of(operator: Validation, code: CodeRules) -> Rules:
+def rules_of(operator: Validation, code: CodeRules, *, tells_language: bool) -> Rules:
     """An operator's settings as the judges take them, over what a server declared about code."""
     return Rules(
         programs=operator.programs,
@@ -126,6 +127,7 @@ def rules_of(operator: Validation, code: CodeRules) -> Rules:
         ),
         roots=operator.roots,
         dialect=operator.dialect,
+        tells_language=tells_language,
         ignored=operator.ignore,
     )
 
@@ -199,7 +201,8 @@ def _inferred(context: Context, kinds: frozenset[ArgumentKind], hints: Hints) ->
 def _use(name: str, origin: Origin, rules: Rules, operator: Validation, mode: Mode) -> Use:
     if origin == "inferred":
         if name == "code_safety":
-            rules = msgspec.structs.replace(rules, code=rules_of(operator, CodeRules()).code)
+            plain = rules_of(operator, CodeRules(), tells_language=rules.tells_language)
+            rules = msgspec.structs.replace(rules, code=plain.code)
         return Use(name, origin, rules, mode == "locked")
     return Use(name, origin, rules, mode != "observe")
 

@@ -46,7 +46,7 @@ def refuse(server: str, tool: str, against: Sequence[Against]) -> Refuse:
     if code:
         from interlock.judge.code import rejection
 
-        rules = code_rules(code[0].found, code[0].use.rules.code)
+        rules = code_rules(code[0].found, code[0].use.rules)
         data["rejection"] = rejection((each.finding for each in code), rules)
     told = [
         f"{each.found.where}: {each.finding.message} [{each.finding.rule}]{_shown(each)}"
