@@ -6,7 +6,7 @@ The strictest wins: all that are declared or configured apply together, and one 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, Literal
+from typing import Any, Final, Literal
 
 import msgspec
 
@@ -94,14 +94,14 @@ def combined(configured: Mapping[str, Validation], tool: str) -> Validation:
     fitting = [table for pattern, table in configured.items() if compile_pattern(pattern).matches(tool)]
     if len(fitting) == 1:
         return fitting[0]
-    values: dict[str, object] = {}
+    values: dict[str, Any] = {}
     for table in fitting:
-        for field in msgspec.structs.fields(Validation):
-            value = getattr(table, field.name)
+        for name in Validation.__struct_fields__:
+            value = getattr(table, name)
             if value not in (None, (), {}, False):
-                values[field.name] = value
+                values[name] = value
     values["use"] = tuple(dict.fromkeys(name for table in fitting for name in table.use))
-    return msgspec.convert(values, Validation)
+    return Validation(**values)
 
 
 def rules_of(operator: Validation, code: CodeRules, *, tells_language: bool) -> Rules:
