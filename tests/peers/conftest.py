@@ -1,4 +1,4 @@
-"""One hub with every peer behind it, as a process of its own; all tests here share it, so one worker runs them."""
+"""One hub with every peer behind it, as a process of its own, for all tests that a worker runs here."""
 
 from __future__ import annotations
 
@@ -12,12 +12,6 @@ from conformance.packages import command, install
 from conformance.subjects import is_ready, running, wait_until
 
 from .place import HERE, Place, free_ports, write_config
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    for item in items:
-        if HERE in item.path.parents:
-            item.add_marker(pytest.mark.xdist_group("peers"))
 
 
 @pytest.fixture

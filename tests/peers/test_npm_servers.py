@@ -10,7 +10,7 @@ from mcp import MCPError, types
 
 from .place import Mode, Place, Transport, text_of
 
-pytestmark = [pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 
 @pytest.fixture(params=["legacy", "auto"])

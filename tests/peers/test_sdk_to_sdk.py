@@ -11,7 +11,7 @@ from mcp.client.subscriptions import ResourceUpdated, ToolsListChanged
 
 from .place import Mode, Place, Transport, text_of
 
-pytestmark = [pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 VERSIONS = {"legacy": "2025-11-25", "auto": "2026-07-28"}
 ERAS = {"legacy": "legacy", "auto": "modern"}

@@ -12,7 +12,7 @@ from mcp import Client
 
 from .place import HERE, free_ports, stdio, text_of, variables, write_config
 
-pytestmark = [pytest.mark.slow]
+pytestmark = pytest.mark.slow
 
 
 async def test_two_clients_share_the_hub_that_the_first_of_them_started(tmp_path: Path) -> None:

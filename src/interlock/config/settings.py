@@ -12,7 +12,7 @@ import msgspec
 from msgspec import Meta
 
 from interlock.judge.arguments import ArgumentKind, ValidatorName
-from interlock.judge.code.rules import Level
+from interlock.judge.code.rules import Level as CodeLevel
 
 from .problems import Problem
 
@@ -22,6 +22,7 @@ Start = Literal["eager", "on-demand"]
 Era = Literal["auto", "modern", "legacy"]
 RestartPolicy = Literal["never", "on_failure", "always"]
 ScanResults = Literal["off", "flag", "escape"]
+Level = Literal["L0", "L1", "L2", "L3"]
 
 Seconds = Annotated[float, Meta(gt=0, le=86_400)]
 Milliseconds = Annotated[int, Meta(ge=1, le=3_600_000)]
@@ -71,6 +72,10 @@ class Hub(msgspec.Struct, frozen=True):
     """How much is left to the hub's own judgement: `observe`, `guard` or `locked`."""
     anonymous: bool | None = None
     """Whether callers without a key are the agent `local`. Unset: only when listening on loopback."""
+    budget: Count | None = 20_000
+    """Tokens of tool definitions a list may take. Above it, it holds the pinned tools and the way to find others."""
+    store: str | None = None
+    """Keeps what must survive: a path, or a `postgresql:` URL that several hubs share. Unset: `hub.db` at home."""
     allowed_origins: tuple[str, ...] = ()
     """Origins of web pages that may call, beyond the hub's own."""
     allowed_hosts: tuple[str, ...] = ()
@@ -153,7 +158,7 @@ class Validation(msgspec.Struct, frozen=True):
     """Private networks that may be reached (`10.1.0.0/16`); never a metadata service (`network_restricted`)."""
     ports: tuple[Annotated[int, Meta(ge=1, le=65_535)], ...] | None = None
     """The only ports that may be reached (`network_restricted`)."""
-    level: Level | None = None
+    level: CodeLevel | None = None
     """`standard`, `strict` or `readonly`; the stricter of this and what the server declares holds (`code_safety`)."""
     language: str | None = None
     """The language of code, where a call does not say (`code_safety`)."""
@@ -238,7 +243,12 @@ class Profile(msgspec.Struct, frozen=True):
     describe: dict[str, str] = {}
     """An exposed name, and what it says it does here."""
     budget: Count | None = None
-    """At most so many tokens of tool definitions."""
+    """Tokens of tool definitions that its list may take; unset: the hub's."""
+    level: Level | None = None
+    """How much of it is listed: `L0` all tools, `L1` the way to find tools with their categories, `L2` the way to find
+    tools, `L3` that and the pinned ones. Unset: `L0` within the budget, else `L3`."""
+    pinned: tuple[str, ...] = ()
+    """Exposed tool names (patterns) that are always listed."""
 
 
 class Agent(msgspec.Struct, frozen=True):
@@ -246,6 +256,12 @@ class Agent(msgspec.Struct, frozen=True):
 
     profile: str | None = None
     """The only profile it sees."""
+    budget: Count | None = None
+    """Tokens of tool definitions that its list may take; unset: its profile's."""
+    level: Level | None = None
+    """How much of it is listed; unset: as its profile says."""
+    pinned: tuple[str, ...] = ()
+    """Exposed tool names (patterns) that are always listed, beside its profile's."""
     ask: tuple[str, ...] = ()
     """Exposed tool names (patterns) that a person must confirm."""
 

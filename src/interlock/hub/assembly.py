@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from importlib.metadata import version
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
@@ -26,6 +26,10 @@ from interlock.hub.gates.headers import HeadersGate
 from interlock.hub.gates.schema import SchemaGate
 from interlock.hub.gates.validators import ValidatorsGate
 from interlock.hub.hub import Hub
+from interlock.hub.kernel.kernel import Kernel
+from interlock.hub.kernel.search import ToolSearch
+from interlock.hub.kernel.shelves import Shelves
+from interlock.hub.kernel.tokens import TokenCounts
 from interlock.hub.keys import Keys
 from interlock.hub.logs import Logs
 from interlock.hub.notices import Notices
@@ -38,6 +42,9 @@ from interlock.hub.upstreams.upstream import Upstream
 from interlock.hub.upstreams.upstreams import Upstreams
 from interlock.hub.validators.checking import Judging
 from interlock.judge.findings import Finding
+from interlock.store import Collection, Store
+from interlock.transports.parking import Limits as ParkingLimits
+from interlock.transports.parking import Parking
 from interlock.transports.resolving import Resolver
 from interlock.transports.stdio.process import Command
 from interlock.wire.limits import Limits
@@ -50,10 +57,14 @@ DRAIN_S: Final = 10.0
 """How long calls under way may take to finish when a server or the hub goes."""
 
 
+COLLECTIONS: Final[tuple[Collection[Any], ...]] = ()
+"""Every collection that the hub keeps in its store."""
+
+
 class Assembly:
     """A whole hub."""
 
-    def __init__(self, config: Config, home: Path) -> None:
+    def __init__(self, config: Config, home: Path, parking: ParkingLimits | None = None) -> None:
         self.config = config
         self.home = home
         self.started = time.monotonic()
@@ -61,10 +72,15 @@ class Assembly:
         """Where HTTP is served, once it is."""
         self.generation = 0
         """Grows when the configuration changes."""
+        self.store: Store
+        """What survives. Opened by `begin`."""
         self.keys = Keys(home)
         self.logs = Logs()
         self.catalog = Catalog()
-        self.notices = Notices(self.catalog)
+        self.tokens = TokenCounts(self._changed)
+        self.shelves = Shelves(self.catalog, self.tokens)
+        self.notices = Notices(self.catalog, self.shelves)
+        self.kernel = Kernel(self.catalog, self.shelves, ToolSearch(self.catalog, self.tokens), self.tokens)
         self.limits = _limits(config)
         self.upstreams = Upstreams(self._upstream)
         self.doors = Doors(lambda: self.config, self.keys, self.catalog)
@@ -77,14 +93,18 @@ class Assembly:
         self.pages = Pages(time.monotonic)
         self._plans: Plans
         self._renew_gates()
+        self.parking = Parking(parking or ParkingLimits(), secrets.token_bytes(32))
         self.hub = Hub(
             doors=self.doors,
             catalog=self.catalog,
+            shelves=self.shelves,
+            kernel=self.kernel,
             upstreams=self.upstreams,
             notices=self.notices,
             make_pipeline=self._pipeline,
             states=RequestStates(secrets.token_bytes(32)),
             kept=self.pages,
+            parking=self.parking,
             limits=self.limits,
             info=msgspec.json.encode({"name": "interlock", "title": "Interlock", "version": VERSION}),
             most_open=self._most_open,
@@ -95,7 +115,9 @@ class Assembly:
         self._applying = asyncio.Lock()
 
     async def begin(self) -> None:
-        """Start every server at the same time, waiting for none of them."""
+        """Open the store, and start every server at the same time, waiting for none of them."""
+        where = self.config.hub.store or self.home / "hub.db"
+        self.store = await Store.open(where, COLLECTIONS, backups=self.home / "backups")
         await self.apply(self.config)
         self._reap()
 
@@ -119,10 +141,12 @@ class Assembly:
         for timer in (self._telling, self._reaper):
             if timer is not None:
                 timer.cancel()
+        await self.tokens.close()
         await self.hub.close()
         await self.upstreams.end(DRAIN_S)
         self.judging.close()
         self.quarantine.close()
+        await self.store.close()
 
     def _upstream(self, id: str, settings: Server) -> Upstream:
         return Upstream(
@@ -186,6 +210,10 @@ class Assembly:
 
     def _offered(self, offer: Offer) -> None:
         self.catalog.put(offer)
+        self.tokens.count(offer.tools.values())
+        self._changed()
+
+    def _changed(self) -> None:
         if self._telling is None:
             self._telling = asyncio.get_running_loop().call_later(NOTICE_EVERY_S, self._tell)
 

@@ -7,7 +7,7 @@ from typing import Literal
 import msgspec
 
 from interlock.hub.catalog.offer import Tool
-from interlock.hub.catalog.views import View
+from interlock.hub.kernel.shelf import Shelf
 from interlock.hub.principals import Principal
 from interlock.judge.findings import Finding
 from interlock.transports.exchange import Exchange
@@ -24,6 +24,11 @@ class Target(msgspec.Struct, frozen=True):
     server: str
     name: str
     tool: Tool | None = None
+    quoted: msgspec.Raw = msgspec.Raw(b'""')
+    """The name as JSON, as the server is told it."""
+
+    def __post_init__(self) -> None:
+        msgspec.structs.force_setattr(self, "quoted", msgspec.Raw(msgspec.json.encode(self.name)))
 
 
 class Load:
@@ -38,11 +43,12 @@ class Load:
 class Caller:
     """A principal at one address of the hub. Made once per credential and address, and kept while they are valid."""
 
-    __slots__ = ("load", "owner", "plans", "principal", "view")
+    __slots__ = ("load", "owner", "plans", "principal", "shelf", "view")
 
-    def __init__(self, principal: Principal, view: View, load: Load) -> None:
+    def __init__(self, principal: Principal, shelf: Shelf, load: Load) -> None:
         self.principal = principal
-        self.view = view
+        self.shelf = shelf
+        self.view = shelf.view
         self.owner = f"{principal.kind}:{principal.id}"
         self.plans: dict[tuple[str, str], object] = {}
         """What the gates said of each target before its arguments were known; see `plan`."""

@@ -21,11 +21,12 @@ import msgspec
 
 from interlock.config import Confirmations, Loaded, load_again
 from interlock.hub.assembly import VERSION, Assembly
-from interlock.hub.catalog.offer import Held
+from interlock.hub.call import Caller
+from interlock.hub.catalog.offer import Held, Tool
 from interlock.hub.catalog.views import EVERYTHING, View
 from interlock.hub.local import call_locally
 from interlock.hub.logs import LogLine
-from interlock.hub.principals import Kind, local_person
+from interlock.hub.principals import LOCAL_AGENT, Kind, Principal, local_person
 from interlock.hub.upstreams.upstream import Upstream
 from interlock.wire.errors import Fault
 from interlock.wire.messages import EMPTY_OBJECT
@@ -47,6 +48,8 @@ class Operator:
             "hub/status": self._status,
             "hub/tools": self._tools,
             "hub/call": self._call,
+            "hub/find": self._find,
+            "hub/budget": self._budget,
             "hub/logs": self._logs,
             "hub/reload": self._reload,
             "hub/stop": self._stop_hub,
@@ -122,7 +125,7 @@ class Operator:
             "tools": 0 if offer is None else len(offer.tools),
             "prompts": 0 if offer is None else len(offer.prompts),
             "resources": 0 if offer is None else len(offer.resources) + len(offer.templates),
-            "tokens": None,
+            "tokens": None if offer is None else self._assembly.tokens.exact(offer.tools.values()),
             "problem": None if problem is None else problem.message,
             "mend": None if problem is None else problem.mend or f"see `interlock logs {upstream.id}`",
             "left_out": upstream.left_out,
@@ -149,8 +152,10 @@ class Operator:
                     "title": definition.get("title"),
                     "description": definition.get("description"),
                     "inputSchema": definition.get("inputSchema"),
+                    "outputSchema": definition.get("outputSchema"),
                     "annotations": definition.get("annotations"),
-                    "tokens": None,
+                    "_meta": definition.get("_meta"),
+                    "tokens": self._assembly.tokens.of(item) if isinstance(item, Tool) else None,
                 }
             )
         return {"tools": tools}
@@ -162,6 +167,42 @@ class Operator:
         body = msgspec.json.encode({"name": asked.name, "arguments": arguments})
         result = await call_locally(self._assembly.hub, caller, "tools/call", body, asked.timeout_s)
         return {"result": msgspec.Raw(result)}
+
+    async def _find(self, params: bytes) -> object:
+        asked = _read(params, _Find)
+        wanted = {"query": asked.query, "max_results": asked.max_results, "strategy": asked.strategy}
+        return await self._assembly.kernel.discover(self._caller_of(asked.agent), None, wanted)
+
+    async def _budget(self, params: bytes) -> object:
+        asked = _read(params, _Budget)
+        shelves, tokens = self._assembly.shelves, self._assembly.tokens
+        caller = self._caller_of(asked.agent)
+        listed = msgspec.json.decode(shelves.listing(caller.shelf, "tool"), type=list[msgspec.Raw])
+        tools = [item for item in self._assembly.catalog.items(caller.view, "tool") if isinstance(item, Tool)]
+        costs: dict[str, int] = {}
+        for tool in tools:
+            costs[tool.server] = costs.get(tool.server, 0) + tokens.of(tool)
+        known = {tool.full: tokens.of(tool) for tool in tools}
+        return {
+            "agent": caller.principal.id,
+            "level": shelves.level(caller.shelf),
+            "budget": caller.shelf.budget,
+            "all_tools": len(tools),
+            "all_tokens": sum(costs.values()),
+            "listed_tools": len(listed),
+            "listed_tokens": sum(known.get(bytes(item)) or len(bytes(item)) // 4 for item in listed),
+            "servers": [{"id": id_, "tokens": cost} for id_, cost in sorted(costs.items(), key=lambda row: -row[1])],
+        }
+
+    def _caller_of(self, agent: str | None) -> Caller:
+        """An agent as it would be admitted; without a name, whoever calls without a key."""
+        if agent is None:
+            return self._assembly.doors.admit_principal(LOCAL_AGENT, "/mcp")
+        key = next((key for key in self._assembly.keys.list() if key.principal == agent), None)
+        if key is None and agent not in self._assembly.config.agents:
+            raise Fault("INVALID_PARAMS", f"no agent {agent!r}", mend="`interlock keys list` names them")
+        principal = Principal(agent, "agent" if key is None else key.kind, None if key is None else key.profile)
+        return self._assembly.doors.admit_principal(principal, "/mcp")
 
     async def _logs(self, params: bytes) -> object:
         asked = _read(params, _Logs)
@@ -240,6 +281,17 @@ class _Call(msgspec.Struct):
     name: str
     arguments: msgspec.Raw = msgspec.Raw(b"{}")
     timeout_s: float = 600.0
+
+
+class _Find(msgspec.Struct):
+    query: str
+    agent: str | None = None
+    max_results: int = 5
+    strategy: str = "hybrid"
+
+
+class _Budget(msgspec.Struct):
+    agent: str | None = None
 
 
 class _Logs(msgspec.Struct):

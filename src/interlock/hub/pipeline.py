@@ -12,7 +12,7 @@ import asyncio
 from collections.abc import Callable
 
 from interlock.hub.call import Call, Caller, Target
-from interlock.hub.plan import Check, Plan, Plans, find_plan
+from interlock.hub.plan import Check, Plan, Plans
 from interlock.hub.verdicts import Ask, Pass, Refuse, Verdict, Wait
 from interlock.judge.findings import Finding
 from interlock.protocols.mcp.results import refusal_result
@@ -51,8 +51,10 @@ class Pipeline:
     def plan(self, caller: Caller, kind: str, name: str, resolve: Resolve, now: float) -> Plan:
         """The plan for a name as this caller means it. `resolve` raises for a name that means nothing to them."""
         stamp = self._stamp()
-        plan = find_plan(caller, kind, name, stamp, now)
-        return plan if plan is not None else self._plans().make(caller, name, resolve(caller, name), stamp)
+        plan = caller.plans.get((kind, name))
+        if type(plan) is Plan and plan.stamp == stamp and now < plan.valid_until:
+            return plan
+        return self._plans().make(caller, name, resolve(caller, name), stamp)
 
     def judge(self, call: Call, plan: Plan, after: str = "") -> tuple[Verdict, str]:
         """What the gates say of a call, and which of them said it. Nothing is used up: this is also the dry run.
@@ -116,7 +118,7 @@ class Pipeline:
     def _refuse(self, call: Call, refusal: Refuse, gate: str) -> None:
         fault = refusal.fault
         fault.data = {**fault.data, "gate": gate, "rule": refusal.rule}
-        if fault.kind.as_result and call.target.kind == "tool":
+        if fault.kind.as_result and call.target.kind == "tool" and not call.exchange.dialect.rest:
             call.exchange.result(refusal_result(fault, modern=call.exchange.dialect.modern))
         else:
             call.exchange.fail(fault)

@@ -50,14 +50,6 @@ class Plan(msgspec.Struct):
     valid_until: float = float("inf")
 
 
-def find_plan(caller: Caller, kind: str, name: str, stamp: tuple[int, int], now: float) -> Plan | None:
-    """A plan that was made before and still holds."""
-    plan = caller.plans.get((kind, name))
-    if type(plan) is Plan and plan.stamp == stamp and now < plan.valid_until:
-        return plan
-    return None
-
-
 class Plans:
     """Makes plans, with the gates of one configuration."""
 

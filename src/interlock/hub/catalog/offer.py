@@ -18,6 +18,7 @@ from interlock.judge.fingerprints import fingerprint
 from interlock.judge.names import RESERVED, exposed_name
 from interlock.judge.patterns import PatternSet
 from interlock.protocols.mcp.headers import BadParamHeader, ParamHeader, param_headers
+from interlock.protocols.mcp.older import wraps
 from interlock.signatures.problems import DefinitionError
 from interlock.signatures.validate import Validator
 
@@ -60,6 +61,8 @@ class Tool(Item):
     idempotent: bool = False
     """The server says that a second call with the same arguments changes nothing more."""
     param_headers: tuple[ParamHeader, ...] = ()
+    wraps: bool = False
+    """Its structured content is no object, so that clients before 2026-07-28 get it inside of one."""
     _validator: Validator | None = None
     _bad_schema: str = ""
 
@@ -244,6 +247,7 @@ def _tool(server: str, name: str, definition: bytes, fields: _Fields, rules: Too
     item = _named("tool", server, name, rules.rename.get(name, name), definition, fields)
     hints = msgspec.json.decode(fields["annotations"], type=_Hints) if "annotations" in fields else _Hints()
     raw = bytes(schema)
+    output = fields.get("outputSchema")
     # A tool with bad header annotations would be refused by every client that comes over HTTP.
     headers = param_headers(msgspec.json.decode(raw)) if b"x-mcp-header" in raw else ()
     return Tool(
@@ -258,6 +262,7 @@ def _tool(server: str, name: str, definition: bytes, fields: _Fields, rules: Too
         schema=raw,
         idempotent=hints.idempotentHint is True or hints.readOnlyHint is True,
         param_headers=headers,
+        wraps=wraps(None if output is None else bytes(output)),
     )
 
 
@@ -289,6 +294,8 @@ def _with_exposed_ui(server: str, fields: _Fields) -> dict[str, object]:
     if raw is None or b"ui://" not in bytes(raw):
         return dict(fields)
     meta = msgspec.json.decode(raw)
+    if not isinstance(meta, dict):
+        return dict(fields)
     ui = meta.get("ui")
     if isinstance(ui, dict) and isinstance(ui.get("resourceUri"), str):
         ui["resourceUri"] = exposed_uri(server, ui["resourceUri"])

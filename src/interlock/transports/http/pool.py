@@ -13,6 +13,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final, TypeAlias
 
 from interlock.transports.http.channel import Channel, Failed, Reply, Ticket, fail
+from interlock.transports.http.known_heads import KnownHeads
 from interlock.transports.http.origin import Origin
 from interlock.wire.errors import Fault
 
@@ -50,6 +51,8 @@ class Pool:
         self._queue: deque[Ticket] = deque()
         self._reaper: asyncio.TimerHandle | None = None
         self._closed = False
+        self.heads = KnownHeads()
+        """Of good responses: those that come again need no parser."""
 
     @property
     def connections(self) -> int:
@@ -114,7 +117,7 @@ class Pool:
         if not keep or self._closed:
             connection.abort()
             return
-        ticket = self._next_ticket()
+        ticket = self._next_ticket() if self._queue else None
         if ticket is not None:
             self._busy.add(connection)
             connection.begin(ticket)

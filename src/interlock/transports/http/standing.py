@@ -92,6 +92,10 @@ class Standing:
     def done(self) -> None:
         self._again()
 
+    def whole(self, headers: dict[bytes, bytes], body: bytes) -> None:
+        self.answered.set()
+        self._again()
+
     def failed(self, how: Failed) -> None:
         self._again()
 

@@ -1,8 +1,8 @@
 """Calls that wait for a client's answers in the stateless era, and the tokens that lead back to them.
 
-A parked call stays what it is, a coroutine in memory; nothing is run twice. Its `requestState` is sealed and names the
-call, the round, and a digest of who asked for what, so it opens nothing for anyone else or for any other request
-(2026-07-28, Multi Round-Trip Requests: Server Requirements).
+A parked call stays what it is, a coroutine or a live call to another server; nothing is run twice. Its `requestState`
+is sealed and names this process, the call, the round, and a digest of who asked for what, so it opens nothing for
+anyone else, for any other request or after a restart (2026-07-28, Multi Round-Trip Requests: Server Requirements).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from interlock.transports.exchange import Exchange
 from interlock.wire.errors import Fault
 from interlock.wire.seal import Seal
 
-_TOKEN: Final = struct.Struct(">16s32sId")
+_TOKEN: Final = struct.Struct(">8s16s32sId")
 _NOT_BOUND: Final = ("_meta", "inputResponses", "requestState")
 
 
@@ -41,6 +41,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
 class Claim(msgspec.Struct, frozen=True):
     """What a good token says."""
 
+    node: bytes
+    """The process that gave it."""
     id: bytes
     binding: bytes
     round: int
@@ -83,6 +85,7 @@ class Parking:
 
     def __init__(self, limits: Limits, secret: bytes) -> None:
         self._limits = limits
+        self._node = secrets.token_bytes(8)
         self._seal = Seal(b"request state", secret)
         self._places: dict[bytes, Place] = {}
         self._owners: Counter[str] = Counter()
@@ -90,10 +93,10 @@ class Parking:
     def __len__(self) -> int:
         return len(self._places)
 
-    def take_place(self, work: Parkable, exchange: Exchange) -> Place:
-        """A place for a call that is about to wait. Raises RESOURCE_EXHAUSTED."""
+    def take_place(self, work: Parkable, binding: bytes) -> Place:
+        """A place for a call that is about to wait, bound to who asked for what. Raises RESOURCE_EXHAUSTED."""
         self._make_room(work.owner)
-        place = Place(work, binding_of(exchange))
+        place = Place(work, binding)
         self._places[place.id] = place
         self._owners[work.owner] += 1
         return place
@@ -107,7 +110,7 @@ class Parking:
         expires = loop.time() + self._limits.seconds
         self.stop_clock(place)
         place.timer = loop.call_at(expires, self._expire, place)
-        return self._seal.close(_TOKEN.pack(place.id, place.binding, place.round, expires))
+        return self._seal.close(_TOKEN.pack(self._node, place.id, place.binding, place.round, expires))
 
     def stop_clock(self, place: Place) -> None:
         """The answers came."""
@@ -129,7 +132,11 @@ class Parking:
             if not self._owners[owner]:
                 del self._owners[owner]
 
-    def find(self, exchange: Exchange, state: str) -> tuple[Place, int]:
+    def gave(self, state: str) -> bool:
+        """Whether a token is one of ours at all, good or not."""
+        return self._read(state) is not None
+
+    def find(self, state: str, binding: bytes) -> tuple[Place, int]:
         """The call that a retry means, and the round it answers. Raises REQUEST_STATE_REFUSED.
 
         Unknown, altered, expired, another's and another request's all get the same words: they say nothing about
@@ -138,8 +145,9 @@ class Parking:
         claim = self._read(state)
         if (
             claim is None
+            or claim.node != self._node
             or claim.expires <= asyncio.get_running_loop().time()
-            or claim.binding != binding_of(exchange)
+            or claim.binding != binding
             or (place := self._places.get(claim.id)) is None
             or place.binding != claim.binding
         ):
