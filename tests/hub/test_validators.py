@@ -322,3 +322,24 @@ def test_tools_without_a_validator_have_nothing_to_check() -> None:
     for mode in ("observe", "guard", "locked"):
         for plain in (TOOLS[-1], tool("search", query=TEXT), tool("none_at_all"), tool("verify", "none", code=TEXT)):
             assert choose("s", plain["name"], json.dumps(plain).encode(), {}, mode) is NOTHING
+
+
+async def test_a_tool_called_through_the_kernel_is_checked_as_itself(tmp_path: Path) -> None:
+    async with house(tmp_path, {"s": scripted(tmp_path)}) as hub:
+        for command, wanted in (("rm -rf /", True), ("ls", False)):
+            inner = {"name": "s__declared_run", "arguments": {"command": command}}
+            answer = await Raw(hub.url + "/mcp").modern("tools/call", {"name": "call_tool", "arguments": inner})
+            assert bool(answer["result"].get("isError")) is wanted
+
+
+async def test_a_dry_run_waits_for_what_has_to_be_waited_for_and_notes_nothing(tmp_path: Path) -> None:
+    async with house(tmp_path, {"s": scripted(tmp_path)}) as hub:
+        client = Raw(hub.url + "/mcp")
+        await client.initialize()
+        for _ in ("cold", "warm"):
+            params = {"name": "s__declared_run", "arguments": {"command": "rm -rf /"}}
+            refused = await client.legacy("tools/validate", params)
+            assert "shell.recursive_delete" in json.dumps(refused["error"])
+        valid = await client.legacy("tools/validate", {"name": "s__run", "arguments": {"command": "rm -rf /"}})
+        assert valid["result"]["valid"] is True
+        assert not hub.assembly.would_refuse

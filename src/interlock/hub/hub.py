@@ -33,7 +33,7 @@ from interlock.hub.sharing import Lane, SessionState, lane
 from interlock.hub.subscriptions import Subscriptions
 from interlock.hub.upstreams.upstream import Upstream
 from interlock.hub.upstreams.upstreams import Upstreams
-from interlock.hub.verdicts import Ask, Refuse
+from interlock.hub.verdicts import Ask, Refuse, Verdict, Wait
 from interlock.protocols.mcp.meta import Members, members
 from interlock.protocols.mcp.methods import LOG_LEVELS, METHODS
 from interlock.protocols.mcp.older import tools_for
@@ -212,15 +212,27 @@ class Hub:
         name = exchange.glance.name
         if name is None:
             raise Fault("INVALID_PARAMS", "params.name must say which tool")
-        trace_id = trace_of(exchange.glance.meta)
         try:
             plan = self._pipeline.plan(caller, "tool", name, self._resolve_tool, self._clock())
             call = Call(exchange, caller, plan.target, members(exchange.request.params))
-            verdict, _ = self._pipeline.judge(call, plan)
-            if isinstance(verdict, Refuse):
-                raise verdict.fault
+            verdict, gate = self._pipeline.judge(call, plan)
         except Fault as fault:
-            raise registry_fault(fault, trace_id, tool_name=name[:200]) from None
+            raise registry_fault(fault, trace_of(exchange.glance.meta), tool_name=name[:200]) from None
+        if isinstance(verdict, Wait):
+            self._later(self._validate_later(call, plan, verdict, gate, name))
+        else:
+            self._tell_valid(exchange, verdict, name)
+
+    async def _validate_later(self, call: Call, plan: Plan, wait: Wait, gate: str, name: str) -> None:
+        verdict, _ = await self._pipeline.waited(call, plan, wait, gate)
+        try:
+            self._tell_valid(call.exchange, verdict, name)
+        except Fault as fault:
+            call.exchange.fail(fault)
+
+    def _tell_valid(self, exchange: Exchange, verdict: Verdict, name: str) -> None:
+        if isinstance(verdict, Refuse):
+            raise registry_fault(verdict.fault, trace_of(exchange.glance.meta), tool_name=name[:200]) from None
         valid: dict[str, object] = {"valid": True}
         if isinstance(verdict, Ask):
             valid["confirmation"] = verdict.question

@@ -99,7 +99,19 @@ class Pipeline:
             self._waiting.add(task)
             task.add_done_callback(self._waiting.discard)
 
+    async def waited(self, call: Call, plan: Plan, wait: Wait, gate: str) -> tuple[Verdict, str]:
+        """What the gates say in the end, where one of them has to wait for something."""
+        verdict, gate = await self._waited_once(call, plan, wait, gate)
+        while isinstance(verdict, Wait):
+            verdict, gate = await self._waited_once(call, plan, verdict, gate)
+        return verdict, gate
+
     async def _wait(self, call: Call, plan: Plan, wait: Wait, gate: str) -> None:
+        verdict, gate = await self.waited(call, plan, wait, gate)
+        if call.exchange.open:
+            self._proceed(call, plan, verdict, gate)
+
+    async def _waited_once(self, call: Call, plan: Plan, wait: Wait, gate: str) -> tuple[Verdict, str]:
         verdict: Verdict
         try:
             verdict = await asyncio.wait_for(wait.work(), GATES_TIMEOUT_S)
@@ -110,10 +122,7 @@ class Pipeline:
         if type(verdict) is Pass and self._stamp() != plan.stamp:
             changed = Fault("SERVER_RESTARTING", "the tools changed while the call was checked", retry_after_ms=100)
             verdict = Refuse(changed, "a call is judged by what holds when it goes out")
-        if type(verdict) is Pass:
-            verdict, gate = self.judge(call, plan, gate)
-        if call.exchange.open:
-            self._proceed(call, plan, verdict, gate)
+        return self.judge(call, plan, gate) if type(verdict) is Pass else (verdict, gate)
 
     def _refuse(self, call: Call, refusal: Refuse, gate: str) -> None:
         fault = refusal.fault
