@@ -7,6 +7,7 @@ import json
 import pytest
 
 from interlock.cli.check import marked
+from interlock.cli.status import server_lines
 
 from .conftest import User
 
@@ -114,3 +115,15 @@ def test_the_configuration_is_checked_against_its_own_examples(user: User) -> No
 def test_without_anything_to_check_it_says_how(user: User) -> None:
     assert user.run("check").exit_code == 2
     assert user.run("check", "shell").exit_code == 2
+
+
+def test_status_says_what_is_in_quarantine_and_how_to_allow_it() -> None:
+    held = {
+        "kind": "tool",
+        "name": "bad\x1b[2J",
+        "findings": [{"rule": "text.ansi", "message": "A terminal escape sequence"}],
+        "mend": "[servers.x] tools.trust = ['bad@0123456789abcdef']",
+    }
+    lines = server_lines([{"id": "x", "state": "connected", "tools": 1, "quarantined": [held]}])
+    assert "in quarantine: tool bad\\u001b[2J (text.ansi)" in lines[1]
+    assert "tools.trust = ['bad@0123456789abcdef']" in lines[2]
