@@ -38,6 +38,7 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "find": Entry("finding:find", "Find tools by what they do."),
         "call": Entry("tools:call", "Call a tool."),
         "budget": Entry("finding:budget", "Show what fills an agent's context, in tokens."),
+        "check": Entry("check:check", "Judge a command, address, program, path, statement or tool."),
     },
     "Decide": {
         "keys": Entry("keys:keys", "Make, list and revoke the keys of agents and people."),

@@ -9,6 +9,7 @@ import msgspec
 from interlock.hub.catalog.offer import Tool
 from interlock.hub.kernel.shelf import Shelf
 from interlock.hub.principals import Principal
+from interlock.judge.findings import Finding
 from interlock.transports.exchange import Exchange
 from interlock.wire.errors import Fault
 from interlock.wire.messages import strict
@@ -61,7 +62,17 @@ class Caller:
 class Call:
     """One request for a target."""
 
-    __slots__ = ("_arguments", "arguments_raw", "caller", "exchange", "members", "outcome", "target", "ticket")
+    __slots__ = (
+        "_arguments",
+        "arguments_raw",
+        "caller",
+        "exchange",
+        "members",
+        "outcome",
+        "target",
+        "ticket",
+        "would_refuse",
+    )
 
     def __init__(self, exchange: Exchange, caller: Caller, target: Target, members: dict[str, msgspec.Raw]) -> None:
         self.exchange = exchange
@@ -76,6 +87,8 @@ class Call:
         """Its place in the record, once its intent stands there."""
         self.outcome: Outcome | None = None
         """How it ended, as far as is known."""
+        self.would_refuse: tuple[Finding, ...] = ()
+        """What a stricter mode would have refused it for; for the record, once the call goes out."""
 
     @property
     def arguments(self) -> object:

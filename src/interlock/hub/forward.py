@@ -22,6 +22,7 @@ from interlock.hub.catalog.addresses import exposed_uri
 from interlock.hub.lines import LineOwner
 from interlock.hub.questions import relay_question
 from interlock.hub.request_states import RequestStates
+from interlock.hub.results.finishing import Finish
 from interlock.hub.sharing import log_level_of
 from interlock.protocols.mcp import older, results
 from interlock.protocols.mcp.errors_across import error_for_new, error_for_old
@@ -52,6 +53,8 @@ class Forward(msgspec.Struct, eq=False):
     _states: RequestStates
     _clock: Callable[[], float]
     _done: Callable[[Call], None]
+    _last: Finish | None
+    """What is still to be done to a good result."""
     _handle: Id | None = None
     _told: bool = False
     _back: AskingBack | None = None
@@ -92,7 +95,10 @@ class Forward(msgspec.Struct, eq=False):
         except (msgspec.DecodeError, UnicodeDecodeError) as cause:
             exchange.fail(Fault("UPSTREAM_ERROR", f"{self._call.target.server} answered what cannot be read: {cause}"))
         else:
-            exchange.result(result)
+            if self._last is None:
+                exchange.result(result)
+            else:
+                self._last(self._call, result, exchange.result)
 
     def notified(self, method: str, params: bytes) -> None:
         """Progress and log messages of this call. Log messages of a shared session are the operator's alone."""

@@ -25,7 +25,7 @@ from interlock.hub.audit import search as records
 from interlock.hub.audit.head import read_head
 from interlock.hub.audit.verify import verify
 from interlock.hub.call import Caller
-from interlock.hub.catalog.offer import Tool
+from interlock.hub.catalog.offer import Held, Tool
 from interlock.hub.catalog.views import EVERYTHING, View
 from interlock.hub.local import call_locally
 from interlock.hub.logs import LogLine
@@ -37,6 +37,8 @@ from interlock.wire.errors import Fault
 from interlock.wire.messages import EMPTY_OBJECT
 
 Follow = Callable[[LogLine], None]
+MOST_QUARANTINED = 100
+"""Of one server, in one answer."""
 
 
 class Operator:
@@ -136,6 +138,7 @@ class Operator:
             "problem": None if problem is None else problem.message,
             "mend": None if problem is None else problem.mend or f"see `interlock logs {upstream.id}`",
             "left_out": upstream.left_out,
+            "quarantined": [] if offer is None else [_quarantined(held) for held in offer.held[:MOST_QUARANTINED]],
             "since": upstream.since.isoformat(timespec="seconds"),
             "restarts": upstream.restarts.total,
             "pid": upstream.pid,
@@ -297,6 +300,12 @@ class Operator:
         Confirmations(self._assembly.home).add(Path(asked.path), asked.hash)
         await self.reload()
         return {"confirmed": True}
+
+
+def _quarantined(held: Held) -> dict[str, object]:
+    findings = [{"rule": found.rule, "message": found.message} for found in held.findings[:8]]
+    about = {"kind": held.kind, "name": held.name, "fingerprint": held.fingerprint}
+    return {**about, "findings": findings, "mend": held.mend()}
 
 
 class Hello(msgspec.Struct):
