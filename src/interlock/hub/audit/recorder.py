@@ -76,8 +76,7 @@ class Recorder:
         """What the last run left behind."""
         self.trouble: StoreError | None = None
         """Why entries cannot be written at the moment. Calls are refused for as long."""
-        self.on_committed: Callable[[list[Record]], None] | None = None
-        """Told of every entry once it is committed, as it was committed, to forward it."""
+        self._followers: list[Callable[[list[Record]], None]] = []
         self._store = store
         self._head = head_file
         self._hash = head.hash
@@ -273,6 +272,11 @@ class Recorder:
             )
         )
 
+    def follow(self, tell: Callable[[list[Record]], None]) -> Callable[[], None]:
+        """Be told of entries once they are committed, as they were committed. Gives the way to stop."""
+        self._followers.append(tell)
+        return lambda: self._followers.remove(tell)
+
     async def flushed(self) -> None:
         """Wait until everything recorded so far is committed. Raises StoreError if it could not be at the first try."""
         if self._queue or self._flying or self._again:
@@ -386,8 +390,8 @@ class Recorder:
             self._unsynced = True
             self._syncing.submit(self._sync)
         self._answer(batch[-1].seq, None)
-        if self.on_committed is not None:
-            self.on_committed(clean)
+        for tell in tuple(self._followers):
+            tell(clean)
         if not self._queue:
             idle, self._idle = self._idle, []
             for waiting in idle:
