@@ -66,3 +66,17 @@ def test_a_look_at_the_whole_collection_undoes_nothing_that_is_newer(
     latest = {change.key: change for change in changes[:looked]}
     mirror.take([change for change in latest.values() if change.body is not None], looked)
     assert sizes(mirror) == state_after(changes[: max(heard, looked)])
+
+
+def test_a_deletion_heard_while_loading_is_not_undone_by_the_older_moment_that_was_read() -> None:
+    put, deleted = changes_of([("a", False), ("a", True)])
+    mirror = Mirror(THINGS)
+    mirror.loading += 1
+    mirror.apply(put)
+    mirror.apply(deleted)
+    mirror.settle(deleted.revision)
+    mirror.take([put], put.revision)
+    mirror.loading -= 1
+    assert mirror.get("a") is None
+    mirror.settle(deleted.revision)
+    assert mirror._known == {}
