@@ -1,4 +1,4 @@
-"""The databases that the house runs on, both of them real: a new one for each test that asks for `where`."""
+"""For every test: no example is timed, and whoever asks for `where` gets an empty database, on both real ones."""
 
 from __future__ import annotations
 
@@ -10,6 +10,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from hypothesis import settings
+
+# How long an example takes says something about the machine, not about the code.
+settings.register_profile("untimed", deadline=None)
+settings.load_profile("untimed")
 
 
 @pytest.fixture(scope="session")

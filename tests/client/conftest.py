@@ -73,13 +73,22 @@ async def _official(*flags: str) -> AsyncIterator[str]:
     try:
         yield f"http://127.0.0.1:{port}/mcp"
     finally:
-        process.terminate()
+        process.kill()
         await process.wait()
 
 
-@pytest.fixture(params=["stdio", "http", "http, json"])
-async def official(request: pytest.FixtureRequest, stack: AsyncExitStack) -> str | list[str]:
+Target = str | list[str]
+
+
+@pytest.fixture(params=["stdio", "http"])
+async def official(request: pytest.FixtureRequest, stack: AsyncExitStack) -> Target:
     """The official SDK's server."""
     if request.param == "stdio":
         return [sys.executable, str(SERVERS / "official.py")]
-    return await stack.enter_async_context(_official(*request.param.split(", ")[1:]))
+    return await stack.enter_async_context(_official())
+
+
+@pytest.fixture
+async def official_without_streams(stack: AsyncExitStack) -> Target:
+    """The same, answering every request with one JSON object."""
+    return await stack.enter_async_context(_official("json"))

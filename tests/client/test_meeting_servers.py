@@ -6,10 +6,13 @@ import asyncio
 
 import msgspec
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from web_peer import until
 
-from interlock.client import Connection
+from interlock.client import Connection, Identity, Peer
 from interlock.client.dial import to_command, to_url
+from interlock.protocols.mcp.revisions import R2026_07_28
 from interlock.transports.stdio.process import Command
 from interlock.wire.errors import Fault
 
@@ -101,6 +104,21 @@ async def test_a_caller_that_introduces_itself_is_left_alone(meet) -> None:
     own = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "x": 1}
     said = msgspec.json.decode(await connection.request("asked", {"_meta": own}))["params"]
     assert said == {"_meta": own}
+
+
+@given(params=st.dictionaries(st.text(), st.recursive(st.none() | st.text(), st.lists)), indent=st.integers(-1, 2))
+def test_being_introduced_changes_nothing_else(params: dict, indent: int) -> None:
+    connection = Connection.__new__(Connection)
+    connection.identity = Identity()
+    connection.peer = Peer(R2026_07_28)
+    connection._meta = msgspec.json.encode(connection.identity.meta(R2026_07_28))
+    raw = msgspec.json.format(msgspec.json.encode(params), indent=indent)
+    if not isinstance(params.get("_meta", {}), dict):
+        return
+    said = msgspec.json.decode(connection._introduced(raw))
+    assert said.pop("_meta")["io.modelcontextprotocol/protocolVersion"] == "2026-07-28"
+    params.pop("_meta", None)
+    assert said == params
 
 
 async def test_every_page_of_a_list_is_read(meet) -> None:
@@ -296,6 +314,23 @@ async def test_a_request_that_waits_for_a_new_session_can_be_cancelled(visit) ->
     go_on.set()
     assert await connection.request("prompts/list") == b'{"in":"s2"}'
     assert web.methods().count("tools/list") == 1
+
+
+async def test_a_request_that_waits_for_a_new_session_still_ends_by_its_deadline(visit) -> None:
+    server = Forgetful()
+
+    async def script(seen) -> None:
+        if seen.message.get("method") != "initialize" or not server.sessions:
+            await server(seen)
+
+    connection, _ = await visit(script)
+    server.known = "gone"
+    waits = [connection.request("tools/list", timeout=0.5)]
+    waits.append(connection.request("tools/list", timeout=0.4))
+    for outcome in await asyncio.gather(*waits, return_exceptions=True):
+        assert isinstance(outcome, Fault)
+        assert outcome.name == "UPSTREAM_TIMEOUT"
+    assert connection.pending == 1  # the handshake itself
 
 
 async def test_a_subscription_is_opened_again_when_it_breaks(visit, monkeypatch) -> None:

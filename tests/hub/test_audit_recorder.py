@@ -356,7 +356,7 @@ async def test_secrets_reach_neither_the_database_nor_whoever_is_forwarded_to(ho
 
 async def test_what_cannot_be_encoded_is_recorded_without_it(house: House) -> None:
     recorder = await house.open()
-    recorder.refusal(AGENT, Target("tool", "s", "bad \ud800"), TRACE, "g", "r", details={"n": 2**200})
+    recorder.refusal(AGENT, Target("tool", "s \ud800", "bad"), TRACE, "g", "r", details={"n": 2**200})
     recorder.refusal(AGENT, Target("tool", "nul \0", "n" * 10_000), TRACE, "g", "r")
     await house.close()
     _, first, second, _ = house.records()

@@ -10,9 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interlock.config.settings import Profile, Tools
-from interlock.hub.catalog.names import LONGEST, exposed_name, exposed_uri, original_uri
+from interlock.hub.catalog.addresses import exposed_uri, original_uri
 from interlock.hub.catalog.offer import Offer, make_offer
 from interlock.hub.catalog.views import EVERYTHING, Catalog, View
+from interlock.judge.names import LONGEST_EXPOSED, exposed_name
 
 servers = st.from_regex(r"[a-z0-9](?:[a-z0-9-]|_(?!_)){0,20}[a-z0-9]", fullmatch=True)
 names = st.text(min_size=1, max_size=80)
@@ -27,7 +28,7 @@ def test_different_identities_have_different_names(a: str, x: str, b: str, y: st
 def test_an_exposed_name_is_one_that_every_model_accepts(server: str, name: str) -> None:
     exposed = exposed_name(server, name)
     assert re.fullmatch(r"[A-Za-z0-9_-]+", exposed)
-    assert len(exposed) <= LONGEST
+    assert len(exposed) <= LONGEST_EXPOSED
     assert exposed.partition("__")[0] == server
 
 
@@ -113,7 +114,7 @@ def test_a_server_view_cannot_shadow_the_kernels_own_tools() -> None:
     assert "call_tool" not in offer.tools
     (shown,) = offer.tools.values()
     assert shown.name == "call_tool"
-    assert shown.shown.startswith("call_tool_")
+    assert shown.shown == "a__call_tool"
 
 
 def test_operators_choose_rename_and_describe() -> None:
@@ -159,7 +160,7 @@ def test_key_order_does_not_change_a_fingerprint_and_anything_else_does() -> Non
     one = make_offer("a", [b'{"name":"x","inputSchema":{"type":"object","a":1}}']).tools["x"]
     two = make_offer("a", [b'{"inputSchema":{"a":1,"type":"object"},"name":"x"}']).tools["x"]
     three = make_offer("a", [b'{"inputSchema":{"a":2,"type":"object"},"name":"x"}']).tools["x"]
-    assert one.fingerprint == two.fingerprint != three.fingerprint
+    assert one.fingerprint() == two.fingerprint() != three.fingerprint()
 
 
 def test_a_list_is_rendered_again_only_when_something_changed() -> None:

@@ -22,6 +22,19 @@ if TYPE_CHECKING:
 
 READY_WITHIN_S = 30.0
 
+CALLS: tuple[tuple[str, str, dict[str, object]], ...] = (
+    (
+        "3. A call goes through the hub to the server and back.",
+        "value=3 source=km target=mi",
+        {"value": 3, "source": "km", "target": "mi"},
+    ),
+    (
+        "4. What does not fit the tool is refused before the server sees it, with the mend.",
+        "value=three source=km",
+        {"value": "three", "source": "km"},
+    ),
+)
+
 
 @click.command()
 @json_option
@@ -55,12 +68,10 @@ def demo(as_json: bool) -> None:
             raise Failure("the demonstration server offers no tools", "run `interlock doctor`")
         shown = [f"{tool['name']}  {one_line(str(tool.get('description') or ''), 70)}" for tool in tools]
         step("2. Its tools stand under names that tell the server.", "interlock list", tools, shown)
-        tool = tools[0]
-        arguments = sample(tool.get("inputSchema") or {})
-        called = link.ask("hub/call", {"name": tool["name"], "arguments": arguments})
-        content = [one_line(str(block.get("text", block.get("type"))), 90) for block in _content(called)]
-        command = f"interlock call {tool['name']} '{json.dumps(arguments)}'"
-        step("3. A call goes through the hub to the server and back.", command, called, content)
+        for title, words, arguments in CALLS:
+            called = link.ask("hub/call", {"name": "demo__convert", "arguments": arguments})
+            content = [one_line(str(block.get("text", block.get("type"))), 90) for block in _content(called)]
+            step(title, f"interlock call demo__convert {words}", called, content)
     if as_json:
         show_json({"steps": steps})
     else:
@@ -68,22 +79,6 @@ def demo(as_json: bool) -> None:
         say("  $ interlock add NAME -- command…    or: interlock import ~/.cursor/mcp.json")
         say("  $ interlock up -d")
         say("  $ interlock connect cursor")
-
-
-def sample(schema: dict[str, Any]) -> dict[str, Any]:
-    """Arguments that fit a simple schema: each required property gets its example, default or a plain value."""
-    properties = schema.get("properties") or {}
-    return {name: _sample_value(properties.get(name) or {}) for name in schema.get("required") or []}
-
-
-def _sample_value(schema: dict[str, Any]) -> Any:
-    for key in ("examples", "enum"):
-        if schema.get(key):
-            return schema[key][0]
-    if "default" in schema:
-        return schema["default"]
-    plain: dict[str, Any] = {"integer": 2, "number": 2.5, "boolean": True, "array": [], "object": sample(schema)}
-    return plain.get(str(schema.get("type")), "hello")
 
 
 @contextlib.contextmanager

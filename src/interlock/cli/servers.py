@@ -19,8 +19,8 @@ config_option = click.option("--config", type=click.Path(path_type=Path), help="
 
 
 @click.command()
-@click.argument("name")
-@click.argument("target", nargs=-1, required=True, metavar="URL | -- COMMAND…")
+@click.argument("name", metavar="[NAME]")
+@click.argument("target", nargs=-1, metavar="URL | FILE.py | -- COMMAND…")
 @click.option(
     "-e", "--env", multiple=True, metavar="NAME=VALUE", help="A variable for the program; ${NAME} reads yours."
 )
@@ -41,13 +41,18 @@ def add(
 ) -> None:
     """Add a server: a program or an address.
 
+    A Python file is run with the Python that runs this command, after it has shown that it starts; without a NAME it
+    is called by its own.
+
     \b
     Examples:
+      interlock add ./weather.py
       interlock add files -- npx -y @modelcontextprotocol/server-filesystem ~/notes
       interlock add github https://api.example.com/mcp/ -H 'Authorization=Bearer ${GITHUB_TOKEN}'
     """
     from interlock.config import Server
 
+    name, target, file = _author_file(name, target)
     is_url = len(target) == 1 and "://" in target[0]
     server = Server(
         url=target[0] if is_url else None,
@@ -58,8 +63,11 @@ def add(
         start="on-demand" if on_demand else "eager",
     )
     warnings = _outlook(name, server)
+    tools = _started(server) if file else None
     changed = _change(config, {name: server})
-    _tell({"added": [name], "warnings": warnings, **changed}, f"`{name}` is added to {changed['path']}.", as_json)
+    offered = "" if tools is None else f" It starts, and offers {', '.join(tools) or 'no tools'}."
+    outcome = {"added": [name], "warnings": warnings, **({} if tools is None else {"tools": tools}), **changed}
+    _tell(outcome, f"`{name}` is added to {changed['path']}.{offered}", as_json)
 
 
 @click.command()
@@ -120,6 +128,32 @@ def import_(files: tuple[Path, ...], trust: bool, config: Path | None, as_json: 
         raise Refused(
             "nothing was taken over", "mend what is named above; --trust takes over what you know to be right"
         )
+
+
+def _author_file(name: str, target: tuple[str, ...]) -> tuple[str, tuple[str, ...], bool]:
+    """Name and command, where what is added is an author's own file; as they are, where it is not."""
+    import sys
+
+    from .authoring import python_file
+
+    file = python_file(target[0] if target else name) if len(target) < 2 else None
+    if file is not None:
+        return (name if target else file.stem), (sys.executable, str(file)), True
+    if target:
+        return name, target, False
+    if name.endswith(".py"):
+        raise WrongUsage(f"there is no file {name}", "give the path of a server's file, or NAME and a command")
+    raise WrongUsage(f"what is `{name}`?", f"give its address, or its command: interlock add {name} -- COMMAND")
+
+
+def _started(server: Server) -> list[str]:
+    """Its tools, once it has started as the hub would start it."""
+    from interlock.config.expand import expand
+
+    from .authoring import tools_when_started
+
+    env = {variable: expand(value, os.environ).text for variable, value in server.env.items()}
+    return tools_when_started(server.command, env, server.cwd)
 
 
 def _foreign(file: Path, trust: bool, refused: list[str]) -> dict[str, Server]:

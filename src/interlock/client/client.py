@@ -87,6 +87,7 @@ class Client:
     ) -> None:
         for task in self._questions:
             task.cancel()
+        await asyncio.gather(*self._questions, return_exceptions=True)
         await self._connection.close()
 
     @property

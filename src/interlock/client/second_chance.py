@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Final
 
 from interlock.transports.link import Outgoing, Sink
 from interlock.wire.errors import Fault
@@ -13,10 +13,14 @@ if TYPE_CHECKING:
     from interlock.client.connection import Connection
 
 
+HELD: Final = 4_096
+"""Most requests that may wait for a new session."""
+
+
 class SecondChance:
     """Stands before a sink. The handle that the caller got stays good, whatever id the request has now."""
 
-    __slots__ = ("_again", "_connection", "_current", "_outgoing", "_session", "_sink", "handle")
+    __slots__ = ("_again", "_connection", "_late", "_outgoing", "_session", "_sink", "current", "handle")
 
     def __init__(self, connection: Connection, outgoing: Outgoing, sink: Sink, again: bool) -> None:
         self._connection = connection
@@ -24,7 +28,9 @@ class SecondChance:
         self._sink = sink
         self._again = again
         self._session = ""
-        self._current: Id | None = None
+        self.current: Id | None = None
+        """The id that the request has now; None while it waits for the new session."""
+        self._late: asyncio.TimerHandle | None = None
         self.handle: Id = 0
 
     def send(self, session: str | None) -> Id:
@@ -32,22 +38,29 @@ class SecondChance:
         reopening = self._connection.reopening
         if reopening is None and session is not None:
             self._session = session
-            self.handle = self._current = self._connection.link.send(self._outgoing, self)
+            self.handle = self.current = self._connection.link.send(self._outgoing, self)
             return self.handle
         assert reopening is not None
+        if len(self._connection.chances) >= HELD:
+            raise Fault("RESOURCE_EXHAUSTED", "too many requests wait for a new session", retry_after_ms=1000)
         self.handle = f"held-{id(self)}"
         self._hold(reopening)
         return self.handle
 
     def cancel(self, reason: str) -> None:
         """The caller no longer wants it; it may be under way again, or waiting for the new session."""
-        if self._current is not None:
-            self._connection.link.cancel(self._current, reason)
-        self._current = None
-        self._connection.chances.pop(self.handle, None)
+        if self.current is not None:
+            self._connection.link.cancel(self.current, reason)
+        self.current = None
+        self._forget()
+
+    @property
+    def held(self) -> bool:
+        """Whether it waits for a new session."""
+        return self.current is None
 
     def answered(self, answer: Result | Failure) -> None:
-        self._connection.chances.pop(self.handle, None)
+        self._forget()
         self._sink.answered(answer)
 
     def notified(self, method: str, params: bytes) -> None:
@@ -60,26 +73,40 @@ class SecondChance:
         connection = self._connection
         task = connection.reopen(self._session) if fault.name == "SESSION_UNKNOWN" else None
         if task is None or not self._again:
-            connection.chances.pop(self.handle, None)
+            self._forget()
             self._sink.lost(fault)
             return
         self._again = False
         self._hold(task)
 
     def _hold(self, task: asyncio.Task[None]) -> None:
-        # From now on its id is not its handle.
-        self._current = None
+        # From now on its id is not its handle. Its deadline holds here, too.
+        self.current = None
         self._connection.chances[self.handle] = self
+        self._late = asyncio.get_running_loop().call_at(self._outgoing.deadline, self._too_late)
         task.add_done_callback(self._reopened)
 
     def _reopened(self, task: asyncio.Task[None]) -> None:
-        connection = self._connection
-        if self.handle not in connection.chances:
+        if self.handle not in self._connection.chances:
             return
+        self._settle()
         try:
             if task.cancelled() or task.exception() is not None:
                 raise Fault("UPSTREAM_UNAVAILABLE", "the server lost the session, and a new one could not be opened")
-            self._current = connection.link.send(self._outgoing, self)
+            self.current = self._connection.link.send(self._outgoing, self)
         except Fault as fault:
-            del connection.chances[self.handle]
+            self._forget()
             self._sink.lost(fault)
+
+    def _too_late(self) -> None:
+        self._forget()
+        self._sink.lost(Fault("UPSTREAM_TIMEOUT", f"no new session for {self._outgoing.method} in time"))
+
+    def _settle(self) -> None:
+        if self._late is not None:
+            self._late.cancel()
+            self._late = None
+
+    def _forget(self) -> None:
+        self._settle()
+        self._connection.chances.pop(self.handle, None)

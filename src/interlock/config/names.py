@@ -22,8 +22,8 @@ def why_bad_id(name: str) -> str | None:
         return "is empty"
     if name in RESERVED:
         return "is reserved"
-    if "__" in name:
-        return "contains `__`, which separates server from tool"
+    if "__" in name or name.endswith("_"):
+        return "contains `__` or ends with `_`, and `__` separates server from tool"
     if not _ID.fullmatch(name):
         return "may hold only a-z, 0-9, `_` and `-`, start with a letter or digit, and have at most 32 characters"
     return None

@@ -1,13 +1,13 @@
 """The one meaning of a pattern: for grants, scopes, feature sets, channels, tool lists and MCPx capabilities.
 
-A segment ends at `/` or `:`. `*` matches within one segment, `**` across segments, `**/` also nothing at all; every other
-character means itself, case counts, and deny wins. Matching takes time linear in the subject, whatever the pattern.
+A segment ends at `/` or `:`. `*` matches within one segment, `**` across segments, `**/` also nothing at all; every
+other character means itself, case counts, and deny wins. Matching takes time linear in the subject.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from functools import lru_cache
 
 LONGEST_PATTERN = 1024
@@ -59,8 +59,8 @@ class Pattern:
 class Capability(Pattern):
     """An MCPx capability, matched against the kind of an envelope (MCPx, Capability-Based Access Control).
 
-    A `*` at the end matches any suffix. Without a context the capability covers every context of its method; one that names
-    a context covers only that, and never a kind without one. Only the first two colons divide a kind.
+    A `*` at the end matches any suffix. Without a context the capability covers every context of its method; one that
+    names a context covers only that, and never a kind without one. Only the first two colons divide a kind.
     """
 
     __slots__ = ()
@@ -116,20 +116,20 @@ _TOKENS = re.compile(r"\*\*+/|\*\*+|\*|[^*]+")
 def _translate(text: str) -> str:
     parts = []
     at_segment_start = True
-    for token in _TOKENS.findall(text):
-        if token == "*":
+    for piece in _TOKENS.findall(text):
+        if piece == "*":
             parts.append("[^/:]*")
-        elif token[0] != "*":
-            parts.append(re.escape(token))
-        elif not token.endswith("/"):
+        elif piece[0] != "*":
+            parts.append(re.escape(piece))
+        elif not piece.endswith("/"):
             parts.append(".*")
         else:
             parts.append("(?:.*/)?" if at_segment_start else ".*/")
-        at_segment_start = token[-1] in "/:"
+        at_segment_start = piece[-1] in "/:"
     return "".join(parts)
 
 
-def _automaton(regex: str):  # type: ignore[no-untyped-def]  # re2 has no type information
+def _automaton(regex: str) -> Callable[[bytes], object]:
     # Bytes in, so that any text can be matched, lone surrogates included; the separators are ASCII.
     import re2
 
@@ -140,6 +140,7 @@ def _automaton(regex: str):  # type: ignore[no-untyped-def]  # re2 has no type i
     options.never_capture = True
     options.max_mem = 4 << 20
     try:
-        return re2.compile(regex.encode("utf-8", "surrogatepass"), options).fullmatch
+        matcher: Callable[[bytes], object] = re2.compile(regex.encode("utf-8", "surrogatepass"), options).fullmatch
+        return matcher
     except re2.error as error:
         raise PatternError(f"The pattern is too complex: {error}.") from None

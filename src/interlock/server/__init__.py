@@ -1,6 +1,7 @@
 """Writing servers: typed Python functions become tools, resources and prompts in every revision of MCP."""
 
 from interlock.server.asking import Answer, Root, Sampled
+from interlock.server.checks import ArgumentsCheck
 from interlock.server.content import (
     Annotations,
     Audio,
@@ -19,16 +20,17 @@ from interlock.server.content import (
     ToolResult,
 )
 from interlock.server.context import Context
-from interlock.server.parked import Limits as ParkingLimits
 from interlock.server.prompts import Prompt
 from interlock.server.resources import Resource
 from interlock.server.server import Anyone, Server
 from interlock.server.tools import Tool
+from interlock.transports.parking import Limits as ParkingLimits
 
 __all__ = [
     "Annotations",
     "Answer",
     "Anyone",
+    "ArgumentsCheck",
     "Audio",
     "Completion",
     "Content",

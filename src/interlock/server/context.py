@@ -86,11 +86,14 @@ class Context:
 
     def progress(self, done: float, total: float | None = None, message: str | None = None) -> None:
         """Say how far it is. `done` must grow; what does not is left out, as is all where the client did not ask."""
-        meta = self._work.exchange.glance.meta
-        token = None if meta is None else meta.progress_token
-        if token is None or done <= self._progress:
+        if done <= self._progress:
             return
         self._progress = done
+        self._on_loop(self._work.progressed)
+        meta = self._work.exchange.glance.meta
+        token = None if meta is None else meta.progress_token
+        if token is None:
+            return
         said: dict[str, object] = {"progressToken": token, "progress": done}
         if total is not None:
             said["total"] = total

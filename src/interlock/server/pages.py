@@ -51,6 +51,11 @@ class Pages(Generic[T]):
         self._items[item.key] = item
         self._order = None
 
+    def put(self, item: T) -> None:
+        """Add an item, or put it in the place of the one of its key."""
+        self._items[item.key] = item
+        self._order = None
+
     def remove(self, key: str) -> bool:
         """Take an item out. False if it was not there."""
         self._order = None

@@ -24,7 +24,7 @@ Scope = Literal["public", "private"]
 class Resource:
     """A function offered as a resource, or as a template of resources."""
 
-    __slots__ = ("_entry", "_function", "_mime_type", "cache", "key", "template")
+    __slots__ = ("_entry", "_function", "_mime_type", "cache", "key", "scope", "template", "ttl_ms")
 
     def __init__(
         self,
@@ -45,6 +45,9 @@ class Resource:
         self.key = uri
         self.template: UriTemplate | None = parse(uri) if "{" in uri else None
         self.cache = cache_hints(ttl_ms, scope)
+        self.ttl_ms = ttl_ms
+        """How long what was read is good for; the server keeps it as long and reads anew after that."""
+        self.scope: Scope = scope
         self._mime_type = mime_type
         self._function = Function(function)
         signature = self._function.signature

@@ -18,17 +18,22 @@ from interlock.protocols.mcp.headers import check_params
 from interlock.protocols.mcp.meta import SERVER_INFO
 from interlock.protocols.mcp.methods import LOG_LEVELS, METHODS
 from interlock.protocols.mcp.revisions import MODERN_NAMES
+from interlock.protocols.registry.errors import registry_fault, told
+from interlock.protocols.registry.traces import trace_of
+from interlock.server.checks import ArgumentsCheck
 from interlock.server.content import Annotations, Completion, Icon, Meta, ToolHints
 from interlock.server.context import SessionState
+from interlock.server.kept import Kept
 from interlock.server.listeners import MOST_URIS, Listeners, Wanted
+from interlock.server.nobody import NobodyThere
 from interlock.server.pages import Pages
-from interlock.server.parked import Limits, Parking
 from interlock.server.prompts import Prompt, Suggestions, completion_members
 from interlock.server.resources import UNCACHED, Resource, Scope, cache_hints, not_found
 from interlock.server.threads import Threads
 from interlock.server.tools import Tool
 from interlock.server.work import Work
 from interlock.transports.exchange import Caller, Exchange, Session
+from interlock.transports.parking import Limits, Parking, binding_of
 from interlock.wire.errors import Fault
 from interlock.wire.limits import DEFAULT
 from interlock.wire.messages import Notification, check_shape
@@ -74,6 +79,7 @@ class Server:
         said = {"title": title, "description": description, "websiteUrl": website_url, "icons": tuple(icons) or None}
         info = {"name": name, "version": version, **{key: value for key, value in said.items() if value is not None}}
         self.name = name
+        self.version = version
         self.signed_meta: Mapping[str, object] = {SERVER_INFO: info}
         """What every result of the stateless era says about who made it."""
         self.threads = Threads(threads)
@@ -89,10 +95,12 @@ class Server:
         self._suggestions: dict[tuple[str, str], Suggestions] = {}
         self._parking = Parking(parked or Limits(), secret)
         self._listeners = Listeners()
+        self._kept = Kept()
         self._cache = cache_hints(ttl_ms, scope)
         self._head = b'{"resultType":"complete","_meta":%b,' % msgspec.json.encode(self.signed_meta)
         self._handlers: dict[str, Callable[[Exchange], None]] = {
             "tools/call": self._call_tool,
+            "tools/validate": self._validate_tool,
             "tools/list": lambda exchange: self._list(exchange, self._tools),
             "resources/list": lambda exchange: self._list(exchange, self._resources),
             "resources/templates/list": lambda exchange: self._list(exchange, self._templates),
@@ -124,11 +132,21 @@ class Server:
         security: Mapping[str, object] | None = None,
         meta: Meta | None = None,
         input_schema: dict[str, object] | None = None,
+        category: str | None = None,
+        tags: Sequence[str] = (),
+        version: str | None = None,
+        deprecated: bool | str = False,
+        author: str | None = None,
+        documentation_url: str | None = None,
+        validators: Sequence[ArgumentsCheck] = (),
+        examples: Sequence[Mapping[str, object]] = (),
+        timeout_s: float | None = None,
     ) -> Callable[[F], F]: ...
     def tool(self, function: Any = None, **options: Any) -> Any:
         """Offer a function as a tool. Its type hints are the schemas, its docstring is the description.
 
         `headers` names parameters that clients repeat as `Mcp-Param-*` headers; `security` is passed through as MGP's.
+        `validators` see the arguments after the schema has passed them; `timeout_s` begins anew with each progress.
         """
         return _decorate(function, lambda given: self.add_tool(Tool(given, **options)))
 
@@ -206,6 +224,30 @@ class Server:
         self._tools.add(tool)
         self._listeners.list_changed("tools")
 
+    def replace_tool(self, tool: Tool) -> None:
+        """Offer a tool in place of the one of its name, if there is one. Calls under way end as they began."""
+        self._tools.put(tool)
+        self._listeners.list_changed("tools")
+
+    def get_tool(self, name: str) -> Tool | None:
+        """The tool of that name."""
+        return self._tools.get(name)
+
+    @property
+    def tools(self) -> tuple[Tool, ...]:
+        """Every tool, in the order they are listed."""
+        return tuple(self._tools)
+
+    async def invoke(self, name: str, arguments: Mapping[str, Any] | None = None) -> Any:
+        """Call a tool from this process, checked before and after as any call is; its value as JSON holds it.
+
+        Raises LookupError, ArgumentsError, TimeoutError, or what the function raises.
+        """
+        tool = self._tools.get(name)
+        if tool is None:
+            raise LookupError(f"no such tool: {name}")
+        return await tool.invoke(self, Work(NobodyThere(), self._parking), dict(arguments or {}))
+
     def remove_tool(self, name: str) -> None:
         """Offer a tool no longer."""
         if self._tools.remove(name):
@@ -232,7 +274,8 @@ class Server:
             self._listeners.list_changed("prompts")
 
     def resource_updated(self, uri: str) -> None:
-        """Tell whoever subscribed that a resource has changed. From any thread."""
+        """Tell whoever subscribed that a resource has changed, and read it anew. From any thread."""
+        self._kept.forget(uri)
         self._listeners.resource_updated(uri)
 
     # How it runs.
@@ -322,11 +365,40 @@ class Server:
             check_params(exchange.headers, tool.headers, arguments)
         self._run(exchange, params, lambda work: tool.call(self, work, arguments))
 
+    def _validate_tool(self, exchange: Exchange) -> None:
+        """The tool registry's dry run (Core Methods): whether a call would be taken, with the registry's own errors."""
+        params = _params(exchange, _CallTool)
+        trace_id = trace_of(exchange.glance.meta)
+        tool = self._tools.get(params.name)
+        if tool is None:
+            missing = Fault("TOOL_NOT_FOUND", f"no such tool: {params.name[:200]}", mend="see tools/list")
+            raise registry_fault(missing, trace_id, tool_name=params.name[:200])
+        if problems := tool.check(params.arguments or {}):
+            wrong = Fault("INVALID_TOOL_ARGS", "Validation failed", data={"problems": [told(p) for p in problems]})
+            url = tool.about.documentation_url
+            raise registry_fault(wrong, trace_id, tool_name=tool.key, documentation_url=url)
+        self._answer(exchange, b'"valid":true')
+
     def _read_resource(self, exchange: Exchange) -> None:
         params = _params(exchange, _ReadResource)
         resource, variables = self._find_resource(params.uri)
-        uri = params.uri
-        self._run(exchange, params, lambda work: resource.read(self, work, uri, variables), resource.cache)
+        uri, ttl_ms, scope = params.uri, resource.ttl_ms, resource.scope
+        if not ttl_ms:
+            self._run(exchange, params, lambda work: resource.read(self, work, uri, variables), resource.cache)
+            return
+        owner = "" if scope == "public" else exchange.caller.owner
+        kept = None if params.is_retry else self._kept.get(resource, uri, owner)
+        if kept is not None:
+            self._answer(exchange, kept.members, cache_hints(kept.left_ms, scope))
+            return
+
+        async def read(work: Work) -> bytes:
+            members = await resource.read(self, work, uri, variables)
+            if not work.asked:
+                self._kept.put(resource, uri, owner, members, ttl_ms)
+            return members
+
+        self._run(exchange, params, read, resource.cache)
 
     def _get_prompt(self, exchange: Exchange) -> None:
         params = _params(exchange, _GetPrompt)
@@ -367,7 +439,7 @@ class Server:
             if params.inputResponses is not msgspec.UNSET:
                 given = params.inputResponses
             if params.requestState is not None:
-                place, answered = self._parking.find(exchange, params.requestState)
+                place, answered = self._parking.find(params.requestState, binding_of(exchange))
                 place.work.resume(exchange, answered, b"{}" if given is None else bytes(given))
                 return
         work = Work(exchange, self._parking, given)
@@ -511,6 +583,11 @@ def _unexpected(what: str) -> Fault:
 class _MayAsk(msgspec.Struct, kw_only=True):
     requestState: str | None = None
     inputResponses: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+
+    @property
+    def is_retry(self) -> bool:
+        """Whether it brings answers to what an earlier one was asked."""
+        return self.requestState is not None or self.inputResponses is not msgspec.UNSET
 
 
 class _CallTool(_MayAsk):

@@ -11,10 +11,14 @@ import msgspec
 
 from interlock.protocols.mcp.headers import BadParamHeader, ParamHeader, param_headers
 from interlock.protocols.mcp.revisions import Revision
+from interlock.protocols.registry.catalog import ABOUT, NOTHING_SAID, About
+from interlock.protocols.registry.errors import told
+from interlock.server.checks import ArgumentsCheck, Overdue, found_by
 from interlock.server.content import CONTENT_TYPES, Icon, Meta, Text, ToolError, ToolHints, ToolResult, fitting
 from interlock.server.functions import Function
 from interlock.server.work import Work
 from interlock.signatures import ArgumentsError, DefinitionError, Problem, SignatureError
+from interlock.signatures import examples as make_examples
 from interlock.signatures.type_schema import as_json
 from interlock.wire.errors import Fault
 
@@ -30,7 +34,7 @@ _encode = msgspec.json.Encoder().encode
 class Tool:
     """A function offered as a tool."""
 
-    __slots__ = ("_entries", "_function", "headers", "key")
+    __slots__ = ("_entries", "_function", "_timeout_s", "_validators", "about", "examples", "headers", "key")
 
     def __init__(
         self,
@@ -45,11 +49,30 @@ class Tool:
         security: Mapping[str, object] | None = None,
         meta: Meta | None = None,
         input_schema: dict[str, object] | None = None,
+        category: str | None = None,
+        tags: Sequence[str] = (),
+        version: str | None = None,
+        deprecated: bool | str = False,
+        author: str | None = None,
+        documentation_url: str | None = None,
+        validators: Sequence[ArgumentsCheck] = (),
+        examples: Sequence[Mapping[str, object]] = (),
+        timeout_s: float | None = None,
     ) -> None:
         self.key = name or str(getattr(function, "__name__", ""))
         if not _NAME.match(self.key):
             raise DefinitionError(f"{self.key!r} is no tool name: 1 to 128 letters, digits, '_', '-' and '.'")
+        self.about = About(
+            category=category,
+            tags=tuple(tags),
+            version=version,
+            deprecated=deprecated,
+            author=author,
+            documentation_url=documentation_url,
+        )
         self._function = Function(function, input_schema)
+        self._validators = tuple(validators)
+        self._timeout_s = timeout_s
         signature = self._function.signature
         schema = signature.input_schema() if input_schema is None else input_schema
         _mirror(schema, headers or {})
@@ -66,34 +89,102 @@ class Tool:
             more["icons"] = icons
         if security is not None:
             more["security"] = security
-        if meta is not None:
-            more["_meta"] = meta
+        said: dict[str, object] = dict(meta or {})
+        if self.about != NOTHING_SAID:
+            said[ABOUT] = self.about
+        if said:
+            more["_meta"] = said
         self._entries = tuple(
             _encode({**entry, **({} if output is None else {"outputSchema": output}), **more})
             for output in (signature.output_schema(wrap=True), signature.output_schema(wrap=False))
         )
 
+        self.examples: tuple[Mapping[str, object], ...] = self._checked(examples) if examples else ()
+        """Arguments that the author gave as examples; each fits."""
+
     def entry(self, modern: bool) -> bytes:
         """Its row in `tools/list`. Revisions before 2026-07-28 only take objects as structured content."""
         return self._entries[modern]
 
+    @property
+    def definition(self) -> dict[str, Any]:
+        """The same as an object."""
+        return msgspec.json.decode(self._entries[True], type=dict[str, Any])
+
+    def make_examples(self, count: int = 2) -> list[Mapping[str, object]]:
+        """The author's examples, or arguments made from the constraints. Each passes every check of a call."""
+        if self.examples:
+            return list(self.examples[:count])
+        made = make_examples(self.definition["inputSchema"], count + 4)
+        return [example for example in made if not self.check(example)][:count]
+
+    def check(self, arguments: dict[str, Any]) -> tuple[Problem, ...]:
+        """What is wrong with a call's arguments, without calling anything."""
+        try:
+            self._arguments(arguments)
+        except ArgumentsError as error:
+            return error.problems
+        return ()
+
+    async def invoke(self, server: Server, work: Work, arguments: dict[str, Any]) -> Any:
+        """Run it for its value, as JSON holds it. Raises ArgumentsError, ToolError, or what the function raised."""
+        value = await self._run(server, work, self._arguments(arguments))
+        return value if isinstance(value, ToolResult) else self._plain(value)
+
     async def call(self, server: Server, work: Work, arguments: dict[str, Any]) -> bytes:
         """Run it: the members of a CallToolResult. Raises a Fault where the request itself cannot be served."""
         try:
-            values = self._function.arguments(arguments)
+            values = self._arguments(arguments)
         except ArgumentsError as error:
             return _argument_error(error)
         try:
-            value = await self._function.run(server, work, values)
+            value = await self._run(server, work, values)
             return self._result(value, server, work.dialect.revision)
         except ToolError as error:
             return _error(str(error) or f"{self.key} failed")
+        except Overdue as overdue:
+            return _error(str(overdue)) + b',"structuredContent":%b' % _encode({"error": overdue.detail})
         except Fault:
             raise
         except Exception as error:
             # Its words may hold what the caller must not see: they go to the log alone.
             log.exception("tool %s failed", self.key)
             return _error(f"{self.key} failed with {type(error).__name__}; the server's log says why")
+
+    def _arguments(self, given: dict[str, Any]) -> dict[str, object]:
+        """The function's arguments, once the schema and every validator of the author's have passed them."""
+        values = self._function.arguments(given)
+        for validator in self._validators:
+            if found := found_by(validator, values):
+                raise ArgumentsError(found)
+        return values
+
+    async def _run(self, server: Server, work: Work, values: dict[str, object]) -> Any:
+        if self._timeout_s is None:
+            return await self._function.run(server, work, values)
+        try:
+            async with work.limited(self._timeout_s):
+                return await self._function.run(server, work, values)
+        except TimeoutError:
+            if not work.overdue:
+                raise
+            raise Overdue(self.key, self._timeout_s) from None
+
+    def _checked(self, examples: Sequence[Mapping[str, object]]) -> tuple[Mapping[str, object], ...]:
+        for number, example in enumerate(examples, 1):
+            if problems := self.check(dict(example)):
+                place = problems[0].field or "arguments"
+                raise DefinitionError(f"tool {self.key}: example {number}: {place}: {problems[0].reason}", problems)
+        return tuple(examples)
+
+    def _plain(self, value: object) -> Any:
+        """The function's value as JSON, checked against the tool's own output schema."""
+        signature = self._function.signature
+        plain = signature.encode(value, wrap=False)
+        validator = signature.output_validator
+        if validator is not None and (problems := validator.check(plain)):
+            raise SignatureError(f"its result does not fit its own outputSchema: {problems[0].reason}", problems)
+        return plain
 
     def _result(self, value: object, server: Server, revision: Revision) -> bytes:
         if isinstance(value, ToolResult):
@@ -103,10 +194,7 @@ class Tool:
         signature = self._function.signature
         if signature.output is None:
             return _untyped(value, revision)
-        plain = signature.encode(value, wrap=False)
-        validator = signature.output_validator
-        if validator is not None and (problems := validator.check(plain)):
-            raise SignatureError(f"its result does not fit its own outputSchema: {problems[0].reason}", problems)
+        plain = self._plain(value)
         encoded = _encode(plain)
         text = plain if isinstance(plain, str) else encoded.decode()
         structured = encoded if revision.modern or not signature.wraps_result else b'{"result":%b}' % encoded
@@ -155,17 +243,12 @@ def _error(text: str) -> bytes:
 
 def _argument_error(error: ArgumentsError) -> bytes:
     """An `isError` result, so that a model can correct itself, with the detail that a program can read."""
-    problems = [_told(problem) for problem in error.problems]
+    problems = [told(problem) for problem in error.problems]
     detail = {"error": {"name": "INVALID_TOOL_ARGS", "problems": problems}}
     text = "The arguments do not fit:\n" + "\n".join(
         f"- {problem.field or 'arguments'}: {problem.reason}" for problem in error.problems
     )
     return _error(text) + b',"structuredContent":%b' % _encode(detail)
-
-
-def _told(problem: Problem) -> dict[str, object]:
-    more = {"expected": problem.expected, "got": problem.got, "suggestions": problem.suggestions}
-    return {"field": problem.field, "reason": problem.reason, **{key: value for key, value in more.items() if value}}
 
 
 def _mirror(schema: dict[str, object], headers: Mapping[str, str]) -> None:

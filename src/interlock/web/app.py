@@ -9,13 +9,15 @@ from starlette.routing import Route
 
 from interlock.hub.assembly import VERSION, Assembly
 from interlock.hub.upstreams.states import State
+from interlock.transports.exchange import Service
+from interlock.web.rest.routes import rest_routes
 
 
-def make_app(assembly: Assembly) -> Starlette:
-    """The routes beside the MCP addresses."""
+def make_app(assembly: Assembly, service: Service | None = None) -> Starlette:
+    """The routes beside the MCP addresses. `service` stands before the hub where somebody watches."""
 
     async def root(request: Request) -> PlainTextResponse:
-        return PlainTextResponse(f"Interlock {VERSION}\nMCP is served at /mcp\n")
+        return PlainTextResponse(f"Interlock {VERSION}\nMCP is served at /mcp, REST at /tools (see /docs)\n")
 
     async def healthz(request: Request) -> JSONResponse:
         return JSONResponse({"status": "ok"})
@@ -29,4 +31,5 @@ def make_app(assembly: Assembly) -> Starlette:
         ]
         return JSONResponse({"ready": not waiting, "waiting": len(waiting)}, status_code=503 if waiting else 200)
 
-    return Starlette(routes=[Route("/", root), Route("/healthz", healthz), Route("/readyz", readyz)])
+    own = [Route("/", root), Route("/healthz", healthz), Route("/readyz", readyz)]
+    return Starlette(routes=[*own, *rest_routes(service or assembly.hub, assembly.doors)])

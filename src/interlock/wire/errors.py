@@ -67,6 +67,8 @@ def _rows() -> tuple[Kind, ...]:
         Kind("METHOD_NOT_FOUND", "jsonrpc", method, 404, "No such method for this peer in this revision"),
         Kind("INVALID_PARAMS", "jsonrpc", params, 400, "The parameters are not what the method takes"),
         Kind("INTERNAL_ERROR", "jsonrpc", internal, 500, "A fault of ours", retryable=True),
+        Kind("METHOD_NOT_ALLOWED", "http", request, 405, "The address answers other HTTP methods"),
+        Kind("UNSUPPORTED_MEDIA_TYPE", "http", request, 415, "The address takes bodies of another type"),
         Kind("HEADER_MISMATCH", "mcp", request, 400, "HTTP headers and body disagree", new_mcp=-32020),
         Kind("MISSING_CAPABILITY", "mcp", request, 400, "The client did not declare what this needs", new_mcp=-32021),
         Kind("UNSUPPORTED_VERSION", "mcp", params, 400, "This protocol version is not spoken here", new_mcp=-32022),

@@ -58,6 +58,7 @@ def greet(name: str) -> str:
 async def over_http() -> None:
     listening = socket.socket()
     listening.bind(("127.0.0.1", 0))
+    listening.listen()
     port = listening.getsockname()[1]
     config = uvicorn.Config(server.streamable_http_app(json_response="json" in sys.argv), log_level="warning")
     print(port, flush=True)

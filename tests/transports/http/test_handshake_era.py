@@ -311,12 +311,14 @@ async def test_a_client_may_refuse_what_it_is_asked(place: Place) -> None:
 
 async def test_a_client_is_not_asked_what_it_did_not_say_it_answers(place: Place) -> None:
     client = await place.handshake(elicitation={})
-    await client.open(call("slow", id=1))
+    peer = await client.open(call("slow", id=1))
     exchange = await place.desk.next()
     with pytest.raises(Fault) as refused:
         exchange.ask("sampling/createMessage", b"{}")
     assert refused.value.name == "MISSING_CAPABILITY"
     assert refused.value.data == {"requiredCapabilities": {"sampling": {}}}
+    exchange.result(b"{}")
+    assert not (await peer.answer()).streams
 
 
 async def test_a_client_that_went_before_it_heard_of_a_stream_cannot_be_asked(place: Place) -> None:

@@ -12,9 +12,10 @@ from hypothesis import strategies as st
 from web_peer import Desk, Ear, until
 
 from interlock.protocols.mcp.revisions import R2026_07_28
+from interlock.transports.http.channel import keep_alive_seconds
 from interlock.transports.http.client import HttpLink
 from interlock.transports.http.heads import Heads, line
-from interlock.transports.http.pool import Origin, split_url
+from interlock.transports.http.origin import Origin, split_url
 from interlock.wire.errors import Fault
 from interlock.wire.limits import Limits
 
@@ -299,6 +300,17 @@ def test_no_tool_name_or_parameter_makes_more_than_one_header_line(name: str, va
     except UnicodeEncodeError:
         return
     assert head.count(b"\r\n") == head.count(b"\n") == heads.post(b"{}", "tools/call", "x").count(b"\n") + 1
+
+
+@pytest.mark.parametrize(
+    ("said", "seconds"),
+    [(b"timeout=5", 4.0), (b"max=3, timeout=30", 29.0), (b"timeout=100000", 4.0), (b"timeout=0", 0.0), (b"x", 4.0)],
+)
+def test_a_connection_is_kept_for_as_long_as_the_server_says_and_no_longer_than_a_minute(
+    said: bytes, seconds: float
+) -> None:
+    assert keep_alive_seconds(said) == seconds
+    assert keep_alive_seconds(b"timeout=9999") == 60.0
 
 
 @pytest.mark.parametrize("session", ["", "a b", "a\r\nb", "ä", "x" * 2000])

@@ -288,7 +288,7 @@ async def test_other_redirects_are_refused(at, where: str) -> None:
 
 
 async def test_an_idle_connection_is_closed_after_a_while(at, monkeypatch) -> None:
-    monkeypatch.setattr("interlock.transports.http.pool.IDLE_SECONDS", 0.05)
+    monkeypatch.setattr("interlock.transports.http.channel.IDLE_SECONDS", 0.05)
     desk = await at(echo)
     await desk.ask()
     await until(lambda: not desk.web.open)

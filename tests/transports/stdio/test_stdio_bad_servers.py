@@ -11,9 +11,11 @@ from pathlib import Path
 
 import pytest
 
+from interlock.client.waiting import Waiting
 from interlock.transports.link import Outgoing
 from interlock.transports.stdio import process
 from interlock.transports.stdio.chatter import LINE_BYTES, LINES_PER_SECOND, Chatter
+from interlock.transports.stdio.client import BAD_LINES
 from interlock.wire.errors import Fault
 from interlock.wire.limits import Limits
 
@@ -41,6 +43,13 @@ async def lost(waiting) -> Fault:
     with pytest.raises(Fault) as caught:
         await asyncio.wait_for(waiting.future, 20)
     return caught.value
+
+
+async def send_on(server, sent: list[Waiting]) -> None:
+    """More than any pipe holds."""
+    for _ in range(20):
+        sent.append(server.start("echo", {"x": "y" * 60_000}))
+        await asyncio.sleep(0)
 
 
 async def test_rubbish_is_reported_and_passed_over(run) -> None:
@@ -95,6 +104,13 @@ async def test_a_flood_of_rubbish_ends_the_server_and_is_not_repeated_to_the_ope
     assert len(server.ear.lines) < 50
 
 
+async def test_nobody_reads_the_rest_of_a_flood(run) -> None:
+    server = await run()
+    await lost(server.start("flood", {"lines": 500_000}))
+    await server.ear.end
+    assert server.link.complaints.counts["line"] == BAD_LINES + 1
+
+
 async def test_half_a_line_and_an_exit_lose_every_request_and_say_how_it_ended(run) -> None:
     server = await run()
     silent, half = server.start("silent"), server.start("half")
@@ -134,19 +150,23 @@ async def test_a_server_that_closes_stdout_is_ended(run) -> None:
 
 async def test_a_server_that_does_not_read_is_refused_more_and_ended_when_answers_pile_up(run) -> None:
     server = await run("deaf", write_limit=100_000)
-
-    async def send_on() -> None:
-        for _ in range(20):
-            server.start("echo", {"x": "y" * 60_000})
-            await asyncio.sleep(0)
-
     with pytest.raises(Fault) as refused:
-        await send_on()
+        await send_on(server, [])
     assert refused.value.name == "RESOURCE_EXHAUSTED"
     assert refused.value.retry_after_ms
     for _ in range(20):
         server.link.tell("notifications/x", b'{"x":"' + b"y" * 60_000 + b'"}')
     assert "does not read" in (await server.ear.end).message
+
+
+async def test_a_server_that_reads_again_is_sent_to_again(run) -> None:
+    server = await run("late", write_limit=100_000)
+    sent: list[Waiting] = []
+    with pytest.raises(Fault):
+        await send_on(server, sent)
+    for waiting in sent:
+        assert await asyncio.wait_for(waiting.future, 20)
+    assert await server.ask("echo", {"n": 1}) == {"n": 1}
 
 
 async def test_stubborn_servers_are_killed_with_everything_they_started(run, monkeypatch) -> None:

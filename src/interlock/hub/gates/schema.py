@@ -6,6 +6,7 @@ from interlock.hub.call import Call, Target
 from interlock.hub.plan import Check
 from interlock.hub.principals import Principal
 from interlock.hub.verdicts import PASS, Refuse, Verdict
+from interlock.protocols.registry.errors import told
 from interlock.wire.errors import Fault
 
 
@@ -37,16 +38,10 @@ class SchemaGate:
             arguments = call.arguments
             if is_valid(arguments):
                 return PASS
-            problems = [
-                {
-                    "field": ".".join(map(str, problem.path)),
-                    "reason": problem.reason,
-                    "suggestions": list(problem.suggestions),
-                }
-                for problem in validator.check(arguments)
-            ]
-            told = "; ".join(f"{problem['field'] or 'arguments'}: {problem['reason']}" for problem in problems[:5])
-            fault = Fault("INVALID_TOOL_ARGS", f"Invalid arguments: {told}", data={"problems": problems})
+            found = validator.check(arguments)
+            summary = "; ".join(f"{problem.field or 'arguments'}: {problem.reason}" for problem in found[:5])
+            problems = [told(problem) for problem in found]
+            fault = Fault("INVALID_TOOL_ARGS", f"Invalid arguments: {summary}", data={"problems": problems})
             return Refuse(fault, "arguments must fit the tool's input schema")
 
         return fits

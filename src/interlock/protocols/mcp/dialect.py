@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from interlock.protocols.mcp.capabilities import NO_CAPABILITIES, ClientCapabilities
-from interlock.protocols.mcp.revisions import Era, Revision
+from interlock.protocols.mcp.revisions import Revision
 from interlock.wire.errors import Tongue
 
 
@@ -18,13 +18,17 @@ class Dialect(msgspec.Struct, frozen=True):
     """Self-reported, for display alone."""
     log_level: str | None = None
     """The least severe message this request wants; None wants none (stateless era)."""
+    rest: bool = False
+    """Whether it came as a plain HTTP request and is answered with a status and a body, not with a message."""
 
     @property
     def modern(self) -> bool:
         """Whether requests stand alone."""
-        return self.revision.era is Era.MODERN
+        return self.revision.modern
 
     @property
     def tongue(self) -> Tongue:
         """How errors are spoken to this client."""
+        if self.rest:
+            return Tongue.REST
         return Tongue.NEW_MCP if self.modern else Tongue.OLD_MCP

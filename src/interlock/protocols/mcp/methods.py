@@ -51,6 +51,7 @@ METHODS: Final = {
         _client("subscriptions/listen", _NEW),
         _client("tools/list", needs="tools", list_member="tools", cacheable=True),
         _client("tools/call", needs="tools", named_by="name", may_ask=True),
+        _client("tools/validate", needs="tools"),
         _client("resources/list", needs="resources", list_member="resources", cacheable=True),
         _client("resources/templates/list", needs="resources", list_member="resourceTemplates", cacheable=True),
         _client("resources/read", needs="resources", named_by="uri", cacheable=True, may_ask=True),
@@ -84,5 +85,13 @@ LOG_LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", 
 
 def serves(method: str, era: Era) -> bool:
     """Whether a server of this era knows a request of this name at all."""
-    row = METHODS.get(method)
-    return row is not None and row.sender != "server" and era in row.eras and not row.notification
+    return method in (_SERVED_MODERN if era is Era.MODERN else _SERVED_LEGACY)
+
+
+def _served(era: Era) -> frozenset[str]:
+    rows = METHODS.values()
+    return frozenset(r.name for r in rows if r.sender != "server" and era in r.eras and not r.notification)
+
+
+_SERVED_MODERN: Final = _served(Era.MODERN)
+_SERVED_LEGACY: Final = _served(Era.LEGACY)

@@ -62,7 +62,14 @@ class HttpExchange(Exchange):
         turn: Turn,
         batch: Batch | None = None,
     ) -> None:
-        super().__init__(request, glance, dialect, caller, session, headers)
+        # What the parent does, without the call: this is made for every request.
+        self.request = request
+        self.glance = glance
+        self.dialect = dialect
+        self.caller = caller
+        self.session = session
+        self.headers = headers
+        self.on_cancel = None
         self._turn = turn
         self._batch = batch
         self._open = True
@@ -118,9 +125,9 @@ class HttpExchange(Exchange):
             raise Fault("INTERNAL_ERROR", f"{method} cannot be asked: in this revision it travels inside the result")
         if not self._open:
             raise Fault("CANCELLED", "the client no longer waits for this request")
+        check_capability(self.dialect, method, params)
         if self._outlet is None and self._turn.connection is None:
             raise Fault("UPSTREAM_UNAVAILABLE", "the client went before it could be asked")
-        check_capability(self.dialect, method, params)
         params = _line(params)
         outlet = self._stream()
         id_, future = session.expect()

@@ -50,7 +50,7 @@ def faces_of(host: str, port: int, names: Iterable[str] = (), origins: Iterable[
 def check_head(method: bytes, headers: Headers, version: str, faces: Faces, body_limit: int) -> Refusal | None:
     """The request line and all headers at once, save the target."""
     if method in _REFUSED_METHODS:
-        return Refusal(405, f"{method.decode('ascii')} is not answered here")
+        return Refusal(405, f"{method.decode('ascii')} is not answered here", headers=_ALLOW)
     if version != "1.1" and version != "1.0":
         return Refusal(400, f"HTTP/{version} is not spoken here")
     if headers.get(b"host") not in faces.hosts:
@@ -132,6 +132,8 @@ def combine(name: bytes, first: bytes, second: bytes) -> bytes | None:
 
 
 _REFUSED_METHODS: Final = frozenset({b"TRACE", b"CONNECT", b"PRI"})
+_ALLOW: Final = b"allow: GET, HEAD, POST, DELETE\r\n"
+"""What is answered anywhere here; each address says by itself which of them it answers."""
 _SINGLE: Final = frozenset(
     {
         b"host",

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Final
 
 from interlock.protocols.mcp.headers import encode_value
 from interlock.protocols.mcp.methods import METHODS
 from interlock.protocols.mcp.revisions import Revision
-from interlock.transports.http.pool import Origin
+from interlock.transports.http.origin import Origin
 from interlock.wire.errors import Fault
 
 _NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,256}\Z")
@@ -92,10 +93,7 @@ class Heads:
         """A whole POST. `method` is empty for an answer to the server."""
         more = b""
         if self._modern and method:
-            more = line("Mcp-Method", method)
-            row = METHODS.get(method)
-            if name is not None and (row is None or row.named_by):
-                more += b"Mcp-Name: %b\r\n" % encode_value(name).encode()
+            more = _mirrored(method, name)
             for header, value in params:
                 more += line(header, value)
         opening = self._opening if method == "initialize" else self._post
@@ -126,6 +124,16 @@ class Heads:
         if self._session_id is not None and not self._modern:
             self._context += line("Mcp-Session-Id", self._session_id)
         self._post = b"POST %b%b%b" % (self._start, self._context, kind)
+
+
+@lru_cache(maxsize=4096)
+def _mirrored(method: str, name: str | None) -> bytes:
+    """The headers that repeat what the body says (2026-07-28, Standard Request Headers)."""
+    lines = line("Mcp-Method", method)
+    row = METHODS.get(method)
+    if name is not None and (row is None or row.named_by):
+        lines += b"Mcp-Name: %b\r\n" % encode_value(name).encode()
+    return lines
 
 
 def fits(value: str) -> bool:

@@ -1,28 +1,27 @@
-"""What comes back over HTTP: the answer to a request, the receipt for what needs none, the standing stream."""
+"""What comes back over HTTP: the answer to a request, and the receipt for what needs none."""
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-import msgspec
-
 from interlock.protocols.mcp.methods import METHODS
-from interlock.transports.http.heads import fits
-from interlock.transports.http.pool import Failed, Ticket
+from interlock.transports.http.channel import Failed, Ticket
+from interlock.transports.http.reading import (
+    BAD_EVENTS,
+    FLOOD,
+    RETRY_SECONDS,
+    header_text,
+    http_fault,
+    read_error,
+    read_messages,
+)
 from interlock.transports.link import Outgoing, Sink
 from interlock.wire.conversation import PROGRESS
-from interlock.wire.errors import ErrorObject, Fault
-from interlock.wire.messages import (
-    BadMessage,
-    Failure,
-    Message,
-    Notification,
-    Request,
-    decode,
-    decode_batch,
-    is_batch,
-)
+from interlock.wire.errors import Fault
+from interlock.wire.messages import BadMessage, Failure, Notification, Request, Result, decode
 from interlock.wire.sse import Event, EventReader, EventTooLarge
 
 if TYPE_CHECKING:
@@ -31,15 +30,10 @@ if TYPE_CHECKING:
 ERROR_BYTES: Final = 64 * 1024
 """What is read of a body that is no message."""
 
-RETRY_SECONDS: Final = 1.0
-RETRY_MOST: Final = 30.0
 RESUMES: Final = 10
 """How often in a row a broken stream is asked for again without anything new coming."""
 
 REDIRECTS: Final = 3
-
-BAD_EVENTS: Final = 1_000
-"""How many events in a row that are no messages are a flood."""
 
 IDEMPOTENT: Final = frozenset(
     row.name for row in METHODS.values() if row.sender == "client" and row.name not in ("tools/call", "initialize")
@@ -47,66 +41,45 @@ IDEMPOTENT: Final = frozenset(
 """Requests that may be sent again when it is not known whether the first was heard."""
 
 
-FLOOD: Final = "the server floods its stream with what are not messages"
-
-
 class Call:
     """One request of ours, and its response as it comes."""
 
-    __slots__ = (
-        "_bad",
-        "_chunks",
-        "_events",
-        "_headers",
-        "_json",
-        "_link",
-        "_redirects",
-        "_repeated",
-        "_resumes",
-        "_retry",
-        "_size",
-        "_status",
-        "deadline",
-        "id",
-        "last_event_id",
-        "outgoing",
-        "patience",
-        "request",
-        "sink",
-        "ticket",
-        "timer",
-        "with_session",
-    )
+    # What few calls ever change stands here once, not in each of them.
+    ticket: Ticket | None = None
+    timer: asyncio.TimerHandle | None = None
+    with_session = False
+    last_event_id: str | None = None
+    patience = 0.0
+    """Seconds it was ready to wait; progress starts them anew."""
+    least = 0.0
+    """It may take until then, whatever progress says."""
+    _status = 0
+    _headers: Mapping[bytes, bytes] = MappingProxyType({})
+    _json = False
+    _events: EventReader | None = None
+    _size = 0
+    _retry = RETRY_SECONDS
+    _resumes = 0
+    _redirects = 0
+    _repeated = False
+    _bad = 0
 
-    def __init__(
-        self, link: HttpLink, id: int, outgoing: Outgoing, sink: Sink, request: bytes, patience: float
-    ) -> None:
+    def __init__(self, link: HttpLink, id: int, outgoing: Outgoing, sink: Sink, request: bytes) -> None:
         self._link = link
         self.id = id
         self.outgoing = outgoing
         self.sink = sink
         self.request = request
-        self.patience = patience
-        """Seconds it was ready to wait; progress starts them anew."""
         self.deadline = outgoing.deadline
-        self.ticket: Ticket | None = None
-        self.timer: asyncio.TimerHandle | None = None
-        self.with_session = False
-        self.last_event_id: str | None = None
-        self._retry = RETRY_SECONDS
-        self._resumes = 0
-        self._redirects = 0
-        self._repeated = False
-        self._bad = 0
-        self.renew()
+        self._chunks: list[bytes] = []
 
     def renew(self) -> None:
         """Forget the response so far: another follows."""
         self._status = 0
-        self._headers: dict[bytes, bytes] = {}
+        self._headers = {}
         self._json = False
-        self._events: EventReader | None = None
-        self._chunks: list[bytes] = []
+        self._events = None
+        self._chunks = []
         self._size = 0
 
     # pool.Reply
@@ -145,6 +118,20 @@ class Call:
         else:
             self._refused(body)
 
+    def whole(self, headers: dict[bytes, bytes], body: bytes) -> None:
+        self._status = 200
+        self._headers = headers
+        self._json = True
+        try:
+            message = decode(body, self._link.limits)
+        except BadMessage:
+            message = None  # a batch, or what cannot be read: `done` sees to it
+        if type(message) is Result and message.id == self.id:
+            self._answered(message)
+            return
+        self.body(body)
+        self.done()
+
     def failed(self, how: Failed) -> None:
         if not how.sent:
             self._lose("UPSTREAM_UNAVAILABLE", how.why)
@@ -178,10 +165,13 @@ class Call:
 
     def _take(self, data: bytes) -> None:
         messages = read_messages(self._link, data)
-        self._bad = 0 if messages else self._bad + 1
-        if self._bad > BAD_EVENTS:
-            self._lose("UPSTREAM_ERROR", FLOOD)
-            return
+        if messages:
+            self._bad = 0
+        else:
+            self._bad += 1
+            if self._bad > BAD_EVENTS:
+                self._lose("UPSTREAM_ERROR", FLOOD)
+                return
         for message in messages:
             if isinstance(message, Notification):
                 self._notified(message)
@@ -196,13 +186,12 @@ class Call:
         if self._json:
             self._lose("UPSTREAM_ERROR", "the server's answer is not the answer to this request")
 
-    def _answered(self, answer: Message) -> None:
-        assert not isinstance(answer, Request | Notification)
+    def _answered(self, answer: Result | Failure) -> None:
         if self.outgoing.method == "initialize":
             session = self._headers.get(b"mcp-session-id")
             self._link.offered_session = None if session is None else session.decode("latin-1")
         ticket, self.ticket = self.ticket, None
-        if ticket is not None:
+        if ticket is not None and not ticket.over:
             self._link.drain(ticket)
         if self._link.finish(self):
             self.sink.answered(answer)
@@ -274,6 +263,9 @@ class Receipt:
             self._link.complain(f"{self._what} was refused: HTTP {self._status}", "told")
         self._settle()
 
+    def whole(self, headers: dict[bytes, bytes], body: bytes) -> None:
+        self._settle()
+
     def failed(self, how: Failed) -> None:
         if not self.taken.done():
             self._link.complain(f"{self._what} was not taken: {how.why}", "told")
@@ -284,144 +276,3 @@ class Receipt:
     def _settle(self) -> None:
         if not self.taken.done():
             self.taken.set_result(None)
-
-
-class Standing:
-    """The stream for what belongs to no request (2025-11-25, Listening for Messages from the Server)."""
-
-    def __init__(self, link: HttpLink) -> None:
-        self._link = link
-        self._loop = asyncio.get_running_loop()
-        self._last_event_id: str | None = None
-        self._retry: float | None = None
-        self._wait = RETRY_SECONDS
-        self._events: EventReader | None = None
-        self._ticket: Ticket | None = None
-        self._timer: asyncio.TimerHandle | None = None
-        self._stopped = False
-        self._bad = 0
-        self.refused = False
-        """The server does not offer such a stream."""
-
-    def open(self) -> None:
-        """Ask for the stream, or for its rest."""
-        self._timer = None
-        self._events = None
-        try:
-            self._ticket = self._link.open_stream(self, self._last_event_id)
-        except Fault:
-            self._again()
-
-    def stop(self) -> None:
-        """No more of it."""
-        self._stopped = True
-        if self._timer is not None:
-            self._timer.cancel()
-        if self._ticket is not None:
-            self._link.drop(self._ticket)
-
-    def head(self, status: int, headers: dict[bytes, bytes]) -> None:
-        if status == 200 and headers.get(b"content-type", b"").lower().startswith(b"text/event-stream"):
-            self._events = EventReader(self._link.limits.message_bytes)
-        elif 400 <= status < 500 and status not in (408, 429):
-            self.refused = True
-            if status != 405:
-                self._link.complain(f"the standing stream was refused: HTTP {status}")
-
-    def body(self, data: bytes) -> None:
-        if self._events is None:
-            return
-        try:
-            events = self._events.feed(data)
-        except EventTooLarge as cause:
-            self._link.complain(f"the standing stream was given up: {cause}")
-            self.stop()
-            return
-        for event in events:
-            self._wait = RETRY_SECONDS
-            if event.id is not None:
-                self._last_event_id = header_text(event.id)
-            if event.retry is not None:
-                self._retry = event.retry / 1000
-            if event.data:
-                self._take(event.data)
-            if self._stopped:
-                return
-
-    def done(self) -> None:
-        self._again()
-
-    def failed(self, how: Failed) -> None:
-        self._again()
-
-    def _take(self, data: bytes) -> None:
-        messages = read_messages(self._link, data)
-        self._bad = 0 if messages else self._bad + 1
-        if self._bad > BAD_EVENTS:
-            self._link.complain(FLOOD)
-            self.stop()
-            return
-        for message in messages:
-            if isinstance(message, Notification):
-                self._link.told(message)
-            elif isinstance(message, Request):
-                if self._link.owe(message):
-                    self._link.listener.asked(message)
-            else:
-                self._link.complain(f"an answer to {message.id!r} came on the standing stream")
-
-    def _again(self) -> None:
-        if self._stopped or self.refused:
-            return
-        delay = self._retry if self._retry is not None else self._wait
-        self._wait = min(self._wait * 2, RETRY_MOST)
-        self._timer = self._loop.call_later(delay, self.open)
-
-
-def read_messages(link: HttpLink, data: bytes) -> list[Message]:
-    """The message in a body or an event, or those of a batch (2025-03-26). What cannot be read is reported."""
-    try:
-        if not is_batch(data):
-            return [decode(data, link.limits)]
-        parts = decode_batch(data, link.limits)
-    except BadMessage as bad:
-        link.complain(bad.message, "message")
-        return []
-    for part in parts:
-        if isinstance(part, BadMessage):
-            link.complain(part.message, "message")
-    return [part for part in parts if not isinstance(part, BadMessage)]
-
-
-def read_error(body: bytes) -> ErrorObject | None:
-    """The JSON-RPC error in a refusal's body, whatever id it carries: the response says whose it is."""
-    try:
-        return msgspec.json.decode(body, type=_Refusal).error
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None
-
-
-def http_fault(status: int, headers: dict[bytes, bytes], body: bytes, error: ErrorObject | None) -> Fault:
-    """A refusal in the server's own words."""
-    said = error.message if error is not None else body[:200].decode("utf-8", "replace").strip()
-    data: dict[str, object] = {"status": status}
-    mend = ""
-    if status in (401, 403):
-        challenge = headers.get(b"www-authenticate", b"").decode("latin-1")[:1024]
-        data["www_authenticate"] = challenge
-        said = challenge or said
-        mend = "log in, or configure a credential that the server accepts"
-    wait = headers.get(b"retry-after", b"")
-    retry_after_ms = int(wait) * 1000 if wait.isdigit() and len(wait) < 6 else None
-    message = f"HTTP {status}" + (f": {said[:500]}" if said else "")
-    return Fault("UPSTREAM_ERROR", message, mend=mend, data=data, retry_after_ms=retry_after_ms)
-
-
-def header_text(event_id: str) -> str | None:
-    """An event id as a header can carry it; None when it cannot."""
-    text = event_id.encode().decode("latin-1")
-    return text if text and fits(text) else None
-
-
-class _Refusal(msgspec.Struct):
-    error: ErrorObject

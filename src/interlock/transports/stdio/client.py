@@ -51,6 +51,9 @@ from interlock.wire.ndjson import LineReader, Oversize
 SWEEP: Final = 0.25
 """Seconds between two looks for passed deadlines, while something waits."""
 
+HUNG_UP: Final = 1.0
+"""Seconds between a closed stream and the end, in which a server that is exiting can exit."""
+
 WRITE_BYTES: Final = 16 * 1024 * 1024
 """What may wait for the server to read it. Beyond, requests are refused; at twice that, the server is ended."""
 
@@ -121,7 +124,8 @@ class StdioLink(Link):
         params = _sendable(outgoing.params)
         if outgoing.wants_progress:
             params = with_meta(params, {PROGRESS_TOKEN: id_})
-        waiter = _Waiter(id_, outgoing, sink, outgoing.deadline - self._loop.time())
+        patience = 0.0 if outgoing.max_deadline is None else outgoing.deadline - self._loop.time()
+        waiter = _Waiter(id_, outgoing, sink, patience)
         if outgoing.method == "subscriptions/listen":
             self._subscriptions[id_] = waiter
         elif outgoing.method == "initialize":
@@ -135,6 +139,11 @@ class StdioLink(Link):
 
     def cancel(self, handle: Id, reason: str) -> None:
         self._withdraw(handle, reason)
+
+    def extend(self, handle: Id, deadline: float) -> None:
+        waiter = self._conversation.extend(handle, deadline)
+        if waiter is not None:
+            waiter.least = deadline
 
     def tell(self, method: str, params: bytes) -> None:
         self._write(encode_notification(method, _sendable(params)))
@@ -181,7 +190,8 @@ class StdioLink(Link):
 
     def wrote(self, fd: int, data: bytes) -> None:
         if fd == STDOUT:
-            self._read(data)
+            if self._fault is None:
+                self._read(data)
             return
         for line in self._stderr.feed(data, self._loop.time()):
             self.listener.spoke("stderr", line)
@@ -189,11 +199,11 @@ class StdioLink(Link):
     def hung_up(self, fd: int) -> None:
         if self._fault is not None:
             return
-        if fd == STDOUT:
-            # An exit closes it too, and explains itself better: the exit is heard in a moment.
-            self._loop.call_later(SWEEP, self._give_up, Fault("UPSTREAM_UNAVAILABLE", "the server closed its stdout"))
-        elif fd == STDIN:
-            self._loop.call_later(1.0, self._give_up, Fault("UPSTREAM_UNAVAILABLE", "the server closed its stdin"))
+        # An exit closes them too, and explains itself better; it is heard in a moment.
+        if fd in (STDIN, STDOUT):
+            name = "stdin" if fd == STDIN else "stdout"
+            fault = Fault("UPSTREAM_UNAVAILABLE", f"the server closed its {name}")
+            self._loop.call_later(HUNG_UP, self._give_up, fault)
 
     def ended(self, code: int | None) -> None:
         for line in self._stderr.finish():
@@ -215,6 +225,8 @@ class StdioLink(Link):
                     self._take_line(line)
             except Exception as cause:  # a fault of whoever waits for this message must not cost the next one
                 self._loop.call_exception_handler({"message": "a message could not be handed over", "exception": cause})
+            if self._bad_lines > BAD_LINES:
+                break  # one read can hold many thousands more, and everyone else would wait for them
         self._bad_bytes += len(data)
         last = data.rfind(b"\n") + 1
         if last or not self._head:
@@ -281,7 +293,8 @@ class StdioLink(Link):
             self._complain("stray", f"progress of {waiter.id}, which did not ask for it")
             return
         if outgoing.max_deadline is not None:
-            self._conversation.extend(waiter.id, min(self._loop.time() + waiter.patience, outgoing.max_deadline))
+            deadline = min(self._loop.time() + waiter.patience, outgoing.max_deadline)
+            self._conversation.extend(waiter.id, max(waiter.least, deadline))
         waiter.sink.notified("notifications/progress", params)
 
     def _for_subscription(self, notification: Notification) -> bool:
@@ -385,7 +398,7 @@ class StdioLink(Link):
 class _Waiter:
     """One request's place in the conversation."""
 
-    __slots__ = ("id", "outgoing", "patience", "sink")
+    __slots__ = ("id", "least", "outgoing", "patience", "sink")
 
     def __init__(self, id: int, outgoing: Outgoing, sink: Sink, patience: float) -> None:
         self.id = id
@@ -393,6 +406,8 @@ class _Waiter:
         self.sink = sink
         self.patience = patience
         """Seconds it was ready to wait; progress starts them anew."""
+        self.least = 0.0
+        """It may take until then, whatever progress says."""
 
 
 def _id_in(head: bytes) -> int | None:

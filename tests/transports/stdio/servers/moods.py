@@ -1,4 +1,4 @@
-"""A server whose every method is a mood, most of them bad ones. Flags: `stubborn`, `deaf`."""
+"""A server whose every method is a mood, most of them bad ones. Flags: `stubborn`, `deaf`, `late`."""
 
 import json
 import os
@@ -104,6 +104,8 @@ if "stubborn" in sys.argv:
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
 if "deaf" in sys.argv:
     time.sleep(600)
+if "late" in sys.argv:
+    time.sleep(1)
 while True:
     message = hear()
     if "id" not in message:

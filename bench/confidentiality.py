@@ -1,0 +1,179 @@
+"""Many principals with colliding request ids over one shared server: every answer must reach its owner.
+
+    python bench/confidentiality.py [--principals 200] [--calls 1000000]
+
+A real hub, one upstream process over standard streams, one keep-alive connection per principal. Every principal uses
+the same ids. Each call carries a mark that no other call has, and the answer must bring it back.
+"""
+
+from __future__ import annotations
+
+import argparse
+import asyncio
+import json
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import httptools
+
+from interlock.cli.hub_link import HubLink
+
+HERE = Path(__file__).parent
+SOURCE = HERE.parent / "src"
+META = {
+    "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+    "io.modelcontextprotocol/clientCapabilities": {},
+}
+
+UPSTREAM = """
+import sys, json
+TOOL = {"name": "echo", "inputSchema": {"type": "object", "properties": {"mark": {"type": "string"}}}}
+META = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
+for line in sys.stdin.buffer:
+    message = json.loads(line)
+    if "id" not in message:
+        continue
+    method = message["method"]
+    if method == "server/discover":
+        result = {**META, "supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}
+    elif method == "tools/list":
+        result = {**META, "tools": [TOOL]}
+    else:
+        mark = message["params"]["arguments"]["mark"]
+        result = {"resultType": "complete", "content": [{"type": "text", "text": mark}]}
+    sys.stdout.write(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}) + "\\n")
+    sys.stdout.flush()
+"""
+
+
+class Answer(Exception):
+    """A wrong or missing answer."""
+
+
+class Caller(asyncio.Protocol):
+    """One principal on one connection: asks, checks, asks again."""
+
+    def __init__(self, number: int, key: str, port: int, calls: int, done: asyncio.Future[None]) -> None:
+        self.number, self.key, self.port, self.calls, self.done = number, key, port, calls, done
+        self.turn = 0
+        self.body = b""
+        self.parser = httptools.HttpResponseParser(self)
+        self.transport: asyncio.Transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.transport = transport  # type: ignore[assignment]
+        self.ask()
+
+    def ask(self) -> None:
+        self.turn += 1
+        self.mark = f"{self.number}.{self.turn}"
+        params = {"name": "u__echo", "arguments": {"mark": self.mark}, "_meta": META}
+        request = {"jsonrpc": "2.0", "id": self.turn, "method": "tools/call", "params": params}
+        body = json.dumps(request, separators=(",", ":")).encode()
+        self.transport.write(
+            b"POST /mcp HTTP/1.1\r\nhost: 127.0.0.1:%d\r\nauthorization: Bearer %b\r\n"
+            b"content-type: application/json\r\naccept: application/json, text/event-stream\r\n"
+            b"mcp-protocol-version: 2026-07-28\r\n"
+            b"mcp-method: tools/call\r\nmcp-name: u__echo\r\ncontent-length: %d\r\n\r\n%b"
+            % (self.port, self.key.encode(), len(body), body)
+        )
+
+    def data_received(self, data: bytes) -> None:
+        self.parser.feed_data(data)
+
+    def on_body(self, body: bytes) -> None:
+        self.body += body
+
+    def on_message_complete(self) -> None:
+        answer, self.body = json.loads(self.body), b""
+        got = answer.get("result", {}).get("content", [{}])[0].get("text")
+        if answer.get("id") != self.turn or got != self.mark:
+            self.end(Answer(f"principal {self.number} asked {self.mark!r} and got {answer}"))
+        elif self.turn == self.calls:
+            self.end(None)
+        else:
+            self.parser = httptools.HttpResponseParser(self)
+            self.ask()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.end(Answer(f"principal {self.number} lost its connection at call {self.turn}"))
+
+    def end(self, fault: Exception | None) -> None:
+        if not self.done.done():
+            self.done.set_exception(fault) if fault else self.done.set_result(None)
+            self.transport.close()
+
+
+async def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--principals", type=int, default=200)
+    parser.add_argument("--calls", type=int, default=1_000_000)
+    parser.add_argument("--json", type=Path, help="write the outcome to this file")
+    options = parser.parse_args()
+    each = options.calls // options.principals
+    with tempfile.TemporaryDirectory(prefix="ilc") as folder:
+        home = Path(folder) / "h"
+        script = Path(folder) / "upstream.py"
+        script.write_text(UPSTREAM)
+        config = Path(folder) / "interlock.toml"
+        command = json.dumps([sys.executable, "-S", str(script)])
+        config.write_text(
+            f'[hub]\nlisten = "127.0.0.1:0"\nanonymous = false\n[servers.u]\ncommand = {command}\nera = "modern"\n'
+        )
+        environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(SOURCE), "INTERLOCK_HOME": str(home), "HOME": folder}
+        hub = await asyncio.create_subprocess_exec(
+            sys.executable, "-m", "interlock.cli", "up", "--config", str(config), env=environment,
+            stdout=asyncio.subprocess.DEVNULL,
+        )  # fmt: skip
+        try:
+            port, keys = await asyncio.to_thread(prepare, home, options.principals)
+            began = time.monotonic()
+            loop = asyncio.get_running_loop()
+            waits = [loop.create_future() for _ in keys]
+            for number, (key, done) in enumerate(zip(keys, waits, strict=True)):
+                await loop.create_connection(
+                    lambda n=number, k=key, d=done: Caller(n, k, port, each, d), "127.0.0.1", port
+                )
+            outcomes = await asyncio.gather(*waits, return_exceptions=True)
+            seconds = time.monotonic() - began
+        finally:
+            hub.terminate()
+            await hub.wait()
+    faults = [str(outcome) for outcome in outcomes if outcome is not None]
+    report = {
+        "principals": len(keys),
+        "calls": each * len(keys),
+        "misdelivered": len(faults),
+        "seconds": round(seconds, 1),
+        "calls_per_second": round(each * len(keys) / seconds),
+    }
+    print(json.dumps(report))
+    for fault in faults[:10]:
+        print(fault, file=sys.stderr)
+    if options.json:
+        options.json.write_text(json.dumps(report))
+    return 1 if faults else 0
+
+
+def prepare(home: Path, principals: int) -> tuple[int, list[str]]:
+    """Wait for the hub and its server; make a key for each principal."""
+    deadline = time.monotonic() + 30
+    while time.monotonic() < deadline:
+        try:
+            with HubLink.open(home) as link:
+                status = link.ask("hub/status")
+                if status["servers"][0]["state"] == "connected":
+                    port = int(status["listen"].rpartition(":")[2])
+                    keys = [link.ask("hub/keys.create", {"agent": f"agent{n}"})["key"] for n in range(principals)]
+                    return port, keys
+        except Exception:
+            time.sleep(0.05)
+    raise SystemExit("the hub did not come up")
+
+
+if __name__ == "__main__":
+    import uvloop
+
+    sys.exit(uvloop.run(main()))

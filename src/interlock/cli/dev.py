@@ -1,0 +1,88 @@
+"""`interlock dev FILE`: the file behind a hub of its own, started again after each change, with each call shown.
+
+Clients stay connected while the file changes, and hear that its tools did.
+"""
+
+from __future__ import annotations
+
+import json
+from typing import TYPE_CHECKING
+
+import click
+
+from .failures import Failure, WrongUsage
+from .show import bold, coloured, json_option, one_line, plain, say
+
+if TYPE_CHECKING:
+    from interlock.web.trial import Told
+    from interlock.web.watched import Seen
+
+WIDTH = 100
+
+
+@click.command()
+@click.argument("file")
+@click.option("--port", type=click.IntRange(0, 65_535), default=8000, show_default=True, help="0 takes a free one.")
+@json_option
+def dev(file: str, port: int, as_json: bool) -> None:
+    """Run a server's file, again after each change, and show its calls.
+
+    It is served at /mcp, over REST at /tools, and documented at /docs, to this machine alone.
+
+    \b
+    Example:
+      interlock dev ./weather.py
+    """
+    import asyncio
+
+    from interlock.web.trial import Trial
+
+    from .authoring import python_file
+
+    found = python_file(file)
+    if found is None:
+        raise WrongUsage(f"there is no Python file {file}", "give the path of a server's file")
+
+    def tell(told: Told) -> None:
+        if as_json:
+            import msgspec
+
+            click.echo(msgspec.json.encode(told).decode())
+        else:
+            _say(told)
+
+    try:
+        asyncio.run(Trial(found, tell).run(port))
+    except KeyboardInterrupt:
+        return
+    except OSError as error:
+        raise Failure(f"port {port} cannot be listened on: {error}", "choose another one with --port") from error
+
+
+def _say(told: Told) -> None:
+    match told.event:
+        case "listening":
+            say(f"MCP    {told.text}/mcp")
+            say(f"REST   {told.text}/tools")
+            say(f"Docs   {told.text}/docs")
+        case "ready":
+            say(f"{coloured('ready', 'green')}  {plain(told.text) or 'no tools'}")
+        case "broken":
+            say(f"{coloured('broken', 'red')} {plain(told.text)}")
+        case "changed":
+            say(f"changed {plain(told.text)}")
+        case "log":
+            say(f"  | {plain(told.text)}")
+        case "call" if told.call is not None:
+            say(_call(told.call))
+
+
+def _call(call: Seen) -> str:
+    try:
+        given = json.loads(call.params).get("arguments")
+    except ValueError:
+        given = None
+    arguments = "" if given is None else one_line(json.dumps(given, ensure_ascii=False), WIDTH)
+    outcome = coloured("failed", "red") if call.failed else coloured("ok", "green")
+    head = f"{call.method} {bold(plain(call.name))} {arguments}".rstrip()
+    return f"{head} → {outcome} {call.took_ms:g} ms  {one_line(call.outcome, WIDTH)}".rstrip()

@@ -1,0 +1,69 @@
+"""Python as text: what hides in it, and whether it needs parsing and judging at all.
+
+Code without a single word that a rule names is not parsed: whether it compiles is then for whoever runs it to say.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import threading
+import warnings
+from collections.abc import Iterator
+
+from interlock.judge.code.prefilter import may_be_refused
+from interlock.judge.code.rules import CodeRules
+from interlock.judge.code.tree import TreeJudge
+from interlock.judge.findings import Finding
+
+_HIDDEN = re.compile(
+    "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u00a0\u00ad\u034f\u061c\u180e\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\ufffb\ud800-\udfff"
+    "\U000e0000-\U000e0fff]"
+)
+_CONTROL = re.compile("[\x00-\x08\x0b\x0c\x0e-\x1f\x7f]")
+_PRINTABLE = dict.fromkeys((9, 10, 13, *range(0x20, 0x7F)))
+_COOKIE = re.compile(r"^[ \t\f]*#.*?coding[:=][ \t]*([-\w.]+)", re.MULTILINE)
+
+
+def judge_python(code: str, rules: CodeRules) -> Iterator[Finding]:
+    """Everything that a level forbids, in the order of the text where that is known."""
+    hidden = _find_hidden(code)
+    if hidden:
+        yield Finding(
+            "code.hidden_character",
+            f"U+{ord(hidden[0]):04X} does not show, or is not what it looks like",
+            "write it as an escape inside a string, or remove it",
+            hidden.span(),
+        )
+    cookie = _COOKIE.search(code, 0, 400)
+    if cookie and cookie[1].lower().replace("_", "-") not in ("utf-8", "utf8", "ascii", "latin-1", "us-ascii"):
+        yield Finding("code.encoding", f"the encoding {cookie[1]!r} hides the code", "write UTF-8", cookie.span())
+    if rules.level == "standard" and not rules.blocked_imports and not may_be_refused(code):
+        return
+    tree = parse_python(code)
+    if tree is None:
+        yield Finding("code.unparsable", "this is not Python that can be read", "send Python that compiles")
+    else:
+        yield from TreeJudge(code, rules).judge(tree)
+
+
+def _find_hidden(code: str) -> re.Match[str] | None:
+    if code.isascii():
+        return _CONTROL.search(code)
+    odd = "".join(set(code.translate(_PRINTABLE)))
+    return _HIDDEN.search(code) if _HIDDEN.search(odd) else None
+
+
+_WARNINGS = threading.Lock()
+
+
+def parse_python(code: str) -> ast.Module | None:
+    try:
+        if "\\" not in code:
+            return ast.parse(code)
+        # The parser warns of odd escapes on the way, which is the business of whoever wrote them.
+        with _WARNINGS, warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            return ast.parse(code)
+    except (SyntaxError, ValueError, RecursionError, MemoryError, OverflowError):
+        return None

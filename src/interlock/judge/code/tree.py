@@ -1,0 +1,477 @@
+"""Python judged on its syntax tree, without running any of it.
+
+Names are followed to where they come from, over every assignment in the text and in no order: what a name may be, it is
+taken to be.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+import unicodedata
+from collections.abc import Callable
+
+from interlock.judge.code import vocabulary as words
+from interlock.judge.code.origins import Origins
+from interlock.judge.code.rules import CodeRules
+from interlock.judge.findings import Finding
+
+MAX_NODES = 15_000
+MAX_DEPTH = 120
+_JUDGED_BY_USE = frozenset({"getattr", "vars", "open", *words.CALLED_BUILTINS, *words.READONLY_BUILTINS})
+"""Names whose judgement depends on how they are used, not only on what they are."""
+_NEWLINE = re.compile(r"\r\n|\r|\n")
+_LEAF_FIELDS = words.names(
+    "ctx op ops type_ignores kind type_comment level id attr arg name names module asname "
+    "conversion simple is_async kwd_attrs rest"
+)
+"""Fields that never hold anything to judge: contexts, operators and plain names."""
+_CHILDREN: dict[type[ast.AST], tuple[str, ...]] = {ast.Constant: (), ast.Import: (), ast.ImportFrom: ()}
+
+
+def _children(kind: type[ast.AST]) -> tuple[str, ...]:
+    fields = _CHILDREN.get(kind)
+    if fields is None:
+        fields = _CHILDREN[kind] = tuple(field for field in kind._fields if field not in _LEAF_FIELDS)
+    return fields
+
+
+class TreeJudge:
+    """One judgement of one tree. Ask once; what is wrong is in the answer."""
+
+    def __init__(self, code: str, rules: CodeRules) -> None:
+        self.code = code
+        self.rules = rules
+        self.origins = Origins()
+        self.blocked_modules = words.BLOCKED_MODULES
+        if rules.allowed_imports or rules.blocked_imports:
+            self.blocked_modules = (words.BLOCKED_MODULES - set(rules.allowed_imports)) | set(rules.blocked_imports)
+        self.allowed_modules = set(rules.allowed_imports or words.STRICT_MODULES) if rules.allowlists else None
+        self.lines: list[int] | None = None
+        self.found: list[Finding] = []
+
+    def judge(self, tree: ast.Module) -> list[Finding]:
+        nodes = self._collect(tree)
+        if nodes is None:
+            return [Finding("code.too_deep", "code nested too deeply, or too much of it", "send simpler code")]
+        clean: set[str] = set()
+        found = self.found
+        for node, parent in nodes:
+            if type(node) is ast.Name:
+                if node.id not in clean:
+                    before = len(found)
+                    self.on_name(node, parent)
+                    if len(found) == before and node.id not in _JUDGED_BY_USE:
+                        clean.add(node.id)
+            elif type(node) is not ast.Attribute or self._leads_somewhere(node):
+                _HANDLERS[type(node)](self, node, parent)
+        if self.origins.exhausted:
+            found.append(
+                Finding("code.too_deep", "names lead to each other in too many ways to follow", "send simpler code")
+            )
+        found.sort(key=lambda finding: finding.span or (0, 0))
+        return found
+
+    def _leads_somewhere(self, node: ast.Attribute) -> bool:
+        """Whether an attribute can matter: by its own name, or because it hangs from something imported or renamed."""
+        if node.attr in words.JUDGED_ATTRIBUTES or not node.attr.isascii():
+            return True
+        base = node.value
+        while type(base) is ast.Attribute:
+            base = base.value
+        return type(base) is not ast.Name or self.origins.may_lead(base.id)
+
+    def _collect(self, tree: ast.Module) -> list[tuple[ast.AST, ast.AST]] | None:
+        """The nodes worth judging with their parents, level by level; what names are bound to is noted on the way."""
+        found: list[tuple[ast.AST, ast.AST]] = []
+        bindings = self.origins.BINDINGS
+        level: list[tuple[ast.AST, ast.AST]] = [(tree, tree)]
+        count = depth = 0
+        while level:
+            count += len(level)
+            depth += 1
+            if depth > MAX_DEPTH or count > MAX_NODES:
+                return None
+            below: list[tuple[ast.AST, ast.AST]] = []
+            for pair in level:
+                node = pair[0]
+                kind = type(node)
+                if kind is ast.Constant:
+                    value = node.value  # type: ignore[attr-defined]
+                    if (type(value) is str and "__" in value) or type(value) is bytes:
+                        found.append(pair)
+                    continue
+                if kind in _HANDLERS:
+                    found.append(pair)
+                    if kind is ast.Name:
+                        continue
+                bind = bindings.get(kind)
+                if bind is not None:
+                    bind(self.origins, node)
+                for field in _CHILDREN.get(kind) or _children(kind):
+                    value = getattr(node, field, None)
+                    if value.__class__ is list:
+                        below.extend([(item, node) for item in value if item is not None])
+                    elif value is not None:
+                        below.append((value, node))
+            level = below
+        return found
+
+    def _note(self, rule: str, node: ast.AST, message: str, mend: str) -> None:
+        self.found.append(Finding(rule, message, mend, self._span(node)))
+
+    def _span(self, node: ast.AST) -> tuple[int, int] | None:
+        line, end_line = getattr(node, "lineno", 0), getattr(node, "end_lineno", None) or 0
+        if self.lines is None:
+            self.lines = [0, *(match.end() for match in _NEWLINE.finditer(self.code))]
+        if not 0 < line <= end_line <= len(self.lines):
+            return None
+        return self._offset(line, getattr(node, "col_offset", 0)), self._offset(
+            end_line, getattr(node, "end_col_offset", 0)
+        )
+
+    def _offset(self, line: int, column: int) -> int:
+        """Where a position of the tree, which counts bytes, is in the text, which counts characters."""
+        assert self.lines is not None
+        start = self.lines[line - 1]
+        if self.code.isascii():
+            return start + column
+        return start + len(
+            self.code[start : start + column].encode("utf-8", "replace")[:column].decode("utf-8", "ignore")
+        )
+
+    def on_import(self, node: ast.Import, _: ast.AST) -> None:
+        for alias in node.names:
+            self._judge_module(alias.name, node)
+
+    def on_import_from(self, node: ast.ImportFrom, _: ast.AST) -> None:
+        module = node.module or ""
+        if node.level == 0 and module not in words.PLAIN_SUBMODULES:
+            self._judge_module(module, node)
+        for alias in node.names:
+            full = f"{module}.{alias.name}"
+            if alias.name == "*" and module.partition(".")[0] in ("os", "sys", "posix", "nt"):
+                self._note("code.star_import", node, f"takes everything from {module!r}", "import the names you need")
+            elif alias.name in words.LEAKED_MODULES or full in self.blocked_modules:
+                self._note("code.import", node, f"Blocked import: {alias.name!r} from {module!r}", "leave it out")
+            else:
+                self._judge_origin(full, node)
+
+    def _judge_module(self, module: str, node: ast.AST) -> None:
+        top = module.partition(".")[0]
+        if top in self.blocked_modules or module in self.blocked_modules:
+            self._note("code.import", node, f"Blocked import: {module!r}", "use a module that is not blocked")
+        elif (
+            self.allowed_modules is not None and top not in self.allowed_modules and module not in self.allowed_modules
+        ):
+            self._note("code.import", node, f"Import not allowed: {module!r}", "use only the allowed imports")
+
+    def on_name(self, node: ast.Name, parent: ast.AST) -> None:
+        name = node.id if node.id.isascii() else unicodedata.normalize("NFKC", node.id)
+        if name in words.BLOCKED_BUILTINS:
+            if isinstance(node.ctx, ast.Load) or name.startswith("__"):
+                self._note("code.builtin", node, f"Blocked pattern: {name!r}", "write the code itself")
+            return
+        if not isinstance(node.ctx, ast.Load):
+            return
+        called = isinstance(parent, ast.Call) and parent.func is node
+        if name in words.CALLED_BUILTINS and called and not self.origins.is_bound(name):
+            self._note("code.builtin", node, f"Blocked pattern: '{name}('", "leave it out")
+        elif name in ("getattr", "vars") and not called and not self.origins.is_bound(name):
+            self._note("code.dynamic_attribute", node, f"hands {name} on as a value", "name the attribute")
+        elif (
+            self.rules.level == "readonly"
+            and name in words.READONLY_BUILTINS
+            and called
+            and not self.origins.is_bound(name)
+        ):
+            self._note("code.side_effect", node, f"{name}() has an effect beyond reading", "leave it out")
+        elif name == "open" and not called and not self.origins.is_bound(name):
+            self._note("code.file", node, "hands open on as a value", "call it where it is needed")
+        for origin in self.origins.of_name(name):
+            self._judge_origin(origin, node)
+
+    def on_attribute(self, node: ast.Attribute, parent: ast.AST) -> None:
+        name = node.attr if node.attr.isascii() else unicodedata.normalize("NFKC", node.attr)
+        called = isinstance(parent, ast.Call) and parent.func is node
+        if name in words.BLOCKED_ATTRIBUTES and not self._is_method_call_on_super(node):
+            self._note("code.introspection", node, f"Blocked pattern: '.{name}'", "use the plain interface")
+            return
+        origins = self.origins.of(node)
+        before = [origin for origin in origins if origin in words.HARMLESS_ORIGINS]
+        if name in words.CALLED_ATTRIBUTES and called and not before:
+            self._note("code.process", node, f"Blocked pattern: '.{name}('", "use a tool that does this one thing")
+            return
+        if name == "__class__" and not (
+            isinstance(parent, ast.Attribute) and parent.attr in ("__name__", "__qualname__", "__module__", "__doc__")
+        ):
+            self._note(
+                "code.introspection", node, "Blocked pattern: '.__class__'", "use isinstance() or type(x).__name__"
+            )
+        elif name == "__dict__" and (
+            isinstance(parent, (ast.Subscript, ast.Attribute)) or self.origins.is_module(node.value)
+        ):
+            self._note("code.introspection", node, "Blocked pattern: '.__dict__'", "name the attribute")
+        elif name in words.WRITING_METHODS and called:
+            self._note("code.file", node, f"'.{name}(' changes files", "return the data instead")
+        elif self.rules.level == "readonly":
+            self._judge_readonly_attribute(node, name, called)
+        for origin in origins:
+            self._judge_origin(origin, node)
+
+    def _is_method_call_on_super(self, node: ast.Attribute) -> bool:
+        value = node.value
+        return (
+            node.attr in ("__subclasshook__", "__reduce__", "__reduce_ex__")
+            and isinstance(value, ast.Call)
+            and isinstance(value.func, ast.Name)
+            and value.func.id == "super"
+        )
+
+    def _judge_readonly_attribute(self, node: ast.Attribute, name: str, called: bool) -> None:
+        if (name in words.READONLY_METHODS and called) or name in words.READONLY_ATTRIBUTES:
+            self._note("code.side_effect", node, f"'.{name}' writes or sends something", "return the data instead")
+
+    def _judge_origin(self, origin: str, node: ast.AST) -> None:
+        if origin in words.BLOCKED_ORIGINS:
+            self._note("code.process", node, f"Blocked pattern: '{origin}'", "use a tool that does this one thing")
+            return
+        head, _, rest = origin.partition(".")
+        parts = rest.split(".") if rest else []
+        if (
+            head == "os"
+            and parts
+            and parts[0].startswith(("exec", "spawn", "posix_spawn", "fork", "popen", "sched_set"))
+        ):
+            self._note("code.process", node, f"Blocked pattern: '{origin}'", "use a tool that does this one thing")
+        elif head == "builtins" and parts and parts[0] in words.BLOCKED_BUILTINS:
+            self._note("code.builtin", node, f"Blocked pattern: '{parts[0]}'", "write the code itself")
+        elif parts and (leaked := next((part for part in parts if part in words.LEAKED_MODULES), None)):
+            self._note(
+                "code.leaked_module",
+                node,
+                f"reaches {leaked!r} through {head!r}",
+                f"import what you need from {head!r}",
+            )
+        elif self.rules.level == "readonly" and origin in words.READONLY_ORIGINS:
+            self._note("code.side_effect", node, f"'{origin}' has an effect beyond reading", "leave it out")
+
+    def on_call(self, node: ast.Call, _: ast.AST) -> None:
+        func = node.func
+        name = func.id if isinstance(func, ast.Name) else func.attr if isinstance(func, ast.Attribute) else ""
+        if name in (
+            "getattr",
+            "hasattr",
+            "setattr",
+            "delattr",
+            "attrgetter",
+            "methodcaller",
+            "__getattr__",
+            "__getitem__",
+        ):
+            self._judge_attribute_name(node, name)
+        elif name == "vars" and node.args and self.origins.is_module(node.args[0]):
+            self._note("code.introspection", node, "Blocked pattern: 'vars('", "name the attribute")
+        elif name in ("import_module", "find_spec", "find_loader", "get_loader", "iter_modules"):
+            self._note("code.import", node, f"Blocked pattern: '{name}('", "import the module by name")
+        elif name == "load" and "yaml.load" in self.origins.of(func) and not _has_safe_loader(node):
+            self._note("code.deserialises", node, "yaml.load builds any object", "use yaml.safe_load")
+        elif (
+            name == "load"
+            and "numpy.load" in self.origins.of(func)
+            and any(word.arg == "allow_pickle" for word in node.keywords)
+        ):
+            self._note("code.deserialises", node, "numpy.load with pickles runs code", "leave allow_pickle out")
+        elif name == "type" and len(node.args) == 3 and isinstance(func, ast.Name):
+            self._judge_built_class(node)
+        opener = (
+            words.OPENERS.intersection(self.origins.of(func))
+            if name in ("open", "fdopen", "FileIO", "open_file")
+            else ()
+        )
+        if opener or (name == "open" and isinstance(func, ast.Attribute) and self._opens_for_writing(node, 0)):
+            self._judge_open(node, next(iter(opener), "open"))
+
+    def _judge_attribute_name(self, node: ast.Call, name: str) -> None:
+        position = 0 if name in ("attrgetter", "methodcaller", "__getattr__", "__getitem__") else 1
+        if len(node.args) <= position:
+            if any(isinstance(argument, ast.Starred) for argument in node.args):
+                self._note("code.dynamic_attribute", node, f"{name} with hidden arguments", "name the attribute")
+            return
+        given = node.args[position]
+        text = self.origins.text(given)
+        if text is None:
+            computed = not isinstance(given, (ast.Name, ast.Attribute))
+            if computed or (name != "hasattr" and self.origins.is_module(node.args[0])):
+                self._note(
+                    "code.dynamic_attribute",
+                    node,
+                    f"{name} with a name that is made while running",
+                    "name the attribute",
+                )
+            return
+        for part in text.split("."):
+            if (
+                part in words.BLOCKED_ATTRIBUTES
+                or part in words.CALLED_ATTRIBUTES
+                or part in words.BLOCKED_BUILTINS
+                or words.DUNDER_TEXT.fullmatch(part)
+            ):
+                self._note(
+                    "code.introspection", node, f"Blocked pattern: {name} of {part!r}", "use the plain interface"
+                )
+                return
+        if name == "getattr":
+            for origin in self.origins.of(node):
+                self._judge_origin(origin, node)
+
+    def _judge_built_class(self, node: ast.Call) -> None:
+        space = node.args[2]
+        keys = [self.origins.text(key) for key in space.keys if key is not None] if isinstance(space, ast.Dict) else []
+        if any(
+            key in ("__annotations__", "__reduce__", "__reduce_ex__", "__del__", "__class_getitem__", "__getattr__")
+            for key in keys
+        ):
+            self._note("code.introspection", node, "builds a class with special methods", "write a class statement")
+
+    def _judge_open(self, node: ast.Call, opener: str) -> None:
+        if self._opens_for_writing(node, 1) or opener in ("os.open", "os.fdopen", "io.FileIO"):
+            self._note("code.file", node, "opens a file for writing", "return the data instead of writing it")
+            return
+        path = self.origins.text(node.args[0]) if node.args else None
+        if path is None:
+            self._note(
+                "code.file",
+                node,
+                "opens a file whose name is not known before it runs",
+                "write the file's name in the call",
+            )
+        elif words.SECRET_PATHS.search(path):
+            self._note(
+                "code.file",
+                node,
+                f"opens {path[:60]!r}, outside the working directory",
+                "read below the working directory",
+            )
+
+    def _opens_for_writing(self, node: ast.Call, position: int) -> bool:
+        mode: ast.expr | None = node.args[position] if len(node.args) > position else None
+        for keyword in node.keywords:
+            if keyword.arg == "mode":
+                mode = keyword.value
+            elif keyword.arg is None or keyword.arg == "opener":
+                return True
+        if mode is None:
+            return False
+        text = self.origins.text(mode)
+        if text is None:
+            return position == 1
+        return bool(re.fullmatch(r"[rwaxbt+U]{1,4}", text) and set(text) & set("wax+"))
+
+    def on_constant(self, node: ast.Constant, parent: ast.AST) -> None:
+        value = node.value
+        if isinstance(value, bytes):
+            value = value.decode("latin-1")
+        if type(value) is not str or len(value) < 4 or isinstance(parent, ast.Expr):
+            return
+        if "__" in value:
+            if words.FORMAT_FIELD.search(value):
+                self._note("code.format_field", node, "a format field reaches into an object", "format plain values")
+            elif words.DUNDER_TEXT.search(value) and not isinstance(parent, ast.JoinedStr):
+                dunder = words.DUNDER_TEXT.search(value)
+                if dunder and dunder[0] not in ("__init__", "__class__", "__dict__"):
+                    self._note(
+                        "code.introspection", node, f"Blocked pattern: {dunder[0]!r} in a string", "leave it out"
+                    )
+                elif value in ("__init__", "__class__", "__dict__") and isinstance(parent, ast.Subscript):
+                    self._note("code.introspection", node, f"Blocked pattern: {value!r} as a key", "leave it out")
+
+    def on_assembled(self, node: ast.expr, parent: ast.AST) -> None:
+        """Strings put together from pieces, where the whole is a name that would be refused."""
+        if isinstance(parent, (ast.BinOp, ast.JoinedStr)) or _is_plain_format(node):
+            return
+        text = self.origins.text(node)
+        if text is not None and (text in words.DANGEROUS_WORDS or words.DUNDER_TEXT.search(text)):
+            self._note(
+                "code.assembled_name", node, f"puts the name {text[:40]!r} together from pieces", "write the name"
+            )
+
+    def on_subscript(self, node: ast.Subscript, parent: ast.AST) -> None:
+        text = self.origins.text(node.slice)
+        if text is not None and (text in words.BLOCKED_BUILTINS or text in words.BLOCKED_ATTRIBUTES):
+            self._note("code.introspection", node, f"Blocked pattern: {text!r} as a key", "leave it out")
+        else:
+            self.on_assembled(node, parent)
+            for origin in self.origins.of(node):
+                self._judge_origin(origin, node)
+
+    def on_class_pattern(self, node: ast.MatchClass, _: ast.AST) -> None:
+        for name in node.kwd_attrs:
+            if name.startswith("__") or name in words.BLOCKED_ATTRIBUTES:
+                self._note(
+                    "code.introspection", node, f"Blocked pattern: {name!r} in a match", "use the plain interface"
+                )
+
+    def on_function(self, node: ast.FunctionDef | ast.AsyncFunctionDef, _: ast.AST) -> None:
+        if node.name in (
+            "__reduce__",
+            "__reduce_ex__",
+            "__setstate__",
+            "find_spec",
+            "find_module",
+            "exec_module",
+            "__import__",
+            "__build_class__",
+        ):
+            self._note(
+                "code.introspection", node, f"defines {node.name!r}, which Python calls by itself", "leave it out"
+            )
+
+    def on_while(self, node: ast.While, _: ast.AST) -> None:
+        endless = isinstance(node.test, ast.Constant) and bool(node.test.value)
+        if (
+            self.rules.level == "readonly"
+            and endless
+            and not any(
+                isinstance(inner, (ast.Break, ast.Return, ast.Raise, ast.Await, ast.Yield)) for inner in ast.walk(node)
+            )
+        ):
+            self._note("code.exhausts", node, "loops without an end", "give the loop an end")
+
+    def on_power(self, node: ast.BinOp, parent: ast.AST) -> None:
+        if isinstance(node.op, ast.Pow) and self.rules.level == "readonly":
+            power = node.right
+            big = isinstance(power, ast.BinOp) and isinstance(power.op, ast.Pow)
+            if big or (isinstance(power, ast.Constant) and isinstance(power.value, int) and power.value > 6):
+                self._note("code.exhausts", node, "makes a very large number", "use smaller numbers")
+        elif isinstance(node.op, (ast.Add, ast.Mod, ast.Mult)):
+            self.on_assembled(node, parent)
+
+
+def _is_plain_format(node: ast.expr) -> bool:
+    """`"%s" % x`: one value into one place, which puts nothing together."""
+    return isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mod) and not isinstance(node.right, ast.Tuple)
+
+
+def _has_safe_loader(node: ast.Call) -> bool:
+    given = [keyword.value for keyword in node.keywords if keyword.arg == "Loader"] + node.args[1:2]
+    return any(
+        "Safe" in (value.attr if isinstance(value, ast.Attribute) else getattr(value, "id", "")) for value in given
+    )
+
+
+_HANDLERS: dict[type[ast.AST], Callable[..., None]] = {
+    ast.Import: TreeJudge.on_import,
+    ast.ImportFrom: TreeJudge.on_import_from,
+    ast.Name: TreeJudge.on_name,
+    ast.Attribute: TreeJudge.on_attribute,
+    ast.Call: TreeJudge.on_call,
+    ast.Constant: TreeJudge.on_constant,
+    ast.JoinedStr: TreeJudge.on_assembled,
+    ast.BinOp: TreeJudge.on_power,
+    ast.Subscript: TreeJudge.on_subscript,
+    ast.MatchClass: TreeJudge.on_class_pattern,
+    ast.FunctionDef: TreeJudge.on_function,
+    ast.AsyncFunctionDef: TreeJudge.on_function,
+    ast.While: TreeJudge.on_while,
+}

@@ -1,0 +1,128 @@
+"""Definitions of tools, prompts and resources, judged before any model sees them: every text in them, and every schema.
+
+A definition describes. What instructs the model, hides from the person, or carries a secret is a reason for quarantine.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+import msgspec
+
+from interlock.judge.findings import Finding
+from interlock.judge.instructions import ENOUGH, weigh
+from interlock.judge.names import judge_name
+from interlock.judge.schemas import judge_schema
+from interlock.judge.secrets import judge_secrets
+from interlock.judge.text import judge_text
+from interlock.judge.urls import judge_url
+
+MOST_TEXTS = 4_000
+MOST_CHARACTERS = 262_144
+DEEPEST = 200
+MOST_FINDINGS = 64
+ENOUGH_TOGETHER = 3.0
+"""The weight at which weak signals, spread over several fields, count as an instruction."""
+
+
+def judge_definition(definition: object) -> tuple[Finding, ...]:
+    """Everything that should keep a definition (of a tool, prompt, resource or template) from being listed and used."""
+    if not isinstance(definition, Mapping):
+        return (Finding("definition.shape", "A definition is an object.", "Send an object with a name."),)
+    found = list(_judge_frame(definition))
+    texts, whole = _texts(definition)
+    if not whole:
+        message = "The definition is too large or too deep to be read as a whole."
+        found.append(Finding("definition.too_large", message, "Describe the tool more briefly."))
+    for key in ("inputSchema", "outputSchema"):
+        if key in definition:
+            found.extend(judge_schema(definition[key], key))
+    found.extend(_judge_texts(texts))
+    return tuple(found[:MOST_FINDINGS])
+
+
+class _Text(NamedTuple):
+    where: str
+    text: str
+    is_key: bool
+
+
+def _judge_frame(definition: Mapping[object, object]) -> Iterator[Finding]:
+    name = definition.get("name")
+    if isinstance(name, str):
+        yield from judge_name(name)
+    icons = definition.get("icons")
+    for icon in icons[:16] if isinstance(icons, list | tuple) else ():
+        source = icon.get("src") if isinstance(icon, Mapping) else None
+        if isinstance(source, str):
+            yield from _judge_icon(source)
+
+
+def _judge_icon(source: str) -> tuple[Finding, ...]:
+    if _IMAGE_DATA.match(source):
+        return ()
+    if source[:5].lower() == "data:":
+        return (Finding("definition.icon", "The icon is no image.", "Use an image, or leave the icon out."),)
+    return judge_url(source)
+
+
+_IMAGE_DATA = re.compile(r"(?i)data:image/(?:png|jpe?g|gif|webp|svg\+xml|x-icon|vnd\.microsoft\.icon|avif|bmp)[;,]")
+
+
+def _texts(definition: Mapping[object, object]) -> tuple[list[_Text], bool]:
+    """Each different text of the definition with its place, and whether that was all."""
+    texts: dict[tuple[str, bool], str] = {}
+    characters = 0
+    stack: list[tuple[object, str, int]] = [(definition, "", 0)]
+    while stack:
+        value, where, depth = stack.pop()
+        if depth > DEEPEST or len(texts) > MOST_TEXTS or characters > MOST_CHARACTERS:
+            return [_Text(place, text, is_key) for (text, is_key), place in texts.items()], False
+        if isinstance(value, str):
+            if texts.setdefault((value, False), where) == where:
+                characters += len(value)
+        elif isinstance(value, Mapping):
+            for key, item in reversed(tuple(value.items())):
+                place = f"{where}.{key}" if where else str(key)
+                texts.setdefault((str(key), True), place[:120])
+                stack.append((item, place[:120], depth + 1))
+        elif isinstance(value, list | tuple):
+            stack.extend((item, f"{where}[{at}]"[:120], depth + 1) for at, item in reversed(tuple(enumerate(value))))
+    return [_Text(place, text, is_key) for (text, is_key), place in texts.items()], True
+
+
+def _judge_texts(texts: list[_Text]) -> Iterator[Finding]:
+    instructed = False
+    for where, text, is_key in texts:
+        for finding in (*judge_text(text), *judge_secrets(text)):
+            yield msgspec.structs.replace(finding, message=f"{where}: {finding.message}")
+        if padding := _padding(text):
+            message = f"{where}: a long stretch of blank space pushes what follows out of sight."
+            yield Finding("definition.padding", message, "Take the blank space out.", padding)
+        if len(text) < _SHORTEST:
+            continue
+        weighed = weigh(text, where, name=is_key or bool(_IDENTIFIER.fullmatch(text)))
+        if weighed.weight >= ENOUGH:
+            instructed = True
+            yield from weighed.findings
+    told = [text for _, text, is_key in texts if not is_key and len(text) >= _SHORTEST]
+    if not instructed and len(told) > 1:
+        together = weigh("\n".join(told), "The whole definition")
+        if together.weight >= ENOUGH_TOGETHER:
+            yield from together.findings
+
+
+_SHORTEST = 8
+_IDENTIFIER = re.compile(r"[\w.\-]+")
+_BLANK = re.compile(r"\s{30,}+")
+
+
+def _padding(text: str) -> tuple[int, int] | None:
+    """Where thirty blank lines or a hundred and fifty blanks in a row stand before more text."""
+    for match in _BLANK.finditer(text):
+        lines = match[0].split("\n")
+        if match.end() < len(text) and (len(lines) > 30 or max(map(len, lines)) >= 150):
+            return match.span()
+    return None

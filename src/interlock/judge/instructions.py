@@ -1,0 +1,213 @@
+"""Text that tries to instruct the model that reads it: signals weighed together, in every disguise we know how to undo.
+
+Only what crosses the threshold is reported, and then with everything that weighed in, so that a person can see why.
+"""
+
+from __future__ import annotations
+
+import base64
+import codecs
+import html
+import re
+import unicodedata
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import NamedTuple
+from urllib.parse import unquote_plus
+
+from interlock.judge.findings import Finding
+from interlock.judge.regexes import OctetRegexes
+from interlock.judge.signals import ENGLISH, LATIN_SCRIPT, NAMES, OTHER_SCRIPTS, SAYS, Signal
+from interlock.judge.text import strip_hidden
+
+ENOUGH = 1.75
+"""The weight at which text counts as an instruction."""
+
+LONGEST = 262_144
+"""Beyond this only the beginning and the end are read."""
+
+
+class Weighed(NamedTuple):
+    """The heaviest reading of a text: its weight, what weighed in, and how it was disguised."""
+
+    weight: float
+    findings: tuple[Finding, ...]
+
+
+def judge_instructions(text: str, where: str = "The text") -> tuple[Finding, ...]:
+    """Findings for text that instructs the model; none for text that merely describes, however firmly."""
+    weighed = weigh(text, where)
+    return weighed.findings if weighed.weight >= ENOUGH else ()
+
+
+def weigh(text: str, where: str = "The text", *, name: bool = False) -> Weighed:
+    """How strongly the text instructs the model. With `name`, read as the name of a parameter."""
+    if len(text) > LONGEST:
+        text = text[: LONGEST // 2] + "\n" + text[-LONGEST // 2 :]
+    best = Weighed(0.0, ())
+    plain = unfold(text)
+    for disguise, reading in _readings(text, plain, name):
+        found = _weigh_plain(reading, where, disguise, name)
+        if found.weight > best.weight:
+            best = found
+            if best.weight >= ENOUGH:
+                break
+    return best
+
+
+def unfold(text: str) -> str:
+    """The text as a reader would take it: compatibility forms, look-alike letters and hidden characters undone."""
+    if not text.isascii():
+        text = strip_hidden(text).replace("\u00ad", "")
+        text = _MIXED_WORD.sub(lambda match: match[0].translate(_TWINS), unicodedata.normalize("NFKC", text))
+    return _BLANK_LINES.sub("\n", _BLANKS.sub(" ", text))
+
+
+_BLANKS = re.compile(r"[^\S\n]+")
+_BLANK_LINES = re.compile(r" ?\n[\s]*")
+_TWINS = str.maketrans(
+    "асеорхуіјѕһԁԛԝАВСЕНІЈКМОРЅТХУοναρυιΑΒΕΖΗΙΚΜΝΟΡΤΥΧ", "aceopxyijshdqwABCEHIJKMOPSTXYovapuiABEZHIKMNOPTYX"
+)
+_MIXED_WORD = re.compile(r"(?<!\w)(?=\w*?[A-Za-z])(?=[A-Za-z0-9_]*+[^\x00-\x7f])\w++")
+
+
+def _weigh_plain(text: str, where: str, disguise: str, name: bool) -> Weighed:
+    octets = text.encode("utf-8", "replace")
+    weight = 0.0
+    heaviest: dict[str, float] = {}
+    found = []
+    for index, regex in _signals().matching(octets):
+        match = regex.search(octets)
+        if match is None or (index >= len(_TEXT_SIGNALS) and not name):
+            continue
+        signal = _ALL_SIGNALS[index]
+        start, end = match.span()
+        said = octets[start:end].decode("utf-8", "replace").strip()
+        hidden = f" ({disguise})" if disguise else ""
+        message = f"{where} {SAYS[signal.rule]}{hidden}: {said[:120]!r}."
+        found.append(Finding(f"instruction.{signal.rule}", message, _MEND))
+        weight += _added(heaviest, signal)
+    return Weighed(weight, tuple(found))
+
+
+_MEND = "Describe what the tool does; leave to the person and the client what the model shall do."
+
+
+def _added(heaviest: dict[str, float], signal: Signal) -> float:
+    """What a signal adds. Several weak ones of one rule count less than the same number of different rules."""
+    before = heaviest.get(signal.rule, 0.0)
+    heaviest[signal.rule] = max(before, signal.weight)
+    return signal.weight if before == 0 else max(signal.weight - before, signal.weight * 0.75)
+
+
+_TEXT_SIGNALS = ENGLISH + LATIN_SCRIPT + OTHER_SCRIPTS
+_ALL_SIGNALS = _TEXT_SIGNALS + NAMES
+
+
+@lru_cache(maxsize=1)
+def _signals() -> OctetRegexes:
+    return OctetRegexes(_spelled_out(signal.pattern) for signal in _ALL_SIGNALS)
+
+
+def _spelled_out(pattern: str) -> str:
+    joined = _JOINT.sub(r"[\\s_*\"'`,:\\-]{1,4}", pattern)
+    return "(?is)" + _SENTENCE.sub(r"(?:[^.!?;]{0,\1}?)", joined)
+
+
+_JOINT = re.compile(r"(?<![\\\[]) (?![?\]|)])")
+_SENTENCE = re.compile(r"<(\d+)>")
+
+
+def _readings(text: str, plain: str, name: bool) -> Iterator[tuple[str, str]]:
+    """The text itself, then each disguise that it may be wearing, undone."""
+    if name:
+        yield "", _CAMEL.sub(r"\1 \2", plain).replace("_", " ").replace("-", " ")
+    yield "", plain
+    if not text.isascii() and (smuggled := _smuggled(text)):
+        yield "in invisible characters", smuggled
+    if "\\u" in plain and (escaped := _ESCAPED.sub(lambda match: chr(int(match[1], 16)), plain)) != plain:
+        yield "in escapes", unfold(escaped)
+    if _MARKUP.search(plain) and (written := unfold(html.unescape(plain))) != plain:
+        yield "in character references", written
+    if "%" in plain or ("+" in plain and "://" in plain):
+        decoded = unfold(unquote_plus(plain, errors="replace"))
+        if decoded != plain:
+            yield "percent-encoded", decoded
+    if decoded := _decoded_runs(plain):
+        yield "encoded", decoded
+    if len(plain) <= _SHORT:
+        yield from _games(text, plain)
+
+
+_CAMEL = re.compile(r"([a-z])([A-Z])")
+_MARKUP = re.compile(r"&(?:#|[a-z])")
+_ESCAPED = re.compile(r"\\u\{?([0-9a-fA-F]{4})\}?")
+_SHORT = 8192
+_RUN = re.compile(r"[A-Za-z0-9+/_\-]{20,}={0,2}")
+_HEX_RUN = re.compile(r"(?:\\x|0x|%)?(?:[0-9a-fA-F]{2}[ :]?(?:\\x|0x)?){10,}")
+_SPACED_OUT = re.compile(r"(?:\b\w[ .\-_*]){5,}\w\b")
+_SPACED = re.compile(r"(?:\b\w[ .\-_*]){2,}\w\b")
+
+
+def _smuggled(text: str) -> str:
+    """What tag characters and runs of variation selectors spell."""
+    tags = "".join(chr(ord(char) - 0xE0000) for char in text if "\U000e0020" <= char <= "\U000e007e")
+    selected = bytes(
+        ord(char) - 0xFE00 if char <= "\ufe0f" else (ord(char) - 0xE0100 + 16) & 0xFF
+        for char in text
+        if "\ufe00" <= char <= "\ufe0f" or "\U000e0100" <= char <= "\U000e01ef"
+    )
+    nibbles = bytes(
+        high << 4 | low for high, low in zip(selected[::2], selected[1::2], strict=False) if high < 16 > low
+    )
+    return "\n".join(
+        part for part in (tags, selected.decode("latin-1"), nibbles.decode("latin-1")) if part.strip("\x00")
+    )
+
+
+def _decoded_runs(text: str) -> str:
+    """What runs of base64 and hexadecimal say, where they say something readable, put back in their place."""
+    changed = False
+
+    def decode(match: re.Match[str]) -> str:
+        nonlocal changed
+        run = match[0]
+        octets = b""
+        try:
+            if _HEX_RUN.fullmatch(run):
+                octets = bytes.fromhex(re.sub(r"[^0-9a-fA-F]|0x|\\x", "", run.replace("0x", "").replace("\\x", "")))
+            else:
+                octets = base64.b64decode(
+                    run.rstrip("=") + "=" * (-len(run.rstrip("=")) % 4), altchars=b"-_" if "-" in run else None
+                )
+            said = octets.decode()
+        except ValueError:
+            return run
+        if not said.isprintable() and not said.replace("\n", "").isprintable():
+            return run
+        changed = True
+        return f" {said} "
+
+    decoded = _HEX_RUN.sub(decode, text)
+    decoded = _RUN.sub(decode, decoded)
+    return unfold(decoded) if changed else ""
+
+
+def _games(text: str, plain: str) -> Iterator[tuple[str, str]]:
+    if _SPACED_OUT.search(text):
+        words = _WIDE_GAP.sub(" | ", text)
+        yield "letter by letter", unfold(_SPACED.sub(lambda match: _JOINTS.sub("", match[0]), words).replace("|", " "))
+        yield "letter by letter", _JOINTS.sub("", text).replace("all", " all ").replace("previous", " previous ")
+    if plain.isascii() and _DIGIT_IN_WORD.search(plain):
+        yield "in digits for letters", plain.translate(_LEET)
+    lowered = plain.lower()
+    if any(word in lowered for word in ("vtaber", "cerivbhf", "vafgehpg", "hfre")):
+        yield "in ROT13", codecs.decode(plain, "rot13")
+    if any(word in lowered for word in ("erongi", "suoiverp", "tcurtsni", "resu eht", "loot siht")):
+        yield "backwards", plain[::-1]
+
+
+_WIDE_GAP = re.compile(r"\s{2,}")
+_JOINTS = re.compile(r"[\s.\-_*]+")
+_DIGIT_IN_WORD = re.compile(r"[A-Za-z][013457@$!][A-Za-z]")
+_LEET = str.maketrans("013457@$!", "oieastasi")

@@ -1,0 +1,222 @@
+"""The `readonly` validator for shell commands: nothing may write, anywhere in the text. (MGP, Standard Validators)
+
+Unlike `sandbox` it lets commands be joined, and judges each of them: a program must be known to read, and used so.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+import msgspec
+
+from interlock.judge.findings import Finding
+from interlock.judge.shell import programs, read_forms
+from interlock.judge.shell.commands import MAX_NESTED_WORDS, MAX_NESTING, program_name
+from interlock.judge.shell.flags import names, operands, uses_flag
+from interlock.judge.shell.lookalikes import find_lookalikes
+from interlock.judge.shell.readers import READERS, Reader
+from interlock.judge.shell.syntax import Command, Redirect, Script, parse
+from interlock.judge.shell.wrappers import inner_commands
+
+
+class ReadonlyRules(msgspec.Struct, frozen=True):
+    """What an operator may set about read-only judging."""
+
+    readers: tuple[str, ...] = ()
+    """Further programs that are known to only read."""
+    ignored: tuple[str, ...] = ()
+    """Rules that are switched off, by finding name."""
+    max_length: int = 8_192
+
+
+_DEFAULTS = ReadonlyRules()
+MAX_FINDINGS = 32
+MAX_ARGUMENTS = 2_048
+MAX_NESTED_LENGTH = 2_048
+_QUIET_TARGETS = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty", "/dev/fd/1", "/dev/fd/2"})
+_WRAPPERS = names(
+    "env nice ionice chrt taskset timeout stdbuf time command builtin xargs watch busybox toybox "
+    "coreutils setarch linux32 linux64 "
+    "sudo doas unbuffer ifne chronic numactl rlwrap"
+)
+_READ_MEND = "use a program that only reads, or have the operator list it in `readers`"
+
+
+def judge_readonly_shell(command: str | Sequence[str], rules: ReadonlyRules = _DEFAULTS) -> tuple[Finding, ...]:
+    """Everything in a command that writes, or may write."""
+    found = _judge_text(command, rules, 0) if isinstance(command, str) else _judge_list(command, rules)
+    kept: list[Finding] = []
+    for finding in found:
+        if finding.rule not in rules.ignored and finding not in kept:
+            kept.append(finding)
+            if len(kept) == MAX_FINDINGS:
+                break
+    return tuple(kept)
+
+
+def _judge_list(argv: Sequence[str], rules: ReadonlyRules) -> Iterator[Finding]:
+    words = [str(word) for word in argv[: MAX_ARGUMENTS + 1]]
+    if not words or not words[0]:
+        yield Finding("readonly.empty", "there is no command", "write the command to run")
+    elif len(words) > MAX_ARGUMENTS or sum(map(len, words)) > rules.max_length:
+        yield _too_long(rules)
+    else:
+        for word in words:
+            yield from find_lookalikes(word)
+        yield from _judge_argv(words, rules, None, 0)
+
+
+def _judge_text(text: str, rules: ReadonlyRules, depth: int) -> Iterator[Finding]:
+    if len(text) > (MAX_NESTED_LENGTH if depth else rules.max_length):
+        yield _too_long(rules)
+        return
+    stripped = text.strip(" \t\r\n")
+    if not stripped:
+        yield Finding("readonly.empty", "there is no command", "write the command to run")
+        return
+    yield from find_lookalikes(text)
+    yield from _judge_script(parse(stripped), rules, depth)
+
+
+def _judge_script(script: Script, rules: ReadonlyRules, depth: int) -> Iterator[Finding]:
+    if script.error is not None:
+        yield Finding(
+            "readonly.unparsable",
+            "this is not shell syntax that can be read safely",
+            "write simpler commands",
+            script.error,
+        )
+    for operator in script.operators:
+        if operator.kind in _REFUSED_OPERATORS:
+            yield Finding(
+                f"readonly.{operator.kind}",
+                _REFUSED_OPERATORS[operator.kind],
+                "write the commands out, in the foreground",
+                (operator.start, operator.end),
+            )
+    for redirect in script.redirects:
+        yield from _judge_redirect(redirect)
+    for command in script.commands:
+        yield from _judge_command(command, rules, depth)
+
+
+_REFUSED_OPERATORS = {
+    "background": "'&' leaves a command running",
+    "function": "a function hides what runs",
+    "assignment": "a variable hides what runs",
+}
+
+
+def _judge_redirect(redirect: Redirect) -> Iterator[Finding]:
+    target = redirect.target
+    span = (redirect.start, redirect.end)
+    if target is not None and target.text.startswith(("/dev/tcp/", "/dev/udp/")):
+        yield Finding("readonly.network", "opens a connection by redirection", "use a network tool", span)
+    elif ">" in redirect.operator:
+        duplicates = redirect.operator.endswith("&") and target is not None and target.text.isdigit()
+        if not duplicates and (target is None or target.dynamic or target.text not in _QUIET_TARGETS):
+            yield Finding("readonly.redirect", "writes a file by redirection", "let the tool return the output", span)
+
+
+def _judge_command(command: Command, rules: ReadonlyRules, depth: int) -> Iterator[Finding]:
+    span = (command.start, command.end)
+    for name, value in command.assignments:
+        if programs.RISKY_VARIABLES.match(name) or value.dynamic:
+            yield Finding("readonly.environment", f"setting {name!r} can change what runs", "leave it out", span)
+    if not command.words:
+        return
+    first = command.words[0]
+    if first.dynamic or first.pattern or first.disguised or first.spliced:
+        yield Finding(
+            "readonly.disguised",
+            "the program's name is quoted, escaped or expanded, so what runs is not what is read",
+            "write the plain name of the program",
+            (first.start, first.end),
+        )
+        return
+    yield from _judge_argv([word.text for word in command.words], rules, span, depth)
+
+
+def _judge_argv(
+    argv: Sequence[str], rules: ReadonlyRules, span: tuple[int, int] | None, depth: int
+) -> Iterator[Finding]:
+    name = program_name(argv[0])
+    arguments = argv[1:]
+    if depth > MAX_NESTING or (depth and len(argv) > MAX_NESTED_WORDS):
+        yield Finding(
+            "readonly.nested",
+            "a command inside a command is too deep or too long to judge",
+            "run the inner command",
+            span,
+        )
+        return
+    if argv[0].rpartition("/")[2] in rules.readers or name in rules.readers:
+        return
+    if len(arguments) == 1 and arguments[0] in ("--help", "--version"):
+        return
+    if name in _WRAPPERS:
+        yield from _judge_inner(name, arguments, rules, span, depth)
+        return
+    form = read_forms.FORMS.get(name)
+    reader = READERS.get(name)
+    if form is None and reader is None:
+        yield Finding("readonly.unknown_program", f"{name!r} is not known to only read", _READ_MEND, span)
+        return
+    reason = (form(arguments) if form is not None else None) or (
+        _why_writes(name, reader, arguments) if reader is not None else None
+    )
+    if reason is not None:
+        yield Finding("readonly.writes", f"{name}: {reason}", _READ_MEND, span)
+    for command in read_forms.ran_by(name, arguments):
+        yield from _judge_argv(command, rules, span, depth + 1)
+
+
+def _judge_inner(
+    name: str, arguments: Sequence[str], rules: ReadonlyRules, span: tuple[int, int] | None, depth: int
+) -> Iterator[Finding]:
+    if name == "command" and arguments[:1] in (["-v"], ["-V"]):
+        return
+    inner, texts = inner_commands(name, arguments)
+    if name in ("sudo", "doas") and not inner:
+        yield Finding("readonly.unknown_program", f"{name!r} starts a shell or an editor", _READ_MEND, span)
+    for command in inner:
+        yield from _judge_argv(command, rules, span, depth + 1)
+    for text in texts:
+        yield from _judge_text(text, rules, depth + 1)
+
+
+def _why_writes(name: str, reader: Reader, arguments: Sequence[str]) -> str | None:
+    """What makes this use of a reading program a write."""
+    used = uses_flag(arguments, reader.writes, reader.values)
+    if used is None and name in programs.CODE_FLAG_SETS:
+        used = uses_flag(arguments, *programs.CODE_FLAG_SETS[name])
+    if used is not None:
+        return f"{used[:40]!r} writes or runs something"
+    if reader.needs and not uses_flag(arguments, reader.needs, reader.values) and not _bundled(name, arguments):
+        return "without one of " + ", ".join(sorted(reader.needs)) + " it writes"
+    words = operands(arguments, reader.value_options)
+    if reader.operands is not None and len([word for word in words if not word.startswith("+")]) > reader.operands:
+        return f"more than {reader.operands} operands set or write something"
+    if reader.verbs and words and not any(_starts(words, arguments, verb) for verb in reader.verbs):
+        return f"{' '.join(words[:2])[:40]!r} is not known to only read"
+    if name == "sysctl" and any("=" in word for word in words):
+        return "an assignment sets a value"
+    return None
+
+
+def _starts(words: Sequence[str], arguments: Sequence[str], verb: tuple[str, ...]) -> bool:
+    return tuple(words[: len(verb)]) == verb or tuple(arguments[: len(verb)]) == verb
+
+
+def _bundled(name: str, arguments: Sequence[str]) -> bool:
+    """`tar tvf x`: the old form of options without a dash."""
+    return (
+        name in ("tar", "gtar", "bsdtar")
+        and bool(arguments)
+        and "t" in arguments[0]
+        and not set("xcruA") & set(arguments[0])
+    )
+
+
+def _too_long(rules: ReadonlyRules) -> Finding:
+    return Finding("readonly.too_long", f"longer than {rules.max_length} characters", "split it")

@@ -1,0 +1,77 @@
+"""Options as programs read them: long, abbreviated, short, clustered, with or without `=`."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+
+
+def names(text: str) -> frozenset[str]:
+    """A table of names, written as one text."""
+    return frozenset(text.split())
+
+
+def uses_flag(
+    arguments: Iterable[str], flags: frozenset[str], with_values: str = "", *, abbreviated: bool = True
+) -> str | None:
+    """The first argument that is one of `flags` in any spelling.
+
+    A long option matches its own abbreviations (`--checkpoint-act=`). A short one matches inside a cluster (`-xvI`),
+    up to a letter in `with_values`, after which the rest of the word is that option's value; `*` there means that the
+    program has no clusters but long options with one dash. `--` ends the options.
+    """
+    short = {flag[1] for flag in flags if len(flag) == 2 and flag[0] == "-"}
+    long = [flag for flag in flags if len(flag) > 2]
+    for argument in arguments:
+        if argument == "--":
+            return None
+        if len(argument) < 2 or argument[0] not in "-+":
+            continue
+        name = argument.partition("=")[0]
+        if name in flags:
+            return argument
+        if name.startswith("--"):
+            if abbreviated and len(name) > 4 and any(flag.startswith(name) for flag in long):
+                return argument
+        elif argument[0] == "-" and with_values != "*" and _in_cluster(argument[1:], short, with_values):
+            return argument
+    return None
+
+
+def _in_cluster(letters: str, wanted: set[str], with_values: str) -> bool:
+    for letter in letters:
+        if letter in wanted:
+            return True
+        if letter in with_values or not letter.isalnum():
+            return False
+    return False
+
+
+def operands(arguments: Sequence[str], with_values: frozenset[str] = frozenset()) -> list[str]:
+    """The arguments that are not options, skipping the values of the options named."""
+    found: list[str] = []
+    skip = False
+    for index, argument in enumerate(arguments):
+        if skip:
+            skip = False
+        elif argument == "--":
+            found.extend(arguments[index + 1 :])
+            break
+        elif argument.startswith("-") and len(argument) > 1:
+            skip = argument in with_values
+        else:
+            found.append(argument)
+    return found
+
+
+def option_values(arguments: Sequence[str], short: str, long: str, with_values: str = "") -> Iterator[str]:
+    """Every value given to one option, in any spelling: `-o v`, `-ov`, `-so v`, `--output v`, `--output=v`."""
+    for index, word in enumerate(arguments):
+        following = arguments[index + 1] if index + 1 < len(arguments) else ""
+        if word in (long, short):
+            yield following
+        elif word.startswith(long + "="):
+            yield word[len(long) + 1 :]
+        elif word.startswith("-") and not word.startswith("--") and short[1] in word[1:]:
+            at = word.index(short[1], 1)
+            if not any(letter in with_values for letter in word[1:at]):
+                yield word[at + 1 :] or following

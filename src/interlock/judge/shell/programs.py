@@ -1,0 +1,329 @@
+"""Tables of programs and the options with which they run code, load libraries, destroy data or raise privileges.
+
+A row says what an option does; the spellings of an option are `flags.py`'s business.
+"""
+
+from __future__ import annotations
+
+import re
+
+from interlock.judge.shell.flags import names
+
+SHELLS = names(
+    "sh ash bash csh dash fish ksh ksh88 ksh93 mksh pdksh posh rbash rksh tcsh yash zsh xonsh elvish nu hush osh "
+    "rc sash"
+)
+WINDOWS = names(
+    "powershell powershell.exe pwsh pwsh.exe powershell_ise cmd cmd.exe command.com wscript cscript mshta "
+    "rundll32 regsvr32 "
+    "rd erase del reg reg.exe netsh wevtutil icacls takeown certutil.exe bitsadmin wmic schtasks installutil "
+    "msbuild.exe "
+    "msiexec forfiles iwr vssadmin bcdedit diskpart"
+)
+CMDLET = re.compile(
+    r"(?:Add|Clear|Close|Connect|Convert|ConvertFrom|ConvertTo|Copy|Debug|Disable|Dismount|Enable|Enter|Exit|"
+    r"Expand|Export|"
+    r"Find|ForEach|Format|Get|Import|Install|Invoke|Join|Measure|Mount|Move|New|Out|Ping|Pop|Push|Read|Receive|"
+    r"Register|"
+    r"Remove|Rename|Reset|Resolve|Restart|Restore|Resume|Save|Search|Select|Send|Set|Show|Sort|Split|Start|Stop|Submit|"
+    r"Suspend|Tee|Test|Trace|Unblock|Uninstall|Unregister|Update|Wait|Where|Write)-[A-Z][A-Za-z]+$"
+)
+
+PRIVILEGE = names(
+    "swapoff systemd-run chattr useradd usermod userdel adduser deluser addgroup groupadd groupmod setenforce auditctl "
+    "umount sudo sudoedit doas su runuser pkexec sg newgrp setpriv capsh unshare nsenter chroot machinectl gosu "
+    "su-exec run0 please "
+    "setcap visudo vipw chpasswd gpasswd kexec dzdo pbrun calife super sux"
+)
+DESTROYERS = names(
+    "mkfs mke2fs mkswap mkntfs wipefs blkdiscard shred srm wipe scrub newfs lvremove vgremove pvremove mdadm zerofree "
+    "secure-delete sfill nwipe format insmod rmmod modprobe halt reboot poweroff shutdown telinit killall5"
+)
+EVALUATORS = names("eval source . trap")
+"""Builtins that run their arguments as shell text."""
+
+BARE_READERS = names(
+    "tclsh wish expect perl php python python2 python3 node ruby lua luajit osascript jrunscript busybox ksshell screen"
+)
+"""Interpreters that, started with nothing, read a program from standard input."""
+
+_LATEX = "--shell-escape -shell-escape -enable-write18 --enable-write18"
+_VIM = "-c --cmd -S -s"
+
+CODE_FLAGS: dict[str, tuple[str, str]] = {
+    # program: options that run code or a program, and the letters that take values
+    "python": ("-c", "mWXQ"),
+    "perl": ("-e -E -M -d", "IxlC0F"),
+    "ruby": ("-e -r", "ICEFTWKx"),
+    "node": ("-e --eval -p --print -r --require --import --experimental-loader --loader -pe", ""),
+    "bun": ("-e --eval -p --print -r --preload", ""),
+    "deno": ("eval --preload --import-map", ""),
+    "php": ("-r -B -R -E -a -d", "fFSt"),
+    "lua": ("-e -l", ""),
+    "luajit": ("-e -l -j", ""),
+    "julia": ("-e --eval -E --print -L --load -i", "JCpt"),
+    "Rscript": ("-e", ""),
+    "R": ("-e", ""),
+    "octave": ("--eval --exec-path --persist", ""),
+    "ghc": ("-e -pgmF -F", "*"),
+    "ghci": ("-e", "*"),
+    "scala": ("-e", "*"),
+    "groovy": ("-e", "*"),
+    "kotlin": ("-e", "*"),
+    "jrunscript": ("-e -f", ""),
+    "jjs": ("-e", ""),
+    "clisp": ("-x", ""),
+    "sbcl": ("--eval --load", ""),
+    "ecl": ("-eval --eval", "*"),
+    "guile": ("-c -e -l", ""),
+    "racket": ("-e --eval", ""),
+    "slsh": ("-e", ""),
+    "elixir": ("-e --eval", ""),
+    "iex": ("-e --eval", ""),
+    "erl": ("-eval -s -run", "*"),
+    "swipl": ("-g -t", ""),
+    "osascript": ("-e", ""),
+    "tclsh": ("-c", ""),
+    "expect": ("-c", ""),
+    "emacs": ("--eval -eval --execute -execute -f --funcall -funcall -l --load --script -x", "*"),
+    "vim": (_VIM, "uUiTwW"),
+    "ed": ("-!", ""),
+    "nano": ("-s --speller", ""),
+    "pico": ("-s --speller", ""),
+    "dc": ("-e --expression", ""),
+    "dnsmasq": ("--conf-script --dhcp-script --conf-file", ""),
+    "mysql": ("--default-auth --plugin-dir --pager", ""),
+    "cmake": ("-P", "*"),
+    "enable": ("-f", ""),
+    "bind": ("-x -f", ""),
+    "complete": ("-C -F", ""),
+    "mapfile": ("-C", ""),
+    "readarray": ("-C", ""),
+    "hash": ("-p", ""),
+    "cowsay": ("-f", "*"),
+    "cowthink": ("-f", "*"),
+    "dvips": ("-R0", "*"),
+    "knife": ("exec", ""),
+    "mosh": ("--server --ssh --client", ""),
+    "msgfilter": ("-P", ""),
+    "openvpn": ("--up --down --script-security --plugin --ipchange --route-up --tls-verify --client-connect", ""),
+    "openvt": ("-- -s", ""),
+    "perlbug": ("-e", ""),
+    "pidstat": ("-e", ""),
+    "restic": ("--password-command -o --option", ""),
+    "task": ("execute", ""),
+    "xdotool": ("exec", ""),
+    "composer": ("run-script exec --working-dir=", ""),
+    "dotnet": ("fsi", ""),
+    "run-parts": ("--regex --new-session", ""),
+    "run-mailcap": ("--action", ""),
+    "cabal": ("exec", ""),
+    "ssh-agent": ("-P", ""),
+    "history": ("-c -d -w", ""),
+    "at": ("-f", "qt"),
+    "auditctl": ("-D -e", ""),
+    "gdb": ("-p --pid -ex -iex --eval-command --init-eval-command -x --command -ix --init-command -P --python", "*"),
+    "lldb": ("-o --one-line -O -s --source -S -b", ""),
+    "m4": ("-D --define", ""),
+    "make": ("--eval -E", "fCIjlo"),
+    "rake": ("-e --execute -E -p -r", ""),
+    "gcc": ("-wrapper -fplugin -specs -B --specs", "*"),
+    "ld": ("-plugin -I --dynamic-linker", "*"),
+    "tar": (
+        "-I --use-compress-program --to-command --checkpoint-action -F --info-script --new-volume-script --rsh-command "
+        "--rmt-command --index-file",
+        "bCfgHKLNTVX",
+    ),
+    "zip": ("-TT --unzip-command", "*"),
+    "cpio": ("--rsh-command --to-command", ""),
+    "rsync": ("--rsync-path", "fBTMP"),
+    "scp": ("-S", "cFiJlP"),
+    "sftp": ("-S -b", "BcFiJlP"),
+    "ssh-keygen": ("-D", "bCfFNOPrtYIVnsZm"),
+    "ssh-add": ("-s -e", ""),
+    "ssh": ("-I -F", "bcDEeiJLlmOopQRSWwB"),
+    "openssl": ("-engine -provider-path -provider --provider", "*"),
+    "nc": ("-e -c --exec --sh-exec --lua-exec", "pwsiqXxIOTgGm"),
+    "git-shell": ("-c", ""),
+    "rpm": ("--eval -E --pipe -i -U -F --install --upgrade --freshen --define -D --load", ""),
+    "dpkg": ("-i --install --unpack --pre-invoke --post-invoke", ""),
+    "snap": ("--dangerous --devmode", ""),
+    "man": ("-P --pager -H --html -B", "CMLmSsREpTX"),
+    "fzf": ("--bind --listen --listen-unsafe", ""),
+    "find": ("-delete -fprint -fprint0 -fprintf -fls", "*"),
+    "fd": ("-x --exec -X --exec-batch", "edtoEScjg"),
+    "rg": ("--pre --hostname-bin", ""),
+    "sort": ("--compress-program", ""),
+    "split": ("--filter", ""),
+    "csvtool": ("call", ""),
+    "xterm": ("-e", ""),
+    "screen": ("-X", ""),
+    "tmux": ("run-shell run if-shell", ""),
+    "tmate": ("-c", ""),
+    "wget": ("--use-askpass -e --execute --post-file", "oaOPtTwQUDARIXlBSi"),
+    "curl": ("--config -K --engine", ""),
+    "aria2c": (
+        "--on-download-error --on-download-complete --on-download-start --on-download-stop --on-bt-download-complete "
+        "--on-download-pause --conf-path",
+        "",
+    ),
+    "yt-dlp": ("--exec --exec-before-download --netrc-cmd --config-locations --plugin-dirs", ""),
+    "transmission-cli": ("--finish -f", ""),
+    "tcpdump": ("-z", "BcCEFGijmMrsTVwWyQ"),
+    "sqlmap": ("--os-cmd --os-shell --eval", ""),
+    "nmap": ("--script --interactive", ""),
+    "gimp": ("-b --batch --batch-interpreter", ""),
+    "blender": ("--python-expr --python-console", ""),
+    "inkscape": ("--shell", ""),
+    "scrot": ("-e --exec", ""),
+    "maim": ("--exec", ""),
+    "zathura": ("-c --command -x", ""),
+    "latex": (_LATEX, "*"),
+    "latexmk": ("-pdflatex -latex -e -r -xelatex= -lualatex=", "*"),
+    "pandoc": ("-F --filter -L --lua-filter", ""),
+    "gnuplot": ("-e", ""),
+    "logrotate": ("-m --mail", ""),
+    "crontab": ("-e -r -i", "u"),
+    "puppet": ("apply", ""),
+    "ansible-test": ("shell", ""),
+    "salt-call": ("cmd.run", ""),
+    "code": ("tunnel --install-extension", ""),
+    "sqlite3": ("-cmd --cmd -init", ""),
+    "redis-cli": ("--eval", ""),
+    "mongo": ("--eval", ""),
+    "mongosh": ("--eval", ""),
+    "start-stop-daemon": ("-S --start -x --exec -a --startas", ""),
+    "update-alternatives": ("--install --set", ""),
+    "pry": ("-e", ""),
+    "irb": ("-r", ""),
+    "nix": ("--expr --command", ""),
+    "nix-shell": ("--run --command", ""),
+    "guix": ("-e --expression", ""),
+    "npm": ("--script-shell --node-options", ""),
+    "gem": ("-e --editor", ""),
+    "cargo": ("--config", ""),
+    "go": ("-exec -toolexec -vettool", "*"),
+    "javac": ("-processorpath", "*"),
+    "java": ("-XX:OnError -XX:OnOutOfMemoryError -javaagent -agentpath", "*"),
+    "rustc": ("-C", ""),
+    "rustup": ("--path", ""),
+    "hg": ("--config --debugger --editor", ""),
+    "svn": ("--config-option --editor-cmd --diff-cmd --diff3-cmd", ""),
+    "wireshark": ("-X --extcap-interface", ""),
+    "dosbox": ("-c", "*"),
+    "plymouth": ("--command", ""),
+    "genie": ("-c", ""),
+    "neofetch": ("--config", ""),
+    "bpftrace": ("-e -c", ""),
+    "exim": ("-be -C -D", "*"),
+    "sendmail": ("-C -X -O -be", ""),
+    "mutt": ("-e -F", ""),
+    "jshell": ("--startup", ""),
+}
+_SAME = {
+    "python": "pypy pypy3 ipython ipython3 cython3 jython micropython",
+    "perl": "perl5",
+    "ruby": "jruby mruby",
+    "node": "nodejs",
+    "octave": "octave-cli",
+    "php": "php-cgi php8",
+    "lua": "lua5.1 lua5.3 lua5.4",
+    "guile": "guile-3.0",
+    "vim": "vi view gvim nvim ex rvim rview vimdiff gview evim vimtutor eview neovim",
+    "emacs": "emacsclient xemacs",
+    "gcc": "g++ cc c++ clang clang++ gfortran gnat c89-gcc c99-gcc cpp",
+    "ld": "ld.so ld.gold ld.lld gold",
+    "make": "gmake bmake remake",
+    "nc": "ncat netcat nc.traditional nc.openbsd",
+    "tar": "gtar bsdtar star pax",
+    "rpm": "rpmquery rpmverify rpmdb rpmbuild",
+    "fd": "fdfind",
+    "xterm": "uxterm lxterm rxvt urxvt",
+    "latex": "pdflatex tex xelatex lualatex pdftex luatex xetex",
+    "man": "xman",
+    "nano": "rnano",
+    "ghc": "runghc runhaskell",
+    "wireshark": "tshark",
+    "yt-dlp": "youtube-dl",
+}
+for _name, _others in _SAME.items():
+    for _other in _others.split():
+        CODE_FLAGS[_other] = CODE_FLAGS[_name]
+CODE_FLAG_SETS = {name: (names(flags), values) for name, (flags, values) in CODE_FLAGS.items()}
+
+ANY_FLAGS = names(
+    "--checkpoint-action --use-compress-program --to-command --rsync-path --upload-pack --receive-pack "
+    "--shell-escape "
+    "--exec-path --no-preserve-root --unsafe-perm --pre-hook --post-hook --deploy-hook --renew-hook "
+    "--manual-auth-hook --eval-command --on-download-complete "
+    "--exec-batch --sh-exec --password-command --preload-library"
+)
+"""Options that mean the same wherever they exist."""
+
+VERSIONED = re.compile(r"(python|pypy|perl|ruby|php|lua|node|tclsh|wish|ksh|gcc|clang)-?\d+(?:\.\d+)*$")
+"""`python3.12` is `python`."""
+
+PYTHON_MODULES = names(
+    "pip ensurepip code pdb timeit cProfile profile trace runpy idlelib unittest.mock ctypes pty http.server "
+    "smtpd test zipapp easy_install setuptools antigravity turtledemo IPython"
+)
+
+PACKAGE_FILE = re.compile(r"\.(?:rpm|deb|snap|ipk|gem|apk|pkg|txz|AppImage)$")
+PACKAGE_MANAGERS = names("rpm dpkg apt apt-get dnf yum snap opkg gem apk pkg zypper installer pacman alpm urpmi")
+
+RISKY_VARIABLES = re.compile(
+    r"(?:LD_\w+|DYLD_\w+|PATH|IFS|ENV|BASH_ENV|BASH_FUNC\w*|SHELL|SHELLOPTS|BASHOPTS|PS[0-4]|PROMPT_COMMAND|"
+    r"CDPATH|GLOBIGNORE|"
+    r"PYTHON(?!UNBUFFERED$|DONTWRITEBYTECODE$|HASHSEED$|UTF8$|IOENCODING$)\w+|PERL5?\w*|RUBY\w+|GEM_\w+|"
+    r"NODE_(?!ENV$)\w+|JAVA_\w+|_JAVA_OPTIONS|JDK_\w+|LUA_\w+|PHP\w+|"
+    r"GIT_(?!AUTHOR|COMMITTER|TRACE)\w+|GCONV_PATH|LOCPATH|NLSPATH|TERMINFO\w*|HOSTALIASES|RESOLV_HOST_CONF|"
+    r"\w*(?:PAGER|EDITOR|VISUAL|BROWSER|ASKPASS|SHELL|OPEN|CLOSE|OPTS|OPTIONS|FLAGS|COMMAND|CMD|HOOK|WRAPPER|"
+    r"PRELOAD|LIBRARY_PATH|RC|INIT))$"
+)
+
+SUBCOMMAND_REMOVERS = names(
+    "git hg svn docker podman nerdctl npm yarn pnpm bun kubectl aws gsutil gcloud az ipfs rclone mc s3cmd hdfs "
+    "hadoop dvc "
+    "cargo brew lxc conda dolt balena vagrant gh glab docker-compose doctl fly flyctl heroku pass gopass kopia "
+    "restic tldr man "
+    "echo printf grep rg which type help info apropos whatis whereis"
+)
+"""Programs whose own arguments may hold the word `rm` or the name of a shell without running it."""
+
+MENTIONERS = names(
+    "ls file stat which whereis type cat head tail less more grep egrep fgrep rg ag wc md5sum sha1sum sha256sum "
+    "cksum du readlink "
+    "realpath basename dirname test echo printf man tldr chsh useradd usermod adduser dpkg rpm pacman apk pkg "
+    "brew ldd nm "
+    "objdump readelf strings hexdump xxd od command tldr help whatis apropos cmp diff b3sum"
+)
+"""Programs that may be given the path of a shell: they look at it or record it, and do not run it."""
+
+SECRETS = re.compile(
+    r"/etc/(?:passwd|shadow|gshadow|sudoers|master\.passwd|security/opasswd|krb5\.keytab|"
+    r"ssh/ssh_host_\w+_key\b(?!\.pub))"
+    r"|/proc/(?:self|\d+|\*|thread-self)/(?:environ|mem|maps|root|cwd|fd)|/proc/kcore|/dev/k?mem\b|/proc/sysrq-trigger"
+    r"|(?:^|[/\\=@:])\.(?:aws/credentials|ssh/(?:id_|identity)\w*\b(?!\.pub)|ssh/authorized_keys|netrc|"
+    r"git-credentials|pgpass|my\.cnf|npmrc|pypirc"
+    r"|docker/config\.json|kube/config|gnupg/(?:private|secring)|azure/\w*[tT]oken|config/gcloud/|config/gh/hosts|"
+    r"(?:ssh|gnupg|aws)/?$|vault-token|"
+    r"bash_history|zsh_history)"
+    r"|/var/run/docker\.sock|/run/docker\.sock|/run/secrets/"
+)
+WRITE_TARGETS = re.compile(
+    r"^/(?:etc|boot|bin|sbin|lib|lib64|usr/(?:local/)?(?:s?bin|lib)|root|sys|proc|dev/(?!null$|std|tty$|fd/))(?:/|$)"
+    r"|(?:^|/)\.(?:bashrc|bash_profile|profile|zshrc|zprofile|zshenv|login|cshrc|kshrc|inputrc|vimrc|ssh/|"
+    r"config/autostart|lessfilter)"
+    r"|/cron(?:\.\w+|tabs?)?/|^/var/(?:log|spool)/|/systemd/(?:system|user)/"
+)
+WRITERS = names(
+    "mv tee dd truncate touch sponge curl wget chattr chmod chown chgrp setfacl mknod mkdir rmdir fallocate"
+)
+COPIERS = names("cp ln install rsync scp")
+"""These write only what they are given last."""
+
+DEVICE = re.compile(r"/dev/(?:sd|hd|vd|xvd|nvme|mmcblk|disk|loop|md|dm-|mapper/|rdisk|mem|port|zd)")
+ROOTS = re.compile(
+    r"^(?:/+|/\*|~/?|~/\*|\.\.?/?|\./\*|\*|\$\{?HOME\}?/?|/(?:etc|usr|var|home|bin|sbin|lib|boot|opt|root|srv|dev|"
+    r"sys|proc)/?\*?)$"
+)

@@ -1,0 +1,346 @@
+"""Shell text into values: commands made of words, and the operators that join them.
+
+The grammar is tree-sitter-bash. What it cannot parse is an error in the value, never a guess, and the tree never leaves
+this module.
+"""
+
+from __future__ import annotations
+
+import threading
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from interlock.judge.shell import quoting
+
+if TYPE_CHECKING:
+    from tree_sitter import Node, Parser
+
+MAX_DEPTH = 40
+MAX_NODES = 20_000
+
+
+class Word(msgspec.Struct):
+    """One word of a command as the program would receive it, as far as that can be known without running anything."""
+
+    text: str
+    start: int
+    end: int
+    dynamic: bool = False
+    """Holds an expansion or substitution: `text` is then only the source."""
+    pattern: bool = False
+    """Holds an unquoted glob or brace."""
+    disguised: bool = False
+    """Escaped where no escape was needed: `\\rm`, `$'\\x72m'`."""
+    spliced: bool = False
+    """Quotes stand between its letters: `r'm'`."""
+
+
+class Redirect(msgspec.Struct):
+    operator: str
+    target: Word | None
+    start: int
+    end: int
+
+
+class Command(msgspec.Struct):
+    """A simple command: what is run, with what, under which assignments."""
+
+    words: list[Word]
+    assignments: list[tuple[str, Word]]
+    start: int
+    end: int
+
+
+class Operator(msgspec.Struct):
+    """Anything beyond one simple command, by the rule that names it."""
+
+    kind: str
+    start: int
+    end: int
+
+
+class Script(msgspec.Struct):
+    commands: list[Command]
+    operators: list[Operator]
+    redirects: list[Redirect]
+    error: tuple[int, int] | None = None
+
+
+def parse(text: str) -> Script:
+    """Parse one shell text. Never raises; what cannot be read has `error` set."""
+    try:
+        source = text.encode()
+    except UnicodeEncodeError:
+        return Script([], [], [], (0, len(text)))
+    if _explodes(source):
+        return Script([], [], [], (0, len(text)))
+    with _LOCK:
+        root = _shared_parser().parse(source).root_node
+        reader = _Reader(source, None if len(source) == len(text) else text)
+        try:
+            reader.statement(root, 0)
+        except _TooDeepError:
+            reader.error = (0, len(source))
+        if reader.error is None and root.has_error:
+            reader.error = _first_error(root)
+    return reader.script()
+
+
+_LOCK = threading.Lock()
+_parser: Parser | None = None
+
+
+def _shared_parser() -> Parser:
+    global _parser
+    if _parser is None:
+        import tree_sitter
+        import tree_sitter_bash
+
+        _parser = tree_sitter.Parser(tree_sitter.Language(tree_sitter_bash.language()))
+    return _parser
+
+
+MAX_OPERATORS = 400
+_OPERATORS = b";&|<>($`{[\n"
+_COSTLY = (b"<<", b"${", b"$((", b"[[")
+
+
+def _explodes(source: bytes) -> bool:
+    """The grammar takes quadratic time on piles of these; honest commands hold a handful."""
+    if sum([source.count(operator) for operator in _OPERATORS]) > MAX_OPERATORS:
+        return True
+    return any(source.count(mark) > 32 for mark in _COSTLY)
+
+
+class _TooDeepError(Exception):
+    pass
+
+
+def _first_error(root: Node) -> tuple[int, int]:
+    node = root
+    for _ in range(MAX_DEPTH):
+        if node.is_error or node.is_missing:
+            return (node.start_byte, node.end_byte)
+        inner = next((child for child in node.children if child.has_error or child.is_missing), None)
+        if inner is None:
+            break
+        node = inner
+    return (node.start_byte, node.end_byte)
+
+
+_TOKENS = {
+    ";": "sequence",
+    "\n": "multiline",
+    "&": "background",
+    "&&": "conditional",
+    "||": "conditional",
+    "|": "pipe",
+    "|&": "pipe",
+    ";;": "control_flow",
+}
+_COMPOUND = {
+    "subshell": "subshell",
+    "compound_statement": "subshell",
+    "if_statement": "control_flow",
+    "while_statement": "control_flow",
+    "for_statement": "control_flow",
+    "c_style_for_statement": "control_flow",
+    "case_statement": "control_flow",
+    "negated_command": "control_flow",
+    "test_command": "control_flow",
+    "function_definition": "function",
+    "declaration_command": "assignment",
+    "unset_command": "assignment",
+    "variable_assignment": "assignment",
+    "variable_assignments": "assignment",
+}
+_EXPANSIONS = {
+    "simple_expansion": "variable",
+    "expansion": "variable",
+    "command_substitution": "substitution",
+    "process_substitution": "substitution",
+    "arithmetic_expansion": "arithmetic",
+}
+_REDIRECTS = frozenset({"file_redirect", "heredoc_redirect", "herestring_redirect"})
+_PLAIN = frozenset({"word", "number", "regex", "extglob_pattern", "variable_name", "test_operator", "file_descriptor"})
+
+
+class _Reader:
+    """Walks one tree into one script. Offsets are bytes while walking and characters in the result."""
+
+    def __init__(self, source: bytes, text: str | None) -> None:
+        self.source = source
+        self.text = text
+        self.commands: list[Command] = []
+        self.operators: list[Operator] = []
+        self.redirects: list[Redirect] = []
+        self.error: tuple[int, int] | None = None
+        self.nodes = 0
+
+    def script(self) -> Script:
+        script = Script(self.commands, self.operators, self.redirects, self.error)
+        if self.text is not None:
+            _count_in_characters(script, self.source)
+        return script
+
+    def statement(self, node: Node, depth: int) -> None:
+        self._enter(depth)
+        kind = node.type
+        if kind == "command":
+            self.command(node, depth)
+            return
+        compound = _COMPOUND.get(kind)
+        if compound is not None:
+            self._note(compound, node)
+        ended = -1
+        for child in node.children:
+            part = child.type
+            operator = _TOKENS.get(part)
+            # The grammar does not show the newline between two statements, only the gap.
+            if kind == "program" and child.is_named and part != "comment":
+                if ended >= 0 and b"\n" in self.source[ended : child.start_byte]:
+                    self.operators.append(Operator("multiline", ended, child.start_byte))
+                ended = child.end_byte
+            if operator is not None:
+                self._note(operator, child)
+            elif part in _REDIRECTS:
+                self.redirect(child, depth)
+            elif part in _EXPANSIONS or part in ("string", "concatenation"):
+                self.word(child, depth + 1)
+            elif child.child_count:
+                self.statement(child, depth + 1)
+
+    def command(self, node: Node, depth: int) -> None:
+        command = Command([], [], node.start_byte, node.end_byte)
+        self.commands.append(command)
+        for child in node.children:
+            kind = child.type
+            if kind == "command_name":
+                inner = child.children
+                command.words.append(self.word(inner[0] if inner else child, depth + 1))
+            elif kind == "variable_assignment":
+                command.assignments.append(self._assignment(child, depth))
+            elif kind in _REDIRECTS:
+                self.redirect(child, depth)
+            elif kind == "subshell":
+                self.statement(child, depth + 1)
+            elif kind != "comment":
+                command.words.append(self.word(child, depth + 1))
+
+    def _assignment(self, node: Node, depth: int) -> tuple[str, Word]:
+        name = node.child_by_field_name("name")
+        value = node.child_by_field_name("value")
+        if name is not None and name.child_count:
+            self.statement(name, depth + 1)
+        label = self._source_of(name) if name is not None else ""
+        if value is None:
+            return label, Word("", node.end_byte, node.end_byte)
+        return label, self.word(value, depth + 1)
+
+    def redirect(self, node: Node, depth: int) -> None:
+        self._enter(depth)
+        operator = ""
+        target: Word | None = None
+        for child in node.children:
+            kind = child.type
+            if not child.is_named:
+                operator = operator or kind
+            elif kind in _REDIRECTS:
+                self.redirect(child, depth + 1)
+            elif kind in ("pipeline", "list", "command", "heredoc_body"):
+                self.statement(child, depth + 1)
+            elif kind not in ("file_descriptor", "heredoc_start", "heredoc_end"):
+                target = self.word(child, depth + 1)
+        if node.type == "heredoc_redirect":
+            operator = "<<"
+        self.redirects.append(Redirect(operator, target, node.start_byte, node.end_byte))
+
+    def word(self, node: Node, depth: int) -> Word:
+        self._enter(depth)
+        kind = node.type
+        if kind in _PLAIN:
+            return self._bare(node)
+        if kind == "raw_string":
+            return Word(self._source_of(node)[1:-1], node.start_byte, node.end_byte)
+        if kind == "string" or kind == "translated_string":
+            return self._double_quoted(node, depth)
+        if kind == "ansi_c_string":
+            value = quoting.ansi_c(self._source_of(node)[2:-1])
+            return Word(value, node.start_byte, node.end_byte, disguised=True)
+        if kind == "concatenation":
+            return self._joined(node, depth)
+        if kind == "brace_expression":
+            return Word(self._source_of(node), node.start_byte, node.end_byte, pattern=True)
+        expansion = _EXPANSIONS.get(kind)
+        if expansion is not None:
+            self._note(expansion, node)
+        if node.child_count:
+            self.statement(node, depth + 1)
+        return Word(self._source_of(node), node.start_byte, node.end_byte, dynamic=True)
+
+    def _bare(self, node: Node) -> Word:
+        raw = self._source_of(node)
+        if "\\" in raw:
+            text, needless = quoting.unescape(raw)
+            return Word(text, node.start_byte, node.end_byte, pattern=quoting.has_glob(raw), disguised=needless)
+        return Word(raw, node.start_byte, node.end_byte, pattern=quoting.has_glob(raw))
+
+    def _double_quoted(self, node: Node, depth: int) -> Word:
+        dynamic = False
+        for child in node.named_children:
+            if child.type != "string_content":
+                dynamic = True
+                self.word(child, depth + 1)
+        raw = self._source_of(node)
+        text = raw if dynamic else quoting.in_double_quotes(raw[raw.find('"') + 1 : -1])
+        return Word(text, node.start_byte, node.end_byte, dynamic=dynamic)
+
+    def _joined(self, node: Node, depth: int) -> Word:
+        parts = [self.word(child, depth + 1) for child in node.children]
+        if any(part.dynamic for part in parts):
+            return Word(self._source_of(node), node.start_byte, node.end_byte, dynamic=True)
+        text = "".join([part.text for part in parts])
+        raw = self._source_of(node)
+        return Word(
+            text,
+            node.start_byte,
+            node.end_byte,
+            pattern=any(part.pattern for part in parts) or quoting.has_braces(raw),
+            disguised=any(part.disguised for part in parts),
+            spliced=quoting.splices_letters(raw),
+        )
+
+    def _source_of(self, node: Node) -> str:
+        return self.source[node.start_byte : node.end_byte].decode("utf-8", "replace")
+
+    def _note(self, kind: str, node: Node) -> None:
+        self.operators.append(Operator(kind, node.start_byte, node.end_byte))
+
+    def _enter(self, depth: int) -> None:
+        self.nodes += 1
+        if depth > MAX_DEPTH or self.nodes > MAX_NODES:
+            raise _TooDeepError
+
+
+def _count_in_characters(script: Script, source: bytes) -> None:
+    """Turn every byte offset into a character offset, in one pass over the marks."""
+    marks: list[Word | Redirect | Command | Operator] = [*script.operators, *script.redirects, *script.commands]
+    for command in script.commands:
+        marks.extend(command.words)
+        marks.extend(value for _, value in command.assignments)
+    marks.extend(redirect.target for redirect in script.redirects if redirect.target is not None)
+    offsets = sorted({offset for mark in marks for offset in (mark.start, mark.end)} | set(script.error or ()))
+    table: dict[int, int] = {}
+    characters = previous = 0
+    for offset in offsets:
+        characters += len(source[previous:offset].decode("utf-8", "ignore"))
+        table[offset] = characters
+        previous = offset
+    seen: set[int] = set()
+    for mark in marks:
+        if id(mark) not in seen:
+            seen.add(id(mark))
+            mark.start, mark.end = table[mark.start], table[mark.end]
+    if script.error is not None:
+        script.error = (table[script.error[0]], table[script.error[1]])

@@ -1,0 +1,138 @@
+"""The two signals that decide alone, secrecy and override, in languages other than English."""
+
+from __future__ import annotations
+
+from interlock.judge.signals.words import Signal
+
+LATIN_SCRIPT = (
+    Signal(
+        "override",
+        2,
+        r"\b(?:ignor|olvid|desestim|omit|hag?z caso omiso)\w*[^.\n]{0,25}(?:instrucciones|reglas|órdenes|indicacione"
+        r"s|directrices|restricciones)",
+    ),
+    Signal(
+        "secrecy",
+        2,
+        r"\bno (?:le |se lo |lo |les )?(?:mencion|dig|inform|revel|cuent|notifi|muestr)\w*[^.\n]{0,30}(?:usuario|"
+        r"nadie)",
+    ),
+    Signal(
+        "override",
+        2,
+        r"\b(?:ignor|esque[cç]|desconsider|desrespeit)\w*[^.\n]{0,25}(?:instruções|regras|ordens|diretrizes)",
+    ),
+    Signal(
+        "secrecy",
+        2,
+        r"\bnão (?:mencion|dig|inform|revel|cont|avis|mostr)\w*[^.\n]{0,30}(?:usuário|utilizador|ninguém)",
+    ),
+    Signal(
+        "override",
+        2,
+        r"\b(?:ignor|oubli|ne (?:tiens?|tenez) pas compte|faites abstraction)\w*[^.\n]{0,25}(?:instructions|"
+        r"consignes|règles|directives)[^.\n]{0,15}(?:précédent|antérieur|ci dessus|système|sécurité|initial)",
+    ),
+    Signal(
+        "secrecy",
+        2,
+        r"\bn[e'](?: le | l'|en )?\s?(?:mentionn|di[st]|inform|révél|signal|parl|préven|montr)\w*[^.\n]{0,35}(?:util"
+        r"isateur|personne|usager)",
+    ),
+    Signal(
+        "override",
+        2,
+        r"\b(?:ignorier|vergiss|vergessen sie|missachte)\w*[^.\n]{0,30}(?:anweisungen|regeln|vorgaben|instruktionen|"
+        r"richtlinien|befehle)",
+    ),
+    Signal(
+        "secrecy",
+        2,
+        r"\b(?:erwähn|sag|informier|verrat|teil|erzähl|zeig)\w*[^.\n]{0,40}(?:benutzer|nutzer|anwender)[^.\n]{0,25}\b"
+        r"(?:nicht|nichts)\b|\b(?:benutzer|nutzer|anwender)\w*[^.\n]{0,20}\b(?:nicht|nichts|niemals)\b[^.\n]{0,20}(?"
+        r":erwähn|sag|mit(?:zu)?teil|informier|verrat)|\b(?:nicht|niemals)\b[^.\n]{0,25}(?:benutzer|nutzer|anwender)"
+        r"[^.\n]{0,20}(?:erwähn|sag|mitteil|informier|verrat)",
+    ),
+    Signal("override", 2, r"\b(?:ignor|dimentic|trascur)\w*[^.\n]{0,25}(?:istruzioni|regole|direttive|ordini)"),
+    Signal(
+        "secrecy",
+        2,
+        r"\bnon (?:menzion|dir|inform|rivel|comunic|avvis|mostr|parlar)\w*[^.\n]{0,30}(?:utente|nessuno)",
+    ),
+    Signal(
+        "override",
+        2,
+        r"\bnegeer\b[^.\n]{0,25}(?:instructies|regels)|\b(?:zignoruj|zapomnij)\b[^.\n]{0,25}(?:instrukcj|polece|"
+        r"zasad)|\bbỏ qua\b[^.\n]{0,25}(?:hướng dẫn|chỉ dẫn|lệnh|quy tắc)|\babaikan\b[^.\n]{0,25}(?:instruksi|"
+        r"perintah|aturan)",
+    ),
+    Signal(
+        "override",
+        2,
+        r"(?:önceki|tüm)[^.\n]{0,20}(?:talimat|kural|komut)[^.\n]{0,15}(?:yok say|unut|görmezden|dikkate alma)",
+    ),
+    Signal(
+        "secrecy",
+        2,
+        r"\b(?:vertel|meld|noem)\b[^.\n]{0,25}gebruiker[^.\n]{0,12}\bniet\b|\bnie (?:mów|wspominaj|informuj)"
+        r"\b[^.\n]{0,25}użytkownik|\bkullanıcıya\b[^.\n]{0,25}(?:söyleme|bahsetme|bildirme)|\bđừng\b[^.\n]{0,20}ngườ"
+        r"i dùng|\bjangan\b[^.\n]{0,20}pengguna",
+    ),
+)
+
+OTHER_SCRIPTS = (
+    Signal(
+        "override",
+        2,
+        r"(?:忽略|无视|無視|忘记|忘記|不要理会)[^。\n]{0,12}(?:之前|先前|以上|上面|所有|全部|前面|系统|系統)[^。\n]{0,10}(?:指令|指示|说明|說明|规则|規則|"
+        r"提示|命令|要求)",
+    ),
+    Signal(
+        "secrecy",
+        2,
+        r"(?:不要|别|請勿|请勿|切勿|不得|无需|勿)[^。\n]{0,6}(?:告诉|告訴|告知|提及|通知|透露|提到|说明|讓|让)[^。\n]{0,12}(?:用户|使用者|用戶|他人|任何人)",
+    ),
+    Signal(
+        "secrecy",
+        2,
+        r"(?:不要|别|請勿|请勿|切勿|不得)[^。\n]{0,4}(?:向|对|對|跟|和)(?:用户|使用者|用戶|任何人)[^。\n]{0,8}(?:提|说|說|透露|告|泄)",
+    ),
+    Signal(
+        "theft",
+        1.5,
+        r"(?:读取|讀取|发送|發送|上传|上傳|打开|打開|收集)[^。\n]{0,20}(?:\.ssh|id rsa|密钥|密鑰"
+        r"|私钥|私鑰|密码|密碼|凭证|憑證|凭据)",
+    ),
+    Signal(
+        "override",
+        2,
+        r"(?:以前|これまで|上記|前|すべて|全て|システム|他)の?[^。\n]{0,8}(?:指示|命令|ルール|プロンプト|制約)[^。\n]{0,6}(?:無視|忘れ)",
+    ),
+    Signal(
+        "secrecy",
+        2,
+        r"ユーザー?(?:に|へ)[^。\n]{0,20}(?:言わない|伝えない|知らせない|教えない|話さない|明かさない|通知しない|言及しない|見せない|報告しない)",
+    ),
+    Signal(
+        "override",
+        2,
+        r"(?:이전|위의?|모든|기존|시스템)[^.\n]{0,12}(?:지시|명령|지침|규칙|프롬프트)[^.\n]{0,8}(?:무시|잊)",
+    ),
+    Signal("secrecy", 2, r"사용자에게[^.\n]{0,20}(?:말하지|알리지|언급하지|공개하지|보여주지|밝히지)"),
+    Signal(
+        "override",
+        2,
+        r"(?:игнорир|проигнорир|забуд|не обращай)[а-яё]*[^.\n]{0,30}(?:инструкци|правил|указани|команд|ограничени)",
+    ),
+    Signal(
+        "secrecy",
+        2,
+        r"не (?:упомина|говори|сообща|рассказыва|раскрыва|показыва|информиру|уведомля)[а-яё]*[^.\n]{0,35}(?:пользова"
+        r"тел|никому|юзер)",
+    ),
+    Signal("override", 2, r"(?:ігнору|забуд)[а-яіїє]*[^.\n]{0,30}(?:інструкці|правил|вказівк)"),
+    Signal("override", 2, r"(?:تجاهل|انس|تغاض)[^.\n]{0,25}(?:التعليمات|تعليمات|الأوامر|القواعد)"),
+    Signal("secrecy", 2, r"لا ت(?:خبر|ذكر|كشف|قل)[^.\n]{0,30}(?:المستخدم|مستخدم|أحد)"),
+    Signal("override", 2, r"(?:निर्देश|नियम|आदेश)[^।\n]{0,25}(?:अनदेखा|नज़रअंदाज़|नजरअंदाज|भूल)"),
+    Signal("secrecy", 2, r"(?:उपयोगकर्ता|यूज़र|यूजर)[^।\n]{0,25}(?:मत बता|न बता|ना बता|नहीं बता|मत कह)"),
+)

@@ -1,0 +1,291 @@
+"""Signals of an attempt to use the model: for theft, against other tools, to run something, by pressure."""
+
+from __future__ import annotations
+
+from interlock.judge.signals.words import GIVE, KEY_FILE, PRIVATE, SENSITIVE, TAKE, USER, Signal
+
+MISUSE = (
+    # Taking what belongs to the person, and sending it.
+    Signal("theft", 1.5, rf"{TAKE}\b [^!?\n]{{0,60}}?{KEY_FILE}"),
+    Signal("theft", 0.5, rf"{KEY_FILE}"),
+    Signal("theft", 0.75, rf"{TAKE}\b <40>{SENSITIVE}"),
+    Signal(
+        "theft",
+        1,
+        rf"{GIVE}\b <25>(?:its|their|the file'?s?|that file'?s?|those|this) (?:full |entire |complete |raw |"
+        rf"exact )*(?:contents?|output|data|results?)\b <30>\b(?:as|in|into|to|via|through|with)\b",
+    ),
+    Signal(
+        "theft",
+        1.5,
+        rf"{GIVE}\b <30>(?:all|the|its|their|full|entire|complete|whole|any|your|every|these|user'?s?|previous|"
+        rf"current|recent)\b <25>{PRIVATE} <60>\b(?:as|in|into|to|via|through|using|with|within)\b <30>(?:param\w*|"
+        rf"argument|field|input|tool|query|url|body|header|request|note|context|metadata|https?:|server|endpoint|"
+        rf"webhook|value|@)",
+    ),
+    Signal(
+        "theft",
+        2,
+        rf"{GIVE}\b <30>(?:api keys?|access tokens?|environment variables|env vars|credentials|passwords?|private "
+        rf"keys?|ssh keys?|system prompt|secrets) <20>\b(?:as|in|into|to|via|through|using|within)\b <25>(?:param\w*|"
+        rf"argument|field|sidenote|header|query string|https?:|webhook)",
+    ),
+    Signal(
+        "theft",
+        1.5,
+        rf"\b(?:summar|collect|gather|extract|copy|list|take|captur|record)\w*\b <30>{PRIVATE} <60>\b(?:include|"
+        rf"pass|send|put|provide|attach|forward|submit|add|write|post)\b",
+    ),
+    Signal(
+        "theft",
+        1,
+        rf"\b(?:ask|tell|prompt|request|instruct|get)\b (?:the )?{USER} <20>(?:for|to (?:enter|paste|provide|"
+        rf"type|share|send|give|reveal|confirm))\b <20>(?:password|credentials?|api key|secret|private key|seed "
+        rf"phrase|token|credit card|ssn|otp|pin)\b",
+    ),
+    Signal(
+        "theft",
+        0.75,
+        rf"{GIVE}\b <30>(?:all|the|its|their|full|entire|complete|whole|any|your|every|these|user'?s?|previous|"
+        rf"current|recent)\b <25>{PRIVATE}",
+    ),
+    Signal(
+        "theft",
+        1,
+        r"\b(?:send|forward|post|upload|transmit|leak|e?-?mail|bcc|submit|deliver|push|copy|report|relay|beacon|"
+        r"make a request)\b [^!?\n]{0,90}?\b(?:to|at|via)\b <20>(?:https?:|attacker|evil|\S{1,40}@\S{1,40}\.|"
+        r"external (?:server|endpoint|address|host|url)|remote server|(?:our|my) (?:server|endpoint)|pastebin|"
+        r"webhook\.site|\d{1,3}\.\d{1,3}\.\d{1,3})",
+    ),
+    Signal("theft", 0.75, rf"{GIVE}\b (?:its|their|the file'?s?) (?:full |entire |raw )?contents?\b"),
+    Signal(
+        "theft",
+        2,
+        r"\b(?:reveal|print|output|repeat|leak|dump|disclose|show|return|expose|share|append|include)\b <15>"
+        r"\b(?:your|the model'?s|the assistant'?s) "
+        r"(?:system|initial|hidden|original|full|secret)? ?(?:prompt|instructions)\b",
+    ),
+    Signal("theft", 2, rf"{GIVE}\b [^!?\n]{{0,20}}?\bcontents? (?:of|from) [^!?\n]{{0,30}}?{KEY_FILE}"),
+    Signal("theft", 1.5, r"\bexfiltrat\w*"),
+    Signal(
+        "theft",
+        2,
+        r"\b(?:all|any|every) (?:other )?(?:e?-?mails?|messages?|payments?|transactions?|transfers?|files?|data|"
+        r"requests?|calls?|results?) <30>(?:must|should|shall|have to|need to|needs to) <15>(?:be )?(?:sent|"
+        r"forwarded|redirected|routed|copied|bcc\w*|cc\w*|go|pass)\b <20>(?:to|through|via)\b",
+    ),
+    Signal(
+        "theft",
+        1.5,
+        r"\b(?:add|include|set|put|insert|change|replace|modify|redirect)\b <40>\b(?:bcc|cc|recipients?|destination|"
+        r"wallet|beneficiary|payee|iban|to address|address)\b <25>(?:to|with|as|=|:|instead)\b",
+    ),
+    Signal("theft", 1.5, r"!\[[^\]]{0,80}\]\( ?(?:https?:)?//[^)\s]{1,200}[?&=][^)]{0,400}\)"),
+    Signal(
+        "theft",
+        2,
+        r"!\[[^\]]{0,80}\]\( ?(?:https?:)?//[^)\s]{1,200}[?&=/](?:\{|<|\[|\$|%7b|user|data|secret|base64)",
+    ),
+    Signal(
+        "theft",
+        0.5,
+        r"https?://[^\s\"')]{1,100}[?&][a-z_]{1,20}=(?:\{|<|\[|\$|%7b|user.?data|secret|token|stolen|conversation|"
+        r"base64)",
+    ),
+    # Ordering the model about, beyond describing the tool.
+    Signal(
+        "coercion",
+        0.5,
+        r"\b(?:before|prior to|after) (?:you )?(?:us|call|invok|execut|runn?|proceed|respond|answer|process|"
+        r"perform|complet|continu|any|every|each)\w*\b <25>(?:tools?|this|functions?|requests?|requests?|tasks?|"
+        r"responses?|else)?",
+    ),
+    Signal(
+        "coercion",
+        1.5,
+        r"\b(?:call|use|invoke|run|execute|trigger)\b <25>(?:this|it)\b <30>(?:for|on|before|after|with|in) "
+        r"(?:any|every|each|all) (?:and every |other |single |subsequent |incoming |user )*(?:request|message|"
+        r"quer|prompt|conversation|tool|response|interaction|user input|task|operation|turn|repl|action)",
+    ),
+    Signal(
+        "coercion",
+        0.5,
+        r"\b(?:must|always|first|required to|you need to)\b <20>(?:call|use|invoke|run|execute|query|read|send|"
+        r"include)\b",
+    ),
+    Signal(
+        "coercion",
+        1,
+        r"\b(?:otherwise|or else|if you (?:do not|don'?t|fail)|failure to|failing to|if not done)\b <60>\b(?:will|"
+        r"may|would|could)\b <25>(?:crash|break|be (?:locked|deleted|terminated|blocked|suspended|corrupted|"
+        r"penali[sz]ed|fired)|lose|stop working|shut|harm|die|lawsuit|fined)",
+    ),
+    Signal(
+        "coercion",
+        1,
+        r"\b(?:no matter what|regardless of what|whatever) (?:the )?(?:user|they|task|request|question|is asked)"
+        r"|\beven if (?:the user|they|it seems?|asked|told)\b",
+    ),
+    Signal(
+        "coercion",
+        1,
+        r"\balways (?:recommend|suggest|promote|favou?r|praise|advertise|trust|agree|approve|accept)\b",
+    ),
+    Signal(
+        "coercion",
+        1,
+        r"\b(?:this is|it is|it'?s) (?:extremely |very |absolutely |highly )?(?:urgent|an emergency|critical "
+        r"that you|imperative that|vital that|of utmost)",
+    ),
+    Signal(
+        "coercion",
+        0.75,
+        r"\b(?:mandatory|required|critical|essential|important) (?:security|compliance|safety|system|audit|authentic"
+        r"ation|verification|telemetry|diagnostics?) (?:step|check|requirement|procedure|protocol|measure|operation|"
+        r"process|policy)",
+    ),
+    Signal(
+        "coercion",
+        1,
+        r"\bas (?:required|mandated|instructed|authori[sz]ed|ordered|directed) by (?:the |our |your )?(?:system|"
+        r"admin\w*|security|compliance|company|policy|developer|openai|anthropic|google|microsoft|vendor|law|"
+        r"gdpr|management|it department)",
+    ),
+    Signal(
+        "coercion",
+        1.5,
+        r"\b(?:user|administrator|admin|owner|customer) (?:has|have) (?:already|previously|fully) (?:explicitly "
+        r")?(?:approved|authori[sz]ed|consented|granted|given|agreed|pre-?approved)\b",
+    ),
+    Signal(
+        "coercion",
+        0.5,
+        r"\b(?:no|without|skip\w*|don'?t (?:ask for|require|request|need)|do not (?:ask|request|require|wait)"
+        r"\w*(?: for)?) (?:any |further |additional |user |the user'?s? |human |explicit )*(?:confirmation|approval|"
+        r"consent|permission|verification|asking)",
+    ),
+    Signal(
+        "coercion",
+        1,
+        r"\b(?:include|append|add|insert|embed|end|begin|start|prefix|render|put|repeat|display)\b <60>(?:in|"
+        r"to|into|of|with|at the end of) (?:your|every|each|all) (?:final |next |subsequent |future |of your "
+        r")*(?:responses?|repl(?:y|ies)|answers?|outputs?|messages?)",
+    ),
+    Signal(
+        "coercion",
+        1,
+        r"\b(?:remember|store|save|memori[sz]e|persist)\b <40>(?:for|in|to) (?:all |your |long.?term |the )*(?:futur"
+        r"e (?:conversation|session|interaction|request|turn)|memory)s?",
+    ),
+    Signal(
+        "coercion",
+        1,
+        r"\b(?:do not|don'?t|never) (?:question|verify|validate|doubt|think about|second.?guess|analy[sz]e|refuse|"
+        r"hesitate|warn)\b",
+    ),
+    Signal(
+        "coercion",
+        2,
+        r"\bbefore you (?:can |may )?(?:solve|do|complete|finish|answer|continue with) (?:the|my|this|your) "
+        r"(?:task|request|question)",
+    ),
+    Signal(
+        "coercion",
+        1,
+        r"\bplease do the following (?:first|immediately|before)|\bdo (?:this|the following) (?:first|immediately|"
+        r"now)\b",
+    ),
+    Signal(
+        "coercion",
+        1,
+        r"\b(?:please|must|should|now|then|first|next)\b <12>\b(?:call|invoke|use|run) (?:the )?[`'\"]?(?:fetch|"
+        r"send|read|write|execute|http|email|delete|shell|bash|curl)\w*[`'\"]?\b",
+    ),
+    Signal("coercion", 1, r"\btrust (?:all |any |every )(?:user )?(?:input|quer|request|source|output)"),
+    # Other tools.
+    Signal(
+        "shadowing",
+        1,
+        r"(?:do not|don'?t|never|avoid|stop|instead of)\b <20>\b(?:any |the |all )?other (?:tools?|servers?|"
+        r"functions?|methods?|search|providers?)",
+    ),
+    Signal(
+        "shadowing",
+        1.5,
+        r"\b(?:this tool|it|this server|this function) (?:replaces|supersedes|overrides|takes? (?:precedence|"
+        r"priority)|has (?:the )?(?:highest )?(?:precedence|priority))\b <20>(?:other|all|any|every|existing|"
+        r"previous|over)",
+    ),
+    Signal(
+        "shadowing",
+        2,
+        r"\b(?:other|previous|existing|old|original|legacy|official|the) (?:[a-z0-9\s]{0,25})?(?:tools?|servers?)"
+        r" (?:are|is|have been|has been|was|were) (?:now )?(?:deprecated|broken|unsafe|insecure|unreliable|disabled|"
+        r"obsolete|malicious|compromised|unavailable)",
+    ),
+    Signal(
+        "shadowing",
+        1.5,
+        r"\b(?:modif|chang|alter|affect|redefin|influenc)\w* (?:the )?(?:behaviou?r|way|how|output|side effects?)"
+        r"\b <25>(?:other|another|[a-z0-9]+ ?)tools?\b",
+    ),
+    Signal(
+        "shadowing",
+        1.5,
+        r"\b(?:when|whenever|if|each time|every time|any time)\b <50>\b(?:is|are|being|gets) (?:called|used|"
+        r"invoked|executed|triggered|run)\b <12>(?:you )?(?:must|always|change|replace|redirect|modify|also|"
+        r"instead)\b",
+    ),
+    Signal(
+        "shadowing",
+        1.5,
+        r"\b(?:when|whenever|each time|every time|any time)\b <12>"
+        r"(?:us|call|invok)\w* (?:the |an? |any )?[`'\"]?[a-z0-9]"
+        r"+(?:_[a-z0-9]+)+[`'\"]? <20>(?:you )?(?:must|always|change|replace|redirect|modify)\b",
+    ),
+    Signal("shadowing", 1, r"\bimplications? for (?:the )?<20>(?:servers?|tools?)\b"),
+    Signal(
+        "shadowing",
+        2,
+        r"\b(?:this is )?the (?:best|only|most (?:powerful|reliable|accurate|trusted|secure|efficient|authoritative)"
+        r"|number one|superior|ultimate) (?:tool|function|server|option|choice)\b(?: (?:in the world|available|"
+        r"ever|you need|you should|for (?:any|every|all)))",
+    ),
+    Signal("shadowing", 2, r"\bthis is the best (?:tool|function|server)\b"),
+    Signal(
+        "shadowing",
+        1.5,
+        r"\b(?:must|should always|always|shall) (?:be )?(?:chosen|selected|preferred|prioriti[sz]ed|used) (?:first "
+        r"|over|above|instead of|in preference)\b <20>(?:other|any|all|every|else)",
+    ),
+    Signal(
+        "shadowing",
+        2,
+        r"\b(?:prefer|prioriti[sz]e|choose|select|favou?r|pick|use) (?:only )?this (?:tool|function|server|one)"
+        r"? ?(?:over|above|before|instead of) (?:any|all|every)\b <8>(?:other|else|alternative|similar)",
+    ),
+    Signal(
+        "shadowing",
+        0.5,
+        r"\b(?:prefer|prioriti[sz]e|choose|select|favou?r|pick) this (?:tool|function|server)\b",
+    ),
+    # Running something.
+    Signal("execution", 2, r"\b(?:curl|wget|iwr|invoke webrequest)\b[^\n]{0,200}\| ?(?:sudo )?(?:ba|z|da|k)?sh\b"),
+    Signal(
+        "execution",
+        2,
+        r"\b(?:decod|decrypt|deobfuscat|unescap|base64|rot13)\w*\b <60>\b(?:and|then|to) (?:then )?(?:follow|"
+        r"execut|run|obey|apply|perform|eval|carry out|do what)",
+    ),
+    Signal(
+        "execution",
+        1,
+        r"\b(?:execut|run|eval)\w*\b <15>(?:the )?(?:following|below|attached|hidden|embedded|decoded) (?:shell "
+        r"|bash |python |system |terminal )?(?:commands?|code|scripts?|instructions?|payload)",
+    ),
+    Signal(
+        "execution",
+        2,
+        r"\bbash i\b|/dev/tcp/|\bnc e\b|powershell e(?:nc)?\b|chmod \+?[0-7x]{1,4} <20>&&|rm rf (?:/|~|\*)",
+    ),
+)

@@ -1,0 +1,130 @@
+"""Agreeing on MGP (MGP, Capability Negotiation): the intersection of what both sides offer, and nothing unasked.
+
+Peers say it in one of three places; the answer goes where the question stood.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable
+from typing import Final
+
+import msgspec
+
+from interlock.wire.errors import Fault
+
+VERSION: Final = "0.2.0"
+EXTENSION_KEY: Final = "dev.cloto/mgp"
+
+EXTENSIONS: Final = (
+    "security",
+    "access_control",
+    "audit",
+    "code_safety",
+    "lifecycle",
+    "streaming",
+    "bidirectional",
+    "discovery",
+    "tool_discovery",
+)
+"""The standard extensions, in the protocol's order."""
+
+
+class Home(enum.Enum):
+    """Where in its capabilities a peer speaks of MGP."""
+
+    PLAIN = "mgp"
+    EXPERIMENTAL = "experimental"
+    EXTENSIONS = "extensions"
+
+
+class Offer(msgspec.Struct, frozen=True):
+    """What one side says of itself."""
+
+    version: str
+    extensions: tuple[str, ...]
+    permissions_required: tuple[str, ...] = ()
+    server_id: str | None = None
+    """A server's word on its own name: for display, never to be believed."""
+    trust_level: str | None = None
+    """A server's word on itself: may lower what the operator gave it, never raise it."""
+
+
+class Agreed(msgspec.Struct, frozen=True):
+    """What both sides speak."""
+
+    extensions: frozenset[str]
+    home: Home
+    warning: str = ""
+
+
+def read_offer(capabilities: bytes) -> tuple[Offer, Home] | None:
+    """A peer's offer and where it stood; None for a peer that speaks plain MCP. Raises INVALID_PARAMS."""
+    try:
+        said = msgspec.json.decode(capabilities, type=_Capabilities)
+    except msgspec.DecodeError as cause:
+        raise Fault("INVALID_PARAMS", f"capabilities.mgp: {cause}") from None
+    for home, offer in (
+        (Home.PLAIN, said.mgp),
+        (Home.EXPERIMENTAL, said.experimental.mgp),
+        (Home.EXTENSIONS, said.extensions.mgp),
+    ):
+        if offer is not None:
+            return offer, home
+    return None
+
+
+def agree(ours: Iterable[str], theirs: Offer, home: Home) -> Agreed | None:
+    """What is spoken from now on; None when the versions do not fit, so that plain MCP is.
+
+    The major version must match. Within 0.x a differing minor is accepted with a warning.
+    """
+    version = _numbers(theirs.version)
+    own = _numbers(VERSION)
+    if version is None or own is None or version[0] != own[0]:
+        return None
+    warning = ""
+    if version[0] == 0 and version[1] != own[1]:
+        warning = f"the peer speaks MGP {theirs.version}, this hub {VERSION}"
+    return Agreed(frozenset(ours) & frozenset(theirs.extensions), home, warning)
+
+
+def answer(agreed: Agreed, *, server_id: str | None = None) -> dict[str, object]:
+    """The part of our own capabilities that answers a peer, in the place where it asked."""
+    said: dict[str, object] = {"version": VERSION, "extensions": [e for e in EXTENSIONS if e in agreed.extensions]}
+    if server_id is not None:
+        said["server_id"] = server_id
+    match agreed.home:
+        case Home.PLAIN:
+            return {"mgp": said}
+        case Home.EXPERIMENTAL:
+            return {"experimental": {"mgp": said}}
+        case Home.EXTENSIONS:
+            return {"extensions": {EXTENSION_KEY: said}}
+
+
+def question() -> dict[str, object]:
+    """What the hub, as a client, asks of a server: in every place at once, since servers look in different ones."""
+    said = {"version": VERSION, "extensions": list(EXTENSIONS)}
+    return {"mgp": said, "experimental": {"mgp": said}, "extensions": {EXTENSION_KEY: said}}
+
+
+def _numbers(version: str) -> tuple[int, int] | None:
+    parts = version.split("-")[0].split(".")
+    if len(parts) < 2 or not all(part.isascii() and part.isdigit() and len(part) < 6 for part in parts):
+        return None
+    return int(parts[0]), int(parts[1])
+
+
+class _Experimental(msgspec.Struct, frozen=True):
+    mgp: Offer | None = None
+
+
+class _Extensions(msgspec.Struct, frozen=True):
+    mgp: Offer | None = msgspec.field(default=None, name=EXTENSION_KEY)
+
+
+class _Capabilities(msgspec.Struct):
+    mgp: Offer | None = None
+    experimental: _Experimental = _Experimental()
+    extensions: _Extensions = _Extensions()

@@ -1,0 +1,97 @@
+"""Tool security (MGP, Tool Security Metadata): what a server declares of a tool, and what the hub makes of it."""
+
+from __future__ import annotations
+
+import enum
+from typing import Final
+
+import msgspec
+
+from interlock.protocols.mgp.permissions import Risk, read_risk, risk_of
+
+VALIDATORS: Final = ("sandbox", "readonly", "network_restricted", "code_safety", "none")
+"""The standard validators. Any other name denies: what cannot be checked is not let through."""
+
+
+class Trust(enum.IntEnum):
+    """How far a server's own word counts. Comparable: the greater, the further."""
+
+    SANDBOXED = 0
+    STANDARD = 1
+    TRUSTED = 2
+
+
+def lower_trust(given: Trust, claimed: str | None) -> Trust:
+    """The operator's trust, lowered by what a server says of itself; never raised by it."""
+    word = (claimed or "").upper()
+    return min(given, Trust[word]) if word in Trust.__members__ else given
+
+
+class CodeSafety(msgspec.Struct, frozen=True):
+    """The code safety rules a tool declares (MGP, Validation Declaration)."""
+
+    level: str = "standard"
+    language: str = "python"
+    max_code_size_bytes: int | None = None
+    blocked_imports: tuple[str, ...] = ()
+    blocked_patterns: tuple[str, ...] = ()
+    allowed_imports: tuple[str, ...] = ()
+
+
+class Security(msgspec.Struct, frozen=True):
+    """A tool's `security` object."""
+
+    risk_level: str = ""
+    permissions_required: tuple[str, ...] = ()
+    side_effects: tuple[str, ...] = ()
+    validator: str = ""
+    reversible: bool | None = None
+    confirmation_required: bool = False
+    code_safety: CodeSafety | None = None
+
+
+class Hints(msgspec.Struct, frozen=True, rename="camel"):
+    """MCP's annotations of a tool, as far as they speak of risk."""
+
+    read_only_hint: bool | None = None
+    destructive_hint: bool | None = None
+    open_world_hint: bool | None = None
+
+
+class _Definition(msgspec.Struct):
+    security: Security | None = None
+    annotations: Hints = Hints()
+
+
+def read_security(definition: bytes) -> tuple[Security | None, Hints]:
+    """What a definition declares. One that cannot be read declares the worst: it is not trusted to have meant less."""
+    try:
+        read = msgspec.json.decode(definition, type=_Definition)
+    except msgspec.DecodeError:
+        return Security(risk_level="dangerous", confirmation_required=True), Hints()
+    return read.security, read.annotations
+
+
+def effective_risk(declared: Security | None, hints: Hints, trust: Trust) -> Risk:
+    """What the hub reckons with: never less than what anything about the tool points to.
+
+    A tool without declarations counts as moderate. A trusted server's declaration is its own affair; a standard one may
+    call a tool safe, but not one that needs a permission which is not; a sandboxed one cannot lower anything.
+    """
+    said = None if declared is None else read_risk(declared.risk_level)
+    if declared is not None and said is None:
+        said = Risk.DANGEROUS
+    pointers = [Risk.DANGEROUS] if hints.destructive_hint else []
+    if declared is not None:
+        pointers += [risk_of(permission) for permission in declared.permissions_required]
+        if declared.reversible is False and declared.side_effects:
+            pointers.append(Risk.DANGEROUS)
+    if trust is Trust.TRUSTED:
+        return said if said is not None else max([_by_hint(hints), *pointers])
+    if trust is Trust.STANDARD:
+        return max([said if said is not None else _by_hint(hints), *pointers])
+    return max([said or Risk.MODERATE, Risk.MODERATE, *pointers])
+
+
+def _by_hint(hints: Hints) -> Risk:
+    return Risk.SAFE if hints.read_only_hint else Risk.MODERATE

@@ -1,0 +1,91 @@
+"""The catalog of "JSON Schema Export": tools with their schemas, examples that validate, and what is said about them.
+
+It is made from definitions as `tools/list` gives them, so a server's own tools and those behind a hub come out alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any, Final
+
+import msgspec
+
+from interlock.signatures import DefinitionError
+from interlock.signatures import examples as make_examples
+
+ABOUT: Final = "dev.interlock/tool"
+"""The key of a definition's `_meta` under which a tool says what no member of MCP holds."""
+
+Definition = Mapping[str, Any]
+Examples = Callable[[Definition], list[Any]]
+
+
+class About(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """What a tool says of itself to whoever looks for tools."""
+
+    category: str | None = None
+    tags: tuple[str, ...] = ()
+    version: str | None = None
+    deprecated: bool | str = False
+    """True, or what to use instead."""
+    author: str | None = None
+    documentation_url: str | None = None
+
+
+NOTHING_SAID: Final = About()
+
+
+def about(definition: Definition) -> About:
+    """What a definition's `_meta` says. What cannot be understood says nothing."""
+    meta = definition.get("_meta")
+    said = meta.get(ABOUT) if isinstance(meta, Mapping) else None
+    try:
+        return NOTHING_SAID if said is None else msgspec.convert(said, About)
+    except msgspec.ValidationError:
+        return NOTHING_SAID
+
+
+def examples_of(definition: Definition) -> list[Any]:
+    """Arguments that fit the input schema; none where no small ones can be found."""
+    try:
+        return make_examples(dict(definition["inputSchema"]))
+    except (DefinitionError, KeyError, TypeError, ValueError):
+        return []
+
+
+def catalog(
+    definitions: Iterable[Definition], *, version: str, generated_at: str, examples: Examples = examples_of
+) -> dict[str, Any]:
+    """Every tool, and when and of what version the list was made."""
+    return {
+        "tools": [_row(definition, examples) for definition in definitions],
+        "version": version,
+        "generated_at": generated_at,
+    }
+
+
+def tool_schema(definition: Definition, examples: Examples = examples_of) -> dict[str, Any]:
+    """One tool's schema with its examples and metadata ("export_schema_for_tool")."""
+    said = about(definition)
+    schema: dict[str, Any] = {"name": definition["name"], "schema": definition.get("inputSchema", {})}
+    if "outputSchema" in definition:
+        schema["output_schema"] = definition["outputSchema"]
+    schema["examples"] = examples(definition)
+    schema["metadata"] = {
+        "category": said.category,
+        "version": said.version,
+        "deprecated": bool(said.deprecated),
+        "author": said.author,
+        "tags": list(said.tags),
+        "documentation_url": said.documentation_url,
+    }
+    return schema
+
+
+def _row(definition: Definition, examples: Examples) -> dict[str, Any]:
+    said = about(definition)
+    kept = ("name", "title", "description", "inputSchema", "outputSchema", "annotations", "security")
+    row = {member: definition[member] for member in kept if member in definition}
+    row |= {"tags": list(said.tags), "examples": examples(definition)}
+    row |= {key: value for key, value in msgspec.to_builtins(said).items() if key != "tags"}
+    return row

@@ -1,0 +1,152 @@
+"""Errors as the tool registry tells them: ten types with their codes, and a body that says how to mend the call.
+
+Every fault of the house has exactly one type here; its code, status and retry come from the one error table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from interlock.signatures.problems import MAX_PROBLEMS, Problem
+from interlock.wire.errors import Fault, Tongue
+
+ERROR_TYPES: Final[Mapping[int, str]] = {
+    -32700: "ParseError",
+    -32600: "InvalidRequest",
+    -32601: "MethodNotFound",
+    -32602: "InvalidParams",
+    -32603: "InternalError",
+    -32001: "ValidationError",
+    -32002: "ToolNotFound",
+    -32003: "ToolExecution",
+    -32004: "AuthenticationError",
+    -32005: "AuthorizationError",
+}
+"""The rows of "Error Code Mapping"."""
+
+_FINER: Final[Mapping[str, str]] = {
+    "TIMEOUT": "ToolTimeout",
+    "UPSTREAM_TIMEOUT": "ToolTimeout",
+    "RATE_LIMITED": "RateLimited",
+    "QUOTA_EXCEEDED": "RateLimited",
+    "RESOURCE_EXHAUSTED": "Overloaded",
+}
+"""Types that tell more than the row their code stands in."""
+_TIMEOUT_MENDS: Final = (
+    "Increase timeout for long-running analysis",
+    "Check tool server health",
+    "Break request into smaller chunks",
+)
+"""As "Timeout Response" words them."""
+
+
+class ErrorData(msgspec.Struct, frozen=True, kw_only=True):
+    """`ErrorData` of "Detailed Error Response", with every problem where there are several."""
+
+    error_type: str
+    field: str | None = None
+    reason: str
+    trace_id: str
+    suggestions: tuple[str, ...] = ()
+    documentation_url: str | None = None
+    tool_name: str | None = None
+    problems: tuple[Mapping[str, object], ...] = ()
+    retry: bool = False
+    retry_after_ms: int | None = None
+
+
+class ErrorBody(ErrorData, frozen=True, kw_only=True):
+    """The same with what JSON-RPC says around it: the body of an HTTP answer."""
+
+    code: int
+    message: str
+
+
+def told(problem: Problem) -> dict[str, object]:
+    """A problem with an argument as a program reads it."""
+    more = {"expected": problem.expected, "got": problem.got, "suggestions": problem.suggestions}
+    return {"field": problem.field, "reason": problem.reason, **{key: value for key, value in more.items() if value}}
+
+
+def error_type(fault: Fault) -> str:
+    """The fault's name among the registry's."""
+    return _FINER.get(fault.name) or ERROR_TYPES[registry_code(fault)]
+
+
+def registry_code(fault: Fault) -> int:
+    """The fault's number among the registry's ten. What has none of its own is the caller's fault or ours."""
+    code = fault.kind.code(Tongue.REST)
+    if code in ERROR_TYPES:
+        return code
+    return -32600 if fault.kind.http < 500 else -32603
+
+
+def error_data(
+    fault: Fault, trace_id: str, *, tool_name: str | None = None, documentation_url: str | None = None
+) -> ErrorData:
+    """What went wrong and how to mend it. Suggestions are those of the constraint that failed, where one did."""
+    problems = _problems(fault)
+    first = problems[0] if problems else {}
+    return ErrorData(
+        error_type=error_type(fault),
+        field=_text(first.get("field")),
+        reason=_text(first.get("reason")) or fault.message,
+        trace_id=trace_id,
+        suggestions=_suggestions(fault, problems),
+        documentation_url=documentation_url,
+        tool_name=tool_name,
+        problems=problems,
+        retry=fault.kind.retryable,
+        retry_after_ms=fault.retry_after_ms,
+    )
+
+
+def error_body(
+    fault: Fault, trace_id: str, *, tool_name: str | None = None, documentation_url: str | None = None
+) -> ErrorBody:
+    """The whole body. The code is the registry's, whatever number a server behind us gave."""
+    data = error_data(fault, trace_id, tool_name=tool_name, documentation_url=documentation_url)
+    said = {name: getattr(data, name) for name in ErrorData.__struct_fields__}
+    return ErrorBody(code=registry_code(fault), message=fault.message, **said)
+
+
+def registry_fault(
+    fault: Fault, trace_id: str, *, tool_name: str | None = None, documentation_url: str | None = None
+) -> Fault:
+    """The same fault with the registry's code and data, for methods that are the registry's own."""
+    data = error_data(fault, trace_id, tool_name=tool_name, documentation_url=documentation_url)
+    return Fault(
+        fault.name,
+        fault.message,
+        mend=fault.mend,
+        retry_after_ms=fault.retry_after_ms,
+        data={**fault.data, **{key: value for key, value in msgspec.structs.asdict(data).items() if value is not None}},
+        code=registry_code(fault),
+    )
+
+
+def _problems(fault: Fault) -> tuple[Mapping[str, object], ...]:
+    found = fault.data.get("problems")
+    if not isinstance(found, list | tuple):
+        return ()
+    return tuple(problem for problem in found[:MAX_PROBLEMS] if isinstance(problem, Mapping))
+
+
+def _suggestions(fault: Fault, problems: tuple[Mapping[str, object], ...]) -> tuple[str, ...]:
+    given: list[str] = []
+    for problem in problems:
+        listed = problem.get("suggestions")
+        if isinstance(listed, list | tuple):
+            given += [text for text in listed if isinstance(text, str) and text not in given]
+    if fault.mend:
+        given.append(fault.mend)
+    if error_type(fault) == "ToolTimeout":
+        given += _TIMEOUT_MENDS
+    return tuple(given)
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) and value else None

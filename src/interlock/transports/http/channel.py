@@ -1,0 +1,255 @@
+"""One HTTP/1.1 connection: requests one at a time, each in one write, and its responses parsed as they come."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final, Protocol, cast
+
+import httptools
+import msgspec
+
+if TYPE_CHECKING:
+    from interlock.transports.http.pool import Pool
+
+HEAD_BYTES: Final = 64 * 1024
+HEADERS: Final = 128
+
+IDLE_SECONDS: Final = 4.0
+"""Shorter than the five seconds after which the common servers hang up, so that a request seldom meets that."""
+
+
+class Failed(msgspec.Struct, frozen=True):
+    """How a request ended without a whole response."""
+
+    why: str
+    sent: bool
+    """Whether any of it may have reached the server."""
+    began: bool = False
+    """Whether any of the response came."""
+    reused: bool = False
+    """Whether the connection had carried a request before, so that the server may just have closed it for idleness."""
+
+
+class Reply(Protocol):
+    """Who takes the response to one request."""
+
+    def head(self, status: int, headers: dict[bytes, bytes]) -> None:
+        """The status and the headers, names in lower case. A repeated header is joined with commas."""
+
+    def body(self, data: bytes) -> None:
+        """A piece of the body."""
+
+    def done(self) -> None:
+        """The response is complete."""
+
+    def whole(self, headers: dict[bytes, bytes], body: bytes) -> None:
+        """A good response of JSON that came in one piece: head, body and end at once."""
+
+    def failed(self, how: Failed) -> None:
+        """There is no (more) response."""
+
+
+class Ticket(msgspec.Struct, eq=False):
+    """One request's place in the pool."""
+
+    payload: bytes
+    reply: Reply
+    connection: Channel | None = None
+    over: bool = False
+
+
+class Channel(asyncio.Protocol):
+    """One connection. The parser's callbacks only note; what was noted is handed over when the parser has returned."""
+
+    def __init__(self, pool: Pool) -> None:
+        self._pool = pool
+        self._transport: asyncio.Transport
+        self._parser = httptools.HttpResponseParser(self)
+        self._ticket: Ticket | None = None
+        self._served = 0
+        self.keep_seconds = IDLE_SECONDS
+        self.idle_until = 0.0
+        self._status = 0
+        self._headers: dict[bytes, bytes] = {}
+        self._header_count = 0
+        self._headers_complete = False
+        self._head_told = False
+        self._until_eof = False
+        self._complete = False
+        self._keep = False
+        self._excess = False
+        self._chunks: list[bytes] = []
+        self._fed = 0
+
+    @property
+    def usable(self) -> bool:
+        """Whether a request may still be put on it."""
+        return not self._transport.is_closing()
+
+    def begin(self, ticket: Ticket) -> None:
+        """Send a request. The connection must be idle."""
+        self._ticket = ticket
+        ticket.connection = self
+        self._transport.write(ticket.payload)
+        ticket.payload = b""
+
+    def abort(self) -> None:
+        """Close at once, without a word to whoever waits."""
+        self._transport.abort()
+
+    # asyncio.Protocol
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport = cast(asyncio.Transport, transport)
+
+    def data_received(self, data: bytes) -> None:
+        ticket = self._ticket
+        if ticket is None or ticket.over:
+            self.abort()  # nobody asked
+            return
+        fresh = not self._fed
+        if fresh:
+            known = self._pool.heads.find(data)
+            if known is not None:
+                self._hand_over_known(ticket, *known)
+                return
+        if not self._headers_complete:
+            self._fed += len(data)
+        try:
+            self._parser.feed_data(data)
+        except (httptools.HttpParserError, httptools.HttpParserUpgrade, _TooMuch) as cause:
+            self._break(str(cause.__context__ or cause) or type(cause).__name__)
+            return
+        if not self._headers_complete and self._fed > HEAD_BYTES:
+            self._break("its headers are too large")
+            return
+        if fresh and self._complete and self._status == 200 and self._keep and not self._excess:
+            self._remember(data)
+        self._hand_over(ticket)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        ticket = self._ticket
+        if ticket is not None and not ticket.over and self._headers_complete and self._until_eof:
+            self._complete = True
+            self._hand_over(ticket, keep=False)
+        else:
+            self._break("the server closed the connection" if exc is None else f"the connection broke: {exc}")
+        self._pool.lost(self)
+
+    # httptools' callbacks
+
+    def on_message_begin(self) -> None:
+        # A second response that nobody asked for: its bytes must never be taken for the next request's answer.
+        self._excess = self._complete
+
+    def on_header(self, name: bytes, value: bytes) -> None:
+        if self._excess:
+            return
+        self._header_count += 1
+        if self._header_count > HEADERS:
+            raise _TooMuch("it sends too many headers")
+        name = name.lower()
+        before = self._headers.get(name)
+        self._headers[name] = value if before is None else before + b", " + value
+
+    def on_headers_complete(self) -> None:
+        if self._excess:
+            return
+        self._status = self._parser.get_status_code()
+        if self._status >= 200:
+            headers = self._headers
+            self._headers_complete = True
+            self._until_eof = b"content-length" not in headers and b"transfer-encoding" not in headers
+        elif self._status == 101:
+            raise _TooMuch("it switches protocols")
+
+    def on_body(self, data: bytes) -> None:
+        if not self._excess:
+            self._chunks.append(data)
+
+    def on_message_complete(self) -> None:
+        if self._excess:
+            return
+        if self._headers_complete:
+            self._complete = True
+            self._keep = self._parser.should_keep_alive()
+        else:
+            self._headers.clear()  # an interim response (100, 103): the real one follows
+
+    # Handing over
+
+    def _hand_over(self, ticket: Ticket, keep: bool = True) -> None:
+        if not self._headers_complete:
+            return
+        reply = ticket.reply
+        if not self._head_told:
+            self._head_told = True
+            reply.head(self._status, self._headers)
+        if self._chunks and not ticket.over:
+            data = self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
+            self._chunks.clear()
+            reply.body(data)
+        if not self._complete or ticket.over:
+            return
+        ticket.over = True
+        self._ticket = None
+        keep = keep and self._keep and not self._excess
+        self._served += 1
+        said = self._headers.get(b"keep-alive")
+        if said is not None:
+            self.keep_seconds = keep_alive_seconds(said)
+        self._reset()
+        self._pool.release(self, keep)
+        reply.done()
+
+    def _hand_over_known(self, ticket: Ticket, headers: dict[bytes, bytes], body: bytes) -> None:
+        """A whole response, the like of which the parser has read before: it is not asked, and stays between two."""
+        ticket.over = True
+        self._ticket = None
+        self._served += 1
+        self._pool.release(self, True)
+        ticket.reply.whole(headers, body)
+
+    def _remember(self, data: bytes) -> None:
+        headers = self._headers
+        plain = not _UNUSUAL & headers.keys()
+        if plain and headers.get(b"content-type", b"").lower().startswith(b"application/json"):
+            self._pool.heads.remember(data, headers)
+
+    def _break(self, why: str) -> None:
+        ticket, self._ticket = self._ticket, None
+        self.abort()
+        if ticket is not None:
+            began = self._fed > 0
+            fail(ticket, Failed(why, sent=True, began=began, reused=self._served > 0))
+
+    def _reset(self) -> None:
+        self._headers = {}
+        self._header_count = 0
+        self._headers_complete = self._head_told = self._until_eof = self._complete = False
+        self._chunks = []
+        self._fed = 0
+
+
+class _TooMuch(Exception):
+    pass
+
+
+_UNUSUAL = frozenset({b"content-encoding", b"keep-alive", b"transfer-encoding"})
+"""Headers of responses that say more than what their body is and how long."""
+
+
+def fail(ticket: Ticket, how: Failed) -> None:
+    """End a request without a whole response, unless it has ended already."""
+    if not ticket.over:
+        ticket.over = True
+        ticket.reply.failed(how)
+
+
+def keep_alive_seconds(said: bytes) -> float:
+    """How long a server says it keeps an idle connection, less a second for the way."""
+    for part in said.split(b","):
+        name, _, value = part.strip().partition(b"=")
+        if name.lower() == b"timeout" and value.isdigit() and len(value) < 6:
+            return max(min(float(value) - 1.0, 60.0), 0.0)
+    return IDLE_SECONDS

@@ -1,0 +1,72 @@
+"""Making sense of what an HTTP server sends: messages, refusals, event ids. Nothing is guessed, rubbish is reported."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from interlock.transports.http.heads import fits
+from interlock.wire.errors import ErrorObject, Fault
+from interlock.wire.messages import BadMessage, Message, decode, decode_batch, is_batch
+
+if TYPE_CHECKING:
+    from interlock.transports.http.client import HttpLink
+
+RETRY_SECONDS: Final = 1.0
+"""How long to wait before a broken stream is asked for again, where the server does not say."""
+
+BAD_EVENTS: Final = 1_000
+"""How many events in a row that are no messages are a flood."""
+
+FLOOD: Final = "the server floods its stream with what are not messages"
+
+
+def read_messages(link: HttpLink, data: bytes) -> list[Message]:
+    """The message in a body or an event, or those of a batch (2025-03-26). What cannot be read is reported."""
+    try:
+        if not is_batch(data):
+            return [decode(data, link.limits)]
+        parts = decode_batch(data, link.limits)
+    except BadMessage as bad:
+        link.complain(bad.message, "message")
+        return []
+    for part in parts:
+        if isinstance(part, BadMessage):
+            link.complain(part.message, "message")
+    return [part for part in parts if not isinstance(part, BadMessage)]
+
+
+def read_error(body: bytes) -> ErrorObject | None:
+    """The JSON-RPC error in a refusal's body, whatever id it carries: the response says whose it is."""
+    try:
+        return msgspec.json.decode(body, type=_Refusal).error
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+
+
+def http_fault(status: int, headers: Mapping[bytes, bytes], body: bytes, error: ErrorObject | None) -> Fault:
+    """A refusal in the server's own words."""
+    said = error.message if error is not None else body[:200].decode("utf-8", "replace").strip()
+    data: dict[str, object] = {"status": status}
+    mend = ""
+    if status in (401, 403):
+        challenge = headers.get(b"www-authenticate", b"").decode("latin-1")[:1024]
+        data["www_authenticate"] = challenge
+        said = challenge or said
+        mend = "log in, or configure a credential that the server accepts"
+    wait = headers.get(b"retry-after", b"")
+    retry_after_ms = int(wait) * 1000 if wait.isdigit() and len(wait) < 6 else None
+    message = f"HTTP {status}" + (f": {said[:500]}" if said else "")
+    return Fault("UPSTREAM_ERROR", message, mend=mend, data=data, retry_after_ms=retry_after_ms)
+
+
+def header_text(event_id: str) -> str | None:
+    """An event id as a header can carry it; None when it cannot."""
+    text = event_id.encode().decode("latin-1")
+    return text if text and fits(text) else None
+
+
+class _Refusal(msgspec.Struct):
+    error: ErrorObject

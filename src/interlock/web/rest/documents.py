@@ -1,0 +1,85 @@
+"""What a list of tools is shown as: each tool by its name, and the OpenAPI document of all. Made once per list.
+
+The list is what `tools/list` answered that caller, so nothing can be in a document that its reader may not see.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+from collections import OrderedDict
+from functools import cached_property
+from typing import Any, Final
+
+import msgspec
+
+from interlock.hub.assembly import VERSION
+from interlock.protocols.registry.catalog import tool_schema
+from interlock.protocols.registry.openapi import openapi
+
+MOST_LISTS: Final = 16
+ABOUT_THE_HUB: Final = "Every tool of this hub that you may see. Calls pass the same checks as those over MCP."
+
+
+class Documents:
+    """The last few lists, each with what was made of it."""
+
+    def __init__(self) -> None:
+        self._lists: OrderedDict[bytes, Listed] = OrderedDict()
+
+    def of(self, listing: bytes) -> Listed:
+        """What there is to show of a list."""
+        key = hashlib.sha256(listing).digest()
+        found = self._lists.get(key)
+        if found is None:
+            found = self._lists[key] = Listed(listing)
+            if len(self._lists) > MOST_LISTS:
+                self._lists.popitem(last=False)
+        self._lists.move_to_end(key)
+        return found
+
+
+class Listed:
+    """One list of tools."""
+
+    def __init__(self, listing: bytes) -> None:
+        self._listing = listing
+        self._making: asyncio.Future[bytes] | None = None
+
+    @cached_property
+    def tools(self) -> dict[str, msgspec.Raw]:
+        """Each definition by its name, still the bytes it came as."""
+        listed = msgspec.json.decode(self._listing, type=_List).tools
+        return {msgspec.json.decode(tool, type=_Named).name: tool for tool in listed}
+
+    def definition(self, name: str) -> dict[str, Any] | None:
+        """One tool."""
+        found = self.tools.get(name)
+        return None if found is None else msgspec.json.decode(found, type=dict[str, Any])
+
+    def shown(self, name: str) -> bytes | None:
+        """One tool with its examples and what it says about itself."""
+        definition = self.definition(name)
+        if definition is None:
+            return None
+        more = tool_schema(definition)
+        return msgspec.json.encode({**definition, "examples": more["examples"], "metadata": more["metadata"]})
+
+    async def openapi(self) -> bytes:
+        """The OpenAPI document. Made off the loop, once."""
+        if self._making is None or (self._making.done() and self._making.exception() is not None):
+            self._making = asyncio.ensure_future(asyncio.to_thread(self._make))
+        return await asyncio.shield(self._making)
+
+    def _make(self) -> bytes:
+        tools = [msgspec.json.decode(tool, type=dict[str, Any]) for tool in self.tools.values()]
+        document = openapi(tools, title="Interlock", version=VERSION, description=ABOUT_THE_HUB)
+        return msgspec.json.encode(document)
+
+
+class _List(msgspec.Struct):
+    tools: list[msgspec.Raw]
+
+
+class _Named(msgspec.Struct):
+    name: str

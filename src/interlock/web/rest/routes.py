@@ -1,0 +1,247 @@
+"""The REST addresses. Each admits its caller at the hub's own door and hands the hub an exchange; it decides nothing.
+
+GET  /tools                        what this caller sees
+GET  /tools/{tool_name}            one of them, with examples
+POST /tools/{tool_name}            call it: the body is the arguments
+POST /tools/{tool_name}/validate   whether the call would be taken
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import logging
+import secrets
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from typing import Final
+
+import msgspec
+from starlette.requests import Request
+from starlette.responses import Response, StreamingResponse
+from starlette.routing import Route
+from starlette.types import Receive, Scope, Send
+
+from interlock.hub.call import Caller
+from interlock.hub.doors import Doors
+from interlock.protocols.mcp.meta import LOG_LEVEL, PROGRESS_TOKEN
+from interlock.protocols.registry.catalog import about
+from interlock.protocols.registry.traces import trace_id
+from interlock.transports.exchange import Service
+from interlock.web.rest.documents import Documents, Listed
+from interlock.web.rest.exchange import LEVEL, Event, RestExchange
+from interlock.web.rest.outcomes import Where, answer, body_of, plain_result, refusal, tool_result
+from interlock.web.rest.page import documentation_page
+from interlock.wire.errors import Fault
+from interlock.wire.messages import strict
+from interlock.wire.sse import KEEP_ALIVE
+
+log = logging.getLogger("interlock.rest")
+
+DOOR: Final = "/mcp"
+"""REST shows what this address shows: everything, or the one profile that a principal is bound to."""
+KEEP_ALIVE_S: Final = 15.0
+
+Answer = Callable[[Request, Where], Awaitable[Response]]
+
+
+def rest_routes(service: Service, doors: Doors) -> list[Route]:
+    """The routes, for an application to take in."""
+    rest = _Rest(service, doors)
+    return [
+        Route("/tools", _Address({"GET": rest.list})),
+        Route("/tools/{tool_name}", _Address({"GET": rest.show, "POST": rest.call})),
+        Route("/tools/{tool_name}/validate", _Address({"POST": rest.validate})),
+        Route("/openapi.json", _Address({"GET": rest.openapi})),
+        Route("/docs", _Address({"GET": documentation_page})),
+    ]
+
+
+class _Address:
+    """One address and the methods it answers. Whatever goes wrong is told in the registry's words."""
+
+    def __init__(self, methods: Mapping[str, Answer]) -> None:
+        self._methods = methods
+        self._allow = ", ".join([*methods, *(["HEAD"] if "GET" in methods else [])])
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        request = Request(scope, receive)
+        name = request.path_params.get("tool_name")
+        where = Where(trace_id(request.headers.get("traceparent")), name[:200] if name else None)
+        method = "GET" if request.method == "HEAD" else request.method
+        serve = self._methods.get(method)
+        if serve is None:
+            fault = Fault("METHOD_NOT_ALLOWED", f"{request.method} is not answered here", mend=f"use {self._allow}")
+            await refusal(fault, where, allow=self._allow)(scope, receive, send)
+            return
+        try:
+            response = await serve(request, where)
+        except Fault as fault:
+            response = refusal(fault, where)
+        except Exception:
+            log.exception("%s %s failed", request.method, request.url.path)
+            response = refusal(Fault("INTERNAL_ERROR", "this failed in the hub; its log says why"), where)
+        await response(scope, receive, send)
+
+
+class _Rest:
+    """What each address does."""
+
+    def __init__(self, service: Service, doors: Doors) -> None:
+        self._service = service
+        self._doors = doors
+        self._documents = Documents()
+
+    async def list(self, request: Request, where: Where) -> Response:
+        listing = await self._listing(self._admit(request), request)
+        return answer(plain_result(listing), where)
+
+    async def show(self, request: Request, where: Where) -> Response:
+        listed = await self._listed(request)
+        name = request.path_params["tool_name"]
+        shown = await asyncio.to_thread(listed.shown, name)
+        if shown is None:
+            raise Fault("TOOL_NOT_FOUND", f"Unknown tool: {name[:200]}", mend="GET /tools names the tools there are")
+        return answer(shown, where)
+
+    async def openapi(self, request: Request, where: Where) -> Response:
+        listed = await self._listed(request)
+        return answer(await listed.openapi(), where)
+
+    async def call(self, request: Request, where: Where) -> Response:
+        caller = self._admit(request)
+        streams = "text/event-stream" in request.headers.get("accept", "").lower()
+        params = _params(request, where, await _arguments(request), streams=streams)
+        exchange = RestExchange("tools/call", params, caller, streams=streams)
+        return await self._answered(exchange, request, where, tool_result)
+
+    async def validate(self, request: Request, where: Where) -> Response:
+        caller = self._admit(request)
+        params = _params(request, where, await _arguments(request), streams=False)
+        exchange = RestExchange("tools/validate", params, caller)
+        return await self._answered(exchange, request, where, plain_result)
+
+    def _admit(self, request: Request) -> Caller:
+        return self._doors.admit(DOOR, dict(request.scope["headers"]))
+
+    async def _listed(self, request: Request) -> Listed:
+        return self._documents.of(await self._listing(self._admit(request), request))
+
+    async def _listing(self, caller: Caller, request: Request) -> bytes:
+        exchange = RestExchange("tools/list", b"{}", caller)
+        outcome = await self._serve(exchange, request)
+        assert isinstance(outcome, bytes)
+        return outcome
+
+    async def _answered(
+        self, exchange: RestExchange, request: Request, where: Where, read: Callable[[bytes], bytes]
+    ) -> Response:
+        try:
+            first = await self._serve(exchange, request)
+            if not isinstance(first, bytes):
+                events = self._events(first, exchange, where)
+                return StreamingResponse(events, headers=_STREAM_HEADERS, media_type="text/event-stream")
+            body = read(first)
+        except Fault as fault:
+            # Only a caller who may see the tool learns where to read about it.
+            if fault.kind.http == 422:
+                where = await self._with_documentation(exchange, request, where)
+            return refusal(fault, where)
+        if exchange.streams and "application/json" not in request.headers["accept"].lower():
+            whole = _event("result", body)
+            return Response(whole, headers=_STREAM_HEADERS, media_type="text/event-stream")
+        return answer(body, where)
+
+    async def _serve(self, exchange: RestExchange, request: Request) -> Event | bytes | None:
+        """Hand it to the hub; the first thing that comes back. A client that goes cancels. Raises a Fault.
+
+        None where nothing has come for so long that a client who reads events should see that there is someone.
+        """
+        self._service.serve(exchange)
+        coming = asyncio.ensure_future(exchange.next())
+        going = asyncio.ensure_future(_gone(request))
+        patience = KEEP_ALIVE_S if exchange.streams else None
+        try:
+            await asyncio.wait({coming, going}, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
+            if not coming.done() and not going.done():
+                return None
+            if not coming.done():
+                exchange.cancel("the client has gone")
+            first = await coming
+        except asyncio.CancelledError:
+            exchange.cancel("the client has gone")
+            raise
+        finally:
+            coming.cancel()
+            going.cancel()
+        if isinstance(first, Fault):
+            raise first
+        return first
+
+    async def _events(self, first: Event | None, exchange: RestExchange, where: Where) -> AsyncIterator[bytes]:
+        said: Event | bytes | Fault | None = first
+        try:
+            while said is None or isinstance(said, Event):
+                yield KEEP_ALIVE if said is None else _event(said.name, said.data)
+                coming = asyncio.ensure_future(exchange.next())
+                done, _ = await asyncio.wait({coming}, timeout=KEEP_ALIVE_S)
+                coming.cancel()
+                said = coming.result() if done else None
+            yield _last(said, where)
+        finally:
+            exchange.cancel("the client has gone")
+
+    async def _with_documentation(self, exchange: RestExchange, request: Request, where: Where) -> Where:
+        with contextlib.suppress(Fault):
+            listed = await self._listed(request)
+            definition = listed.definition(request.path_params["tool_name"])
+            if definition is not None:
+                return msgspec.structs.replace(where, documentation_url=about(definition).documentation_url)
+        return where
+
+
+async def _gone(request: Request) -> None:
+    while (await request.receive())["type"] != "http.disconnect":
+        pass
+
+
+async def _arguments(request: Request) -> bytes:
+    """The body: one JSON object that means one thing. Raises a Fault."""
+    kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
+    if kind != "application/json":
+        said = f"a body of type {kind[:100]}" if kind else "a body without a type"
+        raise Fault("UNSUPPORTED_MEDIA_TYPE", f"{said} is not read here", mend="send application/json")
+    body = await request.body()
+    try:
+        value = msgspec.json.decode(body)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as cause:
+        raise Fault("PARSE_ERROR", f"the body is not JSON: {cause}", mend="send the arguments as one object") from None
+    strict(body)
+    if not isinstance(value, dict):
+        problem = {"field": "", "reason": "Type mismatch: the arguments must be an object", "expected": "object"}
+        problem_list = [{**problem, "suggestions": ["send the arguments as one object"]}]
+        raise Fault("INVALID_TOOL_ARGS", "the arguments must be an object", data={"problems": problem_list})
+    return msgspec.json.encode(value)
+
+
+def _params(request: Request, where: Where, arguments: bytes, *, streams: bool) -> bytes:
+    meta: dict[str, object] = {"traceparent": f"00-{where.trace_id}-{secrets.token_hex(8)}-01"}
+    if streams:
+        meta |= {PROGRESS_TOKEN: where.trace_id, LOG_LEVEL: LEVEL}
+    name = request.path_params["tool_name"]
+    return msgspec.json.encode({"name": name, "arguments": msgspec.Raw(arguments), "_meta": meta})
+
+
+def _last(outcome: bytes | Fault, where: Where) -> bytes:
+    try:
+        if isinstance(outcome, Fault):
+            raise outcome
+        return _event("result", tool_result(outcome))
+    except Fault as fault:
+        return _event("error", msgspec.json.encode(body_of(fault, where)))
+
+
+def _event(name: str, data: bytes) -> bytes:
+    return b"event: %b\ndata: %b\n\n" % (name.encode(), data)
+
+
+_STREAM_HEADERS: Final = {"cache-control": "no-store", "x-accel-buffering": "no"}

@@ -1,0 +1,124 @@
+"""An author's file on trial: behind a hub of its own, started again whenever the code in its folder changes."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import re
+import sys
+import tempfile
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, Literal, cast
+
+import msgspec
+
+from interlock.config.settings import Config, Hub, Restart, Server, Timeouts
+from interlock.hub.assembly import Assembly
+from interlock.hub.doors import is_mcp_path
+from interlock.hub.logs import LogLine
+from interlock.hub.upstreams.states import State
+from interlock.hub.upstreams.upstream import Upstream
+from interlock.transports.http.endpoint import McpEndpoint
+from interlock.transports.http.serve import start
+from interlock.web.app import make_app
+from interlock.web.watched import Seen, Watched
+
+if TYPE_CHECKING:
+    from uvicorn._types import ASGI3Application
+
+LOOK_EVERY_S: Final = 0.25
+MOST_FILES: Final = 1_000
+SHOWN: Final = ("tools/call", "prompts/get", "resources/read", "completion/complete", "tools/validate")
+_OTHERS: Final = {"node_modules", "__pycache__", "venv", "site-packages"}
+
+
+class Told(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Something that the author sees."""
+
+    event: Literal["listening", "ready", "broken", "changed", "call", "log"]
+    text: str = ""
+    call: Seen | None = None
+
+
+class Trial:
+    """One file, run until interrupted."""
+
+    def __init__(self, file: Path, tell: Callable[[Told], None]) -> None:
+        self._file = file
+        self._tell = tell
+        self.name: Final = re.sub(r"[^A-Za-z0-9_-]", "_", file.stem)
+
+    async def run(self, port: int) -> None:
+        """Serve on a port of the loopback address. Raises OSError where that cannot be."""
+        with tempfile.TemporaryDirectory(prefix="interlock-dev-") as home:
+            assembly = Assembly(self._config(port), Path(home))
+            service = Watched(assembly.hub, self._seen)
+            endpoint = McpEndpoint(service, assembly.limits)
+            app = cast("ASGI3Application", make_app(assembly, service))
+            http = await start(endpoint, app, port=port, limits=assembly.limits, is_mcp=is_mcp_path)
+            assembly.logs.follow(self._logged)
+            self._tell(Told("listening", f"http://127.0.0.1:{http.port}"))
+            try:
+                await assembly.begin()
+                await self._keep_running(assembly)
+            finally:
+                await http.stop(0.5)
+                await assembly.end()
+
+    def _config(self, port: int) -> Config:
+        server = Server(
+            command=(sys.executable, str(self._file)),
+            cwd=str(self._file.parent),
+            inherit_env=tuple(os.environ),
+            restart=Restart(policy="never"),
+        )
+        hub = Hub(listen=f"127.0.0.1:{port}", timeouts=Timeouts(start_s=30))
+        return Config(hub=hub, servers={self.name: server})
+
+    async def _keep_running(self, assembly: Assembly) -> None:
+        upstream = assembly.upstreams[self.name]
+        began = datetime.min.replace(tzinfo=UTC)
+        seen = self._stamps()
+        while True:
+            await self._settle(assembly, upstream, began)
+            while (now := self._stamps()) == seen:
+                await asyncio.sleep(LOOK_EVERY_S)
+            changed = sorted({Path(path).relative_to(self._file.parent).as_posix() for path, _ in seen ^ now})
+            seen = now
+            self._tell(Told("changed", ", ".join(changed[:5])))
+            began = datetime.now(UTC)
+            await upstream.restart()
+
+    async def _settle(self, assembly: Assembly, upstream: Upstream, began: datetime) -> None:
+        """Wait until it runs or has failed, and say which."""
+        while upstream.since <= began or upstream.state not in (State.CONNECTED, State.ERROR):
+            await asyncio.sleep(0.02)
+        if upstream.state is State.ERROR:
+            self._tell(Told("broken", "" if upstream.problem is None else upstream.problem.message))
+            return
+        offer = assembly.catalog.offer(self.name)
+        self._tell(Told("ready", ", ".join(offer.tools) if offer is not None else ""))
+
+    def _stamps(self) -> frozenset[tuple[str, int]]:
+        """The code beside the file, with when each was last written. Bounded, and without other people's code."""
+        stamps: set[tuple[str, int]] = set()
+        for folder, folders, files in os.walk(self._file.parent):
+            folders[:] = [name for name in folders if not name.startswith(".") and name not in _OTHERS]
+            for name in files:
+                if name.endswith(".py") and len(stamps) < MOST_FILES:
+                    path = os.path.join(folder, name)
+                    try:
+                        stamps.add((path, os.stat(path).st_mtime_ns))
+                    except OSError:
+                        continue
+        return frozenset(stamps)
+
+    def _seen(self, call: Seen) -> None:
+        if call.method in SHOWN:
+            self._tell(Told("call", call=call))
+
+    def _logged(self, line: LogLine) -> None:
+        if line.stream != "hub":
+            self._tell(Told("log", line.text))

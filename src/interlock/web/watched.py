@@ -1,0 +1,109 @@
+"""A service that somebody watches: every request passes through untouched, and its outcome is told when it is known."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+from time import perf_counter
+
+import msgspec
+
+from interlock.transports.exchange import Caller, Exchange, Service, Session
+from interlock.wire.errors import ErrorObject, Fault
+from interlock.wire.messages import Notification, Request
+
+
+class Seen(msgspec.Struct, frozen=True):
+    """One request and what came of it."""
+
+    method: str
+    name: str
+    """Which tool, prompt or resource."""
+    params: str
+    """As they came, in JSON."""
+    outcome: str
+    failed: bool
+    took_ms: float
+
+
+class Watched:
+    """Stands before another service."""
+
+    def __init__(self, service: Service, tell: Callable[[Seen], None]) -> None:
+        self._service = service
+        self._tell = tell
+        self.admit: Callable[[str, Mapping[bytes, bytes]], Caller] = service.admit
+
+    def initialize(self, session: Session) -> bytes:
+        """Open a session."""
+        return self._service.initialize(session)
+
+    def serve(self, exchange: Exchange) -> None:
+        """Answer a request, and tell how it went."""
+        self._service.serve(_Overseen(exchange, self._tell))
+
+    def told(self, caller: Caller, session: Session | None, notification: Notification) -> None:
+        """Take a notification."""
+        self._service.told(caller, session, notification)
+
+    def closed(self, session: Session) -> None:
+        """A session is over."""
+        self._service.closed(session)
+
+
+class _Overseen(Exchange):
+    """The exchange that the service sees; what it answers goes to the real one."""
+
+    __slots__ = ("_begun", "_real", "_tell")
+
+    def __init__(self, real: Exchange, tell: Callable[[Seen], None]) -> None:
+        super().__init__(real.request, real.glance, real.dialect, real.caller, real.session, real.headers)
+        self._real = real
+        self._tell = tell
+        self._begun = perf_counter()
+        real.on_cancel = self._cancelled
+
+    @property
+    def open(self) -> bool:
+        return self._real.open
+
+    def result(self, result: bytes) -> None:
+        self._real.result(result)
+        said = msgspec.json.decode(result, type=_Said)
+        texts = [piece.text for piece in said.content or [] if piece.text]
+        self._over(texts[0] if texts else "", failed=said.isError)
+
+    def fail(self, fault: Fault) -> None:
+        self._real.fail(fault)
+        self._over(f"{fault.name}: {fault.message}", failed=True)
+
+    def pass_failure(self, error: ErrorObject) -> None:
+        self._real.pass_failure(error)
+        self._over(f"{error.code}: {error.message}", failed=True)
+
+    def notify(self, method: str, params: bytes) -> None:
+        self._real.notify(method, params)
+
+    def ask(self, method: str, params: bytes) -> asyncio.Future[bytes]:
+        return self._real.ask(method, params)
+
+    def _cancelled(self, reason: str) -> None:
+        if self.on_cancel is not None:
+            self.on_cancel(reason)
+        self._over("cancelled", failed=True)
+
+    def _over(self, outcome: str, *, failed: bool) -> None:
+        took = (perf_counter() - self._begun) * 1000
+        request: Request = self.request
+        name = self.glance.name or self.glance.uri or ""
+        params = request.params.decode(errors="replace")
+        self._tell(Seen(request.method, name, params, outcome, failed, round(took, 2)))
+
+
+class _Piece(msgspec.Struct):
+    text: str | None = None
+
+
+class _Said(msgspec.Struct):
+    content: list[_Piece] | None = None
+    isError: bool = False

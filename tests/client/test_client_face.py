@@ -1,0 +1,367 @@
+"""`Client` against the official SDK's server, against our own in both eras and on every transport, and against servers
+that only exist to be difficult."""
+
+from __future__ import annotations
+
+import asyncio
+from contextlib import AsyncExitStack, asynccontextmanager
+
+import msgspec
+import pytest
+from web_peer import Web, until
+
+from interlock.client import Client, Handlers
+from interlock.client.handlers import with_defaults
+from interlock.server import Context, Server
+from interlock.wire.errors import Fault
+
+ERAS = ["modern", "legacy"]
+
+
+async def fill_in(params: dict[str, object]) -> dict[str, object]:
+    return {"action": "accept", "content": {"name": "Bo"}}
+
+
+async def open_it(params: dict[str, object]) -> dict[str, object]:
+    return {"action": "accept"}
+
+
+async def write(params: dict[str, object]) -> dict[str, object]:
+    return {"role": "assistant", "content": {"type": "text", "text": "a poem"}, "model": "m"}
+
+
+EVERYTHING = Handlers(sampling=write, elicit_form=fill_in, elicit_url=open_it, roots=[{"uri": "file:///home"}])
+
+
+def text(result: dict) -> str:
+    return result["content"][0]["text"]
+
+
+# The official SDK's server.
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_the_official_server_is_understood(official, era: str) -> None:
+    seen: list[tuple[float, float | None, str | None]] = []
+    async with Client(official, era=era, timeout=30) as client:
+        assert client.connection.peer.instructions == "Be kind."
+        assert [tool["name"] for tool in await client.list_tools()] == ["add", "count", "wait", "ask_age"]
+        assert (await client.call_tool("add", {"a": 1, "b": 2}))["structuredContent"] == {"result": 3}
+        assert text(await client.call_tool("count", {"to": 3}, progress=lambda *at: seen.append(at))) == "done"
+        assert (await client.read_resource("note://one"))["contents"][0]["text"] == "hello"
+        assert "Bo" in (await client.get_prompt("greet", {"name": "Bo"}))["messages"][0]["content"]["text"]
+        assert (await client.call_tool("nothing"))["isError"]
+        with pytest.raises(Fault) as late:
+            await client.call_tool("wait", timeout=0.2)
+        assert late.value.name == "UPSTREAM_TIMEOUT"
+        await client.connection.check()
+    assert seen == [(1.0, 3.0, "at 1"), (2.0, 3.0, "at 2"), (3.0, 3.0, "at 3")]
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_the_official_server_is_understood_without_streams(official_without_streams, era: str) -> None:
+    async with Client(official_without_streams, era=era, timeout=30) as client:
+        assert len(await client.list_tools()) == 4
+        assert text(await client.call_tool("count", {"to": 3}, progress=lambda *_: None)) == "done"
+
+
+async def test_the_official_server_asks_back_in_the_middle_of_a_call(official) -> None:
+    async def defaults(params: dict[str, object]) -> dict[str, object]:
+        return {"action": "accept", "content": {}}
+
+    async with Client(official, era="legacy", handlers=Handlers(elicit_form=defaults), timeout=30) as client:
+        assert text(await client.call_tool("ask_age")) == "accept years=7"
+
+
+async def test_the_era_of_the_official_server_is_found(official) -> None:
+    async with Client(official, timeout=30) as client:
+        assert client.connection.revision.name == "2026-07-28"
+
+
+# Our own server, in both eras, in memory and over HTTP.
+
+
+def house() -> Server:
+    server = Server("house")
+
+    @server.tool
+    async def register(ctx: Context) -> str:
+        """Ask for everything there is to ask for."""
+        name = await ctx.elicit("Who?", {"type": "object", "properties": {"name": {"type": "string"}}})
+        visited = await ctx.elicit_url("Log in", "https://example.com/login")
+        poem = await ctx.sample("Write a poem")
+        roots = await ctx.roots()
+        return f"{name.value['name']} {visited.action} {poem.text} {roots[0].uri}"
+
+    @server.tool
+    def talk(ctx: Context) -> str:
+        """Say something on the side."""
+        ctx.log("warning", "careful")
+        ctx.log("debug", "details")
+        return "said"
+
+    @server.resource("note://one", ttl_ms=60_000)
+    def note() -> str:
+        """A note."""
+        notes.append(1)
+        return f"version {len(notes)}"
+
+    @server.prompt
+    def greet(name: str) -> str:
+        """A greeting."""
+        return f"Greet {name}"
+
+    @server.completion("greet", "name")
+    def names(value: str) -> list[str]:
+        return [name for name in ("Bo", "Bea", "Al") if name.startswith(value)]
+
+    notes: list[int] = []
+    return server
+
+
+@asynccontextmanager
+async def visiting(server: Server, where: str, **options: object):
+    async with AsyncExitStack() as stack:
+        target = server if where == "memory" else (await stack.enter_async_context(server.http())).url
+        yield await stack.enter_async_context(Client(target, timeout=20, **options))
+
+
+PLACES = ["memory", "http"]
+
+
+@pytest.mark.parametrize("where", PLACES)
+@pytest.mark.parametrize("era", ERAS)
+async def test_questions_are_answered_by_the_same_handlers_in_both_eras(where: str, era: str) -> None:
+    async with visiting(house(), where, era=era, handlers=EVERYTHING) as client:
+        assert text(await client.call_tool("register")) == "Bo accept a poem file:///home"
+
+
+@pytest.mark.parametrize("where", PLACES)
+@pytest.mark.parametrize("era", ERAS)
+async def test_log_messages_come_from_the_level_that_was_set(where: str, era: str) -> None:
+    heard: list[object] = []
+    async with visiting(house(), where, era=era, heard=lambda _, params: heard.append(params["data"])) as client:
+        await client.set_level("warning")
+        await client.call_tool("talk")
+        await until(lambda: heard)
+        await client.set_level("debug")
+        await client.call_tool("talk")
+        await until(lambda: len(heard) == 3)
+        with pytest.raises(Fault, match="unknown level"):
+            await client.set_level("loud")
+    assert heard == ["careful", "careful", "details"]
+
+
+@pytest.mark.parametrize("where", PLACES)
+@pytest.mark.parametrize("era", ERAS)
+async def test_prompts_and_completions_work(where: str, era: str) -> None:
+    async with visiting(house(), where, era=era) as client:
+        assert [prompt["name"] for prompt in await client.list_prompts()] == ["greet"]
+        suggested = await client.complete({"type": "ref/prompt", "name": "greet"}, "name", "B")
+        assert suggested["completion"]["values"] == ["Bo", "Bea"]
+
+
+async def test_what_stays_fresh_is_not_asked_for_again_until_it_changes() -> None:
+    server = house()
+    async with visiting(server, "memory", era="modern") as client:
+        first = await client.read_resource("note://one")
+        assert await client.read_resource("note://one") == first
+        await client.subscribe("note://one")
+        await until(lambda: client.connection._watch.acknowledged)
+        server.resource_updated("note://one")
+        await until(lambda: not client._cache._entries)
+        assert (await client.read_resource("note://one"))["contents"][0]["text"] == "version 2"
+
+
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_changed_list_is_heard_and_read_again(era: str) -> None:
+    server = house()
+    heard: list[str] = []
+    async with visiting(server, "http", era=era, heard=lambda method, _: heard.append(method)) as client:
+        before = await client.list_tools()
+        await client.watch()
+        if era == "modern":
+            await until(lambda: client.connection._watch.acknowledged)
+        else:
+            await until(lambda: client.connection.link._standing._events)
+        server.tool(greeting)
+        await until(lambda: "notifications/tools/list_changed" in heard)
+        assert len(await client.list_tools()) == len(before) + 1
+
+
+def greeting() -> str:
+    """A new tool."""
+    return "hi"
+
+
+# Servers that are difficult.
+
+
+@asynccontextmanager
+async def difficult(script, **options: object):
+    web = Web(script)
+    server = await asyncio.start_server(web.serve, "127.0.0.1", 0)
+    url = f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/mcp"
+    try:
+        async with Client(url, timeout=10, **options) as client:
+            yield client, web
+    finally:
+        server.close()
+
+
+async def modern(visit, tools: list[dict] | None = None) -> bool:
+    """Answers what every server must; False for the rest."""
+    match visit.message.get("method"):
+        case "server/discover":
+            await visit.result({"supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}})
+        case "tools/list":
+            await visit.result({"tools": tools or [], "ttlMs": 60_000, "cacheScope": "public"})
+        case _:
+            return False
+    return True
+
+
+def tool(name: str, **properties: dict) -> dict:
+    return {"name": name, "inputSchema": {"type": "object", "properties": properties}}
+
+
+async def test_the_servers_state_is_echoed_exactly_and_left_out_where_there_was_none() -> None:
+    state = '"\\u00e9 \\/ {\\"a\\": 1}"'
+
+    async def script(visit) -> None:
+        if await modern(visit):
+            return
+        rounds = len(web.visits) - 1
+        extra = ["", f',"requestState":{state}', ""][rounds - 1]
+        kind = "complete" if rounds == 3 else "input_required"
+        result = f'{{"resultType":"{kind}","content":[]{extra}}}'
+        body = f'{{"jsonrpc":"2.0","id":{visit.id},"result":{result}}}'
+        await visit.reply(200, body.encode(), Content_Type="application/json")
+
+    async with difficult(script) as (client, web):
+        await client.call_tool("x")
+    first, second, third = (visit.message for visit in web.visits[1:])
+    assert "requestState" not in first["params"]
+    assert "requestState" not in second["params"]
+    assert third["params"]["requestState"] == msgspec.json.decode(state)
+    assert len({message["id"] for message in (first, second, third)}) == 3
+
+
+async def test_a_server_that_never_stops_asking_is_given_up() -> None:
+    async def script(visit) -> None:
+        if not await modern(visit):
+            asked = {"q": {"method": "roots/list"}}
+            await visit.result({"resultType": "input_required", "inputRequests": asked})
+
+    async with difficult(script, handlers=EVERYTHING) as (client, web):
+        with pytest.raises(Fault, match="more than 10"):
+            await client.call_tool("x")
+    assert web.methods().count("tools/call") == 10
+
+
+@pytest.mark.parametrize("method", ["sampling/createMessage", "tools/call"])
+async def test_a_question_nobody_answers_ends_the_call(method: str) -> None:
+    async def script(visit) -> None:
+        if not await modern(visit):
+            await visit.result({"resultType": "input_required", "inputRequests": {"q": {"method": method}}})
+
+    async with difficult(script) as (client, web):
+        with pytest.raises(Fault) as refused:
+            await client.call_tool("x")
+        assert refused.value.name == "METHOD_NOT_FOUND"
+    assert web.methods().count("tools/call") == 1
+
+
+async def test_tools_with_bad_headers_are_left_out_and_good_ones_mirrored(caplog) -> None:
+    good = tool("good", region={"type": "string", "x-mcp-header": "Region"})
+    bad = tool("bad", price={"type": "number", "x-mcp-header": "Price"})
+
+    async def script(visit) -> None:
+        if not await modern(visit, [good, bad]):
+            await visit.result({"content": []})
+
+    async with difficult(script) as (client, web):
+        assert await client.list_tools() == [good]
+        await client.call_tool("good", {"region": "süd"})
+    assert "bad" in caplog.text
+    assert web.visits[-1].headers["mcp-param-region"] == "=?base64?c8O8ZA==?="
+
+
+async def test_a_header_mismatch_leads_to_a_new_list_and_one_more_try() -> None:
+    async def script(visit) -> None:
+        if await modern(visit, [tool("x", region={"type": "string", "x-mcp-header": "Region"})]):
+            return
+        if "mcp-param-region" in visit.headers:
+            await visit.result({"content": []})
+        else:
+            error = {"jsonrpc": "2.0", "id": visit.id, "error": {"code": -32020, "message": "mismatch"}}
+            await visit.reply(400, msgspec.json.encode(error))
+
+    async with difficult(script) as (client, web):
+        await client.call_tool("x", {"region": "eu"})
+        assert web.methods() == ["server/discover", "tools/call", "tools/list", "tools/call"]
+
+
+async def test_lists_are_cached_as_long_as_the_server_says() -> None:
+    async def script(visit) -> None:
+        await modern(visit, [tool("x")])
+
+    async with difficult(script) as (client, web):
+        assert await client.list_tools() == await client.list_tools()
+    assert web.methods().count("tools/list") == 1
+
+
+async def test_a_page_that_must_be_opened_first_is_shown_and_the_call_repeated() -> None:
+    shown: list[object] = []
+
+    async def show(params: dict[str, object]) -> dict[str, object]:
+        shown.append(params["url"])
+        return {"action": "accept"}
+
+    async def script(visit) -> None:
+        if await modern(visit):
+            return
+        if shown:
+            await visit.result({"content": []})
+        else:
+            wanted = {"elicitations": [{"mode": "url", "elicitationId": "1", "url": "https://x/", "message": "m"}]}
+            error = {"code": -32042, "message": "open it", "data": wanted}
+            await visit.reply(
+                200,
+                msgspec.json.encode({"jsonrpc": "2.0", "id": visit.id, "error": error}),
+                Content_Type="application/json",
+            )
+
+    async with difficult(script, handlers=Handlers(elicit_url=show)) as (client, _):
+        assert await client.call_tool("x") == {"content": []}
+    assert shown == ["https://x/"]
+
+
+@pytest.mark.parametrize("url", ["javascript:alert(1)", "file:///etc/passwd", "http://example.com/", None, "x"])
+async def test_only_safe_addresses_are_shown_to_the_person(url: object) -> None:
+    with pytest.raises(Fault, match="https"):
+        await EVERYTHING.answer("elicitation/create", msgspec.json.encode({"mode": "url", "url": url}))
+
+
+def test_only_what_has_a_handler_is_declared() -> None:
+    assert msgspec.json.decode(Handlers().capabilities()) == {}
+    assert msgspec.json.decode(EVERYTHING.capabilities()) == {
+        "sampling": {},
+        "elicitation": {"form": {}, "url": {}},
+        "roots": {},
+    }
+
+
+def test_defaults_fill_only_what_was_left_out() -> None:
+    schema = {"properties": {"a": {"default": 1}, "b": {"default": 2}, "c": {}}}
+    assert with_defaults(schema, {"b": 3}) == {"a": 1, "b": 3}
+    assert with_defaults(None, None) == {}
+
+
+async def test_a_handler_that_breaks_is_answered_for() -> None:
+    async def broken(params: dict[str, object]) -> dict[str, object]:
+        raise ZeroDivisionError
+
+    async with visiting(house(), "http", era="legacy", handlers=Handlers(elicit_form=broken)) as client:
+        with pytest.raises(Fault, match="the client could not answer"):
+            await client.call_tool("register")

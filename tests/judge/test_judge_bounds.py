@@ -1,0 +1,194 @@
+"""No input makes a judge raise, hesitate or change its mind."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+
+import pytest
+from hypothesis import HealthCheck, example, given, settings
+from hypothesis import strategies as st
+
+from interlock.judge.code import CodeRules, judge_code
+from interlock.judge.code.prefilter import may_be_refused
+from interlock.judge.code.python import parse_python
+from interlock.judge.code.tree import TreeJudge
+from interlock.judge.findings import Finding
+from interlock.judge.readonly import judge_readonly_shell
+from interlock.judge.shell import judge_shell
+from interlock.judge.shell.flags import uses_flag
+from interlock.judge.shell.quoting import expand_braces
+from interlock.judge.sql import judge_readonly_sql
+
+JUDGES: list[Callable[[str], tuple[Finding, ...]]] = [
+    judge_shell,
+    judge_readonly_shell,
+    judge_readonly_sql,
+    judge_code,
+    lambda text: judge_code(text, CodeRules(level="readonly")),
+    lambda text: judge_code(text, CodeRules(language="javascript")),
+    lambda text: judge_code(text, CodeRules(language="bash")),
+]
+SHELL_PIECES = [
+    "rm", "-rf", "ls", "cat", "git", "find", "-exec", "{}", "+", "\\;", ";", "&", "&&", "||", "|", ">", ">>",
+    "<", "<<", "<<<", "$(", ")", "`", "$", "${", "}", "'", '"', "\\", "*", "?", "[", "]", "~", "#", "!", "=",
+    "a=b", "env", "sudo", "xargs", "$IFS", "$'\\x41'", "\n", "\t", "\xa0", "\u200b", "%0a", "sh", "-c", "awk",
+    "sed", "tar", "curl",
+]  # fmt: skip
+CODE_PIECES = [
+    "import", "os", "from", "sys", "eval", "exec", "getattr", "(", ")", "[", "]", "{", "}", ":", ",", ".", "=",
+    "==", "+", "*", "**", "lambda", "def", "class", "x", "'a'", '"__class__"', "f'{x}'", "b''", "\\x41",
+    "__import__", ".system", ".__class__", "for", "in", "if", "else", "match", "case", "@", "async", "await",
+    "yield", ":=", "#", "\n", "", "\t",
+]  # fmt: skip
+SQL_PIECES = [
+    "SELECT", "FROM", "WHERE", "INSERT", "INTO", "DELETE", "DROP", "TABLE", "t", "a", "1", "'", '"', "`", ";",
+    "--", "/*", "*/", "(", ")", ",", ".", "*", "=", "WITH", "AS", "CASE", "WHEN", "END", "UNION", "$$", "#",
+    "\\", "PRAGMA", "EXPLAIN",
+]  # fmt: skip
+IMPORT_PIECES = ["import resource", "from glob import os", "os.path", "open('a')", "x.os", "asyncio"]
+texts = st.one_of(
+    st.text(max_size=80),
+    st.lists(st.sampled_from(SHELL_PIECES), max_size=14).map(" ".join),
+    st.lists(st.sampled_from(SHELL_PIECES), max_size=14).map("".join),
+    st.lists(st.sampled_from(CODE_PIECES), max_size=14).map(" ".join),
+    st.lists(st.sampled_from(SQL_PIECES), max_size=14).map(" ".join),
+)
+relaxed = settings(deadline=None, max_examples=120, suppress_health_check=[HealthCheck.too_slow])
+
+
+@pytest.mark.parametrize("judge", JUDGES)
+@relaxed
+@given(text=texts)
+@example(text="\ud800")
+@example(text="\x00")
+@example(text="ls 'a" + "\u0301" * 40)
+def test_any_text_gets_the_same_findings_twice_and_never_an_exception(
+    judge: Callable[[str], tuple[Finding, ...]], text: str
+) -> None:
+    found = judge(text)
+    assert found == judge(text)
+    for finding in found:
+        assert finding.rule
+        assert finding.message
+        if finding.span is not None:
+            start, end = finding.span
+            assert 0 <= start <= end
+
+
+@relaxed
+@given(argv=st.lists(st.text(max_size=12), max_size=6))
+def test_any_argument_list_is_judged(argv: list[str]) -> None:
+    assert judge_shell(argv) == judge_shell(argv)
+    assert judge_readonly_shell(argv) == judge_readonly_shell(argv)
+
+
+@pytest.mark.parametrize(
+    "unit",
+    [
+        "a ",
+        "(",
+        "$(",
+        '"',
+        "'",
+        "{",
+        "`",
+        "<<a ",
+        "a;",
+        "a|",
+        "if ",
+        "[[",
+        "$((",
+        "${",
+        "case x in ",
+        "x()",
+        "$[",
+        ">",
+        "a\n",
+        "*",
+        "\\",
+        "env -S ",
+        "find -exec ",
+        "docker exec ",
+        "function a ",
+        "{a,b}",
+        "\ud800",
+        "\u00e9",
+        "%0a",
+        "sudo ",
+        "-r ",
+        "lambda:",
+        "import a ",
+        "import {a, ",
+        "print >",
+        "`a ",
+        "a.",
+        "not ",
+        "a=[a]\nb=a[0]\n",
+        "x=x+x\n",
+        "a=b or c\nb=a or c\nc=a or b\n",
+        "f(a)\n",
+        "- ",
+        "select 1;",
+        "(select ",
+        "case when ",
+        "a and ",
+    ],
+)
+@pytest.mark.parametrize("judge", JUDGES)
+def test_piles_of_anything_are_judged_within_the_time_bound(
+    judge: Callable[[str], tuple[Finding, ...]], unit: str
+) -> None:
+    judge("warm")
+    for length in (4_000, 64_000):
+        text = (unit * (length // len(unit) + 1))[:length]
+        # The bound is 100 ms of work; a slow machine is given some slack, and more than one try.
+        assert any(_seconds(judge, text) < 0.2 for _ in range(4))
+
+
+def _seconds(judge: Callable[[str], tuple[Finding, ...]], text: str) -> float:
+    started = time.process_time()
+    judge(text)
+    return time.process_time() - started
+
+
+@relaxed
+@given(
+    pieces=st.lists(
+        st.sampled_from([*CODE_PIECES, *IMPORT_PIECES]),
+        max_size=10,
+    )
+)
+def test_skipping_the_walk_never_changes_the_judgement(pieces: list[str]) -> None:
+    code = " ".join(pieces)
+    tree = parse_python(code)
+    if tree is not None and not may_be_refused(code):
+        assert TreeJudge(code, CodeRules()).judge(tree) == []
+
+
+@given(letters=st.text("abcdefr", max_size=6), other=st.text("abcdef", max_size=6))
+def test_a_short_option_is_found_wherever_it_stands_in_a_cluster(letters: str, other: str) -> None:
+    flags = frozenset({"-r", "--recursive"})
+    assert (uses_flag([f"-{other}{letters}"], flags) is not None) == ("r" in letters)
+
+
+@given(words=st.lists(st.text("abc", min_size=1, max_size=3), min_size=2, max_size=5))
+def test_braces_expand_to_each_of_their_words(words: list[str]) -> None:
+    assert expand_braces("x{" + ",".join(words) + "}y") == [f"x{word}y" for word in words]
+
+
+def test_brace_expansion_is_bounded() -> None:
+    assert len(expand_braces("{a,b}" * 30)) <= 64
+
+
+def test_importing_the_judges_loads_no_parser() -> None:
+    code = (
+        "import sys, interlock.judge.shell, interlock.judge.readonly, interlock.judge.sql, interlock.judge.code;"
+        "print([name for name in ('tree_sitter', 'sqlglot') if name in sys.modules])"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, env={"PYTHONPATH": ":".join(sys.path)}
+    )
+    assert done.stdout.strip() == "[]"

@@ -1,0 +1,50 @@
+"""A whole hub with the example server behind it, on a thread of its own, for clients that block."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from hub.house import SOURCE, house
+from interlock.config.settings import Server
+
+EXAMPLE = SOURCE.parent / "examples" / "financial_analyzer.py"
+
+
+def example(**settings: Any) -> Server:
+    """The example, as the hub runs it."""
+    return Server(command=(sys.executable, str(EXAMPLE)), env={"PYTHONPATH": str(SOURCE)}, **settings)
+
+
+@contextlib.contextmanager
+def hub_in_a_thread(home: Path, servers: dict[str, Server]) -> Iterator[str]:
+    """Its address, while it runs."""
+    ready = threading.Event()
+    found: list[str] = []
+    stop: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
+
+    async def main() -> None:
+        try:
+            async with house(home, servers) as hub:
+                stop.append((asyncio.get_running_loop(), asyncio.Event()))
+                found.append(hub.url)
+                ready.set()
+                await stop[0][1].wait()
+        finally:
+            ready.set()
+
+    thread = threading.Thread(target=asyncio.run, args=(main(),))
+    thread.start()
+    try:
+        assert ready.wait(60)
+        yield found[0]
+    finally:
+        if stop:
+            loop, event = stop[0]
+            loop.call_soon_threadsafe(event.set)
+        thread.join(30)
