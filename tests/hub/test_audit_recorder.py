@@ -165,6 +165,28 @@ async def test_nothing_is_committed_on_the_loop_and_entries_share_commits(house:
     assert batches == [100]
 
 
+async def test_waiting_for_what_was_recorded_so_far_ends_though_more_keeps_coming(house: House) -> None:
+    recorder = await house.open()
+    stop = False
+
+    async def keep_coming() -> None:
+        while not stop:
+            for _ in range(50):
+                recorder.refusal(AGENT, TOOL, TRACE, "g", "r")
+            await asyncio.sleep(0)
+
+    coming = asyncio.create_task(keep_coming())
+    await asyncio.sleep(0)
+    before = recorder._seq
+    async with asyncio.timeout(10):
+        await recorder.flushed()
+    assert house.records()[-1].seq >= before
+    stop = True
+    await coming
+    await house.close()
+    assert house.report().sound
+
+
 async def test_when_full_new_calls_are_refused_and_those_under_way_are_still_recorded(house: House) -> None:
     recorder = await house.open(most=10)
     tickets = [recorder.intent(AGENT, TOOL, TRACE) for _ in range(5)]

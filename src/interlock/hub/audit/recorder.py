@@ -95,7 +95,8 @@ class Recorder:
         self._doubtful = False
         self._timer: asyncio.TimerHandle | None = None
         self._urgent = False
-        self._idle: list[asyncio.Future[None]] = []
+        self._flushing: list[tuple[int, asyncio.Future[None]]] = []
+        """Who waits for everything up to a place."""
         self._loop = asyncio.get_running_loop()
         self._unsynced = False
         self._syncing = ThreadPoolExecutor(1, thread_name_prefix="audit-head")
@@ -281,7 +282,7 @@ class Recorder:
         """Wait until everything recorded so far is committed. Raises StoreError if it could not be at the first try."""
         if self._queue or self._flying or self._again:
             waiting = self._loop.create_future()
-            self._idle.append(waiting)
+            self._flushing.append((self._seq, waiting))
             self._flush()
             await waiting
 
@@ -392,14 +393,13 @@ class Recorder:
         self._answer(batch[-1].seq, None)
         for tell in tuple(self._followers):
             tell(clean)
-        if not self._queue:
-            idle, self._idle = self._idle, []
-            for waiting in idle:
-                if not waiting.done():
-                    waiting.set_result(None)
-        elif self._waiting or self._idle or len(self._queue) >= FLUSH_AT:
+        while self._flushing and self._flushing[0][0] <= batch[-1].seq:
+            _, waiting = self._flushing.pop(0)
+            if not waiting.done():
+                waiting.set_result(None)
+        if self._waiting or self._flushing or len(self._queue) >= FLUSH_AT:
             self._flush()
-        elif self._timer is None:
+        elif self._queue and self._timer is None:
             self._timer = self._loop.call_later(WINDOW_S, self._flush)
 
     def _sync(self) -> None:
@@ -416,8 +416,8 @@ class Recorder:
         self._doubtful = True
         self._again = batch
         self._answer(self._seq, error)
-        idle, self._idle = self._idle, []
-        for waiting in idle:
+        flushing, self._flushing = self._flushing, []
+        for _, waiting in flushing:
             if not waiting.done():
                 waiting.set_exception(error)
         if self._timer is None:
