@@ -76,8 +76,7 @@ class Recorder:
         """What the last run left behind."""
         self.trouble: StoreError | None = None
         """Why entries cannot be written at the moment. Calls are refused for as long."""
-        self.on_committed: Callable[[list[Record]], None] | None = None
-        """Told of every entry once it is committed, as it was committed, to forward it."""
+        self._followers: list[Callable[[list[Record]], None]] = []
         self._store = store
         self._head = head_file
         self._hash = head.hash
@@ -96,7 +95,8 @@ class Recorder:
         self._doubtful = False
         self._timer: asyncio.TimerHandle | None = None
         self._urgent = False
-        self._idle: list[asyncio.Future[None]] = []
+        self._flushing: list[tuple[int, asyncio.Future[None]]] = []
+        """Who waits for everything up to a place."""
         self._loop = asyncio.get_running_loop()
         self._unsynced = False
         self._syncing = ThreadPoolExecutor(1, thread_name_prefix="audit-head")
@@ -273,11 +273,16 @@ class Recorder:
             )
         )
 
+    def follow(self, tell: Callable[[list[Record]], None]) -> Callable[[], None]:
+        """Be told of entries once they are committed, as they were committed. Gives the way to stop."""
+        self._followers.append(tell)
+        return lambda: self._followers.remove(tell)
+
     async def flushed(self) -> None:
         """Wait until everything recorded so far is committed. Raises StoreError if it could not be at the first try."""
         if self._queue or self._flying or self._again:
             waiting = self._loop.create_future()
-            self._idle.append(waiting)
+            self._flushing.append((self._seq, waiting))
             self._flush()
             await waiting
 
@@ -386,16 +391,15 @@ class Recorder:
             self._unsynced = True
             self._syncing.submit(self._sync)
         self._answer(batch[-1].seq, None)
-        if self.on_committed is not None:
-            self.on_committed(clean)
-        if not self._queue:
-            idle, self._idle = self._idle, []
-            for waiting in idle:
-                if not waiting.done():
-                    waiting.set_result(None)
-        elif self._waiting or self._idle or len(self._queue) >= FLUSH_AT:
+        for tell in tuple(self._followers):
+            tell(clean)
+        while self._flushing and self._flushing[0][0] <= batch[-1].seq:
+            _, waiting = self._flushing.pop(0)
+            if not waiting.done():
+                waiting.set_result(None)
+        if self._waiting or self._flushing or len(self._queue) >= FLUSH_AT:
             self._flush()
-        elif self._timer is None:
+        elif self._queue and self._timer is None:
             self._timer = self._loop.call_later(WINDOW_S, self._flush)
 
     def _sync(self) -> None:
@@ -412,8 +416,8 @@ class Recorder:
         self._doubtful = True
         self._again = batch
         self._answer(self._seq, error)
-        idle, self._idle = self._idle, []
-        for waiting in idle:
+        flushing, self._flushing = self._flushing, []
+        for _, waiting in flushing:
             if not waiting.done():
                 waiting.set_exception(error)
         if self._timer is None:
