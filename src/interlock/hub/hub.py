@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
 from typing import Final, cast
 
 import msgspec
 
 from interlock.hub import answers
 from interlock.hub.bridges.retries import STATE, Retries
-from interlock.hub.call import Call, Caller, Target
+from interlock.hub.call import Call, Caller, Target, TargetKind
 from interlock.hub.catalog.addresses import original_uri
 from interlock.hub.catalog.offer import ItemKind
 from interlock.hub.catalog.views import Catalog
@@ -27,12 +28,14 @@ from interlock.hub.listening import MOST_SUBSCRIPTIONS, Listening, SessionListen
 from interlock.hub.notices import Notices
 from interlock.hub.pipeline import Commit, Dispatch, Pipeline, Resolve
 from interlock.hub.plan import Plan
+from interlock.hub.recording import Recording
 from interlock.hub.request_states import RequestStates
+from interlock.hub.results import pages
 from interlock.hub.sharing import Lane, SessionState, lane
 from interlock.hub.subscriptions import Subscriptions
 from interlock.hub.upstreams.upstream import Upstream
 from interlock.hub.upstreams.upstreams import Upstreams
-from interlock.hub.verdicts import Ask, Refuse
+from interlock.hub.verdicts import Ask, Refuse, Verdict, Wait
 from interlock.protocols.mcp.meta import Members, members
 from interlock.protocols.mcp.methods import LOG_LEVELS, METHODS
 from interlock.protocols.mcp.older import tools_for
@@ -73,6 +76,8 @@ class Hub:
         notices: Notices,
         make_pipeline: Callable[[Commit, Dispatch], Pipeline],
         states: RequestStates,
+        recording: Recording,
+        kept: pages.Pages,
         parking: Parking,
         limits: Limits,
         info: bytes,
@@ -88,6 +93,8 @@ class Hub:
         self._notices = notices
         self._pipeline = make_pipeline(self._commit, self._dispatch)
         self._states = states
+        self._recording = recording
+        self._pages = kept
         self._retries = Retries(parking)
         self._limits = limits
         self._info = info
@@ -183,7 +190,7 @@ class Hub:
 
     def _instructions(self, caller: Caller) -> str:
         servers = self._catalog.servers(caller.view)
-        texts = ((name, upstream.instructions) for name in servers if (upstream := self._upstreams.get(name)))
+        texts = ((name, offer.instructions) for name in servers if (offer := self._catalog.offer(name)) is not None)
         return answers.merged_instructions(texts, bare=caller.view.bare)
 
     def _upstream_capabilities(self, caller: Caller) -> Mapping[str, object] | None:
@@ -209,15 +216,27 @@ class Hub:
         name = exchange.glance.name
         if name is None:
             raise Fault("INVALID_PARAMS", "params.name must say which tool")
-        trace_id = trace_of(exchange.glance.meta)
         try:
             plan = self._pipeline.plan(caller, "tool", name, self._resolve_tool, self._clock())
             call = Call(exchange, caller, plan.target, members(exchange.request.params))
-            verdict, _ = self._pipeline.judge(call, plan)
-            if isinstance(verdict, Refuse):
-                raise verdict.fault
+            verdict, gate = self._pipeline.judge(call, plan)
         except Fault as fault:
-            raise registry_fault(fault, trace_id, tool_name=name[:200]) from None
+            raise registry_fault(fault, trace_of(exchange.glance.meta), tool_name=name[:200]) from None
+        if isinstance(verdict, Wait):
+            self._later(self._validate_later(call, plan, verdict, gate, name))
+        else:
+            self._tell_valid(exchange, verdict, name)
+
+    async def _validate_later(self, call: Call, plan: Plan, wait: Wait, gate: str, name: str) -> None:
+        verdict, _ = await self._pipeline.waited(call, plan, wait, gate)
+        try:
+            self._tell_valid(call.exchange, verdict, name)
+        except Fault as fault:
+            call.exchange.fail(fault)
+
+    def _tell_valid(self, exchange: Exchange, verdict: Verdict, name: str) -> None:
+        if isinstance(verdict, Refuse):
+            raise registry_fault(verdict.fault, trace_of(exchange.glance.meta), tool_name=name[:200]) from None
         valid: dict[str, object] = {"valid": True}
         if isinstance(verdict, Ask):
             valid["confirmation"] = verdict.question
@@ -234,6 +253,10 @@ class Hub:
         uri = exchange.glance.uri
         if uri is None:
             raise Fault("INVALID_PARAMS", "params.uri must say which resource")
+        if uri.startswith(pages.PREFIX):
+            page = self._pages.read(caller.owner, uri)
+            exchange.result(complete(page, ttl_ms=0) if exchange.dialect.modern else page)
+            return
         self._submit(exchange, caller, "resource", uri, self._resolve_resource, members(exchange.request.params))
 
     def _complete(self, exchange: Exchange, caller: Caller) -> None:
@@ -256,20 +279,26 @@ class Hub:
         self._submit(exchange, caller, "completion", name, lambda *_: completion, fields)
 
     def _submit(
-        self, exchange: Exchange, caller: Caller, kind: str, name: str, resolve: Resolve, fields: Members
+        self, exchange: Exchange, caller: Caller, kind: TargetKind, name: str, resolve: Resolve, fields: Members
     ) -> None:
-        plan = self._pipeline.plan(caller, kind, name, resolve, self._clock())
+        try:
+            plan = self._pipeline.plan(caller, kind, name, resolve, self._clock())
+        except Fault as fault:
+            self._recording.unresolved(exchange, caller, kind, name, fault)
+            raise
         self._pipeline.submit(Call(exchange, caller, plan.target, fields), plan)
 
     def _resolve_tool(self, caller: Caller, name: str) -> Target:
         tool = self._catalog.tool(caller.view, name)
         if tool is None:
+            self._refuse_held(caller, "tool", name)
             raise Fault("TOOL_NOT_FOUND", f"Unknown tool: {name[:200]}", mend="tools/list names the tools there are")
         return Target("tool", tool.server, tool.name, tool)
 
     def _resolve_prompt(self, caller: Caller, name: str) -> Target:
         prompt = self._catalog.prompt(caller.view, name)
         if prompt is None:
+            self._refuse_held(caller, "prompt", name)
             raise Fault("PROMPT_NOT_FOUND", f"Unknown prompt: {name[:200]}")
         return Target("prompt", prompt.server, prompt.name)
 
@@ -278,7 +307,17 @@ class Hub:
         found = (view.server, uri) if view.server is not None else original_uri(uri)
         if found is None or not self._catalog.sees_server(view, found[0]):
             raise Fault("RESOURCE_NOT_FOUND", "Resource not found", data={"uri": uri})
+        self._refuse_held(caller, "resource", uri)
         return Target("resource", found[0], found[1])
+
+    def _refuse_held(self, caller: Caller, kind: str, name: str) -> None:
+        """What is in quarantine is not there for anybody; the rule is named, the text that broke it is not repeated."""
+        held = self._catalog.held(caller.view, kind, name)
+        if held is not None:
+            rule = held.findings[0].rule
+            message = f"{name[:200]} is in quarantine: its definition breaks {rule}"
+            mend = "the operator decides: `interlock status` says what was found and how to allow it"
+            raise Fault("TOOL_DISABLED", message, mend=mend, data={"rule": rule})
 
     # Sending
 
@@ -304,6 +343,7 @@ class Hub:
         upstream = self._upstreams.get(call.target.server)
         if upstream is not None:
             upstream.call_ended()
+        self._recording.end(call)
 
     def _dispatch(self, call: Call, plan: Plan) -> None:
         upstream = self._upstreams[call.target.server]
@@ -328,10 +368,30 @@ class Hub:
         return resumed
 
     def _send(self, call: Call, plan: Plan, line: Line) -> None:
+        """Record that it is about to be sent, and send it; in `strict`, when that is committed."""
+        if self._recording.strict:
+            start, refuse = partial(self._start, call, plan, line), partial(self._unsent, call)
+            self._recording.begin_strictly(call, start, refuse)
+            return
+        try:
+            self._recording.begin(call)
+        except Fault as fault:
+            self._unsent(call, fault)
+            return
+        self._start(call, plan, line)
+
+    def _unsent(self, call: Call, fault: Fault) -> None:
+        self._done(call)
+        call.exchange.fail(fault)
+
+    def _start(self, call: Call, plan: Plan, line: Line) -> None:
+        if not call.exchange.open:
+            self._done(call)
+            return
         self._retries.hold(call, line)
         connection, owner = line
         method = call.exchange.request.method
-        forward = Forward(call, method, connection, owner, self._states, self._clock, self._done)
+        forward = Forward(call, method, connection, owner, self._states, self._clock, self._done, plan.finish)
         forward.start(plan.timeout_s, plan.timeout_s * LONGEST_CALL_FACTOR)
 
     def _lane(self, call: Call, upstream: Upstream) -> Lane | None:

@@ -22,7 +22,7 @@ from interlock.transports.complaints import Complaints
 from interlock.transports.http.channel import Failed, Ticket
 from interlock.transports.http.heads import Heads
 from interlock.transports.http.origin import split_url
-from interlock.transports.http.pool import Pool
+from interlock.transports.http.pool import Guard, Pool
 from interlock.transports.http.replies import Call, Receipt
 from interlock.transports.http.sse_client import SseLink
 from interlock.transports.http.standing import Standing
@@ -63,6 +63,7 @@ class HttpLink(Link):
         limits: Limits = DEFAULT,
         connections: int = 256,
         context: ssl.SSLContext | None = None,
+        guard: Guard | None = None,
     ) -> None:
         self.listener = listener
         self.limits = limits
@@ -74,7 +75,7 @@ class HttpLink(Link):
         self._headers = dict(headers or {})
         self._origin, target = split_url(url)
         self._heads = Heads(self._origin, target, headers or {})
-        self._pool = Pool(self._origin, size=connections, queue=limits.pending, context=context)
+        self._pool = Pool(self._origin, size=connections, queue=limits.pending, context=context, guard=guard)
         self._loop = asyncio.get_running_loop()
         self._last_id = 0
         self._calls: dict[Id, Call] = {}
