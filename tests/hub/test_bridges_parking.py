@@ -8,8 +8,12 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from interlock.config.settings import Hub, Server, Timeouts
 from interlock.transports.parking import Limits as ParkingLimits
+from interlock.transports.parking import Parking
+from interlock.wire.errors import Fault
 
 from .asking_server import Counts, asking_server
 from .house import House, child, house, text_of, until
@@ -139,3 +143,29 @@ async def test_a_person_may_take_longer_than_the_tool_may(tmp_path: Path) -> Non
             slow = client.reply(await client.start("a__order_slowly"))
             late = await client.ask("tools/call", {"name": "a__order_slowly", "arguments": {}}, **slow)
             assert late["error"]["data"]["name"] == "UPSTREAM_TIMEOUT"
+
+
+class Waits:
+    """A call that does nothing but wait."""
+
+    owner = "ada"
+
+    def expired(self) -> None: ...
+
+    def resume(self, exchange: object, round: int, given: bytes) -> None: ...
+
+
+async def test_what_is_kept_for_calls_is_bounded_in_bytes_and_gives_way_to_open_questions() -> None:
+    parking = Parking(ParkingLimits(held_bytes=100), b"secret")
+    first, second, third = (parking.take_place(Waits(), bytes([number])) for number in range(3))
+    parking.next_round(first, 40)
+    parking.keep(first, 60)
+    parking.next_round(second, 90)
+    assert len(parking) == 2, "the kept outcome made room"
+    with pytest.raises(Fault, match="too large"):
+        parking.next_round(third, 20)
+    parking.leave(second)
+    parking.next_round(third, 100)
+    parking.keep(third, 101)
+    assert len(parking) == 0
+    parking.next_round(parking.take_place(Waits(), b""), 100)

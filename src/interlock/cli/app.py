@@ -48,6 +48,9 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "dev": Entry("dev:dev", "Run a server's file, again after each change, and show its calls."),
         "export": Entry("export:export", "Print tools as a catalog, as OpenAPI, or as schemas."),
     },
+    "Record": {
+        "audit": Entry("audit:audit", "Show, search, export and verify the record of what happened."),
+    },
     "Shell": {
         "completion": Entry("completion:completion", "Print the completion script for a shell."),
     },

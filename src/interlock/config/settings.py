@@ -74,6 +74,8 @@ class Hub(msgspec.Struct, frozen=True):
     """Whether callers without a key are the agent `local`. Unset: only when listening on loopback."""
     budget: Count | None = 20_000
     """Tokens of tool definitions a list may take. Above it, it holds the pinned tools and the way to find others."""
+    audit: Literal["batched", "strict"] = "batched"
+    """When a record is committed: with others within 20 ms (`batched`), or before its call is sent (`strict`)."""
     store: str | None = None
     """Keeps what must survive: a path, or a `postgresql:` URL that several hubs share. Unset: `hub.db` at home."""
     allowed_origins: tuple[str, ...] = ()

@@ -16,6 +16,7 @@ import msgspec
 from interlock.client.dial import Dial, to_command, to_url
 from interlock.client.peer import Identity
 from interlock.config.settings import Config, Server
+from interlock.hub.audit.recorder import Recorder
 from interlock.hub.call import Call, Target
 from interlock.hub.catalog.offer import Offer
 from interlock.hub.catalog.quarantine import Quarantine
@@ -35,6 +36,7 @@ from interlock.hub.logs import Logs
 from interlock.hub.notices import Notices
 from interlock.hub.pipeline import Commit, Dispatch, Pipeline
 from interlock.hub.plan import Gate, Plans
+from interlock.hub.recording import Recording
 from interlock.hub.request_states import RequestStates
 from interlock.hub.results.finishing import finish_for
 from interlock.hub.results.pages import Pages
@@ -42,6 +44,7 @@ from interlock.hub.upstreams.upstream import Upstream
 from interlock.hub.upstreams.upstreams import Upstreams
 from interlock.hub.validators.checking import Judging
 from interlock.judge.findings import Finding
+from interlock.judge.secrets import redact
 from interlock.store import Collection, Store
 from interlock.transports.parking import Limits as ParkingLimits
 from interlock.transports.parking import Parking
@@ -57,6 +60,8 @@ DRAIN_S: Final = 10.0
 """How long calls under way may take to finish when a server or the hub goes."""
 
 
+CHAIN: Final = "hub"
+"""The name of this hub's chain of records."""
 COLLECTIONS: Final[tuple[Collection[Any], ...]] = ()
 """Every collection that the hub keeps in its store."""
 
@@ -94,6 +99,9 @@ class Assembly:
         self._plans: Plans
         self._renew_gates()
         self.parking = Parking(parking or ParkingLimits(), secrets.token_bytes(32))
+        self.recorder: Recorder
+        """What happened. Opened by `begin`."""
+        self.recording = Recording(lambda: self.recorder, lambda: self.config.hub.audit == "strict")
         self.hub = Hub(
             doors=self.doors,
             catalog=self.catalog,
@@ -103,6 +111,7 @@ class Assembly:
             notices=self.notices,
             make_pipeline=self._pipeline,
             states=RequestStates(secrets.token_bytes(32)),
+            recording=self.recording,
             kept=self.pages,
             parking=self.parking,
             limits=self.limits,
@@ -118,6 +127,7 @@ class Assembly:
         """Open the store, and start every server at the same time, waiting for none of them."""
         where = self.config.hub.store or self.home / "hub.db"
         self.store = await Store.open(where, COLLECTIONS, backups=self.home / "backups")
+        self.recorder = await Recorder.open(self.store, CHAIN, self.home / "audit.head", redact_with=redact)
         await self.apply(self.config)
         self._reap()
 
@@ -144,6 +154,7 @@ class Assembly:
         await self.tokens.close()
         await self.hub.close()
         await self.upstreams.end(DRAIN_S)
+        await self.recorder.close()
         self.judging.close()
         self.quarantine.close()
         await self.store.close()
@@ -163,7 +174,8 @@ class Assembly:
         )
 
     def _pipeline(self, commit: Commit, dispatch: Dispatch) -> Pipeline:
-        return Pipeline(lambda: self._plans, self._stamp, commit, dispatch, self._would_refuse)
+        refused, would_refuse = self.recording.refused, self._would_refuse
+        return Pipeline(lambda: self._plans, self._stamp, commit, dispatch, refused, would_refuse)
 
     def _renew_gates(self) -> None:
         config = self.config

@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from interlock.client.connection import Connection
+from interlock.hub import recording
+from interlock.hub.audit.record import CANCELLED
 from interlock.hub.bridges import url_first
 from interlock.hub.bridges.asking_back import ANSWER_SECONDS, AskingBack
 from interlock.hub.bridges.retries import ANSWERS
@@ -81,6 +83,7 @@ class Forward(msgspec.Struct, eq=False):
         exchange = self._call.exchange
         if self._connection.modern and not exchange.dialect.modern and self._asks_back(answer):
             return
+        self._call.outcome = recording.answered(answer)
         self._finish()
         if isinstance(answer, Failure):
             self._failed(answer.error)
@@ -122,6 +125,7 @@ class Forward(msgspec.Struct, eq=False):
 
     def lost(self, fault: Fault) -> None:
         """No answer will come."""
+        self._call.outcome = recording.lost(fault)
         self._finish()
         self._call.exchange.fail(fault)
 
@@ -182,6 +186,7 @@ class Forward(msgspec.Struct, eq=False):
     def _cancelled(self, reason: str) -> None:
         if self._handle is not None and not self._told:
             self._connection.cancel(self._handle, reason)
+            self._call.outcome = CANCELLED
         self._finish()
 
     def _finish(self) -> None:

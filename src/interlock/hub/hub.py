@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
 from typing import Final, cast
 
 import msgspec
 
 from interlock.hub import answers
 from interlock.hub.bridges.retries import STATE, Retries
-from interlock.hub.call import Call, Caller, Target
+from interlock.hub.call import Call, Caller, Target, TargetKind
 from interlock.hub.catalog.addresses import original_uri
 from interlock.hub.catalog.offer import ItemKind
 from interlock.hub.catalog.views import Catalog
@@ -27,6 +28,7 @@ from interlock.hub.listening import MOST_SUBSCRIPTIONS, Listening, SessionListen
 from interlock.hub.notices import Notices
 from interlock.hub.pipeline import Commit, Dispatch, Pipeline, Resolve
 from interlock.hub.plan import Plan
+from interlock.hub.recording import Recording
 from interlock.hub.request_states import RequestStates
 from interlock.hub.results import pages
 from interlock.hub.sharing import Lane, SessionState, lane
@@ -74,6 +76,7 @@ class Hub:
         notices: Notices,
         make_pipeline: Callable[[Commit, Dispatch], Pipeline],
         states: RequestStates,
+        recording: Recording,
         kept: pages.Pages,
         parking: Parking,
         limits: Limits,
@@ -90,6 +93,7 @@ class Hub:
         self._notices = notices
         self._pipeline = make_pipeline(self._commit, self._dispatch)
         self._states = states
+        self._recording = recording
         self._pages = kept
         self._retries = Retries(parking)
         self._limits = limits
@@ -275,9 +279,13 @@ class Hub:
         self._submit(exchange, caller, "completion", name, lambda *_: completion, fields)
 
     def _submit(
-        self, exchange: Exchange, caller: Caller, kind: str, name: str, resolve: Resolve, fields: Members
+        self, exchange: Exchange, caller: Caller, kind: TargetKind, name: str, resolve: Resolve, fields: Members
     ) -> None:
-        plan = self._pipeline.plan(caller, kind, name, resolve, self._clock())
+        try:
+            plan = self._pipeline.plan(caller, kind, name, resolve, self._clock())
+        except Fault as fault:
+            self._recording.unresolved(exchange, caller, kind, name, fault)
+            raise
         self._pipeline.submit(Call(exchange, caller, plan.target, fields), plan)
 
     def _resolve_tool(self, caller: Caller, name: str) -> Target:
@@ -335,6 +343,7 @@ class Hub:
         upstream = self._upstreams.get(call.target.server)
         if upstream is not None:
             upstream.call_ended()
+        self._recording.end(call)
 
     def _dispatch(self, call: Call, plan: Plan) -> None:
         upstream = self._upstreams[call.target.server]
@@ -359,6 +368,26 @@ class Hub:
         return resumed
 
     def _send(self, call: Call, plan: Plan, line: Line) -> None:
+        """Record that it is about to be sent, and send it; in `strict`, when that is committed."""
+        if self._recording.strict:
+            start, refuse = partial(self._start, call, plan, line), partial(self._unsent, call)
+            self._recording.begin_strictly(call, start, refuse)
+            return
+        try:
+            self._recording.begin(call)
+        except Fault as fault:
+            self._unsent(call, fault)
+            return
+        self._start(call, plan, line)
+
+    def _unsent(self, call: Call, fault: Fault) -> None:
+        self._done(call)
+        call.exchange.fail(fault)
+
+    def _start(self, call: Call, plan: Plan, line: Line) -> None:
+        if not call.exchange.open:
+            self._done(call)
+            return
         self._retries.hold(call, line)
         connection, owner = line
         method = call.exchange.request.method

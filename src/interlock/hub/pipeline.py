@@ -39,12 +39,14 @@ class Pipeline:
         stamp: Callable[[], tuple[int, int]],
         commit: Commit,
         dispatch: Dispatch,
+        refused: Callable[[Call, Fault, str, str], None],
         would_refuse: WouldRefuse,
     ) -> None:
         self._plans = plans
         self._stamp = stamp
         self._commit = commit
         self._dispatch = dispatch
+        self._refused = refused
         self._would_refuse = would_refuse
         self._waiting: set[asyncio.Task[None]] = set()
 
@@ -127,6 +129,7 @@ class Pipeline:
     def _refuse(self, call: Call, refusal: Refuse, gate: str) -> None:
         fault = refusal.fault
         fault.data = {**fault.data, "gate": gate, "rule": refusal.rule}
+        self._refused(call, fault, gate, refusal.rule)
         if fault.kind.as_result and call.target.kind == "tool" and not call.exchange.dialect.rest:
             call.exchange.result(refusal_result(fault, modern=call.exchange.dialect.modern))
         else:

@@ -16,12 +16,16 @@ from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.meta import glance
 from interlock.protocols.mcp.revisions import LATEST
 from interlock.transports.exchange import Exchange
-from interlock.wire.errors import ErrorObject, Fault
+from interlock.wire.errors import TABLE, ErrorObject, Fault
 from interlock.wire.messages import Request, one_line
 
+LEVEL: Final = "info"
+"""The least severe log message that a stream carries."""
 MOST_UNREAD: Final = 1_000
 """Progress and log messages held for a client that does not read them. The oldest go first."""
 
+_NEEDS_MORE: Final = TABLE["MISSING_CAPABILITY"].new_mcp
+_MCP_CLIENT: Final = "call it with an MCP client that answers questions"
 _EVENTS: Final = {"notifications/progress": "progress", "notifications/message": "log"}
 
 
@@ -38,7 +42,7 @@ class RestExchange(Exchange):
     __slots__ = ("_events", "_outcome", "_woken", "streams")
 
     def __init__(self, method: str, params: bytes, caller: Caller, *, streams: bool = False) -> None:
-        dialect = Dialect(LATEST, log_level="info" if streams else None, rest=True)
+        dialect = Dialect(LATEST, log_level=LEVEL if streams else None, rest=True)
         super().__init__(Request(1, method, params), glance(params), dialect, caller, None, None)
         self.streams = streams
         self._events: deque[Event] = deque(maxlen=MOST_UNREAD)
@@ -56,8 +60,9 @@ class RestExchange(Exchange):
         self._settle(fault)
 
     def pass_failure(self, error: ErrorObject) -> None:
-        """A server's own error is a tool that failed. Its words are passed on, its number is not."""
-        self._settle(Fault("UPSTREAM_ERROR", error.message))
+        """A server's own error is a tool that failed, or one that needs a client who answers."""
+        name = "MISSING_CAPABILITY" if error.code == _NEEDS_MORE else "UPSTREAM_ERROR"
+        self._settle(Fault(name, error.message, mend=_MCP_CLIENT if name == "MISSING_CAPABILITY" else ""))
 
     def notify(self, method: str, params: bytes) -> None:
         name = _EVENTS.get(method)
@@ -66,7 +71,7 @@ class RestExchange(Exchange):
             self._woken.set()
 
     def ask(self, method: str, params: bytes) -> asyncio.Future[bytes]:
-        raise Fault("MISSING_CAPABILITY", f"{method} cannot be answered over REST", mend="call it with an MCP client")
+        raise Fault("MISSING_CAPABILITY", f"{method} cannot be answered over REST", mend=_MCP_CLIENT)
 
     async def next(self) -> Event | bytes | Fault:
         """What was said next, and the answer at last."""
@@ -81,7 +86,7 @@ class RestExchange(Exchange):
     def cancel(self, reason: str) -> None:
         """The client has gone."""
         if self._outcome is None:
-            self._outcome = Fault("CANCELLED", reason)
+            self._settle(Fault("CANCELLED", reason))
             if self.on_cancel is not None:
                 self.on_cancel(reason)
 
