@@ -12,7 +12,7 @@ import resource
 import shlex
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -138,6 +138,8 @@ class Operator:
             "problem": None if problem is None else problem.message,
             "mend": None if problem is None else problem.mend or f"see `interlock logs {upstream.id}`",
             "left_out": upstream.left_out,
+            "would_refuse": _by_rule(self._assembly.would_refuse, upstream.id),
+            "flagged": _by_rule(self._assembly.flagged, upstream.id),
             "quarantined": [] if offer is None else [_quarantined(held) for held in offer.held[:MOST_QUARANTINED]],
             "since": upstream.since.isoformat(timespec="seconds"),
             "restarts": upstream.restarts.total,
@@ -300,6 +302,10 @@ class Operator:
         Confirmations(self._assembly.home).add(Path(asked.path), asked.hash)
         await self.reload()
         return {"confirmed": True}
+
+
+def _by_rule(counts: Mapping[tuple[str, str], int], server: str) -> dict[str, int]:
+    return {rule: count for (name, rule), count in counts.items() if name == server}
 
 
 def _quarantined(held: Held) -> dict[str, object]:
