@@ -392,10 +392,12 @@ class Server:
             self._answer(exchange, kept.members, cache_hints(kept.left_ms, scope))
             return
 
+        changes = self._kept.changes
+
         async def read(work: Work) -> bytes:
             members = await resource.read(self, work, uri, variables)
             if not work.asked:
-                self._kept.put(resource, uri, owner, members, ttl_ms)
+                self._kept.put(resource, uri, owner, members, ttl_ms, changes)
             return members
 
         self._run(exchange, params, read, resource.cache)
