@@ -3,7 +3,7 @@ PYTHON ?= python3
 BIN := .venv/bin
 SOURCES := src tests bench examples
 
-.PHONY: up venv test check types unit format lock clean
+.PHONY: up venv test check types unit conformance bench soak format lock clean
 
 up: venv
 	$(BIN)/interlock up
@@ -23,7 +23,7 @@ venv: .venv/.ready
 	fi
 	@touch $@
 
-test: venv check types unit
+test: venv check types unit conformance
 
 check: venv
 	$(BIN)/ruff check $(wildcard $(SOURCES))
@@ -34,6 +34,18 @@ types: venv
 
 unit: venv
 	$(BIN)/pytest -n 2 --dist loadgroup
+
+# The official suite: our server, the hub in front of it and of the official SDK's, and our client.
+conformance: venv
+	$(BIN)/python tests/conformance/run.py
+
+# Ratios against what else there is, in one run; see bench/gateway.py for what is measured how.
+bench: venv
+	$(BIN)/python bench/gateway.py --install --json bench-results.json
+
+# A million calls of 200 principals over one server: none may reach the wrong one.
+soak: venv
+	$(BIN)/python bench/confidentiality.py
 
 format: venv
 	$(BIN)/ruff check --fix-only --quiet $(wildcard $(SOURCES))

@@ -27,7 +27,7 @@ FLOORS = {
     "web": 6,
     "cli": 6,
 }
-IMPURE = {"asyncio", "socket", "subprocess", "time", "threading", "ssl", "selectors", "sqlite3", "uvicorn", "starlette"}
+IMPURE = {"asyncio", "socket", "subprocess", "time", "ssl", "selectors", "sqlite3", "uvicorn", "starlette"}
 MODULES = sorted(SOURCE.rglob("*.py"))
 
 

@@ -13,7 +13,6 @@ from typing import Any
 
 import pytest
 from click.testing import CliRunner, Result
-from hypothesis import settings
 
 from interlock.cli.app import app
 from interlock.cli.hub_link import HubLink
@@ -23,11 +22,6 @@ from .fake_hub import FakeHub
 
 HERE = Path(__file__).parent
 SOURCE = HERE.parent.parent / "src"
-
-
-# How long an example takes says something about the machine, not about the code.
-settings.register_profile("untimed", deadline=None)
-settings.load_profile("untimed")
 
 
 class User:

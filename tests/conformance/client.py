@@ -7,7 +7,7 @@ import json
 import logging
 import os
 import sys
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable, Coroutine
 
 from interlock.client import Client, Handlers
 from interlock.client.handlers import Json
@@ -114,7 +114,7 @@ def stand_ins(schema: object) -> Json:
     return {name: STAND_INS.get(kinds.get(name, ""), "x") for name in schema.get("required", [])}
 
 
-SCENARIOS: dict[str, Callable[[str], Awaitable[None]]] = {
+SCENARIOS: dict[str, Callable[[str], Coroutine[None, None, None]]] = {
     "initialize": list_only,
     "tools_call": add_numbers,
     "sse-retry": reconnect,

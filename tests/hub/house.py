@@ -18,6 +18,7 @@ from interlock.hub.doors import is_mcp_path
 from interlock.hub.upstreams.states import State
 from interlock.transports.http.endpoint import McpEndpoint
 from interlock.transports.http.serve import start
+from interlock.transports.parking import Limits as ParkingLimits
 from interlock.web.app import make_app
 
 HERE = Path(__file__).parent
@@ -51,11 +52,12 @@ async def house(
     hub: Hub | None = None,
     profiles: Mapping[str, Profile] | None = None,
     agents: Mapping[str, Agent] | None = None,
+    parking: ParkingLimits | None = None,
 ) -> AsyncIterator[House]:
     """A running hub. With `wait`, every server is up first."""
     settings = hub or Hub(timeouts=Timeouts(start_s=30, discovery_s=10, tool_s=20))
     config = Config(hub=settings, servers=dict(servers), profiles=dict(profiles or {}), agents=dict(agents or {}))
-    assembly = Assembly(config, tmp_path / "home")
+    assembly = Assembly(config, tmp_path / "home", parking)
     endpoint = McpEndpoint(assembly.hub, assembly.limits)
     http = await start(endpoint, make_app(assembly), is_mcp=is_mcp_path)
     await assembly.begin()

@@ -43,7 +43,8 @@ def test_a_line_without_end_holds_no_more_than_the_limit() -> None:
         assert reader.held <= 1000
 
 
-payloads = st.text(alphabet=st.characters(exclude_characters="\r\n"), max_size=40).map(str.encode)
+one_line = st.characters(exclude_characters="\r\n", exclude_categories=["Cs"])
+payloads = st.text(alphabet=one_line, max_size=40).map(str.encode)
 event_ids = st.none() | st.text(alphabet="abc-0123456789", min_size=1, max_size=8)
 
 
@@ -78,3 +79,10 @@ def test_an_event_over_the_limit_ends_the_stream(stream: bytes) -> None:
     reader = EventReader(100)
     with pytest.raises(EventTooLarge):
         reader.feed(stream)
+
+
+def test_an_event_that_ends_makes_room_for_the_next() -> None:
+    reader = EventReader(100)
+    assert reader.feed(b"data: " + b"a" * 70) == []
+    assert reader.feed(b"\n\ndata: " + b"b" * 70) == [Event(b"a" * 70)]
+    assert reader.feed(b"\n\n") == [Event(b"b" * 70)]

@@ -35,7 +35,10 @@ SECTIONS: dict[str, dict[str, Entry]] = {
     },
     "Tools": {
         "list": Entry("tools:list_", "List the tools of all servers."),
+        "find": Entry("finding:find", "Find tools by what they do."),
         "call": Entry("tools:call", "Call a tool."),
+        "budget": Entry("finding:budget", "Show what fills an agent's context, in tokens."),
+        "check": Entry("check:check", "Judge a command, address, program, path, statement or tool."),
     },
     "Decide": {
         "keys": Entry("keys:keys", "Make, list and revoke the keys of agents and people."),
@@ -44,6 +47,9 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "new": Entry("new:new", "Make a server project, with a test that passes."),
         "dev": Entry("dev:dev", "Run a server's file, again after each change, and show its calls."),
         "export": Entry("export:export", "Print tools as a catalog, as OpenAPI, or as schemas."),
+    },
+    "Record": {
+        "audit": Entry("audit:audit", "Show, search, export and verify the record of what happened."),
     },
     "Shell": {
         "completion": Entry("completion:completion", "Print the completion script for a shell."),

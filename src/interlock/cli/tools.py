@@ -24,7 +24,7 @@ def list_(server: str | None, profile: str | None, as_json: bool) -> None:
       interlock list --server github
     """
     wanted = {**({"server": server} if server else {}), **({"profile": profile} if profile else {})}
-    found = _ask("hub/tools", wanted)
+    found = ask_hub("hub/tools", wanted)
     tools = found.get("tools") or []
     if as_json:
         show_json(found)
@@ -53,7 +53,7 @@ def call(name: str, arguments: tuple[str, ...], timeout: float | None, as_json: 
     """
     given = read_arguments(arguments, lambda: _schema(name))
     params: dict[str, Any] = {"name": name, "arguments": given, **({"timeout_s": timeout} if timeout else {})}
-    answer = _ask("hub/call", params, timeout=(timeout or 3600) + 5)
+    answer = ask_hub("hub/call", params, timeout=(timeout or 3600) + 5)
     result = as_dict(answer.get("result"))
     if as_json:
         show_json(result)
@@ -102,11 +102,11 @@ def _value(text: str) -> Any:
 
 
 def _schema(name: str) -> dict[str, Any]:
-    tools = _ask("hub/tools").get("tools") or []
+    tools = ask_hub("hub/tools").get("tools") or []
     return next((as_dict(tool.get("inputSchema")) for tool in tools if tool.get("name") == name), {})
 
 
-def _ask(method: str, params: dict[str, Any] | None = None, timeout: float = 30) -> dict[str, Any]:
+def ask_hub(method: str, params: dict[str, Any] | None = None, timeout: float = 30) -> dict[str, Any]:
     from interlock.config.home import home_folder
 
     from .hub_link import HubLink

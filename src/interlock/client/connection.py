@@ -54,7 +54,8 @@ class Connection:
         self.chances: dict[Id, SecondChance] = {}
         """Requests that were, or are about to be, sent again: by the handle that the caller knows."""
         self._loop = asyncio.get_running_loop()
-        self._modern = peer.revision.modern
+        self.modern = peer.revision.modern
+        """Whether the stateless era is spoken with the server."""
         self._meta = msgspec.json.encode(identity.meta(peer.revision))
         self._reopening: asyncio.Task[None] | None = None
         self._watch: Watch | None = None
@@ -96,11 +97,6 @@ class Connection:
         return self.peer.revision
 
     @property
-    def modern(self) -> bool:
-        """Whether that is the stateless era."""
-        return self._modern
-
-    @property
     def pending(self) -> int:
         """Requests that wait for an answer."""
         return self.link.pending + sum(chance.held for chance in self.chances.values())
@@ -114,8 +110,9 @@ class Connection:
         caller knows better.
         """
         link = self.link
-        if self._modern:
-            outgoing.params = self._introduced(outgoing.params)
+        if self.modern:
+            if not outgoing.introduced:
+                outgoing.params = self._introduced(outgoing.params)
         elif isinstance(link, HttpLink) and (link.session_id is not None or self.reopening):
             again = outgoing.method in IDEMPOTENT if idempotent is None else idempotent
             return SecondChance(self, outgoing, sink, again).send(link.session_id)
@@ -128,6 +125,13 @@ class Connection:
             moved.cancel(reason)
         else:
             self.link.cancel(handle, reason)
+
+    def extend(self, handle: Id, deadline: float) -> None:
+        """Wait for an answer until then, since the server itself waits for something of ours."""
+        moved = self.chances.get(handle)
+        current = handle if moved is None else moved.current
+        if current is not None:
+            self.link.extend(current, deadline)
 
     def tell(self, method: str, params: bytes = EMPTY_OBJECT) -> None:
         """Send a notification."""
@@ -210,7 +214,7 @@ class Connection:
 
     async def check(self, timeout: float = 10.0) -> None:
         """See whether the server is still there. Raises a `Fault` if not."""
-        await self.request("server/discover" if self._modern else "ping", timeout=timeout)
+        await self.request("server/discover" if self.modern else "ping", timeout=timeout)
 
     async def watch(self, *, lists: bool = True, uris: frozenset[str] = frozenset()) -> None:
         """Hear of changes: of the lists that the server says may change, and of these resources. Replaces the last
@@ -263,8 +267,8 @@ class Connection:
         link = self.link
         if isinstance(link, HttpLink):
             link.revision = peer.revision
-            link.session_id = None if self._modern else link.offered_session
-        if not self._modern:
+            link.session_id = None if self.modern else link.offered_session
+        if not self.modern:
             link.tell("notifications/initialized", EMPTY_OBJECT)
             if isinstance(link, HttpLink):
                 await link.settled()

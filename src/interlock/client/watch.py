@@ -19,6 +19,8 @@ if TYPE_CHECKING:
 
 FIRST_WAIT: Final = 1.0
 LONGEST_WAIT: Final = 30.0
+STREAM_WAIT: Final = 1.0
+"""How long a server may take to open the standing stream before one goes on without it."""
 REFUSED: Final = 5
 """How often in a row a server may refuse before it is no longer asked."""
 
@@ -55,6 +57,8 @@ class Watch:
             return
         if isinstance(connection.link, HttpLink):
             connection.link.listen()
+            # What a server says before the stream is open is lost with many of them.
+            await connection.link.listening(STREAM_WAIT)
         for uri in sorted(uris - before):
             await connection.request("resources/subscribe", {"uri": uri})
         for uri in sorted(before - uris):

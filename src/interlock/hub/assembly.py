@@ -6,31 +6,49 @@ import asyncio
 import os
 import secrets
 import time
+from collections import Counter
 from importlib.metadata import version
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from interlock.client.dial import Dial, to_command, to_url
 from interlock.client.peer import Identity
 from interlock.config.settings import Config, Server
-from interlock.hub.call import Target
+from interlock.hub.audit.recorder import Recorder
+from interlock.hub.call import Call, Target
 from interlock.hub.catalog.offer import Offer
+from interlock.hub.catalog.quarantine import Quarantine
 from interlock.hub.catalog.views import Catalog
 from interlock.hub.doors import Doors
 from interlock.hub.gates.confirm import ConfirmGate
 from interlock.hub.gates.headers import HeadersGate
 from interlock.hub.gates.schema import SchemaGate
+from interlock.hub.gates.validators import ValidatorsGate
 from interlock.hub.hub import Hub
+from interlock.hub.kernel.kernel import Kernel
+from interlock.hub.kernel.search import ToolSearch
+from interlock.hub.kernel.shelves import Shelves
+from interlock.hub.kernel.tokens import TokenCounts
 from interlock.hub.keys import Keys
 from interlock.hub.logs import Logs
 from interlock.hub.notices import Notices
 from interlock.hub.pipeline import Commit, Dispatch, Pipeline
-from interlock.hub.plan import Plans
+from interlock.hub.plan import Gate, Plans
+from interlock.hub.recording import Recording
 from interlock.hub.request_states import RequestStates
+from interlock.hub.results.finishing import finish_for
+from interlock.hub.results.pages import Pages
 from interlock.hub.upstreams.upstream import Upstream
 from interlock.hub.upstreams.upstreams import Upstreams
+from interlock.hub.validators.checking import Judging
+from interlock.judge.findings import Finding
+from interlock.judge.secrets import redact
+from interlock.store import Collection, Store
+from interlock.transports.parking import Limits as ParkingLimits
+from interlock.transports.parking import Parking
+from interlock.transports.resolving import Resolver
 from interlock.transports.stdio.process import Command
 from interlock.wire.limits import Limits
 
@@ -42,10 +60,16 @@ DRAIN_S: Final = 10.0
 """How long calls under way may take to finish when a server or the hub goes."""
 
 
+CHAIN: Final = "hub"
+"""The name of this hub's chain of records."""
+COLLECTIONS: Final[tuple[Collection[Any], ...]] = ()
+"""Every collection that the hub keeps in its store."""
+
+
 class Assembly:
     """A whole hub."""
 
-    def __init__(self, config: Config, home: Path) -> None:
+    def __init__(self, config: Config, home: Path, parking: ParkingLimits | None = None) -> None:
         self.config = config
         self.home = home
         self.started = time.monotonic()
@@ -53,22 +77,43 @@ class Assembly:
         """Where HTTP is served, once it is."""
         self.generation = 0
         """Grows when the configuration changes."""
+        self.store: Store
+        """What survives. Opened by `begin`."""
         self.keys = Keys(home)
         self.logs = Logs()
         self.catalog = Catalog()
-        self.notices = Notices(self.catalog)
+        self.tokens = TokenCounts(self._changed)
+        self.shelves = Shelves(self.catalog, self.tokens)
+        self.notices = Notices(self.catalog, self.shelves)
+        self.kernel = Kernel(self.catalog, self.shelves, ToolSearch(self.catalog, self.tokens), self.tokens)
         self.limits = _limits(config)
         self.upstreams = Upstreams(self._upstream)
         self.doors = Doors(lambda: self.config, self.keys, self.catalog)
+        self.quarantine = Quarantine(config, self._offered, lambda server, text: self.logs.add(server, "hub", text))
+        self.judging = Judging(Resolver())
+        self.would_refuse: Counter[tuple[str, str]] = Counter()
+        """How often calls went out that a stricter mode would have refused, by server and rule."""
+        self.flagged: Counter[tuple[str, str]] = Counter()
+        """How often something was flagged in results, by server and rule."""
+        self.pages = Pages(time.monotonic)
         self._plans: Plans
         self._renew_gates()
+        self.parking = Parking(parking or ParkingLimits(), secrets.token_bytes(32))
+        self.recorder: Recorder
+        """What happened. Opened by `begin`."""
+        self.recording = Recording(lambda: self.recorder, lambda: self.config.hub.audit == "strict")
         self.hub = Hub(
             doors=self.doors,
             catalog=self.catalog,
+            shelves=self.shelves,
+            kernel=self.kernel,
             upstreams=self.upstreams,
             notices=self.notices,
             make_pipeline=self._pipeline,
             states=RequestStates(secrets.token_bytes(32)),
+            recording=self.recording,
+            kept=self.pages,
+            parking=self.parking,
             limits=self.limits,
             info=msgspec.json.encode({"name": "interlock", "title": "Interlock", "version": VERSION}),
             most_open=self._most_open,
@@ -79,7 +124,10 @@ class Assembly:
         self._applying = asyncio.Lock()
 
     async def begin(self) -> None:
-        """Start every server at the same time, waiting for none of them."""
+        """Open the store, and start every server at the same time, waiting for none of them."""
+        where = self.config.hub.store or self.home / "hub.db"
+        self.store = await Store.open(where, COLLECTIONS, backups=self.home / "backups")
+        self.recorder = await Recorder.open(self.store, CHAIN, self.home / "audit.head", redact_with=redact)
         await self.apply(self.config)
         self._reap()
 
@@ -93,6 +141,7 @@ class Assembly:
             self._renew_gates()
             enabled = {id_: server for id_, server in config.servers.items() if server.enabled}
             self.catalog.arrange(enabled, config.profiles)
+            await self.quarantine.apply(config)
             changed = await self.upstreams.apply(enabled, DRAIN_S)
             self._tell()
             return changed
@@ -102,8 +151,13 @@ class Assembly:
         for timer in (self._telling, self._reaper):
             if timer is not None:
                 timer.cancel()
+        await self.tokens.close()
         await self.hub.close()
         await self.upstreams.end(DRAIN_S)
+        await self.recorder.close()
+        self.judging.close()
+        self.quarantine.close()
+        await self.store.close()
 
     def _upstream(self, id: str, settings: Server) -> Upstream:
         return Upstream(
@@ -114,16 +168,45 @@ class Assembly:
             Identity("interlock", VERSION, title="Interlock"),
             self.logs,
             most_lanes=self.config.hub.limits.private_sessions_per_server,
-            offered=self._offered,
+            offered=self.quarantine.take,
             updated=self.notices.updated,
             subscriptions=self.notices.subscriptions,
         )
 
     def _pipeline(self, commit: Commit, dispatch: Dispatch) -> Pipeline:
-        return Pipeline(lambda: self._plans, self._stamp, commit, dispatch)
+        refused, would_refuse = self.recording.refused, self._would_refuse
+        return Pipeline(lambda: self._plans, self._stamp, commit, dispatch, refused, would_refuse)
 
     def _renew_gates(self) -> None:
-        self._plans = Plans([HeadersGate(), SchemaGate(), ConfirmGate(self.config.agents)], self._timeout_of)
+        config = self.config
+        gates: list[Gate] = [
+            HeadersGate(),
+            SchemaGate(),
+            ValidatorsGate(config.servers, config.hub.mode, self.judging),
+            ConfirmGate(config.agents),
+        ]
+        finishes = {
+            name: finish_for(server, self.pages, self.judging, self._flagged) for name, server in config.servers.items()
+        }
+        self._plans = Plans(
+            gates, self._timeout_of, lambda target: finishes.get(target.server) if target.kind == "tool" else None
+        )
+
+    def _flagged(self, call: Call, findings: tuple[Finding, ...]) -> None:
+        rules = sorted({finding.rule for finding in findings})
+        for rule in rules:
+            self.flagged[call.target.server, rule] += 1
+        told = f"flagged in a result of {call.target.name} for {call.caller.owner}: {', '.join(rules)}"
+        self.logs.add(call.target.server, "hub", told)
+
+    def _would_refuse(self, call: Call, findings: tuple[Finding, ...]) -> None:
+        """Rules and names only: what was sent may hold secrets, and belongs in no log."""
+        target = call.target
+        rules = sorted({finding.rule for finding in findings})
+        for rule in rules:
+            self.would_refuse[target.server, rule] += 1
+        told = f"would refuse {target.name} of {call.caller.owner}: {', '.join(rules)}"
+        self.logs.add(target.server, "hub", told)
 
     def _stamp(self) -> tuple[int, int]:
         return self.catalog.generation, self.generation
@@ -139,6 +222,10 @@ class Assembly:
 
     def _offered(self, offer: Offer) -> None:
         self.catalog.put(offer)
+        self.tokens.count(offer.tools.values())
+        self._changed()
+
+    def _changed(self) -> None:
         if self._telling is None:
             self._telling = asyncio.get_running_loop().call_later(NOTICE_EVERY_S, self._tell)
 

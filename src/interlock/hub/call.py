@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
 from interlock.hub.catalog.offer import Tool
-from interlock.hub.catalog.views import View
+from interlock.hub.kernel.shelf import Shelf
 from interlock.hub.principals import Principal
+from interlock.judge.findings import Finding
 from interlock.transports.exchange import Exchange
 from interlock.wire.errors import Fault
 from interlock.wire.messages import strict
+
+if TYPE_CHECKING:
+    from interlock.hub.audit.record import Outcome
+    from interlock.hub.audit.recorder import Ticket
 
 TargetKind = Literal["tool", "prompt", "resource", "completion"]
 
@@ -23,6 +28,11 @@ class Target(msgspec.Struct, frozen=True):
     server: str
     name: str
     tool: Tool | None = None
+    quoted: msgspec.Raw = msgspec.Raw(b'""')
+    """The name as JSON, as the server is told it."""
+
+    def __post_init__(self) -> None:
+        msgspec.structs.force_setattr(self, "quoted", msgspec.Raw(msgspec.json.encode(self.name)))
 
 
 class Load:
@@ -37,11 +47,12 @@ class Load:
 class Caller:
     """A principal at one address of the hub. Made once per credential and address, and kept while they are valid."""
 
-    __slots__ = ("load", "owner", "plans", "principal", "view")
+    __slots__ = ("load", "owner", "plans", "principal", "shelf", "view")
 
-    def __init__(self, principal: Principal, view: View, load: Load) -> None:
+    def __init__(self, principal: Principal, shelf: Shelf, load: Load) -> None:
         self.principal = principal
-        self.view = view
+        self.shelf = shelf
+        self.view = shelf.view
         self.owner = f"{principal.kind}:{principal.id}"
         self.plans: dict[tuple[str, str], object] = {}
         """What the gates said of each target before its arguments were known; see `plan`."""
@@ -51,7 +62,17 @@ class Caller:
 class Call:
     """One request for a target."""
 
-    __slots__ = ("_arguments", "arguments_raw", "caller", "exchange", "members", "target")
+    __slots__ = (
+        "_arguments",
+        "arguments_raw",
+        "caller",
+        "exchange",
+        "members",
+        "outcome",
+        "target",
+        "ticket",
+        "would_refuse",
+    )
 
     def __init__(self, exchange: Exchange, caller: Caller, target: Target, members: dict[str, msgspec.Raw]) -> None:
         self.exchange = exchange
@@ -62,6 +83,12 @@ class Call:
         raw = members.get("arguments")
         self.arguments_raw = b"{}" if raw is None else bytes(raw)
         self._arguments: object = msgspec.UNSET
+        self.ticket: Ticket | None = None
+        """Its place in the record, once its intent stands there."""
+        self.outcome: Outcome | None = None
+        """How it ended, as far as is known."""
+        self.would_refuse: tuple[Finding, ...] = ()
+        """What a stricter mode would have refused it for; for the record, once the call goes out."""
 
     @property
     def arguments(self) -> object:

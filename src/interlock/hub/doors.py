@@ -7,9 +7,10 @@ from collections.abc import Callable, Mapping
 from typing import Final
 from weakref import WeakValueDictionary
 
-from interlock.config.settings import Config
+from interlock.config.settings import Agent, Config, Profile
 from interlock.hub.call import Caller, Load
 from interlock.hub.catalog.views import EVERYTHING, Catalog, View
+from interlock.hub.kernel.shelf import Shelf
 from interlock.hub.keys import Keys
 from interlock.hub.principals import LOCAL_AGENT, Principal
 from interlock.wire.errors import Fault
@@ -73,7 +74,15 @@ class Doors:
         load = self._loads.get(principal.id)
         if load is None:
             load = self._loads[principal.id] = Load()
-        return Caller(principal, view, load)
+        return Caller(principal, self._shelf(view, agent), load)
+
+    def _shelf(self, view: View, agent: Agent | None) -> Shelf:
+        """The agent's own settings go before its profile's, and those before the hub's."""
+        config = self._config()
+        profile = config.profiles.get(view.profile or "") or Profile()
+        own = agent or Agent()
+        budget = own.budget or profile.budget or config.hub.budget
+        return Shelf(view, budget, own.level or profile.level, (*own.pinned, *profile.pinned))
 
     def _view(self, path: str) -> View | None:
         if path == "/mcp":

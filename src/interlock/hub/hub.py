@@ -7,35 +7,44 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
 from typing import Final, cast
 
 import msgspec
 
 from interlock.hub import answers
-from interlock.hub.call import Call, Caller, Target
+from interlock.hub.bridges.retries import STATE, Retries
+from interlock.hub.call import Call, Caller, Target, TargetKind
 from interlock.hub.catalog.addresses import original_uri
 from interlock.hub.catalog.offer import ItemKind
 from interlock.hub.catalog.views import Catalog
 from interlock.hub.doors import Doors
 from interlock.hub.forward import Forward
+from interlock.hub.kernel.desk import KERNEL_TOOLS, KernelDesk, inner_call
+from interlock.hub.kernel.kernel import Kernel
+from interlock.hub.kernel.shelves import Shelves
 from interlock.hub.lines import Line
 from interlock.hub.listening import MOST_SUBSCRIPTIONS, Listening, SessionListener
 from interlock.hub.notices import Notices
 from interlock.hub.pipeline import Commit, Dispatch, Pipeline, Resolve
 from interlock.hub.plan import Plan
+from interlock.hub.recording import Recording
 from interlock.hub.request_states import RequestStates
-from interlock.hub.sharing import SessionState, lane
+from interlock.hub.results import pages
+from interlock.hub.sharing import Lane, SessionState, lane
 from interlock.hub.subscriptions import Subscriptions
 from interlock.hub.upstreams.upstream import Upstream
 from interlock.hub.upstreams.upstreams import Upstreams
-from interlock.hub.verdicts import Ask, Refuse
+from interlock.hub.verdicts import Ask, Refuse, Verdict, Wait
 from interlock.protocols.mcp.meta import Members, members
 from interlock.protocols.mcp.methods import LOG_LEVELS, METHODS
+from interlock.protocols.mcp.older import tools_for
 from interlock.protocols.mcp.results import EMPTY, complete
 from interlock.protocols.registry.errors import registry_fault
 from interlock.protocols.registry.traces import trace_of
 from interlock.transports.exchange import Caller as AnyCaller
 from interlock.transports.exchange import Exchange, Session
+from interlock.transports.parking import Parking
 from interlock.wire.errors import Fault
 from interlock.wire.limits import Limits
 from interlock.wire.messages import Notification, check_shape
@@ -61,10 +70,15 @@ class Hub:
         *,
         doors: Doors,
         catalog: Catalog,
+        shelves: Shelves,
+        kernel: Kernel,
         upstreams: Upstreams,
         notices: Notices,
         make_pipeline: Callable[[Commit, Dispatch], Pipeline],
         states: RequestStates,
+        recording: Recording,
+        kept: pages.Pages,
+        parking: Parking,
         limits: Limits,
         info: bytes,
         most_open: Callable[[], tuple[int, int, int]],
@@ -72,10 +86,16 @@ class Hub:
     ) -> None:
         self._doors = doors
         self._catalog = catalog
+        self._shelves = shelves
+        self._kernel = kernel
+        self._kernel_desk = KernelDesk(kernel, self._later)
         self._upstreams = upstreams
         self._notices = notices
         self._pipeline = make_pipeline(self._commit, self._dispatch)
         self._states = states
+        self._recording = recording
+        self._pages = kept
+        self._retries = Retries(parking)
         self._limits = limits
         self._info = info
         self._most_open = most_open
@@ -97,6 +117,7 @@ class Hub:
             "resources/unsubscribe": self._unsubscribe,
             "logging/setLevel": self._set_level,
             **dict.fromkeys(_LISTS, self._list),
+            **self._kernel_desk.methods,
         }
 
     @property
@@ -110,7 +131,7 @@ class Hub:
         """Open a session: nothing is started for it, and nothing waited for."""
         caller = cast(Caller, session.caller)
         session.state = SessionState()
-        self._notices.listen(SessionListener.of(session, caller.view))
+        self._notices.listen(SessionListener.of(session, caller.shelf))
         offered = answers.capabilities(self._upstream_capabilities(caller), modern=False)
         return answers.initialize_result(session.dialect.revision, self._info, offered, self._instructions(caller))
 
@@ -134,10 +155,11 @@ class Hub:
     def closed(self, session: Session) -> None:
         """A session is over, and everything that was its own with it."""
         caller = cast(Caller, session.caller)
-        self._notices.leave(SessionListener.of(session, caller.view))
+        self._notices.leave(SessionListener.of(session, caller.shelf))
         state = session.state
         if not isinstance(state, SessionState):
             return
+        self._kernel.forget(session, caller)
         for server, uri in list(state.subscriptions):
             self._subscriptions.drop(server, uri, session.id)
         for server, name in state.lanes:
@@ -155,8 +177,11 @@ class Hub:
             raise Fault("METHOD_NOT_FOUND", f"{caller.view.server} offers no {row.needs}")
         if "cursor" in members(exchange.request.params):
             raise Fault("INVALID_PARAMS", "this list has one page, and no cursor leads into it", mend="leave it out")
-        items = self._catalog.listing(caller.view, _LISTS[method])
+        loaded = self._kernel.loaded(caller, exchange.session) if exchange.session is not None else ()
+        items = self._shelves.listing(caller.shelf, _LISTS[method], loaded)
         modern = exchange.dialect.modern
+        if not modern and method == "tools/list":
+            items = tools_for(exchange.dialect.revision, items)
         exchange.result(answers.list_result(row.list_member, items, self._info, modern=modern))
 
     def _discover(self, exchange: Exchange, caller: Caller) -> None:
@@ -165,7 +190,7 @@ class Hub:
 
     def _instructions(self, caller: Caller) -> str:
         servers = self._catalog.servers(caller.view)
-        texts = ((name, upstream.instructions) for name in servers if (upstream := self._upstreams.get(name)))
+        texts = ((name, offer.instructions) for name in servers if (offer := self._catalog.offer(name)) is not None)
         return answers.merged_instructions(texts, bare=caller.view.bare)
 
     def _upstream_capabilities(self, caller: Caller) -> Mapping[str, object] | None:
@@ -179,22 +204,39 @@ class Hub:
         name = exchange.glance.name
         if name is None:
             raise Fault("INVALID_PARAMS", "params.name must say which tool")
-        self._submit(exchange, caller, "tool", name, self._resolve_tool, members(exchange.request.params))
+        fields = members(exchange.request.params)
+        if name in KERNEL_TOOLS:
+            if not self._kernel_desk.takes(exchange, caller, name, fields):
+                return
+            name = inner_call(fields)
+        self._submit(exchange, caller, "tool", name, self._resolve_tool, fields)
 
     def _validate_tool(self, exchange: Exchange, caller: Caller) -> None:
         """The tool registry's `tools/validate`: what the gates say of a call, which is then not made."""
         name = exchange.glance.name
         if name is None:
             raise Fault("INVALID_PARAMS", "params.name must say which tool")
-        trace_id = trace_of(exchange.glance.meta)
         try:
             plan = self._pipeline.plan(caller, "tool", name, self._resolve_tool, self._clock())
             call = Call(exchange, caller, plan.target, members(exchange.request.params))
-            verdict, _ = self._pipeline.judge(call, plan)
-            if isinstance(verdict, Refuse):
-                raise verdict.fault
+            verdict, gate = self._pipeline.judge(call, plan)
         except Fault as fault:
-            raise registry_fault(fault, trace_id, tool_name=name[:200]) from None
+            raise registry_fault(fault, trace_of(exchange.glance.meta), tool_name=name[:200]) from None
+        if isinstance(verdict, Wait):
+            self._later(self._validate_later(call, plan, verdict, gate, name))
+        else:
+            self._tell_valid(exchange, verdict, name)
+
+    async def _validate_later(self, call: Call, plan: Plan, wait: Wait, gate: str, name: str) -> None:
+        verdict, _ = await self._pipeline.waited(call, plan, wait, gate)
+        try:
+            self._tell_valid(call.exchange, verdict, name)
+        except Fault as fault:
+            call.exchange.fail(fault)
+
+    def _tell_valid(self, exchange: Exchange, verdict: Verdict, name: str) -> None:
+        if isinstance(verdict, Refuse):
+            raise registry_fault(verdict.fault, trace_of(exchange.glance.meta), tool_name=name[:200]) from None
         valid: dict[str, object] = {"valid": True}
         if isinstance(verdict, Ask):
             valid["confirmation"] = verdict.question
@@ -211,6 +253,10 @@ class Hub:
         uri = exchange.glance.uri
         if uri is None:
             raise Fault("INVALID_PARAMS", "params.uri must say which resource")
+        if uri.startswith(pages.PREFIX):
+            page = self._pages.read(caller.owner, uri)
+            exchange.result(complete(page, ttl_ms=0) if exchange.dialect.modern else page)
+            return
         self._submit(exchange, caller, "resource", uri, self._resolve_resource, members(exchange.request.params))
 
     def _complete(self, exchange: Exchange, caller: Caller) -> None:
@@ -233,20 +279,26 @@ class Hub:
         self._submit(exchange, caller, "completion", name, lambda *_: completion, fields)
 
     def _submit(
-        self, exchange: Exchange, caller: Caller, kind: str, name: str, resolve: Resolve, fields: Members
+        self, exchange: Exchange, caller: Caller, kind: TargetKind, name: str, resolve: Resolve, fields: Members
     ) -> None:
-        plan = self._pipeline.plan(caller, kind, name, resolve, self._clock())
+        try:
+            plan = self._pipeline.plan(caller, kind, name, resolve, self._clock())
+        except Fault as fault:
+            self._recording.unresolved(exchange, caller, kind, name, fault)
+            raise
         self._pipeline.submit(Call(exchange, caller, plan.target, fields), plan)
 
     def _resolve_tool(self, caller: Caller, name: str) -> Target:
         tool = self._catalog.tool(caller.view, name)
         if tool is None:
+            self._refuse_held(caller, "tool", name)
             raise Fault("TOOL_NOT_FOUND", f"Unknown tool: {name[:200]}", mend="tools/list names the tools there are")
         return Target("tool", tool.server, tool.name, tool)
 
     def _resolve_prompt(self, caller: Caller, name: str) -> Target:
         prompt = self._catalog.prompt(caller.view, name)
         if prompt is None:
+            self._refuse_held(caller, "prompt", name)
             raise Fault("PROMPT_NOT_FOUND", f"Unknown prompt: {name[:200]}")
         return Target("prompt", prompt.server, prompt.name)
 
@@ -255,25 +307,34 @@ class Hub:
         found = (view.server, uri) if view.server is not None else original_uri(uri)
         if found is None or not self._catalog.sees_server(view, found[0]):
             raise Fault("RESOURCE_NOT_FOUND", "Resource not found", data={"uri": uri})
+        self._refuse_held(caller, "resource", uri)
         return Target("resource", found[0], found[1])
+
+    def _refuse_held(self, caller: Caller, kind: str, name: str) -> None:
+        """What is in quarantine is not there for anybody; the rule is named, the text that broke it is not repeated."""
+        held = self._catalog.held(caller.view, kind, name)
+        if held is not None:
+            rule = held.findings[0].rule
+            message = f"{name[:200]} is in quarantine: its definition breaks {rule}"
+            mend = "the operator decides: `interlock status` says what was found and how to allow it"
+            raise Fault("TOOL_DISABLED", message, mend=mend, data={"rule": rule})
 
     # Sending
 
     def _commit(self, call: Call) -> Refuse | None:
         """Take a place for the call, or refuse it because everything is taken. `_done` gives it back."""
         upstream = self._upstreams[call.target.server]
+        load = call.caller.load
         most, most_per_server, most_per_caller = self._most_open()
-        for taken, limit, whose in (
-            (call.caller.load.open_calls, most_per_caller, "of this caller"),
-            (upstream.open_calls, most_per_server, f"to {upstream.id}"),
-            (self._open_calls, most, "in all"),
-        ):
-            if taken >= limit:
-                fault = Fault("RESOURCE_EXHAUSTED", f"{limit} calls {whose} are under way", retry_after_ms=500)
-                return Refuse(fault, "bounds of calls under way")
+        if load.open_calls >= most_per_caller:
+            return _too_many(most_per_caller, "of this caller")
+        if upstream.open_calls >= most_per_server:
+            return _too_many(most_per_server, f"to {upstream.id}")
+        if self._open_calls >= most:
+            return _too_many(most, "in all")
         self._open_calls += 1
         upstream.open_calls += 1
-        call.caller.load.open_calls += 1
+        load.open_calls += 1
         return None
 
     def _done(self, call: Call) -> None:
@@ -282,23 +343,67 @@ class Hub:
         upstream = self._upstreams.get(call.target.server)
         if upstream is not None:
             upstream.call_ended()
+        self._recording.end(call)
 
     def _dispatch(self, call: Call, plan: Plan) -> None:
         upstream = self._upstreams[call.target.server]
-        session = call.exchange.session
-        name = lane(upstream.share, upstream_modern=upstream.modern, caller=call.caller, session=session)
-        line = upstream.line(name)
+        if STATE in call.members and call.exchange.dialect.modern and self._resumed(call):
+            return
+        own = self._lane(call, upstream)
+        line = upstream.line(own)
         if line is None:
-            self._later(self._dispatch_when_ready(call, plan, upstream, name))
+            self._later(self._dispatch_when_ready(call, plan, upstream, own))
             return
         self._send(call, plan, line)
 
-    def _send(self, call: Call, plan: Plan, line: Line) -> None:
-        now = self._clock()
-        forward = Forward(call, line, self._states, clock=self._clock, done=self._done)
-        forward.start(now + plan.timeout_s, now + plan.timeout_s * LONGEST_CALL_FACTOR)
+    def _resumed(self, call: Call) -> bool:
+        """Whether this went on with a call that waits here, which has its place already, or was refused."""
+        try:
+            resumed = self._retries.take(call)
+        except Fault as fault:
+            call.exchange.fail(fault)
+            resumed = True
+        if resumed:
+            self._done(call)
+        return resumed
 
-    async def _dispatch_when_ready(self, call: Call, plan: Plan, upstream: Upstream, name: str | None) -> None:
+    def _send(self, call: Call, plan: Plan, line: Line) -> None:
+        """Record that it is about to be sent, and send it; in `strict`, when that is committed."""
+        if self._recording.strict:
+            start, refuse = partial(self._start, call, plan, line), partial(self._unsent, call)
+            self._recording.begin_strictly(call, start, refuse)
+            return
+        try:
+            self._recording.begin(call)
+        except Fault as fault:
+            self._unsent(call, fault)
+            return
+        self._start(call, plan, line)
+
+    def _unsent(self, call: Call, fault: Fault) -> None:
+        self._done(call)
+        call.exchange.fail(fault)
+
+    def _start(self, call: Call, plan: Plan, line: Line) -> None:
+        if not call.exchange.open:
+            self._done(call)
+            return
+        self._retries.hold(call, line)
+        connection, owner = line
+        method = call.exchange.request.method
+        forward = Forward(call, method, connection, owner, self._states, self._clock, self._done, plan.finish)
+        forward.start(plan.timeout_s, plan.timeout_s * LONGEST_CALL_FACTOR)
+
+    def _lane(self, call: Call, upstream: Upstream) -> Lane | None:
+        return lane(
+            upstream.share,
+            modern=upstream.modern,
+            attributes_logs=upstream.settings.url is not None,
+            caller=call.caller,
+            exchange=call.exchange,
+        )
+
+    async def _dispatch_when_ready(self, call: Call, plan: Plan, upstream: Upstream, own: Lane | None) -> None:
         exchange = call.exchange
         waiting = asyncio.current_task()
 
@@ -308,14 +413,12 @@ class Hub:
 
         exchange.on_cancel = cancelled
         try:
-            line = await asyncio.wait_for(upstream.open_line(name, exchange.session), plan.timeout_s)
+            line = await asyncio.wait_for(upstream.open_line(own), plan.timeout_s)
             # A legacy server that was not known yet may turn out to need a session of the caller's own.
-            settled = lane(
-                upstream.share, upstream_modern=upstream.modern, caller=call.caller, session=exchange.session
-            )
-            if settled != name:
-                name = settled
-                line = await asyncio.wait_for(upstream.open_line(name, exchange.session), plan.timeout_s)
+            settled = self._lane(call, upstream)
+            if settled != own:
+                own = settled
+                line = await asyncio.wait_for(upstream.open_line(own), plan.timeout_s)
         except TimeoutError:
             self._done(call)
             exchange.fail(Fault("SERVER_NOT_READY", f"{upstream.id} was not ready in time", retry_after_ms=2000))
@@ -326,8 +429,8 @@ class Hub:
             self._done(call)
             raise
         else:
-            if name is not None and exchange.session is not None and isinstance(exchange.session.state, SessionState):
-                exchange.session.state.lanes.add((upstream.id, name))
+            if own is not None and own.session is not None and isinstance(own.session.state, SessionState):
+                own.session.state.lanes.add((upstream.id, own.name))
             self._send(call, plan, line)
 
     def _later(self, work: Coroutine[None, None, None]) -> None:
@@ -348,7 +451,7 @@ class Hub:
         if len(self._listening) >= MOST_LISTENING:
             raise Fault("RESOURCE_EXHAUSTED", f"{MOST_LISTENING} streams are open", retry_after_ms=5000)
         listening = Listening(
-            exchange, caller.view, self._notices, resolve, self._subscriptions, self._listening.discard
+            exchange, caller.shelf, self._notices, resolve, self._subscriptions, self._listening.discard
         )
         listening.start()
         self._listening.add(listening)
@@ -409,16 +512,22 @@ class Hub:
         if not isinstance(state, SessionState):
             return []
         found = ((self._upstreams.get(server), name) for server, name in state.lanes)
-        lines = ((upstream, upstream.line(name)) for upstream, name in found if upstream is not None)
+        lines = ((upstream, upstream.private_line(name)) for upstream, name in found if upstream is not None)
         return [(upstream, line) for upstream, line in lines if line is not None]
 
     async def close(self) -> None:
         """End what the hub itself has under way; listen streams end as the specification has it."""
         for listening in list(self._listening):
             listening.end()
+        self._retries.close()
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+
+
+def _too_many(limit: int, whose: str) -> Refuse:
+    fault = Fault("RESOURCE_EXHAUSTED", f"{limit} calls {whose} are under way", retry_after_ms=500)
+    return Refuse(fault, "bounds of calls under way")
 
 
 class _Reference(msgspec.Struct):

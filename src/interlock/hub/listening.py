@@ -8,7 +8,7 @@ from functools import partial
 
 import msgspec
 
-from interlock.hub.catalog.views import View
+from interlock.hub.kernel.shelf import Shelf
 from interlock.hub.notices import Filter, ListName, Notices
 from interlock.hub.subscriptions import Subscriptions
 from interlock.protocols.mcp.meta import SUBSCRIPTION_ID
@@ -23,13 +23,13 @@ class SessionListener(msgspec.Struct, frozen=True):
     """Tells a session. Two of the same session are the same listener."""
 
     session_id: str
-    view: View
+    shelf: Shelf
     notify: Callable[[str, bytes], None]
 
     @classmethod
-    def of(cls, session: Session, view: View) -> SessionListener:
+    def of(cls, session: Session, shelf: Shelf) -> SessionListener:
         """The listener that a session is."""
-        return cls(session.id, view, session.notify)
+        return cls(session.id, shelf, session.notify)
 
     def list_changed(self, which: ListName) -> None:
         """Say so on whatever stream the session has."""
@@ -48,13 +48,13 @@ class Listening:
     def __init__(
         self,
         exchange: Exchange,
-        view: View,
+        shelf: Shelf,
         notices: Notices,
         resolve: Callable[[str], tuple[str, str] | None],
         subscriptions: Subscriptions,
         gone: Callable[[Listening], None],
     ) -> None:
-        self.view = view
+        self.shelf = shelf
         self._exchange = exchange
         self._notices = notices
         self._resolve = resolve

@@ -11,7 +11,9 @@ from typing import Final, Literal, Protocol
 import msgspec
 
 from interlock.hub.catalog.offer import ItemKind
-from interlock.hub.catalog.views import Catalog, View
+from interlock.hub.catalog.views import Catalog
+from interlock.hub.kernel.shelf import Shelf
+from interlock.hub.kernel.shelves import Shelves
 
 ListName = Literal["tools", "prompts", "resources"]
 
@@ -26,47 +28,48 @@ class Listener(Protocol):
     """Someone to tell."""
 
     @property
-    def view(self) -> View:
+    def shelf(self) -> Shelf:
         """Whose lists it wants to hear of."""
 
     def list_changed(self, which: ListName) -> None:
-        """One of the lists of this view is different now."""
+        """One of the lists of this shelf is different now."""
 
 
 class Notices:
-    """Compares what each view with listeners saw before and after a change."""
+    """Compares what each shelf with listeners showed before and after a change."""
 
-    def __init__(self, catalog: Catalog) -> None:
+    def __init__(self, catalog: Catalog, shelves: Shelves) -> None:
         self._catalog = catalog
-        self._listeners: dict[View, set[Listener]] = {}
-        self._seen: dict[tuple[View, ListName], tuple[bytes, ...]] = {}
+        self._shelves = shelves
+        self._listeners: dict[Shelf, set[Listener]] = {}
+        self._seen: dict[tuple[Shelf, ListName], tuple[bytes, ...]] = {}
         self._subscribers: dict[tuple[str, str], dict[object, Callable[[], None]]] = {}
 
     def listen(self, listener: Listener) -> None:
         """Tell this one from now on."""
-        if listener.view not in self._listeners:
+        if listener.shelf not in self._listeners:
             for which in KINDS:
-                self._seen[listener.view, which] = self._state(listener.view, which)
-        self._listeners.setdefault(listener.view, set()).add(listener)
+                self._seen[listener.shelf, which] = self._state(listener.shelf, which)
+        self._listeners.setdefault(listener.shelf, set()).add(listener)
 
     def leave(self, listener: Listener) -> None:
         """Tell it no more."""
-        there = self._listeners.get(listener.view)
+        there = self._listeners.get(listener.shelf)
         if there is None:
             return
         there.discard(listener)
         if not there:
-            del self._listeners[listener.view]
+            del self._listeners[listener.shelf]
             for which in KINDS:
-                self._seen.pop((listener.view, which), None)
+                self._seen.pop((listener.shelf, which), None)
 
     def catalog_changed(self) -> None:
-        """Look at every view that someone listens to, and tell those whose lists are different."""
-        for view, listeners in list(self._listeners.items()):
+        """Look at every shelf that someone listens to, and tell those whose lists are different."""
+        for shelf, listeners in list(self._listeners.items()):
             for which in KINDS:
-                state = self._state(view, which)
-                if state != self._seen[view, which]:
-                    self._seen[view, which] = state
+                state = self._state(shelf, which)
+                if state != self._seen[shelf, which]:
+                    self._seen[shelf, which] = state
                     for listener in list(listeners):
                         listener.list_changed(which)
 
@@ -95,10 +98,10 @@ class Notices:
         """What is subscribed to on a server, for a connection that starts anew."""
         return [uri for name, uri in self._subscribers if name == server]
 
-    def _state(self, view: View, which: ListName) -> tuple[bytes, ...]:
-        if not self._catalog.knows(view):
+    def _state(self, shelf: Shelf, which: ListName) -> tuple[bytes, ...]:
+        if not self._catalog.knows(shelf.view):
             return ()
-        return tuple(self._catalog.listing(view, kind) for kind in KINDS[which])
+        return tuple(self._shelves.listing(shelf, kind) for kind in KINDS[which])
 
 
 class Filter(msgspec.Struct, rename="camel"):

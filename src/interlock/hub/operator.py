@@ -20,16 +20,25 @@ from typing import Any, Literal
 import msgspec
 
 from interlock.config import Confirmations, Loaded, load_again
-from interlock.hub.assembly import VERSION, Assembly
+from interlock.hub.assembly import CHAIN, VERSION, Assembly
+from interlock.hub.audit import search as records
+from interlock.hub.audit.head import read_head
+from interlock.hub.audit.verify import verify
+from interlock.hub.call import Caller
+from interlock.hub.catalog.offer import Held, Tool
 from interlock.hub.catalog.views import EVERYTHING, View
 from interlock.hub.local import call_locally
 from interlock.hub.logs import LogLine
-from interlock.hub.principals import Kind, local_person
+from interlock.hub.principals import LOCAL_AGENT, Kind, Principal, local_person
 from interlock.hub.upstreams.upstream import Upstream
+from interlock.store.database import Database
+from interlock.store.records import Search
 from interlock.wire.errors import Fault
 from interlock.wire.messages import EMPTY_OBJECT
 
 Follow = Callable[[LogLine], None]
+MOST_QUARANTINED = 100
+"""Of one server, in one answer."""
 
 
 class Operator:
@@ -44,7 +53,13 @@ class Operator:
             "hub/status": self._status,
             "hub/tools": self._tools,
             "hub/call": self._call,
+            "hub/find": self._find,
+            "hub/budget": self._budget,
             "hub/logs": self._logs,
+            "hub/audit.search": self._audit_search,
+            "hub/audit.show": self._audit_show,
+            "hub/audit.export": self._audit_export,
+            "hub/audit.verify": self._audit_verify,
             "hub/reload": self._reload,
             "hub/stop": self._stop_hub,
             "hub/restart": self._restart,
@@ -119,10 +134,11 @@ class Operator:
             "tools": 0 if offer is None else len(offer.tools),
             "prompts": 0 if offer is None else len(offer.prompts),
             "resources": 0 if offer is None else len(offer.resources) + len(offer.templates),
-            "tokens": None,
+            "tokens": None if offer is None else self._assembly.tokens.exact(offer.tools.values()),
             "problem": None if problem is None else problem.message,
             "mend": None if problem is None else problem.mend or f"see `interlock logs {upstream.id}`",
             "left_out": upstream.left_out,
+            "quarantined": [] if offer is None else [_quarantined(held) for held in offer.held[:MOST_QUARANTINED]],
             "since": upstream.since.isoformat(timespec="seconds"),
             "restarts": upstream.restarts.total,
             "pid": upstream.pid,
@@ -148,7 +164,7 @@ class Operator:
                     "outputSchema": definition.get("outputSchema"),
                     "annotations": definition.get("annotations"),
                     "_meta": definition.get("_meta"),
-                    "tokens": None,
+                    "tokens": self._assembly.tokens.of(item) if isinstance(item, Tool) else None,
                 }
             )
         return {"tools": tools}
@@ -161,11 +177,84 @@ class Operator:
         result = await call_locally(self._assembly.hub, caller, "tools/call", body, asked.timeout_s)
         return {"result": msgspec.Raw(result)}
 
+    async def _find(self, params: bytes) -> object:
+        asked = _read(params, _Find)
+        wanted = {"query": asked.query, "max_results": asked.max_results, "strategy": asked.strategy}
+        return await self._assembly.kernel.discover(self._caller_of(asked.agent), None, wanted)
+
+    async def _budget(self, params: bytes) -> object:
+        asked = _read(params, _Budget)
+        shelves, tokens = self._assembly.shelves, self._assembly.tokens
+        caller = self._caller_of(asked.agent)
+        listed = msgspec.json.decode(shelves.listing(caller.shelf, "tool"), type=list[msgspec.Raw])
+        tools = [item for item in self._assembly.catalog.items(caller.view, "tool") if isinstance(item, Tool)]
+        costs: dict[str, int] = {}
+        for tool in tools:
+            costs[tool.server] = costs.get(tool.server, 0) + tokens.of(tool)
+        known = {tool.full: tokens.of(tool) for tool in tools}
+        return {
+            "agent": caller.principal.id,
+            "level": shelves.level(caller.shelf),
+            "budget": caller.shelf.budget,
+            "all_tools": len(tools),
+            "all_tokens": sum(costs.values()),
+            "listed_tools": len(listed),
+            "listed_tokens": sum(known.get(bytes(item)) or len(bytes(item)) // 4 for item in listed),
+            "servers": [{"id": id_, "tokens": cost} for id_, cost in sorted(costs.items(), key=lambda row: -row[1])],
+        }
+
+    def _caller_of(self, agent: str | None) -> Caller:
+        """An agent as it would be admitted; without a name, whoever calls without a key."""
+        if agent is None:
+            return self._assembly.doors.admit_principal(LOCAL_AGENT, "/mcp")
+        key = next((key for key in self._assembly.keys.list() if key.principal == agent), None)
+        if key is None and agent not in self._assembly.config.agents:
+            raise Fault("INVALID_PARAMS", f"no agent {agent!r}", mend="`interlock keys list` names them")
+        principal = Principal(agent, "agent" if key is None else key.kind, None if key is None else key.profile)
+        return self._assembly.doors.admit_principal(principal, "/mcp")
+
     async def _logs(self, params: bytes) -> object:
         asked = _read(params, _Logs)
         if asked.server is not None and self._assembly.upstreams.get(asked.server) is None:
             raise Fault("INVALID_PARAMS", f"no server {asked.server!r}", mend="`interlock status` names them")
         return {"lines": self._assembly.logs.tail(asked.server, min(asked.lines, 10_000))}
+
+    async def _audit_search(self, params: bytes) -> object:
+        asked = _read(params, _AuditSearch)
+        wanted = Search(actor=asked.agent, server=asked.server, name=asked.tool, result=asked.result, trace=asked.trace)
+        await self._assembly.recorder.flushed()
+        found = await self._assembly.store.read(lambda database: records.search(database, wanted, asked.most))
+        return {"entries": found[::-1]}
+
+    async def _audit_show(self, params: bytes) -> object:
+        asked = _read(params, _AuditShow)
+        found = await self._assembly.store.read(
+            lambda database: records.show(database, asked.chain or CHAIN, asked.seq)
+        )
+        if found is None:
+            raise Fault("INVALID_PARAMS", f"no record {asked.seq}", mend="`interlock audit tail` shows the newest")
+        return {"entry": found[0], "related": found[1]}
+
+    async def _audit_export(self, params: bytes) -> object:
+        asked = _read(params, _AuditExport)
+        await self._assembly.recorder.flushed()
+
+        def write(database: Database) -> int:
+            count = 0
+            with open(asked.file, "xb", opener=lambda name, flags: os.open(name, flags, 0o600)) as out:
+                for line in records.export(database):
+                    out.write(line)
+                    count += 1
+            return count
+
+        return {"records": await self._assembly.store.read(write)}
+
+    async def _audit_verify(self, params: bytes) -> object:
+        await self._assembly.recorder.flushed()
+        head = read_head(self._assembly.home / "audit.head")
+        heads = {} if head is None else {CHAIN: head}
+        report = await self._assembly.store.read(lambda database: verify(database, heads))
+        return {**msgspec.to_builtins(report), "sound": report.sound}
 
     async def _reload(self, params: bytes) -> object:
         return await self.reload()
@@ -213,6 +302,12 @@ class Operator:
         return {"confirmed": True}
 
 
+def _quarantined(held: Held) -> dict[str, object]:
+    findings = [{"rule": found.rule, "message": found.message} for found in held.findings[:8]]
+    about = {"kind": held.kind, "name": held.name, "fingerprint": held.fingerprint}
+    return {**about, "findings": findings, "mend": held.mend()}
+
+
 class Hello(msgspec.Struct):
     """The first message of every control connection."""
 
@@ -234,10 +329,39 @@ class _Call(msgspec.Struct):
     timeout_s: float = 600.0
 
 
+class _Find(msgspec.Struct):
+    query: str
+    agent: str | None = None
+    max_results: int = 5
+    strategy: str = "hybrid"
+
+
+class _Budget(msgspec.Struct):
+    agent: str | None = None
+
+
 class _Logs(msgspec.Struct):
     server: str | None = None
     lines: int = 100
     follow: bool = False
+
+
+class _AuditSearch(msgspec.Struct):
+    agent: str = ""
+    server: str = ""
+    tool: str = ""
+    result: str = ""
+    trace: str = ""
+    most: int = 100
+
+
+class _AuditShow(msgspec.Struct):
+    seq: int
+    chain: str = ""
+
+
+class _AuditExport(msgspec.Struct):
+    file: str
 
 
 class _Restart(msgspec.Struct):

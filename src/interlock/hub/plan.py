@@ -13,6 +13,7 @@ import msgspec
 
 from interlock.hub.call import Call, Caller, Target
 from interlock.hub.principals import Principal
+from interlock.hub.results.finishing import Finish
 from interlock.hub.verdicts import PASS, Ask, Pass, Refuse, Verdict, Wait
 
 MOST_PLANS: Final = 4096
@@ -44,23 +45,23 @@ class Plan(msgspec.Struct):
     checks: tuple[tuple[str, Check], ...]
     timeout_s: float
     stamp: tuple[int, int]
+    finish: Finish | None = None
+    """What is to be done to its results."""
     valid_until: float = float("inf")
-
-
-def find_plan(caller: Caller, kind: str, name: str, stamp: tuple[int, int], now: float) -> Plan | None:
-    """A plan that was made before and still holds."""
-    plan = caller.plans.get((kind, name))
-    if type(plan) is Plan and plan.stamp == stamp and now < plan.valid_until:
-        return plan
-    return None
 
 
 class Plans:
     """Makes plans, with the gates of one configuration."""
 
-    def __init__(self, gates: Sequence[Gate], timeout_of: Callable[[Target], float]) -> None:
+    def __init__(
+        self,
+        gates: Sequence[Gate],
+        timeout_of: Callable[[Target], float],
+        finish_of: Callable[[Target], Finish | None] = lambda target: None,
+    ) -> None:
         self._gates = gates
         self._timeout_of = timeout_of
+        self._finish_of = finish_of
 
     def make(self, caller: Caller, name: str, target: Target, stamp: tuple[int, int]) -> Plan:
         """A new plan for a target that was resolved from `name`."""
@@ -73,7 +74,7 @@ class Plans:
                 break
         found = ((gate.name, gate.check(target)) for gate in self._gates)
         checks = tuple((gate, check) for gate, check in found if check is not None)
-        plan = Plan(target, standing, standing_gate, checks, self._timeout_of(target), stamp)
+        plan = Plan(target, standing, standing_gate, checks, self._timeout_of(target), stamp, self._finish_of(target))
         if len(caller.plans) >= MOST_PLANS:
             caller.plans.clear()
         caller.plans[target.kind, name] = plan

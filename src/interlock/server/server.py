@@ -27,13 +27,13 @@ from interlock.server.kept import Kept
 from interlock.server.listeners import MOST_URIS, Listeners, Wanted
 from interlock.server.nobody import NobodyThere
 from interlock.server.pages import Pages
-from interlock.server.parked import Limits, Parking
 from interlock.server.prompts import Prompt, Suggestions, completion_members
 from interlock.server.resources import UNCACHED, Resource, Scope, cache_hints, not_found
 from interlock.server.threads import Threads
 from interlock.server.tools import Tool
 from interlock.server.work import Work
 from interlock.transports.exchange import Caller, Exchange, Session
+from interlock.transports.parking import Limits, Parking, binding_of
 from interlock.wire.errors import Fault
 from interlock.wire.limits import DEFAULT
 from interlock.wire.messages import Notification, check_shape
@@ -441,7 +441,7 @@ class Server:
             if params.inputResponses is not msgspec.UNSET:
                 given = params.inputResponses
             if params.requestState is not None:
-                place, answered = self._parking.find(exchange, params.requestState)
+                place, answered = self._parking.find(params.requestState, binding_of(exchange))
                 place.work.resume(exchange, answered, b"{}" if given is None else bytes(given))
                 return
         work = Work(exchange, self._parking, given)

@@ -29,6 +29,8 @@ class Outgoing(msgspec.Struct):
     """The link sets a progress token of its own, unique on it, and hands progress to the sink."""
     max_deadline: float | None = None
     """Progress moves the deadline on, but never beyond this."""
+    introduced: bool = False
+    """The params are known to carry the `_meta` of the stateless era already."""
 
 
 class Sink(Protocol):
@@ -76,6 +78,10 @@ class Link(abc.ABC):
     @abc.abstractmethod
     def cancel(self, handle: Id, reason: str) -> None:
         """Stop waiting, and tell the server as the era says. The sink hears nothing more."""
+
+    @abc.abstractmethod
+    def extend(self, handle: Id, deadline: float) -> None:
+        """Wait for an answer until then, whatever was said before: the server itself waits for something of ours."""
 
     @abc.abstractmethod
     def tell(self, method: str, params: bytes) -> None:

@@ -59,6 +59,18 @@ def decode(data: bytes, limits: Limits = DEFAULT) -> Message:
         envelope = _decode_envelope(data)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as cause:
         raise _unreadable(data, cause) from None
+    # The two commonest messages first, in compact form and with a number for an id: one look, no further calls.
+    id_, params, result = envelope.id, envelope.params, envelope.result
+    if type(id_) is int and envelope.jsonrpc == "2.0" and envelope.error is _UNSET:
+        rest = len(data) - len(b"%d" % id_)
+        if type(params) is msgspec.Raw and type(envelope.method) is str and result is _UNSET:
+            raw = bytes(params)
+            if raw[0] == _BRACE and rest == _CALL_LENGTH + len(envelope.method) + len(raw):
+                return Request(id_, envelope.method, raw)
+        elif type(result) is msgspec.Raw and envelope.method is _UNSET:
+            raw = bytes(result)
+            if rest == _RESULT_LENGTH + len(raw):
+                return Result(id_, raw)
     message = _classify(envelope, limits)
     if len(data) != _canonical_length(message):
         _refuse_ambiguity(data, message)
@@ -88,7 +100,8 @@ def decode_batch(data: bytes, limits: Limits = DEFAULT) -> list[Message | BadMes
 
 def is_batch(data: bytes) -> bool:
     """Whether the bytes are an array, so that a batch was meant."""
-    return data[:1] == b"[" or data.lstrip()[:1] == b"["
+    first = data[:1]
+    return first == b"[" or (first != b"{" and data.lstrip()[:1] == b"[")
 
 
 class BadMessage(Fault):
@@ -152,6 +165,9 @@ def check_shape(payload: bytes, limits: Limits) -> None:
     opened = payload.count(b"{") + payload.count(b"[")
     if opened > limits.depth and _depth(payload) > limits.depth:
         raise Fault("INVALID_REQUEST", f"nested deeper than {limits.depth} levels")
+    # As few bytes as that cannot hold more members.
+    if len(payload) <= limits.members:
+        return
     if payload.count(b",") + opened > limits.members and _members(payload) > limits.members:
         raise Fault("INVALID_REQUEST", f"more than {limits.members} members")
 
@@ -226,6 +242,8 @@ def _canonical_length(message: Message) -> int:
 
 _REQUEST_LENGTH = len('{"jsonrpc":"2.0","id":,"method":""}')
 _PARAMS_LENGTH = len(',"params":')
+_CALL_LENGTH = _REQUEST_LENGTH + _PARAMS_LENGTH
+_BRACE = ord("{")
 _RESULT_LENGTH = len('{"jsonrpc":"2.0","id":,"result":}')
 _MEMBERS = frozenset({"jsonrpc", "id", "method", "params", "result", "error"})
 

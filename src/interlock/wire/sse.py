@@ -35,11 +35,14 @@ def encode_event(data: bytes, id: str | None = None, retry: int | None = None) -
 class EventReader:
     """Gives the events that the bytes complete (WHATWG, Server-sent events: interpreting an event stream)."""
 
-    __slots__ = ("_buffer", "_data", "_event", "_id", "_limit", "_retry", "_size", "_started")
+    __slots__ = ("_cut", "_data", "_event", "_held", "_id", "_limit", "_pieces", "_retry", "_size", "_started")
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._buffer = b""
+        self._pieces: list[bytes] = []
+        self._held = 0
+        self._cut = False
+        """The last byte was a CR, which may be half of a line end."""
         self._started = False
         self._data: list[bytes] = []
         self._size = 0
@@ -49,7 +52,13 @@ class EventReader:
 
     def feed(self, data: bytes) -> list[Event]:
         """The events that these bytes complete, in order. Raises `EventTooLarge`."""
-        buffer = self._buffer + data
+        if b"\n" not in data and b"\r" not in data and not self._cut:
+            # A long line in many pieces is joined once, at its end, not at every piece.
+            self._hold(data)
+            return []
+        buffer = b"".join((*self._pieces, data))
+        self._pieces.clear()
+        self._held = 0
         if not self._started and len(buffer) >= 3:
             self._started = True
             buffer = buffer.removeprefix(b"\xef\xbb\xbf")
@@ -58,14 +67,20 @@ class EventReader:
         text = buffer[: len(buffer) - len(held)]
         if b"\r" in text:
             text = text.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-        lines = text.split(b"\n")
-        self._buffer = lines.pop() + held
-        if len(self._buffer) + self._size > self._limit:
-            raise EventTooLarge(f"event is over the limit of {self._limit} bytes")
+        *lines, rest = text.split(b"\n")
         events: list[Event] = []
         for line in lines:
             self._take(line, events)
+        self._cut = bool(held)
+        self._hold(rest + held)
         return events
+
+    def _hold(self, piece: bytes) -> None:
+        self._held += len(piece)
+        if self._held + self._size > self._limit:
+            raise EventTooLarge(f"event is over the limit of {self._limit} bytes")
+        if piece:
+            self._pieces.append(piece)
 
     def _take(self, line: bytes, events: list[Event]) -> None:
         if not line:

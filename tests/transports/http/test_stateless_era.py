@@ -163,6 +163,15 @@ async def test_headers_must_say_what_the_body_says(
     assert (answer.status, answer.json["error"]["code"], answer.json["id"]) == (status, code, 7)
 
 
+@pytest.mark.parametrize("header", ["MCP-Protocol-Version", "Mcp-Method", "Mcp-Name"])
+async def test_space_around_a_header_value_is_no_part_of_it(place: Place, header: str) -> None:
+    said = {"MCP-Protocol-Version": MODERN, "Mcp-Method": "tools/call", "Mcp-Name": "echo"}[header]
+    async with place.peer() as peer:
+        for padded in (f"  {said} \t", said, f"{said}  "):
+            peer.send(modern(place.host, **{header: padded}))
+            assert (await peer.answer()).status == 200, repr(padded)
+
+
 async def test_an_unknown_version_is_answered_with_those_that_are_known(place: Place) -> None:
     data = modern(place.host).replace(MODERN.encode(), b"2099-01-01")
     answer = await sent(place, data)

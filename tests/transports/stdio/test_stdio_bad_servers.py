@@ -15,6 +15,7 @@ from interlock.client.waiting import Waiting
 from interlock.transports.link import Outgoing
 from interlock.transports.stdio import process
 from interlock.transports.stdio.chatter import LINE_BYTES, LINES_PER_SECOND, Chatter
+from interlock.transports.stdio.client import BAD_LINES
 from interlock.wire.errors import Fault
 from interlock.wire.limits import Limits
 
@@ -101,6 +102,13 @@ async def test_a_flood_of_rubbish_ends_the_server_and_is_not_repeated_to_the_ope
     fault = await lost(server.start("flood", {"lines": 5000}))
     assert "flood" in fault.message
     assert len(server.ear.lines) < 50
+
+
+async def test_nobody_reads_the_rest_of_a_flood(run) -> None:
+    server = await run()
+    await lost(server.start("flood", {"lines": 500_000}))
+    await server.ear.end
+    assert server.link.complaints.counts["line"] == BAD_LINES + 1
 
 
 async def test_half_a_line_and_an_exit_lose_every_request_and_say_how_it_ended(run) -> None:

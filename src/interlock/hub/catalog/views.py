@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from interlock.config.settings import Profile
-from interlock.hub.catalog.offer import Item, ItemKind, Offer, Tool
+from interlock.hub.catalog.offer import Held, Item, ItemKind, Offer, Tool
 from interlock.judge.patterns import PatternSet
 
 
@@ -93,6 +93,16 @@ class Catalog:
         """What a server offers, as last known."""
         return self._offers.get(server)
 
+    def offers(self) -> dict[str, Offer]:
+        """All offers by server, as last known."""
+        return dict(self._offers)
+
+    def render(self, view: View, item: Item) -> bytes:
+        """An item's definition as a view shows it."""
+        if view.bare:
+            return item.bare
+        return item.full if view.profile is None else self._lenses[view.profile].render(item)
+
     def knows(self, view: View) -> bool:
         """Whether there is such a view at all."""
         known_server = view.server is None or view.server in self._offers
@@ -122,6 +132,16 @@ class Catalog:
     def servers(self, view: View) -> list[str]:
         """The servers a view reaches, in order."""
         return list(self._reach(view))
+
+    def held(self, view: View, kind: str, name: str) -> Held | None:
+        """What is in quarantine under a name that a view would have for it."""
+        offers = self._offers.values() if view.server is None else [self._offers.get(view.server)]
+        for offer in offers:
+            for held in () if offer is None else offer.held:
+                known = held.shown if view.bare else held.exposed
+                if held.kind == kind and known == name and self.sees_server(view, held.server):
+                    return held
+        return None
 
     def sees_server(self, view: View, server: str) -> bool:
         """Whether a server's resources may be reached in a view: in a profile, if any of its tools may."""
@@ -171,13 +191,6 @@ class Catalog:
         kept = self._pieces.get(key)
         if kept is not None and kept[0] is offer:
             return kept[1]
-        seen = (item for item in offer.items(kind) if self._seen(view, item))
-        if view.bare:
-            piece = b",".join(item.bare for item in seen)
-        elif view.profile is not None:
-            lens = self._lenses[view.profile]
-            piece = b",".join(lens.render(item) for item in seen)
-        else:
-            piece = b",".join(item.full for item in seen)
+        piece = b",".join(self.render(view, item) for item in offer.items(kind) if self._seen(view, item))
         self._pieces[key] = (offer, piece)
         return piece

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Final
@@ -22,9 +22,9 @@ from interlock.hub.catalog.offer import Offer, make_offer
 from interlock.hub.lanes import Lanes
 from interlock.hub.lines import Line, LineOwner
 from interlock.hub.logs import Logs
+from interlock.hub.sharing import Lane
 from interlock.hub.upstreams.restarts import Restarts
 from interlock.hub.upstreams.states import Event, State, step
-from interlock.transports.exchange import Session
 from interlock.transports.stdio.client import StdioLink
 from interlock.wire.errors import Fault, Tongue
 from interlock.wire.messages import Request
@@ -57,7 +57,7 @@ class Upstream:
         logs: Logs,
         *,
         most_lanes: int,
-        offered: Callable[[Offer], None],
+        offered: Callable[[Offer], Awaitable[None]],
         updated: Callable[[str, str], None],
         subscriptions: Callable[[str], list[str]],
     ) -> None:
@@ -77,6 +77,8 @@ class Upstream:
         self._offered = offered
         self._updated = updated
         self._subscriptions = subscriptions
+        self.modern = False
+        """Whether it speaks the stateless era, as far as is known."""
         self._peer: Peer | None = None
         self._capabilities: dict[str, object] | None = None
         self._shared: Connection | None = None
@@ -87,6 +89,7 @@ class Upstream:
         self._idle = asyncio.Event()
         self._relist = asyncio.Event()
         self._last_use = 0.0
+        self._clock = asyncio.get_running_loop().time
         self._keeper: asyncio.Task[None] | None = None
         self._stopping = False
         self._at_once = False
@@ -94,11 +97,6 @@ class Upstream:
         self._watching = asyncio.Lock()
 
     # What is known of it
-
-    @property
-    def modern(self) -> bool:
-        """Whether it speaks the stateless era, as far as is known."""
-        return self._peer is not None and self._peer.revision.modern
 
     @property
     def peer(self) -> Peer | None:
@@ -166,8 +164,9 @@ class Upstream:
         """A call to it is over."""
         self.open_calls -= 1
         if not self.open_calls:
-            self._last_use = asyncio.get_running_loop().time()
-            self._idle.set()
+            self._last_use = self._clock()
+            if self._stopping:
+                self._idle.set()
 
     async def _keep(self) -> None:
         event = Event.START
@@ -217,6 +216,10 @@ class Upstream:
             return await self._watch(connection, ended)
         except Fault as fault:
             return fault
+        except Exception as cause:
+            # Whatever a server can bring about ends this life of it, never the looking after it.
+            asyncio.get_running_loop().call_exception_handler({"message": f"over {self.id}", "exception": cause})
+            return Fault("INTERNAL_ERROR", f"the hub failed over {self.id}: {cause!r}")
         finally:
             self._shared = self._shared_line = None
             if connection is not None:
@@ -237,6 +240,7 @@ class Upstream:
 
     def _greet(self, connection: Connection) -> None:
         self._peer = connection.peer
+        self.modern = connection.modern
         self._capabilities = msgspec.json.decode(connection.peer.capabilities, type=dict[str, object])
         self._last_use = asyncio.get_running_loop().time()
 
@@ -247,8 +251,10 @@ class Upstream:
             relist = asyncio.ensure_future(self._relist.wait())
             patience = self._timeouts.idle_s if self.settings.start == "on-demand" else None
             both: set[asyncio.Future[Any]] = {ended, relist}
-            await asyncio.wait(both, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
-            relist.cancel()
+            try:
+                await asyncio.wait(both, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
+            finally:
+                relist.cancel()
             if ended.done():
                 break
             if not self._relist.is_set():
@@ -267,6 +273,7 @@ class Upstream:
         # What was probed may no longer hold: the next try looks again.
         if self.settings.era == "auto" and self.state in (State.CONNECTING, State.RESTARTING):
             self._peer = None
+            self.modern = False
         self._step(Event.FAILED)
 
     def _step(self, event: Event) -> None:
@@ -291,12 +298,14 @@ class Upstream:
             self._logs.add(self.id, "hub", f"its lists could not be read, the last known stay: {cause}")
             return
         size = sum(len(item) for items in listed for item in items)
-        make = partial(make_offer, self.id, *listed, rules=self.settings.tools)
+        whole = self.settings.max_result_tokens is None
+        make = partial(make_offer, self.id, *listed, rules=self.settings.tools, whole_results=whole)
         offer = await asyncio.to_thread(make) if size > OFF_LOOP_BYTES else make()
         for reason in offer.left_out:
             self._logs.add(self.id, "hub", f"left out {reason}")
         self.left_out = offer.left_out
-        self._offered(offer)
+        offer.instructions = self.instructions
+        await self._offered(offer)
 
     async def _fetch(self, connection: Connection) -> list[list[bytes]]:
         async def one(capability: str, method: str) -> list[bytes]:
@@ -315,11 +324,15 @@ class Upstream:
 
     # Connections to it
 
-    def line(self, lane: str | None) -> Line | None:
+    def line(self, lane: Lane | None) -> Line | None:
         """A connection that can be used right now."""
-        return self._shared_line if lane is None else self._lanes.get(lane)
+        return self._shared_line if lane is None else self._lanes.get(lane.name)
 
-    async def open_line(self, lane: str | None, session: Session | None) -> Line:
+    def private_line(self, name: str) -> Line | None:
+        """A private connection, if it is there."""
+        return self._lanes.get(name)
+
+    async def open_line(self, lane: Lane | None) -> Line:
         """A connection as soon as there is one. Raises SERVER_NOT_READY with what is wrong and how to mend it."""
         while (shared := self._shared_line) is None:
             if self._stopping:
@@ -332,7 +345,7 @@ class Upstream:
             await changed.wait()
         if lane is None:
             return shared
-        return await self._lanes.open(lane, lambda: self._open_lane(session))
+        return await self._lanes.open(lane.name, lambda: self._open_lane(lane))
 
     def not_ready(self) -> Fault:
         """Why it cannot be called."""
@@ -341,17 +354,18 @@ class Upstream:
         mend = (problem.mend if problem is not None else "") or f"see `interlock logs {self.id}`"
         return Fault("SERVER_NOT_READY", f"{self.id} is not connected{reason}", mend=mend, retry_after_ms=2000)
 
-    async def _open_lane(self, session: Session | None) -> Line:
+    async def _open_lane(self, lane: Lane) -> Line:
         """A connection for one caller alone, with the capabilities of its client."""
-        capabilities = b"{}" if session is None else session.dialect.capabilities.raw
-        identity = msgspec.structs.replace(self._identity, capabilities=capabilities)
-        owner = LineOwner(session)
+        identity = msgspec.structs.replace(self._identity, capabilities=lane.capabilities)
+        owner = LineOwner(lane.session)
         ears = _LaneEars(self, owner)
         connection = await Connection.open(self._dial, ears, identity, pin=self._era(), timeout=self._timeouts.start_s)
         owner.connection = connection
-        level = getattr(session.state, "log_level", None) if session is not None else None
-        if level is not None and "logging" in (self._capabilities or {}):
-            await self._say_level(connection, level)
+        if not connection.modern:
+            # Questions that name no call come on a stream of their own.
+            await connection.watch(lists=False)
+        if lane.log_level is not None:
+            await self._say_level(connection, lane.log_level)
         return Line(connection, owner)
 
     def lane_lost(self, connection: Connection) -> None:
@@ -369,17 +383,20 @@ class Upstream:
     async def set_level(self, lane: str, level: str) -> None:
         """Pass on a log level to the private connection it is meant for."""
         line = self._lanes.get(lane)
-        if line is not None and "logging" in (self._capabilities or {}):
+        if line is not None:
             await self._say_level(line.connection, level)
 
     async def _say_level(self, connection: Connection, level: str) -> None:
+        """Tell a legacy server; a modern one hears of it with each request."""
+        if connection.modern or "logging" not in (self._capabilities or {}):
+            return
         with contextlib.suppress(Fault):
             params = msgspec.json.encode({"level": level})
             await connection.request("logging/setLevel", params, timeout=self._timeouts.discovery_s)
 
     async def subscribe(self, uri: str) -> None:
         """Hear of updates of a resource, on the shared connection. Raises what the server says against it."""
-        await self.open_line(None, None)
+        await self.open_line(None)
         if not self._said("resources", "subscribe") and not self.modern:
             raise Fault("METHOD_NOT_FOUND", f"{self.id} offers no subscriptions to resources")
         await self._watch_resources()

@@ -15,16 +15,14 @@ class Upstreams:
     def __init__(self, make: Callable[[str, Server], Upstream]) -> None:
         self._make = make
         self._all: dict[str, Upstream] = {}
+        self.get = self._all.get
+        """The server of an id, if there is one. The dictionary's own: every call asks thrice."""
 
     def __getitem__(self, id: str) -> Upstream:
         return self._all[id]
 
     def __iter__(self) -> Iterator[Upstream]:
         return iter(self._all.values())
-
-    def get(self, id: str) -> Upstream | None:
-        """The server of that id, if there is one."""
-        return self._all.get(id)
 
     async def apply(self, servers: Mapping[str, Server], drain_s: float) -> list[str]:
         """Make it so: what is new is started, what is gone ended, what changed replaced. The rest is not touched."""
@@ -33,6 +31,7 @@ class Upstreams:
         leaving = [self._all.pop(id_) for id_ in changed]
         added = {id_: self._make(id_, settings) for id_, settings in wanted.items() if id_ not in self._all}
         self._all = {id_: added.get(id_) or self._all[id_] for id_ in wanted}
+        self.get = self._all.get
         for upstream in added.values():
             upstream.begin()
         await asyncio.gather(*(upstream.end(drain_s) for upstream in leaving))

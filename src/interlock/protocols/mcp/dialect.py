@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 
 from interlock.protocols.mcp.capabilities import NO_CAPABILITIES, ClientCapabilities
-from interlock.protocols.mcp.revisions import Era, Revision
+from interlock.protocols.mcp.revisions import Revision
 from interlock.wire.errors import Tongue
 
 
@@ -24,7 +24,7 @@ class Dialect(msgspec.Struct, frozen=True):
     @property
     def modern(self) -> bool:
         """Whether requests stand alone."""
-        return self.revision.era is Era.MODERN
+        return self.revision.modern
 
     @property
     def tongue(self) -> Tongue:

@@ -12,20 +12,13 @@ import msgspec
 from interlock.protocols.mcp import headers as mcp_headers
 from interlock.protocols.mcp.capabilities import NO_CAPABILITIES, read_client_capabilities
 from interlock.protocols.mcp.dialect import Dialect
-from interlock.protocols.mcp.meta import CLIENT_CAPABILITIES, PROTOCOL_VERSION, Glance, RequestMeta, glance
+from interlock.protocols.mcp.meta import CLIENT_CAPABILITIES, PROTOCOL_VERSION, Glance, glance
 from interlock.protocols.mcp.methods import LOG_LEVELS, METHODS, serves
 from interlock.protocols.mcp.revisions import LEGACY_NAMES, MODERN_NAMES, REVISIONS, Revision, agree
 from interlock.wire.errors import Fault
 from interlock.wire.messages import Request
 
 Headers = Mapping[bytes, bytes]
-
-
-class Arrival(msgspec.Struct, frozen=True):
-    """A request that may be served."""
-
-    dialect: Dialect
-    glance: Glance
 
 
 def is_modern(request: Request, view: Glance, headers: Headers | None) -> bool:
@@ -45,8 +38,8 @@ def is_modern(request: Request, view: Glance, headers: Headers | None) -> bool:
     return known.modern if known is not None else mcp_headers.METHOD in headers
 
 
-def read_modern(request: Request, view: Glance, headers: Headers | None) -> Arrival:
-    """A stateless request, checked. `headers` is None where the transport has none."""
+def read_modern(request: Request, view: Glance, headers: Headers | None) -> Dialect:
+    """How a stateless request wants to be served, once it is checked. `headers` is None where there are none."""
     meta = view.meta
     if meta is None or meta.protocol_version is None:
         raise Fault("INVALID_PARAMS", f"params._meta must carry {PROTOCOL_VERSION!r}")
@@ -55,10 +48,13 @@ def read_modern(request: Request, view: Glance, headers: Headers | None) -> Arri
     if headers is not None:
         name = view.uri if request.method == "resources/read" else view.name
         mcp_headers.check_standard(headers, request.method, name, meta.protocol_version)
-    dialect = _modern_dialect(meta, meta.protocol_version, bytes(meta.client_capabilities))
+    info = None if meta.client_info is msgspec.UNSET else bytes(meta.client_info)
+    said = (meta.protocol_version, bytes(meta.client_capabilities), info, meta.log_level)
+    # A client says the same with every request.
+    dialect = _dialects.get(said) or _modern_dialect(*said)
     if not serves(request.method, dialect.revision.era) and request.method in METHODS:
         raise Fault("METHOD_NOT_FOUND", f"{request.method} is not part of revision {dialect.revision.name}")
-    return Arrival(dialect, view)
+    return dialect
 
 
 def read_initialize(params: bytes) -> Dialect:
@@ -88,15 +84,24 @@ def glance_at(request: Request) -> Glance:
     return glance(request.params)
 
 
-def _modern_dialect(meta: RequestMeta, version: str, capabilities: bytes) -> Dialect:
+_dialects: dict[tuple[str, bytes, bytes | None, str | None], Dialect] = {}
+_DIALECTS = 256
+_DIALECT_BYTES = 4_096
+
+
+def _modern_dialect(version: str, capabilities: bytes, info: bytes | None, log_level: str | None) -> Dialect:
     revision = REVISIONS.get(version)
     if revision is None or not revision.modern:
         raise _unsupported(version, MODERN_NAMES, "repeat with a supported version")
-    if meta.log_level is not None and meta.log_level not in LOG_LEVELS:
-        raise Fault("INVALID_PARAMS", f"unknown log level {meta.log_level!r}", mend=f"one of {', '.join(LOG_LEVELS)}")
+    if log_level is not None and log_level not in LOG_LEVELS:
+        raise Fault("INVALID_PARAMS", f"unknown log level {log_level!r}", mend=f"one of {', '.join(LOG_LEVELS)}")
     read = NO_CAPABILITIES if capabilities == b"{}" else read_client_capabilities(capabilities)
-    info = None if meta.client_info is msgspec.UNSET else bytes(meta.client_info)
-    return Dialect(revision, read, info, meta.log_level)
+    dialect = Dialect(revision, read, info, log_level)
+    if len(capabilities) + len(info or b"") <= _DIALECT_BYTES:
+        if len(_dialects) >= _DIALECTS:
+            _dialects.clear()
+        _dialects[version, capabilities, info, log_level] = dialect
+    return dialect
 
 
 def _unsupported(version: str, supported: list[str], mend: str) -> Fault:

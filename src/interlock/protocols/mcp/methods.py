@@ -85,5 +85,13 @@ LOG_LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", 
 
 def serves(method: str, era: Era) -> bool:
     """Whether a server of this era knows a request of this name at all."""
-    row = METHODS.get(method)
-    return row is not None and row.sender != "server" and era in row.eras and not row.notification
+    return method in (_SERVED_MODERN if era is Era.MODERN else _SERVED_LEGACY)
+
+
+def _served(era: Era) -> frozenset[str]:
+    rows = METHODS.values()
+    return frozenset(r.name for r in rows if r.sender != "server" and era in r.eras and not r.notification)
+
+
+_SERVED_MODERN: Final = _served(Era.MODERN)
+_SERVED_LEGACY: Final = _served(Era.LEGACY)

@@ -27,14 +27,20 @@ def with_members(result: bytes, members: bytes) -> bytes:
 
 
 def complete(result: bytes, *, ttl_ms: int | None = None, server_info: bytes | None = None) -> bytes:
-    """A handshake-era result for a client of the stateless one. `ttl_ms` is given for what may be cached."""
-    front = b'"resultType":"complete",' if b'"resultType"' not in result else b""
+    """A handshake-era result for a client of the stateless one. `ttl_ms` is given for what may be cached.
+
+    That era has no other kind of result than a complete one, whatever a server writes into it.
+    """
+    named = _decode(result) if b'"resultType"' in result or b'"_meta"' in result else {}
+    if named.pop("resultType", None) is not None:
+        result = msgspec.json.encode(named)
+    front = b'"resultType":"complete",'
     if ttl_ms is not None:
         # A server that knows no caching said nothing about who else may see this.
         front += b'"ttlMs":%d,"cacheScope":"private",' % ttl_ms
-    if server_info is not None and b'"_meta"' not in result:
+    if server_info is not None and "_meta" not in named:
         front += b'"_meta":{"%b":%b},' % (SERVER_INFO.encode(), server_info)
-    return with_members(result, front) if front else result
+    return with_members(result, front)
 
 
 def plain(result: bytes) -> bytes:
@@ -72,10 +78,13 @@ def refusal_result(fault: Fault, *, modern: bool) -> bytes:
     """A refused tool call as a result the model can read and correct itself by."""
     error = fault.render(Tongue.OLD_MCP)
     text = fault.message + (f"\n{fault.mend}" if fault.mend else "")
-    result = {
+    result: dict[str, object] = {
         "content": [{"type": "text", "text": text}],
         "isError": True,
         "_meta": {"dev.interlock/error": error.data},
     }
+    if "rejection" in fault.data:
+        # MGP, Validation Response Format: what an agent needs to correct its code by itself.
+        result["structuredContent"] = fault.data["rejection"]
     encoded = msgspec.json.encode(result)
     return complete(encoded) if modern else encoded

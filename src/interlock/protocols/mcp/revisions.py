@@ -24,11 +24,11 @@ class Revision(msgspec.Struct, frozen=True):
     """A POST or a line may hold an array of messages."""
     version_header: bool = True
     """Requests over HTTP carry `MCP-Protocol-Version` after the handshake."""
+    modern: bool = False
+    """Whether requests stand alone, without a session: the era, as what every request asks for."""
 
-    @property
-    def modern(self) -> bool:
-        """Whether requests stand alone, without a session."""
-        return self.era is Era.MODERN
+    def __post_init__(self) -> None:
+        msgspec.structs.force_setattr(self, "modern", self.era is Era.MODERN)
 
 
 R2024_11_05: Final = Revision("2024-11-05", Era.LEGACY, version_header=False)

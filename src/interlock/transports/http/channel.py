@@ -42,20 +42,20 @@ class Reply(Protocol):
     def done(self) -> None:
         """The response is complete."""
 
+    def whole(self, headers: dict[bytes, bytes], body: bytes) -> None:
+        """A good response of JSON that came in one piece: head, body and end at once."""
+
     def failed(self, how: Failed) -> None:
         """There is no (more) response."""
 
 
-class Ticket:
+class Ticket(msgspec.Struct, eq=False):
     """One request's place in the pool."""
 
-    __slots__ = ("connection", "over", "payload", "reply")
-
-    def __init__(self, payload: bytes, reply: Reply) -> None:
-        self.payload = payload
-        self.reply = reply
-        self.connection: Channel | None = None
-        self.over = False
+    payload: bytes
+    reply: Reply
+    connection: Channel | None = None
+    over: bool = False
 
 
 class Channel(asyncio.Protocol):
@@ -107,6 +107,12 @@ class Channel(asyncio.Protocol):
         if ticket is None or ticket.over:
             self.abort()  # nobody asked
             return
+        fresh = not self._fed
+        if fresh:
+            known = self._pool.heads.find(data)
+            if known is not None:
+                self._hand_over_known(ticket, *known)
+                return
         if not self._headers_complete:
             self._fed += len(data)
         try:
@@ -117,6 +123,8 @@ class Channel(asyncio.Protocol):
         if not self._headers_complete and self._fed > HEAD_BYTES:
             self._break("its headers are too large")
             return
+        if fresh and self._complete and self._status == 200 and self._keep and not self._excess:
+            self._remember(data)
         self._hand_over(ticket)
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -194,6 +202,20 @@ class Channel(asyncio.Protocol):
         self._pool.release(self, keep)
         reply.done()
 
+    def _hand_over_known(self, ticket: Ticket, headers: dict[bytes, bytes], body: bytes) -> None:
+        """A whole response, the like of which the parser has read before: it is not asked, and stays between two."""
+        ticket.over = True
+        self._ticket = None
+        self._served += 1
+        self._pool.release(self, True)
+        ticket.reply.whole(headers, body)
+
+    def _remember(self, data: bytes) -> None:
+        headers = self._headers
+        plain = not _UNUSUAL & headers.keys()
+        if plain and headers.get(b"content-type", b"").lower().startswith(b"application/json"):
+            self._pool.heads.remember(data, headers)
+
     def _break(self, why: str) -> None:
         ticket, self._ticket = self._ticket, None
         self.abort()
@@ -211,6 +233,10 @@ class Channel(asyncio.Protocol):
 
 class _TooMuch(Exception):
     pass
+
+
+_UNUSUAL = frozenset({b"content-encoding", b"keep-alive", b"transfer-encoding"})
+"""Headers of responses that say more than what their body is and how long."""
 
 
 def fail(ticket: Ticket, how: Failed) -> None:

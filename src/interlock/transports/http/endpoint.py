@@ -15,6 +15,7 @@ from typing import Final
 import msgspec
 
 from interlock.protocols.mcp import headers as mcp_headers
+from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.intake import (
     check_session_version,
     is_modern,
@@ -28,6 +29,7 @@ from interlock.transports.http.answers import fault_headers
 from interlock.transports.http.bounds import DEFAULT_BOUNDS, HttpBounds
 from interlock.transports.http.exchange import LISTEN, Batch, HttpExchange
 from interlock.transports.http.guard import Refusal
+from interlock.transports.http.legacy_sse import LegacySse, mcp_path_of
 from interlock.transports.http.sessions import HttpSession, Sessions
 from interlock.transports.http.turn import Head, Turn
 from interlock.wire.conversation import CANCELLED
@@ -65,13 +67,16 @@ class McpEndpoint:
         self._service = service
         self._limits = limits
         self.sessions = Sessions(limits, bounds, service.closed, clock)
+        self.legacy_sse = LegacySse(service, limits, bounds)
         self._listening: set[HttpExchange] = set()
         """Subscriptions of the stateless era: requests that are never done by themselves."""
 
     def handle(self, turn: Turn) -> None:
         """Answer a request, now or later."""
         try:
-            if turn.head.method == b"POST":
+            if not turn.head.path.endswith("/mcp") and mcp_path_of(turn.head.path) is not None:
+                self.legacy_sse.handle(turn)
+            elif turn.head.method == b"POST":
                 self._post(turn)
             elif turn.head.method == b"GET":
                 self._get(turn)
@@ -88,7 +93,7 @@ class McpEndpoint:
     def foresee(self, head: Head) -> Refusal | None:
         """Whether the caller is refused before anything is known of the body."""
         try:
-            self._service.admit(head.path, head.headers)
+            self.legacy_sse.admit(head.path, head.headers)
         except Fault as fault:
             return Refusal(fault.kind.http, fault.message, fault.name, fault_headers(fault))
         return None
@@ -101,11 +106,13 @@ class McpEndpoint:
     def drain(self) -> None:
         """End the streams that only listen; calls under way go on."""
         self.sessions.hang_up()
+        self.legacy_sse.drain()
         for exchange in self._listening:
             exchange.cancel("the server is shutting down")
 
     def close(self) -> None:
         """End every session; what stands alone ends with its connection."""
+        self.legacy_sse.close()
         self.sessions.close_all("the server is shutting down")
 
     def _post(self, turn: Turn) -> None:
@@ -130,8 +137,8 @@ class McpEndpoint:
         headers = turn.head.headers
         view = glance(request.params)
         if is_modern(request, view, headers):
-            arrival = read_modern(request, view, headers)
-            exchange = HttpExchange(request, view, arrival.dialect, caller, None, headers, turn)
+            dialect = self._read_modern(turn.head, request, view)
+            exchange = HttpExchange(request, view, dialect, caller, None, headers, turn)
             self._serve(exchange)
             if exchange.open:
                 turn.on_gone = exchange.client_gone
@@ -141,6 +148,17 @@ class McpEndpoint:
             self._initialize(turn, caller, request)
         else:
             self._serve_in_session(turn, self._session(turn, caller), caller, request, view, None)
+
+    def _read_modern(self, head: Head, request: Request, view: Glance) -> Dialect:
+        """A stateless request, checked; against its headers too, unless the same head said the same before."""
+        meta = view.meta
+        says = (request.method, view.name, "" if meta is None else meta.protocol_version or "")
+        if says == head.says:
+            return read_modern(request, view, None)
+        dialect = read_modern(request, view, head.headers)
+        if request.method == "tools/call" and view.name is not None and len(view.name) <= _SHORT_NAME:
+            head.says = says
+        return dialect
 
     def _serve(self, exchange: HttpExchange) -> None:
         try:
@@ -264,6 +282,7 @@ class _Cancelled(msgspec.Struct):
 
 _decode_cancelled = msgspec.json.Decoder(_Cancelled).decode
 
+_SHORT_NAME: Final = 256
 _BOTH_KINDS: Final = ("application/json", "text/event-stream")
 _STREAM_KIND: Final = ("text/event-stream",)
 _ALLOW_ALL: Final = b"allow: POST, GET, DELETE\r\n"

@@ -62,7 +62,14 @@ class HttpExchange(Exchange):
         turn: Turn,
         batch: Batch | None = None,
     ) -> None:
-        super().__init__(request, glance, dialect, caller, session, headers)
+        # What the parent does, without the call: this is made for every request.
+        self.request = request
+        self.glance = glance
+        self.dialect = dialect
+        self.caller = caller
+        self.session = session
+        self.headers = headers
+        self.on_cancel = None
         self._turn = turn
         self._batch = batch
         self._open = True

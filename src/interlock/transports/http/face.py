@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from interlock.transports.http.bounds import HttpBounds
 from interlock.transports.http.guard import Faces, Refusal, check_target
+from interlock.transports.http.legacy_sse import mcp_path_of
 from interlock.transports.http.turn import Head, Turn
 from interlock.wire.limits import Limits
 from interlock.wire.sse import KEEP_ALIVE
@@ -62,6 +63,8 @@ class Face:
         self.ok_head = b""
         self._date = b""
         self._targets: dict[bytes, tuple[str, bool] | Refusal] = {}
+        self.heads: dict[bytes, Head] = {}
+        """Heads that were understood, by the very bytes they came as; nobody's own, so shared by all connections."""
         self.sweep(time.monotonic())
 
     def resolve(self, target: bytes) -> tuple[str, bool] | Refusal:
@@ -73,10 +76,17 @@ class Face:
             self._targets.clear()
         refusal = check_target(target)
         path = target.partition(b"?")[0].decode("latin-1")
-        found = refusal if refusal is not None else (path, self.is_mcp(path))
+        found = refusal if refusal is not None else (path, self.is_mcp(path) or self.is_mcp(mcp_path_of(path) or path))
         if len(target) <= _TARGET_BYTES:
             self._targets[target] = found
         return found
+
+    def remember(self, start: bytes, head: Head) -> None:
+        """Keep a head for whoever sends the same again."""
+        if len(self.heads) >= _HEADS:
+            self.heads.clear()
+        if len(start) <= _HEAD_BYTES:
+            self.heads[start] = head
 
     def render(self, status: int, body: bytes, headers: bytes, keep_alive: bool) -> bytes:
         """A whole answer with its status line and headers."""
@@ -120,4 +130,6 @@ def status_line(status: int) -> bytes:
 _STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus}
 _STATUS_LINES[499] = b"HTTP/1.1 499 Client Closed Request\r\n"
 _TARGETS = 1_024
+_HEADS = 2_048
+_HEAD_BYTES = 2_048
 _TARGET_BYTES = 512

@@ -168,6 +168,8 @@ class HubProtocol(HttpToolsProtocol):
             self._refuse(Refusal(400, "trailers are not taken"))
             return
         name = name.lower()
+        # The parser leaves the space after a value, which is no part of it (RFC 9110, Field Values).
+        value = value.rstrip(b" \t")
         if name not in head:
             head[name] = value
         else:
@@ -351,14 +353,19 @@ class HubProtocol(HttpToolsProtocol):
         template = self._template
         if template is None or self._queue or self._stalled:
             return False
-        match = template.match(data)
-        if match is None:
-            return False
-        head, end = match
-        if len(data) != end + head.length or head.length > self.face.limits.message_bytes:
+        face = self.face
+        start, _, body = data.partition(b"\r\n\r\n")
+        head = face.heads.get(start)
+        if head is None:
+            match = template.match(data)
+            if match is None:
+                return False
+            head = match[0]
+            face.remember(start, head)
+        if len(body) != head.length or head.length > face.limits.message_bytes:
             return False
         self._serial += 1
-        turn = self._active = Turn(self, head, head.keep_alive, data[end:])
+        turn = self._active = Turn(self, head, head.keep_alive, body)
         self.face.endpoint.handle(turn)
         return True
 

@@ -21,7 +21,7 @@ from interlock.transports.http.reading import (
 from interlock.transports.link import Outgoing, Sink
 from interlock.wire.conversation import PROGRESS
 from interlock.wire.errors import Fault
-from interlock.wire.messages import Failure, Message, Notification, Request
+from interlock.wire.messages import BadMessage, Failure, Notification, Request, Result, decode
 from interlock.wire.sse import Event, EventReader, EventTooLarge
 
 if TYPE_CHECKING:
@@ -51,6 +51,8 @@ class Call:
     last_event_id: str | None = None
     patience = 0.0
     """Seconds it was ready to wait; progress starts them anew."""
+    least = 0.0
+    """It may take until then, whatever progress says."""
     _status = 0
     _headers: Mapping[bytes, bytes] = MappingProxyType({})
     _json = False
@@ -116,6 +118,20 @@ class Call:
         else:
             self._refused(body)
 
+    def whole(self, headers: dict[bytes, bytes], body: bytes) -> None:
+        self._status = 200
+        self._headers = headers
+        self._json = True
+        try:
+            message = decode(body, self._link.limits)
+        except BadMessage:
+            message = None  # a batch, or what cannot be read: `done` sees to it
+        if type(message) is Result and message.id == self.id:
+            self._answered(message)
+            return
+        self.body(body)
+        self.done()
+
     def failed(self, how: Failed) -> None:
         if not how.sent:
             self._lose("UPSTREAM_UNAVAILABLE", how.why)
@@ -170,13 +186,12 @@ class Call:
         if self._json:
             self._lose("UPSTREAM_ERROR", "the server's answer is not the answer to this request")
 
-    def _answered(self, answer: Message) -> None:
-        assert not isinstance(answer, Request | Notification)
+    def _answered(self, answer: Result | Failure) -> None:
         if self.outgoing.method == "initialize":
             session = self._headers.get(b"mcp-session-id")
             self._link.offered_session = None if session is None else session.decode("latin-1")
         ticket, self.ticket = self.ticket, None
-        if ticket is not None:
+        if ticket is not None and not ticket.over:
             self._link.drain(ticket)
         if self._link.finish(self):
             self.sink.answered(answer)
@@ -246,6 +261,9 @@ class Receipt:
     def done(self) -> None:
         if self._status >= 400 and not (self._what == "DELETE" and self._status in (404, 405)):
             self._link.complain(f"{self._what} was refused: HTTP {self._status}", "told")
+        self._settle()
+
+    def whole(self, headers: dict[bytes, bytes], body: bytes) -> None:
         self._settle()
 
     def failed(self, how: Failed) -> None:

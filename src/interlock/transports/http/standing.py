@@ -40,6 +40,8 @@ class Standing:
         self._bad = 0
         self.refused = False
         """The server does not offer such a stream."""
+        self.answered = asyncio.Event()
+        """The server has said whether it does, or could not be asked."""
 
     def open(self) -> None:
         """Ask for the stream, or for its rest."""
@@ -59,6 +61,7 @@ class Standing:
             self._link.drop(self._ticket)
 
     def head(self, status: int, headers: dict[bytes, bytes]) -> None:
+        self.answered.set()
         if status == 200 and headers.get(b"content-type", b"").lower().startswith(b"text/event-stream"):
             self._events = EventReader(self._link.limits.message_bytes)
         elif 400 <= status < 500 and status not in (408, 429):
@@ -89,6 +92,10 @@ class Standing:
     def done(self) -> None:
         self._again()
 
+    def whole(self, headers: dict[bytes, bytes], body: bytes) -> None:
+        self.answered.set()
+        self._again()
+
     def failed(self, how: Failed) -> None:
         self._again()
 
@@ -109,6 +116,7 @@ class Standing:
                 self._link.complain(f"an answer to {message.id!r} came on the standing stream")
 
     def _again(self) -> None:
+        self.answered.set()
         if self._stopped or self.refused:
             return
         delay = max(self._retry if self._retry is not None else self._wait, RETRY_LEAST)

@@ -34,6 +34,8 @@ class Head(msgspec.Struct):
     """The body's, where it was said."""
     fit: bool = False
     """Whether the endpoint found once that it may carry an MCP message."""
+    says: tuple[str, str | None, str] | None = None
+    """The method, name and version that its `Mcp-*` headers were once found to repeat."""
 
 
 NO_HEAD: Final = Head(b"", "", {}, keep_alive=False, chunked=False)

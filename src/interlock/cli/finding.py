@@ -1,0 +1,74 @@
+"""`interlock find` and `interlock budget`: what an agent would find, and what fills its context."""
+
+from __future__ import annotations
+
+import click
+
+from .show import bold, columns, json_option, one_line, plain, say, show_json
+from .tools import ask_hub
+
+BAR = 40
+
+
+@click.command()
+@click.argument("query", nargs=-1, required=True)
+@click.option("--agent", metavar="NAME", help="As this agent would find them.")
+@click.option("-n", "--max-results", default=5, show_default=True, type=click.IntRange(1, 20))
+@click.option("--strategy", type=click.Choice(["hybrid", "keyword", "semantic", "category"]), default="hybrid")
+@json_option
+def find(query: tuple[str, ...], agent: str | None, max_results: int, strategy: str, as_json: bool) -> None:
+    """Find tools by what they do.
+
+    \b
+    Example:
+      interlock find list open pull requests
+    """
+    wanted = {"query": " ".join(query), "max_results": max_results, "strategy": strategy}
+    found = ask_hub("hub/find", {**wanted, **({"agent": agent} if agent else {})})
+    if as_json:
+        show_json(found)
+        return
+    rows = (
+        (f"{tool['relevance_score']:.2f}", bold(plain(tool["name"])), one_line(tool.get("description") or "", 80))
+        for tool in found["tools"]
+    )
+    for line in columns(rows):
+        say(line)
+    say(f"{len(found['tools'])} of {found['total_available']} tools, {found['query_time_ms']} ms")
+
+
+@click.command()
+@click.argument("agent", required=False)
+@json_option
+def budget(agent: str | None, as_json: bool) -> None:
+    """Show what fills an agent's context, in tokens.
+
+    Without AGENT: for callers without a key.
+
+    \b
+    Example:
+      interlock budget cursor
+    """
+    found = ask_hub("hub/budget", {"agent": agent} if agent else {})
+    if as_json:
+        show_json(found)
+        return
+    whole = max(1, found["all_tokens"], found["budget"] or 0)
+    say(f"{plain(found['agent'])}: level {found['level']}")
+    rows = [
+        ("all tools it may call", found["all_tokens"], f"{found['all_tools']} tools"),
+        ("listed to the model", found["listed_tokens"], f"{found['listed_tools']} tools"),
+    ]
+    if found["budget"] is not None:
+        rows.append(("budget", found["budget"], ""))
+    for line in columns((name, f"{tokens:,}", _bar(tokens, whole), note) for name, tokens, note in rows):
+        say(line)
+    for line in columns(
+        (f"  {plain(s['id'])}", f"{s['tokens']:,}", _bar(s["tokens"], whole)) for s in found["servers"]
+    ):
+        say(line)
+
+
+def _bar(part: int, whole: int) -> str:
+    filled = round(BAR * min(part, whole) / whole)
+    return "█" * filled + "░" * (BAR - filled)

@@ -1,0 +1,113 @@
+"""One tool as the index knows it ("MGP, Tool Index"), made from its definition.
+
+The one rule: whatever a server wrote is data; every text is cut to a bound and nothing in it is followed.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from interlock.discovery import categories
+from interlock.discovery.errors import DiscoveryError
+
+Identity = tuple[str, str]
+"""Server and name, under which no other tool can stand."""
+
+RISK_LEVELS = ("safe", "moderate", "dangerous")
+MAX_PARAMETERS = 200
+_MAX_DEPTH = 6
+_MAX_NAME = 256
+_MAX_DESCRIPTION = 4_096
+
+
+class ToolEntry(msgspec.Struct, frozen=True):
+    """What can be searched, filtered and counted of one tool."""
+
+    server: str
+    name: str
+    description: str = ""
+    parameters: tuple[tuple[str, str], ...] = ()
+    """Names with their descriptions, nested ones too."""
+    categories: tuple[str, ...] = ()
+    keywords: tuple[str, ...] = ()
+    risk_level: str = "dangerous"
+    """The effective risk as the hub judged it; what nobody judged counts as dangerous."""
+    status: str = "connected"
+    tokens: int = 0
+
+    @property
+    def identity(self) -> Identity:
+        return (self.server, self.name)
+
+    @property
+    def text(self) -> str:
+        """The tool in plain words, for an embedder."""
+        parameters = (f"{name} {description}" for name, description in self.parameters)
+        return ". ".join(part for part in (self.name, self.description, *self.keywords, *parameters) if part)
+
+
+def from_definition(
+    server: str,
+    definition: Mapping[str, object],
+    *,
+    declared_categories: Iterable[str] = (),
+    keywords: Iterable[str] = (),
+    risk_level: str = "dangerous",
+    status: str = "connected",
+    tokens: int = 0,
+) -> ToolEntry:
+    """An entry from a tool definition as MCP lists it."""
+    name = definition.get("name")
+    if not isinstance(name, str) or not name:
+        raise DiscoveryError("name", "a tool definition has a name: a text that is not empty")
+    title, described = definition.get("title"), definition.get("description")
+    description = described if isinstance(described, str) else ""
+    words = tuple(word[:_MAX_NAME] for word in keywords)[:32]
+    if isinstance(title, str) and title:
+        words = (title[:_MAX_NAME], *words)
+    return ToolEntry(
+        server=server,
+        name=name,
+        description=description[:_MAX_DESCRIPTION],
+        parameters=parameters_of(definition.get("inputSchema")),
+        categories=categories.of_tool(declared_categories, name, description),
+        keywords=words,
+        risk_level=risk_level,
+        status=status,
+        tokens=tokens,
+    )
+
+
+def parameters_of(schema: object) -> tuple[tuple[str, str], ...]:
+    """Names and descriptions of a schema's properties, nested ones after their owners; no reference is followed."""
+    found: list[tuple[str, str]] = []
+    waiting: list[tuple[object, int]] = [(schema, 0)]
+    while waiting and len(found) < MAX_PARAMETERS:
+        here, depth = waiting.pop(0)
+        if not isinstance(here, Mapping) or depth > _MAX_DEPTH:
+            continue
+        properties = here.get("properties")
+        if isinstance(properties, Mapping):
+            for name, described in list(properties.items())[: MAX_PARAMETERS - len(found)]:
+                found.append((str(name)[:_MAX_NAME], _described(described)))
+                waiting.append((described, depth + 1))
+        waiting.append((here.get("items"), depth + 1))
+        for key in ("anyOf", "oneOf", "allOf"):
+            choices = here.get(key)
+            if isinstance(choices, list):
+                waiting.extend((choice, depth + 1) for choice in choices[:16])
+    return tuple(found)
+
+
+def _described(schema: object) -> str:
+    """A property's description, and the values it may take, which users often name."""
+    if not isinstance(schema, Mapping):
+        return ""
+    description = schema.get("description")
+    text = description if isinstance(description, str) else ""
+    values = schema.get("enum")
+    if isinstance(values, list):
+        text = " ".join([text, *(value for value in values[:32] if isinstance(value, str))])
+    return text[:_MAX_DESCRIPTION]

@@ -1,0 +1,11 @@
+"""What the room says to input it cannot use."""
+
+from __future__ import annotations
+
+
+class DiscoveryError(ValueError):
+    """A query, filter, entry or budget that cannot be used; the message says which part and how to mend it."""
+
+    def __init__(self, part: str, message: str) -> None:
+        super().__init__(message)
+        self.part = part

@@ -1,0 +1,51 @@
+"""How scores of different kinds become one: brought to 0..1 by their own range, then a weighted sum.
+
+Ranges rather than ranks: how far the best tool stands before the next is worth keeping.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Scores = NDArray[np.float32]
+
+STEP_WEIGHT = 0.7
+"""What the best single step of a query counts beside the query as a whole."""
+
+
+def min_max(scores: Scores) -> Scores:
+    """Scores moved to 0..1; all equal gives all zero."""
+    if not len(scores):
+        return scores
+    low, high = scores.min(), scores.max()
+    if high <= low:
+        return scores * 0
+    moved: Scores = (scores - low) / (high - low)
+    return moved
+
+
+def blend(lexical: Scores, semantic: Scores, lexical_weight: float) -> Scores:
+    """One score from words and meaning."""
+    mixed: Scores = lexical_weight * min_max(lexical) + (1 - lexical_weight) * min_max(semantic)
+    return mixed
+
+
+def steps(whole: Scores, parts: Sequence[Scores]) -> Scores:
+    """A query of several steps: a tool counts for the whole, and for the one step it serves best.
+
+    Without this a long step pushes the tools of the short ones off the list.
+    """
+    import numpy as np
+
+    if len(parts) < 2:
+        return whole
+    best = min_max(parts[0])
+    for part in parts[1:]:
+        best = np.maximum(best, min_max(part))
+    summed: Scores = min_max(whole) + STEP_WEIGHT * best
+    return summed

@@ -1,0 +1,366 @@
+"""The one face of tool search: put tools in, take them out, ask for the best ("MGP, Tool Index").
+
+The one rule: what a caller may not see has no part in its answer, neither in the hits nor in the scale of their scores.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from interlock.discovery import categories, fuse, lexical, thesaurus, words
+from interlock.discovery.columns import Columns
+from interlock.discovery.entries import RISK_LEVELS, Identity, ToolEntry
+from interlock.discovery.errors import DiscoveryError
+from interlock.discovery.semantic import Embedder, VectorIndex
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Scores = NDArray[np.float32]
+    Slots = NDArray[np.intp]
+    Flags = NDArray[np.bool_]
+
+STRATEGIES = ("hybrid", "keyword", "semantic", "category")
+MAX_QUERY = 16_384
+MAX_RESULTS = 100
+MAX_TOOLS = 200_000
+LEXICAL_WEIGHT = 0.4
+"""What words count beside meaning where both are known: below it long tasks lose, above it everyday words do."""
+
+Allowed = frozenset[Identity] | Callable[[Identity], bool] | None
+"""Which tools the caller may see: a set (kept between calls as long as it is the same object), or a question asked of
+every tool on every search; None for all."""
+
+
+class Filters(msgspec.Struct, frozen=True):
+    """What a hit must be, whatever its score."""
+
+    categories: tuple[str, ...] = ()
+    risk_level_max: str | None = None
+    status: str | None = None
+    server: str | None = None
+
+    @classmethod
+    def read(cls, raw: object) -> Filters:
+        """Filters from a request, or an error that names the one that cannot be used."""
+        if raw is None:
+            return cls()
+        if not isinstance(raw, Mapping):
+            raise DiscoveryError("filter", "filter is an object with categories, risk_level_max, status or server")
+        unknown = [str(key)[:40] for key in raw if key not in cls.__struct_fields__]
+        if unknown:
+            known = ", ".join(cls.__struct_fields__)
+            raise DiscoveryError("filter", f"unknown filter {unknown[0]!r}; known are {known}")
+        wanted = raw.get("categories")
+        wanted = [] if wanted is None else wanted
+        if not isinstance(wanted, list | tuple) or len(wanted) > 64 or not all(isinstance(c, str) for c in wanted):
+            raise DiscoveryError("categories", "categories is a list of at most 64 texts")
+        level = _text(raw, "risk_level_max")
+        if level is not None and level not in RISK_LEVELS:
+            raise DiscoveryError("risk_level_max", f"risk_level_max is one of {', '.join(RISK_LEVELS)}")
+        paths = tuple(categories.normal(path) for path in wanted)
+        if not all(paths):
+            raise DiscoveryError("categories", "a category is a text with at least one letter or digit")
+        return cls(paths, level, _text(raw, "status"), _text(raw, "server"))
+
+
+class Hit(msgspec.Struct, frozen=True):
+    """One tool found, with its relevance from 0 to 1."""
+
+    entry: ToolEntry
+    score: float
+
+
+class Found(msgspec.Struct, frozen=True):
+    """The answer to a search."""
+
+    hits: tuple[Hit, ...]
+    total_available: int
+    """How many tools pass the filters and may be seen by the caller."""
+    strategy: str
+    """What really ranked them: without vectors, `semantic` and `hybrid` are ranked by words and say `keyword`."""
+
+
+class ToolIndex:
+    """All tools of all servers; each in a slot of its own that is reused when it leaves."""
+
+    def __init__(self, embedder: Embedder | None = None) -> None:
+        self._embedder = embedder
+        self._words = lexical.LexicalIndex()
+        self._vectors = VectorIndex()
+        self._entries: list[ToolEntry | None] = []
+        self._columns = Columns()
+        self._slots: dict[Identity, int] = {}
+        self._free: list[int] = []
+        self._by_category: dict[str, set[int]] = {}
+        self._masks: dict[int, tuple[frozenset[Identity], Flags]] = {}
+
+    def __len__(self) -> int:
+        return len(self._slots)
+
+    def __contains__(self, identity: Identity) -> bool:
+        return identity in self._slots
+
+    def get(self, identity: Identity) -> ToolEntry | None:
+        slot = self._slots.get(identity)
+        return None if slot is None else self._entries[slot]
+
+    def put(self, entry: ToolEntry) -> None:
+        """Add a tool, or replace the one of the same identity."""
+        _check(entry)
+        before = self.get(entry.identity)
+        if before == entry:
+            return
+        if before is None and len(self._slots) >= MAX_TOOLS:
+            raise DiscoveryError("index", f"the index holds {MAX_TOOLS} tools and takes no more; remove servers first")
+        slot = self._slots[entry.identity] if before else self._free.pop() if self._free else len(self._entries)
+        if slot == len(self._entries):
+            self._entries.append(None)
+            self._masks.clear()
+        self._slots[entry.identity] = slot
+        if before is None or _searched(before) != _searched(entry):
+            self._words.put(slot, _fields(entry))
+            self._embed(slot, entry)
+        if before:
+            self._uncategorise(slot, before)
+        for category in entry.categories:
+            self._by_category.setdefault(category, set()).add(slot)
+        self._entries[slot] = entry
+        self._columns.put(slot, RISK_LEVELS.index(entry.risk_level), entry.status, entry.server)
+        if before is None:
+            self._masks.clear()
+
+    def remove(self, identity: Identity) -> bool:
+        """Take a tool out; False if it was not there."""
+        slot = self._slots.pop(identity, None)
+        if slot is None:
+            return False
+        entry = self._entries[slot]
+        if entry is not None:
+            self._uncategorise(slot, entry)
+        self._words.remove(slot)
+        self._vectors.remove(slot)
+        self._entries[slot] = None
+        self._columns.remove(slot)
+        self._free.append(slot)
+        self._masks.clear()
+        return True
+
+    def categories(self) -> dict[str, int]:
+        """Every category with the number of its tools, for the level that shows categories alone."""
+        return {category: len(slots) for category, slots in sorted(self._by_category.items())}
+
+    def search(
+        self,
+        query: str,
+        strategy: str = "hybrid",
+        limit: int = 5,
+        filters: Filters = Filters(),  # noqa: B008 - frozen
+        allowed: Allowed = None,
+    ) -> Found:
+        """The best tools for a query, best first."""
+        _check_search(query, strategy, limit)
+        slots = self._candidates(filters, allowed)
+        if not len(slots):
+            return Found((), 0, strategy)
+        if strategy == "category":
+            scores, scale, used = self._by_paths(query, slots), 1.0, strategy
+        else:
+            scores, scale, used = self._by_text(query, strategy, slots)
+        return Found(self._best(slots, scores, scale, limit), len(slots), used)
+
+    def texts_to_embed(self, query: str) -> list[str]:
+        """What the embedder will be asked for in a search, for callers that fill its cache ahead."""
+        return [query, *(sentence for sentence, _ in _steps(query))]
+
+    def _by_text(self, query: str, strategy: str, slots: Slots) -> tuple[Scores, float, str]:
+        """Scores by words, by meaning or by both; the scale says how well the best one really matches."""
+        steps = _steps(query)
+        weighed = [_expand(words.terms(query)), *(_expand(terms) for _, terms in steps)]
+        asked = [query, *(text for text, _ in steps)] if len(self._entries) <= _MOST_FOR_STEPS else [query]
+        cosines = None if strategy == "keyword" else self._cosines(asked)
+        near = None if cosines is None else list(cosines[:, slots])
+        if near is not None and strategy == "semantic":
+            return fuse.steps(near[0], near[1:]), float(near[0].max()), strategy
+        matched = self._words.score(weighed, len(self._entries))
+        if len(slots) < len(self._entries):
+            matched = [scores[slots] for scores in matched]
+        scale = min(1.0, float(matched[0].max()) / self._words.ideal(weighed[0]))
+        if near is None:
+            return fuse.steps(matched[0], matched[1:]), scale, "keyword"
+        mixed = [
+            fuse.blend(by_word, by_meaning, LEXICAL_WEIGHT) for by_word, by_meaning in zip(matched, near, strict=False)
+        ]
+        mixed += matched[len(near) :]
+        return fuse.steps(mixed[0], mixed[1:]), max(scale, min(1.0, float(near[0].max()))), strategy
+
+    def _by_paths(self, query: str, slots: Slots) -> Scores:
+        """How well the best category of each tool meets the query; words decide between equals."""
+        import numpy as np
+
+        asked = set(words.terms(query))
+        best = np.zeros(len(self._entries), np.float32)
+        for path, members in self._by_category.items():
+            steps = [set(words.terms(step)) for step in path.split("/")]
+            depth = max((i + 1 for i, step in enumerate(steps) if step and step <= asked), default=0)
+            if depth:
+                where = np.fromiter(members, np.intp, len(members))
+                best[where] = np.maximum(best[where], depth / len(steps))
+        in_category = best[slots]
+        by_words = fuse.min_max(self._words.score([lexical.weigh(asked)], len(self._entries))[0][slots])
+        scores: Scores = np.where(in_category > 0, 0.8 * in_category + 0.2 * by_words, 0)
+        return scores
+
+    def _best(self, slots: Slots, scores: Scores, scale: float, limit: int) -> tuple[Hit, ...]:
+        import numpy as np
+
+        many = min(limit, len(scores))
+        top = np.argpartition(-scores, many - 1)[:many]
+        # Equal scores stand in the order of identity, so that the answer never depends on what was added when.
+        ranked = sorted(
+            ((float(scores[i]), self._entry(int(slots[i]))) for i in top), key=lambda r: (-r[0], r[1].identity)
+        )
+        highest = ranked[0][0]
+        if highest <= 0:
+            return ()
+        return tuple(Hit(entry, round(scale * score / highest, 4)) for score, entry in ranked if score > 0)
+
+    def _candidates(self, filters: Filters, allowed: Allowed) -> Slots:
+        """The slots that pass the filters and that the caller may see."""
+        import numpy as np
+
+        highest = RISK_LEVELS.index(filters.risk_level_max) if filters.risk_level_max else None
+        passing = self._columns.passing(highest, filters.status, filters.server)
+        if filters.categories:
+            passing &= self._flags(self._in_categories(filters.categories))
+        if allowed is not None:
+            passing &= self._visible(allowed)
+        return np.flatnonzero(passing)
+
+    def _in_categories(self, paths: tuple[str, ...]) -> set[int]:
+        found: set[int] = set()
+        for category, slots in self._by_category.items():
+            if any(categories.covers(path, category) for path in paths):
+                found |= slots
+        return found
+
+    def _visible(self, allowed: frozenset[Identity] | Callable[[Identity], bool]) -> Flags:
+        """What the caller may see, as one flag per slot; kept for sets, which cannot change."""
+        if not isinstance(allowed, frozenset):
+            return self._flags(slot for identity, slot in self._slots.items() if allowed(identity))
+        kept = self._masks.get(id(allowed))
+        if kept is not None and kept[0] is allowed:
+            return kept[1]
+        flags = self._flags(self._slots[identity] for identity in allowed if identity in self._slots)
+        if len(self._masks) >= _MOST_MASKS:
+            self._masks.pop(next(iter(self._masks)))
+        self._masks[id(allowed)] = (allowed, flags)
+        return flags
+
+    def _flags(self, slots: Iterable[int]) -> Flags:
+        import numpy as np
+
+        flags = np.zeros(len(self._entries), bool)
+        flags[np.fromiter(slots, np.intp)] = True
+        return flags
+
+    def _cosines(self, texts: list[str]) -> Scores | None:
+        if self._embedder is None or not len(self._vectors):
+            return None
+        vectors = self._embedder(texts)
+        known = [vector for vector in vectors if vector is not None]
+        return self._vectors.score(known, len(self._entries)) if len(known) == len(texts) else None
+
+    def _embed(self, slot: int, entry: ToolEntry) -> None:
+        if self._embedder is None:
+            return
+        vector = self._embedder([entry.text])[0]
+        if vector is None:
+            self._vectors.remove(slot)
+        else:
+            self._vectors.put(slot, vector)
+
+    def _uncategorise(self, slot: int, entry: ToolEntry) -> None:
+        for category in entry.categories:
+            members = self._by_category[category]
+            members.discard(slot)
+            if not members:
+                del self._by_category[category]
+
+    def _entry(self, slot: int) -> ToolEntry:
+        entry = self._entries[slot]
+        if entry is None:
+            raise LookupError(f"slot {slot} is empty")
+        return entry
+
+
+def _steps(query: str) -> list[tuple[str, list[str]]]:
+    """The sentences of a query that say enough to ask for a tool of their own; none if there is only one."""
+    steps = [(sentence, words.terms(sentence)) for sentence in words.sentences(query)]
+    telling = [(sentence, terms) for sentence, terms in steps if len(set(terms)) >= 2]
+    return telling if len(telling) > 1 else []
+
+
+def _expand(terms: list[str]) -> dict[str, float]:
+    """Each term once, and beside it, for less, the words that others use for it."""
+    weighed = lexical.weigh(terms[: lexical.MAX_TERMS])
+    near: dict[str, float] = {}
+    for term in weighed:
+        for other in thesaurus.related(term):
+            if other not in weighed:
+                near[other] = min(2 * _RELATED_WEIGHT, near.get(other, _RELATED_WEIGHT / 2) + _RELATED_WEIGHT / 2)
+    return weighed | near
+
+
+def _fields(entry: ToolEntry) -> lexical.Fields:
+    return lexical.Fields(
+        name=entry.name,
+        server=entry.server,
+        description=entry.description,
+        parameters=tuple(name for name, _ in entry.parameters),
+        parameter_descriptions=tuple(description for _, description in entry.parameters),
+        keywords=entry.keywords,
+    )
+
+
+def _searched(entry: ToolEntry) -> tuple[object, ...]:
+    return (entry.server, entry.name, entry.description, entry.parameters, entry.keywords)
+
+
+def _text(raw: Mapping[str, object], key: str) -> str | None:
+    value = raw.get(key)
+    if value is None or (isinstance(value, str) and 0 < len(value) <= 256):
+        return value
+    raise DiscoveryError(key, f"{key} is a text of 1 to 256 characters")
+
+
+def _check(entry: ToolEntry) -> None:
+    if not entry.name:
+        raise DiscoveryError("name", "a tool has a name that is not empty")
+    if entry.risk_level not in RISK_LEVELS:
+        raise DiscoveryError(
+            "risk_level", f"risk_level is one of {', '.join(RISK_LEVELS)}, not {entry.risk_level!r:.40}"
+        )
+
+
+def _check_search(query: object, strategy: object, limit: object) -> None:
+    if not isinstance(query, str) or not query.strip():
+        raise DiscoveryError("query", "query is a text that says what the tool should do; it is empty or no text")
+    if len(query) > MAX_QUERY:
+        raise DiscoveryError(
+            "query", f"query has {len(query)} characters, at most {MAX_QUERY} are read; ask for one step"
+        )
+    if strategy not in STRATEGIES:
+        raise DiscoveryError("strategy", f"unknown strategy {strategy!r:.40}; known are {', '.join(STRATEGIES)}")
+    if not isinstance(limit, int) or isinstance(limit, bool) or not 1 <= limit <= MAX_RESULTS:
+        raise DiscoveryError("max_results", f"max_results is a whole number from 1 to {MAX_RESULTS}")
+
+
+_RELATED_WEIGHT = 0.2
+_MOST_MASKS = 16
+_MOST_FOR_STEPS = 20_000
+"""Tools up to which each step of a query is compared by meaning too; beyond it only the query as a whole is."""

@@ -1,0 +1,275 @@
+"""BM25 over the fields of tool definitions, kept current one tool at a time.
+
+The one rule: a tool's weights depend on that tool alone (typical lengths stand in for corpus averages), and only the
+rarity of a term is taken from the corpus, at query time; so adding or removing a tool touches its own terms only.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import math
+from array import array
+from collections.abc import Iterable, Mapping, Sequence
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from interlock.discovery import words
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Scores = NDArray[np.float32]
+
+MAX_TERMS = 96
+"""Distinct terms of one query that are scored; the first ones count."""
+
+MAX_TERMS_PER_TOOL = 1_024
+
+
+class Fields(msgspec.Struct, frozen=True):
+    """The text of one tool, by where it stands."""
+
+    name: str
+    server: str = ""
+    description: str = ""
+    parameters: tuple[str, ...] = ()
+    parameter_descriptions: tuple[str, ...] = ()
+    keywords: tuple[str, ...] = ()
+
+
+class LexicalIndex:
+    """Postings by term; tools are known by the slot number that the caller gave them."""
+
+    def __init__(self) -> None:
+        self._ids: dict[str, int] = {}
+        self._postings: list[_Posting] = []
+        self._grams: dict[str, array[int]] = {}
+        self._gram_counts = array("i")
+        self._unused: list[int] = []
+        self._terms_of: dict[int, array[int]] = {}
+
+    def __len__(self) -> int:
+        return len(self._terms_of)
+
+    def put(self, slot: int, fields: Fields) -> None:
+        """Index a tool under a slot, replacing what stood there."""
+        if slot in self._terms_of:
+            self.remove(slot)
+        names = set(words.terms(fields.name))
+        ids = array("i")
+        for term, frequency in _frequencies(fields).items():
+            number = self._number(term)
+            posting = self._postings[number]
+            posting.slots.append(slot)
+            posting.weights.append(frequency * (_SATURATION + 1) / (frequency + _SATURATION))
+            if term in names:
+                posting.named.append(slot)
+                posting.shares.append(1 / len(names))
+            ids.append(number)
+        self._terms_of[slot] = ids
+
+    def remove(self, slot: int) -> None:
+        """Forget the tool under a slot."""
+        for number in self._terms_of.pop(slot):
+            posting = self._postings[number]
+            posting.drop(slot)
+            if not posting.slots:
+                self._forget(number)
+
+    def score(self, queries: Sequence[Mapping[str, float]], slots: int) -> list[Scores]:
+        """How well each slot matches each query's weighted terms: BM25, and a bonus for names that the query covers.
+
+        The queries are usually one text and its sentences, so each term is looked up once for all of them.
+        """
+        matches: dict[tuple[str, float], list[_Match]] = {}
+        for query in queries:
+            for term, weight in query.items():
+                if (term, weight) not in matches:
+                    matches[term, weight] = [_Match(*found, weight) for found in self._look_up(term, weight >= 1)]
+        return [_sum([match for part in query.items() for match in matches[part]], slots) for query in queries]
+
+    def ideal(self, query: Mapping[str, float]) -> float:
+        """The score of an imagined tool that holds every known term of the query once, in a place of weight."""
+        known = (self._look_up(term, asked=False) for term, weight in query.items() if weight >= 1)
+        return max(1e-6, sum(worth for found in known for _, worth in found))
+
+    def _look_up(self, term: str, asked: bool) -> list[tuple[_Posting, float]]:
+        """The postings for a term with what a match is worth.
+
+        A term of the query itself that no tool has is read as those most like it; a merely related one must be rare.
+        """
+        number = self._ids.get(term)
+        if number is not None and self._postings[number].slots:
+            posting = self._postings[number]
+            common = len(posting.slots) > max(_FEW, _COMMON * len(self._terms_of))
+            return [] if common and not asked else [(posting, self._rarity(len(posting.slots)))]
+        return [
+            (posting, similarity * _FUZZY_WEIGHT * self._rarity(len(posting.slots)))
+            for posting, similarity in (self._alike(term) if asked else ())
+        ]
+
+    def _alike(self, term: str) -> list[tuple[_Posting, float]]:
+        """The known terms that share most letter triples with an unknown one: misspellings, compounds."""
+        import numpy as np
+
+        grams = _grams(term)
+        sharing = [np.frombuffer(self._grams[gram], np.int32) for gram in grams if gram in self._grams]
+        if not sharing:
+            return []
+        shared = np.bincount(np.concatenate(sharing), minlength=len(self._postings))
+        similarity = 2 * shared / (len(grams) + np.frombuffer(self._gram_counts, np.int32))
+        near = np.flatnonzero(similarity >= _FUZZY_LEAST)
+        ranked = sorted(((float(similarity[i]), -int(i)) for i in near if self._postings[i].slots), reverse=True)
+        return [(self._postings[-i], alike) for alike, i in ranked[:_FUZZY_MOST]]
+
+    def _rarity(self, holders: int) -> float:
+        return math.log(1 + (len(self._terms_of) - holders + 0.5) / (holders + 0.5))
+
+    def _number(self, term: str) -> int:
+        number = self._ids.get(term)
+        if number is not None:
+            return number
+        grams = _grams(term)
+        if self._unused:
+            number = self._unused.pop()
+            self._postings[number] = _Posting(term)
+            self._gram_counts[number] = len(grams)
+        else:
+            number = len(self._postings)
+            self._postings.append(_Posting(term))
+            self._gram_counts.append(len(grams))
+        self._ids[term] = number
+        for gram in grams:
+            self._grams.setdefault(gram, array("i")).append(number)
+        return number
+
+    def _forget(self, number: int) -> None:
+        """A term that no tool holds any more leaves nothing behind, so that changing servers cannot fill the memory."""
+        term = self._postings[number].term
+        del self._ids[term]
+        for gram in _grams(term):
+            sharing = self._grams[gram]
+            sharing[_position(sharing, number)] = sharing[-1]
+            del sharing[-1]
+            if not sharing:
+                del self._grams[gram]
+        self._unused.append(number)
+
+
+class _Posting:
+    """The tools that hold one term, in no order, with its weight in each; and those with the term in their name."""
+
+    __slots__ = ("named", "shares", "slots", "term", "weights")
+
+    def __init__(self, term: str) -> None:
+        self.term = term
+        self.slots = array("i")
+        self.weights = array("f")
+        self.named = array("i")
+        self.shares = array("f")
+
+    def drop(self, slot: int) -> None:
+        _drop(self.slots, self.weights, slot)
+        with contextlib.suppress(ValueError, IndexError):
+            _drop(self.named, self.shares, slot)
+
+
+class _Match:
+    """One term of a query against the tools that hold it: what each gains, and by how much its name is covered."""
+
+    __slots__ = ("gains", "named", "shares", "slots", "worth")
+
+    def __init__(self, posting: _Posting, worth: float, weight: float) -> None:
+        import numpy as np
+
+        self.worth = worth
+        self.slots = np.frombuffer(posting.slots, np.int32)
+        self.gains = np.frombuffer(posting.weights, np.float32) * np.float32(weight * worth)
+        in_names = bool(posting.named) and weight >= 1
+        self.named = np.frombuffer(posting.named, np.int32) if in_names else None
+        self.shares = np.frombuffer(posting.shares, np.float32) if in_names else None
+
+
+def _sum(matches: list[_Match], slots: int) -> Scores:
+    """The score of every slot; all matches are gathered first, so that the arrays are walked once."""
+    import numpy as np
+
+    scores = np.zeros(slots, np.float32)
+    if not matches:
+        return scores
+    np.add.at(scores, np.concatenate([m.slots for m in matches]), np.concatenate([m.gains for m in matches]))
+    naming = [(m.named, m.shares, m.worth) for m in matches if m.named is not None and m.shares is not None]
+    if naming:
+        named = np.concatenate([where for where, _, _ in naming])
+        covered, worth = np.zeros((2, slots), np.float32)
+        np.add.at(covered, named, np.concatenate([shares for _, shares, _ in naming]))
+        sizes = [len(where) for where, _, _ in naming]
+        np.add.at(worth, named, np.repeat(np.array([w for _, _, w in naming], np.float32), sizes))
+        # A slot stands in `named` once for each matched term; setting it twice to the same value does no harm.
+        scores[named] = scores[named] + _NAME_BONUS * worth[named] * np.minimum(covered[named], 1)
+    return scores
+
+
+def _drop(slots: array[int], values: array[float], slot: int) -> None:
+    """Take one slot out; the last takes its place."""
+    at = _position(slots, slot)
+    slots[at], values[at] = slots[-1], values[-1]
+    del slots[-1], values[-1]
+
+
+def _position(slots: array[int], slot: int) -> int:
+    """Where a number stands; long arrays are searched without making an object of each element."""
+    if len(slots) < 100:
+        return slots.index(slot)
+    import numpy as np
+
+    return int(np.flatnonzero(np.frombuffer(slots, np.int32) == slot)[0])
+
+
+def _frequencies(fields: Fields) -> dict[str, float]:
+    """Each term's weighted frequency over all fields, each field normed by its length against the typical one."""
+    total: dict[str, float] = {}
+    for texts, weight, typical in (
+        ((fields.name,), 3.0, 3.0),
+        (fields.keywords, 1.5, 4.0),
+        ((fields.server,), 0.3, 2.0),
+        ((fields.description,), 1.0, 10.0),
+        (fields.parameters, 0.7, 6.0),
+        (fields.parameter_descriptions, 0.4, 24.0),
+    ):
+        found = [term for text in texts for term in words.terms(text)][:MAX_TERMS_PER_TOOL]
+        share = weight / (1 - _LENGTH + _LENGTH * len(found) / typical)
+        for term in found:
+            total[term] = total.get(term, 0.0) + share
+    whole = "".join(words.split(fields.name))[: words.MAX_WORD]
+    total.setdefault(words.stem(whole), 3.0)
+    return total
+
+
+def _grams(term: str) -> set[str]:
+    """The letter triples of a term; none for short terms and numbers, which are not read as others like them."""
+    if len(term) < _FUZZY_SHORTEST or not term.isalpha():
+        return set()
+    padded = f"^{term}$"
+    return {padded[i : i + 3] for i in range(len(padded) - 2)}
+
+
+def weigh(terms: Iterable[str]) -> dict[str, float]:
+    """Query terms, each once, with equal weight."""
+    return dict.fromkeys(terms, 1.0)
+
+
+_SATURATION = 1.2
+"""BM25's k1: how soon more of the same term stops to matter."""
+_LENGTH = 0.5
+"""BM25's b: how much long fields are held back."""
+_NAME_BONUS = 0.1
+_FEW = 200
+_COMMON = 0.05
+"""The share of tools beyond which a related term tells too little for its cost."""
+_FUZZY_SHORTEST = 5
+_FUZZY_LEAST = 0.45
+_FUZZY_MOST = 3
+_FUZZY_WEIGHT = 0.4

@@ -1,0 +1,78 @@
+"""Nearness of meaning: one unit vector per tool, compared with the query's.
+
+The one rule: where the vectors come from is the caller's business (an embedder of static vectors, or a cache filled
+from an embedding endpoint); a text without a vector is ranked by its words alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
+
+from interlock.discovery.errors import DiscoveryError
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Vector = NDArray[np.float32]
+
+Embedder = Callable[[Sequence[str]], "Sequence[Sequence[float] | Vector | None]"]
+"""Texts to vectors, one for each; None for a text whose vector is not at hand."""
+
+MAX_DIMENSIONS = 4_096
+_BLOCK = 4_096
+
+
+class VectorIndex:
+    """Unit vectors by slot, in blocks, so that growth never copies what is there."""
+
+    def __init__(self) -> None:
+        self._blocks: list[Vector] = []
+        self._dimensions = 0
+        self._held: set[int] = set()
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def put(self, slot: int, vector: Sequence[float] | Vector) -> None:
+        import numpy as np
+
+        unit = self._unit(vector)
+        if not self._dimensions:
+            self._dimensions = len(unit)
+        while len(self._blocks) * _BLOCK <= slot:
+            self._blocks.append(np.zeros((_BLOCK, self._dimensions), np.float32))
+        self._blocks[slot // _BLOCK][slot % _BLOCK] = unit
+        self._held.add(slot)
+
+    def remove(self, slot: int) -> None:
+        if slot in self._held:
+            self._held.remove(slot)
+            self._blocks[slot // _BLOCK][slot % _BLOCK] = 0
+
+    def score(self, queries: Sequence[Sequence[float] | Vector], slots: int) -> Vector:
+        """The cosine of every slot with every query, one row for each query; 0 where a slot has no vector."""
+        import numpy as np
+
+        asked = np.stack([self._unit(query) for query in queries])
+        scores = np.zeros((len(asked), slots), np.float32)
+        for number, block in enumerate(self._blocks):
+            first = number * _BLOCK
+            if first >= slots:
+                break
+            last = min(first + _BLOCK, slots)
+            scores[:, first:last] = asked @ block[: last - first].T
+        return scores
+
+    def _unit(self, vector: Sequence[float] | Vector) -> Vector:
+        import numpy as np
+
+        unit = np.asarray(vector, np.float32)
+        if unit.ndim != 1 or not 0 < len(unit) <= MAX_DIMENSIONS or not np.isfinite(unit).all():
+            raise DiscoveryError("vector", f"a vector is 1 to {MAX_DIMENSIONS} finite numbers; check the embedder")
+        if self._dimensions and len(unit) != self._dimensions:
+            message = f"a vector of {len(unit)} numbers among vectors of {self._dimensions}; one embedder per index"
+            raise DiscoveryError("vector", message)
+        length = float(np.linalg.norm(unit))
+        return unit / length if length > 0 else unit

@@ -1,0 +1,50 @@
+"""The hash chain: each record's hash covers its bytes and the hash before it. Pure.
+
+The first hash of a chain covers its name, so that a record cannot be moved to another chain.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Final
+
+import msgspec
+
+from interlock.hub.audit.record import Record
+from interlock.store.records import RecordRow
+
+_ENCODER: Final = msgspec.json.Encoder()
+_DECODER: Final = msgspec.json.Decoder(Record)
+
+
+def genesis(chain: str) -> bytes:
+    """What the first record of a chain follows."""
+    return hashlib.sha256(b"interlock audit chain 1\0" + chain.encode()).digest()
+
+
+def follow(previous: bytes, body: bytes) -> bytes:
+    """The hash of a record that follows another."""
+    return hashlib.sha256(previous + body).digest()
+
+
+def row_of(chain: str, record: Record, previous: bytes) -> RecordRow:
+    """A record as it is stored, after the record with the hash `previous`."""
+    body = _ENCODER.encode(record)
+    return RecordRow(
+        chain,
+        record.seq,
+        record.at,
+        record.event,
+        record.actor,
+        record.server,
+        record.name,
+        record.trace,
+        record.result,
+        body.decode(),
+        follow(previous, body),
+    )
+
+
+def record_of(body: str | bytes) -> Record:
+    """The record in stored bytes. Raises msgspec.MsgspecError for anything else."""
+    return _DECODER.decode(body)

@@ -1,0 +1,112 @@
+"""The second place: a small file beside the database that says how far the chain has come, so that a cut tail shows.
+
+It is mapped into memory: what is written into it survives the process at once, and a power cut after each flush.
+"""
+
+from __future__ import annotations
+
+import mmap
+import os
+import struct
+import zlib
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+_MAGIC: Final = b"interlock head 1"
+_SLOT: Final = struct.Struct("<QQ32sI")
+_COUNTER: Final = struct.Struct("<Q")
+_SLOTS: Final = (64, 128)
+_ISSUED: Final = 192
+_CHAIN: Final = 256
+_SIZE: Final = 4096
+_LONGEST_CHAIN: Final = 200
+
+
+class Head(msgspec.Struct, frozen=True):
+    """How far a chain has come."""
+
+    chain: str
+    seq: int
+    """The last record that was committed, and its hash."""
+    hash: bytes
+    oldest_open: int
+    """No intent before this one is without its outcome."""
+    issued: int
+    """The last record that was given a place; those after `seq` were never acknowledged as written."""
+
+
+class HeadDamaged(Exception):
+    """The file is not a head, or not whole."""
+
+
+def read_head(path: Path) -> Head | None:
+    """The head in a file; None if there is no file. Raises HeadDamaged."""
+    try:
+        page = path.read_bytes()
+    except FileNotFoundError:
+        return None
+    except OSError as cause:
+        raise HeadDamaged(f"{path}: {cause.strerror}") from cause
+    if len(page) != _SIZE or not page.startswith(_MAGIC):
+        raise HeadDamaged(f"{path} is not a head of an audit chain")
+    slots = [slot for slot in (_read_slot(page, at) for at in _SLOTS) if slot is not None]
+    if not slots:
+        raise HeadDamaged(f"{path}: both copies are damaged")
+    seq, oldest_open, hash_ = max(slots)
+    chain = page[_CHAIN : _CHAIN + _LONGEST_CHAIN].rstrip(b"\0").decode(errors="replace")
+    return Head(chain, seq, hash_, oldest_open, _COUNTER.unpack_from(page, _ISSUED)[0])
+
+
+class HeadFile:
+    """The head of a chain that is being written. `issue` and `move` cost no more than a copy of a few bytes."""
+
+    def __init__(self, path: Path, head: Head) -> None:
+        name = head.chain.encode()
+        if not 0 < len(name) <= _LONGEST_CHAIN:
+            raise ValueError(f"the name of a chain has 1 to {_LONGEST_CHAIN} bytes")
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        page = bytearray(_SIZE)
+        page[: len(_MAGIC)] = _MAGIC
+        page[_CHAIN : _CHAIN + len(name)] = name
+        for at in _SLOTS:
+            _write_slot(page, at, head.seq, head.oldest_open, head.hash)
+        _COUNTER.pack_into(page, _ISSUED, head.issued)
+        draft = path.with_name(f".{path.name}.new")
+        with os.fdopen(os.open(draft, os.O_CREAT | os.O_TRUNC | os.O_WRONLY, 0o600), "wb") as out:
+            out.write(page)
+            out.flush()
+            os.fsync(out.fileno())
+        draft.replace(path)
+        with path.open("r+b") as file:
+            self._page = mmap.mmap(file.fileno(), _SIZE)
+        self._turn = 0
+
+    def issue(self, seq: int) -> None:
+        """A record was given this place."""
+        _COUNTER.pack_into(self._page, _ISSUED, seq)
+
+    def move(self, seq: int, hash: bytes, oldest_open: int) -> None:
+        """Records up to this one are committed. The two copies take turns, so that one is always whole."""
+        _write_slot(self._page, _SLOTS[self._turn], seq, oldest_open, hash)
+        self._turn ^= 1
+
+    def flush(self) -> None:
+        """Have the disk keep it; may wait."""
+        self._page.flush()
+
+    def close(self) -> None:
+        """Flush and let go of the file."""
+        self._page.flush()
+        self._page.close()
+
+
+def _write_slot(page: bytearray | mmap.mmap, at: int, seq: int, oldest_open: int, hash: bytes) -> None:
+    sum_ = zlib.crc32(struct.pack("<QQ32s", seq, oldest_open, hash))
+    _SLOT.pack_into(page, at, seq, oldest_open, hash, sum_)
+
+
+def _read_slot(page: bytes, at: int) -> tuple[int, int, bytes] | None:
+    seq, oldest_open, hash_, sum_ = _SLOT.unpack_from(page, at)
+    return (seq, oldest_open, hash_) if zlib.crc32(page[at : at + 48]) == sum_ else None

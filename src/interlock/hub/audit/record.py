@@ -1,0 +1,138 @@
+"""One audit entry: who, what, why allowed, how it ended, how long, which trace."""
+
+from __future__ import annotations
+
+import re
+from typing import Final, Literal, TypeAlias
+
+import msgspec
+
+Transport: TypeAlias = Literal["answered", "timeout", "lost", "cancelled", "not_sent", "unknown"]
+Protocol: TypeAlias = Literal["", "result", "error"]
+ToolOutcome: TypeAlias = Literal["", "ok", "error"]
+Result: TypeAlias = Literal["SUCCESS", "FAILURE", "BLOCKED", "UNKNOWN", "PENDING", "RECORDED"]
+
+EVENTS: Final = frozenset(
+    (
+        "TOOL_EXECUTED",
+        "TOOL_BLOCKED",
+        "PERMISSION_GRANTED",
+        "PERMISSION_DENIED",
+        "PERMISSION_REVOKED",
+        "ACCESS_GRANTED",
+        "ACCESS_REVOKED",
+        "SERVER_CONNECTED",
+        "SERVER_DISCONNECTED",
+        "VALIDATION_FAILED",
+        "CODE_REJECTED",
+    )
+)
+"""MGP, Standard Event Types."""
+
+INTENDED: Final = "dev.interlock.call_intended"
+OPENED: Final = "dev.interlock.audit_opened"
+CLOSED: Final = "dev.interlock.audit_closed"
+GAP: Final = "dev.interlock.audit_gap"
+OVERFLOWED: Final = "dev.interlock.audit_overflowed"
+EXECUTED: Final = {
+    "tool": "TOOL_EXECUTED",
+    "prompt": "dev.interlock.prompt_fetched",
+    "resource": "dev.interlock.resource_read",
+    "completion": "dev.interlock.completion_made",
+}
+BLOCKED: Final = {"tool": "TOOL_BLOCKED"}
+OTHER_EXECUTED: Final = "dev.interlock.call_executed"
+OTHER_BLOCKED: Final = "dev.interlock.call_blocked"
+
+_CUSTOM: Final = re.compile(r"[A-Za-z][A-Za-z0-9\-]*(\.[A-Za-z0-9_\-]+)+")
+
+
+def is_event(name: str) -> bool:
+    """Whether a name is one of MGP's event types, or a custom one in reverse-domain notation."""
+    return name in EVENTS or (len(name) <= 128 and _CUSTOM.fullmatch(name) is not None)
+
+
+class Outcome(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How a call ended, with three questions kept apart: did an answer come, was it a result, did the tool succeed."""
+
+    transport: Transport
+    protocol: Protocol = ""
+    tool: ToolOutcome = ""
+    code: int = 0
+    """The JSON-RPC error code, where the answer was an error."""
+
+    @property
+    def result(self) -> Result:
+        """All three in one word."""
+        if self.transport == "unknown":
+            return "UNKNOWN"
+        good = self.transport == "answered" and self.protocol == "result" and self.tool != "error"
+        return "SUCCESS" if good else "FAILURE"
+
+
+SUCCEEDED: Final = Outcome("answered", "result", "ok")
+TOOL_FAILED: Final = Outcome("answered", "result", "error")
+FETCHED: Final = Outcome("answered", "result")
+TIMED_OUT: Final = Outcome("timeout")
+LOST: Final = Outcome("lost")
+CANCELLED: Final = Outcome("cancelled")
+NOT_SENT: Final = Outcome("not_sent")
+UNKNOWN: Final = Outcome("unknown")
+
+
+class _Glance(msgspec.Struct):
+    isError: bool = False
+
+
+_GLANCE: Final = msgspec.json.Decoder(_Glance)
+
+
+def outcome_of(result: bytes) -> Outcome:
+    """The outcome of a tool call that was answered with this result. Decodes only where it has to."""
+    if b'"isError"' not in result:
+        return SUCCEEDED
+    try:
+        return TOOL_FAILED if _GLANCE.decode(result).isError else SUCCEEDED
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return Outcome("answered", "error")
+
+
+class Record(msgspec.Struct, frozen=True, omit_defaults=True):
+    """One entry. Its bytes are what is hashed."""
+
+    seq: int
+    """Its place in the chain, from 1."""
+    at: int
+    """Microseconds since 1970, by this node's clock."""
+    event: str
+    actor: str = ""
+    """The principal that asked, by identity."""
+    actor_kind: str = ""
+    kind: str = ""
+    """What is asked for: a tool, prompt, resource; with `server` and `name`, its identity."""
+    server: str = ""
+    name: str = ""
+    trace: str = ""
+    intent: int = 0
+    """For an outcome: the place of the intent it ends; its own place where the entry is both."""
+    outcome: Outcome | None = None
+    gate: str = ""
+    rule: str = ""
+    """The gate that decided, and by which rule."""
+    reason: str = ""
+    duration_us: int | None = None
+    arguments: str = ""
+    """SHA-256 of the arguments as they were judged."""
+    claimed_by: str = ""
+    """The server that says so, where this is not the hub's own knowledge."""
+    details: dict[str, object] = {}
+
+    @property
+    def result(self) -> Result:
+        """How it ended, in one word."""
+        if self.outcome is not None:
+            return self.outcome.result
+        if self.event == INTENDED:
+            return "PENDING"
+        refused = self.event in ("TOOL_BLOCKED", "VALIDATION_FAILED", "CODE_REJECTED", OTHER_BLOCKED)
+        return "BLOCKED" if refused else "RECORDED"

@@ -1,0 +1,462 @@
+"""Records what happens, from the hot path, without waiting: entries gather and are committed together off the loop.
+
+An intent reserves the place of its outcome, so that only a new call can be refused for want of room, never its end. As
+long as entries cannot be written, no new call is let through.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import time
+from collections.abc import Callable, Mapping
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+import msgspec
+
+from interlock.hub.audit.chain import row_of
+from interlock.hub.audit.head import Head, HeadFile
+from interlock.hub.audit.record import (
+    BLOCKED,
+    CLOSED,
+    EXECUTED,
+    INTENDED,
+    NOT_SENT,
+    OTHER_BLOCKED,
+    OTHER_EXECUTED,
+    OVERFLOWED,
+    Outcome,
+    Record,
+    is_event,
+)
+from interlock.hub.audit.redaction import RedactText, plain, redact, redact_text
+from interlock.hub.audit.resume import Resumed, resume
+from interlock.hub.call import Target
+from interlock.hub.principals import Principal
+from interlock.store import Conflict, Store, StoreError
+from interlock.store import records as rows
+from interlock.store.database import Database
+from interlock.wire.errors import Fault
+
+WINDOW_S: Final = 0.02
+"""How long an entry waits for others, at most."""
+FLUSH_AT: Final = 256
+"""How many entries do not wait any longer."""
+MOST_TOGETHER: Final = 4096
+MOST_WAITING: Final = 65_536
+"""Entries that wait to be written, with the places that calls under way have reserved."""
+_RETRY_S: Final = (0.1, 0.5, 2.0)
+
+Committed = Callable[[StoreError | None], None]
+NOBODY: Final = Principal("", "service")
+
+
+class Ticket:
+    """A call that was recorded as intended. Its outcome is recorded once."""
+
+    __slots__ = ("began", "intent", "open")
+
+    def __init__(self, intent: Record, began: float) -> None:
+        self.intent = intent
+        self.began = began
+        self.open = True
+
+
+class Recorder:
+    """Writes one chain. Made by `Recorder.open`, used on the loop's thread."""
+
+    def __init__(
+        self, store: Store, head_file: HeadFile, head: Head, resumed: Resumed, redact_with: RedactText, most: int
+    ) -> None:
+        self.chain = head.chain
+        self.resumed = resumed
+        """What the last run left behind."""
+        self.trouble: StoreError | None = None
+        """Why entries cannot be written at the moment. Calls are refused for as long."""
+        self.on_committed: Callable[[list[Record]], None] | None = None
+        """Told of every entry once it is committed, as it was committed, to forward it."""
+        self._store = store
+        self._head = head_file
+        self._hash = head.hash
+        self._seq = head.seq
+        self._redact = redact_with
+        self._most = most
+        self._waiting: list[tuple[Ticket, Committed]] = []
+        self._queue: list[Record] = []
+        """Entries in the order of their places, without a hole, that have never been sent to the database."""
+        self._flying: list[Record] = []
+        self._again: list[Record] = []
+        """Entries that were sent and may or may not have been written. They are sent again as they were."""
+        self._open: dict[int, None] = {}
+        self._unrecorded = 0
+        self._failures = 0
+        self._doubtful = False
+        self._timer: asyncio.TimerHandle | None = None
+        self._urgent = False
+        self._idle: list[asyncio.Future[None]] = []
+        self._loop = asyncio.get_running_loop()
+        self._unsynced = False
+        self._syncing = ThreadPoolExecutor(1, thread_name_prefix="audit-head")
+
+    @classmethod
+    async def open(
+        cls,
+        store: Store,
+        chain: str,
+        head_file: Path,
+        *,
+        redact_with: RedactText = plain,
+        most: int = MOST_WAITING,
+    ) -> Recorder:
+        """Go on with a chain: finds and records what the last run lost or left without an outcome.
+
+        Raises StoreError if that cannot be written: without its record the hub does not start.
+        """
+        # The old head stays until what it shows is recorded: killed in between, the next start sees the same.
+        resumed, seq, hash_ = await store.commit(partial(_open_chain, chain, head_file))
+        head = Head(chain, seq, hash_, seq + 1, seq)
+        file = await asyncio.to_thread(HeadFile, head_file, head)
+        return cls(store, file, head, resumed, redact_with, most)
+
+    def intent(
+        self,
+        principal: Principal,
+        target: Target,
+        trace: str,
+        arguments: bytes = b"",
+        *,
+        gate: str = "",
+        rule: str = "",
+        details: Mapping[str, object] | None = None,
+        committed: Committed | None = None,
+    ) -> Ticket:
+        """Record that a call is about to be sent. Raises Fault if it must not be.
+
+        With `committed` the call may be sent only when that was called with None (`strict`). When it is called with an
+        error, the call must be refused; that it was not sent is recorded by itself.
+        """
+        if self.trouble is not None:
+            raise Fault(
+                "RESOURCE_EXHAUSTED",
+                f"no call is made while the audit record cannot be written: {self.trouble.message}",
+                mend=self.trouble.mend,
+                retry_after_ms=1000,
+            )
+        if self._taken() + 2 > self._most:
+            raise Fault("RESOURCE_EXHAUSTED", "too many records wait to be written", retry_after_ms=100)
+        seq = self._next()
+        record = Record(
+            seq,
+            _now(),
+            INTENDED,
+            principal.id,
+            principal.kind,
+            target.kind,
+            target.server,
+            target.name,
+            trace,
+            gate=gate,
+            rule=rule,
+            arguments=hashlib.sha256(arguments).hexdigest() if arguments else "",
+            details=_joined({}, details),
+        )
+        ticket = Ticket(record, time.perf_counter())
+        self._open[seq] = None
+        if committed is not None:
+            self._waiting.append((ticket, committed))
+        self._put(record)
+        return ticket
+
+    def outcome(
+        self, ticket: Ticket, outcome: Outcome, reason: str = "", details: Mapping[str, object] | None = None
+    ) -> None:
+        """Record how a call ended. A second outcome of the same call is ignored.
+
+        Where the intent has not left for the database yet, the two become one entry.
+        """
+        if not ticket.open:
+            return
+        ticket.open = False
+        intent, queue = ticket.intent, self._queue
+        del self._open[intent.seq]
+        whole = bool(queue) and intent.seq >= queue[0].seq
+        record = Record(
+            intent.seq if whole else self._next(),
+            intent.at if whole else _now(),
+            EXECUTED.get(intent.kind, OTHER_EXECUTED),
+            intent.actor,
+            intent.actor_kind,
+            intent.kind,
+            intent.server,
+            intent.name,
+            intent.trace,
+            intent.seq,
+            outcome,
+            intent.gate,
+            intent.rule,
+            reason,
+            int((time.perf_counter() - ticket.began) * 1_000_000),
+            intent.arguments,
+            details=_joined(intent.details if whole else {}, details),
+        )
+        if whole:
+            queue[intent.seq - queue[0].seq] = record
+        else:
+            self._put(record)
+
+    def refusal(
+        self,
+        principal: Principal,
+        target: Target,
+        trace: str,
+        gate: str,
+        rule: str,
+        reason: str = "",
+        arguments: bytes = b"",
+        *,
+        event: str = "",
+        details: Mapping[str, object] | None = None,
+    ) -> None:
+        """Record that a call was refused. Where there is no room, how many were not recorded is recorded later."""
+        self._note(
+            Record(
+                0,
+                _now(),
+                event or BLOCKED.get(target.kind, OTHER_BLOCKED),
+                principal.id,
+                principal.kind,
+                target.kind,
+                target.server,
+                target.name,
+                trace,
+                gate=gate,
+                rule=rule,
+                reason=reason,
+                arguments=hashlib.sha256(arguments).hexdigest() if arguments else "",
+                details=_joined({}, details),
+            )
+        )
+
+    def event(
+        self,
+        event: str,
+        principal: Principal = NOBODY,
+        target: Target | None = None,
+        trace: str = "",
+        *,
+        rule: str = "",
+        reason: str = "",
+        claimed_by: str = "",
+        details: Mapping[str, object] | None = None,
+    ) -> None:
+        """Record anything else: a grant, a server that came or went, or with `claimed_by` what a server says."""
+        if not is_event(event):
+            raise ValueError(f"{event!r} is not an event type; a custom one is written like com.example.event")
+        self._note(
+            Record(
+                0,
+                _now(),
+                event,
+                principal.id,
+                principal.kind if principal.id else "",
+                "" if target is None else target.kind,
+                "" if target is None else target.server,
+                "" if target is None else target.name,
+                trace,
+                rule=rule,
+                reason=reason,
+                claimed_by=claimed_by,
+                details=_joined({}, details),
+            )
+        )
+
+    async def flushed(self) -> None:
+        """Wait until everything recorded so far is committed. Raises StoreError if it could not be at the first try."""
+        if self._queue or self._flying or self._again:
+            waiting = self._loop.create_future()
+            self._idle.append(waiting)
+            self._flush()
+            await waiting
+
+    async def close(self) -> None:
+        """Commit everything, with a last entry that says that nothing is missing."""
+        self._put(Record(self._next(), _now(), CLOSED))
+        try:
+            await self.flushed()
+        finally:
+            if self._timer is not None:
+                self._timer.cancel()
+            await asyncio.to_thread(self._syncing.shutdown)
+            await asyncio.to_thread(self._head.close)
+
+    def _note(self, record: Record) -> None:
+        if self._taken() >= self._most:
+            self._unrecorded += 1
+            return
+        if self._unrecorded:
+            count, self._unrecorded = self._unrecorded, 0
+            self._put(Record(self._next(), _now(), OVERFLOWED, details={"not_recorded": count}))
+        self._put(msgspec.structs.replace(record, seq=self._next()))
+
+    def _taken(self) -> int:
+        return len(self._queue) + len(self._flying) + len(self._again) + len(self._open)
+
+    def _next(self) -> int:
+        self._seq += 1
+        return self._seq
+
+    def _put(self, record: Record) -> None:
+        queue = self._queue
+        queue.append(record)
+        self._head.issue(record.seq)
+        if self._flying or self.trouble is not None:
+            return
+        if self._waiting or len(queue) >= FLUSH_AT:
+            if not self._urgent:
+                # At the next turn of the loop, so that what comes in this turn goes along.
+                self._urgent = True
+                self._loop.call_soon(self._flush)
+        elif self._timer is None:
+            self._timer = self._loop.call_later(WINDOW_S, self._flush)
+
+    def _flush(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._urgent = False
+        if self._flying or not (self._again or self._queue):
+            return
+        if self._again:
+            self._flying, self._again = self._again, []
+        else:
+            self._flying, self._queue = self._queue[:MOST_TOGETHER], self._queue[MOST_TOGETHER:]
+        try:
+            self._store.write(partial(self._write, self._flying), self._written)
+        except StoreError as error:
+            self._written(None, error)
+
+    def _write(self, batch: list[Record], database: Database) -> tuple[bytes, list[Record]]:
+        """On the writer's thread: redact, hash and append. Gives the new head's hash, and the entries as written."""
+        database.hold(self.chain)
+        clean, made, previous = [], [], self._hash
+        for entry in batch:
+            record, row = self._row(entry, previous)
+            clean.append(record)
+            made.append(row)
+            previous = row.hash
+        if self._doubtful:
+            # The connection may have broken after the last commit was done and before that was heard.
+            there = rows.get(database, self.chain, made[-1].seq)
+            if there is not None and there.hash == previous:
+                return previous, clean
+        rows.append(database, made)
+        return previous, clean
+
+    def _row(self, entry: Record, previous: bytes) -> tuple[Record, rows.RecordRow]:
+        try:
+            record = self._clean(entry)
+            return record, row_of(self.chain, record, previous)
+        except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as cause:
+            # What cannot be encoded must not keep the rest from being recorded.
+            record = _encodable(entry, cause)
+            return record, row_of(self.chain, record, previous)
+
+    def _clean(self, record: Record) -> Record:
+        if not record.details and not record.reason and record.kind != "resource":
+            return record
+        return msgspec.structs.replace(
+            record,
+            name=redact_text(record.name, self._redact),
+            reason=redact_text(record.reason, self._redact),
+            details=redact(record.details, self._redact),
+        )
+
+    def _written(self, result: Any, error: StoreError | None) -> None:
+        batch, self._flying = self._flying, []
+        if error is not None:
+            self._failed(batch, error)
+            return
+        self.trouble, self._failures, self._doubtful = None, 0, False
+        self._hash, clean = result
+        self._head.move(batch[-1].seq, self._hash, next(iter(self._open), batch[-1].seq + 1))
+        if not self._unsynced:
+            self._unsynced = True
+            self._syncing.submit(self._sync)
+        self._answer(batch[-1].seq, None)
+        if self.on_committed is not None:
+            self.on_committed(clean)
+        if not self._queue:
+            idle, self._idle = self._idle, []
+            for waiting in idle:
+                if not waiting.done():
+                    waiting.set_result(None)
+        elif self._waiting or self._idle or len(self._queue) >= FLUSH_AT:
+            self._flush()
+        elif self._timer is None:
+            self._timer = self._loop.call_later(WINDOW_S, self._flush)
+
+    def _sync(self) -> None:
+        self._unsynced = False
+        self._head.flush()
+
+    def _failed(self, batch: list[Record], error: StoreError) -> None:
+        """Nothing is given up: the same entries are tried again, and no new call is let through meanwhile."""
+        if isinstance(error, Conflict):
+            error = StoreError(
+                f"another hub writes the audit chain {self.chain}", "run one hub for each home, or give it another name"
+            )
+        self.trouble = error
+        self._doubtful = True
+        self._again = batch
+        self._answer(self._seq, error)
+        idle, self._idle = self._idle, []
+        for waiting in idle:
+            if not waiting.done():
+                waiting.set_exception(error)
+        if self._timer is None:
+            self._timer = self._loop.call_later(_RETRY_S[min(self._failures, len(_RETRY_S) - 1)], self._flush)
+        self._failures += 1
+
+    def _answer(self, upto: int, error: StoreError | None) -> None:
+        """Tell the strict calls among the entries up to a place."""
+        due = [(ticket, tell) for ticket, tell in self._waiting if ticket.intent.seq <= upto]
+        self._waiting = self._waiting[len(due) :]
+        for ticket, tell in due:
+            if error is not None:
+                self.outcome(ticket, NOT_SENT, error.message)
+            tell(error)
+
+
+def _open_chain(chain: str, head_file: Path, database: Database) -> tuple[Resumed, int, bytes]:
+    """Append what is to be recorded first. Gives the place and the hash of the last of it."""
+    # A server may still be committing what a killed process sent last: wait for it before looking.
+    database.hold(chain)
+    resumed = resume(chain, head_file, database)
+    made, previous = [], resumed.hash
+    for seq, entry in enumerate(resumed.entries, resumed.seq + 1):
+        made.append(row_of(chain, msgspec.structs.replace(entry, seq=seq, at=_now()), previous))
+        previous = made[-1].hash
+    rows.append(database, made)
+    return resumed, made[-1].seq, previous
+
+
+def _joined(one: dict[str, object], other: Mapping[str, object] | None) -> dict[str, object]:
+    return one if not other else {**one, **other}
+
+
+def _encodable(record: Record, cause: Exception) -> Record:
+    """A record without what could not be encoded."""
+    changed: dict[str, Any] = {
+        name: value.encode("utf-8", "replace").decode()
+        for name in record.__struct_fields__
+        if isinstance(value := getattr(record, name), str)
+    }
+    changed["details"] = {"not_recorded": f"the details: {type(cause).__name__}"}
+    return msgspec.structs.replace(record, **changed)
+
+
+def _now() -> int:
+    return time.time_ns() // 1000

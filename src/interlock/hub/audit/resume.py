@@ -1,0 +1,96 @@
+"""What a chain's last run left behind: entries that were lost, a tail that was cut, calls whose end is not known."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import msgspec
+
+from interlock.hub.audit.chain import genesis, record_of
+from interlock.hub.audit.head import Head, HeadDamaged, read_head
+from interlock.hub.audit.record import CLOSED, EXECUTED, GAP, INTENDED, OPENED, OTHER_EXECUTED, UNKNOWN, Record
+from interlock.store import records as rows
+from interlock.store.database import Database
+
+
+class Resumed(msgspec.Struct, frozen=True):
+    """Where to go on, and what to record first."""
+
+    seq: int
+    """The last place that was given away."""
+    hash: bytes
+    """The hash of the last record there is."""
+    entries: tuple[Record, ...]
+    """What to record, in order; their places and times are the recorder's."""
+    lost: int = 0
+    """Entries that were never written."""
+    cut: int = 0
+    """Entries that were written and are not there any more."""
+    unfinished: int = 0
+    """Calls whose end is not known."""
+
+
+def resume(chain: str, head_file: Path, database: Database) -> Resumed:
+    """Look at the chain and at its head, and say what must be recorded."""
+    damage = ""
+    head: Head | None = None
+    try:
+        head = read_head(head_file)
+    except HeadDamaged as cause:
+        damage = str(cause)
+    if head is not None and head.chain != chain:
+        damage, head = f"it belongs to chain {head.chain}", None
+    last = rows.last(database, chain)
+    have = 0 if last is None else last.seq
+    hash_ = genesis(chain) if last is None else last.hash
+    if head is None and last is not None and not damage:
+        damage = "it is missing"
+    cut = 0 if head is None else max(0, head.seq - have)
+    issued = have if head is None else max(have, head.seq, head.issued)
+    lost = issued - have - cut
+    differs = 0
+    if head is not None and 0 < head.seq <= have:
+        there = rows.get(database, chain, head.seq)
+        differs = 0 if there is not None and there.hash == head.hash else head.seq
+    opened = Record(0, 0, OPENED, details={"clean": last is None or last.event == CLOSED})
+    entries = [opened]
+    if issued > have or differs or damage:
+        hole: dict[str, object] = {"from": have + 1, "to": issued} if issued > have else {}
+        found = {"lost": lost, "cut": cut, "head_differs_at": differs, "head": damage}
+        told = {**hole, **{name: value for name, value in found.items() if value}}
+        # Directly after the hole, since that is where `verify` looks for it.
+        entries = [Record(0, 0, GAP, details=told), opened]
+    unfinished = [_unknown(intent) for intent in _open_intents(chain, head, have, database)]
+    return Resumed(issued, hash_, (*entries, *unfinished), lost, cut, len(unfinished))
+
+
+def _open_intents(chain: str, head: Head | None, have: int, database: Database) -> list[Record]:
+    """The intents without an outcome. Without a head, those of the last run are looked through."""
+    if head is not None:
+        start = min(head.oldest_open, have + 1)
+    else:
+        found = rows.newest_first(database, rows.Search(event=OPENED, chain=chain), 1)
+        start = found[0].seq if found else 1
+    intents: dict[int, Record] = {}
+    for row in rows.in_order(database, chain, start - 1):
+        try:
+            record = record_of(row.body)
+        except msgspec.MsgspecError:
+            # Damage is `verify`'s to name; it must not keep the hub from starting.
+            continue
+        if record.event == INTENDED:
+            intents[row.seq] = record
+        elif record.intent:
+            intents.pop(record.intent, None)
+    return list(intents.values())
+
+
+def _unknown(intent: Record) -> Record:
+    return msgspec.structs.replace(
+        intent,
+        event=EXECUTED.get(intent.kind, OTHER_EXECUTED),
+        intent=intent.seq,
+        outcome=UNKNOWN,
+        reason="the hub ended before an answer came",
+        details={},
+    )

@@ -1,0 +1,69 @@
+"""Reading the record: the newest, those that fit a question, one with all of its trace, and everything as JSON lines.
+
+These run on a reading connection, in the hub's process or without a hub.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Final
+
+import msgspec
+
+from interlock.hub.audit.chain import record_of
+from interlock.hub.audit.record import Record
+from interlock.hub.audit.verify import Line
+from interlock.protocols.traces import trace_id_from
+from interlock.store import records as rows
+from interlock.store.database import Database
+from interlock.store.records import RecordRow, Search
+
+MOST: Final = 10_000
+
+
+class Entry(msgspec.Struct, frozen=True):
+    """A record with its place."""
+
+    chain: str
+    seq: int
+    hash: str
+    record: Record
+    result: str
+
+
+def tail(database: Database, most: int) -> list[Entry]:
+    """The newest records, oldest of them first."""
+    return [_entry(row) for row in reversed(rows.newest_first(database, Search(), min(most, MOST)))]
+
+
+def search(database: Database, wanted: Search, most: int, before: tuple[str, int] | None = None) -> list[Entry]:
+    """The newest records that fit, newest first; `before` names the last of an earlier answer to go on from."""
+    if wanted.trace:
+        wanted = msgspec.structs.replace(wanted, trace=trace_id_from(wanted.trace))
+    last = None if before is None else rows.get(database, *before)
+    return [_entry(row) for row in rows.newest_first(database, wanted, min(most, MOST), last)]
+
+
+def show(database: Database, chain: str, seq: int) -> tuple[Entry, list[Entry]] | None:
+    """One record, and the records of the same trace in the order they were made; None if there is no such record."""
+    row = rows.get(database, chain, seq)
+    if row is None:
+        return None
+    entry = _entry(row)
+    if not entry.record.trace:
+        return entry, [entry]
+    related = rows.newest_first(database, Search(trace=entry.record.trace), MOST)
+    return entry, [_entry(one) for one in reversed(related)]
+
+
+def export(database: Database, chain: str = "", after: int = 0) -> Iterator[bytes]:
+    """Every record as a JSON line, chain by chain in order; such an export can be verified by itself."""
+    for name in [chain] if chain else rows.chains(database):
+        for row in rows.in_order(database, name, after):
+            line = Line(row.chain, row.seq, row.hash.hex(), msgspec.Raw(row.body.encode()))
+            yield msgspec.json.encode(line) + b"\n"
+
+
+def _entry(row: RecordRow) -> Entry:
+    record = record_of(row.body)
+    return Entry(row.chain, row.seq, row.hash.hex(), record, record.result)

@@ -1,0 +1,117 @@
+"""Where kernel tools and methods meet clients: requests come in as exchanges, results go out in the client's form."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
+
+import msgspec
+
+from interlock.discovery.errors import DiscoveryError
+from interlock.hub.call import Caller
+from interlock.hub.kernel.definitions import ALIASES, CALL, FIND, REQUEST
+from interlock.hub.kernel.kernel import Kernel
+from interlock.protocols.mcp.meta import Members
+from interlock.protocols.mcp.results import complete, refusal_result
+from interlock.transports.exchange import Exchange
+from interlock.wire.errors import Fault
+
+KERNEL_TOOLS: Final = frozenset({FIND, CALL, REQUEST, *ALIASES})
+
+_Answer = Callable[[Caller, Exchange, dict[str, Any]], Coroutine[None, None, dict[str, object]]]
+
+
+def inner_call(fields: Members) -> str:
+    """Turn the params of `call_tool` into those of the tool it means, and give that tool's name."""
+    inner = _arguments(fields)
+    fields["name"] = msgspec.Raw(msgspec.json.encode(inner["name"]))
+    fields["arguments"] = msgspec.Raw(msgspec.json.encode(inner.get("arguments", {})))
+    return str(inner["name"])
+
+
+class KernelDesk:
+    """Answers for the kernel."""
+
+    def __init__(self, kernel: Kernel, later: Callable[[Coroutine[None, None, None]], None]) -> None:
+        self._kernel = kernel
+        self._later = later
+        self.methods: dict[str, Callable[[Exchange, Caller], None]] = {
+            "mgp/tools/discover": self._method(self._discover),
+            "mgp/tools/request": self._method(self._request),
+            "mgp/tools/session": self._method(self._session),
+            "mgp/tools/session/evict": self._method(self._evict),
+        }
+
+    def takes(self, exchange: Exchange, caller: Caller, name: str, fields: Members) -> bool:
+        """Answer a kernel tool. True for `call_tool`, whose inner tool the hub calls itself."""
+        name = ALIASES.get(name, name)
+        try:
+            arguments = _arguments(fields)
+            self._kernel.check(name, arguments)
+        except Fault as fault:
+            exchange.result(refusal_result(fault, modern=exchange.dialect.modern))
+            return False
+        if name == CALL:
+            return True
+        answer = self._discover if name == FIND else self._request
+        self._later(self._tool(exchange, answer(caller, exchange, arguments)))
+        return False
+
+    async def _tool(self, exchange: Exchange, answer: Coroutine[None, None, dict[str, object]]) -> None:
+        """A kernel tool's answer, as any tool's: text for the model, and the same as structured content."""
+        try:
+            found = await answer
+        except Fault as fault:
+            exchange.result(refusal_result(fault, modern=exchange.dialect.modern))
+            return
+        text = msgspec.json.encode(found).decode()
+        result = msgspec.json.encode({"content": [{"type": "text", "text": text}], "structuredContent": found})
+        exchange.result(complete(result) if exchange.dialect.modern else result)
+
+    def _method(self, answer: _Answer) -> Callable[[Exchange, Caller], None]:
+        def serve(exchange: Exchange, caller: Caller) -> None:
+            params = msgspec.json.decode(exchange.request.params, type=dict[str, Any])
+            params.pop("_meta", None)
+            self._later(self._answer(exchange, answer(caller, exchange, params)))
+
+        return serve
+
+    async def _answer(self, exchange: Exchange, answer: Coroutine[None, None, dict[str, object]]) -> None:
+        try:
+            result = msgspec.json.encode(await answer)
+        except Fault as fault:
+            exchange.fail(fault)
+        except (DiscoveryError, msgspec.ValidationError) as cause:
+            exchange.fail(Fault("INVALID_PARAMS", str(cause)))
+        else:
+            exchange.result(complete(result) if exchange.dialect.modern else result)
+
+    async def _discover(self, caller: Caller, exchange: Exchange, params: dict[str, Any]) -> dict[str, object]:
+        return await self._kernel.discover(caller, exchange.session, params)
+
+    async def _request(self, caller: Caller, exchange: Exchange, params: dict[str, Any]) -> dict[str, object]:
+        before = self._kernel.loaded(caller, exchange.session)
+        result = await self._kernel.request(caller, exchange.session, params)
+        if exchange.session is not None and self._kernel.loaded(caller, exchange.session) != before:
+            exchange.session.notify("notifications/tools/list_changed", b"{}")
+        return result
+
+    async def _session(self, caller: Caller, exchange: Exchange, params: dict[str, Any]) -> dict[str, object]:
+        return self._kernel.session(caller, exchange.session)
+
+    async def _evict(self, caller: Caller, exchange: Exchange, params: dict[str, Any]) -> dict[str, object]:
+        result = self._kernel.evict(caller, exchange.session, params)
+        if exchange.session is not None:
+            exchange.session.notify("notifications/tools/list_changed", b"{}")
+        return result
+
+
+def _arguments(fields: Members) -> dict[str, Any]:
+    raw = fields.get("arguments")
+    try:
+        arguments = {} if raw is None else msgspec.json.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as cause:
+        raise Fault("INVALID_TOOL_ARGS", f"arguments: {cause}") from None
+    if not isinstance(arguments, dict):
+        raise Fault("INVALID_TOOL_ARGS", "arguments must be an object")
+    return arguments

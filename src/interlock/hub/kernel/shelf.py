@@ -1,0 +1,20 @@
+"""A shelf: which part of everything a caller's list is made from, and how much of it may stand in the context."""
+
+from __future__ import annotations
+
+import msgspec
+
+from interlock.config.settings import Level
+from interlock.hub.catalog.views import View
+
+
+class Shelf(msgspec.Struct, frozen=True):
+    """What decides a caller's list. Two callers with equal shelves have equal lists."""
+
+    view: View
+    budget: int | None = None
+    """Tokens of tool definitions; None for no bound."""
+    level: Level | None = None
+    """What the operator set; None lets the size decide."""
+    pinned: tuple[str, ...] = ()
+    """Patterns over exposed names of tools that are always listed."""

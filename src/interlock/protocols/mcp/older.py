@@ -1,0 +1,119 @@
+"""What a newer server gives, as a client of an older revision can take it. Bytes in, bytes out.
+
+Structured content came with 2025-06-18 and was an object until 2026-07-28; audio came with 2025-03-26, links to
+resources with 2025-06-18. What a revision cannot carry is told in words, never dropped in silence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any, Final
+
+import msgspec
+
+from interlock.protocols.mcp.revisions import R2025_03_26, R2025_06_18, Revision
+
+RESULT: Final = "result"
+"""The member that holds a value which is no object, where only objects are allowed."""
+
+_WHOLE: Final = f"#/properties/{RESULT}"
+
+
+def wraps(output_schema: bytes | None) -> bool:
+    """Whether a tool's structured content must be put into an object for clients before 2026-07-28."""
+    return output_schema is not None and msgspec.json.decode(output_schema, type=_Kind).type != "object"
+
+
+@lru_cache(maxsize=64)
+def tools_for(revision: Revision, items: bytes) -> bytes:
+    """A list of tools, with output schemas as the revision has them. Cached, since a list is asked for often."""
+    if revision.modern or b'"outputSchema"' not in items:
+        return items
+    tools = msgspec.json.decode(items, type=list[dict[str, msgspec.Raw]])
+    for tool in tools:
+        schema = tool.get("outputSchema")
+        if schema is None:
+            continue
+        if not _structured(revision):
+            del tool["outputSchema"]
+        elif wraps(bytes(schema)):
+            tool["outputSchema"] = msgspec.Raw(msgspec.json.encode(_wrapped(msgspec.json.decode(schema))))
+    return msgspec.json.encode(tools)
+
+
+def result_for(revision: Revision, result: bytes, wrap: bool) -> bytes:
+    """A result of a tool, prompt or resource. `wrap` says that the tool's own schema is wrapped in the list."""
+    structured = b'"structuredContent"' in result
+    links = revision.name < R2025_06_18.name and b'"resource_link"' in result
+    sounds = revision.name < R2025_03_26.name and b'"audio"' in result
+    if revision.modern or not (structured or links or sounds):
+        return result
+    value: dict[str, Any] = msgspec.json.decode(result)
+    if structured and "structuredContent" in value:
+        _fit_structured(value, revision, wrap)
+    if links or sounds:
+        for holder, member in _places(value):
+            holder[member] = _fitting(holder[member], revision)
+    return msgspec.json.encode(value)
+
+
+def _structured(revision: Revision) -> bool:
+    return revision.name >= R2025_06_18.name
+
+
+def _fit_structured(value: dict[str, Any], revision: Revision, wrap: bool) -> None:
+    structured = value["structuredContent"]
+    if not _structured(revision):
+        del value["structuredContent"]
+        if not value.get("content"):
+            value["content"] = [{"type": "text", "text": msgspec.json.encode(structured).decode()}]
+    elif wrap or not isinstance(structured, dict):
+        value["structuredContent"] = {RESULT: structured}
+
+
+def _wrapped(schema: Any) -> dict[str, object]:
+    moved = _moved(schema)
+    wrapped: dict[str, object] = {"type": "object", "properties": {RESULT: moved}, "required": [RESULT]}
+    if isinstance(moved, dict) and "$schema" in moved:
+        wrapped["$schema"] = moved.pop("$schema")
+    return wrapped
+
+
+def _moved(schema: Any) -> Any:
+    """A schema one level down: references to its own parts lead there."""
+    if isinstance(schema, list):
+        return [_moved(part) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    parts = {key: _moved(part) for key, part in schema.items()}
+    ref = parts.get("$ref")
+    # With an identifier of its own a schema is its own root, wherever it stands.
+    if isinstance(ref, str) and (ref == "#" or ref.startswith("#/")):
+        parts["$ref"] = _WHOLE + ref[1:]
+    return parts
+
+
+def _places(value: dict[str, Any]) -> Iterator[tuple[Any, Any]]:
+    """Where pieces of content stand: in a tool's result, and in the messages of a prompt."""
+    content = value.get("content")
+    if isinstance(content, list):
+        yield from ((content, index) for index in range(len(content)))
+    messages = value.get("messages")
+    for message in messages if isinstance(messages, list) else ():
+        if isinstance(message, dict) and "content" in message:
+            yield message, "content"
+
+
+def _fitting(piece: Any, revision: Revision) -> Any:
+    kind = piece.get("type") if isinstance(piece, dict) else None
+    if kind == "resource_link":
+        return {"type": "text", "text": f"{piece.get('title') or piece.get('name')}: {piece.get('uri')}"}
+    if kind == "audio" and revision.name < R2025_03_26.name:
+        sound = piece.get("mimeType", "audio")
+        return {"type": "text", "text": f"[{sound}, which revision {revision.name} of MCP cannot carry]"}
+    return piece
+
+
+class _Kind(msgspec.Struct):
+    type: object = None

@@ -1,0 +1,75 @@
+"""Trace ids: W3C `traceparent` read and made, and the one form that ids of other shapes are brought to.
+
+Inside the house a trace id is always 32 lower-case hexadecimal digits, not all of them zero.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import random
+import re
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+_PARENT: Final = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
+_ID: Final = re.compile(r"[0-9a-f]{32}")
+_LONGEST: Final = 512
+
+
+class Traceparent(msgspec.Struct, frozen=True):
+    """Where a request comes from: its trace, the span that sent it, and whether that is being sampled."""
+
+    trace: str
+    span: str
+    sampled: bool = False
+
+    def __str__(self) -> str:
+        return f"00-{self.trace}-{self.span}-{'01' if self.sampled else '00'}"
+
+
+def read_traceparent(text: str) -> Traceparent | None:
+    """Read a `traceparent`; None for what the standard says to ignore."""
+    matched = _PARENT.fullmatch(text) if len(text) <= _LONGEST else None
+    if matched is None:
+        return None
+    version, trace, span, flags, more = matched.groups()
+    if version == "ff" or (version == "00" and more) or not trace.strip("0") or not span.strip("0"):
+        return None
+    return Traceparent(trace, span, sampled=bool(int(flags, 16) & 1))
+
+
+def new_trace_id() -> str:
+    """A trace id that nobody else has."""
+    return f"{random.getrandbits(128) or 1:032x}"
+
+
+def new_span_id() -> str:
+    """A span id that nobody else in the trace has."""
+    return f"{random.getrandbits(64) or 1:016x}"
+
+
+def trace_id_from(text: str) -> str:
+    """The trace id that somebody's text means: a UUID is its digits, any other text is hashed. Empty for empty."""
+    plain = text.replace("-", "").lower()
+    if _ID.fullmatch(plain) and plain.strip("0"):
+        return plain
+    return hashlib.sha256(text.encode("utf-8", "replace")).hexdigest()[:32] if text else ""
+
+
+def find_trace_id(meta: Mapping[str, object], params: Mapping[str, object], top: Mapping[str, object]) -> str:
+    """The trace id a request carries: `traceparent` in `_meta`, else `trace_id` in `_meta`, params or top level."""
+    parent = meta.get("traceparent")
+    if isinstance(parent, str) and (read := read_traceparent(parent)) is not None:
+        return read.trace
+    for place in (meta, params, top):
+        given = place.get("trace_id")
+        if isinstance(given, str) and given and len(given) <= _LONGEST:
+            return trace_id_from(given)
+    return ""
+
+
+def as_uuid(trace: str) -> str:
+    """A trace id in the form that MGP's audit events show."""
+    return f"{trace[:8]}-{trace[8:12]}-{trace[12:16]}-{trace[16:20]}-{trace[20:]}" if len(trace) == 32 else trace

@@ -1,0 +1,36 @@
+"""What survives: documents with versions, and the rows of the audit record. SQLite by default, PostgreSQL by URL.
+
+One schema, one interface; whatever was acknowledged was committed.
+"""
+
+from __future__ import annotations
+
+from .collection import Collection, Document
+from .errors import (
+    Conflict,
+    StoreBusy,
+    StoreDamaged,
+    StoreError,
+    StoreFull,
+    StoreReadOnly,
+    StoreTooNew,
+    StoreUnavailable,
+)
+from .mirror import Mirror
+from .store import Store, Transaction
+
+__all__ = [
+    "Collection",
+    "Conflict",
+    "Document",
+    "Mirror",
+    "Store",
+    "StoreBusy",
+    "StoreDamaged",
+    "StoreError",
+    "StoreFull",
+    "StoreReadOnly",
+    "StoreTooNew",
+    "StoreUnavailable",
+    "Transaction",
+]

@@ -1,0 +1,90 @@
+"""Hearing what other nodes commit to a shared database. A notification only wakes; what changed is read by revision,
+so that nothing is missed while the connection is down."""
+
+from __future__ import annotations
+
+import asyncio
+import threading
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from typing import Final
+
+from .database import transaction
+from .documents import Change, counter, since
+from .errors import StoreError
+from .postgres import Postgres
+
+LOOK_EVERY_S: Final = 2.0
+"""Without a notification, look all the same."""
+_AGAIN_AFTER_S: Final = 0.5
+
+Deliver = Callable[[list[Change], int], None]
+
+
+class Feed:
+    """A thread that follows a database. `deliver` and `missed` are called on the loop."""
+
+    def __init__(self, where: str, deliver: Deliver, missed: Callable[[], None]) -> None:
+        self._where = where
+        self._deliver = deliver
+        self._missed = missed
+        self._loop = asyncio.get_running_loop()
+        self._database: Postgres | None = self._connect()
+        self._seen = counter(self._database, "revision")
+        self._closing = threading.Event()
+        self.looked = time.monotonic()
+        """When it was last certain that nothing was missed."""
+        self._thread = threading.Thread(target=self._run, name="store-feed", daemon=True)
+        self._thread.start()
+
+    async def close(self) -> None:
+        """Stop hearing."""
+        self._closing.set()
+        if self._database is not None:
+            self._database.interrupt()
+        await asyncio.to_thread(self._thread.join)
+
+    def _connect(self) -> Postgres:
+        database = Postgres(self._where, read_only=True)
+        try:
+            database.listen()
+        except StoreError:
+            database.close()
+            raise
+        return database
+
+    def _run(self) -> None:
+        while not self._closing.is_set():
+            try:
+                if self._database is None:
+                    self._database = self._connect()
+                self._look(self._database)
+                self._database.wait(LOOK_EVERY_S)
+            except StoreError:
+                if self._database is not None:
+                    self._database.close()
+                    self._database = None
+                self._closing.wait(_AGAIN_AFTER_S)
+        if self._database is not None:
+            self._database.close()
+
+    def _look(self, database: Postgres) -> None:
+        started = time.monotonic()
+        while True:
+            with transaction(database, read_only=True):
+                purged = counter(database, "purged")
+                changes = since(database, self._seen)
+            if purged > self._seen and self._seen:
+                self._tell(self._missed)
+            if not changes:
+                break
+            self._seen = changes[-1].revision
+            self._tell(partial(self._deliver, changes, self._seen))
+        self.looked = started
+
+    def _tell(self, what: Callable[[], None]) -> None:
+        # The loop may be gone already.
+        with suppress(RuntimeError):
+            self._loop.call_soon_threadsafe(what)

@@ -1,0 +1,151 @@
+"""PostgreSQL, by URL. Its tables live in a schema of their own; a commit is on the server's disk when it returns."""
+
+from __future__ import annotations
+
+import os
+import socket
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import lru_cache
+from typing import Final
+
+import psycopg
+from psycopg import errors
+
+from .database import Row, Value
+from .errors import Conflict, StoreBusy, StoreDamaged, StoreError, StoreFull, StoreReadOnly, StoreUnavailable
+
+SCHEMA: Final = "interlock"
+CHANNEL: Final = "interlock_changes"
+_MIGRATION_LOCK: Final = 0x1_7E21_0C4B
+_CONNECT_S: Final = 5
+_OPTIONS: Final = (
+    f"-c search_path={SCHEMA} -c statement_timeout=60000 -c lock_timeout=5000"
+    " -c idle_in_transaction_session_timeout=30000"
+)
+_TYPES: Final = {"seq": "int8", "at": "int8", "version": "int8", "revision": "int8", "changed": "int8",
+                 "checksum": "int8", "hash": "bytea"}  # fmt: skip
+
+
+class Postgres:
+    """A connection to a server."""
+
+    shared = True
+
+    def __init__(self, url: str, *, read_only: bool = False) -> None:
+        self._announcing = False
+        with _told():
+            self._connection = psycopg.connect(
+                url,
+                autocommit=True,
+                connect_timeout=_CONNECT_S,
+                options=_OPTIONS,
+                application_name="interlock",
+                keepalives_idle=10,
+                keepalives_interval=5,
+                keepalives_count=3,
+                tcp_user_timeout=20_000,
+            )
+            if read_only:
+                self._connection.execute("SET default_transaction_read_only = on")
+            # What is acknowledged must survive, whatever the server's default is.
+            self._connection.execute(
+                "SELECT set_config('synchronous_commit', 'on', false)"
+                " WHERE current_setting('synchronous_commit') = 'off'"
+            )
+
+    def execute(self, sql: str, values: Sequence[Value] = ()) -> list[Row]:
+        with _told():
+            cursor = self._connection.execute(_placed(sql), values)
+            return cursor.fetchall() if cursor.description is not None else []
+
+    def run_script(self, sql: str) -> None:
+        with _told():
+            self._connection.execute(sql)
+
+    def insert(self, table: str, columns: Sequence[str], rows: Sequence[Row]) -> None:
+        sql = f"COPY {table} ({', '.join(columns)}) FROM STDIN (FORMAT BINARY)"
+        with _told(), self._connection.cursor() as cursor, cursor.copy(sql) as copy:
+            copy.set_types([_TYPES.get(column, "text") for column in columns])
+            for row in rows:
+                copy.write_row(row)
+
+    def begin(self, *, read_only: bool = False, alone: bool = False) -> None:
+        self.execute("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY" if read_only else "BEGIN")
+        if alone:
+            self.execute("SELECT pg_advisory_xact_lock(?)", (_MIGRATION_LOCK,))
+            self.execute(f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}")
+
+    def commit(self) -> None:
+        if self._announcing:
+            self._announcing = False
+            self.execute(f"NOTIFY {CHANNEL}")
+        self.execute("COMMIT")
+
+    def rollback(self) -> None:
+        self._announcing = False
+        with suppress(StoreError):
+            self.execute("ROLLBACK")
+
+    def hold(self, name: str) -> None:
+        self.execute("SELECT pg_advisory_xact_lock(hashtextextended(?, 0))", (name,))
+
+    def announce(self) -> None:
+        self._announcing = True
+
+    def tables(self) -> set[str]:
+        found = self.execute("SELECT tablename FROM pg_tables WHERE schemaname = ?", (SCHEMA,))
+        return {str(name) for (name,) in found}
+
+    def listen(self) -> None:
+        """Be woken by what other nodes commit; see `wait`."""
+        self.execute(f"LISTEN {CHANNEL}")
+
+    def wait(self, seconds: float) -> bool:
+        """Whether another node said, within that time, that it changed something."""
+        with _told():
+            heard = list(self._connection.notifies(timeout=seconds, stop_after=1))
+        return bool(heard)
+
+    def interrupt(self) -> None:
+        # A server that hangs does not hear a request to cancel. Without its socket, the statement fails at once.
+        with suppress(OSError, psycopg.Error):
+            handle = socket.socket(fileno=os.dup(self._connection.fileno()))
+            with handle:
+                handle.shutdown(socket.SHUT_RDWR)
+
+    def close(self) -> None:
+        with suppress(psycopg.Error):
+            self._connection.close()
+
+
+@lru_cache(maxsize=512)
+def _placed(sql: str) -> str:
+    return sql.replace("%", "%%").replace("?", "%s")
+
+
+_CLASSES: Final[dict[str, type[StoreError]]] = {
+    "53": StoreFull,
+    "23": Conflict,
+    "40": StoreBusy,
+    "55": StoreBusy,
+    "25": StoreReadOnly,
+    "42": StoreReadOnly,
+    "XX": StoreDamaged,
+    "22": StoreError,
+}
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    """Say in the house's words what the server refused, by the class of its SQLSTATE. Never with its parameters."""
+    try:
+        yield
+    except errors.TooManyConnections as cause:
+        raise StoreUnavailable("PostgreSQL has no connection left", "raise max_connections") from cause
+    except psycopg.Error as cause:
+        kind = _CLASSES.get((cause.sqlstate or "")[:2], StoreUnavailable)
+        said = cause.diag.message_primary or (str(cause).splitlines() or [type(cause).__name__])[0]
+        if kind is StoreReadOnly:
+            raise kind(f"PostgreSQL: {said}", "give the hub's role the right to create and write its schema") from cause
+        raise kind(f"PostgreSQL: {said}") from cause

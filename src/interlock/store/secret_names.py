@@ -1,0 +1,23 @@
+"""Names that stand before secrets. What is called so is neither stored nor recorded in the clear."""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Final
+
+_WORDS: Final = (
+    r"pass(?:word|wd|phrase|code)?|pwd|pin|otp|secrets?|tokens?|bearer|cookies?|credentials?|auth|authorization|jwt"
+    r"|signature|(?:api|access|private|secret|signing|encryption|account|shared|session|ssh|license)[_\-]?keys?"
+    r"|connection[_\-]?string|dsn"
+)
+_SECRET: Final = re.compile(rf"(?:^|[_\-.\s])(?:{_WORDS})$", re.IGNORECASE)
+_BOUNDARY: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
+_CAUTIOUS: Final = re.compile(r"(?:hash|sealed|count|limit|expires?|expiry|id|ids|name|type|budget)$", re.IGNORECASE)
+
+
+@lru_cache(maxsize=4096)
+def names_a_secret(name: str) -> bool:
+    """Whether a value under this name is a secret: `api_key`, `clientSecret`, `X-Auth-Token`; not `key_hash`."""
+    words = _BOUNDARY.sub("_", name[:200])
+    return _CAUTIOUS.search(words) is None and _SECRET.search(words) is not None

@@ -1,0 +1,154 @@
+"""SQLite in WAL mode, every commit synced to the disk."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from functools import lru_cache
+from pathlib import Path
+from typing import Final
+
+from .database import Row, Value, in_chunks
+from .errors import Conflict, StoreBusy, StoreDamaged, StoreError, StoreFull, StoreReadOnly, StoreUnavailable
+
+BUSY_S: Final = 5.0
+"""How long to wait for another process that writes."""
+_WAL_BYTES: Final = 64 * 1024 * 1024
+
+
+class Sqlite:
+    """A connection to a database file. Its file and folder are the owner's alone."""
+
+    shared = False
+
+    def __init__(self, path: Path, *, read_only: bool = False) -> None:
+        self.path = path
+        with _told(path):
+            if read_only:
+                self._connection = _open(f"{path.absolute().as_uri()}?mode=ro")
+            else:
+                _make_private(path)
+                self._connection = _open(path.absolute().as_uri())
+            self._configure(read_only)
+
+    def execute(self, sql: str, values: Sequence[Value] = ()) -> list[Row]:
+        with _told(self.path):
+            return self._connection.execute(sql, values).fetchall()
+
+    def run_script(self, sql: str) -> None:
+        # executescript would commit first.
+        for statement in statements(sql):
+            self.execute(statement)
+
+    def insert(self, table: str, columns: Sequence[str], rows: Sequence[Row]) -> None:
+        # The interpreter's lock is let go and fought for once per statement, so rows share statements.
+        for chunk in in_chunks(rows):
+            self.execute(_insert(table, tuple(columns), len(chunk)), [value for row in chunk for value in row])
+
+    def begin(self, *, read_only: bool = False, alone: bool = False) -> None:
+        self.execute("BEGIN" if read_only else "BEGIN IMMEDIATE")
+
+    def commit(self) -> None:
+        self.execute("COMMIT")
+
+    def rollback(self) -> None:
+        with suppress(StoreError):
+            if self._connection.in_transaction:
+                self.execute("ROLLBACK")
+
+    def hold(self, name: str) -> None:
+        # Whoever writes holds the whole file.
+        return
+
+    def announce(self) -> None:
+        # Nobody else follows a file.
+        return
+
+    def tables(self) -> set[str]:
+        found = self.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'")
+        return {str(name) for (name,) in found}
+
+    def copy_to(self, path: Path) -> None:
+        """A consistent copy of the whole database at a new path, made while others read and write."""
+        with _told(path), sqlite3.connect(path, isolation_level=None) as copy:
+            # In one step: in several, every commit in between would start it again.
+            self._connection.backup(copy, pages=-1)
+            copy.execute("PRAGMA journal_mode = DELETE")
+        copy.close()
+
+    def problems(self) -> list[str]:
+        """What SQLite's own check finds wrong with the file."""
+        return [str(row[0]) for row in self.execute("PRAGMA integrity_check") if row[0] != "ok"]
+
+    def interrupt(self) -> None:
+        self._connection.interrupt()
+
+    def close(self) -> None:
+        with suppress(sqlite3.Error):
+            self._connection.close()
+
+    def _configure(self, read_only: bool) -> None:
+        if not read_only:
+            mode = self._connection.execute("PRAGMA journal_mode = WAL").fetchone()[0]
+            if mode != "wal":
+                raise StoreUnavailable(f"{self.path} cannot use WAL ({mode})", "keep it on a local disk")
+            self._connection.execute("PRAGMA synchronous = FULL")
+            self._connection.execute(f"PRAGMA journal_size_limit = {_WAL_BYTES}")
+        self._connection.execute("PRAGMA cell_size_check = ON")
+        self._connection.execute("SELECT count(*) FROM sqlite_master")
+
+
+def statements(script: str) -> Iterator[str]:
+    """The statements of a script, one by one."""
+    gathered = ""
+    for line in script.splitlines(keepends=True):
+        gathered += line
+        if sqlite3.complete_statement(gathered):
+            yield gathered
+            gathered = ""
+    if gathered.strip():
+        raise ValueError(f"a statement is not complete: {gathered.strip()[:80]}")
+
+
+def _open(uri: str) -> sqlite3.Connection:
+    return sqlite3.connect(uri, uri=True, timeout=BUSY_S, isolation_level=None, check_same_thread=False)
+
+
+def _make_private(path: Path) -> None:
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with suppress(FileExistsError):
+        os.close(os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR, 0o600))
+
+
+@lru_cache(maxsize=64)
+def _insert(table: str, columns: tuple[str, ...], count: int) -> str:
+    one = "(" + ", ".join("?" * len(columns)) + ")"
+    return f"INSERT INTO {table} ({', '.join(columns)}) VALUES " + ", ".join([one] * count)
+
+
+_KINDS: Final[dict[int, type[StoreError]]] = {
+    sqlite3.SQLITE_FULL: StoreFull,
+    sqlite3.SQLITE_READONLY: StoreReadOnly,
+    sqlite3.SQLITE_PERM: StoreReadOnly,
+    sqlite3.SQLITE_CANTOPEN: StoreReadOnly,
+    sqlite3.SQLITE_BUSY: StoreBusy,
+    sqlite3.SQLITE_LOCKED: StoreBusy,
+    sqlite3.SQLITE_CORRUPT: StoreDamaged,
+    sqlite3.SQLITE_NOTADB: StoreDamaged,
+    sqlite3.SQLITE_CONSTRAINT: Conflict,
+}
+
+
+@contextmanager
+def _told(path: Path) -> Iterator[None]:
+    """Say in the house's words what SQLite or the file system refused."""
+    try:
+        yield
+    except sqlite3.Error as cause:
+        kind = _KINDS.get(getattr(cause, "sqlite_errorcode", 0) & 0xFF, StoreUnavailable)
+        mend = "" if kind is not StoreUnavailable else "see that the disk is healthy and has room"
+        raise kind(f"{path}: {cause}", mend) from cause
+    except OSError as cause:
+        raise StoreReadOnly(f"{path}: {cause.strerror or cause}") from cause

@@ -1,0 +1,241 @@
+from __future__ import annotations
+
+import time
+from typing import Any
+
+import pytest
+from hypothesis import settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from interlock.discovery.entries import RISK_LEVELS, Identity, ToolEntry, from_definition, parameters_of
+from interlock.discovery.errors import DiscoveryError
+from interlock.discovery.index import MAX_QUERY, Filters, ToolIndex
+
+
+def tool(server: str, name: str, description: str = "", **more: Any) -> ToolEntry:
+    return from_definition(server, {"name": name, "description": description}, **more)
+
+
+@pytest.fixture
+def index() -> ToolIndex:
+    index = ToolIndex()
+    for entry in (
+        tool("files", "read_file", "Read the contents of a file at the given path", risk_level="safe"),
+        tool("files", "delete_file", "Delete a file", risk_level="dangerous"),
+        tool("mail", "send_email", "Send an email to a person", risk_level="moderate"),
+        tool("sky", "get_forecast", "Weather forecast for a city", risk_level="safe", status="disconnected"),
+        tool("bank", "convert_currency", "Convert an amount between currencies", risk_level="safe"),
+    ):
+        index.put(entry)
+    return index
+
+
+def names(index: ToolIndex, query: str, **more: Any) -> list[str]:
+    return [hit.entry.name for hit in index.search(query, **more).hits]
+
+
+def test_the_tool_that_says_what_is_asked_comes_first(index: ToolIndex) -> None:
+    assert names(index, "read file contents from disk")[0] == "read_file"
+
+
+def test_a_query_in_other_words_still_finds_the_tool(index: ToolIndex) -> None:
+    assert names(index, "how many euro is that in usd")[0] == "convert_currency"
+
+
+def test_each_step_of_a_task_gets_its_tool(index: ToolIndex) -> None:
+    found = names(index, "Read the file at the path notes.txt, all of its contents. Then email Ann.", limit=2)
+    assert sorted(found) == ["read_file", "send_email"]
+
+
+def test_scores_fall_from_first_to_last_and_stay_within_one(index: ToolIndex) -> None:
+    scores = [hit.score for hit in index.search("delete the file", limit=5).hits]
+    assert scores == sorted(scores, reverse=True)
+    assert all(0 < score <= 1 for score in scores)
+
+
+def test_nothing_in_common_means_no_hit_but_a_true_total(index: ToolIndex) -> None:
+    found = index.search("qqqq")
+    assert found.hits == ()
+    assert found.total_available == 5
+
+
+def test_filters_hold_whatever_the_score(index: ToolIndex) -> None:
+    assert names(index, "delete file", filters=Filters(risk_level_max="safe")) == ["read_file"]
+    assert names(index, "file mail weather", filters=Filters(server="sky")) == ["get_forecast"]
+    assert names(index, "weather forecast", filters=Filters(status="connected")) == []
+    assert names(index, "file", filters=Filters.read({"categories": ["Filesystem"]}))[0].endswith("_file")
+    assert index.search("file", filters=Filters(server="files")).total_available == 2
+    assert index.search("file", filters=Filters(server="unheard of")).total_available == 0
+
+
+@pytest.mark.parametrize("as_set", [True, False])
+def test_what_the_caller_may_not_see_is_neither_found_nor_counted(index: ToolIndex, as_set: bool) -> None:
+    visible = frozenset({("files", "delete_file"), ("gone", "tool")})
+    allowed = visible if as_set else visible.__contains__
+    found = index.search("read file contents", allowed=allowed)
+    assert [hit.entry.identity for hit in found.hits] == [("files", "delete_file")]
+    assert found.total_available == 1
+
+
+def test_a_set_of_visible_tools_follows_the_index(index: ToolIndex) -> None:
+    allowed = frozenset({("files", "read_file"), ("new", "file_reader")})
+    assert index.search("file", allowed=allowed).total_available == 1
+    index.put(tool("new", "file_reader"))
+    assert index.search("file", allowed=allowed).total_available == 2
+    index.remove(("files", "read_file"))
+    assert names(index, "file", allowed=allowed) == ["file_reader"]
+
+
+def test_a_category_is_browsed_by_its_name(index: ToolIndex) -> None:
+    index.put(tool("x", "zeta", "Something", declared_categories=["media/audio"]))
+    assert names(index, "audio", strategy="category") == ["zeta"]
+    assert names(index, "media", strategy="category") == ["zeta"]
+    assert sorted(names(index, "filesystem", strategy="category")) == ["delete_file", "read_file"]
+
+
+def test_without_vectors_semantic_says_that_words_decided(index: ToolIndex) -> None:
+    assert index.search("file", "semantic").strategy == "keyword"
+    assert index.search("file", "hybrid").strategy == "keyword"
+
+
+def test_with_vectors_meaning_finds_what_words_do_not() -> None:
+    meanings = {"purr": [1.0, 0.0], "bark": [0.0, 1.0]}
+
+    def embed(texts: Any) -> Any:
+        return [next((v for key, v in meanings.items() if key in text), None) for text in texts]
+
+    index = ToolIndex(embed)
+    index.put(tool("a", "cat", "purr"))
+    index.put(tool("a", "dog", "bark"))
+    found = index.search("xyzzy purring", "semantic")
+    assert found.strategy == "semantic"
+    assert found.hits[0].entry.name == "cat"
+    assert index.search("dog", "hybrid").strategy == "keyword", "a query without a vector is ranked by words"
+
+
+@pytest.mark.parametrize("query", ["", "   ", None, 7, ["file"], "x" * (MAX_QUERY + 1)])
+def test_a_query_that_is_none_is_refused(index: ToolIndex, query: Any) -> None:
+    with pytest.raises(DiscoveryError, match="query"):
+        index.search(query)
+
+
+@pytest.mark.parametrize("strategy", ["", "fuzzy", None, 3, ["hybrid"]])
+def test_an_unknown_strategy_is_refused(index: ToolIndex, strategy: Any) -> None:
+    with pytest.raises(DiscoveryError, match="strategy"):
+        index.search("file", strategy)
+
+
+@pytest.mark.parametrize("limit", [0, -1, 101, True, 2.5, "5", None])
+def test_a_limit_out_of_bounds_is_refused(index: ToolIndex, limit: Any) -> None:
+    with pytest.raises(DiscoveryError, match="max_results"):
+        index.search("file", limit=limit)
+
+
+@pytest.mark.parametrize(
+    ("raw", "part"),
+    [
+        ([], "filter"),
+        ("safe", "filter"),
+        ({"colour": "red"}, "filter"),
+        ({"categories": "files"}, "categories"),
+        ({"categories": [1]}, "categories"),
+        ({"categories": ["/"]}, "categories"),
+        ({"categories": ["a"] * 65}, "categories"),
+        ({"risk_level_max": "harmless"}, "risk_level_max"),
+        ({"risk_level_max": 1}, "risk_level_max"),
+        ({"status": {}}, "status"),
+        ({"server": ""}, "server"),
+        ({"server": "x" * 300}, "server"),
+    ],
+)
+def test_a_filter_that_cannot_be_used_is_refused_by_name(raw: Any, part: str) -> None:
+    with pytest.raises(DiscoveryError) as refused:
+        Filters.read(raw)
+    assert refused.value.part == part
+
+
+def test_hostile_queries_cost_bounded_work(index: ToolIndex) -> None:
+    started = time.process_time()
+    for query in ("a b c d. " * 1_800, "'; DROP TABLE tools; --", "\x00" * 9_000, "((((" * 4_000, "漢" * MAX_QUERY):
+        index.search(query)
+    assert time.process_time() - started < 5
+
+
+def test_a_hostile_schema_gives_bounded_parameters() -> None:
+    deep: dict[str, Any] = {"description": "bottom"}
+    for _ in range(500):
+        deep = {"properties": {"next": deep}}
+    assert len(parameters_of(deep)) <= 10
+    wide = {"properties": {f"p{i}": {"enum": ["x"] * 1_000} for i in range(5_000)}}
+    assert len(parameters_of(wide)) == 200
+    assert parameters_of({"properties": [1], "items": 3, "anyOf": {"a": 1}}) == ()
+
+
+def test_an_entry_that_is_none_is_refused(index: ToolIndex) -> None:
+    with pytest.raises(DiscoveryError):
+        from_definition("s", {"name": 3})
+    with pytest.raises(DiscoveryError):
+        index.put(ToolEntry("s", "n", risk_level="harmless"))
+
+
+class IndexAgainstModel(RuleBasedStateMachine):
+    """The index and a plain dictionary, under any order of changes."""
+
+    identities = st.tuples(st.sampled_from(["a", "b"]), st.sampled_from(["read_file", "send_mail", "list_users"]))
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.index = ToolIndex()
+        self.model: dict[Identity, ToolEntry] = {}
+
+    @rule(
+        identity=identities,
+        risk=st.sampled_from(RISK_LEVELS),
+        status=st.sampled_from(["connected", "disconnected"]),
+        category=st.sampled_from(["files", "files/read", "people"]),
+        description=st.sampled_from(["a file", "mail for users", ""]),
+    )
+    def put(self, identity: Identity, risk: str, status: str, category: str, description: str) -> None:
+        entry = tool(*identity, description, risk_level=risk, status=status, declared_categories=[category])
+        self.index.put(entry)
+        self.model[identity] = entry
+
+    @rule(identity=identities)
+    def remove(self, identity: Identity) -> None:
+        assert self.index.remove(identity) == (self.model.pop(identity, None) is not None)
+
+    @rule(
+        risk=st.sampled_from([None, *RISK_LEVELS]),
+        status=st.sampled_from([None, "connected"]),
+        server=st.sampled_from([None, "a"]),
+        paths=st.sampled_from([(), ("files",), ("people", "files/read")]),
+        allowed=st.none() | st.frozensets(identities, max_size=4),
+    )
+    def search(self, risk: Any, status: Any, server: Any, paths: Any, allowed: Any) -> None:
+        found = self.index.search(
+            "file mail user read send list", limit=10, filters=Filters(paths, risk, status, server), allowed=allowed
+        )
+        expected = {
+            identity
+            for identity, entry in self.model.items()
+            if (risk is None or RISK_LEVELS.index(entry.risk_level) <= RISK_LEVELS.index(risk))
+            and (status is None or entry.status == status)
+            and (server is None or entry.server == server)
+            and (not paths or any((c + "/").startswith(p + "/") for c in entry.categories for p in paths))
+            and (allowed is None or identity in allowed)
+        }
+        assert found.total_available == len(expected)
+        assert {hit.entry.identity for hit in found.hits} <= expected
+        assert all(hit.entry == self.model[hit.entry.identity] for hit in found.hits)
+
+    @invariant()
+    def holds_what_the_model_holds(self) -> None:
+        assert len(self.index) == len(self.model)
+        assert all(self.index.get(identity) == entry for identity, entry in self.model.items())
+        counted = sum(self.index.categories().values())
+        assert counted == sum(len(entry.categories) for entry in self.model.values())
+
+
+TestIndexAgainstModel = IndexAgainstModel.TestCase
+TestIndexAgainstModel.settings = settings(max_examples=40, stateful_step_count=20, deadline=None)

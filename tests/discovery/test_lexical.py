@@ -1,0 +1,104 @@
+"""The incremental index against one built afresh: no order of changes may leave a trace."""
+
+from __future__ import annotations
+
+import numpy as np
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from interlock.discovery.lexical import Fields, LexicalIndex, _grams, weigh
+from interlock.discovery.words import terms
+
+WORDS = st.sampled_from(["read", "write", "file", "mail", "weather", "city", "convert", "currency", "list", "user"])
+TEXTS = st.lists(WORDS, min_size=1, max_size=6).map(" ".join)
+FIELDS = st.builds(
+    Fields,
+    name=st.lists(WORDS, min_size=1, max_size=3).map("_".join),
+    server=WORDS,
+    description=TEXTS,
+    parameters=st.lists(WORDS, max_size=3).map(tuple),
+    parameter_descriptions=st.lists(TEXTS, max_size=3).map(tuple),
+)
+
+
+class IncrementalIndex(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.index = LexicalIndex()
+        self.model: dict[int, Fields] = {}
+
+    @rule(slot=st.integers(0, 5), fields=FIELDS)
+    def put(self, slot: int, fields: Fields) -> None:
+        self.index.put(slot, fields)
+        self.model[slot] = fields
+
+    @rule(slot=st.integers(0, 5))
+    def remove(self, slot: int) -> None:
+        if slot in self.model:
+            self.index.remove(slot)
+            del self.model[slot]
+
+    @invariant()
+    def scores_are_those_of_a_fresh_index(self) -> None:
+        fresh = LexicalIndex()
+        for slot, fields in sorted(self.model.items()):
+            fresh.put(slot, fields)
+        query = [weigh(terms("read the weather file")), weigh(terms("convert currency"))]
+        for mine, theirs in zip(self.index.score(query, 6), fresh.score(query, 6), strict=True):
+            np.testing.assert_allclose(mine, theirs, rtol=1e-5)
+        assert len(self.index) == len(self.model)
+
+
+TestIncrementalIndex = IncrementalIndex.TestCase
+TestIncrementalIndex.settings = settings(max_examples=40, stateful_step_count=20, deadline=None)
+
+
+def ranked(index: LexicalIndex, query: str, slots: int) -> list[int]:
+    scores = index.score([weigh(terms(query))], slots)[0]
+    return [int(slot) for slot in np.argsort(-scores, kind="stable") if scores[slot] > 0]
+
+
+def test_a_word_in_the_name_outweighs_the_same_word_in_a_parameter() -> None:
+    index = LexicalIndex()
+    index.put(0, Fields("convert", description="Turns one thing into another", parameters=("currency",)))
+    index.put(1, Fields("currency", description="Turns one thing into another", parameters=("convert",)))
+    assert ranked(index, "currency", 2) == [1, 0]
+
+
+def test_a_misspelt_word_finds_the_word_most_like_it() -> None:
+    index = LexicalIndex()
+    index.put(0, Fields("get_weather", description="Current weather"))
+    index.put(1, Fields("send_mail", description="Send mail"))
+    assert ranked(index, "wheather", 2) == [0]
+
+
+def test_removing_one_of_many_holders_of_a_term_leaves_the_others() -> None:
+    index = LexicalIndex()
+    for slot in range(300):
+        index.put(slot, Fields("read_file", description=f"number {slot}"))
+    index.remove(150)
+    scores = index.score([weigh(terms("file"))], 300)[0]
+    assert scores[150] == 0
+    assert int((scores > 0).sum()) == 299
+
+
+@given(FIELDS)
+@settings(max_examples=30, deadline=None)
+def test_a_removed_tool_matches_nothing(fields: Fields) -> None:
+    index = LexicalIndex()
+    index.put(0, fields)
+    index.remove(0)
+    assert not index.score([weigh(terms(fields.name))], 1)[0].any()
+
+
+def test_tools_that_come_and_go_leave_no_memory_behind() -> None:
+    index = LexicalIndex()
+    index.put(0, Fields("stays_here"))
+    for number in range(200):
+        index.put(1, Fields(f"tool_{'abcdefghij'[number % 10] * 6}{'klmnopqrst'[number // 20] * 5}"))
+    index.remove(1)
+    assert len(index._ids) == 2
+    assert len(index._postings) < 12
+    assert set(index._grams) == {gram for term in index._ids for gram in _grams(term)}
+    assert ranked(index, "stays", 2) == [0]

@@ -1,0 +1,66 @@
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from interlock.discovery import words
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("getUserID2", ["get", "user", "id", "2"]),
+        ("get_user_id_2", ["get", "user", "id", "2"]),
+        ("HTTPServerError", ["http", "server", "error"]),
+        ("files.read-all", ["files", "read", "all"]),
+        ("Café ＡＢＣ", ["cafe", "abc"]),
+        ("Übersicht öffnen", ["ubersicht", "offnen"]),
+        ("файл прочитать", ["файл", "прочитать"]),
+        ("ファイル", ["ファ", "ァイ", "イル"]),
+        ("", []),
+        ("…!?", []),
+    ],
+)
+def test_text_is_split_into_the_words_a_reader_sees(text: str, expected: list[str]) -> None:
+    assert words.split(text) == expected
+
+
+@pytest.mark.parametrize(
+    "family",
+    [
+        ("invoice", "invoices", "invoicing", "invoiced"),
+        ("translate", "translation", "translating", "translated", "translator"),
+        ("summary", "summaries"),
+        ("plan", "planning", "planned", "planner", "plans"),
+        ("search", "searches", "searching", "searched"),
+        ("finance", "financial", "finances"),
+    ],
+)
+def test_the_forms_of_one_word_share_a_stem(family: tuple[str, ...]) -> None:
+    assert len({words.stem(word) for word in family}) == 1
+
+
+@pytest.mark.parametrize("pair", [("new", "news"), ("buss", "bus"), ("sing", "s"), ("unit", "unite")])
+def test_short_words_keep_their_difference_or_their_length(pair: tuple[str, str]) -> None:
+    assert all(len(words.stem(word)) >= min(3, len(word)) for word in pair)
+
+
+def test_stop_words_are_no_search_terms() -> None:
+    assert words.terms("please give me the weather") == [words.stem("weather")]
+
+
+def test_a_query_falls_into_its_sentences_within_a_bound() -> None:
+    assert words.sentences("Find a flight. Then book it!\nPay") == ["Find a flight.", "Then book it!", "Pay"]
+    assert len(words.sentences("Do it. " * 100)) == 12
+
+
+@given(st.text(max_size=300))
+def test_any_text_gives_bounded_lower_case_words(text: str) -> None:
+    for word in words.split(text):
+        assert 0 < len(word) <= words.MAX_WORD
+        assert words.stem(word)
+
+
+def test_a_huge_text_is_read_only_to_its_bound() -> None:
+    assert len(words.split("ab " * 100_000)) <= words.MAX_TEXT

@@ -1,0 +1,91 @@
+"""An HTTP server that speaks the handshake era properly, save for one tool: what that answers is up to the test."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import re
+from types import TracebackType
+from typing import Any, Self
+
+_LENGTH = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
+
+
+class RawWeb:
+    """Counts who comes. `replies` holds, by tool, the bytes that answer its calls; `drip` then follows for ever."""
+
+    def __init__(self) -> None:
+        self.connections = 0
+        self.replies: dict[str, bytes] = {}
+        self.drip = b""
+        self._tasks: set[asyncio.Task[None]] = set()
+        self._server: asyncio.Server
+
+    @property
+    def url(self) -> str:
+        """Where it is."""
+        return f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
+
+    async def __aenter__(self) -> Self:
+        self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._server.close()
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        task = asyncio.current_task()
+        assert task is not None
+        self._tasks.add(task)
+        try:
+            with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+                while await self._serve(reader, writer):
+                    pass
+        finally:
+            self._tasks.discard(task)
+            writer.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+        """Answer one request. Whether another may follow on this connection."""
+        head = await reader.readuntil(b"\r\n\r\n")
+        length = _LENGTH.search(head)
+        body = await reader.readexactly(int(length[1])) if length else b""
+        if not head.startswith(b"POST"):
+            writer.write(b"HTTP/1.1 405 Not Here\r\ncontent-length: 0\r\n\r\n")
+            return True
+        message = json.loads(body)
+        name = message.get("params", {}).get("name") if message["method"] == "tools/call" else None
+        if name in self.replies:
+            writer.write(self.replies[name].replace(b"%ID%", str(message["id"]).encode()))
+            await writer.drain()
+            while self.drip:
+                writer.write(self.drip)
+                await writer.drain()
+                await asyncio.sleep(0.02)
+            return False
+        if "id" not in message:
+            writer.write(b"HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n")
+            return True
+        answer = json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": _result(message)}).encode()
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(answer))
+        writer.write(answer)
+        await writer.drain()
+        return True
+
+
+def _result(message: dict[str, Any]) -> dict[str, Any]:
+    match message["method"]:
+        case "initialize":
+            info = {"name": "raw", "version": "1"}
+            return {"protocolVersion": "2025-11-25", "capabilities": {"tools": {}}, "serverInfo": info}
+        case "tools/list":
+            return {"tools": [{"name": name, "inputSchema": {"type": "object"}} for name in ("ok", "strange")]}
+        case _:
+            return {"content": [{"type": "text", "text": "fine"}]}

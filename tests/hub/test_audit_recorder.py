@@ -1,0 +1,420 @@
+"""Recording: what is acknowledged is there, what cannot be recorded is not let through, what was lost is said."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+
+from interlock.hub.audit import recorder as recorder_module
+from interlock.hub.audit.head import HeadFile, read_head
+from interlock.hub.audit.record import (
+    CLOSED,
+    GAP,
+    INTENDED,
+    OPENED,
+    OVERFLOWED,
+    SUCCEEDED,
+    TOOL_FAILED,
+    UNKNOWN,
+    Record,
+)
+from interlock.hub.audit.recorder import Recorder, Ticket
+from interlock.hub.audit.search import Entry, export, search, show, tail
+from interlock.hub.audit.verify import Report, verify, verify_export
+from interlock.hub.call import Target
+from interlock.hub.principals import Principal
+from interlock.store import Store, StoreError, StoreFull
+from interlock.store.database import Database, connect
+from interlock.store.records import Search
+from interlock.wire.errors import Fault
+
+pytestmark = pytest.mark.anyio
+
+AGENT = Principal("cursor", "agent")
+TOOL = Target("tool", "github", "create_issue")
+TRACE = "4bf92f3577b34da6a3ce929d0e0e4736"
+
+
+class House:
+    """A store with a recorder on it, and what a reader of them sees."""
+
+    def __init__(self, where: str, folder: Path) -> None:
+        self.where = where
+        self.head = folder / "audit.head"
+
+    async def open(self, **options: int) -> Recorder:
+        self.store = await Store.open(self.where)
+        self.recorder = await Recorder.open(self.store, "node-1", self.head, **options)
+        return self.recorder
+
+    async def close(self) -> None:
+        await self.recorder.close()
+        await self.store.close()
+
+    async def crash(self) -> None:
+        """End as a kill would: nothing more is written, nothing is said."""
+        if self.recorder._timer is not None:
+            self.recorder._timer.cancel()
+        self.recorder._flush = lambda: None  # type: ignore[method-assign]
+        await self.store.close()
+
+    def report(self) -> Report:
+        database = connect(self.where, read_only=True)
+        head = read_head(self.head)
+        try:
+            return verify(database, {} if head is None else {"node-1": head})
+        finally:
+            database.close()
+
+    def records(self) -> list[Record]:
+        database = connect(self.where, read_only=True)
+        try:
+            return [entry.record for entry in tail(database, 1000)]
+        finally:
+            database.close()
+
+
+@pytest.fixture
+def house(where: str, tmp_path: Path) -> House:
+    return House(where, tmp_path)
+
+
+async def strict(recorder: Recorder) -> tuple[Ticket, StoreError | None]:
+    heard: asyncio.Future[StoreError | None] = asyncio.get_running_loop().create_future()
+    ticket = recorder.intent(AGENT, TOOL, TRACE, b'{"a":1}', committed=heard.set_result)
+    return ticket, await heard
+
+
+async def test_a_call_is_recorded_as_intended_and_as_ended(house: House) -> None:
+    recorder = await house.open()
+    ticket = recorder.intent(AGENT, TOOL, TRACE, b'{"title":"x"}', rule="grant 7")
+    await recorder.flushed()
+    recorder.outcome(ticket, TOOL_FAILED, "no such repository")
+    recorder.outcome(ticket, SUCCEEDED)
+    await house.close()
+    opened, intent, outcome, closed = house.records()
+    assert (opened.event, closed.event) == (OPENED, CLOSED)
+    assert (intent.event, intent.result, intent.rule) == (INTENDED, "PENDING", "grant 7")
+    assert (outcome.event, outcome.result, outcome.intent) == ("TOOL_EXECUTED", "FAILURE", intent.seq)
+    assert (outcome.actor, outcome.server, outcome.name, outcome.trace) == ("cursor", "github", "create_issue", TRACE)
+    assert outcome.arguments == intent.arguments != ""
+    assert outcome.reason == "no such repository"
+    assert outcome.duration_us is not None
+    assert house.report().sound
+
+
+async def test_a_call_that_ends_before_its_intent_left_is_one_entry(house: House) -> None:
+    recorder = await house.open()
+    first = recorder.intent(AGENT, TOOL, TRACE, details={"risk": "low"})
+    second = recorder.intent(AGENT, TOOL, TRACE)
+    recorder.outcome(first, SUCCEEDED, details={"bytes": 3})
+    await recorder.flushed()
+    recorder.outcome(second, SUCCEEDED)
+    await house.close()
+    _, whole, intent, outcome, _ = house.records()
+    assert (whole.event, whole.intent, whole.result) == ("TOOL_EXECUTED", whole.seq, "SUCCESS")
+    assert whole.details == {"risk": "low", "bytes": 3}
+    assert (intent.event, outcome.intent) == (INTENDED, intent.seq)
+    assert house.report().sound
+
+
+async def test_a_refusal_and_an_event_are_recorded_with_gate_rule_and_reason(house: House) -> None:
+    recorder = await house.open()
+    recorder.refusal(AGENT, TOOL, TRACE, "access", "deny github__*", "not granted", b"{}")
+    recorder.refusal(AGENT, TOOL, TRACE, "validators", "shell.rm", event="VALIDATION_FAILED")
+    recorder.refusal(AGENT, Target("prompt", "s", "p"), TRACE, "access", "r")
+    recorder.event("ACCESS_GRANTED", Principal("ada", "person"), TOOL, details={"justification": "on call"})
+    recorder.event("com.example.seen", claimed_by="github")
+    with pytest.raises(ValueError, match="event type"):
+        recorder.event("NONSENSE")
+    await house.close()
+    found = [(record.event, record.result, record.gate, record.rule, record.actor) for record in house.records()[1:-1]]
+    assert found == [
+        ("TOOL_BLOCKED", "BLOCKED", "access", "deny github__*", "cursor"),
+        ("VALIDATION_FAILED", "BLOCKED", "validators", "shell.rm", "cursor"),
+        ("dev.interlock.call_blocked", "BLOCKED", "access", "r", "cursor"),
+        ("ACCESS_GRANTED", "RECORDED", "", "", "ada"),
+        ("com.example.seen", "RECORDED", "", "", ""),
+    ]
+
+
+async def test_a_strict_intent_is_in_the_database_when_that_is_said(house: House) -> None:
+    recorder = await house.open()
+    ticket, error = await strict(recorder)
+    assert error is None
+    assert house.records()[-1].seq == ticket.intent.seq
+    together = await asyncio.gather(*(strict(recorder) for _ in range(300)))
+    assert {error for _, error in together} == {None}
+    assert len(house.records()) == 302
+    await house.close()
+
+
+async def test_nothing_is_committed_on_the_loop_and_entries_share_commits(house: House) -> None:
+    recorder = await house.open()
+    batches: list[int] = []
+    recorder.on_committed = lambda batch: batches.append(len(batch))
+    for _ in range(100):
+        recorder.intent(AGENT, TOOL, TRACE)
+    assert house.records()[-1].event == OPENED
+    await recorder.flushed()
+    assert batches == [100]
+    await house.close()
+
+
+async def test_when_full_new_calls_are_refused_and_those_under_way_are_still_recorded(house: House) -> None:
+    recorder = await house.open(most=10)
+    tickets = [recorder.intent(AGENT, TOOL, TRACE) for _ in range(5)]
+    with pytest.raises(Fault) as caught:
+        recorder.intent(AGENT, TOOL, TRACE)
+    assert (caught.value.name, caught.value.retry_after_ms) == ("RESOURCE_EXHAUSTED", 100)
+    for _ in range(3):
+        recorder.refusal(AGENT, TOOL, TRACE, "g", "r")
+    await recorder.flushed()
+    for ticket in tickets:
+        recorder.outcome(ticket, SUCCEEDED)
+    await recorder.flushed()
+    recorder.refusal(AGENT, TOOL, TRACE, "g", "r")
+    await house.close()
+    events = [record.event for record in house.records()]
+    assert events.count("TOOL_EXECUTED") == 5
+    assert [record.details for record in house.records() if record.event == OVERFLOWED] == [{"not_recorded": 3}]
+    assert house.report().sound
+
+
+async def test_while_nothing_can_be_written_no_call_is_let_through_and_nothing_is_lost(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorder = await house.open()
+    running = recorder.intent(AGENT, TOOL, TRACE)
+    await recorder.flushed()
+
+    def full(database: Database, rows: object) -> None:
+        raise StoreFull("the disk is full")
+
+    with monkeypatch.context() as broken:
+        broken.setattr(recorder_module.rows, "append", full)
+        ticket, error = await strict(recorder)
+        assert isinstance(error, StoreFull)
+        with pytest.raises(Fault, match="the disk is full"):
+            recorder.intent(AGENT, TOOL, TRACE)
+        recorder.outcome(running, SUCCEEDED)
+        with pytest.raises(StoreFull):
+            await recorder.flushed()
+    while recorder.trouble is not None:
+        await asyncio.sleep(0.01)
+    recorder.outcome(recorder.intent(AGENT, TOOL, TRACE), SUCCEEDED)
+    await house.close()
+    ends = {record.intent: record.outcome for record in house.records() if record.outcome is not None}
+    assert ends[running.intent.seq] == SUCCEEDED
+    not_sent = ends[ticket.intent.seq]
+    assert not_sent is not None
+    assert not_sent.transport == "not_sent"
+    assert house.report().sound
+
+
+async def test_a_batch_whose_commit_was_done_but_not_heard_is_not_written_twice(
+    house: House, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recorder = await house.open()
+    recorder.intent(AGENT, TOOL, TRACE)
+    written = recorder._written
+
+    def lost_word(result: object, error: StoreError | None) -> None:
+        recorder._written = written  # type: ignore[method-assign]
+        written(None, StoreFull("the line broke"))
+
+    recorder._written = lost_word  # type: ignore[method-assign]
+    with pytest.raises(StoreFull):
+        await recorder.flushed()
+    recorder.refusal(AGENT, TOOL, TRACE, "g", "r")
+    await recorder.flushed()
+    assert recorder.trouble is None
+    await house.close()
+    assert [record.event for record in house.records()] == [OPENED, INTENDED, "TOOL_BLOCKED", CLOSED]
+    assert house.report().sound
+
+
+async def test_a_second_hub_on_the_same_chain_is_stopped(house: House, tmp_path: Path) -> None:
+    first = await house.open()
+    store = await Store.open(house.where)
+    second = await Recorder.open(store, "node-1", tmp_path / "other.head")
+    first.intent(AGENT, TOOL, TRACE)
+    with pytest.raises(StoreError, match="another hub"):
+        await first.flushed()
+    with pytest.raises(Fault, match="another hub"):
+        first.intent(AGENT, TOOL, TRACE)
+    await second.close()
+    await store.close()
+    await house.crash()
+
+
+async def test_two_nodes_keep_two_chains_in_one_database(where: str, tmp_path: Path) -> None:
+    store = await Store.open(where)
+    one = await Recorder.open(store, "one", tmp_path / "one.head")
+    two = await Recorder.open(store, "two", tmp_path / "two.head")
+    for recorder in (one, two, one):
+        recorder.refusal(AGENT, TOOL, TRACE, "g", recorder.chain)
+        await recorder.flushed()
+    await one.close()
+    await two.close()
+    heads = {head.chain: head for head in (read_head(tmp_path / "one.head"), read_head(tmp_path / "two.head")) if head}
+    report = await store.read(lambda database: verify(database, heads))
+    assert (report.sound, report.chains, report.records) == (True, ("one", "two"), 7)
+    found = await store.read(lambda database: search(database, Search(event="TOOL_BLOCKED"), 10))
+    assert [entry.chain for entry in found] == ["one", "two", "one"]
+    await store.close()
+
+
+async def test_what_was_lost_is_counted_and_recorded_and_an_open_call_ends_as_unknown(house: House) -> None:
+    recorder = await house.open()
+    ended = recorder.intent(AGENT, TOOL, TRACE)
+    ticket = recorder.intent(AGENT, TOOL, TRACE)
+    await recorder.flushed()
+    recorder.outcome(ended, SUCCEEDED)
+    await recorder.flushed()
+    for _ in range(7):
+        recorder.refusal(AGENT, TOOL, TRACE, "g", "r")
+    await house.crash()
+    recorder = await house.open()
+    assert (recorder.resumed.lost, recorder.resumed.cut, recorder.resumed.unfinished) == (7, 0, 1)
+    await house.close()
+    gap, opened, unknown = house.records()[4:7]
+    assert (gap.event, gap.details) == (GAP, {"from": 5, "to": 11, "lost": 7})
+    assert (opened.event, opened.details) == (OPENED, {"clean": False})
+    assert (unknown.intent, unknown.outcome) == (ticket.intent.seq, UNKNOWN)
+    report = house.report()
+    assert report.sound
+    assert [finding.problem for finding in report.findings] == ["lost"]
+
+
+async def test_a_clean_end_leaves_nothing_to_say(house: House) -> None:
+    await house.open()
+    await house.close()
+    recorder = await house.open()
+    assert (recorder.resumed.lost, recorder.resumed.cut, recorder.resumed.unfinished) == (0, 0, 0)
+    await house.close()
+    assert [record.event for record in house.records()] == [OPENED, CLOSED, OPENED, CLOSED]
+    assert [record.details.get("clean") for record in house.records()] == [True, None, True, None]
+
+
+async def test_a_tail_that_was_cut_is_found_before_and_after_the_next_start(house: House) -> None:
+    recorder = await house.open()
+    for _ in range(5):
+        recorder.refusal(AGENT, TOOL, TRACE, "g", "r")
+    await house.close()
+    database = connect(house.where)
+    database.execute("DELETE FROM records WHERE seq > 3")
+    database.close()
+    before = house.report()
+    assert [(finding.seq, finding.problem) for finding in before.findings] == [(4, "cut")]
+    recorder = await house.open()
+    assert recorder.resumed.cut == 4
+    await house.close()
+    after = house.report()
+    assert not after.sound
+    assert [(finding.seq, finding.problem) for finding in after.findings] == [(4, "cut")]
+
+
+@pytest.mark.parametrize("harm", ["missing", "rubbish", "another"])
+async def test_a_head_that_is_gone_or_damaged_is_recorded(house: House, tmp_path: Path, harm: str) -> None:
+    recorder = await house.open()
+    recorder.intent(AGENT, TOOL, TRACE)
+    await house.close()
+    if harm == "missing":
+        house.head.unlink()
+    elif harm == "rubbish":
+        house.head.write_bytes(b"rubbish")
+    else:
+        HeadFile(house.head, recorder_module.Head("other", 1, b"h" * 32, 1, 1)).close()
+    recorder = await house.open()
+    assert recorder.resumed.unfinished == 1
+    await house.close()
+    assert [record.event for record in house.records()].count(GAP) == 1
+    assert {finding.problem for finding in house.report().findings} == {"head"}
+
+
+async def test_secrets_reach_neither_the_database_nor_whoever_is_forwarded_to(house: House) -> None:
+    """T23."""
+    recorder = await house.open()
+    recorder._redact = lambda text: text.replace("hunter2", "[secret]")
+    forwarded: list[Record] = []
+    recorder.on_committed = forwarded.extend
+    details = {"headers": {"Authorization": "Bearer hunter3"}, "note": "it is hunter2", "list": [{"apiKey": "hunter4"}]}
+    ticket = recorder.intent(AGENT, Target("resource", "s", "https://u:hunter2@h/"), TRACE, b"hunter5", details=details)
+    recorder.outcome(ticket, TOOL_FAILED, "wrong password hunter2", details)
+    recorder.refusal(AGENT, TOOL, TRACE, "g", "r", "hunter2", b"hunter5", details=details)
+    recorder.event("com.example.x", details=details)
+    await house.close()
+    assert "hunter" not in str(house.records()) + str(forwarded)
+    if not house.where.startswith("postgresql"):
+        assert not [path for path in Path(house.where).parent.iterdir() if b"hunter" in path.read_bytes()]
+
+
+async def test_what_cannot_be_encoded_is_recorded_without_it(house: House) -> None:
+    recorder = await house.open()
+    recorder.refusal(AGENT, Target("tool", "s \ud800", "bad"), TRACE, "g", "r", details={"n": 2**200})
+    recorder.refusal(AGENT, Target("tool", "nul \0", "n" * 10_000), TRACE, "g", "r")
+    await house.close()
+    _, first, second, _ = house.records()
+    assert "not_recorded" in first.details
+    assert (second.server, len(second.name)) == ("nul \0", 10_000)
+    assert house.report().sound
+
+
+async def test_the_record_is_searched_shown_and_exported(house: House) -> None:
+    recorder = await house.open()
+    for number in range(30):
+        who = Principal("cursor" if number % 2 else "claude", "agent")
+        what = Target("tool", "github", f"tool-{number % 3}")
+        recorder.refusal(who, what, f"{number % 5 + 1:032x}", "g", str(number))
+    await recorder.flushed()
+
+    async def rules(wanted: Search, most: int = 100, before: tuple[str, int] | None = None) -> list[str]:
+        found = await house.store.read(lambda database: search(database, wanted, most, before))
+        return [entry.record.rule for entry in found]
+
+    assert await rules(Search(actor="cursor", name="tool-0")) == [str(n) for n in (27, 21, 15, 9, 3)]
+    assert await rules(Search(trace="00000000-0000-0000-0000-000000000003")) == [str(n) for n in range(27, -1, -5)]
+    assert await rules(Search(result="SUCCESS")) == []
+    newest = await house.store.read(lambda database: search(database, Search(event="TOOL_BLOCKED"), 4))
+    assert await rules(Search(event="TOOL_BLOCKED"), 3, (newest[-1].chain, newest[-1].seq)) == ["25", "24", "23"]
+    at = newest[1].record.at
+    assert "28" in await rules(Search(since=at))
+    assert "28" not in await rules(Search(until=at))
+    shown = await house.store.read(lambda database: show(database, "node-1", newest[0].seq))
+    assert shown is not None
+    assert [entry.record.rule for entry in shown[1]] == [str(n) for n in range(4, 30, 5)]
+    assert await house.store.read(lambda database: show(database, "node-1", 10_000)) is None
+    lines = await house.store.read(lambda database: list(export(database)))
+    assert verify_export(lines, {}) == Report(31, ("node-1",), ())
+    assert not verify_export(lines[:5] + lines[6:], {}).sound
+    assert not verify_export([*lines[:-1], lines[-1].replace(b'"29"', b'"28"')], {}).sound
+    last: list[Entry] = await house.store.read(lambda database: tail(database, 2))
+    assert [entry.record.rule for entry in last] == ["28", "29"]
+    await house.close()
+
+
+async def test_a_restored_backup_keeps_the_chain_and_adds_what_is_missing(house: House, tmp_path: Path) -> None:
+    recorder = await house.open()
+    recorder.refusal(AGENT, TOOL, TRACE, "g", "r")
+    await recorder.flushed()
+    await house.store.backup(tmp_path / "backup.db")
+    recorder.refusal(AGENT, TOOL, TRACE, "g", "r")
+    await recorder.flushed()
+    await house.store.restore(tmp_path / "backup.db")
+    await house.close()
+    assert house.report().sound
+    assert house.report().records == 4
+    elsewhere = await Store.open(tmp_path / "elsewhere.db")
+    await elsewhere.restore(tmp_path / "backup.db")
+    assert (await elsewhere.read(lambda database: verify(database, {}))).records == 2
+    stranger = await Recorder.open(elsewhere, "node-2", tmp_path / "node-2.head")
+    await stranger.close()
+    other = await Store.open(tmp_path / "other.db")
+    await (await Recorder.open(other, "node-1", tmp_path / "third.head")).close()
+    with pytest.raises(StoreError, match="another history"):
+        await other.restore(tmp_path / "backup.db")
+    await other.close()
+    await elsewhere.close()

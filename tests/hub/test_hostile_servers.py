@@ -1,0 +1,359 @@
+"""Servers that are wrong in every way: their own calls fail with a clear error, and nobody else notices."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import os
+import sys
+import time
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from interlock.config.settings import Hub, Restart, Server, Timeouts
+from interlock.hub.catalog.offer import make_offer
+from interlock.hub.logs import KEPT
+from interlock.hub.upstreams import upstream
+from interlock.hub.upstreams.states import State
+from interlock.transports.stdio import process
+
+from .house import HERE, House, Raw, child, house, text_of, until
+from .raw_web import RawWeb
+
+WITHIN_S = 4.0
+"""How long the neighbour may take to answer on a machine that does other things too."""
+
+
+class Scene:
+    """A hub with a hostile server, and a healthy one that is called all the while."""
+
+    def __init__(self, hub: House, started: Path) -> None:
+        self.hub = hub
+        self.client = Raw(hub.url + "/mcp")
+        self.neighbour_calls = 0
+        self.slowest = 0.0
+        self._started = started
+
+    async def call(self, tool: str, arguments: dict[str, Any] | None = None) -> Any:
+        """Call a tool of the hostile server."""
+        return await self.client.modern("tools/call", {"name": f"bad__{tool}", "arguments": arguments or {}})
+
+    async def is_well(self) -> None:
+        """The hostile server answers, again or still: one that was ended takes a moment to come back."""
+        async with asyncio.timeout(20):
+            while "result" not in (answer := await self.call("ok")):
+                await asyncio.sleep(0.05)
+        assert text_of(answer) == "fine"
+
+    @property
+    def log(self) -> str:
+        """What the operator is shown of it."""
+        return "\n".join(line.text for line in self.hub.assembly.logs.tail("bad", KEPT))
+
+    @property
+    def pids(self) -> list[int]:
+        """Every process that it started, itself too."""
+        return [int(line) for line in self._started.read_text().split()]
+
+    async def call_neighbour(self) -> None:
+        """One call after another, each of which must be answered, and soon."""
+        while True:
+            begun = time.monotonic()
+            answer = await Raw(self.hub.url + "/mcp").modern("tools/call", ECHO)
+            assert text_of(answer) == "still here"
+            self.slowest = max(self.slowest, time.monotonic() - begun)
+            self.neighbour_calls += 1
+            await asyncio.sleep(0.01)
+
+
+ECHO: dict[str, Any] = {"name": "good__echo", "arguments": {"text": "still here"}}
+
+
+@contextlib.asynccontextmanager
+async def scene(tmp_path: Path, bad: Server, *, tool_s: float = 10, wait: bool = True) -> AsyncIterator[Scene]:
+    """While this lasts the neighbour is called; afterwards nothing is left of anything."""
+    before = descriptors(), len(asyncio.all_tasks())
+    started = tmp_path / "started"
+    started.touch()
+    timeouts = Timeouts(start_s=15, discovery_s=5, tool_s=tool_s)
+    servers = {"bad": bad, "good": child("busy_server.py", era="modern")}
+    async with house(tmp_path, servers, wait=False, hub=Hub(timeouts=timeouts)) as hub:
+        await hub.state("good", State.CONNECTED)
+        here = Scene(hub, started)
+        if wait:
+            await hub.state("bad", State.CONNECTED)
+        calling = asyncio.create_task(here.call_neighbour())
+        try:
+            yield here
+            reached = here.neighbour_calls
+            await until(lambda: calling.done() or here.neighbour_calls > reached + 2)
+        finally:
+            calling.cancel()
+            await asyncio.gather(calling, return_exceptions=True)
+        assert calling.cancelled(), calling.exception()
+        assert here.slowest < WITHIN_S
+    gc.collect()
+    await until(lambda: not any(alive(pid) for pid in here.pids), within=5)
+    await until(lambda: descriptors() <= before[0] and len(asyncio.all_tasks()) <= before[1], within=5)
+
+
+def hostile(tmp_path: Path, mode: str = "", **settings: Any) -> Server:
+    """The hostile server, as a process."""
+    command = (sys.executable, "-I", str(HERE / "hostile_server.py"), mode)
+    env = {"STARTED": str(tmp_path / "started"), **settings.pop("env", {})}
+    restart = Restart(backoff_base_ms=50, backoff_max_ms=100)
+    return Server(command=command, env=env, era="legacy", **{"restart": restart, **settings})
+
+
+def descriptors() -> int:
+    return len(os.listdir("/dev/fd"))
+
+
+def alive(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def refusal(answer: Any) -> str:
+    """What a failed call says."""
+    assert "error" in answer, answer
+    return str(answer["error"]["message"])
+
+
+# Over standard streams
+
+
+async def test_rubbish_around_an_answer_is_shown_to_the_operator_and_costs_nothing(tmp_path: Path) -> None:
+    async with scene(tmp_path, hostile(tmp_path)) as here:
+        assert text_of(await here.call("rubbish")) == "fine"
+        assert "Server running on port 3000" in here.log
+        assert "\x1b" not in here.log
+        await here.is_well()
+        assert len(here.pids) == 1
+
+
+@pytest.mark.parametrize(
+    ("tool", "said"),
+    [
+        ("half_line", "exit"),
+        ("huge_line", "flood"),
+        ("no_newline", "flood"),
+        ("flood_rubbish", "flood"),
+        ("die", "exit"),
+        ("not_an_object", ""),
+        ("both", ""),
+        ("bad_error", ""),
+        ("too_deep", ""),
+    ],
+)
+async def test_a_call_without_a_proper_answer_fails_with_a_reason_and_the_next_one_is_served(
+    tmp_path: Path, tool: str, said: str
+) -> None:
+    async with scene(tmp_path, hostile(tmp_path)) as here:
+        reason = refusal(await here.call(tool))
+        assert said in reason, reason
+        await here.is_well()
+
+
+async def test_the_last_words_of_a_server_are_in_the_logs(tmp_path: Path) -> None:
+    async with scene(tmp_path, hostile(tmp_path)) as here:
+        refusal(await here.call("half_line"))
+        await until(lambda: "the disk is full" in here.log)
+
+
+async def test_answers_to_what_nobody_asked_are_nobodys_answers(tmp_path: Path) -> None:
+    async with scene(tmp_path, hostile(tmp_path), tool_s=1) as here:
+        assert "in time" in refusal(await here.call("wrong_ids"))
+        await here.is_well()
+
+
+async def test_a_second_answer_to_a_call_is_not_the_answer_to_the_next(tmp_path: Path) -> None:
+    async with scene(tmp_path, hostile(tmp_path)) as here:
+        for _ in range(3):
+            assert text_of(await here.call("twice")) == "first"
+            assert text_of(await here.call("ok")) == "fine"
+
+
+async def test_a_server_that_never_answers_is_given_up_at_the_deadline(tmp_path: Path) -> None:
+    async with scene(tmp_path, hostile(tmp_path), tool_s=1) as here:
+        begun = time.monotonic()
+        assert "in time" in refusal(await here.call("hang"))
+        assert time.monotonic() - begun < 3
+        await here.is_well()
+
+
+async def test_a_server_cannot_cancel_what_was_asked_of_it(tmp_path: Path) -> None:
+    async with scene(tmp_path, hostile(tmp_path)) as here:
+        assert text_of(await here.call("cancel_it")) == "fine"
+
+
+@pytest.mark.parametrize("flood", ["flood_logs", "flood_progress", "flood_questions", "flood_stderr"])
+async def test_a_flood_is_bounded_and_passes(tmp_path: Path, flood: str) -> None:
+    async with scene(tmp_path, hostile(tmp_path)) as here:
+        assert text_of(await here.call(flood)) == "fine"
+        await here.is_well()
+        assert len(here.hub.assembly.logs.tail("bad", 10**6)) <= KEPT
+
+
+async def test_a_flood_of_changes_leads_to_few_listings(tmp_path: Path) -> None:
+    async with scene(tmp_path, hostile(tmp_path)) as here:
+        assert text_of(await here.call("flood_changes")) == "fine"
+        assert int(text_of(await here.call("lists"))) <= 3
+
+
+async def test_calls_beside_one_that_fails_are_answered(tmp_path: Path) -> None:
+    async with scene(tmp_path, hostile(tmp_path)) as here:
+        answers = await asyncio.gather(*(here.call(tool) for tool in ("ok", "both", "ok", "not_an_object", "ok")))
+        assert [text_of(answer) for answer in answers if "result" in answer] == ["fine"] * 3
+        assert ["error" in answer for answer in answers] == [False, True, False, True, False]
+
+
+# How it starts and ends
+
+
+async def test_a_server_that_exits_at_once_says_why_to_whoever_calls_it(tmp_path: Path) -> None:
+    async with scene(tmp_path, hostile(tmp_path, "exit_at_once"), wait=False) as here:
+        await here.hub.state("bad", State.ERROR)
+        assert "HOSTILE_TOKEN" in here.log
+        assert here.hub.assembly.upstreams["bad"].problem is not None
+        assert "HOSTILE_TOKEN" in here.hub.assembly.upstreams["bad"].problem.message
+        await until(lambda: "too many restarts" in here.log)
+        assert len(here.pids) == 1 + Restart().max_restarts
+
+
+async def test_a_server_that_keeps_exiting_is_not_started_for_ever(tmp_path: Path) -> None:
+    async with scene(tmp_path, hostile(tmp_path, "exit_after_hello"), wait=False) as here:
+        await until(lambda: "too many restarts" in here.log)
+        assert len(here.pids) == 1 + Restart().max_restarts
+        assert not any(alive(pid) for pid in here.pids)
+
+
+async def test_a_server_that_says_nothing_holds_back_nobody(tmp_path: Path) -> None:
+    async with scene(tmp_path, hostile(tmp_path, "silent"), wait=False) as here:
+        listed = await asyncio.wait_for(here.client.modern("tools/list"), 5)
+        assert {tool["name"].partition("__")[0] for tool in listed["result"]["tools"]} == {"good"}
+
+
+async def test_a_server_that_ignores_signals_is_ended_with_everything_it_started(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(process, "PATIENCE", 0.2)
+    async with scene(tmp_path, hostile(tmp_path, "stubborn")) as here:
+        await here.is_well()
+        assert len(here.pids) == 2
+        assert all(alive(pid) for pid in here.pids)
+
+
+# What it lists
+
+
+async def test_a_list_without_an_end_is_given_up_and_told(tmp_path: Path) -> None:
+    for mode in ("same_cursor", "new_cursors", "no_list"):
+        folder = tmp_path / mode
+        folder.mkdir()
+        async with scene(folder, hostile(folder, mode)) as here:
+            assert "could not be read" in here.log
+            listed = (await here.client.modern("tools/list"))["result"]["tools"]
+            assert not [tool for tool in listed if tool["name"].startswith("bad__")]
+
+
+async def test_tools_that_cannot_be_used_are_left_out_or_refused_one_by_one(tmp_path: Path) -> None:
+    async with RawWeb() as away:
+        bad = hostile(tmp_path, "strange_tools", env={"AWAY": away.url})
+        async with scene(tmp_path, bad, tool_s=5) as here:
+            listed = (await here.client.modern("tools/list"))["result"]["tools"]
+            names = [tool["name"].removeprefix("bad__") for tool in listed if tool["name"].startswith("bad__")]
+            assert names.count("ok") == 1
+            assert not {"header", "no_schema", "true_schema"} & set(names)
+            assert all(name.isprintable() and len(name) <= 64 for name in names)
+            assert "x-mcp-header of a is not a header name" in here.log
+            await here.is_well()
+            for name in ("remote", "remote_part", "file", "wrong_schema"):
+                if name in names:
+                    assert "schema" in refusal(await here.call(name, {"a": "x"}))
+            for name in {"bomb", "itself", "deep", "app_meta", "hints", "big_number"} & set(names):
+                await asyncio.wait_for(here.call(name, {"a": {"a": {}}}), 5)
+            begun = time.monotonic()
+            await here.call("slow_pattern", {"a": "a" * 5000 + "!"})
+            assert time.monotonic() - begun < 2
+            await here.is_well()
+        assert away.connections == 0, "a schema was fetched"
+
+
+async def test_a_bug_of_the_hub_over_one_server_is_that_servers_problem(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(server: str, *lists: Any, **rules: Any) -> Any:
+        if server == "bad":
+            raise ZeroDivisionError("a bug of ours")
+        return make_offer(server, *lists, **rules)
+
+    monkeypatch.setattr(upstream, "make_offer", broken)
+    reported: list[object] = []
+    asyncio.get_running_loop().set_exception_handler(lambda loop, context: reported.append(context["exception"]))
+    async with scene(tmp_path, hostile(tmp_path), wait=False) as here:
+        await here.hub.state("bad", State.ERROR)
+        assert "a bug of ours" in here.log
+        monkeypatch.undo()
+        await here.is_well()
+    assert {type(error) for error in reported} == {ZeroDivisionError}
+
+
+# Over HTTP
+
+ANSWER = b'{"jsonrpc":"2.0","id":%ID%,"result":{"content":[{"type":"text","text":"fine"}]}}'
+
+
+def response(body: bytes, *headers: str, status: str = "200 OK", kind: str = "application/json") -> bytes:
+    """A response with a length; `%ID%` stands for the id of the request."""
+    lines = [f"HTTP/1.1 {status}", f"content-type: {kind}", f"content-length: {len(body)}", *headers]
+    return "\r\n".join(lines).encode() + b"\r\n\r\n" + body
+
+
+@pytest.mark.parametrize(
+    "reply",
+    [
+        pytest.param(response(ANSWER, *["set-cookie: a=b"] * 10_000), id="ten thousand cookies"),
+        pytest.param(response(ANSWER, "x: " + "y" * 5_000_000), id="a header of five megabytes"),
+        pytest.param(response(ANSWER, "content-encoding: gzip"), id="compressed, it says"),
+        pytest.param(response(ANSWER, kind="text/html"), id="a page"),
+        pytest.param(response(b"<html>login</html>", kind="text/html"), id="a login page"),
+        pytest.param(response(ANSWER, "location: http://169.254.169.254/", status="307 Moved"), id="led away"),
+        pytest.param(response(ANSWER.replace(b"%ID%", b"99")), id="another id"),
+        pytest.param(response(b"5"), id="a number"),
+        pytest.param(response(b""), id="nothing"),
+        pytest.param(b"SSH-2.0-OpenSSH_9.6\r\n", id="another protocol"),
+        pytest.param(b"", id="a closed connection"),
+        pytest.param(response(ANSWER)[:-20], id="cut short"),
+        pytest.param(response(b"data: {\n\n" * 5000, kind="text/event-stream"), id="events of rubbish"),
+        pytest.param(response(b"data: " + b"x" * 12_000_000, kind="text/event-stream"), id="a huge event"),
+        pytest.param(response(b"{}", status="500 Oops") + response(ANSWER), id="two answers at once"),
+    ],
+)
+async def test_a_bad_answer_over_http_fails_its_call_and_the_next_one_is_served(tmp_path: Path, reply: bytes) -> None:
+    async with RawWeb() as web:
+        bad = Server(url=web.url + "/mcp", era="legacy")
+        async with scene(tmp_path, bad, tool_s=2) as here:
+            web.replies["strange"] = reply
+            assert refusal(await here.call("strange"))
+            await here.is_well()
+
+
+async def test_an_answer_that_drips_for_ever_ends_at_the_deadline(tmp_path: Path) -> None:
+    async with RawWeb() as web:
+        bad = Server(url=web.url + "/mcp", era="legacy")
+        async with scene(tmp_path, bad, tool_s=1) as here:
+            head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n"
+            web.replies["strange"] = head
+            web.drip = b": \n"
+            begun = time.monotonic()
+            assert "in time" in refusal(await here.call("strange"))
+            assert time.monotonic() - begun < 3
+            await here.is_well()

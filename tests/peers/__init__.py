@@ -1,0 +1,1 @@
+"""Clients and servers that others wrote, with a real hub between them."""

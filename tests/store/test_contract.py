@@ -1,0 +1,341 @@
+"""What the store promises, asked of both databases."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from interlock.store import Collection, Conflict, Store, StoreDamaged, StoreError, StoreTooNew, StoreUnavailable
+from interlock.store.database import connect, transaction
+
+from .things import THINGS, Thing, until
+
+pytestmark = pytest.mark.anyio
+
+
+async def put(store: Store, *things: Thing) -> None:
+    async with store.transaction() as change:
+        for thing in things:
+            change.put(THINGS, thing)
+
+
+async def test_what_was_put_is_read_with_a_version_that_grows(where: str) -> None:
+    store = await Store.open(where, [THINGS])
+    await put(store, Thing("a", "x", 1))
+    await put(store, Thing("a", "y", 2))
+    found = await store.get(THINGS, "a")
+    assert found is not None
+    assert (found.version, found.value) == (2, Thing("a", "y", 2))
+    assert await store.get(THINGS, "b") is None
+    await store.close()
+
+
+async def test_everything_is_there_after_it_was_opened_again(where: str) -> None:
+    store = await Store.open(where, [THINGS])
+    await put(store, Thing("a", note="ünï\u0000code \U0001f600"))
+    await store.close()
+    store = await Store.open(where, [THINGS])
+    found = await store.get(THINGS, "a")
+    await store.close()
+    assert found is not None
+    assert found.value.note == "ünï\u0000code \U0001f600"
+
+
+async def test_documents_are_found_by_every_declared_column(where: str) -> None:
+    store = await Store.open(where, [THINGS])
+    long = "n" * 5000
+    await put(store, Thing("a", "x", 1), Thing("b", "x", 2), Thing("c", "y", 2, long), Thing("d", "\0", 0))
+    await put(store, Thing("b", "z", 2))
+
+    async def keys(**columns: object) -> list[str]:
+        return [document.key for document in await store.find(THINGS, **columns)]
+
+    assert await keys() == ["a", "b", "c", "d"]
+    assert await keys(owner="x") == ["a"]
+    assert await keys(size=2) == ["b", "c"]
+    assert await keys(size=2, owner="z") == ["b"]
+    assert await keys(note=long) == ["c"]
+    assert await keys(owner="\0") == ["d"]
+    with pytest.raises(ValueError, match="not declared"):
+        await keys(id="a")
+    await store.close()
+
+
+async def test_a_transaction_fails_whole_when_something_it_read_was_changed_meanwhile(where: str) -> None:
+    store = await Store.open(where, [THINGS])
+    await put(store, Thing("a"))
+
+    async def late() -> None:
+        async with store.transaction() as change:
+            await change.get(THINGS, "a")
+            await put(store, Thing("a", "somebody else"))
+            change.put(THINGS, Thing("a", "me"))
+            change.put(THINGS, Thing("b", "me"))
+
+    with pytest.raises(Conflict):
+        await late()
+    assert [document.value for document in await store.find(THINGS)] == [Thing("a", "somebody else")]
+    await store.close()
+
+
+async def test_a_document_can_be_inserted_once(where: str) -> None:
+    store = await Store.open(where, [THINGS])
+
+    async def insert() -> bool:
+        try:
+            async with store.transaction() as change:
+                change.insert(THINGS, Thing("only"))
+        except Conflict:
+            return False
+        return True
+
+    assert sorted(await asyncio.gather(*(insert() for _ in range(20)))) == [False] * 19 + [True]
+    await store.close()
+
+
+async def test_increments_from_many_tasks_are_all_counted(where: str) -> None:
+    store = await Store.open(where, [THINGS])
+
+    async def increment() -> None:
+        while True:
+            try:
+                async with store.transaction() as change:
+                    found = await change.get(THINGS, "n")
+                    change.put(THINGS, Thing("n", size=1 + (found.value.size if found else 0)))
+            except Conflict:
+                continue
+            return
+
+    await asyncio.gather(*(increment() for _ in range(12)))
+    found = await store.get(THINGS, "n")
+    assert found is not None
+    assert (found.value.size, found.version) == (12, 12)
+    await store.close()
+
+
+async def test_an_exception_inside_a_transaction_drops_it(where: str) -> None:
+    store = await Store.open(where, [THINGS])
+
+    async def fail() -> None:
+        async with store.transaction() as change:
+            change.put(THINGS, Thing("a"))
+            raise ZeroDivisionError
+
+    with pytest.raises(ZeroDivisionError):
+        await fail()
+    assert await store.find(THINGS) == []
+    await store.close()
+
+
+async def test_a_version_never_comes_back_even_when_the_document_was_deleted_in_between(where: str) -> None:
+    store = await Store.open(where, [THINGS])
+    await put(store, Thing("a", "first"))
+    old = await store.get(THINGS, "a")
+    assert old is not None
+    async with store.transaction() as change:
+        change.delete(THINGS, "a")
+    assert await store.get(THINGS, "a") is None
+    assert await store.find(THINGS, owner="first") == []
+    await put(store, Thing("a", "second"))
+    change = store.transaction()
+    change.expect(THINGS, "a", old.version)
+    change.put(THINGS, Thing("a", "third"))
+    with pytest.raises(Conflict):
+        await change.__aexit__(None, None, None)
+    await store.close()
+
+
+async def test_a_mirror_has_followed_when_the_change_returns(where: str) -> None:
+    store = await Store.open(where, [THINGS])
+    await put(store, Thing("old"))
+    mirror = await store.mirror(THINGS)
+    heard: list[tuple[str, Thing | None]] = []
+    stop = mirror.on_change(lambda key, value: heard.append((key, value)))
+    before = mirror.generation
+    await put(store, Thing("new", "x"))
+    assert mirror.get("new") == Thing("new", "x")
+    async with store.transaction() as change:
+        change.delete(THINGS, "old")
+    assert mirror.get("old") is None
+    assert [*mirror.values()] == [Thing("new", "x")]
+    assert (len(mirror), mirror.generation) == (1, before + 2)
+    stop()
+    await put(store, Thing("new", "y"))
+    assert heard == [("new", Thing("new", "x")), ("old", None)]
+    await store.close()
+
+
+async def test_an_index_is_made_anew_when_a_collection_is_declared_differently(where: str) -> None:
+    store = await Store.open(where, [Collection("things", Thing, key="id")])
+    plain = store._collections["things"]
+    async with store.transaction() as change:
+        change.put(plain, Thing("a", "x"))
+    await store.close()
+    store = await Store.open(where, [THINGS])
+    assert [document.key for document in await store.find(THINGS, owner="x")] == ["a"]
+    await store.close()
+
+
+async def test_a_unit_that_cannot_be_written_takes_no_neighbour_with_it(where: str) -> None:
+    store = await Store.open(where, [THINGS])
+    gate = asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    def hold(_: object) -> None:
+        asyncio.run_coroutine_threadsafe(gate.wait(), loop).result(10)
+
+    def clash(database: object) -> None:
+        database.execute("INSERT INTO counters (name, value) VALUES ('revision', 1)")  # type: ignore[attr-defined]
+
+    holding = asyncio.create_task(store.commit(hold))
+    good, bad = asyncio.create_task(put(store, Thing("a"))), asyncio.create_task(store.commit(clash))
+    also = asyncio.create_task(put(store, Thing("b")))
+    await asyncio.sleep(0)
+    gate.set()
+    done = await asyncio.gather(holding, good, bad, also, return_exceptions=True)
+    assert [type(result) for result in done] == [type(None), type(None), Conflict, type(None)]
+    assert [document.key for document in await store.find(THINGS)] == ["a", "b"]
+    await store.close()
+
+
+async def test_a_backup_made_under_load_is_one_moment_and_goes_into_either_database(where: str, tmp_path: Path) -> None:
+    store = await Store.open(where, [THINGS])
+    stop = False
+
+    async def load() -> None:
+        count = 0
+        while not stop:
+            count += 1
+            await put(store, Thing("one", size=count), Thing("two", size=count))
+
+    loading = asyncio.create_task(load())
+    await until(lambda: store._writer._waiting > 0)
+    await store.get(THINGS, "one")
+    while await store.get(THINGS, "two") is None:
+        await asyncio.sleep(0)
+    copy = tmp_path / "copy.db"
+    await store.backup(copy)
+    stop = True
+    await loading
+    await put(store, Thing("later"))
+    mirror = await store.mirror(THINGS)
+    await store.restore(copy)
+    one, two = mirror.get("one"), mirror.get("two")
+    assert one is not None
+    assert two is not None
+    assert one.size == two.size
+    assert mirror.get("later") is None
+    assert len(await store.find(THINGS, size=one.size)) == 2
+    await store.close()
+    other = await Store.open(tmp_path / "other.db", [THINGS])
+    await other.restore(copy)
+    assert {document.key for document in await other.find(THINGS)} == {"one", "two"}
+    await other.close()
+
+
+async def test_what_is_not_a_sound_backup_changes_nothing(where: str, tmp_path: Path) -> None:
+    store = await Store.open(where, [THINGS])
+    await put(store, Thing("a"))
+    rubbish = tmp_path / "rubbish"
+    rubbish.write_bytes(b"not a database" * 1000)
+    empty = tmp_path / "empty"
+    empty.touch()
+    for path in (rubbish, empty):
+        with pytest.raises(StoreDamaged):
+            await store.restore(path)
+    with pytest.raises(StoreError, match="No such file"):
+        await store.restore(tmp_path / "nowhere")
+    assert await store.get(THINGS, "a") is not None
+    await store.close()
+
+
+async def test_a_database_from_a_later_version_is_left_alone(where: str, tmp_path: Path) -> None:
+    await (await Store.open(where)).close()
+    database = connect(where)
+    database.execute("INSERT INTO schema_steps VALUES (99, 'later', 0)")
+    database.close()
+    with pytest.raises(StoreTooNew) as caught:
+        await Store.open(where, [THINGS], backups=tmp_path)
+    assert caught.value.mend
+
+
+async def test_a_flipped_bit_in_a_document_is_damage_and_nothing_is_answered_from_it(where: str) -> None:
+    store = await Store.open(where, [THINGS])
+    await put(store, Thing("a", "good"))
+    database = connect(where)
+    database.execute("UPDATE documents SET body = replace(body, 'good', 'gooe')")
+    database.close()
+    with pytest.raises(StoreDamaged):
+        await store.get(THINGS, "a")
+    with pytest.raises(StoreDamaged):
+        await store.mirror(THINGS)
+    await store.close()
+
+
+async def test_a_document_that_this_version_cannot_read_stops_its_mirror_from_answering(where: str) -> None:
+    class Other(msgspec.Struct, frozen=True):
+        id: str
+        size: str = "large"
+
+    store = await Store.open(where, [THINGS])
+    mirror = await store.mirror(THINGS)
+    mirror.collection = Collection("things", Other, key="id")  # type: ignore[assignment]
+    await put(store, Thing("a", size=3))
+    with pytest.raises(StoreDamaged):
+        mirror.get("b")
+    await store.close()
+
+
+async def test_a_closed_store_refuses(where: str) -> None:
+    store = await Store.open(where, [THINGS])
+    await store.close()
+    with pytest.raises(StoreUnavailable):
+        await put(store, Thing("a"))
+
+
+async def test_a_reading_moment_does_not_move_while_others_commit(where: str) -> None:
+    store = await Store.open(where, [THINGS])
+    await put(store, Thing("a", size=1))
+    reader = connect(where, read_only=True)
+    with transaction(reader, read_only=True):
+        first = reader.execute("SELECT version FROM documents")
+        await put(store, Thing("a", size=2))
+        assert reader.execute("SELECT version FROM documents") == first
+    reader.close()
+    await store.close()
+
+
+class Careless(msgspec.Struct):
+    id: str
+    api_key: str
+
+
+class Nested(msgspec.Struct):
+    id: str
+    inner: list[Careless]
+
+
+class Careful(msgspec.Struct):
+    id: str
+    api_key_hash: str
+
+
+def test_a_collection_does_not_take_a_field_that_is_named_like_a_secret() -> None:
+    for kind in (Careless, Nested):
+        with pytest.raises(ValueError, match="'api_key', named like a secret"):
+            Collection("careless", kind, key="id")
+    Collection("careful", Careful, key="id")
+
+
+def test_a_collection_names_fields_that_exist() -> None:
+    with pytest.raises(ValueError, match="no field"):
+        Collection("things", Thing, key="id", columns=("colour",))
+
+
+@pytest.mark.parametrize("key", ["", "k" * 513, "\0"])
+def test_a_key_is_some_text_and_not_endless(key: str) -> None:
+    with pytest.raises(ValueError, match="characters"):
+        THINGS.key_of(Thing(key))

@@ -1,0 +1,268 @@
+"""Full disks, read-only disks, locks, servers that restart or hang: a clear error, nothing half written, then on."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sqlite3
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from interlock.store import Store, StoreBusy, StoreDamaged, StoreError, StoreFull, StoreReadOnly, StoreUnavailable
+from interlock.store import sqlite as sqlite_module
+from interlock.store import writer as writer_module
+from interlock.store.database import connect, sqlite_path
+
+from .things import THINGS, Thing, until
+
+pytestmark = pytest.mark.anyio
+
+
+async def put(store: Store, *things: Thing) -> None:
+    async with store.transaction() as change:
+        for thing in things:
+            change.put(THINGS, thing)
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of one megabyte."""
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    if subprocess.run(["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", str(disk)], capture_output=True).returncode:
+        pytest.skip("a disk can be mounted by root alone")
+    try:
+        yield disk
+    finally:
+        subprocess.run(["umount", "-l", str(disk)], check=True)
+
+
+async def test_a_full_disk_refuses_and_loses_nothing_and_goes_on_when_there_is_room(small_disk: Path) -> None:
+    store = await Store.open(small_disk / "hub.db", [THINGS])
+    ballast = small_disk / "ballast"
+    ballast.write_bytes(b"x" * 400_000)
+    kept = 0
+
+    async def fill() -> None:
+        nonlocal kept
+        while True:
+            await put(store, Thing(f"{kept:04}", "o" * 20_000))
+            kept += 1
+
+    with pytest.raises(StoreFull) as caught:
+        await fill()
+    assert caught.value.mend
+    assert len(await store.find(THINGS)) == kept
+    ballast.unlink()
+    await put(store, Thing("after", "o" * 20_000))
+    assert len(await store.find(THINGS)) == kept + 1
+    await store.close()
+    check = connect(str(small_disk / "hub.db"))
+    assert check.execute("PRAGMA integrity_check") == [("ok",)]
+    check.close()
+
+
+async def test_a_read_only_disk_is_said_to_be_one(small_disk: Path) -> None:
+    await (await Store.open(small_disk / "hub.db", [THINGS])).close()
+    await asyncio.to_thread(subprocess.run, ["mount", "-o", "remount,ro", str(small_disk)], check=True)
+    with pytest.raises(StoreReadOnly) as caught:
+        await Store.open(small_disk / "hub.db", [THINGS])
+    assert "writable" in caught.value.mend
+    with pytest.raises(StoreReadOnly):
+        await Store.open(small_disk / "folder" / "new.db", [THINGS])
+
+
+LIMITED = """
+import asyncio, resource, signal, sys
+from interlock.store import Store, StoreError
+from store.things import THINGS, Thing
+
+async def main():
+    signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    store = await Store.open(sys.argv[1], [THINGS])
+    resource.setrlimit(resource.RLIMIT_FSIZE, (200_000, 200_000))
+    kept = 0
+    try:
+        while kept < 1000:
+            async with store.transaction() as change:
+                change.put(THINGS, Thing(f"{kept:04}", "o" * 5_000))
+            kept += 1
+    except StoreError as error:
+        print(kept, type(error).__name__, bool(error.mend), flush=True)
+
+asyncio.run(main())
+"""
+
+
+async def test_a_file_that_may_not_grow_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None:
+    where = tmp_path / "hub.db"
+    tests = Path(__file__).parent.parent
+    env = {"PYTHONPATH": f"{tests}:{tests.parent / 'src'}"}
+    child = await asyncio.to_thread(
+        subprocess.run, [sys.executable, "-c", LIMITED, str(where)], env=env, capture_output=True, text=True, timeout=60
+    )
+    kept, kind, mendable = child.stdout.split()
+    assert (kind in ("StoreFull", "StoreUnavailable"), mendable) == (True, "True"), child.stderr
+    store = await Store.open(where, [THINGS])
+    assert len(await store.find(THINGS)) == int(kept)
+    await store.close()
+
+
+async def test_a_database_that_another_process_holds_is_busy_until_it_lets_go(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(sqlite_module, "BUSY_S", 0.1)
+    store = await Store.open(tmp_path / "hub.db", [THINGS])
+    other = sqlite3.connect(tmp_path / "hub.db", isolation_level=None)
+    other.execute("BEGIN IMMEDIATE")
+    with pytest.raises(StoreBusy):
+        await put(store, Thing("a"))
+    assert await store.find(THINGS) == []
+    other.execute("ROLLBACK")
+    other.close()
+    await put(store, Thing("a"))
+    await store.close()
+
+
+async def test_what_is_not_a_database_is_not_opened_nor_overwritten(tmp_path: Path) -> None:
+    path = tmp_path / "hub.db"
+    path.write_bytes(b"precious" * 1000)
+    with pytest.raises(StoreDamaged):
+        await Store.open(path, [THINGS])
+    assert path.read_bytes() == b"precious" * 1000
+
+
+async def test_the_file_is_its_owners_alone(tmp_path: Path) -> None:
+    path = tmp_path / "home" / "hub.db"
+    await (await Store.open(path, [THINGS])).close()
+    assert path.stat().st_mode & 0o777 == 0o600
+    assert path.parent.stat().st_mode & 0o777 == 0o700
+
+
+async def test_too_much_that_waits_is_refused_and_nothing_grows(where: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer_module, "MOST_WAITING", 3)
+    store = await Store.open(where, [THINGS])
+    results = await asyncio.gather(*(put(store, Thing(str(n))) for n in range(10)), return_exceptions=True)
+    refused = [result for result in results if isinstance(result, StoreBusy)]
+    assert len(refused) == 7
+    assert len(await store.find(THINGS)) == 3
+    await store.close()
+
+
+async def test_nobody_listens_at_the_address(tmp_path: Path) -> None:
+    with pytest.raises(StoreUnavailable) as caught:
+        await Store.open("postgresql://hub:hunter2@127.0.0.1:1/x", [THINGS])
+    assert "hunter2" not in str(caught.value)
+    assert caught.value.mend
+
+
+async def test_a_server_that_drops_every_connection_is_met_again(postgres: str) -> None:
+    store = await Store.open(postgres, [THINGS])
+    mirror = await store.mirror(THINGS)
+    await put(store, Thing("before"))
+    killer = connect(postgres)
+    killer.execute(
+        "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = current_database()"
+        " AND pid <> pg_backend_pid()"
+    )
+    killer.close()
+    with pytest.raises(StoreUnavailable):
+        await put(store, Thing("during"))
+    await put(store, Thing("after"))
+    assert {document.key for document in await _found(store)} == {"before", "after"}
+    assert mirror.get("after") is not None
+    await store.close()
+
+
+async def _found(store: Store) -> list[object]:
+    for _ in range(3):
+        try:
+            return list(await store.find(THINGS))
+        except StoreUnavailable:
+            continue
+    raise AssertionError("the readers did not come back")
+
+
+async def test_a_server_that_hangs_is_given_up(postgres: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(writer_module, "LONGEST_COMMIT_S", 0.2)
+    store = await Store.open(postgres, [THINGS])
+    pid = await store.commit(lambda database: database.execute("SELECT pg_backend_pid()")[0][0])
+    assert isinstance(pid, int)
+    try:
+        os.kill(pid, signal.SIGSTOP)
+    except PermissionError:
+        pytest.skip("the server runs as another user")
+    try:
+        began = time.monotonic()
+        with pytest.raises(StoreUnavailable):
+            await put(store, Thing("a"))
+        assert time.monotonic() - began < 10
+        await put(store, Thing("b"))
+    finally:
+        os.kill(pid, signal.SIGCONT)
+    assert await store.get(THINGS, "b") is not None
+    await store.close()
+
+
+async def test_another_nodes_changes_are_heard_even_after_the_line_broke(postgres: str) -> None:
+    one = await Store.open(postgres, [THINGS])
+    two = await Store.open(postgres, [THINGS])
+    here, there = await one.mirror(THINGS), await two.mirror(THINGS)
+    await put(one, Thing("a", "x"))
+    await until(lambda: there.get("a") == Thing("a", "x"))
+    assert two.behind_s() < 10
+    killer = connect(postgres)
+    assert two._feed is not None
+    assert two._feed._database is not None
+    killer.execute("SELECT pg_terminate_backend(?)", (two._feed._database._connection.info.backend_pid,))
+    killer.close()
+    await put(one, Thing("b"))
+    async with one.transaction() as change:
+        change.delete(THINGS, "a")
+    await until(lambda: there.get("b") is not None and there.get("a") is None)
+    await put(two, Thing("c"))
+    await until(lambda: here.get("c") is not None)
+    await one.close()
+    await two.close()
+
+
+async def test_a_deletion_that_was_forgotten_meanwhile_is_still_heard(postgres: str) -> None:
+    from interlock.store import documents
+
+    one = await Store.open(postgres, [THINGS])
+    await put(one, Thing("a"), Thing("b"))
+    mirror = await one.mirror(THINGS)
+    assert one._feed is not None
+    await one._feed.close()
+    two = await Store.open(postgres, [THINGS])
+    async with two.transaction() as change:
+        change.delete(THINGS, "a")
+    await two.commit(lambda database: documents.forget_deleted(database, 2**53))
+    one._feed._closing.clear()
+    one._feed._database = None
+    one._feed._thread = type(one._feed._thread)(target=one._feed._run, daemon=True)
+    one._feed._thread.start()
+    await until(lambda: mirror.get("a") is None)
+    assert mirror.get("b") is not None
+    await one.close()
+    await two.close()
+
+
+@pytest.mark.parametrize(
+    ("where", "path"),
+    [("sqlite:///var/hub.db", "/var/hub.db"), ("sqlite:hub.db", "hub.db"), ("hub%20b.db", "hub%20b.db"),
+     ("sqlite:///a%20b.db", "/a b.db")],
+)  # fmt: skip
+async def test_a_url_names_a_file(where: str, path: str) -> None:
+    assert sqlite_path(where) == Path(path)
+
+
+async def test_a_url_with_a_host_names_no_file() -> None:
+    with pytest.raises(StoreError):
+        sqlite_path("sqlite://host/hub.db")

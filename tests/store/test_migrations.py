@@ -1,0 +1,130 @@
+"""Changing the schema: backed up first, and done whole or not at all, wherever it is killed."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from interlock.store import Store, StoreError
+from interlock.store.database import Database, connect
+from interlock.store.schema import Step, bring_up, schema_number, steps
+from interlock.store.sqlite import Sqlite, statements
+from interlock.store.store import _back_up_before
+
+from .things import THINGS, Thing
+
+NEXT = Step(
+    2,
+    "notes",
+    """
+    CREATE TABLE notes (id TEXT NOT NULL PRIMARY KEY, body TEXT NOT NULL);
+    INSERT INTO notes (id, body) SELECT key, body FROM documents WHERE collection = 'things';
+    DROP INDEX documents_revision;
+    CREATE INDEX documents_revision ON documents (revision, collection);
+    """,
+)
+
+KILLED = """
+import sys
+from pathlib import Path
+from interlock.store.database import connect
+from interlock.store.schema import bring_up, steps
+from interlock.store.store import _back_up_before
+from store.test_migrations import NEXT, Fatal
+
+where, backups, step = sys.argv[1], Path(sys.argv[2]), int(sys.argv[3])
+database = connect(where)
+bring_up(Fatal(database, step), lambda number: _back_up_before(database, where, number, backups), (*steps(), NEXT))
+print("done")
+"""
+
+
+class Fatal:
+    """A database under whose n-th operation the process is killed."""
+
+    def __init__(self, database: Database, step: int) -> None:
+        self._database = database
+        self._left = step
+
+    def __getattr__(self, name: str) -> object:
+        found = getattr(self._database, name)
+        if callable(found):
+            self._left -= 1
+            if self._left == 0:
+                os.kill(os.getpid(), signal.SIGKILL)
+        return found
+
+
+@pytest.mark.slow
+@pytest.mark.anyio
+async def test_a_migration_that_is_killed_at_any_step_is_done_whole_by_the_next_start(
+    where: str, tmp_path: Path
+) -> None:
+    store = await Store.open(where, [THINGS])
+    async with store.transaction() as change:
+        change.put(THINGS, Thing("a"))
+    await store.close()
+    backups = tmp_path / "backups"
+    tests = Path(__file__).parent.parent
+    finished = False
+    kills = 0
+    while not finished:
+        kills += 1
+        command = [sys.executable, "-c", KILLED, where, str(backups), str(kills)]
+        path = f"{tests}:{tests.parent / 'src'}"
+        child = await asyncio.to_thread(
+            subprocess.run, command, env={"PYTHONPATH": path}, capture_output=True, text=True, timeout=60
+        )
+        finished = child.stdout.strip() == "done"
+        assert finished or child.returncode == -9, child.stderr
+        database = connect(where)
+        number = schema_number(database)
+        assert ("notes" in database.tables()) == (number == 2)
+        if number == 2:
+            assert database.execute("SELECT id FROM notes") == [("a",)]
+            break
+        database.close()
+    assert kills >= 6
+    assert bring_up(database, lambda _: None, (*steps(), NEXT)) == ()
+    database.close()
+    assert not [left for left in backups.iterdir() if left.name.startswith(".")]
+    for backup in backups.iterdir():
+        copy = Sqlite(backup)
+        assert copy.problems() == []
+        assert schema_number(copy) == 1
+        assert copy.execute("SELECT key FROM documents") == [("a",)]
+        copy.close()
+
+
+def test_a_new_database_needs_no_backup(where: str) -> None:
+    database = connect(where)
+    asked: list[int] = []
+    assert bring_up(database, asked.append) == tuple(step.number for step in steps())
+    assert bring_up(database, asked.append) == ()
+    assert asked == []
+    database.close()
+
+
+def test_without_a_place_for_the_backup_a_shared_schema_is_not_changed(postgres: str) -> None:
+    database = connect(postgres)
+    bring_up(database, lambda _: None)
+    with pytest.raises(StoreError, match="older"):
+        bring_up(database, lambda number: _back_up_before(database, postgres, number, None), (*steps(), NEXT))
+    assert schema_number(database) == 1
+    database.close()
+
+
+def test_a_statement_may_hold_a_semicolon_in_a_text_and_a_comment() -> None:
+    script = "-- one; two\nINSERT INTO a VALUES (';');\n\nDELETE FROM b;"
+    assert [statement.strip() for statement in statements(script)] == [
+        "-- one; two\nINSERT INTO a VALUES (';');",
+        "DELETE FROM b;",
+    ]
+    with pytest.raises(ValueError, match="not complete"):
+        list(statements("DELETE FROM b"))
