@@ -179,7 +179,7 @@ async def test_a_server_of_either_era_is_called(tmp_path: Path, era: Era) -> Non
         status, answer = await Rest(hub).post("/tools/busy__add", {"a": 1})
         assert (status, answer["content"][0]["text"]) == (200, "2")
         status, error = await Rest(hub).post("/tools/busy__ask_name", {})
-        assert status == {"modern": 409, "legacy": 502}[era], error
+        assert status == 409, error
 
 
 @pytest.mark.parametrize(
@@ -234,6 +234,28 @@ async def test_the_document_is_of_what_the_caller_sees_and_holds_real_schemas(re
         document["paths"][ANALYZER]["post"]["responses"]
     )
     assert document["paths"]["/tools/fin__quote"]["post"]["deprecated"] is True
+
+
+async def test_a_models_budget_does_not_hide_tools_from_a_program(tmp_path: Path) -> None:
+    settings = Hub(budget=50, timeouts=Timeouts(start_s=30))
+    async with house(tmp_path, {"fin": example()}, hub=settings) as hub:
+        _, listed = await Rest(hub).get("/tools")
+        assert {tool["name"] for tool in listed["tools"]} == {"fin__FinancialAnalyzer", "fin__compare", "fin__quote"}
+
+
+async def test_every_call_over_rest_is_in_the_record_under_its_trace(rest: Rest) -> None:
+    trace = "4bf92f3577b34da6a3ce929d0e0e4736"
+    seen: list[str] = []
+    recorder = rest.hub.assembly.recorder
+    real = recorder.intent
+
+    def intent(principal: Any, target: Any, trace: str, *more: Any, **named: Any) -> Any:
+        seen.append(f"{principal.id} {target.name} {trace}")
+        return real(principal, target, trace, *more, **named)
+
+    recorder.intent = intent  # type: ignore[method-assign]
+    await rest.post(ANALYZER, GOOD, traceparent=f"00-{trace}-00f067aa0ba902b7-01")
+    assert seen == [f"local FinancialAnalyzer {trace}"]
 
 
 async def test_the_page_loads_nothing_from_elsewhere_and_may_not(rest: Rest) -> None:
