@@ -12,6 +12,8 @@ import pytest
 
 from hub.house import House, Raw, child, house, until
 from interlock.config.settings import Agent, Era, Hub, Limits, Profile, Timeouts
+from interlock.hub.audit.search import search
+from interlock.store.records import Search
 from interlock.web.rest import routes
 from interlock.web.rest.outcomes import Where, refusal
 from interlock.wire.errors import Fault
@@ -243,19 +245,15 @@ async def test_a_models_budget_does_not_hide_tools_from_a_program(tmp_path: Path
         assert {tool["name"] for tool in listed["tools"]} == {"fin__FinancialAnalyzer", "fin__compare", "fin__quote"}
 
 
-async def test_every_call_over_rest_is_in_the_record_under_its_trace(rest: Rest) -> None:
-    trace = "4bf92f3577b34da6a3ce929d0e0e4736"
-    seen: list[str] = []
-    recorder = rest.hub.assembly.recorder
-    real = recorder.intent
-
-    def intent(principal: Any, target: Any, trace: str, *more: Any, **named: Any) -> Any:
-        seen.append(f"{principal.id} {target.name} {trace}")
-        return real(principal, target, trace, *more, **named)
-
-    recorder.intent = intent  # type: ignore[method-assign]
-    await rest.post(ANALYZER, GOOD, traceparent=f"00-{trace}-00f067aa0ba902b7-01")
-    assert seen == [f"local FinancialAnalyzer {trace}"]
+async def test_every_call_and_refusal_over_rest_is_in_the_record_under_its_trace(rest: Rest) -> None:
+    for arguments, trace in ((GOOD, "a" * 32), ({}, "b" * 32)):
+        await rest.post(ANALYZER, arguments, traceparent=f"00-{trace}-00f067aa0ba902b7-01")
+    assembly = rest.hub.assembly
+    await assembly.recorder.flushed()
+    called = await assembly.store.read(lambda database: search(database, Search(trace="a" * 32), 10))
+    assert (called[0].record.name, called[0].result) == ("FinancialAnalyzer", "SUCCESS")
+    (refused,) = await assembly.store.read(lambda database: search(database, Search(trace="b" * 32), 10))
+    assert (refused.result, refused.record.gate) == ("BLOCKED", "schema")
 
 
 async def test_the_page_loads_nothing_from_elsewhere_and_may_not(rest: Rest) -> None:
