@@ -22,13 +22,14 @@ from interlock.hub.doors import Doors
 from interlock.hub.forward import Forward
 from interlock.hub.kernel.desk import KERNEL_TOOLS, KernelDesk, inner_call
 from interlock.hub.kernel.kernel import Kernel
+from interlock.hub.kernel.shelf import Shelf
 from interlock.hub.kernel.shelves import Shelves
 from interlock.hub.lines import Line
 from interlock.hub.listening import MOST_SUBSCRIPTIONS, Listening, SessionListener
 from interlock.hub.notices import Notices
 from interlock.hub.pipeline import Commit, Dispatch, Pipeline, Resolve
 from interlock.hub.plan import Plan
-from interlock.hub.recording import Recording
+from interlock.hub.recording import Recording, trace_of
 from interlock.hub.request_states import RequestStates
 from interlock.hub.results import pages
 from interlock.hub.sharing import Lane, SessionState, lane
@@ -41,7 +42,6 @@ from interlock.protocols.mcp.methods import LOG_LEVELS, METHODS
 from interlock.protocols.mcp.older import tools_for
 from interlock.protocols.mcp.results import EMPTY, complete
 from interlock.protocols.registry.errors import registry_fault
-from interlock.protocols.registry.traces import trace_of
 from interlock.transports.exchange import Caller as AnyCaller
 from interlock.transports.exchange import Exchange, Session
 from interlock.transports.parking import Parking
@@ -178,7 +178,9 @@ class Hub:
         if "cursor" in members(exchange.request.params):
             raise Fault("INVALID_PARAMS", "this list has one page, and no cursor leads into it", mend="leave it out")
         loaded = self._kernel.loaded(caller, exchange.session) if exchange.session is not None else ()
-        items = self._shelves.listing(caller.shelf, _LISTS[method], loaded)
+        # A budget is for a model's context; whoever reads over REST has none to fill.
+        shelf = Shelf(caller.view) if exchange.dialect.rest else caller.shelf
+        items = self._shelves.listing(shelf, _LISTS[method], loaded)
         modern = exchange.dialect.modern
         if not modern and method == "tools/list":
             items = tools_for(exchange.dialect.revision, items)
@@ -221,7 +223,7 @@ class Hub:
             call = Call(exchange, caller, plan.target, members(exchange.request.params))
             verdict, gate = self._pipeline.judge(call, plan)
         except Fault as fault:
-            raise registry_fault(fault, trace_of(exchange.glance.meta), tool_name=name[:200]) from None
+            raise registry_fault(fault, trace_of(exchange), tool_name=name[:200]) from None
         if isinstance(verdict, Wait):
             self._later(self._validate_later(call, plan, verdict, gate, name))
         else:
@@ -236,7 +238,7 @@ class Hub:
 
     def _tell_valid(self, exchange: Exchange, verdict: Verdict, name: str) -> None:
         if isinstance(verdict, Refuse):
-            raise registry_fault(verdict.fault, trace_of(exchange.glance.meta), tool_name=name[:200]) from None
+            raise registry_fault(verdict.fault, trace_of(exchange), tool_name=name[:200]) from None
         valid: dict[str, object] = {"valid": True}
         if isinstance(verdict, Ask):
             valid["confirmation"] = verdict.question
