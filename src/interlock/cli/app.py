@@ -40,6 +40,8 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "budget": Entry("finding:budget", "Show what fills an agent's context, in tokens."),
     },
     "Decide": {
+        "why": Entry("why:why", "Say why a call was refused, or what one would come to."),
+        "grants": Entry("grants:grants", "Allow and deny agents servers and tools."),
         "keys": Entry("keys:keys", "Make, list and revoke the keys of agents and people."),
     },
     "Write": {

@@ -24,6 +24,8 @@ Seconds = Annotated[float, Meta(gt=0, le=86_400)]
 Milliseconds = Annotated[int, Meta(ge=1, le=3_600_000)]
 Count = Annotated[int, Meta(ge=1)]
 
+DefaultPolicy = Literal["opt-in", "opt-out"]
+
 DEFAULT_LISTEN = "127.0.0.1:7420"
 
 
@@ -59,6 +61,23 @@ class Limits(msgspec.Struct, frozen=True):
     """Upstream sessions (processes, on stdio) opened for one principal alone."""
 
 
+class Rate(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How many calls may be made; unset: as many as come."""
+
+    per_minute: Count | None = None
+    """Calls in a minute; so many may also come at once."""
+    per_hour: Count | None = None
+    """Calls in an hour."""
+
+    @property
+    def limits(self) -> bool:
+        return self.per_minute is not None or self.per_hour is not None
+
+    def __str__(self) -> str:
+        parts = ((self.per_minute, "minute"), (self.per_hour, "hour"))
+        return ", ".join(f"{count} per {unit}" for count, unit in parts if count is not None) or "none"
+
+
 class Hub(msgspec.Struct, frozen=True):
     """`[hub]`."""
 
@@ -70,6 +89,8 @@ class Hub(msgspec.Struct, frozen=True):
     """Whether callers without a key are the agent `local`. Unset: only when listening on loopback."""
     budget: Count | None = 20_000
     """Tokens of tool definitions a list may take. Above it, it holds the pinned tools and the way to find others."""
+    access: DefaultPolicy = "opt-out"
+    """What agents may call where no grant says so: `opt-out` all, `opt-in` nothing. A server can have its own."""
     store: str | None = None
     """Keeps what must survive: a path, or a `postgresql:` URL that several hubs share. Unset: `hub.db` at home."""
     allowed_origins: tuple[str, ...] = ()
@@ -78,6 +99,7 @@ class Hub(msgspec.Struct, frozen=True):
     """Host headers that are answered, beyond the address listened on."""
     timeouts: Timeouts = Timeouts()
     limits: Limits = Limits()
+    rate: Rate = Rate()
 
     @property
     def address(self) -> tuple[str, int]:
@@ -119,6 +141,8 @@ class Tools(msgspec.Struct, frozen=True):
     """A tool's own name, and what it is called here."""
     describe: dict[str, str] = {}
     """A tool's own name, and what it says it does here."""
+    rate: dict[str, Rate] = {}
+    """A tool's own name, and how often it may be called by all together: `{ per_minute = 30, per_hour = 500 }`."""
 
 
 class Server(msgspec.Struct, frozen=True):
@@ -147,6 +171,8 @@ class Server(msgspec.Struct, frozen=True):
     """Which kind of MCP it speaks, where it need not be found out: `modern` or `legacy`."""
     enabled: bool = True
     """Whether it is used at all."""
+    access: DefaultPolicy | None = None
+    """What agents may call where no grant says so: `opt-out` everything, `opt-in` nothing. Unset: as the hub's."""
     tools: Tools = Tools()
     source: str = ""
     """The file that names it."""
@@ -199,6 +225,7 @@ class Agent(msgspec.Struct, frozen=True):
     """Exposed tool names (patterns) that are always listed, beside its profile's."""
     ask: tuple[str, ...] = ()
     """Exposed tool names (patterns) that a person must confirm."""
+    rate: Rate = Rate()
 
 
 class Origin(msgspec.Struct, frozen=True):

@@ -15,10 +15,14 @@ import msgspec
 from interlock.client.dial import Dial, to_command, to_url
 from interlock.client.peer import Identity
 from interlock.config.settings import Config, Server
+from interlock.hub.access.access import Access
+from interlock.hub.access.desk import AccessDesk
+from interlock.hub.access.grants import GRANTS, Grants
 from interlock.hub.call import Target
 from interlock.hub.catalog.offer import Offer
 from interlock.hub.catalog.views import Catalog
 from interlock.hub.doors import Doors
+from interlock.hub.gates.access import AccessGate
 from interlock.hub.gates.confirm import ConfirmGate
 from interlock.hub.gates.headers import HeadersGate
 from interlock.hub.gates.schema import SchemaGate
@@ -27,11 +31,12 @@ from interlock.hub.kernel.kernel import Kernel
 from interlock.hub.kernel.search import ToolSearch
 from interlock.hub.kernel.shelves import Shelves
 from interlock.hub.kernel.tokens import TokenCounts
-from interlock.hub.keys import Keys
+from interlock.hub.keys import KEY_USES, KEYS, Keys
 from interlock.hub.logs import Logs
 from interlock.hub.notices import Notices
 from interlock.hub.pipeline import Commit, Dispatch, Pipeline
 from interlock.hub.plan import Plans
+from interlock.hub.rates import Rates
 from interlock.hub.request_states import RequestStates
 from interlock.hub.upstreams.upstream import Upstream
 from interlock.hub.upstreams.upstreams import Upstreams
@@ -49,7 +54,7 @@ DRAIN_S: Final = 10.0
 """How long calls under way may take to finish when a server or the hub goes."""
 
 
-COLLECTIONS: Final[tuple[Collection[Any], ...]] = ()
+COLLECTIONS: Final[tuple[Collection[Any], ...]] = (KEYS, KEY_USES, GRANTS)
 """Every collection that the hub keeps in its store."""
 
 
@@ -67,15 +72,19 @@ class Assembly:
         self.store: Store
         """What survives. Opened by `begin`."""
         self.keys = Keys(home)
+        self.grants = Grants()
+        self.access = Access(lambda: self.config, self.keys, self.grants)
+        self.access_desk = AccessDesk(self.access, self.grants)
+        self.rates = Rates(lambda: self.config, self.keys, asyncio.get_running_loop().time)
         self.logs = Logs()
         self.catalog = Catalog()
         self.tokens = TokenCounts(self._changed)
-        self.shelves = Shelves(self.catalog, self.tokens)
+        self.shelves = Shelves(self.catalog, self.tokens, self.access)
         self.notices = Notices(self.catalog, self.shelves)
         self.kernel = Kernel(self.catalog, self.shelves, ToolSearch(self.catalog, self.tokens), self.tokens)
         self.limits = _limits(config)
         self.upstreams = Upstreams(self._upstream)
-        self.doors = Doors(lambda: self.config, self.keys, self.catalog)
+        self.doors = Doors(lambda: self.config, self.keys, self.catalog, self.access)
         self._plans: Plans
         self._renew_gates()
         self.parking = Parking(parking or ParkingLimits(), secrets.token_bytes(32))
@@ -84,6 +93,8 @@ class Assembly:
             catalog=self.catalog,
             shelves=self.shelves,
             kernel=self.kernel,
+            access=self.access,
+            access_desk=self.access_desk,
             upstreams=self.upstreams,
             notices=self.notices,
             make_pipeline=self._pipeline,
@@ -96,12 +107,16 @@ class Assembly:
         )
         self._telling: asyncio.TimerHandle | None = None
         self._reaper: asyncio.TimerHandle | None = None
+        self._noting: asyncio.Task[None] | None = None
         self._applying = asyncio.Lock()
 
     async def begin(self) -> None:
         """Open the store, and start every server at the same time, waiting for none of them."""
         where = self.config.hub.store or self.home / "hub.db"
         self.store = await Store.open(where, COLLECTIONS, backups=self.home / "backups")
+        await self.keys.begin(self.store)
+        self.keys.mirror.on_change(lambda *_: self._access_changed())
+        await self.grants.begin(self.store, self._access_changed)
         await self.apply(self.config)
         self._reap()
 
@@ -127,6 +142,9 @@ class Assembly:
         await self.tokens.close()
         await self.hub.close()
         await self.upstreams.end(DRAIN_S)
+        if self._noting is not None:
+            await self._noting
+        await self._note_uses()
         await self.store.close()
 
     def _upstream(self, id: str, settings: Server) -> Upstream:
@@ -147,10 +165,28 @@ class Assembly:
         return Pipeline(lambda: self._plans, self._stamp, commit, dispatch)
 
     def _renew_gates(self) -> None:
-        self._plans = Plans([HeadersGate(), SchemaGate(), ConfirmGate(self.config.agents)], self._timeout_of)
+        self._plans = Plans(
+            [
+                AccessGate(self.access, asyncio.get_running_loop().time),
+                HeadersGate(),
+                SchemaGate(),
+                ConfirmGate(self.config.agents),
+            ],
+            self._timeout_of,
+            self.rates.of,
+        )
 
     def _stamp(self) -> tuple[int, int]:
         return self.catalog.generation, self.generation
+
+    def _access_changed(self) -> None:
+        """Every plan is old now, and lists may be: both are looked at when they are next asked for."""
+        self.generation += 1
+        self._changed()
+
+    async def _note_uses(self) -> None:
+        self.doors.note_uses()
+        await self.keys.write_uses()
 
     def _timeout_of(self, target: Target) -> float:
         server = self.config.servers.get(target.server)
@@ -178,6 +214,8 @@ class Assembly:
         now = asyncio.get_running_loop().time()
         for upstream in self.upstreams:
             upstream.reap_lanes(now)
+        if self._noting is None or self._noting.done():
+            self._noting = asyncio.ensure_future(self._note_uses())
         self._reaper = asyncio.get_running_loop().call_later(REAP_EVERY_S, self._reap)
 
 

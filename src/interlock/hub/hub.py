@@ -12,6 +12,8 @@ from typing import Final, cast
 import msgspec
 
 from interlock.hub import answers
+from interlock.hub.access.access import Access
+from interlock.hub.access.desk import AccessDesk
 from interlock.hub.bridges.retries import STATE, Retries
 from interlock.hub.call import Call, Caller, Target
 from interlock.hub.catalog.addresses import original_uri
@@ -19,6 +21,7 @@ from interlock.hub.catalog.offer import ItemKind
 from interlock.hub.catalog.views import Catalog
 from interlock.hub.doors import Doors
 from interlock.hub.forward import Forward
+from interlock.hub.judgement import Judgement
 from interlock.hub.kernel.desk import KERNEL_TOOLS, KernelDesk, inner_call
 from interlock.hub.kernel.kernel import Kernel
 from interlock.hub.kernel.shelves import Shelves
@@ -27,9 +30,11 @@ from interlock.hub.listening import MOST_SUBSCRIPTIONS, Listening, SessionListen
 from interlock.hub.notices import Notices
 from interlock.hub.pipeline import Commit, Dispatch, Pipeline, Resolve
 from interlock.hub.plan import Plan
+from interlock.hub.refusals import Refusals
 from interlock.hub.request_states import RequestStates
 from interlock.hub.sharing import Lane, SessionState, lane
 from interlock.hub.subscriptions import Subscriptions
+from interlock.hub.unknown import unknown
 from interlock.hub.upstreams.upstream import Upstream
 from interlock.hub.upstreams.upstreams import Upstreams
 from interlock.hub.verdicts import Ask, Refuse
@@ -69,6 +74,8 @@ class Hub:
         catalog: Catalog,
         shelves: Shelves,
         kernel: Kernel,
+        access: Access,
+        access_desk: AccessDesk,
         upstreams: Upstreams,
         notices: Notices,
         make_pipeline: Callable[[Commit, Dispatch], Pipeline],
@@ -84,6 +91,7 @@ class Hub:
         self._shelves = shelves
         self._kernel = kernel
         self._kernel_desk = KernelDesk(kernel, self._later)
+        self._access = access
         self._upstreams = upstreams
         self._notices = notices
         self._pipeline = make_pipeline(self._commit, self._dispatch)
@@ -111,6 +119,7 @@ class Hub:
             "logging/setLevel": self._set_level,
             **dict.fromkeys(_LISTS, self._list),
             **self._kernel_desk.methods,
+            **access_desk.methods(self._later),
         }
 
     @property
@@ -182,7 +191,8 @@ class Hub:
         exchange.result(answers.discover_result(self._info, offered, self._instructions(caller)))
 
     def _instructions(self, caller: Caller) -> str:
-        servers = self._catalog.servers(caller.view)
+        reaches = self._access.reaches
+        servers = [name for name in self._catalog.servers(caller.view) if reaches(caller.principal, name)]
         texts = ((name, upstream.instructions) for name in servers if (upstream := self._upstreams.get(name)))
         return answers.merged_instructions(texts, bare=caller.view.bare)
 
@@ -243,10 +253,10 @@ class Hub:
         except msgspec.DecodeError as cause:
             raise Fault("INVALID_PARAMS", f"ref: {cause}") from None
         if ref.type == "ref/prompt" and ref.name is not None:
-            target = self._resolve_prompt(caller, ref.name)
+            target = self._reach(caller, "prompt", ref.name, self._resolve_prompt)
             said = {**members(bytes(fields["ref"])), "name": target.name}
         elif ref.type == "ref/resource" and ref.uri is not None:
-            target = self._resolve_resource(caller, ref.uri)
+            target = self._reach(caller, "resource", ref.uri, self._resolve_resource)
             said = {**members(bytes(fields["ref"])), "uri": target.name}
         else:
             raise Fault("INVALID_PARAMS", "ref must be a ref/prompt with a name or a ref/resource with a uri")
@@ -261,23 +271,39 @@ class Hub:
         plan = self._pipeline.plan(caller, kind, name, resolve, self._clock())
         self._pipeline.submit(Call(exchange, caller, plan.target, fields), plan)
 
+    def _reach(self, caller: Caller, kind: str, name: str, resolve: Resolve) -> Target:
+        """The target that a name means, for what is not a call of it. What may not be reached is not there."""
+        plan = self._pipeline.plan(caller, kind, name, resolve, self._clock())
+        if isinstance(plan.standing, Refuse):
+            raise plan.standing.fault
+        return plan.target
+
+    async def judge(self, caller: Caller, tool: str, arguments: bytes) -> Judgement:
+        """What a call would come to, by the same gates and without making it."""
+        return await Judgement.of(self._pipeline, caller, tool, self._resolve_tool, arguments, self._clock())
+
+    @property
+    def refusals(self) -> Refusals:
+        """What was refused lately."""
+        return self._pipeline.refusals
+
     def _resolve_tool(self, caller: Caller, name: str) -> Target:
         tool = self._catalog.tool(caller.view, name)
         if tool is None:
-            raise Fault("TOOL_NOT_FOUND", f"Unknown tool: {name[:200]}", mend="tools/list names the tools there are")
+            raise unknown("tool", name)
         return Target("tool", tool.server, tool.name, tool)
 
     def _resolve_prompt(self, caller: Caller, name: str) -> Target:
         prompt = self._catalog.prompt(caller.view, name)
         if prompt is None:
-            raise Fault("PROMPT_NOT_FOUND", f"Unknown prompt: {name[:200]}")
+            raise unknown("prompt", name)
         return Target("prompt", prompt.server, prompt.name)
 
     def _resolve_resource(self, caller: Caller, uri: str) -> Target:
         view = caller.view
         found = (view.server, uri) if view.server is not None else original_uri(uri)
         if found is None or not self._catalog.sees_server(view, found[0]):
-            raise Fault("RESOURCE_NOT_FOUND", "Resource not found", data={"uri": uri})
+            raise unknown("resource", uri)
         return Target("resource", found[0], found[1])
 
     # Sending
@@ -383,7 +409,7 @@ class Hub:
     def _listen(self, exchange: Exchange, caller: Caller) -> None:
         def resolve(uri: str) -> tuple[str, str] | None:
             try:
-                target = self._resolve_resource(caller, uri)
+                target = self._reach(caller, "resource", uri, self._resolve_resource)
             except Fault:
                 return None
             return target.server, target.name
@@ -403,7 +429,8 @@ class Hub:
             raise Fault("INVALID_PARAMS", "params.uri must say which resource")
         if len(state.subscriptions) >= MOST_SUBSCRIPTIONS:
             raise Fault("RESOURCE_EXHAUSTED", f"a session may watch {MOST_SUBSCRIPTIONS} resources")
-        self._later(self._subscribe_for(exchange, session, state, self._resolve_resource(caller, uri), uri))
+        target = self._reach(caller, "resource", uri, self._resolve_resource)
+        self._later(self._subscribe_for(exchange, session, state, target, uri))
 
     async def _subscribe_for(
         self, exchange: Exchange, session: Session, state: SessionState, target: Target, uri: str
