@@ -33,6 +33,7 @@ from interlock.hub.plan import Plan
 from interlock.hub.refusals import Refusals
 from interlock.hub.request_states import RequestStates
 from interlock.hub.sharing import Lane, SessionState, lane
+from interlock.hub.speaking import for_mgp_method, speaking, with_answer
 from interlock.hub.subscriptions import Subscriptions
 from interlock.hub.unknown import unknown
 from interlock.hub.upstreams.upstream import Upstream
@@ -132,14 +133,21 @@ class Hub:
     def initialize(self, session: Session) -> bytes:
         """Open a session: nothing is started for it, and nothing waited for."""
         caller = cast(Caller, session.caller)
+        session.dialect = speaking(session.dialect)
         session.state = SessionState()
         self._notices.listen(SessionListener.of(session, caller.shelf))
         offered = answers.capabilities(self._upstream_capabilities(caller), modern=False)
+        offered = with_answer(offered, session.dialect)
         return answers.initialize_result(session.dialect.revision, self._info, offered, self._instructions(caller))
 
     def serve(self, exchange: Exchange) -> None:
         """Answer a request, or see to it that it will be answered."""
-        serve = self._methods.get(exchange.request.method)
+        method = exchange.request.method
+        serve = self._methods.get(method)
+        if exchange.dialect.mgp_offer is not None:
+            exchange.dialect = speaking(exchange.dialect)
+        if method.startswith("mgp/"):
+            exchange.dialect = for_mgp_method(exchange.dialect)
         try:
             if serve is None:
                 raise Fault("METHOD_NOT_FOUND", f"no such method: {exchange.request.method[:200]}")
@@ -188,6 +196,7 @@ class Hub:
 
     def _discover(self, exchange: Exchange, caller: Caller) -> None:
         offered = answers.capabilities(self._upstream_capabilities(caller), modern=True)
+        offered = with_answer(offered, exchange.dialect)
         exchange.result(answers.discover_result(self._info, offered, self._instructions(caller)))
 
     def _instructions(self, caller: Caller) -> str:
