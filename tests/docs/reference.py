@@ -25,6 +25,7 @@ TABLES: list[tuple[str, type[msgspec.Struct]]] = [
     ("[hub]", settings.Hub),
     ("[hub.timeouts]", settings.Timeouts),
     ("[hub.limits]", settings.Limits),
+    ("[hub.rate]", settings.Rate),
     ("[servers.ID]", settings.Server),
     ("[servers.ID.restart]", settings.Restart),
     ("[servers.ID.tools]", settings.Tools),
