@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from hub.house import House, Raw, child, house, until
-from interlock.config.settings import Agent, Era, Hub, Limits, Profile, Timeouts
+from interlock.config.settings import Agent, Era, Hub, Limits, Profile, Rate, Timeouts
 from interlock.hub.audit.search import search
 from interlock.store.records import Search
 from interlock.web.rest import routes
@@ -302,6 +302,37 @@ async def test_time_and_bounds_hold(tmp_path: Path) -> None:
         status, error = await hanging
         assert (status, error["error_type"], error["tool_name"]) == (504, "ToolTimeout", "busy__hang")
         assert len(error["suggestions"]) >= 3
+
+
+async def test_rates_hold_and_a_dry_run_uses_none_of_them(tmp_path: Path) -> None:
+    settings = Hub(timeouts=Timeouts(start_s=30), rate=Rate(per_minute=1))
+    async with house(tmp_path, {"fin": example()}, hub=settings) as hub:
+        rest = Rest(hub, hub.key("counted"))
+        for _ in range(3):
+            assert (await rest.post(f"{ANALYZER}/validate", GOOD))[0] == 200
+        assert (await rest.post(ANALYZER, GOOD))[0] == 200
+        status, headers, body = await rest.ask("POST", ANALYZER, GOOD)
+        error = json.loads(body)
+        assert (status, error["error_type"], error["retry"]) == (429, "RateLimited", True)
+        assert 1 <= int(headers["retry-after"]) <= 60
+
+
+async def test_only_what_a_grant_allows_is_seen_and_called_over_rest(tmp_path: Path) -> None:
+    settings = Hub(timeouts=Timeouts(start_s=30), access="opt-in")
+    async with house(tmp_path, {"fin": example()}, hub=settings) as hub:
+        await hub.allow("local", "fin")
+        await hub.allow("narrow", "fin", "quote")
+        seen = {"local": {"FinancialAnalyzer", "compare", "quote"}, "narrow": {"quote"}, "stranger": set[str]()}
+        for name, tools in seen.items():
+            rest = Rest(hub, None if name == "local" else hub.key(name))
+            listed = {tool["name"] for tool in (await rest.get("/tools"))[1]["tools"]}
+            assert listed == {f"fin__{tool}" for tool in tools}, name
+            assert set((await rest.get("/openapi.json"))[1]["paths"]) - {"/tools"} == {
+                f"/tools/{tool}{more}" for tool in listed for more in ("", "/validate")
+            }
+            for path in (ANALYZER, f"{ANALYZER}/validate"):
+                assert (await rest.post(path, GOOD))[0] == (200 if "FinancialAnalyzer" in tools else 404)
+            assert (await rest.get(ANALYZER))[0] == (200 if "FinancialAnalyzer" in tools else 404)
 
 
 async def test_the_hub_validates_over_mcp_too(rest: Rest) -> None:

@@ -25,7 +25,6 @@ from interlock.hub.forward import Forward
 from interlock.hub.judgement import Judgement
 from interlock.hub.kernel.desk import KERNEL_TOOLS, KernelDesk, inner_call
 from interlock.hub.kernel.kernel import Kernel
-from interlock.hub.kernel.shelf import Shelf
 from interlock.hub.kernel.shelves import Shelves
 from interlock.hub.lines import Line
 from interlock.hub.listening import MOST_SUBSCRIPTIONS, Listening, SessionListener
@@ -196,7 +195,8 @@ class Hub:
             raise Fault("INVALID_PARAMS", "this list has one page, and no cursor leads into it", mend="leave it out")
         loaded = self._kernel.loaded(caller, exchange.session) if exchange.session is not None else ()
         # A budget is for a model's context; whoever reads over REST has none to fill.
-        shelf = Shelf(caller.view) if exchange.dialect.rest else caller.shelf
+        rest = exchange.dialect.rest
+        shelf = msgspec.structs.replace(caller.shelf, budget=None, level=None) if rest else caller.shelf
         items = self._shelves.listing(shelf, _LISTS[method], loaded)
         modern = exchange.dialect.modern
         if not modern and method == "tools/list":
