@@ -100,10 +100,11 @@ async def test_the_operator_is_told_and_trusts_exactly_one_definition(tmp_path: 
         assert entry in held["hidden"]["mend"]
         logged = [line.text for line in hub.assembly.logs.tail("s", 100)]
         assert any("in quarantine: tool 'hidden'" in line and entry in line for line in logged)
+        before = hub.assembly.upstreams["s"]
         trusting = msgspec.structs.replace(server, tools=Tools(trust=(entry, "poisoned@0000000000000000")))
         await hub.assembly.apply(Config(hub=hub.assembly.config.hub, servers={"s": trusting}))
-        await until(lambda: len(hub.assembly.catalog.offer("s").tools) == 3)  # type: ignore[union-attr]
         assert await listed(hub) == {"s__add", "s__emoji", "s__hidden"}
+        assert hub.assembly.upstreams["s"] is before, "nothing was started again for that"
         changed = {**SCRIPT, "tools": [described("hidden", HIDDEN + "!"), described("changed", "Says so.")]}
         (tmp_path / "script.json").write_text(json.dumps(changed))
         await hub.assembly.upstreams["s"].restart()

@@ -141,9 +141,9 @@ async def test_without_anonymous_callers_a_key_is_needed_and_a_revoked_one_is_wo
     async with house(tmp_path, {"busy": child("busy_server.py")}, hub=settings, wait=False) as hub:
         nobody = Raw(hub.url + "/mcp")
         assert (await nobody.post(b'{"jsonrpc":"2.0","id":1,"method":"ping"}'))[0] == 401
-        known = Raw(hub.url + "/mcp", hub.key("known"))
+        known = Raw(hub.url + "/mcp", await hub.new_key("known"))
         assert "result" in await known.modern("tools/list")
-        hub.assembly.keys.revoke("known")
+        await hub.assembly.keys.revoke("known")
         assert (await known.post(b'{"jsonrpc":"2.0","id":1,"method":"ping"}'))[0] == 401
 
 

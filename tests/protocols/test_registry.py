@@ -7,14 +7,10 @@ from typing import Any
 import jsonschema_rs
 import msgspec
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
-from interlock.protocols.mcp.meta import RequestMeta
 from interlock.protocols.registry.catalog import ABOUT, about, catalog, tool_schema
 from interlock.protocols.registry.errors import ERROR_TYPES, error_body, error_data, registry_fault
 from interlock.protocols.registry.openapi import openapi
-from interlock.protocols.registry.traces import trace_id, trace_of
 from interlock.signatures import Validator
 from interlock.wire.errors import TABLE, Fault, Tongue
 
@@ -100,19 +96,6 @@ def test_a_registry_fault_speaks_with_the_registrys_code_in_every_dialect() -> N
         data = msgspec.json.decode(error.data)
         assert data["error_type"] == "ToolNotFound"
         assert data["documentation_url"] == "https://x.example"
-
-
-@given(st.text(max_size=80))
-def test_any_traceparent_gives_a_trace_id_and_only_a_good_one_is_taken_over(text: str) -> None:
-    found = trace_id(text)
-    assert len(found) == 32
-    assert int(found, 16)
-
-
-def test_a_callers_own_trace_id_is_kept() -> None:
-    trace = "4bf92f3577b34da6a3ce929d0e0e4736"
-    assert trace_of(RequestMeta(traceparent=f"00-{trace}-00f067aa0ba902b7-01")) == trace
-    assert trace_id(f"00-{'0' * 32}-00f067aa0ba902b7-01") != "0" * 32
 
 
 def test_the_catalog_holds_tools_version_time_and_examples_that_validate() -> None:

@@ -228,6 +228,44 @@ async def test_a_resource_is_read_once_within_its_time_and_anew_after_a_change()
     assert reads == ["ada", "bob", "ada", "public", "fresh", "fresh"]
 
 
+async def test_what_was_read_before_a_change_is_not_kept_after_it() -> None:
+    server = Server("kept")
+    texts = ["old", "new"]
+    begun, changed = asyncio.Event(), asyncio.Event()
+
+    @server.resource("text://one", ttl_ms=60_000)
+    async def one() -> str:
+        text = texts.pop(0)
+        begun.set()
+        await changed.wait()
+        return text
+
+    peer = Peer(server)
+    reading = asyncio.ensure_future(peer.call("resources/read", uri="text://one"))
+    await begun.wait()
+    server.resource_updated("text://one")
+    changed.set()
+    assert (await reading)["contents"][0]["text"] == "old"
+    assert (await peer.call("resources/read", uri="text://one"))["contents"][0]["text"] == "new"
+
+
+async def test_a_validator_that_crashes_fails_the_call_without_its_words(caplog: pytest.LogCaptureFixture) -> None:
+    server = Server("crash")
+
+    def crashing(arguments: Mapping[str, Any]) -> None:
+        raise KeyError("secret")
+
+    @server.tool(validators=[crashing])
+    async def never() -> str:
+        raise AssertionError("called")
+
+    result = await Peer(server).tool("never")
+    assert result["isError"] is True
+    assert "failed with KeyError" in result["content"][0]["text"]
+    assert "secret" not in str(result)
+    assert "secret" in caplog.text
+
+
 class KeptMachine(RuleBasedStateMachine):
     """What is kept, against a dictionary with times."""
 
@@ -243,7 +281,7 @@ class KeptMachine(RuleBasedStateMachine):
 
     @rule(uri=uris, owner=owners, body=st.binary(max_size=4), ttl_ms=st.integers(1, 5_000))
     def put(self, uri: str, owner: str, body: bytes, ttl_ms: int) -> None:
-        self.kept.put(self.resource, uri, owner, body, ttl_ms)
+        self.kept.put(self.resource, uri, owner, body, ttl_ms, self.kept.changes)
         self.model[uri, owner] = (body, self.now + ttl_ms / 1000)
 
     @rule(uri=uris)
@@ -279,7 +317,7 @@ TestKept = KeptMachine.TestCase
 def test_too_many_are_dropped_the_least_lately_used_first() -> None:
     kept, resource = Kept(), object()
     for number in range(MOST_ENTRIES + 1):
-        kept.put(resource, str(number), "", b"x", 1000)
+        kept.put(resource, str(number), "", b"x", 60_000, 0)
         kept.get(resource, "0", "")
     assert kept.get(resource, "0", "") is not None
     assert kept.get(resource, "1", "") is None

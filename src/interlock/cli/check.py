@@ -46,7 +46,7 @@ def check(
     config: str | None,
     as_json: bool,
 ) -> None:
-    """Judge a command, address, program, path, statement or tool as the hub would.
+    """Judge a command, address, program, path, statement or tool.
 
     TEXT is the text itself, `@FILE`, or `-` for standard input; code, sql and tool also take a file's name. Nothing is
     run, opened or resolved. Exit code 5 means that it would be refused. With --config, the configuration is checked,

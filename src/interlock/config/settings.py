@@ -28,6 +28,8 @@ Seconds = Annotated[float, Meta(gt=0, le=86_400)]
 Milliseconds = Annotated[int, Meta(ge=1, le=3_600_000)]
 Count = Annotated[int, Meta(ge=1)]
 
+DefaultPolicy = Literal["opt-in", "opt-out"]
+
 DEFAULT_LISTEN = "127.0.0.1:7420"
 
 
@@ -63,6 +65,23 @@ class Limits(msgspec.Struct, frozen=True):
     """Upstream sessions (processes, on stdio) opened for one principal alone."""
 
 
+class Rate(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How many calls may be made; unset: as many as come."""
+
+    per_minute: Count | None = None
+    """Calls in a minute; so many may also come at once."""
+    per_hour: Count | None = None
+    """Calls in an hour."""
+
+    @property
+    def limits(self) -> bool:
+        return self.per_minute is not None or self.per_hour is not None
+
+    def __str__(self) -> str:
+        parts = ((self.per_minute, "minute"), (self.per_hour, "hour"))
+        return ", ".join(f"{count} per {unit}" for count, unit in parts if count is not None) or "none"
+
+
 class Hub(msgspec.Struct, frozen=True):
     """`[hub]`."""
 
@@ -76,6 +95,8 @@ class Hub(msgspec.Struct, frozen=True):
     """Tokens of tool definitions a list may take. Above it, it holds the pinned tools and the way to find others."""
     audit: Literal["batched", "strict"] = "batched"
     """When a record is committed: with others within 20 ms (`batched`), or before its call is sent (`strict`)."""
+    access: DefaultPolicy = "opt-out"
+    """What agents may call where no grant says so: `opt-out` all, `opt-in` nothing. A server can have its own."""
     store: str | None = None
     """Keeps what must survive: a path, or a `postgresql:` URL that several hubs share. Unset: `hub.db` at home."""
     allowed_origins: tuple[str, ...] = ()
@@ -84,6 +105,7 @@ class Hub(msgspec.Struct, frozen=True):
     """Host headers that are answered, beyond the address listened on."""
     timeouts: Timeouts = Timeouts()
     limits: Limits = Limits()
+    rate: Rate = Rate()
 
     @property
     def address(self) -> tuple[str, int]:
@@ -128,6 +150,8 @@ class Tools(msgspec.Struct, frozen=True):
     trust: tuple[str, ...] = ()
     """Tools, prompts and resources in quarantine that are offered all the same, as `name@fingerprint`: exactly that
     definition, at least 16 characters of its fingerprint. `interlock status` prints the line to write."""
+    rate: dict[str, Rate] = {}
+    """A tool's own name, and how often it may be called by all together: `{ per_minute = 30, per_hour = 500 }`."""
 
 
 class Validation(msgspec.Struct, frozen=True):
@@ -206,6 +230,8 @@ class Server(msgspec.Struct, frozen=True):
     """Which kind of MCP it speaks, where it need not be found out: `modern` or `legacy`."""
     enabled: bool = True
     """Whether it is used at all."""
+    access: DefaultPolicy | None = None
+    """What agents may call where no grant says so: `opt-out` everything, `opt-in` nothing. Unset: as the hub's."""
     tools: Tools = Tools()
     validators: dict[str, Validation] = {}
     """What is checked of calls to its tools, by tool; see below."""
@@ -266,6 +292,7 @@ class Agent(msgspec.Struct, frozen=True):
     """Exposed tool names (patterns) that are always listed, beside its profile's."""
     ask: tuple[str, ...] = ()
     """Exposed tool names (patterns) that a person must confirm."""
+    rate: Rate = Rate()
 
 
 class Origin(msgspec.Struct, frozen=True):

@@ -16,12 +16,16 @@ import msgspec
 from interlock.client.dial import Dial, to_command, to_url
 from interlock.client.peer import Identity
 from interlock.config.settings import Config, Server
+from interlock.hub.access.access import Access
+from interlock.hub.access.desk import AccessDesk
+from interlock.hub.access.grants import GRANTS, Grants
 from interlock.hub.audit.recorder import Recorder
 from interlock.hub.call import Call, Target
 from interlock.hub.catalog.offer import Offer
 from interlock.hub.catalog.quarantine import Quarantine
 from interlock.hub.catalog.views import Catalog
 from interlock.hub.doors import Doors
+from interlock.hub.gates.access import AccessGate
 from interlock.hub.gates.confirm import ConfirmGate
 from interlock.hub.gates.headers import HeadersGate
 from interlock.hub.gates.schema import SchemaGate
@@ -31,11 +35,12 @@ from interlock.hub.kernel.kernel import Kernel
 from interlock.hub.kernel.search import ToolSearch
 from interlock.hub.kernel.shelves import Shelves
 from interlock.hub.kernel.tokens import TokenCounts
-from interlock.hub.keys import Keys
+from interlock.hub.keys import KEY_USES, KEYS, Keys
 from interlock.hub.logs import Logs
 from interlock.hub.notices import Notices
 from interlock.hub.pipeline import Commit, Dispatch, Pipeline
 from interlock.hub.plan import Gate, Plans
+from interlock.hub.rates import Rates
 from interlock.hub.recording import Recording
 from interlock.hub.request_states import RequestStates
 from interlock.hub.results.finishing import finish_for
@@ -62,7 +67,7 @@ DRAIN_S: Final = 10.0
 
 CHAIN: Final = "hub"
 """The name of this hub's chain of records."""
-COLLECTIONS: Final[tuple[Collection[Any], ...]] = ()
+COLLECTIONS: Final[tuple[Collection[Any], ...]] = (KEYS, KEY_USES, GRANTS)
 """Every collection that the hub keeps in its store."""
 
 
@@ -80,15 +85,19 @@ class Assembly:
         self.store: Store
         """What survives. Opened by `begin`."""
         self.keys = Keys(home)
+        self.grants = Grants()
+        self.access = Access(lambda: self.config, self.keys, self.grants)
+        self.access_desk = AccessDesk(self.access, self.grants)
+        self.rates = Rates(lambda: self.config, self.keys, asyncio.get_running_loop().time)
         self.logs = Logs()
         self.catalog = Catalog()
         self.tokens = TokenCounts(self._changed)
-        self.shelves = Shelves(self.catalog, self.tokens)
+        self.shelves = Shelves(self.catalog, self.tokens, self.access)
         self.notices = Notices(self.catalog, self.shelves)
         self.kernel = Kernel(self.catalog, self.shelves, ToolSearch(self.catalog, self.tokens), self.tokens)
         self.limits = _limits(config)
         self.upstreams = Upstreams(self._upstream)
-        self.doors = Doors(lambda: self.config, self.keys, self.catalog)
+        self.doors = Doors(lambda: self.config, self.keys, self.catalog, self.access)
         self.quarantine = Quarantine(config, self._offered, lambda server, text: self.logs.add(server, "hub", text))
         self.judging = Judging(Resolver())
         self.would_refuse: Counter[tuple[str, str]] = Counter()
@@ -107,6 +116,8 @@ class Assembly:
             catalog=self.catalog,
             shelves=self.shelves,
             kernel=self.kernel,
+            access=self.access,
+            access_desk=self.access_desk,
             upstreams=self.upstreams,
             notices=self.notices,
             make_pipeline=self._pipeline,
@@ -121,6 +132,7 @@ class Assembly:
         )
         self._telling: asyncio.TimerHandle | None = None
         self._reaper: asyncio.TimerHandle | None = None
+        self._noting: asyncio.Task[None] | None = None
         self._applying = asyncio.Lock()
 
     async def begin(self) -> None:
@@ -128,6 +140,9 @@ class Assembly:
         where = self.config.hub.store or self.home / "hub.db"
         self.store = await Store.open(where, COLLECTIONS, backups=self.home / "backups")
         self.recorder = await Recorder.open(self.store, CHAIN, self.home / "audit.head", redact_with=redact)
+        await self.keys.begin(self.store)
+        self.keys.mirror.on_change(lambda *_: self._access_changed())
+        await self.grants.begin(self.store, self._access_changed)
         await self.apply(self.config)
         self._reap()
 
@@ -154,6 +169,9 @@ class Assembly:
         await self.tokens.close()
         await self.hub.close()
         await self.upstreams.end(DRAIN_S)
+        if self._noting is not None:
+            await self._noting
+        await self._note_uses()
         await self.recorder.close()
         self.judging.close()
         self.quarantine.close()
@@ -180,6 +198,7 @@ class Assembly:
     def _renew_gates(self) -> None:
         config = self.config
         gates: list[Gate] = [
+            AccessGate(self.access, asyncio.get_running_loop().time),
             HeadersGate(),
             SchemaGate(),
             ValidatorsGate(config.servers, config.hub.mode, self.judging),
@@ -189,7 +208,10 @@ class Assembly:
             name: finish_for(server, self.pages, self.judging, self._flagged) for name, server in config.servers.items()
         }
         self._plans = Plans(
-            gates, self._timeout_of, lambda target: finishes.get(target.server) if target.kind == "tool" else None
+            gates,
+            self._timeout_of,
+            lambda target: finishes.get(target.server) if target.kind == "tool" else None,
+            self.rates.of,
         )
 
     def _flagged(self, call: Call, findings: tuple[Finding, ...]) -> None:
@@ -210,6 +232,15 @@ class Assembly:
 
     def _stamp(self) -> tuple[int, int]:
         return self.catalog.generation, self.generation
+
+    def _access_changed(self) -> None:
+        """Every plan is old now, and lists may be: both are looked at when they are next asked for."""
+        self.generation += 1
+        self._changed()
+
+    async def _note_uses(self) -> None:
+        self.doors.note_uses()
+        await self.keys.write_uses()
 
     def _timeout_of(self, target: Target) -> float:
         server = self.config.servers.get(target.server)
@@ -237,6 +268,8 @@ class Assembly:
         now = asyncio.get_running_loop().time()
         for upstream in self.upstreams:
             upstream.reap_lanes(now)
+        if self._noting is None or self._noting.done():
+            self._noting = asyncio.ensure_future(self._note_uses())
         self._reaper = asyncio.get_running_loop().call_later(REAP_EVERY_S, self._reap)
 
 

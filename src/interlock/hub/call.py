@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import datetime
 from typing import TYPE_CHECKING, Literal
 
 import msgspec
@@ -47,9 +48,9 @@ class Load:
 class Caller:
     """A principal at one address of the hub. Made once per credential and address, and kept while they are valid."""
 
-    __slots__ = ("load", "owner", "plans", "principal", "shelf", "view")
+    __slots__ = ("expires", "load", "owner", "plans", "principal", "shelf", "used", "view")
 
-    def __init__(self, principal: Principal, shelf: Shelf, load: Load) -> None:
+    def __init__(self, principal: Principal, shelf: Shelf, load: Load, expires: datetime | None = None) -> None:
         self.principal = principal
         self.shelf = shelf
         self.view = shelf.view
@@ -57,6 +58,10 @@ class Caller:
         self.plans: dict[tuple[str, str], object] = {}
         """What the gates said of each target before its arguments were known; see `plan`."""
         self.load = load
+        self.expires = expires
+        """When the credential is worth nothing any more."""
+        self.used = True
+        """Whether anything was asked since uses were last written down."""
 
 
 class Call:

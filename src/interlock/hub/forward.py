@@ -262,7 +262,7 @@ class Forward(msgspec.Struct, eq=False):
         elif modern_client:
             ttl = 0 if self._method == "resources/read" else None
             result = results.complete(result, ttl_ms=ttl, server_info=self._connection.peer.server_info)
-        if not modern_client:
+        if not modern_client and (self._connection.modern or not self._call.exchange.dialect.revision.structures):
             tool = self._call.target.tool
             result = older.result_for(self._call.exchange.dialect.revision, result, tool is not None and tool.wraps)
         if not self._call.caller.view.bare and (b'"resource' in result or self._method == "resources/read"):

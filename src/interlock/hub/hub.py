@@ -13,6 +13,8 @@ from typing import Final, cast
 import msgspec
 
 from interlock.hub import answers
+from interlock.hub.access.access import Access
+from interlock.hub.access.desk import AccessDesk
 from interlock.hub.bridges.retries import STATE, Retries
 from interlock.hub.call import Call, Caller, Target, TargetKind
 from interlock.hub.catalog.addresses import original_uri
@@ -20,19 +22,24 @@ from interlock.hub.catalog.offer import ItemKind
 from interlock.hub.catalog.views import Catalog
 from interlock.hub.doors import Doors
 from interlock.hub.forward import Forward
+from interlock.hub.judgement import Judgement
 from interlock.hub.kernel.desk import KERNEL_TOOLS, KernelDesk, inner_call
 from interlock.hub.kernel.kernel import Kernel
+from interlock.hub.kernel.shelf import Shelf
 from interlock.hub.kernel.shelves import Shelves
 from interlock.hub.lines import Line
 from interlock.hub.listening import MOST_SUBSCRIPTIONS, Listening, SessionListener
 from interlock.hub.notices import Notices
 from interlock.hub.pipeline import Commit, Dispatch, Pipeline, Resolve
 from interlock.hub.plan import Plan
-from interlock.hub.recording import Recording
+from interlock.hub.recording import Recording, trace_of
+from interlock.hub.refusals import Refusals
 from interlock.hub.request_states import RequestStates
 from interlock.hub.results import pages
 from interlock.hub.sharing import Lane, SessionState, lane
+from interlock.hub.speaking import for_mgp_method, speaking, with_answer
 from interlock.hub.subscriptions import Subscriptions
+from interlock.hub.unknown import unknown
 from interlock.hub.upstreams.upstream import Upstream
 from interlock.hub.upstreams.upstreams import Upstreams
 from interlock.hub.verdicts import Ask, Refuse, Verdict, Wait
@@ -41,7 +48,6 @@ from interlock.protocols.mcp.methods import LOG_LEVELS, METHODS
 from interlock.protocols.mcp.older import tools_for
 from interlock.protocols.mcp.results import EMPTY, complete
 from interlock.protocols.registry.errors import registry_fault
-from interlock.protocols.registry.traces import trace_of
 from interlock.transports.exchange import Caller as AnyCaller
 from interlock.transports.exchange import Exchange, Session
 from interlock.transports.parking import Parking
@@ -72,6 +78,8 @@ class Hub:
         catalog: Catalog,
         shelves: Shelves,
         kernel: Kernel,
+        access: Access,
+        access_desk: AccessDesk,
         upstreams: Upstreams,
         notices: Notices,
         make_pipeline: Callable[[Commit, Dispatch], Pipeline],
@@ -89,6 +97,7 @@ class Hub:
         self._shelves = shelves
         self._kernel = kernel
         self._kernel_desk = KernelDesk(kernel, self._later)
+        self._access = access
         self._upstreams = upstreams
         self._notices = notices
         self._pipeline = make_pipeline(self._commit, self._dispatch)
@@ -118,6 +127,7 @@ class Hub:
             "logging/setLevel": self._set_level,
             **dict.fromkeys(_LISTS, self._list),
             **self._kernel_desk.methods,
+            **access_desk.methods(self._later),
         }
 
     @property
@@ -130,14 +140,21 @@ class Hub:
     def initialize(self, session: Session) -> bytes:
         """Open a session: nothing is started for it, and nothing waited for."""
         caller = cast(Caller, session.caller)
+        session.dialect = speaking(session.dialect)
         session.state = SessionState()
         self._notices.listen(SessionListener.of(session, caller.shelf))
         offered = answers.capabilities(self._upstream_capabilities(caller), modern=False)
+        offered = with_answer(offered, session.dialect)
         return answers.initialize_result(session.dialect.revision, self._info, offered, self._instructions(caller))
 
     def serve(self, exchange: Exchange) -> None:
         """Answer a request, or see to it that it will be answered."""
-        serve = self._methods.get(exchange.request.method)
+        method = exchange.request.method
+        serve = self._methods.get(method)
+        if exchange.dialect.mgp_offer is not None:
+            exchange.dialect = speaking(exchange.dialect)
+        if method.startswith("mgp/"):
+            exchange.dialect = for_mgp_method(exchange.dialect)
         try:
             if serve is None:
                 raise Fault("METHOD_NOT_FOUND", f"no such method: {exchange.request.method[:200]}")
@@ -178,7 +195,9 @@ class Hub:
         if "cursor" in members(exchange.request.params):
             raise Fault("INVALID_PARAMS", "this list has one page, and no cursor leads into it", mend="leave it out")
         loaded = self._kernel.loaded(caller, exchange.session) if exchange.session is not None else ()
-        items = self._shelves.listing(caller.shelf, _LISTS[method], loaded)
+        # A budget is for a model's context; whoever reads over REST has none to fill.
+        shelf = Shelf(caller.view) if exchange.dialect.rest else caller.shelf
+        items = self._shelves.listing(shelf, _LISTS[method], loaded)
         modern = exchange.dialect.modern
         if not modern and method == "tools/list":
             items = tools_for(exchange.dialect.revision, items)
@@ -186,10 +205,12 @@ class Hub:
 
     def _discover(self, exchange: Exchange, caller: Caller) -> None:
         offered = answers.capabilities(self._upstream_capabilities(caller), modern=True)
+        offered = with_answer(offered, exchange.dialect)
         exchange.result(answers.discover_result(self._info, offered, self._instructions(caller)))
 
     def _instructions(self, caller: Caller) -> str:
-        servers = self._catalog.servers(caller.view)
+        reaches = self._access.reaches
+        servers = [name for name in self._catalog.servers(caller.view) if reaches(caller.principal, name)]
         texts = ((name, offer.instructions) for name in servers if (offer := self._catalog.offer(name)) is not None)
         return answers.merged_instructions(texts, bare=caller.view.bare)
 
@@ -221,7 +242,7 @@ class Hub:
             call = Call(exchange, caller, plan.target, members(exchange.request.params))
             verdict, gate = self._pipeline.judge(call, plan)
         except Fault as fault:
-            raise registry_fault(fault, trace_of(exchange.glance.meta), tool_name=name[:200]) from None
+            raise registry_fault(fault, trace_of(exchange), tool_name=name[:200]) from None
         if isinstance(verdict, Wait):
             self._later(self._validate_later(call, plan, verdict, gate, name))
         else:
@@ -236,7 +257,7 @@ class Hub:
 
     def _tell_valid(self, exchange: Exchange, verdict: Verdict, name: str) -> None:
         if isinstance(verdict, Refuse):
-            raise registry_fault(verdict.fault, trace_of(exchange.glance.meta), tool_name=name[:200]) from None
+            raise registry_fault(verdict.fault, trace_of(exchange), tool_name=name[:200]) from None
         valid: dict[str, object] = {"valid": True}
         if isinstance(verdict, Ask):
             valid["confirmation"] = verdict.question
@@ -266,10 +287,10 @@ class Hub:
         except msgspec.DecodeError as cause:
             raise Fault("INVALID_PARAMS", f"ref: {cause}") from None
         if ref.type == "ref/prompt" and ref.name is not None:
-            target = self._resolve_prompt(caller, ref.name)
+            target = self._reach(caller, "prompt", ref.name, self._resolve_prompt)
             said = {**members(bytes(fields["ref"])), "name": target.name}
         elif ref.type == "ref/resource" and ref.uri is not None:
-            target = self._resolve_resource(caller, ref.uri)
+            target = self._reach(caller, "resource", ref.uri, self._resolve_resource)
             said = {**members(bytes(fields["ref"])), "uri": target.name}
         else:
             raise Fault("INVALID_PARAMS", "ref must be a ref/prompt with a name or a ref/resource with a uri")
@@ -288,25 +309,41 @@ class Hub:
             raise
         self._pipeline.submit(Call(exchange, caller, plan.target, fields), plan)
 
+    def _reach(self, caller: Caller, kind: str, name: str, resolve: Resolve) -> Target:
+        """The target that a name means, for what is not a call of it. What may not be reached is not there."""
+        plan = self._pipeline.plan(caller, kind, name, resolve, self._clock())
+        if isinstance(plan.standing, Refuse):
+            raise plan.standing.fault
+        return plan.target
+
+    async def judge(self, caller: Caller, tool: str, arguments: bytes) -> Judgement:
+        """What a call would come to, by the same gates and without making it."""
+        return await Judgement.of(self._pipeline, caller, tool, self._resolve_tool, arguments, self._clock())
+
+    @property
+    def refusals(self) -> Refusals:
+        """What was refused lately."""
+        return self._pipeline.refusals
+
     def _resolve_tool(self, caller: Caller, name: str) -> Target:
         tool = self._catalog.tool(caller.view, name)
         if tool is None:
             self._refuse_held(caller, "tool", name)
-            raise Fault("TOOL_NOT_FOUND", f"Unknown tool: {name[:200]}", mend="tools/list names the tools there are")
+            raise unknown("tool", name)
         return Target("tool", tool.server, tool.name, tool)
 
     def _resolve_prompt(self, caller: Caller, name: str) -> Target:
         prompt = self._catalog.prompt(caller.view, name)
         if prompt is None:
             self._refuse_held(caller, "prompt", name)
-            raise Fault("PROMPT_NOT_FOUND", f"Unknown prompt: {name[:200]}")
+            raise unknown("prompt", name)
         return Target("prompt", prompt.server, prompt.name)
 
     def _resolve_resource(self, caller: Caller, uri: str) -> Target:
         view = caller.view
         found = (view.server, uri) if view.server is not None else original_uri(uri)
         if found is None or not self._catalog.sees_server(view, found[0]):
-            raise Fault("RESOURCE_NOT_FOUND", "Resource not found", data={"uri": uri})
+            raise unknown("resource", uri)
         self._refuse_held(caller, "resource", uri)
         return Target("resource", found[0], found[1])
 
@@ -443,7 +480,7 @@ class Hub:
     def _listen(self, exchange: Exchange, caller: Caller) -> None:
         def resolve(uri: str) -> tuple[str, str] | None:
             try:
-                target = self._resolve_resource(caller, uri)
+                target = self._reach(caller, "resource", uri, self._resolve_resource)
             except Fault:
                 return None
             return target.server, target.name
@@ -463,7 +500,8 @@ class Hub:
             raise Fault("INVALID_PARAMS", "params.uri must say which resource")
         if len(state.subscriptions) >= MOST_SUBSCRIPTIONS:
             raise Fault("RESOURCE_EXHAUSTED", f"a session may watch {MOST_SUBSCRIPTIONS} resources")
-        self._later(self._subscribe_for(exchange, session, state, self._resolve_resource(caller, uri), uri))
+        target = self._reach(caller, "resource", uri, self._resolve_resource)
+        self._later(self._subscribe_for(exchange, session, state, target, uri))
 
     async def _subscribe_for(
         self, exchange: Exchange, session: Session, state: SessionState, target: Target, uri: str

@@ -13,6 +13,8 @@ from collections.abc import Callable
 
 from interlock.hub.call import Call, Caller, Target
 from interlock.hub.plan import Check, Plan, Plans
+from interlock.hub.rates import take
+from interlock.hub.refusals import Refusals
 from interlock.hub.verdicts import Ask, Pass, Refuse, Verdict, Wait
 from interlock.judge.findings import Finding
 from interlock.protocols.mcp.results import refusal_result
@@ -49,6 +51,7 @@ class Pipeline:
         self._refused = refused
         self._would_refuse = would_refuse
         self._waiting: set[asyncio.Task[None]] = set()
+        self.refusals = Refusals()
 
     def plan(self, caller: Caller, kind: str, name: str, resolve: Resolve, now: float) -> Plan:
         """The plan for a name as this caller means it. `resolve` raises for a name that means nothing to them."""
@@ -81,6 +84,10 @@ class Pipeline:
 
     def _proceed(self, call: Call, plan: Plan, verdict: Verdict, gate: str) -> None:
         if type(verdict) is Pass:
+            refusal = take(plan.meters, asyncio.get_running_loop().time()) if plan.meters else None
+            if refusal is not None:
+                self._refuse(call, refusal, "rates")
+                return
             refusal = self._commit(call)
             if refusal is None:
                 if call.would_refuse:
@@ -128,10 +135,13 @@ class Pipeline:
 
     def _refuse(self, call: Call, refusal: Refuse, gate: str) -> None:
         fault = refusal.fault
-        fault.data = {**fault.data, "gate": gate, "rule": refusal.rule}
+        self.refusals.add(call, refusal, gate)
         self._refused(call, fault, gate, refusal.rule)
+        if not refusal.hidden:
+            fault.data = {**fault.data, "gate": gate, "rule": refusal.rule}
         if fault.kind.as_result and call.target.kind == "tool" and not call.exchange.dialect.rest:
-            call.exchange.result(refusal_result(fault, modern=call.exchange.dialect.modern))
+            dialect = call.exchange.dialect
+            call.exchange.result(refusal_result(fault, modern=dialect.modern, tongue=dialect.tongue))
         else:
             call.exchange.fail(fault)
 

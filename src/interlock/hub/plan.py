@@ -13,8 +13,10 @@ import msgspec
 
 from interlock.hub.call import Call, Caller, Target
 from interlock.hub.principals import Principal
+from interlock.hub.rates import Meter
 from interlock.hub.results.finishing import Finish
-from interlock.hub.verdicts import PASS, Ask, Pass, Refuse, Verdict, Wait
+from interlock.hub.unknown import unknown
+from interlock.hub.verdicts import FOREVER, PASS, Ask, Pass, Refuse, Verdict, Wait
 
 MOST_PLANS: Final = 4096
 """Plans kept per caller. Beyond that they are all made again, which costs microseconds each."""
@@ -47,7 +49,9 @@ class Plan(msgspec.Struct):
     stamp: tuple[int, int]
     finish: Finish | None = None
     """What is to be done to its results."""
-    valid_until: float = float("inf")
+    valid_until: float = FOREVER
+    meters: tuple[Meter, ...] = ()
+    """The rates that a call takes from."""
 
 
 class Plans:
@@ -58,23 +62,40 @@ class Plans:
         gates: Sequence[Gate],
         timeout_of: Callable[[Target], float],
         finish_of: Callable[[Target], Finish | None] = lambda target: None,
+        meters_of: Callable[[Principal, Target], tuple[Meter, ...]] = lambda *_: (),
     ) -> None:
         self._gates = gates
         self._timeout_of = timeout_of
         self._finish_of = finish_of
+        self._meters_of = meters_of
 
     def make(self, caller: Caller, name: str, target: Target, stamp: tuple[int, int]) -> Plan:
         """A new plan for a target that was resolved from `name`."""
         standing: Verdict = PASS
         standing_gate = ""
+        valid_until = FOREVER
         for gate in self._gates:
             standing = gate.plan(caller.principal, target)
-            if standing is not PASS:
+            if isinstance(standing, Pass | Refuse):
+                valid_until = min(valid_until, standing.until)
+            if type(standing) is not Pass:
                 standing_gate = gate.name
                 break
+        if isinstance(standing, Refuse) and standing.hidden:
+            standing = msgspec.structs.replace(standing, fault=unknown(target.kind, name))
         found = ((gate.name, gate.check(target)) for gate in self._gates)
         checks = tuple((gate, check) for gate, check in found if check is not None)
-        plan = Plan(target, standing, standing_gate, checks, self._timeout_of(target), stamp, self._finish_of(target))
+        plan = Plan(
+            target,
+            standing,
+            standing_gate,
+            checks,
+            self._timeout_of(target),
+            stamp,
+            self._finish_of(target),
+            valid_until,
+            self._meters_of(caller.principal, target),
+        )
         if len(caller.plans) >= MOST_PLANS:
             caller.plans.clear()
         caller.plans[target.kind, name] = plan

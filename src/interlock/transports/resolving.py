@@ -7,11 +7,12 @@ asked again at every redirect.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import socket
+import threading
 import time
 from collections import OrderedDict
 from collections.abc import Awaitable, Callable
-from concurrent.futures import ThreadPoolExecutor
 from typing import Final
 
 import msgspec
@@ -25,7 +26,7 @@ KEPT_S: Final = 30.0
 """How long an answer is believed; also that there is none."""
 WITHIN_S: Final = 3.0
 MOST_NAMES: Final = 1024
-MOST_AT_ONCE: Final = 8
+MOST_AT_ONCE: Final = 32
 MOST_WAITING: Final = 256
 
 
@@ -37,7 +38,7 @@ class Resolver:
         self._within_s = within_s
         self._kept: OrderedDict[str, tuple[float, tuple[str, ...]]] = OrderedDict()
         self._asking: dict[str, asyncio.Future[tuple[str, ...]]] = {}
-        self._threads: ThreadPoolExecutor | None = None
+        self._running = asyncio.Semaphore(MOST_AT_ONCE)
 
     def known(self, name: str) -> tuple[str, ...] | None:
         """The addresses of a name that was resolved a moment ago; empty if it has none."""
@@ -53,9 +54,7 @@ class Resolver:
         if asking is None:
             if len(self._asking) >= MOST_WAITING:
                 raise Fault("RESOURCE_EXHAUSTED", f"{MOST_WAITING} names are being resolved", retry_after_ms=1000)
-            if self._threads is None:
-                self._threads = ThreadPoolExecutor(MOST_AT_ONCE, thread_name_prefix="resolve")
-            asking = asyncio.get_running_loop().run_in_executor(self._threads, look_up, name)
+            asking = asyncio.ensure_future(self._ask(name))
             self._asking[name] = asking
             asking.add_done_callback(lambda done: self._keep(name, done))
         try:
@@ -66,8 +65,27 @@ class Resolver:
 
     def close(self) -> None:
         """Give up what is under way."""
-        if self._threads is not None:
-            self._threads.shutdown(wait=False, cancel_futures=True)
+        for asking in self._asking.values():
+            asking.cancel()
+
+    async def _ask(self, name: str) -> tuple[str, ...]:
+        """The system's answer, from a thread that does not keep the process alive: it may take as long as it likes."""
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[tuple[str, ...]] = loop.create_future()
+
+        def settle(addresses: tuple[str, ...]) -> None:
+            self._running.release()
+            if not answer.done():
+                answer.set_result(addresses)
+
+        def ask() -> None:
+            addresses = look_up(name)
+            with contextlib.suppress(RuntimeError):  # the loop is gone
+                loop.call_soon_threadsafe(settle, addresses)
+
+        await self._running.acquire()
+        threading.Thread(target=ask, name="resolve", daemon=True).start()
+        return await answer
 
     def _keep(self, name: str, done: asyncio.Future[tuple[str, ...]]) -> None:
         self._asking.pop(name, None)

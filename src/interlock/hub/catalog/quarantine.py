@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from hashlib import blake2b
@@ -24,6 +24,7 @@ from interlock.judge.fingerprints import fingerprint
 from interlock.judge.names import judge_against, skeleton
 
 PIECE: Final = 32
+PIECE_BYTES: Final = 65_536
 """Definitions judged in one go: some tens of milliseconds, after which other servers have their turn."""
 MOST_KEPT: Final = 131_072
 """Judgements kept. Beyond that the oldest half is dropped, and made again when wanted."""
@@ -58,8 +59,8 @@ class Quarantine:
         """Judge a new offer and show what may be shown of it. Nothing of it is seen before."""
         texts = await self._on_thread(lambda: _texts(offer))
         found: dict[Key, _Flag] = {}
-        for start in range(0, len(texts), PIECE):
-            found |= await self._on_thread(partial(self._judge, texts[start : start + PIECE]))
+        for piece in _pieces(texts):
+            found |= await self._on_thread(partial(self._judge, piece))
         self._show(await self._on_thread(lambda: self._settle(offer, found)))
 
     async def apply(self, config: Config) -> None:
@@ -229,6 +230,19 @@ def _texts(offer: Offer) -> list[_Text]:
         described = msgspec.json.encode({"name": offer.server, "description": offer.instructions})
         texts.append(_Text((INSTRUCTIONS, INSTRUCTIONS), None, described, described))
     return texts
+
+
+def _pieces(texts: list[_Text]) -> Iterator[list[_Text]]:
+    piece: list[_Text] = []
+    size = 0
+    for text in texts:
+        piece.append(text)
+        size += len(text.judged)
+        if len(piece) >= PIECE or size >= PIECE_BYTES:
+            yield piece
+            piece, size = [], 0
+    if piece:
+        yield piece
 
 
 def _judged(definition: bytes) -> tuple[Finding, ...]:

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
 from interlock.config.settings import Server
 from interlock.hub.call import Call
-from interlock.hub.results.pages import LIFE_S, Pages, head
+from interlock.hub.results.pages import LIFE_S, MOST_BYTES_EACH, Pages, head
 from interlock.hub.validators.checking import Judging
 from interlock.judge.findings import Finding
 from interlock.judge.results import judge_result
@@ -54,15 +54,26 @@ class Finish:
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         else:
-            self._deliver(call, *self._searched(result), deliver)
+            self._deliver(call, self._prepared(result), deliver)
 
     async def _elsewhere(self, call: Call, result: bytes, deliver: Callable[[bytes], None]) -> None:
         try:
-            result, found = await self._judging.elsewhere(lambda: self._searched(result))
+            prepared = await self._judging.elsewhere(lambda: self._prepared(result))
         except Fault:
             # Too much waits for a thread. The tool has done its work, so its result is not withheld for that.
-            result, found = self._searched(result)
-        self._deliver(call, result, found, deliver)
+            prepared = self._prepared(result)
+        self._deliver(call, prepared, deliver)
+
+    def _prepared(self, result: bytes) -> _Prepared:
+        """Everything that takes long, on values alone, so that a thread may do it."""
+        result, found = self._searched(result)
+        if self._most is None or len(result) <= self._most:
+            return _Prepared(result, found)
+        try:
+            return _Prepared(result, found, _cut(result, self._most))
+        except (msgspec.MsgspecError, ValueError, RecursionError):
+            uncut = Finding("result.uncut", "It is too long, and not in a form that can be cut.")
+            return _Prepared(result, (*found, uncut))
 
     def _searched(self, result: bytes) -> tuple[bytes, tuple[Finding, ...]]:
         """The result, with what is hidden made visible if that is wanted, and what was found in it."""
@@ -83,45 +94,40 @@ class Finish:
             result = msgspec.json.encode(value)
         return result, found
 
-    def _deliver(self, call: Call, result: bytes, found: tuple[Finding, ...], deliver: Callable[[bytes], None]) -> None:
-        if found:
-            self._flagged(call, found)
-        if self._most is not None and len(result) > self._most:
-            try:
-                result = self._cut(call, result, self._most)
-            except (msgspec.MsgspecError, ValueError, RecursionError):
-                self._flagged(call, (Finding("result.uncut", "It is too long, and not in a form that can be cut."),))
-        deliver(result)
+    def _deliver(self, call: Call, prepared: _Prepared, deliver: Callable[[bytes], None]) -> None:
+        if prepared.found:
+            self._flagged(call, prepared.found)
+        cut = prepared.cut
+        deliver(prepared.result if cut is None else self._with_link(call, cut))
 
-    def _cut(self, call: Call, result: bytes, most: int) -> bytes:
-        """The head of a result, and where the rest of it is. One whose text fits, beside pictures say, stays whole."""
-        fields = msgspec.json.decode(result, type=dict[str, msgspec.Raw])
-        content = msgspec.json.decode(fields.get("content", b"[]"))
-        blocks = [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
-        whole = sum(len(_text_of(block).encode()) for block in blocks)
-        structured = bytes(fields.get("structuredContent", b""))
-        if whole <= most and len(structured) <= most:
-            return result
-        fields.pop("structuredContent", None)
-        kept, rest = _divided(blocks, most)
-        if structured and whole <= most:
-            # The text did not repeat the structure, so this is where it can still be read.
-            rest, whole = structured, whole + len(structured)
-        uri, count = self._pages.keep(call.caller.owner, rest, most)
-        shown, total = (whole - len(rest)) // BYTES_PER_TOKEN, whole // BYTES_PER_TOKEN
-        told = (
-            f"[Cut here: about {shown:,} of {total:,} tokens are shown. The rest can be read as a resource: {uri}"
-            + (f" and on to /{count}" if count > 1 else "")
-            + f", for {LIFE_S / 60:.0f} minutes.]"
-        )
-        kept.append({"type": "text", "text": told})
+    def _with_link(self, call: Call, cut: _Cut) -> bytes:
+        """The head of a result, how much of it that is, and where the rest can be read."""
+        assert self._most is not None
+        uri, count = self._pages.keep(call.caller.owner, cut.rest, self._most)
+        shown, total = (cut.whole - len(cut.rest)) // BYTES_PER_TOKEN, cut.whole // BYTES_PER_TOKEN
+        told = f"[Cut here: about {shown:,} of {total:,} tokens are shown. The rest can be read as a resource: {uri}"
+        if count > 1:
+            told += f" and on to /{count}"
+        if len(cut.rest) > MOST_BYTES_EACH:
+            told += f", no further than {MOST_BYTES_EACH:,} bytes"
+        kept = [*cut.kept, {"type": "text", "text": f"{told}, for {LIFE_S / 60:.0f} minutes.]"}]
         if call.exchange.dialect.revision.name >= LINKS_SINCE:
-            name = f"The rest of the result ({count} pages)"
-            kept.append(
-                {"type": "resource_link", "uri": uri, "name": name, "mimeType": "text/plain", "size": len(rest)}
-            )
-        fields["content"] = msgspec.Raw(msgspec.json.encode(kept))
-        return msgspec.json.encode(fields)
+            about = {"name": f"The rest of the result ({count} pages)", "mimeType": "text/plain", "size": len(cut.rest)}
+            kept.append({"type": "resource_link", "uri": uri, **about})
+        return msgspec.json.encode({**cut.fields, "content": kept})
+
+
+class _Cut(NamedTuple):
+    fields: dict[str, msgspec.Raw]
+    kept: list[dict[str, object]]
+    rest: bytes
+    whole: int
+
+
+class _Prepared(NamedTuple):
+    result: bytes
+    found: tuple[Finding, ...] = ()
+    cut: _Cut | None = None
 
 
 def finish_for(settings: Server | None, pages: Pages, judging: Judging, flagged: Flagged) -> Finish | None:
@@ -129,6 +135,22 @@ def finish_for(settings: Server | None, pages: Pages, judging: Judging, flagged:
     if settings is None or (settings.max_result_tokens is None and settings.scan_results == "off"):
         return None
     return Finish(settings, pages, judging, flagged)
+
+
+def _cut(result: bytes, most: int) -> _Cut | None:
+    """A result divided where its text gets too long. One whose text fits, beside pictures say, stays whole."""
+    fields = msgspec.json.decode(result, type=dict[str, msgspec.Raw])
+    content = msgspec.json.decode(fields.get("content", b"[]"))
+    blocks = [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
+    whole = sum(len(_text_of(block).encode()) for block in blocks)
+    structured = bytes(fields.pop("structuredContent", b""))
+    if whole <= most and len(structured) <= most:
+        return None
+    kept, rest = _divided(blocks, most)
+    if structured and whole <= most:
+        # The text did not repeat the structure, so this is where it can still be read.
+        rest, whole = structured, whole + len(structured)
+    return _Cut(fields, kept, rest, whole)
 
 
 def _text_of(block: dict[str, object]) -> str:

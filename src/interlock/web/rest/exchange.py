@@ -16,17 +16,15 @@ from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.meta import glance
 from interlock.protocols.mcp.revisions import LATEST
 from interlock.transports.exchange import Exchange
+from interlock.wire.conversation import PROGRESS
 from interlock.wire.errors import TABLE, ErrorObject, Fault
 from interlock.wire.messages import Request, one_line
 
-LEVEL: Final = "info"
-"""The least severe log message that a stream carries."""
 MOST_UNREAD: Final = 1_000
-"""Progress and log messages held for a client that does not read them. The oldest go first."""
+"""Progress held for a client that does not read it. The oldest goes first."""
 
 _NEEDS_MORE: Final = TABLE["MISSING_CAPABILITY"].new_mcp
 _MCP_CLIENT: Final = "call it with an MCP client that answers questions"
-_EVENTS: Final = {"notifications/progress": "progress", "notifications/message": "log"}
 
 
 class Event(msgspec.Struct, frozen=True):
@@ -42,7 +40,8 @@ class RestExchange(Exchange):
     __slots__ = ("_events", "_outcome", "_woken", "streams")
 
     def __init__(self, method: str, params: bytes, caller: Caller, *, streams: bool = False) -> None:
-        dialect = Dialect(LATEST, log_level=LEVEL if streams else None, rest=True)
+        # No log messages: to some servers, whoever wants them gets a connection of their own, and so another process.
+        dialect = Dialect(LATEST, rest=True)
         super().__init__(Request(1, method, params), glance(params), dialect, caller, None, None)
         self.streams = streams
         self._events: deque[Event] = deque(maxlen=MOST_UNREAD)
@@ -65,9 +64,8 @@ class RestExchange(Exchange):
         self._settle(Fault(name, error.message, mend=_MCP_CLIENT if name == "MISSING_CAPABILITY" else ""))
 
     def notify(self, method: str, params: bytes) -> None:
-        name = _EVENTS.get(method)
-        if self.streams and self.open and name is not None:
-            self._events.append(Event(name, one_line(params)))
+        if self.streams and self.open and method == PROGRESS:
+            self._events.append(Event("progress", one_line(params)))
             self._woken.set()
 
     def ask(self, method: str, params: bytes) -> asyncio.Future[bytes]:

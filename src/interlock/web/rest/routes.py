@@ -11,7 +11,6 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import logging
-import secrets
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Final
 
@@ -23,12 +22,13 @@ from starlette.types import Receive, Scope, Send
 
 from interlock.hub.call import Caller
 from interlock.hub.doors import Doors
-from interlock.protocols.mcp.meta import LOG_LEVEL, PROGRESS_TOKEN
+from interlock.protocols.mcp.meta import CLIENT_CAPABILITIES, PROGRESS_TOKEN, PROTOCOL_VERSION
+from interlock.protocols.mcp.revisions import LATEST
 from interlock.protocols.registry.catalog import about
-from interlock.protocols.registry.traces import trace_id
+from interlock.protocols.traces import Traceparent, new_span_id, new_trace_id, read_traceparent
 from interlock.transports.exchange import Service
 from interlock.web.rest.documents import Documents, Listed
-from interlock.web.rest.exchange import LEVEL, Event, RestExchange
+from interlock.web.rest.exchange import Event, RestExchange
 from interlock.web.rest.outcomes import Where, answer, body_of, plain_result, refusal, tool_result
 from interlock.web.rest.page import documentation_page
 from interlock.wire.errors import Fault
@@ -66,7 +66,8 @@ class _Address:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
         name = request.path_params.get("tool_name")
-        where = Where(trace_id(request.headers.get("traceparent")), name[:200] if name else None)
+        parent = read_traceparent(request.headers.get("traceparent", ""))
+        where = Where(new_trace_id() if parent is None else parent.trace, name[:200] if name else None)
         method = "GET" if request.method == "HEAD" else request.method
         serve = self._methods.get(method)
         if serve is None:
@@ -224,9 +225,10 @@ async def _arguments(request: Request) -> bytes:
 
 
 def _params(request: Request, where: Where, arguments: bytes, *, streams: bool) -> bytes:
-    meta: dict[str, object] = {"traceparent": f"00-{where.trace_id}-{secrets.token_hex(8)}-01"}
+    meta: dict[str, object] = {PROTOCOL_VERSION: LATEST.name, CLIENT_CAPABILITIES: {}}
+    meta["traceparent"] = str(Traceparent(where.trace_id, new_span_id()))
     if streams:
-        meta |= {PROGRESS_TOKEN: where.trace_id, LOG_LEVEL: LEVEL}
+        meta[PROGRESS_TOKEN] = where.trace_id
     name = request.path_params["tool_name"]
     return msgspec.json.encode({"name": name, "arguments": msgspec.Raw(arguments), "_meta": meta})
 
