@@ -25,6 +25,8 @@ TABLES: list[tuple[str, type[msgspec.Struct]]] = [
     ("[hub]", settings.Hub),
     ("[hub.timeouts]", settings.Timeouts),
     ("[hub.limits]", settings.Limits),
+    ("[hub.approvals]", settings.Approvals),
+    ("[hub.webhook]", settings.Webhook),
     ("[servers.ID]", settings.Server),
     ("[servers.ID.restart]", settings.Restart),
     ("[servers.ID.tools]", settings.Tools),

@@ -17,10 +17,17 @@ from interlock.client.peer import Identity
 from interlock.config.settings import Config, Server
 from interlock.hub.call import Target
 from interlock.hub.catalog.offer import Offer
+from interlock.hub.catalog.pins import PINS, Pins
 from interlock.hub.catalog.views import Catalog
+from interlock.hub.decisions.decision import DECISIONS
+from interlock.hub.decisions.desk import Desk
+from interlock.hub.decisions.heralds import Heralds
+from interlock.hub.decisions.inbox import Inbox
+from interlock.hub.decisions.rules import RULES
 from interlock.hub.doors import Doors
 from interlock.hub.gates.confirm import ConfirmGate
 from interlock.hub.gates.headers import HeadersGate
+from interlock.hub.gates.risk import RiskGate
 from interlock.hub.gates.schema import SchemaGate
 from interlock.hub.hub import Hub
 from interlock.hub.kernel.kernel import Kernel
@@ -30,8 +37,9 @@ from interlock.hub.kernel.tokens import TokenCounts
 from interlock.hub.keys import Keys
 from interlock.hub.logs import Logs
 from interlock.hub.notices import Notices
-from interlock.hub.pipeline import Commit, Dispatch, Pipeline
+from interlock.hub.pipeline import Commit, Dispatch, Pipeline, Release
 from interlock.hub.plan import Plans
+from interlock.hub.principals import Principal
 from interlock.hub.request_states import RequestStates
 from interlock.hub.upstreams.upstream import Upstream
 from interlock.hub.upstreams.upstreams import Upstreams
@@ -47,7 +55,7 @@ DRAIN_S: Final = 10.0
 """How long calls under way may take to finish when a server or the hub goes."""
 
 
-COLLECTIONS: Final[tuple[Collection[Any], ...]] = ()
+COLLECTIONS: Final[tuple[Collection[Any], ...]] = (DECISIONS, RULES, PINS)
 """Every collection that the hub keeps in its store."""
 
 
@@ -74,6 +82,10 @@ class Assembly:
         self.limits = _limits(config)
         self.upstreams = Upstreams(self._upstream)
         self.doors = Doors(lambda: self.config, self.keys, self.catalog)
+        self.inbox = Inbox(lambda: self.config.hub.approvals.valid_s)
+        self.heralds = Heralds(lambda: self.config.hub, self._note)
+        self._desk = Desk(self.inbox, lambda: self.config.hub.approvals.hold_s, self._attended_by)
+        self._pins = Pins(self.inbox, lambda: self.config.hub.mode, self._offered, self._relist, self._note)
         self._plans: Plans
         self._renew_gates()
         self.hub = Hub(
@@ -92,12 +104,16 @@ class Assembly:
         )
         self._telling: asyncio.TimerHandle | None = None
         self._reaper: asyncio.TimerHandle | None = None
+        self._sweeping: asyncio.Task[None] | None = None
         self._applying = asyncio.Lock()
 
     async def begin(self) -> None:
         """Open the store, and start every server at the same time, waiting for none of them."""
         where = self.config.hub.store or self.home / "hub.db"
         self.store = await Store.open(where, COLLECTIONS, backups=self.home / "backups")
+        await self.inbox.begin(self.store)
+        self._pins.begin(self.store)
+        self.inbox.on_change(self.heralds.heard)
         await self.apply(self.config)
         self._reap()
 
@@ -121,8 +137,11 @@ class Assembly:
             if timer is not None:
                 timer.cancel()
         await self.tokens.close()
+        await self.heralds.close()
         await self.hub.close()
         await self.upstreams.end(DRAIN_S)
+        if self._sweeping is not None:
+            await asyncio.gather(self._sweeping, return_exceptions=True)
         await self.store.close()
 
     def _upstream(self, id: str, settings: Server) -> Upstream:
@@ -134,16 +153,31 @@ class Assembly:
             Identity("interlock", VERSION, title="Interlock"),
             self.logs,
             most_lanes=self.config.hub.limits.private_sessions_per_server,
-            offered=self._offered,
+            offered=self._pins.take,
             updated=self.notices.updated,
             subscriptions=self.notices.subscriptions,
         )
 
-    def _pipeline(self, commit: Commit, dispatch: Dispatch) -> Pipeline:
-        return Pipeline(lambda: self._plans, self._stamp, commit, dispatch)
+    def _pipeline(self, commit: Commit, dispatch: Dispatch, release: Release) -> Pipeline:
+        return Pipeline(lambda: self._plans, self._stamp, commit, dispatch, release, self._desk)
 
     def _renew_gates(self) -> None:
-        self._plans = Plans([HeadersGate(), SchemaGate(), ConfirmGate(self.config.agents)], self._timeout_of)
+        config = self.config
+        risk = RiskGate(config.hub.mode, self._note)
+        confirm = ConfirmGate(config.agents, config.hub.mode, self._note)
+        self._plans = Plans([HeadersGate(), SchemaGate(), risk, confirm], self._timeout_of)
+
+    def _attended_by(self, principal: Principal) -> str | None:
+        agent = self.config.agents.get(principal.id) if principal.kind == "agent" else None
+        return None if agent is None else agent.attended_by
+
+    def _relist(self, server: str) -> None:
+        upstream = self.upstreams.get(server)
+        if upstream is not None:
+            upstream.lists_changed()
+
+    def _note(self, server: str, text: str) -> None:
+        self.logs.add(server, "hub", text)
 
     def _stamp(self) -> tuple[int, int]:
         return self.catalog.generation, self.generation
@@ -174,6 +208,8 @@ class Assembly:
         now = asyncio.get_running_loop().time()
         for upstream in self.upstreams:
             upstream.reap_lanes(now)
+        if self._sweeping is None or self._sweeping.done():
+            self._sweeping = asyncio.ensure_future(self.inbox.sweep())
         self._reaper = asyncio.get_running_loop().call_later(REAP_EVERY_S, self._reap)
 
 

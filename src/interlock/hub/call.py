@@ -54,10 +54,21 @@ class Caller:
         self.load = load
 
 
+class Approval(msgspec.Struct, frozen=True):
+    """A yes to one call."""
+
+    matter: str
+    """What it was given for: caller, tool as it was defined, and arguments."""
+    told: str
+    """Where it comes from."""
+    ticket: str | None = None
+    """The decision that is used up by it; None for a rule."""
+
+
 class Call:
     """One request for a target."""
 
-    __slots__ = ("_arguments", "arguments_raw", "caller", "exchange", "members", "target")
+    __slots__ = ("_arguments", "approval", "arguments_raw", "caller", "exchange", "members", "target")
 
     def __init__(self, exchange: Exchange, caller: Caller, target: Target, members: dict[str, msgspec.Raw]) -> None:
         self.exchange = exchange
@@ -68,6 +79,7 @@ class Call:
         raw = members.get("arguments")
         self.arguments_raw = b"{}" if raw is None else bytes(raw)
         self._arguments: object = msgspec.UNSET
+        self.approval: Approval | None = None
 
     @property
     def arguments(self) -> object:

@@ -24,7 +24,7 @@ from interlock.hub.kernel.shelves import Shelves
 from interlock.hub.lines import Line
 from interlock.hub.listening import MOST_SUBSCRIPTIONS, Listening, SessionListener
 from interlock.hub.notices import Notices
-from interlock.hub.pipeline import Commit, Dispatch, Pipeline, Resolve
+from interlock.hub.pipeline import Commit, Dispatch, Pipeline, Release, Resolve
 from interlock.hub.plan import Plan
 from interlock.hub.request_states import RequestStates
 from interlock.hub.sharing import SessionState, lane
@@ -68,7 +68,7 @@ class Hub:
         kernel: Kernel,
         upstreams: Upstreams,
         notices: Notices,
-        make_pipeline: Callable[[Commit, Dispatch], Pipeline],
+        make_pipeline: Callable[[Commit, Dispatch, Release], Pipeline],
         states: RequestStates,
         limits: Limits,
         info: bytes,
@@ -82,7 +82,7 @@ class Hub:
         self._kernel_desk = KernelDesk(kernel, self._later)
         self._upstreams = upstreams
         self._notices = notices
-        self._pipeline = make_pipeline(self._commit, self._dispatch)
+        self._pipeline = make_pipeline(self._commit, self._dispatch, self._done)
         self._states = states
         self._limits = limits
         self._info = info
@@ -257,6 +257,9 @@ class Hub:
     def _resolve_tool(self, caller: Caller, name: str) -> Target:
         tool = self._catalog.tool(caller.view, name)
         if tool is None:
+            decision = self._catalog.withheld(caller.view, name)
+            if decision is not None:
+                raise _withheld(name, decision)
             raise Fault("TOOL_NOT_FOUND", f"Unknown tool: {name[:200]}", mend="tools/list names the tools there are")
         return Target("tool", tool.server, tool.name, tool)
 
@@ -441,6 +444,15 @@ class Hub:
 def _too_many(limit: int, whose: str) -> Refuse:
     fault = Fault("RESOURCE_EXHAUSTED", f"{limit} calls {whose} are under way", retry_after_ms=500)
     return Refuse(fault, "bounds of calls under way")
+
+
+def _withheld(name: str, decision: str) -> Fault:
+    return Fault(
+        "TOOL_DISABLED",
+        f"{name[:200]} has changed since it was approved, and waits for approval {decision}",
+        mend=f"a person looks at it with `interlock approvals show {decision}`",
+        data={"decision": decision},
+    )
 
 
 class _Reference(msgspec.Struct):

@@ -38,13 +38,16 @@ class Plan(msgspec.Struct):
 
     target: Target
     standing: Pass | Refuse | Ask | Wait
-    """The first verdict that was not a pass, or a pass."""
+    """The first refusal; else the first verdict that was not a pass, or a pass. What is refused is not asked."""
     gate: str
     """The gate that gave it."""
     checks: tuple[tuple[str, Check], ...]
     timeout_s: float
     stamp: tuple[int, int]
     valid_until: float = float("inf")
+    name: str = ""
+    """What the target was asked under, and what made it a target: to plan again after a question was answered."""
+    resolve: Callable[[Caller, str], Target] | None = None
 
 
 class Plans:
@@ -59,9 +62,11 @@ class Plans:
         standing: Verdict = PASS
         standing_gate = ""
         for gate in self._gates:
-            standing = gate.plan(caller.principal, target)
-            if standing is not PASS:
-                standing_gate = gate.name
+            verdict = gate.plan(caller.principal, target)
+            if verdict is PASS or (type(standing) is Ask and type(verdict) is Ask):
+                continue
+            standing, standing_gate = verdict, gate.name
+            if type(verdict) is not Ask:
                 break
         found = ((gate.name, gate.check(target)) for gate in self._gates)
         checks = tuple((gate, check) for gate, check in found if check is not None)

@@ -26,6 +26,7 @@ class Ask(msgspec.Struct, frozen=True):
 
     question: str
     rule: str
+    risk: str = ""
 
 
 class Wait(msgspec.Struct, frozen=True):
