@@ -35,7 +35,9 @@ class Life(RuleBasedStateMachine):
         self.uses = 0
         self.over = False
 
-    @rule(by=st.sampled_from([ASKER, Principal("other", "agent"), Principal("ci", "service"), *PEOPLE]), yes=st.booleans())
+    @rule(
+        by=st.sampled_from([ASKER, Principal("other", "agent"), Principal("ci", "service"), *PEOPLE]), yes=st.booleans()
+    )
     def answer(self, by: Principal, yes: bool) -> None:
         said: Answer = "once" if yes else "no"
         allowed = by.kind == "person" and not self.answers and not self.over and self.now < DEADLINE

@@ -40,6 +40,8 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "budget": Entry("finding:budget", "Show what fills an agent's context, in tokens."),
     },
     "Decide": {
+        "watch": Entry("watch:watch", "Answer questions as they come."),
+        "approvals": Entry("approvals:approvals", "Answer what agents and servers ask a person."),
         "keys": Entry("keys:keys", "Make, list and revoke the keys of agents and people."),
     },
     "Write": {

@@ -113,6 +113,11 @@ class Hub:
         """Calls under way."""
         return self._open_calls
 
+    @property
+    def held_calls(self) -> int:
+        """Calls that wait for a check or an answer."""
+        return self._pipeline.held
+
     # What a transport asks of a service
 
     def initialize(self, session: Session) -> bytes:

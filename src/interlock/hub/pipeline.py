@@ -50,6 +50,11 @@ class Pipeline:
         self._desk = desk
         self._waiting: set[asyncio.Task[None]] = set()
 
+    @property
+    def held(self) -> int:
+        """Calls that wait for something before they can go on."""
+        return len(self._waiting)
+
     def plan(self, caller: Caller, kind: str, name: str, resolve: Resolve, now: float) -> Plan:
         """The plan for a name as this caller means it. `resolve` raises for a name that means nothing to them."""
         stamp = self._stamp()

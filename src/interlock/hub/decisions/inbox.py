@@ -72,7 +72,7 @@ class Inbox:
     # Looking
 
     def get(self, id: str) -> Decision:
-        """A decision by its id, or by the beginning of it. Raises where there is none."""
+        """A decision by its id. Raises where there is none."""
         found = self._known.get(id)
         if found is None:
             raise Fault("INVALID_PARAMS", f"no decision {id[:40]!r}", mend="`interlock approvals list` names them")
@@ -188,6 +188,8 @@ class Inbox:
             raise Fault("INVALID_PARAMS", f"no rule {id[:40]!r}", mend="`interlock approvals rules` names them")
         async with self._store.transaction() as change:
             change.delete(RULES, id)
+        # The answers that made it were approvals, too: whoever revokes the rule does not mean to leave one.
+        await self.void(self._known[made] for made in rule.decisions if made in self._known)
         return rule
 
     async def sweep(self) -> None:
