@@ -90,7 +90,11 @@ def commands() -> str:
 
 def help_of(command: click.Command, path: list[str]) -> str:
     """A command's help, and that of the commands under it."""
-    context = click.Context(command, info_name=" ".join(path), max_content_width=100, terminal_width=100)
+    # The names are inherited from the overview; a command keeps the first it was asked with.
+    names = ["-h", "--help"]
+    context = click.Context(
+        command, info_name=" ".join(path), max_content_width=100, terminal_width=100, help_option_names=names
+    )
     text = re.sub(r"[ \t]+$", "", command.get_help(context), flags=re.MULTILINE)
     parts = [f"### `{' '.join(path)}`\n\n```text\n{text}\n```"]
     if isinstance(command, click.Group):

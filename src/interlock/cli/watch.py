@@ -60,7 +60,7 @@ def _settle(row: dict[str, Any], link: HubLink) -> None:
     _headline(current)
     while True:
         say(f"  {bold('[y]')} once  {bold('[a]')} always  {bold('[n]')} no  {bold('[d]')} details  [other] later")
-        key = click.getchar().lower()
+        key = click.getchar()[:1].lower()
         if key == "d":
             details(current)
             continue
