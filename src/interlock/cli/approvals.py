@@ -15,7 +15,9 @@ RISKS = {"dangerous": "red", "moderate": "yellow", "safe": "green"}
 @click.group(invoke_without_command=True)
 @click.pass_context
 def approvals(ctx: click.Context) -> None:
-    """Answer what agents and servers ask a person; alone, list what is open.
+    """Answer what agents and servers ask a person.
+
+    Without a command, it lists what is open.
 
     \b
     Example:

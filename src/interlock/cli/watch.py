@@ -18,7 +18,9 @@ KEYS = {"y": "once", "a": "always", "n": "no"}
 @click.command()
 @json_option
 def watch(as_json: bool) -> None:
-    """Answer questions as they come. Without a terminal, print the open ones and end.
+    """Answer questions as they come.
+
+    Without a terminal, it prints the open ones and ends.
 
     \b
     Example:
