@@ -13,8 +13,9 @@ RISKS = {"dangerous": "red", "moderate": "yellow", "safe": "green"}
 
 
 @click.group(invoke_without_command=True)
+@json_option
 @click.pass_context
-def approvals(ctx: click.Context) -> None:
+def approvals(ctx: click.Context, as_json: bool) -> None:
     """Answer what agents and servers ask a person.
 
     Without a command, it lists what is open.
@@ -24,7 +25,7 @@ def approvals(ctx: click.Context) -> None:
       interlock approvals approve a3f
     """
     if ctx.invoked_subcommand is None:
-        ctx.invoke(list_, with_answered=False, as_json=False)
+        ctx.invoke(list_, with_answered=False, as_json=as_json)
 
 
 @approvals.command("list")
