@@ -26,6 +26,8 @@ TABLES: list[tuple[str, type[msgspec.Struct]]] = [
     ("[hub.timeouts]", settings.Timeouts),
     ("[hub.limits]", settings.Limits),
     ("[hub.rate]", settings.Rate),
+    ("[hub.approvals]", settings.Approvals),
+    ("[hub.webhook]", settings.Webhook),
     ("[servers.ID]", settings.Server),
     ("[servers.ID.restart]", settings.Restart),
     ("[servers.ID.tools]", settings.Tools),

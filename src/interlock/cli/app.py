@@ -41,6 +41,8 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "check": Entry("check:check", "Judge a command, address, program, path, statement or tool."),
     },
     "Decide": {
+        "watch": Entry("watch:watch", "Answer questions as they come."),
+        "approvals": Entry("approvals:approvals", "Answer what agents and servers ask a person."),
         "why": Entry("why:why", "Say why a call was refused, or what one would come to."),
         "grants": Entry("grants:grants", "Allow and deny agents servers and tools."),
         "keys": Entry("keys:keys", "Make, list and revoke the keys of agents and people."),

@@ -82,6 +82,26 @@ class Rate(msgspec.Struct, frozen=True, omit_defaults=True):
         return ", ".join(f"{count} per {unit}" for count, unit in parts if count is not None) or "none"
 
 
+class Approvals(msgspec.Struct, frozen=True):
+    """`[hub.approvals]`: questions to a person."""
+
+    hold_s: Annotated[float, Meta(ge=0, le=3600)] = 45
+    """How long a call waits for the answer before it is told to come back."""
+    valid_s: Annotated[float, Meta(gt=0, le=30 * 86_400)] = 86_400
+    """How long a question can be answered, and an answer holds."""
+    desktop: bool = False
+    """Whether an open question shows on the desktop, where it has a program for that (`notify-send`, `osascript`)."""
+
+
+class Webhook(msgspec.Struct, frozen=True):
+    """`[hub.webhook]`: open questions are also sent to an address, signed."""
+
+    url: str | None = None
+    """Where to; unset: nowhere. Redirections are not followed."""
+    secret_env: str = "INTERLOCK_WEBHOOK_SECRET"  # noqa: S105 - the name of a variable
+    """The variable of the hub's environment that holds the secret they are signed with."""
+
+
 class Hub(msgspec.Struct, frozen=True):
     """`[hub]`."""
 
@@ -106,6 +126,8 @@ class Hub(msgspec.Struct, frozen=True):
     timeouts: Timeouts = Timeouts()
     limits: Limits = Limits()
     rate: Rate = Rate()
+    approvals: Approvals = Approvals()
+    webhook: Webhook = Webhook()
 
     @property
     def address(self) -> tuple[str, int]:
@@ -293,6 +315,8 @@ class Agent(msgspec.Struct, frozen=True):
     ask: tuple[str, ...] = ()
     """Exposed tool names (patterns) that a person must confirm."""
     rate: Rate = Rate()
+    attended_by: str | None = None
+    """The person who sits before this agent's client: questions about its calls are asked there, too."""
 
 
 class Origin(msgspec.Struct, frozen=True):

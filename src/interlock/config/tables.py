@@ -146,6 +146,8 @@ def _check_hub(hub: Hub, report: Report) -> None:
             f"anyone who reaches {hub.listen} could call every tool without a key",
             "remove `anonymous`, and make a key with `interlock keys create NAME`; or listen on 127.0.0.1",
         )
+    if hub.webhook.url is not None and (why := why_bad_url(hub.webhook.url)):
+        report.add(("hub", "webhook", "url"), f"the webhook's url {why}", "write it as https://host/path")
     for number, origin in enumerate(hub.allowed_origins):
         if not _ORIGIN.fullmatch(origin):
             report.add(

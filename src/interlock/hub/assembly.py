@@ -22,12 +22,19 @@ from interlock.hub.access.grants import GRANTS, Grants
 from interlock.hub.audit.recorder import Recorder
 from interlock.hub.call import Call, Target
 from interlock.hub.catalog.offer import Offer
+from interlock.hub.catalog.pins import PINS, Pins
 from interlock.hub.catalog.quarantine import Quarantine
 from interlock.hub.catalog.views import Catalog
+from interlock.hub.decisions.decision import DECISIONS
+from interlock.hub.decisions.desk import Desk
+from interlock.hub.decisions.heralds import Heralds
+from interlock.hub.decisions.inbox import Inbox
+from interlock.hub.decisions.rules import RULES
 from interlock.hub.doors import Doors
 from interlock.hub.gates.access import AccessGate
 from interlock.hub.gates.confirm import ConfirmGate
 from interlock.hub.gates.headers import HeadersGate
+from interlock.hub.gates.risk import RiskGate
 from interlock.hub.gates.schema import SchemaGate
 from interlock.hub.gates.validators import ValidatorsGate
 from interlock.hub.hub import Hub
@@ -38,8 +45,9 @@ from interlock.hub.kernel.tokens import TokenCounts
 from interlock.hub.keys import KEY_USES, KEYS, Keys
 from interlock.hub.logs import Logs
 from interlock.hub.notices import Notices
-from interlock.hub.pipeline import Commit, Dispatch, Pipeline
+from interlock.hub.pipeline import Commit, Dispatch, Pipeline, Release
 from interlock.hub.plan import Gate, Plans
+from interlock.hub.principals import Principal
 from interlock.hub.rates import Rates
 from interlock.hub.recording import Recording
 from interlock.hub.request_states import RequestStates
@@ -67,7 +75,7 @@ DRAIN_S: Final = 10.0
 
 CHAIN: Final = "hub"
 """The name of this hub's chain of records."""
-COLLECTIONS: Final[tuple[Collection[Any], ...]] = (KEYS, KEY_USES, GRANTS)
+COLLECTIONS: Final[tuple[Collection[Any], ...]] = (KEYS, KEY_USES, GRANTS, DECISIONS, RULES, PINS)
 """Every collection that the hub keeps in its store."""
 
 
@@ -105,6 +113,10 @@ class Assembly:
         self.flagged: Counter[tuple[str, str]] = Counter()
         """How often something was flagged in results, by server and rule."""
         self.pages = Pages(time.monotonic)
+        self.inbox = Inbox(lambda: self.config.hub.approvals.valid_s)
+        self.heralds = Heralds(lambda: self.config.hub, self._note)
+        self._desk = Desk(self.inbox, lambda: self.config.hub.approvals.hold_s, self._attended_by)
+        self._pins = Pins(self.inbox, lambda: self.config.hub.mode, self.quarantine.take, self._relist, self._note)
         self._plans: Plans
         self._renew_gates()
         self.parking = Parking(parking or ParkingLimits(), secrets.token_bytes(32))
@@ -133,6 +145,7 @@ class Assembly:
         self._telling: asyncio.TimerHandle | None = None
         self._reaper: asyncio.TimerHandle | None = None
         self._noting: asyncio.Task[None] | None = None
+        self._sweeping: asyncio.Task[None] | None = None
         self._applying = asyncio.Lock()
 
     async def begin(self) -> None:
@@ -143,6 +156,9 @@ class Assembly:
         await self.keys.begin(self.store)
         self.keys.mirror.on_change(lambda *_: self._access_changed())
         await self.grants.begin(self.store, self._access_changed)
+        await self.inbox.begin(self.store)
+        self._pins.begin(self.store)
+        self.inbox.on_change(self.heralds.heard)
         await self.apply(self.config)
         self._reap()
 
@@ -167,6 +183,7 @@ class Assembly:
             if timer is not None:
                 timer.cancel()
         await self.tokens.close()
+        await self.heralds.close()
         await self.hub.close()
         await self.upstreams.end(DRAIN_S)
         if self._noting is not None:
@@ -175,6 +192,8 @@ class Assembly:
         await self.recorder.close()
         self.judging.close()
         self.quarantine.close()
+        if self._sweeping is not None:
+            await asyncio.gather(self._sweeping, return_exceptions=True)
         await self.store.close()
 
     def _upstream(self, id: str, settings: Server) -> Upstream:
@@ -186,14 +205,22 @@ class Assembly:
             Identity("interlock", VERSION, title="Interlock"),
             self.logs,
             most_lanes=self.config.hub.limits.private_sessions_per_server,
-            offered=self.quarantine.take,
+            offered=self._pins.take,
             updated=self.notices.updated,
             subscriptions=self.notices.subscriptions,
         )
 
-    def _pipeline(self, commit: Commit, dispatch: Dispatch) -> Pipeline:
-        refused, would_refuse = self.recording.refused, self._would_refuse
-        return Pipeline(lambda: self._plans, self._stamp, commit, dispatch, refused, would_refuse)
+    def _pipeline(self, commit: Commit, dispatch: Dispatch, release: Release) -> Pipeline:
+        return Pipeline(
+            lambda: self._plans,
+            self._stamp,
+            commit,
+            dispatch,
+            self.recording.refused,
+            self._would_refuse,
+            release,
+            self._desk,
+        )
 
     def _renew_gates(self) -> None:
         config = self.config
@@ -202,7 +229,8 @@ class Assembly:
             HeadersGate(),
             SchemaGate(),
             ValidatorsGate(config.servers, config.hub.mode, self.judging),
-            ConfirmGate(config.agents),
+            RiskGate(config.hub.mode, self._note),
+            ConfirmGate(config.agents, config.hub.mode, self._note),
         ]
         finishes = {
             name: finish_for(server, self.pages, self.judging, self._flagged) for name, server in config.servers.items()
@@ -229,6 +257,18 @@ class Assembly:
             self.would_refuse[target.server, rule] += 1
         told = f"would refuse {target.name} of {call.caller.owner}: {', '.join(rules)}"
         self.logs.add(target.server, "hub", told)
+
+    def _attended_by(self, principal: Principal) -> str | None:
+        agent = self.config.agents.get(principal.id) if principal.kind == "agent" else None
+        return None if agent is None else agent.attended_by
+
+    def _relist(self, server: str) -> None:
+        upstream = self.upstreams.get(server)
+        if upstream is not None:
+            upstream.lists_changed()
+
+    def _note(self, server: str, text: str) -> None:
+        self.logs.add(server, "hub", text)
 
     def _stamp(self) -> tuple[int, int]:
         return self.catalog.generation, self.generation
@@ -270,6 +310,8 @@ class Assembly:
             upstream.reap_lanes(now)
         if self._noting is None or self._noting.done():
             self._noting = asyncio.ensure_future(self._note_uses())
+        if self._sweeping is None or self._sweeping.done():
+            self._sweeping = asyncio.ensure_future(self.inbox.sweep())
         self._reaper = asyncio.get_running_loop().call_later(REAP_EVERY_S, self._reap)
 
 

@@ -64,11 +64,23 @@ class Caller:
         """Whether anything was asked since uses were last written down."""
 
 
+class Approval(msgspec.Struct, frozen=True):
+    """A yes to one call."""
+
+    matter: str
+    """What it was given for: caller, tool as it was defined, and arguments."""
+    told: str
+    """Where it comes from."""
+    ticket: str | None = None
+    """The decision that is used up by it; None for a rule."""
+
+
 class Call:
     """One request for a target."""
 
     __slots__ = (
         "_arguments",
+        "approval",
         "arguments_raw",
         "caller",
         "exchange",
@@ -94,6 +106,7 @@ class Call:
         """How it ended, as far as is known."""
         self.would_refuse: tuple[Finding, ...] = ()
         """What a stricter mode would have refused it for; for the record, once the call goes out."""
+        self.approval: Approval | None = None
 
     @property
     def arguments(self) -> object:

@@ -29,7 +29,7 @@ from interlock.hub.kernel.shelves import Shelves
 from interlock.hub.lines import Line
 from interlock.hub.listening import MOST_SUBSCRIPTIONS, Listening, SessionListener
 from interlock.hub.notices import Notices
-from interlock.hub.pipeline import Commit, Dispatch, Pipeline, Resolve
+from interlock.hub.pipeline import Commit, Dispatch, Pipeline, Release, Resolve
 from interlock.hub.plan import Plan
 from interlock.hub.recording import Recording, trace_of
 from interlock.hub.refusals import Refusals
@@ -81,7 +81,7 @@ class Hub:
         access_desk: AccessDesk,
         upstreams: Upstreams,
         notices: Notices,
-        make_pipeline: Callable[[Commit, Dispatch], Pipeline],
+        make_pipeline: Callable[[Commit, Dispatch, Release], Pipeline],
         states: RequestStates,
         recording: Recording,
         kept: pages.Pages,
@@ -99,7 +99,7 @@ class Hub:
         self._access = access
         self._upstreams = upstreams
         self._notices = notices
-        self._pipeline = make_pipeline(self._commit, self._dispatch)
+        self._pipeline = make_pipeline(self._commit, self._dispatch, self._done)
         self._states = states
         self._recording = recording
         self._pages = kept
@@ -133,6 +133,11 @@ class Hub:
     def open_calls(self) -> int:
         """Calls under way."""
         return self._open_calls
+
+    @property
+    def held_calls(self) -> int:
+        """Calls that wait for a check or an answer."""
+        return self._pipeline.held
 
     # What a transport asks of a service
 
@@ -329,6 +334,9 @@ class Hub:
         tool = self._catalog.tool(caller.view, name)
         if tool is None:
             self._refuse_held(caller, "tool", name)
+            decision = self._catalog.withheld(caller.view, name)
+            if decision is not None:
+                raise _withheld(name, decision)
             raise unknown("tool", name)
         return Target("tool", tool.server, tool.name, tool)
 
@@ -566,6 +574,15 @@ class Hub:
 def _too_many(limit: int, whose: str) -> Refuse:
     fault = Fault("RESOURCE_EXHAUSTED", f"{limit} calls {whose} are under way", retry_after_ms=500)
     return Refuse(fault, "bounds of calls under way")
+
+
+def _withheld(name: str, decision: str) -> Fault:
+    return Fault(
+        "TOOL_DISABLED",
+        f"{name[:200]} has changed since it was approved, and waits for approval {decision}",
+        mend=f"a person looks at it with `interlock approvals show {decision}`",
+        data={"decision": decision},
+    )
 
 
 class _Reference(msgspec.Struct):

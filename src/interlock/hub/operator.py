@@ -29,6 +29,7 @@ from interlock.hub.audit.verify import verify
 from interlock.hub.call import Caller
 from interlock.hub.catalog.offer import Held, Tool
 from interlock.hub.catalog.views import EVERYTHING, View
+from interlock.hub.decisions.answering import Answering
 from interlock.hub.local import call_locally
 from interlock.hub.logs import LogLine
 from interlock.hub.principals import LOCAL_AGENT, Kind, Principal, local_person
@@ -52,6 +53,7 @@ class Operator:
         self._stop = stop
         self._problems: list[dict[str, object]] = []
         self.person = local_person(getpass.getuser() if sys.platform != "win32" else os.environ.get("USERNAME", "user"))
+        self.answering = Answering(assembly.inbox, self.person)
         self.methods: dict[str, Callable[[bytes], Awaitable[object]]] = {
             "hub/status": self._status,
             "hub/tools": self._tools,
@@ -76,6 +78,7 @@ class Operator:
             "hub/grants.revoke": lambda params: assembly.access_desk.revoke(self.person, params),
             "hub/why": self._why,
             "hub/confirm": self._confirm,
+            **self.answering.methods,
         }
 
     def follow(self, server: str | None, tell: Follow) -> Callable[[], None]:

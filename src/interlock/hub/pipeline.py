@@ -3,21 +3,24 @@
     resolve the target -> plan (what the gates know of principal and target) -> checks (what only the arguments tell)
       -> commit (what the call uses up) -> dispatch
 
-A dry run is the same without the last two steps. An answered question, and every retry, starts again from the top.
+A dry run is the same without the last two steps. Only what no gate refuses is asked, and an answered question, like
+every retry, starts again from the top.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 
-from interlock.hub.call import Call, Caller, Target
+from interlock.hub.call import Approval, Call, Caller, Target
+from interlock.hub.decisions.desk import Desk
 from interlock.hub.plan import Check, Plan, Plans
 from interlock.hub.rates import take
 from interlock.hub.refusals import Refusals
-from interlock.hub.verdicts import Ask, Pass, Refuse, Verdict, Wait
+from interlock.hub.verdicts import PASS, Ask, Pass, Refuse, Verdict, Wait
 from interlock.judge.findings import Finding
 from interlock.protocols.mcp.results import refusal_result
+from interlock.store import StoreError
 from interlock.wire.errors import Fault
 
 Resolve = Callable[[Caller, str], Target]
@@ -25,6 +28,8 @@ Commit = Callable[[Call], Refuse | None]
 Dispatch = Callable[[Call, Plan], None]
 WouldRefuse = Callable[[Call, tuple[Finding, ...]], None]
 """Hears of each call that goes out although a stricter mode would have refused it, and what for."""
+Release = Callable[[Call], None]
+"""Gives back what `commit` took, for a call that was not dispatched after all."""
 
 GATES_TIMEOUT_S = 10.0
 """All gates of one call together, where one of them has to wait for something."""
@@ -43,6 +48,8 @@ class Pipeline:
         dispatch: Dispatch,
         refused: Callable[[Call, Fault, str, str], None],
         would_refuse: WouldRefuse,
+        release: Release,
+        desk: Desk,
     ) -> None:
         self._plans = plans
         self._stamp = stamp
@@ -50,8 +57,15 @@ class Pipeline:
         self._dispatch = dispatch
         self._refused = refused
         self._would_refuse = would_refuse
+        self._release = release
+        self._desk = desk
         self._waiting: set[asyncio.Task[None]] = set()
         self.refusals = Refusals()
+
+    @property
+    def held(self) -> int:
+        """Calls that wait for something before they can go on."""
+        return len(self._waiting)
 
     def plan(self, caller: Caller, kind: str, name: str, resolve: Resolve, now: float) -> Plan:
         """The plan for a name as this caller means it. `resolve` raises for a name that means nothing to them."""
@@ -59,23 +73,34 @@ class Pipeline:
         plan = caller.plans.get((kind, name))
         if type(plan) is Plan and plan.stamp == stamp and now < plan.valid_until:
             return plan
-        return self._plans().make(caller, name, resolve(caller, name), stamp)
+        made = self._plans().make(caller, name, resolve(caller, name), stamp)
+        made.name, made.resolve = name, resolve
+        return made
 
     def judge(self, call: Call, plan: Plan, after: str = "") -> tuple[Verdict, str]:
         """What the gates say of a call, and which of them said it. Nothing is used up: this is also the dry run.
 
         With `after`, only those behind that gate are asked: it had to wait for something, and has passed the call.
         """
-        if type(plan.standing) is not Pass:
-            return plan.standing, plan.gate
+        standing, asking = plan.standing, plan.gate
+        if type(standing) is Refuse or type(standing) is Wait:
+            return standing, asking
         for gate, check in _behind(plan, after) if after else plan.checks:
             try:
                 verdict = check(call)
             except Fault as fault:
                 return Refuse(fault, "the arguments cannot be read"), gate
-            if type(verdict) is not Pass:
+            if type(verdict) is Ask:
+                standing, asking = (verdict, gate) if type(standing) is Pass else (standing, asking)
+            elif type(verdict) is not Pass:
                 return verdict, gate
-        return plan.standing, ""
+        if type(standing) is Pass or call.approval is not None:
+            return PASS, ""
+        try:
+            call.arguments  # noqa: B018 - what is asked about must mean one thing
+        except Fault as fault:
+            return Refuse(fault, "the arguments cannot be read"), asking
+        return standing, asking
 
     def submit(self, call: Call, plan: Plan) -> None:
         """Judge a call and send it on, or answer why not."""
@@ -89,24 +114,80 @@ class Pipeline:
                 self._refuse(call, refusal, "rates")
                 return
             refusal = self._commit(call)
-            if refusal is None:
-                if call.would_refuse:
-                    self._would_refuse(call, call.would_refuse)
-                self._dispatch(call, plan)
+            if refusal is None and call.approval is not None and call.approval.ticket is not None:
+                self._later(self._use_approval(call, plan, call.approval))
+            elif refusal is None:
+                self._send(call, plan)
             else:
                 self._refuse(call, refusal, "commit")
         elif isinstance(verdict, Refuse):
             self._refuse(call, verdict, gate)
         elif isinstance(verdict, Ask):
-            self._refuse(call, _nobody_to_ask(verdict), gate)
+            call.approval = self._desk.standing(call, verdict)
+            if call.approval is not None:
+                self.submit(call, plan)
+            else:
+                self._later(self._ask(call, plan, verdict, gate))
         elif isinstance(verdict, Wait):
             if len(self._waiting) >= MOST_WAITING:
                 fault = Fault("RESOURCE_EXHAUSTED", f"{MOST_WAITING} calls wait to be checked", retry_after_ms=1000)
                 self._refuse(call, Refuse(fault, "bounds of calls that wait"), gate)
                 return
-            task = asyncio.ensure_future(self._wait(call, plan, verdict, gate))
-            self._waiting.add(task)
-            task.add_done_callback(self._waiting.discard)
+            self._later(self._wait(call, plan, verdict, gate))
+
+    async def _ask(self, call: Call, plan: Plan, ask: Ask, gate: str) -> None:
+        """Have the question answered, then judge again from the top what may have changed in the meantime."""
+        asking = asyncio.current_task()
+
+        def cancelled(reason: str) -> None:
+            if asking is not None:
+                asking.cancel(reason)
+
+        call.exchange.on_cancel = cancelled
+        try:
+            answer = await self._desk.settle(call, ask)
+        except Fault as fault:
+            answer = Refuse(fault, ask.rule)
+        except StoreError as cause:
+            answer = Refuse(_no_store(cause), ask.rule)
+        if not call.exchange.open:
+            return
+        call.exchange.on_cancel = None
+        if isinstance(answer, Refuse):
+            self._refuse(call, answer, gate)
+            return
+        try:
+            assert plan.resolve is not None
+            now = asyncio.get_running_loop().time()
+            again = self.plan(call.caller, plan.target.kind, plan.name, plan.resolve, now)
+        except Fault as fault:
+            call.exchange.fail(fault)
+            return
+        call.target = again.target
+        call.approval = answer if self._desk.fits(call, answer, ask) else None
+        self.submit(call, again)
+
+    async def _use_approval(self, call: Call, plan: Plan, approval: Approval) -> None:
+        """The last step of a commit: the approval is used up, in the store, before the call goes out."""
+        try:
+            taken = await self._desk.take(approval)
+        except StoreError as cause:
+            self._release(call)
+            self._refuse(call, Refuse(_no_store(cause), approval.told), "commit")
+            return
+        if taken and call.exchange.open:
+            self._send(call, plan)
+            return
+        self._release(call)
+        if call.exchange.open:
+            # Someone else was quicker with the same call: this one needs an approval of its own.
+            call.approval = None
+            self.submit(call, plan)
+
+    def _send(self, call: Call, plan: Plan) -> None:
+        if call.would_refuse:
+            self._would_refuse(call, call.would_refuse)
+        self._dispatch(call, plan)
 
     async def waited(self, call: Call, plan: Plan, wait: Wait, gate: str) -> tuple[Verdict, str]:
         """What the gates say in the end, where one of them has to wait for something."""
@@ -133,6 +214,11 @@ class Pipeline:
             verdict = Refuse(changed, "a call is judged by what holds when it goes out")
         return self.judge(call, plan, gate) if type(verdict) is Pass else (verdict, gate)
 
+    def _later(self, work: Coroutine[None, None, None]) -> None:
+        task = asyncio.ensure_future(work)
+        self._waiting.add(task)
+        task.add_done_callback(self._waiting.discard)
+
     def _refuse(self, call: Call, refusal: Refuse, gate: str) -> None:
         fault = refusal.fault
         self.refusals.add(call, refusal, gate)
@@ -148,9 +234,8 @@ class Pipeline:
 
 def _behind(plan: Plan, gate: str) -> tuple[tuple[str, Check], ...]:
     names = [name for name, _ in plan.checks]
-    return plan.checks[names.index(gate) + 1 :]
+    return plan.checks[names.index(gate) + 1 :] if gate in names else plan.checks
 
 
-def _nobody_to_ask(ask: Ask) -> Refuse:
-    fault = Fault("PERMISSION_DENIED", f"{ask.question} Nobody can be asked here.", mend="ask the operator to allow it")
-    return Refuse(fault, ask.rule)
+def _no_store(cause: StoreError) -> Fault:
+    return Fault("INTERNAL_ERROR", f"the approval could not be kept: {cause.message}", mend=cause.mend)

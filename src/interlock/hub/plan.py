@@ -41,7 +41,7 @@ class Plan(msgspec.Struct):
 
     target: Target
     standing: Pass | Refuse | Ask | Wait
-    """The first verdict that was not a pass, or a pass."""
+    """The first refusal; else the first verdict that was not a pass, or a pass. What is refused is not asked."""
     gate: str
     """The gate that gave it."""
     checks: tuple[tuple[str, Check], ...]
@@ -52,6 +52,9 @@ class Plan(msgspec.Struct):
     valid_until: float = FOREVER
     meters: tuple[Meter, ...] = ()
     """The rates that a call takes from."""
+    name: str = ""
+    """What the target was asked under, and what made it a target: to plan again after a question was answered."""
+    resolve: Callable[[Caller, str], Target] | None = None
 
 
 class Plans:
@@ -75,11 +78,13 @@ class Plans:
         standing_gate = ""
         valid_until = FOREVER
         for gate in self._gates:
-            standing = gate.plan(caller.principal, target)
-            if isinstance(standing, Pass | Refuse):
-                valid_until = min(valid_until, standing.until)
-            if type(standing) is not Pass:
-                standing_gate = gate.name
+            verdict = gate.plan(caller.principal, target)
+            if isinstance(verdict, Pass | Refuse):
+                valid_until = min(valid_until, verdict.until)
+            if type(verdict) is Pass or (type(standing) is Ask and type(verdict) is Ask):
+                continue
+            standing, standing_gate = verdict, gate.name
+            if type(verdict) is not Ask:
                 break
         if isinstance(standing, Refuse) and standing.hidden:
             standing = msgspec.structs.replace(standing, fault=unknown(target.kind, name))

@@ -35,6 +35,7 @@ class Ask(msgspec.Struct, frozen=True):
 
     question: str
     rule: str
+    risk: str = ""
 
 
 class Wait(msgspec.Struct, frozen=True):

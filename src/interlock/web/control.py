@@ -209,17 +209,25 @@ class _Connection(asyncio.Protocol):
             self._write_fault(request.id, Fault("INTERNAL_ERROR", str(cause)))
             return
         self._write(encode_result(request.id, msgspec.json.encode(result)))
-        if request.method == "hub/logs":
-            self._follow(request.params)
+        if request.method in ("hub/logs", "hub/decisions.list"):
+            self._follow(request.method, request.params)
 
-    def _follow(self, params: bytes) -> None:
+    def _follow(self, method: str, params: bytes) -> None:
         asked = msgspec.json.decode(params, type=_Follow)
-        if asked.follow and not self._unfollow:
+        if not asked.follow or self._unfollow:
+            return
+        if method == "hub/logs":
             self._unfollow.append(self._operator.follow(asked.server, self._tell_line))
+        else:
+            self._unfollow.append(self._operator.answering.follow(self._tell_decision))
 
     def _tell_line(self, line: LogLine) -> None:
         if self._transport.get_write_buffer_size() < HELD_BYTES:
             self._write(encode_notification("hub/log", msgspec.json.encode(line)))
+
+    def _tell_decision(self, decision: dict[str, object]) -> None:
+        if self._transport.get_write_buffer_size() < HELD_BYTES:
+            self._write(encode_notification("hub/decision", msgspec.json.encode(decision)))
 
     def _write(self, line: bytes) -> None:
         if not self._transport.is_closing():

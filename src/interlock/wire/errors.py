@@ -80,6 +80,7 @@ def _rows() -> tuple[Kind, ...]:
         Kind("CANCELLED", "mcp", internal, 499, "Cancelled by the caller"),
         # Security
         Kind("PERMISSION_DENIED", "security", request, 403, "A permission is missing", 1000, 0, -32005, 0, "security"),
+        Kind("APPROVAL_PENDING", "security", request, 403, "Awaits a yes", 1000, 0, -32005, 0, "security", True, True),
         Kind("ACCESS_DENIED", "security", params, 403, "No access to this target", 1001, 0, -32005, 0, "security"),
         Kind("AUTH_REQUIRED", "security", request, 401, "A credential is needed", 1002, 0, -32004, 0, "security"),
         Kind("AUTH_EXPIRED", "security", request, 401, "The credential has expired", 1003, 0, -32004, 0, "security"),

@@ -45,10 +45,13 @@ class Item(msgspec.Struct):
     """The definition as JSON, as a view of many servers shows it."""
     definition: bytes
     """The definition as the server gave it."""
+    _fingerprint: str = ""
 
     def fingerprint(self) -> str:
         """SHA-256 of the server's own definition, in canonical form: key order alone changes nothing."""
-        return fingerprint(msgspec.json.decode(self.definition))
+        if not self._fingerprint:
+            self._fingerprint = fingerprint(msgspec.json.decode(self.definition))
+        return self._fingerprint
 
 
 Kept = TypeVar("Kept", bound=Item)
@@ -118,6 +121,8 @@ class Offer(msgspec.Struct):
     prompts_by_exposed: dict[str, Item] = {}
     left_out: list[str] = []
     """Items that cannot be offered, each with the reason, for the operator."""
+    withheld: dict[str, tuple[Tool, str]] = {}
+    """Tools that wait for a person's approval, by exposed name, each with the decision it waits for."""
     instructions: str = ""
     """What the server wants models to know."""
     held: tuple[Held, ...] = ()
@@ -142,6 +147,16 @@ class Offer(msgspec.Struct):
             instructions="" if ("instructions", "instructions") in out else self.instructions,
             held=held,
         )
+
+    def leave_out(self, tool: Tool, reason: str) -> None:
+        """Do not offer a tool after all."""
+        del self.tools[tool.shown], self.tools_by_exposed[tool.exposed]
+        self.left_out.append(reason)
+
+    def withhold(self, tool: Tool, decision: str) -> None:
+        """Do not offer a tool until a decision is made."""
+        self.leave_out(tool, f"{tool.name}: its definition has changed; see `interlock approvals show {decision}`")
+        self.withheld[tool.exposed] = (tool, decision)
 
     def items(self, kind: ItemKind) -> Iterable[Item]:
         """All of one kind, in the server's order."""

@@ -119,6 +119,16 @@ class Catalog:
             found = None if offer is None else offer.tools_by_exposed.get(exposed)
         return found if found is not None and self._seen(view, found) else None
 
+    def withheld(self, view: View, name: str) -> str | None:
+        """The decision that a tool waits for, which a view would show otherwise."""
+        exposed = name if view.profile is None or view.bare else self._lenses[view.profile].original(name)
+        server = view.server or exposed.partition("__")[0]
+        offer = self._offers.get(server)
+        for tool, decision in () if offer is None else offer.withheld.values():
+            if (tool.shown if view.bare else tool.exposed) == exposed and self._seen(view, tool):
+                return decision
+        return None
+
     def prompt(self, view: View, name: str) -> Item | None:
         """The prompt that a name means in a view."""
         if view.server is not None:

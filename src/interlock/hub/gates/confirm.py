@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from interlock.config.settings import Agent
+from interlock.config.settings import Agent, Mode
 from interlock.hub.call import Target
+from interlock.hub.gates.risk import Note
 from interlock.hub.plan import Check
 from interlock.hub.principals import Principal
 from interlock.hub.verdicts import PASS, Ask, Verdict
@@ -17,8 +18,10 @@ class ConfirmGate:
 
     name = "confirm"
 
-    def __init__(self, agents: Mapping[str, Agent]) -> None:
+    def __init__(self, agents: Mapping[str, Agent], mode: Mode, note: Note) -> None:
         self._ask = {name: PatternSet(agent.ask) for name, agent in agents.items() if agent.ask}
+        self._observing = mode == "observe"
+        self._note = note
 
     def plan(self, principal: Principal, target: Target) -> Verdict:
         """Patterns are over exposed names, and hold under every name the tool has."""
@@ -27,6 +30,9 @@ class ConfirmGate:
             return PASS
         asked, pattern = patterns.deciding(target.tool.exposed)
         if not asked:
+            return PASS
+        if self._observing:
+            self._note(target.server, f"would ask before {target.name} for {principal.id}: ask: {pattern}")
             return PASS
         return Ask(f"{target.tool.exposed} needs a person's approval for {principal.id}.", f"ask: {pattern}")
 

@@ -1,0 +1,85 @@
+"""`interlock watch`: questions as they come, answered with a key. Without a terminal it prints what is open."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import click
+
+from .approvals import answered, details
+from .failures import Failure
+from .hub_link import HubLink
+from .show import as_dict, bold, is_attended, json_option, one_line, plain, say, show_json
+
+KEYS = {"y": "once", "a": "always", "n": "no"}
+
+
+@click.command()
+@json_option
+def watch(as_json: bool) -> None:
+    """Answer questions as they come.
+
+    Without a terminal, it prints the open ones and ends.
+
+    \b
+    Example:
+      interlock watch
+    """
+    from interlock.config.home import home_folder
+
+    home = home_folder()
+    with HubLink.open(home) as link:
+        attended = is_attended() and not as_json
+        found = link.ask("hub/decisions.list", {"follow": attended})
+        if as_json:
+            show_json(found)
+            return
+        rows = [as_dict(row) for row in found.get("decisions") or []]
+        if not attended:
+            for row in rows:
+                _headline(row)
+            return
+        say("Waiting for questions; end with Ctrl-C.", err=True)
+        with HubLink.open(home) as answers:
+            for row in _open_ones(rows, link):
+                _settle(row, answers)
+
+
+def _open_ones(rows: list[dict[str, Any]], link: HubLink) -> Iterator[dict[str, Any]]:
+    yield from rows
+    for message in link.notifications():
+        row = as_dict(message.get("params"))
+        if message["method"] == "hub/decision" and row.get("state") == "open":
+            yield row
+
+
+def _settle(row: dict[str, Any], link: HubLink) -> None:
+    """Ask until there is an answer, or the person leaves it open."""
+    current = as_dict(link.ask("hub/decisions.show", {"id": row.get("id")}).get("decision"))
+    if current.get("state") != "open":
+        return
+    _headline(current)
+    while True:
+        say(f"  {bold('[y]')} once  {bold('[a]')} always  {bold('[n]')} no  {bold('[d]')} details  [other] later")
+        key = click.getchar()[:1].lower()
+        if key == "d":
+            details(current)
+            continue
+        if key in KEYS:
+            wish = {"id": current.get("id"), "answer": KEYS[key], "terminal": True}
+            try:
+                answered(as_dict(link.ask("hub/decisions.answer", wish).get("decision")))
+            except Failure as failure:
+                say(f"  {plain(failure.message)}")
+        else:
+            say("  left open")
+        return
+
+
+def _headline(row: dict[str, Any]) -> None:
+    risk = f" [{row['risk']}]" if row.get("risk") else ""
+    say(f"{bold(str(row.get('id')))}{plain(risk)} {plain(str(row.get('asker')))} → {plain(str(row.get('target')))}")
+    say(f"  {one_line(str(row.get('question') or ''), 160)}")
+    if row.get("summary"):
+        say(f"  {one_line(str(row['summary']), 160)}")

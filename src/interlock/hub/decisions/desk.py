@@ -1,0 +1,193 @@
+"""Where a call that needs a yes waits for it: by a rule, a ticket, its own client, or whoever looks at the inbox.
+
+A call is held for a while and then told to come back; the approval is a ticket, good once, for exactly that call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import Counter
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from interlock.hub.audit.redaction import redact
+from interlock.hub.call import Approval, Call
+from interlock.hub.decisions.decision import Decision, Question
+from interlock.hub.decisions.inbox import Inbox
+from interlock.hub.decisions.table import State
+from interlock.hub.principals import Principal, local_person
+from interlock.hub.verdicts import Ask, Refuse
+from interlock.judge.fingerprints import fingerprint
+from interlock.judge.secrets import redact as redact_secrets
+from interlock.wire.errors import Fault
+
+PROGRESS_EVERY_S: Final = 5.0
+MOST_HELD: Final = 4096
+MOST_HELD_PER_CALLER: Final = 64
+"""Calls that wait at the hub. Further ones are told at once to come back."""
+LONGEST_SUMMARY: Final = 4000
+REPEAT_AFTER_MS: Final = 15_000
+
+
+class Desk:
+    """Settles questions about calls."""
+
+    def __init__(
+        self, inbox: Inbox, hold_s: Callable[[], float], attended_by: Callable[[Principal], str | None]
+    ) -> None:
+        self._inbox = inbox
+        self._hold_s = hold_s
+        self._attended_by = attended_by
+        self._held: Counter[str] = Counter()
+
+    def standing(self, call: Call, ask: Ask) -> Approval | None:
+        """A yes that is already there: a rule, or an approval nobody has used yet."""
+        question = question_of(call, ask)
+        rule = self._inbox.rule_for(question)
+        if rule is not None:
+            return Approval(question.matter, f"rule {rule.id}, made by {rule.made_by}")
+        decision = self._inbox.standing(question)
+        if decision is None or decision.state is not State.APPROVED:
+            return None
+        return Approval(question.matter, f"approval {decision.id}, given by {decision.answered_by}", decision.id)
+
+    def fits(self, call: Call, approval: Approval, ask: Ask) -> bool:
+        """Whether an approval is about this call as it stands now."""
+        return question_of(call, ask).matter == approval.matter
+
+    async def take(self, approval: Approval) -> bool:
+        """Use an approval up. A rule is not used up."""
+        return approval.ticket is None or await self._inbox.use(approval.ticket)
+
+    async def settle(self, call: Call, ask: Ask) -> Approval | Refuse:
+        """Ask, and wait for the answer as long as calls are held."""
+        decision = await self._inbox.ask(question_of(call, ask))
+        if decision.state is State.OPEN:
+            decision = await self._hold(call, decision)
+        match decision.state:
+            case State.APPROVED:
+                told = f"approval {decision.id}, given by {decision.answered_by}"
+                return Approval(decision.question.matter, told, decision.id)
+            case State.DENIED:
+                return _denied(decision, ask)
+            case _:
+                return _waiting(decision, ask)
+
+    async def _hold(self, call: Call, decision: Decision) -> Decision:
+        owner = call.caller.owner
+        if self._held.total() >= MOST_HELD or self._held[owner] >= MOST_HELD_PER_CALLER:
+            return decision
+        self._held[owner] += 1
+        own_client = self._ask_own_client(call, decision)
+        progress = asyncio.ensure_future(_progress(call, decision))
+        try:
+            return await self._inbox.settled(decision.id, self._hold_s())
+        finally:
+            progress.cancel()
+            if own_client is not None:
+                own_client.cancel()
+            self._held[owner] -= 1
+            if not self._held[owner]:
+                del self._held[owner]
+
+    def _ask_own_client(self, call: Call, decision: Decision) -> asyncio.Task[None] | None:
+        """The caller's own client, where the operator says who sits before it and it can show a question."""
+        name = self._attended_by(call.caller.principal)
+        if name is None or call.exchange.dialect.modern:
+            return None
+        try:
+            answer = call.exchange.ask("elicitation/create", _elicitation(decision))
+        except Fault:
+            return None
+        return asyncio.ensure_future(self._take_answer(decision.id, answer, local_person(name)))
+
+    async def _take_answer(self, id: str, answer: asyncio.Future[bytes], person: Principal) -> None:
+        # A client that fails or makes no sense has not answered: the question stays open in the inbox.
+        with contextlib.suppress(Fault, msgspec.DecodeError):
+            said = msgspec.json.decode(await answer, type=_Elicited)
+            if said.action == "accept" and said.content.get("approve") is True:
+                await self._inbox.answer(id, "once", person, "client")
+            elif said.action in ("accept", "decline"):
+                await self._inbox.answer(id, "no", person, "client")
+
+
+def question_of(call: Call, ask: Ask) -> Question:
+    """What a call asks for, bound to who asks, the tool as it is defined, and these arguments."""
+    principal, target = call.caller.principal, call.target
+    tool = target.tool
+    return Question(
+        kind="tool_call",
+        asker=principal.id,
+        asker_kind=principal.kind,
+        server=target.server,
+        name=target.name,
+        shown=target.name if tool is None else tool.exposed,
+        text=ask.question,
+        rule=ask.rule,
+        fingerprint="" if tool is None else tool.fingerprint(),
+        arguments_hash=fingerprint(call.arguments),
+        summary=summary_of(call.arguments),
+        risk=ask.risk,
+    )
+
+
+def summary_of(arguments: object) -> str:
+    """Arguments to be read by a person, without secrets."""
+    text = msgspec.json.format(msgspec.json.encode(redact(arguments, redact_secrets)), indent=2).decode()
+    return text if len(text) <= LONGEST_SUMMARY else f"{text[:LONGEST_SUMMARY]} [cut: {len(text)} characters]"
+
+
+async def _progress(call: Call, decision: Decision) -> None:
+    meta = call.exchange.glance.meta
+    if meta is None or meta.progress_token is None:
+        return
+    step = 0
+    while True:
+        said = {
+            "progressToken": meta.progress_token,
+            "progress": step,
+            "message": f"waiting for approval {decision.id}",
+        }
+        call.exchange.notify("notifications/progress", msgspec.json.encode(said))
+        step += 1
+        await asyncio.sleep(PROGRESS_EVERY_S)
+
+
+def _elicitation(decision: Decision) -> bytes:
+    asked = decision.question
+    schema = {
+        "type": "object",
+        "properties": {"approve": {"type": "boolean", "title": f"Allow {asked.shown} this once"}},
+        "required": ["approve"],
+    }
+    message = f"{asked.text}\n{asked.shown} {asked.summary}"
+    return msgspec.json.encode({"message": message, "requestedSchema": schema})
+
+
+def _waiting(decision: Decision, ask: Ask) -> Refuse:
+    fault = Fault(
+        "APPROVAL_PENDING",
+        f"{ask.question} It is waiting for approval {decision.id}; repeat the call after it is given.",
+        mend=f"a person approves it with `interlock approvals approve {decision.id}`, or in `interlock watch`",
+        retry_after_ms=REPEAT_AFTER_MS,
+        data={"decision": decision.id},
+    )
+    return Refuse(fault, ask.rule)
+
+
+def _denied(decision: Decision, ask: Ask) -> Refuse:
+    fault = Fault(
+        "PERMISSION_DENIED",
+        f"{decision.question.shown} with these arguments was denied by {decision.answered_by} ({decision.id}).",
+        mend="do not repeat it; ask them why",
+        data={"decision": decision.id, "denied_by": decision.answered_by},
+    )
+    return Refuse(fault, ask.rule)
+
+
+class _Elicited(msgspec.Struct):
+    action: str = ""
+    content: dict[str, object] = {}

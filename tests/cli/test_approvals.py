@@ -1,0 +1,171 @@
+"""Answering at a terminal: a real hub, a real agent over standard streams, and a real terminal (a pty)."""
+
+from __future__ import annotations
+
+import json
+import os
+import pty
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+
+from interlock.cli.hub_link import HubLink
+
+from .conftest import User
+from .fake_hub import FakeHub
+
+ASKING = '[hub.approvals]\nhold_s = 30\n[agents.local]\nask = ["demo__*"]\n'
+
+
+class Agent:
+    """A client over `interlock stdio`."""
+
+    def __init__(self, user: User) -> None:
+        self._process = user.process("stdio")
+        info = {"name": "c", "version": "1"}
+        self.ask(0, "initialize", {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": info})
+        self.answer(0)
+        self._write({"jsonrpc": "2.0", "method": "notifications/initialized"})
+
+    def ask(self, id: int, method: str, params: dict[str, Any]) -> None:
+        self._write({"jsonrpc": "2.0", "id": id, "method": method, "params": params})
+
+    def answer(self, id: int) -> Any:
+        assert self._process.stdout is not None
+        for line in self._process.stdout:
+            message = json.loads(line)
+            if message.get("id") == id and "method" not in message:
+                return message
+        raise AssertionError("no answer")
+
+    def close(self) -> None:
+        self._process.kill()
+        self._process.communicate()
+
+    def _write(self, message: dict[str, Any]) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.write(json.dumps(message).encode() + b"\n")
+        self._process.stdin.flush()
+
+
+def on_terminal(user: User, *arguments: str, script: list[tuple[bytes, bytes]] | None = None) -> str:
+    """Runs `interlock` on a pty, and types each thing once what it waits for was shown. All that was shown.
+
+    Without a script it runs to its end, with one until the last thing was shown.
+    """
+    ours, theirs = pty.openpty()
+    process = subprocess.Popen(
+        [sys.executable, "-P", "-m", "interlock.cli", *arguments],
+        env={**user.environ, "TERM": "xterm"},
+        cwd=user.folder,
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        start_new_session=True,
+    )
+    os.close(theirs)
+    shown, seen, typed = b"", 0, b""
+    deadline = time.monotonic() + 45
+    try:
+        while time.monotonic() < deadline and script != []:
+            if not select.select([ours], [], [], 0.5)[0]:
+                os.write(ours, typed)  # what is typed before the question is there is dropped, as it should be
+                continue
+            shown += os.read(ours, 4096)
+            while script and (place := shown.find(script[0][0], seen)) >= 0:
+                seen = place + len(script[0][0])
+                typed = script.pop(0)[1]
+                os.write(ours, typed)
+    except OSError:  # the other side has closed
+        pass
+    finally:
+        os.close(ours)
+        process.kill()
+        process.wait(30)
+    return shown.decode()
+
+
+@pytest.fixture
+def agent(user: User) -> Iterator[Agent]:
+    user.configure(ASKING)
+    assert user.finished("up", "-d")[0] == 0
+    with HubLink.open(user.home) as link:
+        while link.ask("hub/status")["servers"][0]["state"] != "connected":
+            time.sleep(0.02)
+    made = Agent(user)
+    yield made
+    made.close()
+    user.finished("down")
+
+
+def first_call(user: User, agent: Agent, id: int) -> str:
+    """Have the agent call a tool that needs a yes; the id of the question."""
+    agent.ask(id, "tools/call", {"name": "demo__text_figures", "arguments": {"text": "two words"}})
+    with HubLink.open(user.home) as link:
+        while not (found := link.ask("hub/decisions.list")["decisions"]):
+            time.sleep(0.02)
+    return str(found[-1]["id"])
+
+
+def test_a_question_is_answered_live_and_the_held_call_goes_on(user: User, agent: Agent) -> None:
+    id_ = first_call(user, agent, 1)
+    script = [(b"[other] later", b"d"), (b"[other] later", b"y"), (b"approved by person:", b"")]
+    shown = on_terminal(user, "watch", script=script)
+    assert f"{id_} approved by person:" in shown
+    assert not agent.answer(1)["result"].get("isError")
+
+
+def test_approve_and_deny_need_a_terminal_and_say_what_came_of_it(user: User, agent: Agent) -> None:
+    id_ = first_call(user, agent, 1)
+    code, _, err = user.finished("approvals", "approve", id_)
+    assert code == 5
+    assert "terminal" in err
+    with HubLink.open(user.home) as link, pytest.raises(Exception, match="terminal"):
+        link.ask("hub/decisions.answer", {"id": id_, "answer": "once"})
+    assert f"{id_} denied by person:" in on_terminal(user, "approvals", "deny", id_)
+    assert "denied by person:" in agent.answer(1)["error"]["message"]
+    assert "denied" in user.finished("approvals", "list", "--all")[1]
+
+
+def test_always_makes_a_rule_that_is_listed_and_revoked(user: User, agent: Agent) -> None:
+    id_ = first_call(user, agent, 1)
+    assert "approved for good" in on_terminal(user, "approvals", "approve", id_, "--always")
+    agent.answer(1)
+    listed = json.loads(user.finished("approvals", "rules", "--json")[1])["rules"]
+    assert [rule["agent"] for rule in listed] == ["local"]
+    code, out, _ = user.finished("approvals", "rules", "--revoke", listed[0]["id"])
+    assert (code, out.startswith("No rules.")) == (0, True)
+
+
+HOSTILE = {
+    "id": "a3f",
+    "kind": "tool_call",
+    "state": "open",
+    "asker": "evil\x1b[2J",
+    "target": "x\u202ey",
+    "question": "Say\x1b]0;t\x07 yes",
+    "summary": "a\x1b[1A\nb",
+    "risk": "dangerous",
+}
+
+
+@pytest.mark.parametrize("arguments", [("approvals",), ("approvals", "show", "a3f"), ("watch",)])
+def test_what_agents_say_never_moves_the_cursor(user: User, hub: FakeHub, arguments: tuple[str, ...]) -> None:
+    hub.answers["hub/decisions.list"] = {"decisions": [HOSTILE]}
+    hub.answers["hub/decisions.show"] = {"decision": HOSTILE}
+    result = user.run(*arguments)
+    assert result.exit_code == 0
+    assert "a3f" in result.output
+    assert "\x1b" not in result.output
+    assert "\u202e" not in result.output
+
+
+def test_watch_without_a_terminal_prints_and_ends(user: User, hub: FakeHub) -> None:
+    hub.answers["hub/decisions.list"] = {"decisions": []}
+    assert user.run("watch").exit_code == 0
+    assert hub.params_of("hub/decisions.list") == [{"follow": False}]

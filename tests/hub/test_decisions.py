@@ -1,0 +1,314 @@
+"""Questions about calls through a whole hub: held, told to come back, approved once, denied, never widened."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Mapping
+from contextlib import AbstractAsyncContextManager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from interlock.config.settings import Agent, Approvals, Hub, Mode, Timeouts
+from interlock.hub.decisions.decision import Decision
+from interlock.hub.decisions.inbox import MOST_OPEN_PER_ASKER
+from interlock.hub.decisions.table import State
+from interlock.hub.principals import Principal
+from interlock.wire.errors import Fault
+
+from .house import House, Raw, child, house, messages, text_of, until
+from .test_sharing import Talker
+
+ADA = Principal("person:ada", "person")
+ASK = {"careful": Agent(ask=("busy__ec*",))}
+
+
+def asking_house(
+    tmp_path: Path, *, hold_s: float = 0.0, valid_s: float = 600, agents: Mapping[str, Agent] = ASK
+) -> AbstractAsyncContextManager[House]:
+    settings = Hub(timeouts=Timeouts(start_s=30), approvals=Approvals(hold_s=hold_s, valid_s=valid_s))
+    return house(tmp_path, {"busy": child("busy_server.py")}, hub=settings, agents=agents)
+
+
+def echo(text: str, **more: Any) -> dict[str, Any]:
+    return {"name": "busy__echo", "arguments": {"text": text}, **more}
+
+
+def error_of(answer: Any) -> Any:
+    """The error's details, whichever way the refusal was told."""
+    if "error" in answer:
+        return answer["error"]["data"]
+    return answer["result"]["_meta"]["dev.interlock/error"]
+
+
+async def only_open(hub: House) -> Decision:
+    await until(lambda: len(hub.assembly.inbox.all(only_open=True)) == 1)
+    return hub.assembly.inbox.all(only_open=True)[0]
+
+
+async def test_a_held_call_goes_on_when_it_is_approved(tmp_path: Path) -> None:
+    async with asking_house(tmp_path, hold_s=30) as hub:
+        client = Raw(hub.url + "/mcp", hub.key("careful"))
+        held = asyncio.ensure_future(client.modern("tools/call", echo("a")))
+        decision = await only_open(hub)
+        assert (decision.question.asker, decision.question.shown) == ("careful", "busy__echo")
+        assert decision.question.rule == "ask: busy__ec*"
+        await hub.assembly.inbox.answer(decision.id, "once", ADA, "terminal")
+        assert text_of(await held) == "a"
+        assert hub.assembly.inbox.get(decision.id).state is State.USED
+
+
+async def test_a_call_that_was_not_answered_in_time_is_told_to_come_back_and_its_ticket_is_good_once(
+    tmp_path: Path,
+) -> None:
+    async with asking_house(tmp_path) as hub:
+        client = Raw(hub.url + "/mcp", hub.key("careful"))
+        told = await client.modern("tools/call", echo("a"))
+        decision = await only_open(hub)
+        assert error_of(told)["name"] == "APPROVAL_PENDING"
+        assert error_of(told)["decision"] == decision.id
+        assert f"waiting for approval {decision.id}; repeat the call after it is given" in text_of(told)
+        again = await client.modern("tools/call", echo("a"))
+        assert error_of(again)["decision"] == decision.id, "the same call joins the open question"
+        await hub.assembly.inbox.answer(decision.id, "once", ADA, "terminal")
+        assert text_of(await client.modern("tools/call", echo("a"))) == "a"
+        third = await client.modern("tools/call", echo("a"))
+        assert error_of(third)["decision"] != decision.id
+
+
+async def test_a_ticket_serves_one_of_many_calls_at_the_same_time(tmp_path: Path) -> None:
+    async with asking_house(tmp_path) as hub:
+        client = Raw(hub.url + "/mcp", hub.key("careful"))
+        await client.modern("tools/call", echo("a"))
+        await hub.assembly.inbox.answer((await only_open(hub)).id, "once", ADA, "terminal")
+        answers = await asyncio.gather(*(client.modern("tools/call", echo("a"), id=id_) for id_ in range(8)))
+        assert [text_of(answer) for answer in answers].count("a") == 1
+        assert hub.assembly.hub.open_calls == 0
+
+
+async def test_t32_an_approval_is_worth_nothing_for_other_arguments_another_tool_or_another_caller(
+    tmp_path: Path,
+) -> None:
+    agents = {"careful": Agent(ask=("busy__*",)), "other": Agent(ask=("busy__*",))}
+    async with asking_house(tmp_path, agents=agents) as hub:
+        client = Raw(hub.url + "/mcp", hub.key("careful"))
+        told = await client.modern("tools/call", echo("harmless"))
+        await hub.assembly.inbox.answer(error_of(told)["decision"], "once", ADA, "terminal")
+        swapped = await client.modern("tools/call", echo("harmful"))
+        assert error_of(swapped)["name"] == "APPROVAL_PENDING"
+        assert error_of(swapped)["decision"] != error_of(told)["decision"]
+        added = {"name": "busy__add", "arguments": {"a": 1}}
+        assert error_of(await client.modern("tools/call", added))["name"] == "APPROVAL_PENDING"
+        thief = Raw(hub.url + "/mcp", hub.key("other"))
+        assert error_of(await thief.modern("tools/call", echo("harmless")))["name"] == "APPROVAL_PENDING"
+        assert text_of(await client.modern("tools/call", echo("harmless"))) == "harmless"
+
+
+async def test_t32_whoever_asked_cannot_answer_nor_can_an_agent(tmp_path: Path) -> None:
+    async with asking_house(tmp_path) as hub:
+        await Raw(hub.url + "/mcp", hub.key("careful")).modern("tools/call", echo("a"))
+        decision = await only_open(hub)
+        for by in (Principal("careful", "agent"), Principal("other", "agent"), Principal("ci", "service")):
+            with pytest.raises(Fault, match="only a person"):
+                await hub.assembly.inbox.answer(decision.id, "once", by, "terminal")
+        assert hub.assembly.inbox.get(decision.id).state is State.OPEN
+
+
+async def test_a_question_is_answered_once_however_many_answer_at_the_same_time(tmp_path: Path) -> None:
+    async with asking_house(tmp_path) as hub:
+        await Raw(hub.url + "/mcp", hub.key("careful")).modern("tools/call", echo("a"))
+        decision = await only_open(hub)
+        people = [Principal(f"person:{number}", "person") for number in range(6)]
+        answers = [hub.assembly.inbox.answer(decision.id, "once", person, "terminal") for person in people]
+        outcomes = await asyncio.gather(*answers, return_exceptions=True)
+        assert sum(not isinstance(outcome, Fault) for outcome in outcomes) == 1
+
+
+async def test_a_denial_is_told_with_who_denied_and_the_same_call_is_not_asked_again(tmp_path: Path) -> None:
+    async with asking_house(tmp_path, hold_s=30) as hub:
+        client = Raw(hub.url + "/mcp", hub.key("careful"))
+        held = asyncio.ensure_future(client.modern("tools/call", echo("a")))
+        decision = await only_open(hub)
+        await hub.assembly.inbox.answer(decision.id, "no", ADA, "terminal")
+        refused = await held
+        assert error_of(refused)["name"] == "PERMISSION_DENIED"
+        assert "denied by person:ada" in refused["error"]["message"]
+        again = await client.modern("tools/call", echo("a"))
+        assert error_of(again)["decision"] == decision.id
+
+
+async def test_open_questions_and_unused_approvals_outlive_the_hub(tmp_path: Path) -> None:
+    async with asking_house(tmp_path) as hub:
+        key = hub.key("careful")
+        first = error_of(await Raw(hub.url + "/mcp", key).modern("tools/call", echo("a")))["decision"]
+        second = error_of(await Raw(hub.url + "/mcp", key).modern("tools/call", echo("b")))["decision"]
+        await hub.assembly.inbox.answer(second, "once", ADA, "terminal")
+    async with asking_house(tmp_path) as hub:
+        client = Raw(hub.url + "/mcp", key)
+        assert [decision.id for decision in hub.assembly.inbox.all(only_open=True)] == [first]
+        assert text_of(await client.modern("tools/call", echo("b"))) == "b"
+        assert error_of(await client.modern("tools/call", echo("a")))["decision"] == first
+        await hub.assembly.inbox.answer(first, "once", ADA, "terminal")
+        assert text_of(await client.modern("tools/call", echo("a"))) == "a"
+
+
+async def test_after_the_deadline_neither_question_nor_approval_is_worth_anything(tmp_path: Path) -> None:
+    async with asking_house(tmp_path, valid_s=0.3) as hub:
+        client = Raw(hub.url + "/mcp", hub.key("careful"))
+        approved = error_of(await client.modern("tools/call", echo("a")))["decision"]
+        await hub.assembly.inbox.answer(approved, "once", ADA, "terminal")
+        left = error_of(await client.modern("tools/call", echo("b")))["decision"]
+        await until(lambda: not hub.assembly.inbox.all(only_open=True))
+        with pytest.raises(Fault, match="expired"):
+            await hub.assembly.inbox.answer(left, "once", ADA, "terminal")
+        assert error_of(await client.modern("tools/call", echo("a")))["decision"] != approved
+        await hub.assembly.inbox.sweep()
+        assert hub.assembly.inbox.get(left).state is State.EXPIRED
+        assert hub.assembly.inbox.get(approved).state is State.EXPIRED
+
+
+async def test_a_caller_who_wants_progress_gets_it_while_the_call_is_held(tmp_path: Path) -> None:
+    async with asking_house(tmp_path, hold_s=30) as hub:
+        client = Raw(hub.url + "/mcp", hub.key("careful"))
+        await client.initialize()
+        params = echo("a", _meta={"progressToken": "p1"})
+        body = msgspec.json.encode({"jsonrpc": "2.0", "id": 5, "method": "tools/call", "params": params})
+        held = asyncio.ensure_future(client.post(body))
+        decision = await only_open(hub)
+        await hub.assembly.inbox.answer(decision.id, "once", ADA, "terminal")
+        heard = messages((await held)[2])
+        told = [message["params"] for message in heard if message.get("method") == "notifications/progress"]
+        assert told[0] == {"progressToken": "p1", "progress": 0, "message": f"waiting for approval {decision.id}"}
+        assert text_of(heard[-1]) == "a"
+
+
+async def test_a_caller_that_leaves_leaves_the_question_open_and_nothing_held(tmp_path: Path) -> None:
+    async with asking_house(tmp_path, hold_s=30) as hub:
+        client = Raw(hub.url + "/mcp", hub.key("careful"))
+        held = asyncio.ensure_future(client.modern("tools/call", echo("a")))
+        decision = await only_open(hub)
+        held.cancel()
+        await asyncio.gather(held, return_exceptions=True)
+        await until(lambda: not hub.assembly.hub.held_calls)
+        assert hub.assembly.inbox.get(decision.id).state is State.OPEN
+
+
+async def test_secrets_in_arguments_are_not_kept(tmp_path: Path) -> None:
+    async with asking_house(tmp_path) as hub:
+        secret = "ghp_" + "a1B2" * 9
+        await Raw(hub.url + "/mcp", hub.key("careful")).modern("tools/call", echo(f"use {secret} now"))
+        decision = await only_open(hub)
+        assert "use " in decision.question.summary
+        assert secret not in msgspec.json.encode(decision).decode()
+
+
+async def test_arguments_that_do_not_fit_are_refused_and_nobody_is_asked(tmp_path: Path) -> None:
+    async with asking_house(tmp_path) as hub:
+        wrong = {"name": "busy__echo", "arguments": {"text": 5}}
+        refused = await Raw(hub.url + "/mcp", hub.key("careful")).modern("tools/call", wrong)
+        assert error_of(refused)["name"] == "INVALID_TOOL_ARGS"
+        assert not hub.assembly.inbox.all(only_open=False)
+
+
+async def test_one_agent_cannot_fill_the_inbox(tmp_path: Path) -> None:
+    agents = {**ASK, "second": ASK["careful"]}
+    async with asking_house(tmp_path, agents=agents) as hub:
+        client = Raw(hub.url + "/mcp", hub.key("careful"))
+        for number in range(MOST_OPEN_PER_ASKER):
+            await client.modern("tools/call", echo(str(number)))
+        full = await client.modern("tools/call", echo("one more"))
+        assert error_of(full)["name"] == "RESOURCE_EXHAUSTED"
+        other = await Raw(hub.url + "/mcp", hub.key("second")).modern("tools/call", echo("a"))
+        assert error_of(other)["name"] == "APPROVAL_PENDING"
+
+
+@pytest.mark.parametrize(("said", "state"), [(True, State.USED), (False, State.DENIED)])
+async def test_an_attended_client_is_asked_itself(tmp_path: Path, said: bool, state: State) -> None:
+    agents = {"careful": Agent(ask=("busy__ec*",), attended_by="ada")}
+    async with asking_house(tmp_path, hold_s=30, agents=agents) as hub:
+        answers = {"elicitation/create": {"action": "accept", "content": {"approve": said}}}
+        talker = Talker(hub.url + "/mcp", answers, hub.key("careful"))
+        await talker.initialize({"elicitation": {}})
+        answer = await talker.call("busy__echo", {"text": "a"})
+        assert ("result" in answer) is said
+        (decision,) = hub.assembly.inbox.all(only_open=False)
+        assert (decision.state, decision.answered_by, decision.answered_in) == (state, "person:ada", "client")
+        asked = next(message for message in talker.heard if message.get("method") == "elicitation/create")
+        assert "busy__echo" in asked["params"]["message"]
+
+
+async def test_a_client_that_nobody_attends_is_not_asked(tmp_path: Path) -> None:
+    async with asking_house(tmp_path) as hub:
+        client = Raw(hub.url + "/mcp", hub.key("careful"))
+        await client.initialize({"elicitation": {}})
+        body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": echo("a")}
+        _, _, answer = await client.post(msgspec.json.encode(body))
+        assert b"APPROVAL_PENDING" in answer
+        assert b"elicitation/create" not in answer
+
+
+async def test_always_makes_a_rule_for_that_call_alone_which_can_be_revoked(tmp_path: Path) -> None:
+    async with asking_house(tmp_path) as hub:
+        inbox = hub.assembly.inbox
+        client = Raw(hub.url + "/mcp", hub.key("careful"))
+        told = await client.modern("tools/call", echo("a"))
+        await inbox.answer(error_of(told)["decision"], "always", ADA, "terminal")
+        for _ in range(3):
+            assert text_of(await client.modern("tools/call", echo("a"))) == "a"
+        assert error_of(await client.modern("tools/call", echo("b")))["name"] == "APPROVAL_PENDING"
+        (rule,) = inbox.rules()
+        assert "careful may call busy__echo" in rule.explain()
+        await inbox.revoke_rule(rule.id)
+        assert error_of(await client.modern("tools/call", echo("a")))["name"] == "APPROVAL_PENDING"
+
+
+async def test_after_three_equal_answers_a_rule_is_offered(tmp_path: Path) -> None:
+    async with asking_house(tmp_path) as hub:
+        inbox = hub.assembly.inbox
+        client = Raw(hub.url + "/mcp", hub.key("careful"))
+        offered = []
+        for _ in range(3):
+            told = await client.modern("tools/call", echo("a"))
+            answered = await inbox.answer(error_of(told)["decision"], "once", ADA, "terminal")
+            offered.append(inbox.offers_rule(answered))
+            assert text_of(await client.modern("tools/call", echo("a"))) == "a"
+        assert offered == [False, False, True]
+        await inbox.make_rule(answered.id, ADA)
+        assert text_of(await client.modern("tools/call", echo("a"))) == "a"
+
+
+DANGEROUS = {"security": {"risk_level": "dangerous"}}
+CONFIRMED = {"security": {"risk_level": "safe", "confirmation_required": True}}
+HINTED = {"annotations": {"destructiveHint": True}}
+PLAIN: dict[str, Any] = {}
+
+
+@pytest.mark.parametrize(
+    ("mode", "declared", "asks"),
+    [
+        ("guard", DANGEROUS, True),
+        ("guard", CONFIRMED, True),
+        ("guard", HINTED, False),
+        ("guard", PLAIN, False),
+        ("locked", DANGEROUS, True),
+        ("locked", CONFIRMED, True),
+        ("locked", HINTED, True),
+        ("locked", PLAIN, False),
+        ("observe", DANGEROUS, False),
+        ("observe", CONFIRMED, False),
+    ],
+)
+async def test_risk_asks_as_the_mode_says(tmp_path: Path, mode: Mode, declared: dict[str, Any], asks: bool) -> None:
+    wish = tmp_path / "tools.json"
+    wish.write_text(json.dumps({"name": "act", "inputSchema": {"type": "object"}, **declared}))
+    settings = Hub(mode=mode, timeouts=Timeouts(start_s=30), approvals=Approvals(hold_s=0))
+    async with house(tmp_path, {"s": child("changing_server.py", str(wish), era="legacy")}, hub=settings) as hub:
+        answer = await Raw(hub.url + "/mcp").modern("tools/call", {"name": "s__act", "arguments": {}})
+        assert (text_of(answer) != "{}") is asks
+        if asks:
+            assert error_of(answer)["name"] == "APPROVAL_PENDING"
+        noted = any("would ask before act" in line.text for line in hub.assembly.logs.tail("s", 100))
+        assert noted is (not asks and declared is not PLAIN)

@@ -1,0 +1,100 @@
+"""Open questions reach a signed webhook and the desktop, and nobody waits for either."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import hmac
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from interlock.config.settings import Agent, Approvals, Hub, Timeouts, Webhook
+
+from .house import Raw, child, house, until
+
+CALL = {"name": "busy__echo", "arguments": {"text": "a"}}
+AGENTS = {"careful": Agent(ask=("busy__ec*",))}
+
+
+class Ear:
+    """An HTTP server that keeps what it was sent, and answers as it is told."""
+
+    def __init__(self, *statuses: int) -> None:
+        self.statuses = list(statuses)
+        self.heard: list[tuple[dict[str, str], bytes]] = []
+        self.url = ""
+
+    async def __aenter__(self) -> Ear:
+        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        self.url = f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}/hook?x=1"
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._server.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        head = (await reader.readuntil(b"\r\n\r\n")).decode().split("\r\n")
+        headers = {name.lower(): value.strip() for name, _, value in (line.partition(":") for line in head[1:])}
+        body = await reader.readexactly(int(headers["content-length"]))
+        self.heard.append((headers, body))
+        status = self.statuses.pop(0) if self.statuses else 204
+        writer.write(f"HTTP/1.1 {status} X\r\nlocation: {self.url}\r\ncontent-length: 0\r\n\r\n".encode())
+        writer.close()
+
+
+def settings(url: str | None, *, desktop: bool = False) -> Hub:
+    approvals = Approvals(hold_s=0, desktop=desktop)
+    return Hub(timeouts=Timeouts(start_s=30), approvals=approvals, webhook=Webhook(url=url, secret_env="HOOK_SECRET"))
+
+
+async def test_an_open_question_is_posted_signed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOOK_SECRET", "s3cret")
+    async with (
+        Ear() as ear,
+        house(tmp_path, {"busy": child("busy_server.py")}, hub=settings(ear.url), agents=AGENTS) as hub,
+    ):
+        await Raw(hub.url + "/mcp", hub.key("careful")).modern("tools/call", CALL)
+        await until(lambda: bool(ear.heard))
+        headers, body = ear.heard[0]
+        signed = headers["x-interlock-timestamp"].encode() + b"." + body
+        assert headers["x-interlock-signature"] == "sha256=" + hmac.new(b"s3cret", signed, hashlib.sha256).hexdigest()
+        said = json.loads(body)
+        (decision,) = hub.assembly.inbox.all(only_open=True)
+        assert (said["id"], said["asker"], said["target"]) == (decision.id, "careful", "busy__echo")
+
+
+async def test_nothing_is_sent_unsigned_and_a_redirection_is_not_followed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("HOOK_SECRET", raising=False)
+    async with (
+        Ear(302) as ear,
+        house(tmp_path, {"busy": child("busy_server.py")}, hub=settings(ear.url), agents=AGENTS) as hub,
+    ):
+        client = Raw(hub.url + "/mcp", hub.key("careful"))
+        await client.modern("tools/call", CALL)
+        await until(lambda: any("unsigned" in line.text for line in hub.assembly.logs.tail("hub", 10)))
+        assert not ear.heard
+        monkeypatch.setenv("HOOK_SECRET", "s3cret")
+        await client.modern("tools/call", {**CALL, "arguments": {"text": "b"}})
+        await until(lambda: any("it answered 302" in line.text for line in hub.assembly.logs.tail("hub", 10)))
+        assert len(ear.heard) == 1
+
+
+async def test_the_desktop_is_told_where_it_is_wanted(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    note = tmp_path / "shown"
+    program = programs / "notify-send"
+    program.write_text(f'#!/bin/sh\nprintf "%s\\n" "$@" > {note}.part && mv {note}.part {note}\n')
+    program.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{programs}{os.pathsep}{os.environ['PATH']}")
+    wanted = settings(None, desktop=True)
+    async with house(tmp_path, {"busy": child("busy_server.py")}, hub=wanted, agents=AGENTS) as hub:
+        await Raw(hub.url + "/mcp", hub.key("careful")).modern("tools/call", CALL)
+        await until(note.exists)
+        (decision,) = hub.assembly.inbox.all(only_open=True)
+        assert f"approval {decision.id}" in note.read_text()

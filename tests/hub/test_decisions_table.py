@@ -1,0 +1,136 @@
+"""A decision's life and a rule's reach, against simple models."""
+
+from __future__ import annotations
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
+
+from interlock.hub.decisions.decision import Answer, Decision, Question
+from interlock.hub.decisions.rules import MOST_CALLS, learn
+from interlock.hub.decisions.table import TRANSITIONS, Event, ImpossibleTransition, State, step
+from interlock.hub.principals import Principal
+from interlock.wire.errors import Fault
+
+ASKER = Principal("cursor", "agent")
+PEOPLE = (Principal("person:ada", "person"), Principal("person:bob", "person"))
+DEADLINE = 100
+
+
+def question(**changes: str) -> Question:
+    asked = Question("tool_call", "cursor", "agent", "files", "delete", "files__delete", "May it?", "ask", "f1", "a1")
+    return msgspec.structs.replace(asked, **changes)
+
+
+class Life(RuleBasedStateMachine):
+    """Whatever is tried in whatever order: one answer, of a person, in time, and an approval that is used once."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.now = 0
+        self.decision = Decision("a3f", question(), 0, DEADLINE)
+        self.answers: list[tuple[str, str]] = []
+        self.uses = 0
+        self.over = False
+
+    @rule(
+        by=st.sampled_from([ASKER, Principal("other", "agent"), Principal("ci", "service"), *PEOPLE]), yes=st.booleans()
+    )
+    def answer(self, by: Principal, yes: bool) -> None:
+        said: Answer = "once" if yes else "no"
+        allowed = by.kind == "person" and not self.answers and not self.over and self.now < DEADLINE
+        try:
+            self.decision = self.decision.answered(said, by, "terminal", self.now)
+        except Fault:
+            assert not allowed
+        else:
+            assert allowed
+            self.answers.append((by.id, said))
+
+    @rule(event=st.sampled_from([Event.EXPIRE, Event.CHANGE, Event.USE]))
+    def happen(self, event: Event) -> None:
+        approved = [said for _, said in self.answers] == ["once"] and not self.over and not self.uses
+        unanswered = not self.answers and not self.over
+        possible = approved if event is Event.USE else approved or unanswered
+        try:
+            self.decision = self.decision.after(event)
+        except ImpossibleTransition:
+            assert not possible
+        else:
+            assert possible
+            self.uses += event is Event.USE
+            self.over = self.over or event is not Event.USE
+
+    @rule(by=st.integers(0, 60))
+    def wait(self, by: int) -> None:
+        self.now += by
+
+    @invariant()
+    def answered_once_and_used_once(self) -> None:
+        assert len(self.answers) <= 1
+        assert self.uses <= 1
+        assert (self.decision.answered_by, self.decision.answer) == (self.answers[0] if self.answers else ("", ""))
+
+
+TestLife = Life.TestCase
+
+
+@pytest.mark.parametrize("state", [State.DENIED, State.EXPIRED, State.VOID, State.USED])
+@pytest.mark.parametrize("event", list(Event))
+def test_what_is_over_stays_over(state: State, event: Event) -> None:
+    with pytest.raises(ImpossibleTransition):
+        step(state, event)
+
+
+def test_nothing_leads_back_to_open() -> None:
+    assert all(after is not State.OPEN for row in TRANSITIONS.values() for after in row.values())
+
+
+def test_a_person_who_asked_cannot_answer_and_another_can() -> None:
+    decision = Decision("a3f", question(asker="person:ada", asker_kind="person"), 0, DEADLINE)
+    with pytest.raises(Fault, match="whoever asked"):
+        decision.answered("once", PEOPLE[0], "terminal", 1)
+    assert decision.answered("once", PEOPLE[1], "terminal", 1).state is State.APPROVED
+
+
+few = st.sampled_from(["x", "y", "z"])
+questions = st.builds(
+    question, asker=few, asker_kind=st.sampled_from(["agent", "service"]), server=few, name=few, fingerprint=few,
+    arguments_hash=few, kind=st.sampled_from(["tool_call", "changed_tool"]),
+)  # fmt: skip
+
+
+@given(answered=st.lists(questions, min_size=1, max_size=6), asked=questions, data=st.data())
+def test_a_learned_rule_never_covers_a_call_that_its_answers_did_not(
+    answered: list[Question], asked: Question, data: st.DataObject
+) -> None:
+    states = data.draw(st.lists(st.sampled_from(list(State)), min_size=len(answered), max_size=len(answered)))
+    answers = [
+        Decision(str(number), each, 0, DEADLINE, state=state, answer="once")
+        for number, (each, state) in enumerate(zip(answered, states, strict=True))
+    ]
+    known = None
+    approved: set[str] = set()
+    for answer in answers:
+        try:
+            known = learn([answer], "person:ada", 0, known)
+        except ValueError:
+            assert answer.question.kind != "tool_call" or answer.state not in (State.APPROVED, State.USED)
+        else:
+            approved.add(answer.question.matter)
+    if known is not None and known.covers(asked):
+        assert asked.matter in approved
+    last = answers[-1]
+    if known is not None and last.id in known.decisions:
+        assert known.covers(last.question)
+
+
+def test_a_rule_has_a_bound() -> None:
+    answers = [
+        Decision(str(number), question(arguments_hash=str(number)), 0, DEADLINE, state=State.USED)
+        for number in range(MOST_CALLS + 1)
+    ]
+    with pytest.raises(ValueError, match="at most"):
+        learn(answers, "person:ada", 0)
