@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from hub.house import House, Raw, child, house, until
-from interlock.config.settings import Agent, Era, Hub, Limits, Profile, Rate, Timeouts
+from interlock.config.settings import Agent, Approvals, Era, Hub, Limits, Profile, Rate, Timeouts
 from interlock.hub.audit.search import search
 from interlock.store.records import Search
 from interlock.web.rest import routes
@@ -270,7 +270,7 @@ async def test_the_page_loads_nothing_from_elsewhere_and_may_not(rest: Rest) -> 
 async def test_a_principal_sees_and_calls_what_its_profile_shows(tmp_path: Path) -> None:
     profiles = {"small": Profile(tools=("fin__*",), deny=("fin__quote",))}
     agents = {"bound": Agent(profile="small"), "asked": Agent(ask=("fin__compare",))}
-    settings = Hub(anonymous=False, timeouts=Timeouts(start_s=30))
+    settings = Hub(anonymous=False, timeouts=Timeouts(start_s=30), approvals=Approvals(hold_s=0))
     servers = {"fin": example(), "busy": child("busy_server.py")}
     async with house(tmp_path, servers, hub=settings, profiles=profiles, agents=agents) as hub:
         assert (await Rest(hub).get("/tools"))[0] == 401
@@ -285,7 +285,8 @@ async def test_a_principal_sees_and_calls_what_its_profile_shows(tmp_path: Path)
         asked = Rest(hub, hub.key("asked"))
         stocks = {"first": "AAPL", "second": "MSFT"}
         status, error = await asked.post("/tools/fin__compare", stocks)
-        assert (status, error["error_type"]) == (403, "AuthorizationError")
+        assert (status, error["error_type"], error["retry"]) == (409, "ApprovalPending", True)
+        assert "repeat the call" in error["reason"]
         status, valid = await asked.post("/tools/fin__compare/validate", stocks)
         assert (status, valid["valid"], bool(valid["confirmation"])) == (200, True, True)
 

@@ -28,6 +28,7 @@ ERROR_TYPES: Final[Mapping[int, str]] = {
 """The rows of "Error Code Mapping"."""
 
 _FINER: Final[Mapping[str, str]] = {
+    "APPROVAL_PENDING": "ApprovalPending",
     "TIMEOUT": "ToolTimeout",
     "UPSTREAM_TIMEOUT": "ToolTimeout",
     "RATE_LIMITED": "RateLimited",

@@ -11,6 +11,7 @@ from interlock.protocols.registry.errors import ErrorBody, error_body
 from interlock.wire.errors import Fault
 
 _STATUSES: Final = {
+    "APPROVAL_PENDING": 409,
     "MISSING_CAPABILITY": 409,
     "OUTCOME_UNKNOWN": 409,
     "CANCELLED": 503,
