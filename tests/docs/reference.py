@@ -29,6 +29,7 @@ TABLES: list[tuple[str, type[msgspec.Struct]]] = [
     ("[servers.ID]", settings.Server),
     ("[servers.ID.restart]", settings.Restart),
     ("[servers.ID.tools]", settings.Tools),
+    ("[servers.ID.validators.TOOL]", settings.Validation),
     ("[profiles.NAME]", settings.Profile),
     ("[agents.NAME]", settings.Agent),
 ]
@@ -89,7 +90,11 @@ def commands() -> str:
 
 def help_of(command: click.Command, path: list[str]) -> str:
     """A command's help, and that of the commands under it."""
-    context = click.Context(command, info_name=" ".join(path), max_content_width=100, terminal_width=100)
+    # The names as the app gives them: a command remembers those it was first asked with.
+    names = app.context_settings["help_option_names"]
+    context = click.Context(
+        command, info_name=" ".join(path), max_content_width=100, terminal_width=100, help_option_names=names
+    )
     text = re.sub(r"[ \t]+$", "", command.get_help(context), flags=re.MULTILINE)
     parts = [f"### `{' '.join(path)}`\n\n```text\n{text}\n```"]
     if isinstance(command, click.Group):

@@ -8,8 +8,12 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
+import pytest
+
 from interlock.config.settings import Hub, Server, Timeouts
 from interlock.transports.parking import Limits as ParkingLimits
+from interlock.transports.parking import Parking
+from interlock.wire.errors import Fault
 
 from .asking_server import Counts, asking_server
 from .house import House, child, house, text_of, until
@@ -19,7 +23,7 @@ from .talker import answers
 CALLS = 1000
 OWNERS = 10
 AT_ONCE = 40
-SECONDS = 12.0
+SECONDS = 0.5
 
 
 async def each(numbers: range, hub: House, work: Callable[[House, int], Coroutine[None, None, None]]) -> None:
@@ -72,26 +76,26 @@ async def test_a_thousand_parked_calls_are_answered_cancelled_expired_or_cut_off
     async with asking_server(counts).http() as address:
         servers = {"a": Server(url=address.url, era="legacy")}
         # Each hub makes its own secrets, as a process that was started anew does.
-        async with house(tmp_path, servers, parking=ParkingLimits(seconds=SECONDS)) as hub:
+        async with house(tmp_path, servers) as hub:
             keys = {f"owner{number}": hub.key(f"owner{number}") for number in range(OWNERS)}
-            await each(range(CALLS - quarter), hub, park)
-            assert len(hub.assembly.parking) == CALLS - quarter
+            await each(range(2 * quarter), hub, park)
+            await each(cut_off, hub, park)
+            assert len(hub.assembly.parking) == hub.assembly.hub.open_calls == 3 * quarter
             await each(answered, hub, finish)
             await each(answered, hub, finish)
             await each(cancelled, hub, leave)
             await until(lambda: ended("cancelled", cancelled) == quarter)
-            await until(lambda: ended("cancelled", expired) == quarter)
-            await each(expired, hub, refuse)
             await each(cancelled, hub, refuse)
-            await until(lambda: len(hub.assembly.parking) == 0)
-            await each(cut_off, hub, park)
             assert hub.assembly.hub.open_calls == quarter
         assert hub.assembly.hub.open_calls == 0
         assert len(hub.assembly.parking) == 0
         await until(lambda: ended("cancelled", cut_off) == quarter)
-        async with house(tmp_path, servers) as hub:
+        async with house(tmp_path, servers, parking=ParkingLimits(seconds=SECONDS)) as hub:
             await each(cut_off, hub, refuse)
-            assert hub.assembly.hub.open_calls == 0
+            await each(expired, hub, park)
+            await until(lambda: ended("cancelled", expired) == quarter)
+            await until(lambda: len(hub.assembly.parking) == hub.assembly.hub.open_calls == 0)
+            await each(expired, hub, refuse)
     assert ended("answered", range(CALLS)) == ended("answered", answered) == quarter
     assert counts.runs == {str(number): 1 for number in range(CALLS)}
     assert asyncio.all_tasks() <= before
@@ -139,3 +143,29 @@ async def test_a_person_may_take_longer_than_the_tool_may(tmp_path: Path) -> Non
             slow = client.reply(await client.start("a__order_slowly"))
             late = await client.ask("tools/call", {"name": "a__order_slowly", "arguments": {}}, **slow)
             assert late["error"]["data"]["name"] == "UPSTREAM_TIMEOUT"
+
+
+class Waits:
+    """A call that does nothing but wait."""
+
+    owner = "ada"
+
+    def expired(self) -> None: ...
+
+    def resume(self, exchange: object, round: int, given: bytes) -> None: ...
+
+
+async def test_what_is_kept_for_calls_is_bounded_in_bytes_and_gives_way_to_open_questions() -> None:
+    parking = Parking(ParkingLimits(held_bytes=100), b"secret")
+    first, second, third = (parking.take_place(Waits(), bytes([number])) for number in range(3))
+    parking.next_round(first, 40)
+    parking.keep(first, 60)
+    parking.next_round(second, 90)
+    assert len(parking) == 2, "the kept outcome made room"
+    with pytest.raises(Fault, match="too large"):
+        parking.next_round(third, 20)
+    parking.leave(second)
+    parking.next_round(third, 100)
+    parking.keep(third, 101)
+    assert len(parking) == 0
+    parking.next_round(parking.take_place(Waits(), b""), 100)

@@ -38,6 +38,7 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "find": Entry("finding:find", "Find tools by what they do."),
         "call": Entry("tools:call", "Call a tool."),
         "budget": Entry("finding:budget", "Show what fills an agent's context, in tokens."),
+        "check": Entry("check:check", "Judge a command, address, program, path, statement or tool."),
     },
     "Decide": {
         "why": Entry("why:why", "Say why a call was refused, or what one would come to."),
@@ -48,6 +49,9 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "new": Entry("new:new", "Make a server project, with a test that passes."),
         "dev": Entry("dev:dev", "Run a server's file, again after each change, and show its calls."),
         "export": Entry("export:export", "Print tools as a catalog, as OpenAPI, or as schemas."),
+    },
+    "Record": {
+        "audit": Entry("audit:audit", "Show, search, export and verify the record of what happened."),
     },
     "Shell": {
         "completion": Entry("completion:completion", "Print the completion script for a shell."),

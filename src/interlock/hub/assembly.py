@@ -6,6 +6,7 @@ import asyncio
 import os
 import secrets
 import time
+from collections import Counter
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, Final
@@ -18,14 +19,17 @@ from interlock.config.settings import Config, Server
 from interlock.hub.access.access import Access
 from interlock.hub.access.desk import AccessDesk
 from interlock.hub.access.grants import GRANTS, Grants
-from interlock.hub.call import Target
+from interlock.hub.audit.recorder import Recorder
+from interlock.hub.call import Call, Target
 from interlock.hub.catalog.offer import Offer
+from interlock.hub.catalog.quarantine import Quarantine
 from interlock.hub.catalog.views import Catalog
 from interlock.hub.doors import Doors
 from interlock.hub.gates.access import AccessGate
 from interlock.hub.gates.confirm import ConfirmGate
 from interlock.hub.gates.headers import HeadersGate
 from interlock.hub.gates.schema import SchemaGate
+from interlock.hub.gates.validators import ValidatorsGate
 from interlock.hub.hub import Hub
 from interlock.hub.kernel.kernel import Kernel
 from interlock.hub.kernel.search import ToolSearch
@@ -35,14 +39,21 @@ from interlock.hub.keys import KEY_USES, KEYS, Keys
 from interlock.hub.logs import Logs
 from interlock.hub.notices import Notices
 from interlock.hub.pipeline import Commit, Dispatch, Pipeline
-from interlock.hub.plan import Plans
+from interlock.hub.plan import Gate, Plans
 from interlock.hub.rates import Rates
+from interlock.hub.recording import Recording
 from interlock.hub.request_states import RequestStates
+from interlock.hub.results.finishing import finish_for
+from interlock.hub.results.pages import Pages
 from interlock.hub.upstreams.upstream import Upstream
 from interlock.hub.upstreams.upstreams import Upstreams
+from interlock.hub.validators.checking import Judging
+from interlock.judge.findings import Finding
+from interlock.judge.secrets import redact
 from interlock.store import Collection, Store
 from interlock.transports.parking import Limits as ParkingLimits
 from interlock.transports.parking import Parking
+from interlock.transports.resolving import Resolver
 from interlock.transports.stdio.process import Command
 from interlock.wire.limits import Limits
 
@@ -54,6 +65,8 @@ DRAIN_S: Final = 10.0
 """How long calls under way may take to finish when a server or the hub goes."""
 
 
+CHAIN: Final = "hub"
+"""The name of this hub's chain of records."""
 COLLECTIONS: Final[tuple[Collection[Any], ...]] = (KEYS, KEY_USES, GRANTS)
 """Every collection that the hub keeps in its store."""
 
@@ -85,9 +98,19 @@ class Assembly:
         self.limits = _limits(config)
         self.upstreams = Upstreams(self._upstream)
         self.doors = Doors(lambda: self.config, self.keys, self.catalog, self.access)
+        self.quarantine = Quarantine(config, self._offered, lambda server, text: self.logs.add(server, "hub", text))
+        self.judging = Judging(Resolver())
+        self.would_refuse: Counter[tuple[str, str]] = Counter()
+        """How often calls went out that a stricter mode would have refused, by server and rule."""
+        self.flagged: Counter[tuple[str, str]] = Counter()
+        """How often something was flagged in results, by server and rule."""
+        self.pages = Pages(time.monotonic)
         self._plans: Plans
         self._renew_gates()
         self.parking = Parking(parking or ParkingLimits(), secrets.token_bytes(32))
+        self.recorder: Recorder
+        """What happened. Opened by `begin`."""
+        self.recording = Recording(lambda: self.recorder, lambda: self.config.hub.audit == "strict")
         self.hub = Hub(
             doors=self.doors,
             catalog=self.catalog,
@@ -99,6 +122,8 @@ class Assembly:
             notices=self.notices,
             make_pipeline=self._pipeline,
             states=RequestStates(secrets.token_bytes(32)),
+            recording=self.recording,
+            kept=self.pages,
             parking=self.parking,
             limits=self.limits,
             info=msgspec.json.encode({"name": "interlock", "title": "Interlock", "version": VERSION}),
@@ -117,6 +142,7 @@ class Assembly:
         await self.keys.begin(self.store)
         self.keys.mirror.on_change(lambda *_: self._access_changed())
         await self.grants.begin(self.store, self._access_changed)
+        self.recorder = await Recorder.open(self.store, CHAIN, self.home / "audit.head", redact_with=redact)
         await self.apply(self.config)
         self._reap()
 
@@ -130,6 +156,7 @@ class Assembly:
             self._renew_gates()
             enabled = {id_: server for id_, server in config.servers.items() if server.enabled}
             self.catalog.arrange(enabled, config.profiles)
+            await self.quarantine.apply(config)
             changed = await self.upstreams.apply(enabled, DRAIN_S)
             self._tell()
             return changed
@@ -145,6 +172,9 @@ class Assembly:
         if self._noting is not None:
             await self._noting
         await self._note_uses()
+        await self.recorder.close()
+        self.judging.close()
+        self.quarantine.close()
         await self.store.close()
 
     def _upstream(self, id: str, settings: Server) -> Upstream:
@@ -156,25 +186,49 @@ class Assembly:
             Identity("interlock", VERSION, title="Interlock"),
             self.logs,
             most_lanes=self.config.hub.limits.private_sessions_per_server,
-            offered=self._offered,
+            offered=self.quarantine.take,
             updated=self.notices.updated,
             subscriptions=self.notices.subscriptions,
         )
 
     def _pipeline(self, commit: Commit, dispatch: Dispatch) -> Pipeline:
-        return Pipeline(lambda: self._plans, self._stamp, commit, dispatch)
+        refused, would_refuse = self.recording.refused, self._would_refuse
+        return Pipeline(lambda: self._plans, self._stamp, commit, dispatch, refused, would_refuse)
 
     def _renew_gates(self) -> None:
+        config = self.config
+        gates: list[Gate] = [
+            AccessGate(self.access, asyncio.get_running_loop().time),
+            HeadersGate(),
+            SchemaGate(),
+            ValidatorsGate(config.servers, config.hub.mode, self.judging),
+            ConfirmGate(config.agents),
+        ]
+        finishes = {
+            name: finish_for(server, self.pages, self.judging, self._flagged) for name, server in config.servers.items()
+        }
         self._plans = Plans(
-            [
-                AccessGate(self.access, asyncio.get_running_loop().time),
-                HeadersGate(),
-                SchemaGate(),
-                ConfirmGate(self.config.agents),
-            ],
+            gates,
             self._timeout_of,
+            lambda target: finishes.get(target.server) if target.kind == "tool" else None,
             self.rates.of,
         )
+
+    def _flagged(self, call: Call, findings: tuple[Finding, ...]) -> None:
+        rules = sorted({finding.rule for finding in findings})
+        for rule in rules:
+            self.flagged[call.target.server, rule] += 1
+        told = f"flagged in a result of {call.target.name} for {call.caller.owner}: {', '.join(rules)}"
+        self.logs.add(call.target.server, "hub", told)
+
+    def _would_refuse(self, call: Call, findings: tuple[Finding, ...]) -> None:
+        """Rules and names only: what was sent may hold secrets, and belongs in no log."""
+        target = call.target
+        rules = sorted({finding.rule for finding in findings})
+        for rule in rules:
+            self.would_refuse[target.server, rule] += 1
+        told = f"would refuse {target.name} of {call.caller.owner}: {', '.join(rules)}"
+        self.logs.add(target.server, "hub", told)
 
     def _stamp(self) -> tuple[int, int]:
         return self.catalog.generation, self.generation

@@ -3,16 +3,21 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
 from interlock.hub.catalog.offer import Tool
 from interlock.hub.kernel.shelf import Shelf
 from interlock.hub.principals import Principal
+from interlock.judge.findings import Finding
 from interlock.transports.exchange import Exchange
 from interlock.wire.errors import Fault
 from interlock.wire.messages import strict
+
+if TYPE_CHECKING:
+    from interlock.hub.audit.record import Outcome
+    from interlock.hub.audit.recorder import Ticket
 
 TargetKind = Literal["tool", "prompt", "resource", "completion"]
 
@@ -62,7 +67,17 @@ class Caller:
 class Call:
     """One request for a target."""
 
-    __slots__ = ("_arguments", "arguments_raw", "caller", "exchange", "members", "target")
+    __slots__ = (
+        "_arguments",
+        "arguments_raw",
+        "caller",
+        "exchange",
+        "members",
+        "outcome",
+        "target",
+        "ticket",
+        "would_refuse",
+    )
 
     def __init__(self, exchange: Exchange, caller: Caller, target: Target, members: dict[str, msgspec.Raw]) -> None:
         self.exchange = exchange
@@ -73,6 +88,12 @@ class Call:
         raw = members.get("arguments")
         self.arguments_raw = b"{}" if raw is None else bytes(raw)
         self._arguments: object = msgspec.UNSET
+        self.ticket: Ticket | None = None
+        """Its place in the record, once its intent stands there."""
+        self.outcome: Outcome | None = None
+        """How it ended, as far as is known."""
+        self.would_refuse: tuple[Finding, ...] = ()
+        """What a stricter mode would have refused it for; for the record, once the call goes out."""
 
     @property
     def arguments(self) -> object:

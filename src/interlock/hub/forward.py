@@ -12,6 +12,8 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from interlock.client.connection import Connection
+from interlock.hub import recording
+from interlock.hub.audit.record import CANCELLED
 from interlock.hub.bridges import url_first
 from interlock.hub.bridges.asking_back import ANSWER_SECONDS, AskingBack
 from interlock.hub.bridges.retries import ANSWERS
@@ -20,6 +22,7 @@ from interlock.hub.catalog.addresses import exposed_uri
 from interlock.hub.lines import LineOwner
 from interlock.hub.questions import relay_question
 from interlock.hub.request_states import RequestStates
+from interlock.hub.results.finishing import Finish
 from interlock.hub.sharing import log_level_of
 from interlock.protocols.mcp import older, results
 from interlock.protocols.mcp.errors_across import error_for_new, error_for_old
@@ -50,6 +53,8 @@ class Forward(msgspec.Struct, eq=False):
     _states: RequestStates
     _clock: Callable[[], float]
     _done: Callable[[Call], None]
+    _last: Finish | None
+    """What is still to be done to a good result."""
     _handle: Id | None = None
     _told: bool = False
     _back: AskingBack | None = None
@@ -78,6 +83,7 @@ class Forward(msgspec.Struct, eq=False):
         exchange = self._call.exchange
         if self._connection.modern and not exchange.dialect.modern and self._asks_back(answer):
             return
+        self._call.outcome = recording.answered(answer)
         self._finish()
         if isinstance(answer, Failure):
             self._failed(answer.error)
@@ -89,7 +95,10 @@ class Forward(msgspec.Struct, eq=False):
         except (msgspec.DecodeError, UnicodeDecodeError) as cause:
             exchange.fail(Fault("UPSTREAM_ERROR", f"{self._call.target.server} answered what cannot be read: {cause}"))
         else:
-            exchange.result(result)
+            if self._last is None:
+                exchange.result(result)
+            else:
+                self._last(self._call, result, exchange.result)
 
     def notified(self, method: str, params: bytes) -> None:
         """Progress and log messages of this call. Log messages of a shared session are the operator's alone."""
@@ -116,6 +125,7 @@ class Forward(msgspec.Struct, eq=False):
 
     def lost(self, fault: Fault) -> None:
         """No answer will come."""
+        self._call.outcome = recording.lost(fault)
         self._finish()
         self._call.exchange.fail(fault)
 
@@ -176,6 +186,7 @@ class Forward(msgspec.Struct, eq=False):
     def _cancelled(self, reason: str) -> None:
         if self._handle is not None and not self._told:
             self._connection.cancel(self._handle, reason)
+            self._call.outcome = CANCELLED
         self._finish()
 
     def _finish(self) -> None:
@@ -251,7 +262,7 @@ class Forward(msgspec.Struct, eq=False):
         elif modern_client:
             ttl = 0 if self._method == "resources/read" else None
             result = results.complete(result, ttl_ms=ttl, server_info=self._connection.peer.server_info)
-        if not modern_client:
+        if not modern_client and (self._connection.modern or not self._call.exchange.dialect.revision.structures):
             tool = self._call.target.tool
             result = older.result_for(self._call.exchange.dialect.revision, result, tool is not None and tool.wraps)
         if not self._call.caller.view.bare and (b'"resource' in result or self._method == "resources/read"):

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
 from typing import Final, cast
 
 import msgspec
@@ -15,7 +16,7 @@ from interlock.hub import answers
 from interlock.hub.access.access import Access
 from interlock.hub.access.desk import AccessDesk
 from interlock.hub.bridges.retries import STATE, Retries
-from interlock.hub.call import Call, Caller, Target
+from interlock.hub.call import Call, Caller, Target, TargetKind
 from interlock.hub.catalog.addresses import original_uri
 from interlock.hub.catalog.offer import ItemKind
 from interlock.hub.catalog.views import Catalog
@@ -24,27 +25,29 @@ from interlock.hub.forward import Forward
 from interlock.hub.judgement import Judgement
 from interlock.hub.kernel.desk import KERNEL_TOOLS, KernelDesk, inner_call
 from interlock.hub.kernel.kernel import Kernel
+from interlock.hub.kernel.shelf import Shelf
 from interlock.hub.kernel.shelves import Shelves
 from interlock.hub.lines import Line
 from interlock.hub.listening import MOST_SUBSCRIPTIONS, Listening, SessionListener
 from interlock.hub.notices import Notices
 from interlock.hub.pipeline import Commit, Dispatch, Pipeline, Resolve
 from interlock.hub.plan import Plan
+from interlock.hub.recording import Recording, trace_of
 from interlock.hub.refusals import Refusals
 from interlock.hub.request_states import RequestStates
+from interlock.hub.results import pages
 from interlock.hub.sharing import Lane, SessionState, lane
 from interlock.hub.speaking import for_mgp_method, speaking, with_answer
 from interlock.hub.subscriptions import Subscriptions
 from interlock.hub.unknown import unknown
 from interlock.hub.upstreams.upstream import Upstream
 from interlock.hub.upstreams.upstreams import Upstreams
-from interlock.hub.verdicts import Ask, Refuse
+from interlock.hub.verdicts import Ask, Refuse, Verdict, Wait
 from interlock.protocols.mcp.meta import Members, members
 from interlock.protocols.mcp.methods import LOG_LEVELS, METHODS
 from interlock.protocols.mcp.older import tools_for
 from interlock.protocols.mcp.results import EMPTY, complete
 from interlock.protocols.registry.errors import registry_fault
-from interlock.protocols.registry.traces import trace_of
 from interlock.transports.exchange import Caller as AnyCaller
 from interlock.transports.exchange import Exchange, Session
 from interlock.transports.parking import Parking
@@ -81,6 +84,8 @@ class Hub:
         notices: Notices,
         make_pipeline: Callable[[Commit, Dispatch], Pipeline],
         states: RequestStates,
+        recording: Recording,
+        kept: pages.Pages,
         parking: Parking,
         limits: Limits,
         info: bytes,
@@ -97,6 +102,8 @@ class Hub:
         self._notices = notices
         self._pipeline = make_pipeline(self._commit, self._dispatch)
         self._states = states
+        self._recording = recording
+        self._pages = kept
         self._retries = Retries(parking)
         self._limits = limits
         self._info = info
@@ -188,7 +195,9 @@ class Hub:
         if "cursor" in members(exchange.request.params):
             raise Fault("INVALID_PARAMS", "this list has one page, and no cursor leads into it", mend="leave it out")
         loaded = self._kernel.loaded(caller, exchange.session) if exchange.session is not None else ()
-        items = self._shelves.listing(caller.shelf, _LISTS[method], loaded)
+        # A budget is for a model's context; whoever reads over REST has none to fill.
+        shelf = Shelf(caller.view) if exchange.dialect.rest else caller.shelf
+        items = self._shelves.listing(shelf, _LISTS[method], loaded)
         modern = exchange.dialect.modern
         if not modern and method == "tools/list":
             items = tools_for(exchange.dialect.revision, items)
@@ -202,7 +211,7 @@ class Hub:
     def _instructions(self, caller: Caller) -> str:
         reaches = self._access.reaches
         servers = [name for name in self._catalog.servers(caller.view) if reaches(caller.principal, name)]
-        texts = ((name, upstream.instructions) for name in servers if (upstream := self._upstreams.get(name)))
+        texts = ((name, offer.instructions) for name in servers if (offer := self._catalog.offer(name)) is not None)
         return answers.merged_instructions(texts, bare=caller.view.bare)
 
     def _upstream_capabilities(self, caller: Caller) -> Mapping[str, object] | None:
@@ -228,15 +237,27 @@ class Hub:
         name = exchange.glance.name
         if name is None:
             raise Fault("INVALID_PARAMS", "params.name must say which tool")
-        trace_id = trace_of(exchange.glance.meta)
         try:
             plan = self._pipeline.plan(caller, "tool", name, self._resolve_tool, self._clock())
             call = Call(exchange, caller, plan.target, members(exchange.request.params))
-            verdict, _ = self._pipeline.judge(call, plan)
-            if isinstance(verdict, Refuse):
-                raise verdict.fault
+            verdict, gate = self._pipeline.judge(call, plan)
         except Fault as fault:
-            raise registry_fault(fault, trace_id, tool_name=name[:200]) from None
+            raise registry_fault(fault, trace_of(exchange), tool_name=name[:200]) from None
+        if isinstance(verdict, Wait):
+            self._later(self._validate_later(call, plan, verdict, gate, name))
+        else:
+            self._tell_valid(exchange, verdict, name)
+
+    async def _validate_later(self, call: Call, plan: Plan, wait: Wait, gate: str, name: str) -> None:
+        verdict, _ = await self._pipeline.waited(call, plan, wait, gate)
+        try:
+            self._tell_valid(call.exchange, verdict, name)
+        except Fault as fault:
+            call.exchange.fail(fault)
+
+    def _tell_valid(self, exchange: Exchange, verdict: Verdict, name: str) -> None:
+        if isinstance(verdict, Refuse):
+            raise registry_fault(verdict.fault, trace_of(exchange), tool_name=name[:200]) from None
         valid: dict[str, object] = {"valid": True}
         if isinstance(verdict, Ask):
             valid["confirmation"] = verdict.question
@@ -253,6 +274,10 @@ class Hub:
         uri = exchange.glance.uri
         if uri is None:
             raise Fault("INVALID_PARAMS", "params.uri must say which resource")
+        if uri.startswith(pages.PREFIX):
+            page = self._pages.read(caller.owner, uri)
+            exchange.result(complete(page, ttl_ms=0) if exchange.dialect.modern else page)
+            return
         self._submit(exchange, caller, "resource", uri, self._resolve_resource, members(exchange.request.params))
 
     def _complete(self, exchange: Exchange, caller: Caller) -> None:
@@ -275,12 +300,16 @@ class Hub:
         self._submit(exchange, caller, "completion", name, lambda *_: completion, fields)
 
     def _submit(
-        self, exchange: Exchange, caller: Caller, kind: str, name: str, resolve: Resolve, fields: Members
+        self, exchange: Exchange, caller: Caller, kind: TargetKind, name: str, resolve: Resolve, fields: Members
     ) -> None:
-        plan = self._pipeline.plan(caller, kind, name, resolve, self._clock())
+        try:
+            plan = self._pipeline.plan(caller, kind, name, resolve, self._clock())
+        except Fault as fault:
+            self._recording.unresolved(exchange, caller, kind, name, fault)
+            raise
         self._pipeline.submit(Call(exchange, caller, plan.target, fields), plan)
 
-    def _reach(self, caller: Caller, kind: str, name: str, resolve: Resolve) -> Target:
+    def _reach(self, caller: Caller, kind: TargetKind, name: str, resolve: Resolve) -> Target:
         """The target that a name means, for what is not a call of it. What may not be reached is not there."""
         plan = self._pipeline.plan(caller, kind, name, resolve, self._clock())
         if isinstance(plan.standing, Refuse):
@@ -299,12 +328,14 @@ class Hub:
     def _resolve_tool(self, caller: Caller, name: str) -> Target:
         tool = self._catalog.tool(caller.view, name)
         if tool is None:
+            self._refuse_held(caller, "tool", name)
             raise unknown("tool", name)
         return Target("tool", tool.server, tool.name, tool)
 
     def _resolve_prompt(self, caller: Caller, name: str) -> Target:
         prompt = self._catalog.prompt(caller.view, name)
         if prompt is None:
+            self._refuse_held(caller, "prompt", name)
             raise unknown("prompt", name)
         return Target("prompt", prompt.server, prompt.name)
 
@@ -313,7 +344,17 @@ class Hub:
         found = (view.server, uri) if view.server is not None else original_uri(uri)
         if found is None or not self._catalog.sees_server(view, found[0]):
             raise unknown("resource", uri)
+        self._refuse_held(caller, "resource", uri)
         return Target("resource", found[0], found[1])
+
+    def _refuse_held(self, caller: Caller, kind: str, name: str) -> None:
+        """What is in quarantine is not there for anybody; the rule is named, the text that broke it is not repeated."""
+        held = self._catalog.held(caller.view, kind, name)
+        if held is not None and self._access.reaches(caller.principal, held.server):
+            rule = held.findings[0].rule
+            message = f"{name[:200]} is in quarantine: its definition breaks {rule}"
+            mend = "the operator decides: `interlock status` says what was found and how to allow it"
+            raise Fault("TOOL_DISABLED", message, mend=mend, data={"rule": rule})
 
     # Sending
 
@@ -339,6 +380,7 @@ class Hub:
         upstream = self._upstreams.get(call.target.server)
         if upstream is not None:
             upstream.call_ended()
+        self._recording.end(call)
 
     def _dispatch(self, call: Call, plan: Plan) -> None:
         upstream = self._upstreams[call.target.server]
@@ -363,10 +405,30 @@ class Hub:
         return resumed
 
     def _send(self, call: Call, plan: Plan, line: Line) -> None:
+        """Record that it is about to be sent, and send it; in `strict`, when that is committed."""
+        if self._recording.strict:
+            start, refuse = partial(self._start, call, plan, line), partial(self._unsent, call)
+            self._recording.begin_strictly(call, start, refuse)
+            return
+        try:
+            self._recording.begin(call)
+        except Fault as fault:
+            self._unsent(call, fault)
+            return
+        self._start(call, plan, line)
+
+    def _unsent(self, call: Call, fault: Fault) -> None:
+        self._done(call)
+        call.exchange.fail(fault)
+
+    def _start(self, call: Call, plan: Plan, line: Line) -> None:
+        if not call.exchange.open:
+            self._done(call)
+            return
         self._retries.hold(call, line)
         connection, owner = line
         method = call.exchange.request.method
-        forward = Forward(call, method, connection, owner, self._states, self._clock, self._done)
+        forward = Forward(call, method, connection, owner, self._states, self._clock, self._done, plan.finish)
         forward.start(plan.timeout_s, plan.timeout_s * LONGEST_CALL_FACTOR)
 
     def _lane(self, call: Call, upstream: Upstream) -> Lane | None:

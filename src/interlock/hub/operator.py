@@ -12,7 +12,7 @@ import resource
 import shlex
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -22,19 +22,26 @@ import msgspec
 from interlock.config import Confirmations, Loaded, load_again
 from interlock.config.settings import Rate
 from interlock.hub.access.desk import Instant
-from interlock.hub.assembly import VERSION, Assembly
+from interlock.hub.assembly import CHAIN, VERSION, Assembly
+from interlock.hub.audit import search as records
+from interlock.hub.audit.head import read_head
+from interlock.hub.audit.verify import verify
 from interlock.hub.call import Caller
-from interlock.hub.catalog.offer import Tool
+from interlock.hub.catalog.offer import Held, Tool
 from interlock.hub.catalog.views import EVERYTHING, View
 from interlock.hub.local import call_locally
 from interlock.hub.logs import LogLine
 from interlock.hub.principals import LOCAL_AGENT, Kind, Principal, local_person
 from interlock.hub.rights import check_permissions
 from interlock.hub.upstreams.upstream import Upstream
+from interlock.store.database import Database
+from interlock.store.records import Search
 from interlock.wire.errors import Fault
 from interlock.wire.messages import EMPTY_OBJECT
 
 Follow = Callable[[LogLine], None]
+MOST_QUARANTINED = 100
+"""Of one server, in one answer."""
 
 
 class Operator:
@@ -52,6 +59,10 @@ class Operator:
             "hub/find": self._find,
             "hub/budget": self._budget,
             "hub/logs": self._logs,
+            "hub/audit.search": self._audit_search,
+            "hub/audit.show": self._audit_show,
+            "hub/audit.export": self._audit_export,
+            "hub/audit.verify": self._audit_verify,
             "hub/reload": self._reload,
             "hub/stop": self._stop_hub,
             "hub/restart": self._restart,
@@ -136,6 +147,9 @@ class Operator:
             "problem": None if problem is None else problem.message,
             "mend": None if problem is None else problem.mend or f"see `interlock logs {upstream.id}`",
             "left_out": upstream.left_out,
+            "would_refuse": _by_rule(self._assembly.would_refuse, upstream.id),
+            "flagged": _by_rule(self._assembly.flagged, upstream.id),
+            "quarantined": [] if offer is None else [_quarantined(held) for held in offer.held[:MOST_QUARANTINED]],
             "since": upstream.since.isoformat(timespec="seconds"),
             "restarts": upstream.restarts.total,
             "pid": upstream.pid,
@@ -218,6 +232,43 @@ class Operator:
             raise Fault("INVALID_PARAMS", f"no server {asked.server!r}", mend="`interlock status` names them")
         return {"lines": self._assembly.logs.tail(asked.server, min(asked.lines, 10_000))}
 
+    async def _audit_search(self, params: bytes) -> object:
+        asked = _read(params, _AuditSearch)
+        wanted = Search(actor=asked.agent, server=asked.server, name=asked.tool, result=asked.result, trace=asked.trace)
+        await self._assembly.recorder.flushed()
+        found = await self._assembly.store.read(lambda database: records.search(database, wanted, asked.most))
+        return {"entries": found[::-1]}
+
+    async def _audit_show(self, params: bytes) -> object:
+        asked = _read(params, _AuditShow)
+        found = await self._assembly.store.read(
+            lambda database: records.show(database, asked.chain or CHAIN, asked.seq)
+        )
+        if found is None:
+            raise Fault("INVALID_PARAMS", f"no record {asked.seq}", mend="`interlock audit tail` shows the newest")
+        return {"entry": found[0], "related": found[1]}
+
+    async def _audit_export(self, params: bytes) -> object:
+        asked = _read(params, _AuditExport)
+        await self._assembly.recorder.flushed()
+
+        def write(database: Database) -> int:
+            count = 0
+            with open(asked.file, "xb", opener=lambda name, flags: os.open(name, flags, 0o600)) as out:
+                for line in records.export(database):
+                    out.write(line)
+                    count += 1
+            return count
+
+        return {"records": await self._assembly.store.read(write)}
+
+    async def _audit_verify(self, params: bytes) -> object:
+        await self._assembly.recorder.flushed()
+        head = read_head(self._assembly.home / "audit.head")
+        heads = {} if head is None else {CHAIN: head}
+        report = await self._assembly.store.read(lambda database: verify(database, heads))
+        return {**msgspec.to_builtins(report), "sound": report.sound}
+
     async def _reload(self, params: bytes) -> object:
         return await self.reload()
 
@@ -298,6 +349,16 @@ class Operator:
         return {"confirmed": True}
 
 
+def _by_rule(counts: Mapping[tuple[str, str], int], server: str) -> dict[str, int]:
+    return {rule: count for (name, rule), count in counts.items() if name == server}
+
+
+def _quarantined(held: Held) -> dict[str, object]:
+    findings = [{"rule": found.rule, "message": found.message} for found in held.findings[:8]]
+    about = {"kind": held.kind, "name": held.name, "fingerprint": held.fingerprint}
+    return {**about, "findings": findings, "mend": held.mend()}
+
+
 class Hello(msgspec.Struct):
     """The first message of every control connection."""
 
@@ -334,6 +395,24 @@ class _Logs(msgspec.Struct):
     server: str | None = None
     lines: int = 100
     follow: bool = False
+
+
+class _AuditSearch(msgspec.Struct):
+    agent: str = ""
+    server: str = ""
+    tool: str = ""
+    result: str = ""
+    trace: str = ""
+    most: int = 100
+
+
+class _AuditShow(msgspec.Struct):
+    seq: int
+    chain: str = ""
+
+
+class _AuditExport(msgspec.Struct):
+    file: str
 
 
 class _Restart(msgspec.Struct):

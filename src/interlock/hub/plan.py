@@ -14,6 +14,7 @@ import msgspec
 from interlock.hub.call import Call, Caller, Target
 from interlock.hub.principals import Principal
 from interlock.hub.rates import Meter
+from interlock.hub.results.finishing import Finish
 from interlock.hub.unknown import unknown
 from interlock.hub.verdicts import FOREVER, PASS, Ask, Pass, Refuse, Verdict, Wait
 
@@ -46,6 +47,8 @@ class Plan(msgspec.Struct):
     checks: tuple[tuple[str, Check], ...]
     timeout_s: float
     stamp: tuple[int, int]
+    finish: Finish | None = None
+    """What is to be done to its results."""
     valid_until: float = FOREVER
     meters: tuple[Meter, ...] = ()
     """The rates that a call takes from."""
@@ -58,10 +61,12 @@ class Plans:
         self,
         gates: Sequence[Gate],
         timeout_of: Callable[[Target], float],
+        finish_of: Callable[[Target], Finish | None] = lambda target: None,
         meters_of: Callable[[Principal, Target], tuple[Meter, ...]] = lambda *_: (),
     ) -> None:
         self._gates = gates
         self._timeout_of = timeout_of
+        self._finish_of = finish_of
         self._meters_of = meters_of
 
     def make(self, caller: Caller, name: str, target: Target, stamp: tuple[int, int]) -> Plan:
@@ -80,8 +85,17 @@ class Plans:
             standing = msgspec.structs.replace(standing, fault=unknown(target.kind, name))
         found = ((gate.name, gate.check(target)) for gate in self._gates)
         checks = tuple((gate, check) for gate, check in found if check is not None)
-        meters = self._meters_of(caller.principal, target)
-        plan = Plan(target, standing, standing_gate, checks, self._timeout_of(target), stamp, valid_until, meters)
+        plan = Plan(
+            target,
+            standing,
+            standing_gate,
+            checks,
+            self._timeout_of(target),
+            stamp,
+            self._finish_of(target),
+            valid_until,
+            self._meters_of(caller.principal, target),
+        )
         if len(caller.plans) >= MOST_PLANS:
             caller.plans.clear()
         caller.plans[target.kind, name] = plan

@@ -39,6 +39,8 @@ def lane(share: Share, *, modern: bool, attributes_logs: bool, caller: Caller, e
     declares no client capabilities, so whoever has some, or wants log messages, gets a session of their own. On
     standard streams a log message does not say whose it is, in either era: whoever wants them gets their own there.
     """
+    if modern and share == "auto" and exchange.session is None and exchange.dialect.log_level is None:
+        return None
     level = log_level_of(exchange)
     answers = not modern and exchange.dialect.capabilities.answers_servers
     own = answers or (level is not None and not (modern and attributes_logs))

@@ -112,7 +112,7 @@ class Held(abc.ABC):
             small = not isinstance(outcome, bytes) or len(outcome) <= _KEPT_BYTES
             # What ended while nobody waited is kept whatever its size: it was told to nobody yet.
             if not self.cancelled and (small or not waiting):
-                self._parking.keep(place)
+                self._parking.keep(place, len(outcome) if isinstance(outcome, bytes) else 0)
             else:
                 self._parking.leave(place)
 
@@ -164,16 +164,17 @@ class Held(abc.ABC):
         answer: asyncio.Future[object] = asyncio.get_running_loop().create_future()
         self._questions[key] = _Question(method, params, read, answer)
         answer.add_done_callback(lambda _: self._questions.pop(key, None))
-        self._speak_soon(_SETTLE_TURNS)
+        self.speak_soon()
         return answer
 
-    def _speak_soon(self, turns: int) -> None:
+    def speak_soon(self, turns: int = _SETTLE_TURNS) -> None:
+        """Hand out the questions when all that are asked together have been."""
         if turns:
-            asyncio.get_running_loop().call_soon(self._speak_soon, turns - 1)
+            asyncio.get_running_loop().call_soon(self.speak_soon, turns - 1)
         else:
-            self._speak()
+            self.speak()
 
-    def _speak(self) -> None:
+    def speak(self) -> None:
         """Hand the open questions to whoever waits, and stop waiting for anything but their answers."""
         open_questions = {key: asked for key, asked in self._questions.items() if not asked.answer.done()}
         place = self._place
@@ -182,7 +183,8 @@ class Held(abc.ABC):
         try:
             for asked in open_questions.values():
                 self.check_capability(asked.method, asked.params)
-            state = self._parking.next_round(place)
+            size = sum(len(asked.params) for asked in open_questions.values())
+            state = self._parking.next_round(place, size)
         except Fault as fault:
             for asked in open_questions.values():
                 asked.answer.set_exception(fault)
@@ -220,7 +222,7 @@ class Held(abc.ABC):
             for question, answer in answers:
                 if not question.answer.done():
                     question.answer.set_result(answer)
-            self._speak_soon(_SETTLE_TURNS)
+            self.speak_soon()
         elif self._answered != (round, digest):
             raise refused()
         elif self._outcome is not None:

@@ -36,6 +36,8 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """How long a client has for each round."""
     rounds: int = 32
     """How often one call may ask."""
+    held_bytes: int = 64 * 1024 * 1024
+    """Open questions and kept outcomes, of all calls together."""
 
 
 class Claim(msgspec.Struct, frozen=True):
@@ -56,10 +58,6 @@ class Parkable(Protocol):
     def owner(self) -> str:
         """Whose it is."""
 
-    @property
-    def finished(self) -> bool:
-        """Whether it only stays for a retry whose first answer was lost."""
-
     def expired(self) -> None:
         """Nobody came back in time: end it."""
 
@@ -70,13 +68,15 @@ class Parkable(Protocol):
 class Place:
     """One call's place in the parking."""
 
-    __slots__ = ("binding", "id", "round", "timer", "work")
+    __slots__ = ("binding", "held", "id", "round", "timer", "work")
 
     def __init__(self, work: Parkable, binding: bytes) -> None:
         self.id = secrets.token_bytes(16)
         self.work = work
         self.binding = binding
         self.round = 0
+        self.held = 0
+        """Bytes kept for it."""
         self.timer: asyncio.TimerHandle | None = None
 
 
@@ -89,6 +89,9 @@ class Parking:
         self._seal = Seal(b"request state", secret)
         self._places: dict[bytes, Place] = {}
         self._owners: Counter[str] = Counter()
+        self._finished: dict[bytes, Place] = {}
+        """Those that only stay for a retry, oldest first."""
+        self._held = 0
 
     def __len__(self) -> int:
         return len(self._places)
@@ -101,10 +104,12 @@ class Parking:
         self._owners[work.owner] += 1
         return place
 
-    def next_round(self, place: Place) -> str:
-        """Start the clock of another round. Gives the `requestState` to hand out."""
+    def next_round(self, place: Place, size: int) -> str:
+        """Start the clock of another round, with questions of that size. Gives the `requestState` to hand out."""
         if place.round >= self._limits.rounds:
             raise Fault("RESOURCE_EXHAUSTED", f"the call has asked {place.round} times, which is the limit")
+        if not self._hold(place, size):
+            raise Fault("RESOURCE_EXHAUSTED", "the questions that wait for answers are too large together")
         place.round += 1
         loop = asyncio.get_running_loop()
         expires = loop.time() + self._limits.seconds
@@ -118,15 +123,22 @@ class Parking:
             place.timer.cancel()
             place.timer = None
 
-    def keep(self, place: Place) -> None:
-        """The call is over; its outcome stays for one more time to live, for a retry whose answer was lost."""
+    def keep(self, place: Place, size: int) -> None:
+        """The call is over; its outcome stays for one more time to live, for a retry whose answer was lost. Where there
+        is no room for it, the oldest of those make some."""
         self.stop_clock(place)
+        self._finished[place.id] = place
+        if not self._hold(place, size):
+            self.leave(place)
+            return
         place.timer = asyncio.get_running_loop().call_later(self._limits.seconds, self.leave, place)
 
     def leave(self, place: Place) -> None:
         """Forget a call."""
         self.stop_clock(place)
+        self._finished.pop(place.id, None)
         if self._places.pop(place.id, None) is not None:
+            self._held -= place.held
             owner = place.work.owner
             self._owners[owner] -= 1
             if not self._owners[owner]:
@@ -167,12 +179,24 @@ class Parking:
         self.leave(place)
         place.work.expired()
 
+    def _hold(self, place: Place, size: int) -> bool:
+        """Count what is kept for a call now. False when there is no room for it."""
+        wanted = size - place.held
+        while self._held + wanted > self._limits.held_bytes:
+            oldest = next((other for other in self._finished.values() if other is not place), None)
+            if oldest is None:
+                return False
+            self.leave(oldest)
+        self._held += wanted
+        place.held = size
+        return True
+
     def _make_room(self, owner: str) -> None:
         full = len(self._places) >= self._limits.parked
         if not full and self._owners[owner] < self._limits.per_owner:
             return
-        for place in self._places.values():
-            if place.work.finished and (full or place.work.owner == owner):
+        for place in self._finished.values():
+            if full or place.work.owner == owner:
                 self.leave(place)
                 return
         raise Fault(

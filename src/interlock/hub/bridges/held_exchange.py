@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Final
 
 from interlock.protocols.mcp.questions import answer_for_old, question_for_new
 from interlock.transports.exchange import Exchange
@@ -14,6 +15,9 @@ from interlock.transports.held import Held
 from interlock.transports.parking import Parking
 from interlock.wire.errors import ErrorObject, Fault
 from interlock.wire.messages import one_line
+
+SETTLE_SECONDS: Final = 0.02
+"""How long further questions are waited for, so that a client gets them together."""
 
 
 class HeldExchange(Exchange):
@@ -74,6 +78,10 @@ class _HeldCall(Held):
         self._open.add(question)  # type: ignore[arg-type]
         question.add_done_callback(self._open.discard)
         return question
+
+    def speak_soon(self, turns: int = 0) -> None:
+        """What a server asks at once comes in several messages, a little apart."""
+        asyncio.get_running_loop().call_later(SETTLE_SECONDS, self.speak)
 
     def done(self, outcome: bytes | Fault | ErrorObject) -> None:
         super().done(outcome)

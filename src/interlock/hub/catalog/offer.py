@@ -13,6 +13,7 @@ import msgspec
 
 from interlock.config.settings import Tools
 from interlock.hub.catalog.addresses import exposed_uri
+from interlock.judge.findings import Finding
 from interlock.judge.fingerprints import fingerprint
 from interlock.judge.names import RESERVED, exposed_name
 from interlock.judge.patterns import PatternSet
@@ -50,6 +51,9 @@ class Item(msgspec.Struct):
         return fingerprint(msgspec.json.decode(self.definition))
 
 
+Kept = TypeVar("Kept", bound=Item)
+
+
 class Tool(Item):
     """A tool, with what a call of it needs to know."""
 
@@ -72,6 +76,35 @@ class Tool(Item):
         return self._bad_schema or self._validator or ""
 
 
+class Held(msgspec.Struct, frozen=True):
+    """Something that is not offered because of what was found in its definition, until the operator trusts it."""
+
+    kind: str
+    server: str
+    name: str
+    shown: str
+    exposed: str
+    fingerprint: str
+    findings: tuple[Finding, ...]
+
+    def trusted_by(self, trust: Iterable[str]) -> bool:
+        """Whether one of the operator's `trust` entries is for exactly this definition."""
+        for entry in trust:
+            name, _, prefix = entry.rpartition("@")
+            if name == self.name and self.fingerprint.startswith(prefix) and prefix:
+                return True
+        return False
+
+    def told(self) -> str:
+        """What it is and what was found, in a line."""
+        rules = ", ".join(dict.fromkeys(finding.rule for finding in self.findings))
+        return f"{self.kind} {self.name!r} ({rules}): {self.findings[0].message}"
+
+    def mend(self) -> str:
+        """What the operator writes to have it offered all the same."""
+        return f"[servers.{self.server}] tools.trust = [{self.name + '@' + self.fingerprint[:16]!r}]"
+
+
 class Offer(msgspec.Struct):
     """Everything one server offers, and what was left out of it."""
 
@@ -85,6 +118,30 @@ class Offer(msgspec.Struct):
     prompts_by_exposed: dict[str, Item] = {}
     left_out: list[str] = []
     """Items that cannot be offered, each with the reason, for the operator."""
+    instructions: str = ""
+    """What the server wants models to know."""
+    held: tuple[Held, ...] = ()
+    """What is in quarantine."""
+
+    def without(self, held: Iterable[Held]) -> Offer:
+        """The same without what is in quarantine."""
+        held = tuple(held)
+        out = {(each.kind, each.name) for each in held}
+
+        def kept(items: dict[str, Kept]) -> dict[str, Kept]:
+            return {name: item for name, item in items.items() if (item.kind, item.name) not in out}
+
+        return msgspec.structs.replace(
+            self,
+            tools=kept(self.tools),
+            prompts=kept(self.prompts),
+            resources=kept(self.resources),
+            templates=kept(self.templates),
+            tools_by_exposed=kept(self.tools_by_exposed),
+            prompts_by_exposed=kept(self.prompts_by_exposed),
+            instructions="" if ("instructions", "instructions") in out else self.instructions,
+            held=held,
+        )
 
     def items(self, kind: ItemKind) -> Iterable[Item]:
         """All of one kind, in the server's order."""
@@ -107,8 +164,12 @@ def make_offer(
     templates: Iterable[bytes] = (),
     *,
     rules: Tools | None = None,
+    whole_results: bool = True,
 ) -> Offer:
-    """An offer from a server's own definitions. What is wrong with an item leaves out that item, never the others."""
+    """An offer from a server's own definitions. What is wrong with an item leaves out that item, never the others.
+
+    Where results may be cut, tools promise no structure of theirs: a client would hold the head to it.
+    """
     offer = Offer(server)
     rules = rules or Tools()
     allowed = PatternSet(rules.allow or ("**",), rules.deny)
@@ -117,6 +178,8 @@ def make_offer(
         name = _name_of(fields, "name")
         if not allowed.allows(name):
             return
+        if not whole_results:
+            fields.pop("outputSchema", None)
         item = _tool(server, name, definition, fields, rules)
         _put(offer.tools, offer.tools_by_exposed, item)
 
@@ -155,9 +218,6 @@ def _each(definitions: Iterable[bytes], take: Callable[[bytes, _Fields], None], 
             take(definition, _decode_fields(definition))
         except (_Unusable, BadParamHeader, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as cause:
             offer.left_out.append(f"{definition[:60]!r}: {cause}")
-
-
-Kept = TypeVar("Kept", bound=Item)
 
 
 def _put(items: dict[str, Kept], by_exposed: dict[str, Kept], item: Kept) -> None:

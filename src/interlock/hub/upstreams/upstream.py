@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
 from functools import partial
 from typing import Any, Final
@@ -57,7 +57,7 @@ class Upstream:
         logs: Logs,
         *,
         most_lanes: int,
-        offered: Callable[[Offer], None],
+        offered: Callable[[Offer], Awaitable[None]],
         updated: Callable[[str, str], None],
         subscriptions: Callable[[str], list[str]],
     ) -> None:
@@ -298,12 +298,14 @@ class Upstream:
             self._logs.add(self.id, "hub", f"its lists could not be read, the last known stay: {cause}")
             return
         size = sum(len(item) for items in listed for item in items)
-        make = partial(make_offer, self.id, *listed, rules=self.settings.tools)
+        whole = self.settings.max_result_tokens is None
+        make = partial(make_offer, self.id, *listed, rules=self.settings.tools, whole_results=whole)
         offer = await asyncio.to_thread(make) if size > OFF_LOOP_BYTES else make()
         for reason in offer.left_out:
             self._logs.add(self.id, "hub", f"left out {reason}")
         self.left_out = offer.left_out
-        self._offered(offer)
+        offer.instructions = self.instructions
+        await self._offered(offer)
 
     async def _fetch(self, connection: Connection) -> list[list[bytes]]:
         async def one(capability: str, method: str) -> list[bytes]:

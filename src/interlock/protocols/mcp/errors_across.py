@@ -22,6 +22,8 @@ def error_for_new(error: ErrorObject) -> ErrorObject:
         return _numbered(error, NOT_FOUND.new_mcp)
     if error.code == URL_FIRST:
         return _numbered(error, _INTERNAL)
+    if error.code == _MISSING_CAPABILITY.mcp and _about(error).requiredCapabilities:
+        return _numbered(error, _MISSING_CAPABILITY.new_mcp)
     return error
 
 
@@ -32,7 +34,7 @@ def error_for_old(error: ErrorObject, method: str) -> ErrorObject:
     if error.code in _HUBS_OWN:
         return _numbered(error, _INTERNAL)
     # What else is wrong with the params of a read does not come with the address (2026-07-28, Resources).
-    if method == "resources/read" and error.code == NOT_FOUND.new_mcp and _names_a_resource(error):
+    if method == "resources/read" and error.code == NOT_FOUND.new_mcp and _about(error).uri is not None:
         return _numbered(error, NOT_FOUND.mcp)
     return error
 
@@ -41,12 +43,13 @@ def _numbered(error: ErrorObject, code: int) -> ErrorObject:
     return ErrorObject(code, error.message, error.data)
 
 
-def _names_a_resource(error: ErrorObject) -> bool:
+def _about(error: ErrorObject) -> _About:
     try:
-        return bool(bytes(error.data)) and msgspec.json.decode(error.data, type=_About).uri is not None
+        return msgspec.json.decode(error.data, type=_About) if bytes(error.data) else _About()
     except msgspec.DecodeError:
-        return False
+        return _About()
 
 
 class _About(msgspec.Struct):
     uri: str | None = None
+    requiredCapabilities: dict[str, object] | None = None

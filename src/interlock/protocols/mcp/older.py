@@ -12,11 +12,12 @@ from typing import Any, Final
 
 import msgspec
 
-from interlock.protocols.mcp.revisions import R2025_03_26, R2025_06_18, Revision
+from interlock.protocols.mcp.revisions import R2025_03_26, Revision
 
 RESULT: Final = "result"
 """The member that holds a value which is no object, where only objects are allowed."""
 
+_decode_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
 _WHOLE: Final = f"#/properties/{RESULT}"
 
 
@@ -35,7 +36,7 @@ def tools_for(revision: Revision, items: bytes) -> bytes:
         schema = tool.get("outputSchema")
         if schema is None:
             continue
-        if not _structured(revision):
+        if not revision.structures:
             del tool["outputSchema"]
         elif wraps(bytes(schema)):
             tool["outputSchema"] = msgspec.Raw(msgspec.json.encode(_wrapped(msgspec.json.decode(schema))))
@@ -44,32 +45,35 @@ def tools_for(revision: Revision, items: bytes) -> bytes:
 
 def result_for(revision: Revision, result: bytes, wrap: bool) -> bytes:
     """A result of a tool, prompt or resource. `wrap` says that the tool's own schema is wrapped in the list."""
-    structured = b'"structuredContent"' in result
-    links = revision.name < R2025_06_18.name and b'"resource_link"' in result
-    sounds = revision.name < R2025_03_26.name and b'"audio"' in result
-    if revision.modern or not (structured or links or sounds):
+    if revision.modern:
         return result
-    value: dict[str, Any] = msgspec.json.decode(result)
-    if structured and "structuredContent" in value:
-        _fit_structured(value, revision, wrap)
+    if b'"structuredContent"' in result:
+        result = _with_fitting_structure(result, revision, wrap)
+    links = not revision.structures and b'"resource_link"' in result
+    sounds = revision.name < R2025_03_26.name and b'"audio"' in result
     if links or sounds:
+        value: dict[str, Any] = msgspec.json.decode(result)
         for holder, member in _places(value):
             holder[member] = _fitting(holder[member], revision)
-    return msgspec.json.encode(value)
+        return msgspec.json.encode(value)
+    return result
 
 
-def _structured(revision: Revision) -> bool:
-    return revision.name >= R2025_06_18.name
-
-
-def _fit_structured(value: dict[str, Any], revision: Revision, wrap: bool) -> None:
-    structured = value["structuredContent"]
-    if not _structured(revision):
-        del value["structuredContent"]
-        if not value.get("content"):
-            value["content"] = [{"type": "text", "text": msgspec.json.encode(structured).decode()}]
-    elif wrap or not isinstance(structured, dict):
-        value["structuredContent"] = {RESULT: structured}
+def _with_fitting_structure(result: bytes, revision: Revision, wrap: bool) -> bytes:
+    fields = _decode_fields(result)
+    structured = fields.get("structuredContent")
+    if structured is None:
+        return result
+    if not revision.structures:
+        del fields["structuredContent"]
+        if bytes(fields.get("content", b"[]")).replace(b" ", b"") == b"[]":
+            text = {"type": "text", "text": bytes(structured).decode()}
+            fields["content"] = msgspec.Raw(msgspec.json.encode([text]))
+    elif wrap or bytes(structured)[:1] != b"{":
+        fields["structuredContent"] = msgspec.Raw(b'{"%b":%b}' % (RESULT.encode(), bytes(structured)))
+    else:
+        return result
+    return msgspec.json.encode(fields)
 
 
 def _wrapped(schema: Any) -> dict[str, object]:

@@ -78,10 +78,13 @@ def refusal_result(fault: Fault, *, modern: bool, tongue: Tongue = Tongue.OLD_MC
     """A refused tool call as a result the model can read and correct itself by."""
     error = fault.render(tongue)
     text = fault.message + (f"\n{fault.mend}" if fault.mend else "")
-    result = {
+    result: dict[str, object] = {
         "content": [{"type": "text", "text": text}],
         "isError": True,
         "_meta": {"dev.interlock/error": error.data},
     }
+    if "rejection" in fault.data:
+        # MGP, Validation Response Format: what an agent needs to correct its code by itself.
+        result["structuredContent"] = fault.data["rejection"]
     encoded = msgspec.json.encode(result)
     return complete(encoded) if modern else encoded
