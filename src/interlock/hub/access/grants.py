@@ -58,7 +58,10 @@ class Grants:
     async def begin(self, store: Store, heard: Callable[[], None]) -> None:
         """Take over what the store holds; `heard` is called after every further change."""
         self._store = store
-        mirror = await store.mirror(GRANTS)
+        self.follow(await store.mirror(GRANTS), heard)
+
+    def follow(self, mirror: Mirror[Grant], heard: Callable[[], None]) -> None:
+        """Take over what is in memory, and whatever changes in it."""
         for grant in mirror.values():
             self._follow(grant.id, grant)
         mirror.on_change(self._follow)
