@@ -11,6 +11,7 @@ from interlock.server import Context, Message, Server, Tool
 def busy_server() -> Server:
     """One of its own for each test that wants it."""
     server = Server("busy", "1.0.0", instructions="Be busy.")
+    begun: list[str] = []
     cancelled: list[str] = []
 
     @server.tool
@@ -40,12 +41,18 @@ def busy_server() -> Server:
     @server.tool
     async def hang(mark: str) -> str:
         """Never end, and remember being cancelled."""
+        begun.append(mark)
         try:
             await asyncio.Event().wait()
         except asyncio.CancelledError:
             cancelled.append(mark)
             raise
         return "never"
+
+    @server.tool
+    async def begun_marks() -> str:
+        """What was begun so far."""
+        return ",".join(begun)
 
     @server.tool
     async def cancelled_marks() -> str:

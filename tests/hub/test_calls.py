@@ -177,6 +177,13 @@ async def test_progress_reaches_the_caller_under_its_own_token(tmp_path: Path, e
         assert text_of(answer) == "reported"
 
 
+async def begun(client: Raw, mark: str) -> None:
+    """Wait until the server itself has begun a call: one that never began has nothing to cancel."""
+    marks = ""
+    while mark not in marks:
+        marks = text_of(await client.modern("tools/call", {"name": "busy__begun_marks", "arguments": {}}))
+
+
 async def test_a_client_that_goes_away_cancels_its_call_at_the_server(tmp_path: Path, era: Era) -> None:
     async with house(tmp_path, {"busy": child("busy_server.py", era=era)}) as hub:
         client = Raw(hub.url + "/mcp")
@@ -184,6 +191,7 @@ async def test_a_client_that_goes_away_cancels_its_call_at_the_server(tmp_path: 
             client.modern("tools/call", {"name": "busy__hang", "arguments": {"mark": "gone"}})
         )
         await until(lambda: hub.assembly.hub.open_calls == 1)
+        await begun(Raw(hub.url + "/mcp"), "gone")
         hanging.cancel()
         await until(lambda: hub.assembly.hub.open_calls == 0)
         marks = ""
@@ -199,6 +207,7 @@ async def test_a_cancelled_notification_cancels_in_a_session(tmp_path: Path, era
             client.legacy("tools/call", {"name": "busy__hang", "arguments": {"mark": "told"}}, id=9)
         )
         await until(lambda: hub.assembly.hub.open_calls == 1)
+        await begun(Raw(hub.url + "/mcp"), "told")
         await client.post(b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":9}}')
         await until(lambda: hub.assembly.hub.open_calls == 0)
         hanging.cancel()

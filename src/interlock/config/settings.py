@@ -93,10 +93,10 @@ class Hub(msgspec.Struct, frozen=True):
     """Whether callers without a key are the agent `local`. Unset: only when listening on loopback."""
     budget: Count | None = 20_000
     """Tokens of tool definitions a list may take. Above it, it holds the pinned tools and the way to find others."""
-    access: DefaultPolicy = "opt-out"
-    """What agents may call where no grant says so: `opt-out` all, `opt-in` nothing. A server can have its own."""
     audit: Literal["batched", "strict"] = "batched"
     """When a record is committed: with others within 20 ms (`batched`), or before its call is sent (`strict`)."""
+    access: DefaultPolicy = "opt-out"
+    """What agents may call where no grant says so: `opt-out` all, `opt-in` nothing. A server can have its own."""
     store: str | None = None
     """Keeps what must survive: a path, or a `postgresql:` URL that several hubs share. Unset: `hub.db` at home."""
     allowed_origins: tuple[str, ...] = ()
@@ -147,11 +147,11 @@ class Tools(msgspec.Struct, frozen=True):
     """A tool's own name, and what it is called here."""
     describe: dict[str, str] = {}
     """A tool's own name, and what it says it does here."""
-    rate: dict[str, Rate] = {}
-    """A tool's own name, and how often it may be called by all together: `{ per_minute = 30, per_hour = 500 }`."""
     trust: tuple[str, ...] = ()
     """Tools, prompts and resources in quarantine that are offered all the same, as `name@fingerprint`: exactly that
     definition, at least 16 characters of its fingerprint. `interlock status` prints the line to write."""
+    rate: dict[str, Rate] = {}
+    """A tool's own name, and how often it may be called by all together: `{ per_minute = 30, per_hour = 500 }`."""
 
 
 class Validation(msgspec.Struct, frozen=True):

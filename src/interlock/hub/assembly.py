@@ -139,10 +139,10 @@ class Assembly:
         """Open the store, and start every server at the same time, waiting for none of them."""
         where = self.config.hub.store or self.home / "hub.db"
         self.store = await Store.open(where, COLLECTIONS, backups=self.home / "backups")
+        self.recorder = await Recorder.open(self.store, CHAIN, self.home / "audit.head", redact_with=redact)
         await self.keys.begin(self.store)
         self.keys.mirror.on_change(lambda *_: self._access_changed())
         await self.grants.begin(self.store, self._access_changed)
-        self.recorder = await Recorder.open(self.store, CHAIN, self.home / "audit.head", redact_with=redact)
         await self.apply(self.config)
         self._reap()
 

@@ -137,9 +137,9 @@ class Pipeline:
     def _refuse(self, call: Call, refusal: Refuse, gate: str) -> None:
         fault = refusal.fault
         self.refusals.add(call, refusal, gate)
+        self._refused(call, fault, gate, refusal.rule)
         if not refusal.hidden:
             fault.data = {**fault.data, "gate": gate, "rule": refusal.rule}
-        self._refused(call, fault, gate, refusal.rule)
         if fault.kind.as_result and call.target.kind == "tool" and not call.exchange.dialect.rest:
             dialect = call.exchange.dialect
             call.exchange.result(refusal_result(fault, modern=dialect.modern, tongue=dialect.tongue))
