@@ -77,7 +77,7 @@ async def test_a_thousand_parked_calls_are_answered_cancelled_expired_or_cut_off
         servers = {"a": Server(url=address.url, era="legacy")}
         # Each hub makes its own secrets, as a process that was started anew does.
         async with house(tmp_path, servers) as hub:
-            keys = {f"owner{number}": hub.key(f"owner{number}") for number in range(OWNERS)}
+            keys = {f"owner{number}": await hub.new_key(f"owner{number}") for number in range(OWNERS)}
             await each(range(2 * quarter), hub, park)
             await each(cut_off, hub, park)
             assert len(hub.assembly.parking) == hub.assembly.hub.open_calls == 3 * quarter

@@ -314,7 +314,7 @@ class Hub:
             raise
         self._pipeline.submit(Call(exchange, caller, plan.target, fields), plan)
 
-    def _reach(self, caller: Caller, kind: str, name: str, resolve: Resolve) -> Target:
+    def _reach(self, caller: Caller, kind: TargetKind, name: str, resolve: Resolve) -> Target:
         """The target that a name means, for what is not a call of it. What may not be reached is not there."""
         plan = self._pipeline.plan(caller, kind, name, resolve, self._clock())
         if isinstance(plan.standing, Refuse):
@@ -358,7 +358,7 @@ class Hub:
     def _refuse_held(self, caller: Caller, kind: str, name: str) -> None:
         """What is in quarantine is not there for anybody; the rule is named, the text that broke it is not repeated."""
         held = self._catalog.held(caller.view, kind, name)
-        if held is not None:
+        if held is not None and self._access.reaches(caller.principal, held.server):
             rule = held.findings[0].rule
             message = f"{name[:200]} is in quarantine: its definition breaks {rule}"
             mend = "the operator decides: `interlock status` says what was found and how to allow it"

@@ -209,7 +209,8 @@ class Pipeline:
             verdict = Refuse(Fault("TIMEOUT", f"the {gate} check took too long", retry_after_ms=1000), "gates timeout")
         except Fault as fault:
             verdict = Refuse(fault, "the check could not be made")
-        if type(verdict) is Pass and self._stamp() != plan.stamp:
+        over = asyncio.get_running_loop().time() >= plan.valid_until
+        if type(verdict) is Pass and (over or self._stamp() != plan.stamp):
             changed = Fault("SERVER_RESTARTING", "the tools changed while the call was checked", retry_after_ms=100)
             verdict = Refuse(changed, "a call is judged by what holds when it goes out")
         return self.judge(call, plan, gate) if type(verdict) is Pass else (verdict, gate)

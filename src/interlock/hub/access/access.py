@@ -6,7 +6,7 @@ no grants of their own: they follow the server's.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
 
 import msgspec
@@ -87,7 +87,7 @@ class Access:
         if rights.list_all or self.decision(principal, server, None).permission == "allow":
             return True
         now = self.now()
-        named = {g.tool_name for g in self._grants.of_agent(principal.id) if g.server_id == server and g.holds(now)}
+        named = {grant.tool_name for grant in self._grants.of_server(principal.id, server) if grant.holds(now)}
         return any(tool and self.decision(principal, server, tool).permission == "allow" for tool in named)
 
     def revision(self, principal: Principal) -> int:
@@ -105,17 +105,30 @@ class Access:
         agent = principal.id if revision else ""
         return Sight(agent, principal.decides, permissions, principal.kind, permitted)
 
-    def sees(self, principal: Principal, item: Item) -> bool:
-        """Whether an item stands in a principal's lists."""
+    def seen(self, principal: Principal, items: Sequence[Item]) -> Sequence[Item]:
+        """The items that stand in a principal's lists."""
         rights = self.rights(principal)
         if rights is None:
-            return False
+            return ()
         if rights.list_all:
-            return True
-        named = item.kind in ("tool", "prompt")
-        if not (rights.reads(item.exposed) if named else rights.invokes_all_of(item.server)):
-            return False
-        return self.decision(principal, item.server, item.name if item.kind == "tool" else None).permission == "allow"
+            return items
+        whole: dict[str, bool] = {}
+        """For servers none of whose tools has an entry of its own: whether all of it is allowed."""
+        for server in {item.server for item in items}:
+            if all(grant.tool_name is None for grant in self._grants.of_server(principal.id, server)):
+                whole[server] = self.decision(principal, server, None).permission == "allow"
+
+        def is_seen(item: Item) -> bool:
+            named = item.kind in ("tool", "prompt")
+            if not (rights.reads(item.exposed) if named else rights.invokes_all_of(item.server)):
+                return False
+            known = whole.get(item.server)
+            if known is not None:
+                return known
+            tool = item.name if item.kind == "tool" else None
+            return self.decision(principal, item.server, tool).permission == "allow"
+
+        return [item for item in items if is_seen(item)]
 
     def until(self, principal: Principal) -> datetime | None:
         """Until when what is seen now is sure to be what is seen."""

@@ -49,7 +49,8 @@ class Grants:
         self._store: Store
         self._mirror: Mirror[Grant] | None = None
         self._at: dict[Place, tuple[Grant, ...]] = {}
-        self._agents: dict[str, dict[str, Grant]] = {}
+        self._agents: dict[str, dict[str, dict[str, Grant]]] = {}
+        """By agent, server and id."""
         self._known: dict[str, Grant] = {}
         self._revisions: dict[str, int] = {}
         self._heard: Callable[[], None] = lambda: None
@@ -57,7 +58,10 @@ class Grants:
     async def begin(self, store: Store, heard: Callable[[], None]) -> None:
         """Take over what the store holds; `heard` is called after every further change."""
         self._store = store
-        mirror = await store.mirror(GRANTS)
+        self.follow(await store.mirror(GRANTS), heard)
+
+    def follow(self, mirror: Mirror[Grant], heard: Callable[[], None]) -> None:
+        """Take over what is in memory, and whatever changes in it."""
         for grant in mirror.values():
             self._follow(grant.id, grant)
         mirror.on_change(self._follow)
@@ -72,7 +76,12 @@ class Grants:
     def of_agent(self, agent: str) -> list[Grant]:
         """Every entry about an agent."""
         self._ready()
-        return list(self._agents.get(agent, {}).values())
+        return [grant for of_server in self._agents.get(agent, {}).values() for grant in of_server.values()]
+
+    def of_server(self, agent: str, server: str) -> list[Grant]:
+        """Every entry about an agent and a server or its tools."""
+        self._ready()
+        return list(self._agents.get(agent, {}).get(server, {}).values())
 
     def revision(self, agent: str) -> int:
         """0 for an agent that nothing was ever said about; grows with everything that is."""
@@ -122,11 +131,11 @@ class Grants:
                 self._at[old.place] = rest
             else:
                 del self._at[old.place]
-            del self._agents[old.agent_id][id]
+            del self._agents[old.agent_id][old.server_id][id]
             self._revisions[old.agent_id] += 1
         if grant is not None:
             self._known[id] = grant
             self._at[grant.place] = (*self._at.get(grant.place, ()), grant)
-            self._agents.setdefault(grant.agent_id, {})[id] = grant
+            self._agents.setdefault(grant.agent_id, {}).setdefault(grant.server_id, {})[id] = grant
             self._revisions[grant.agent_id] = self._revisions.get(grant.agent_id, 0) + 1
         self._heard()

@@ -6,7 +6,7 @@ session itself loaded.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Final, TypeVar, cast
 
@@ -65,7 +65,7 @@ class Shelves:
     def tool(self, shelf: Shelf, name: str) -> Tool | None:
         """The tool that a name means here."""
         tool = self._catalog.tool(shelf.view, name)
-        return tool if tool is not None and self._access.sees(shelf.principal, tool) else None
+        return tool if tool is not None and self._access.seen(shelf.principal, (tool,)) else None
 
     def tools(self, shelf: Shelf) -> list[Tool]:
         """Every tool that is there for this shelf's principal."""
@@ -122,8 +122,8 @@ class Shelves:
             return self._catalog.listing(shelf.view, kind)
         return b"[" + b",".join(self._catalog.render(shelf.view, item) for item in items) + b"]"
 
-    def _items(self, shelf: Shelf, kind: ItemKind) -> list[Item]:
-        return [item for item in self._catalog.items(shelf.view, kind) if self._access.sees(shelf.principal, item)]
+    def _items(self, shelf: Shelf, kind: ItemKind) -> Sequence[Item]:
+        return self._access.seen(shelf.principal, self._catalog.items(shelf.view, kind))
 
     def _level(self, shelf: Shelf) -> Level:
         # Who asks for one server by its address wants that server.

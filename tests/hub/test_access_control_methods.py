@@ -1,0 +1,106 @@
+"""Keys, grants and why as the operator's terminal asks for them, of a real hub."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from interlock.hub.operator import Operator
+from interlock.wire.errors import Fault
+
+from .house import House, Raw, child, house
+
+Ask = Callable[..., Awaitable[Any]]
+
+
+@pytest.fixture
+async def hub(tmp_path: Path) -> AsyncIterator[House]:
+    async with house(tmp_path, {"busy": child("busy_server.py")}) as running:
+        yield running
+
+
+@pytest.fixture
+def ask(hub: House) -> Ask:
+    operator = Operator(hub.assembly, lambda: None)
+
+    async def ask(method: str, **params: object) -> Any:
+        answer = await operator.methods[method](msgspec.json.encode(params))
+        return msgspec.json.decode(msgspec.json.encode(answer))
+
+    return ask
+
+
+async def test_a_key_is_made_listed_used_rotated_and_revoked(hub: House, ask: Ask) -> None:
+    made = await ask("hub/keys.create", agent="ci", expires_at="2099-01-01T00:00:00Z", rate={"per_hour": 5})
+    client = Raw(hub.url + "/mcp", made["key"])
+    assert "result" in await client.modern("tools/list")
+    hub.assembly.doors.note_uses()
+    await hub.assembly.keys.write_uses()
+    [listed] = (await ask("hub/keys.list"))["keys"]
+    assert listed["rate"] == {"per_hour": 5}
+    assert listed["expires_at"] == "2099-01-01T00:00:00Z"
+    assert listed["last_used"]
+    assert made["key"] not in str(listed)
+    fresh = (await ask("hub/keys.rotate", agent="ci"))["key"]
+    assert (await client.post(b"{}"))[0] == 401
+    assert "result" in await Raw(hub.url + "/mcp", fresh).modern("tools/list")
+    assert await ask("hub/keys.revoke", agent="ci") == {"revoked": 1}
+    assert (await Raw(hub.url + "/mcp", fresh).post(b"{}"))[0] == 401
+
+
+@pytest.mark.parametrize(
+    "wrong",
+    [
+        {"permissions": ["everything"]},
+        {"permissions": ["invoke:"]},
+        {"expires_at": "2020-01-01T00:00:00Z"},
+        {"expires_at": "2099-01-01T00:00:00"},
+        {"rate": {"per_minute": 0}},
+        {"kind": "god"},
+        {"agent": ""},
+        {"agent": "a\u202eb"},
+    ],
+)
+async def test_a_key_that_means_nothing_is_not_made(hub: House, ask: Ask, wrong: dict[str, object]) -> None:
+    with pytest.raises(Fault) as caught:
+        await ask("hub/keys.create", **{"agent": "x", **wrong})
+    assert caught.value.name == "INVALID_PARAMS"
+    assert hub.assembly.keys.list() == []
+
+
+async def test_a_denial_is_given_explained_and_taken_back(hub: House, ask: Ask) -> None:
+    client = Raw(hub.url + "/mcp", hub.key("ada"))
+    params = {"name": "busy__echo", "arguments": {"text": "x"}}
+    assert (await ask("hub/why")) == {"refusal": None}
+    place = {"entry_type": "tool_grant", "agent_id": "ada", "server_id": "busy", "tool_name": "echo"}
+    given = await ask("hub/grants.grant", **place, permission="deny", granted_by="nobody", justification="no")
+    assert (given["effective"], given["source"]) == ("deny", "tool_grant")
+    assert given["granted_by"].startswith("person:")
+    assert "error" in await client.modern("tools/call", params)
+    last = (await ask("hub/why"))["refusal"]
+    assert (last["agent"], last["server"], last["target"], last["gate"]) == ("ada", "busy", "echo", "access")
+    assert last["rule"] == f"tool_grant deny by {given['granted_by']}"
+    judged = (await ask("hub/why", agent="ada", tool="busy__echo", arguments={"text": "x"}))["judgement"]
+    assert (judged["outcome"], judged["gate"], judged["rule"]) == ("refused", "access", last["rule"])
+    [listed] = (await ask("hub/grants.list", agent="ada"))["grants"]
+    assert (listed["tool_name"], listed["justification"], listed["expired"]) == ("echo", "no", False)
+    assert await ask("hub/grants.revoke", **place) == {"revoked": 1}
+    assert (await ask("hub/why", agent="ada", tool="busy__echo", arguments={"text": "x"}))["judgement"][
+        "outcome"
+    ] == "allowed"
+    assert "result" in await client.modern("tools/call", params)
+    bad = (await ask("hub/why", agent="ada", tool="busy__echo", arguments={"text": 1}))["judgement"]
+    assert (bad["gate"], bad["error"]) == ("schema", "INVALID_TOOL_ARGS")
+
+
+async def test_grants_survive_a_restart(tmp_path: Path) -> None:
+    async with house(tmp_path, {}) as hub:
+        await hub.deny("ada", "busy")
+        key = await hub.new_key("ada")
+    async with house(tmp_path, {"busy": child("busy_server.py")}) as hub:
+        client = Raw(hub.url + "/mcp", key)
+        assert (await client.modern("tools/list"))["result"]["tools"] == []
