@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import base64
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -18,6 +19,10 @@ from typing import Any
 
 import msgspec
 
+from interlock.config.documents import Document, parse_json, parse_toml
+from interlock.config.imports import read_import
+from interlock.config.problems import Problem, Report
+from interlock.config.settings import Server
 from interlock.judge.definitions import judge_definition
 from interlock.judge.fingerprints import fingerprint
 from interlock.judge.names import exposed_name, judge_against, judge_name
@@ -27,6 +32,11 @@ from interlock.judge.regexes import RegexError, compile_regex
 from interlock.judge.results import judge_result
 from interlock.judge.text import judge_text, show_hidden, strip_hidden
 from interlock.judge.urls import judge_redirect, judge_resolved, judge_url, judge_urls_in_text, names_to_resolve
+from interlock.protocols.mcp.meta import glance
+from interlock.protocols.mcp.methods import METHODS
+from interlock.wire.errors import Fault
+from interlock.wire.limits import DEFAULT
+from interlock.wire.messages import Request, check_shape, decode, strict
 
 Row = Mapping[str, Any]
 Judge = Callable[[Row], bool]
@@ -154,11 +164,31 @@ def code_safety(row: Row) -> bool:
 
 
 def json_parse(row: Row) -> bool:
-    raise NotMeasured("the strict decoder of the wire is not part of this measurement")
+    """Refused as arguments are: unreadable, out of bounds or readable in two ways; and as a message, if it is one."""
+    data = _bytes(row["input"])
+    try:
+        check_shape(data, DEFAULT)
+        value = msgspec.json.decode(data)
+        strict(data)
+        if isinstance(value, dict) and "jsonrpc" in value:
+            decode(data)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, Fault):
+        return True
+    return False
 
 
 def jsonrpc_envelope(row: Row) -> bool:
-    raise NotMeasured("the envelope rules of the wire are not part of this measurement")
+    """Refused before anything would be forwarded: as an envelope, by its method, or by what its parameters must be."""
+    given = row["input"]
+    if "msg" not in given:
+        raise NotMeasured("needs a server that misbehaves, or a message that is not in the row")
+    try:
+        message = decode(_standard_json(given["msg"]))
+        if not isinstance(message, Request) or message.method not in METHODS:
+            return True
+        return glance(message.params).name != "echo"
+    except Fault:
+        return True
 
 
 def http_raw(row: Row) -> bool:
@@ -170,7 +200,45 @@ def ws_frames(row: Row) -> bool:
 
 
 def config_import(row: Row) -> bool:
-    raise NotMeasured("the import of configurations is not part of this measurement")
+    """A file that came with a project: unreadable, with a server held back, or one whose name had to be changed."""
+    given = row["input"]
+    if "text" in given:
+        return not any(_imported(given["text"], suffix)[0] for suffix in (".json", ".toml"))
+    config = given["config"] if "config" in given else given["expr"]
+    servers, problems = _imported(_standard_json(config).decode(), ".json")
+    if problems or any(server.problem is not None for server in servers.values()):
+        return True
+    if row["expect"] != "reject_or_normalise":
+        return not servers
+    named = {name for member in ("mcpServers", "servers") for name in config.get(member, {})}
+    return named.isdisjoint(servers)
+
+
+def _imported(text: str, suffix: str) -> tuple[dict[str, Server], list[Problem]]:
+    path = Path("/project/.mcp").with_suffix(suffix)
+    parsed = (parse_toml if suffix == ".toml" else parse_json)(text, str(path))
+    if isinstance(parsed, Problem):
+        return {}, [parsed]
+    report = Report(path, parsed[1], fatal=False)
+    return read_import(Document(path, "", *parsed), report, trusted=False), report.problems
+
+
+def _bytes(given: Mapping[str, Any]) -> bytes:
+    if "b64" in given:
+        return base64.b64decode(given["b64"])
+    if "b64_head" in given:
+        head = base64.b64decode(given["b64_head"])
+        size = int(given["len"])
+        return (head * (size // max(len(head), 1) + 1))[:size]
+    built = given["expr"]
+    return built if isinstance(built, bytes) else str(built).encode("utf-8", "surrogatepass")
+
+
+def _standard_json(value: object) -> bytes:
+    # The standard encoder, since a row may hold what a strict one would not write.
+    import json
+
+    return json.dumps(value).encode()
 
 
 SUITES: dict[str, Judge] = {
@@ -214,18 +282,21 @@ def measure(judge: Judge, rows: Iterator[Row], show: list[str] | None = None) ->
     counts = {"hard": Counts(), "soft": Counts()}
     classes: dict[str, dict[str, Counts]] = {}
     times: list[float] = []
-    errors = 0
+    errors = skipped = 0
+    why = "no rows"
     for row in rows:
         expected = row["expect"]
         if expected == "either":
             continue
         bad = expected not in BENIGN
-        row = {**row, "input": {key: _built(value) for key, value in row["input"].items()}}
+        row = {**row, "input": {key: _built(value, key) for key, value in row["input"].items()}}
         started = time.perf_counter()
         try:
             caught = judge(row)
         except NotMeasured as reason:
-            return {"not_measured": str(reason)}
+            skipped += 1
+            why = str(reason)
+            continue
         except Exception:  # the boundary of the measurement: what a judge lets escape is counted, not hidden
             errors += 1
             caught = not bad
@@ -236,7 +307,9 @@ def measure(judge: Judge, rows: Iterator[Row], show: list[str] | None = None) ->
         by_class[weight].add(bad, caught)
         if show is not None and caught != bad:
             show.append(f"{weight} {'missed' if bad else 'false alarm'} {row['cls']} {row['id']}")
-    return {**counts, "classes": classes, "errors": errors, "microseconds": _spread(times)}
+    if not times:
+        return {"not_measured": why}
+    return {**counts, "classes": classes, "errors": errors, "skipped": skipped, "microseconds": _spread(times)}
 
 
 def read_rows(path: Path) -> Iterator[Row]:
@@ -266,7 +339,9 @@ def build(expression: str) -> object:
         return expression
 
 
-def _built(value: object) -> object:
+def _built(value: object, key: str = "") -> object:
+    if key == "expr" and isinstance(value, str):
+        return build(value)
     if isinstance(value, dict) and value.keys() == {"expr"}:
         return build(value["expr"])
     if isinstance(value, str) and value.startswith("EXPR:"):

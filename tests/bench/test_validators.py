@@ -86,6 +86,37 @@ def test_a_judge_that_fails_is_wrong_whatever_was_expected(tmp_path: Path) -> No
     assert (report["hard"]["missed"], report["hard"]["false_alarms"]) == (1, 1)
 
 
+def test_json_that_reads_two_ways_and_messages_that_are_none_are_refused(tmp_path: Path) -> None:
+    rows = [row("json_parse", "accept", b64="eyJhIjoxfQ=="), row("json_parse", "reject", expr='\'{"a":1,"a":2}\'')]
+    report = measured(tmp_path, "json_parse", rows)
+    assert (report["hard"]["missed"], report["hard"]["false_alarms"]) == (0, 0)
+    good = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "echo"}}
+    rows = [
+        row("jsonrpc_envelope", "accept", msg=good),
+        row("jsonrpc_envelope", "invalid", msg=[good]),
+        row("jsonrpc_envelope", "invalid", msg={**good, "Method": "x"}),
+        row("jsonrpc_envelope", "contained", upstream_sends="x"),
+    ]
+    report = measured(tmp_path, "jsonrpc_envelope", rows)
+    assert (report["hard"]["rows"], report["hard"]["missed"], report["hard"]["false_alarms"]) == (3, 0, 0)
+    assert report["skipped"] == 1
+
+
+def test_project_files_are_read_as_the_hub_reads_them(tmp_path: Path) -> None:
+    def config(name: str, **server: object) -> dict[str, object]:
+        return {"mcpServers": {name: {"command": "npx", "args": ["some-server"], **server}}}
+
+    rows = [
+        row("config_import", "accept_pending_approval", config=config("good")),
+        row("config_import", "accept_pending_approval", config=config("Good Name")),
+        row("config_import", "reject_or_normalise", config=config("a b")),
+        row("config_import", "reject_or_admin_only", config=config("x", env={"LD_PRELOAD": "/tmp/x.so"})),
+        row("config_import", "reject_or_safe", text="a: &a [*a]"),
+    ]
+    report = measured(tmp_path, "config_import", rows)
+    assert (report["hard"]["missed"], report["hard"]["false_alarms"], report["errors"]) == (0, 0, 0)
+
+
 def test_what_is_not_there_is_said_to_be_not_measured(tmp_path: Path) -> None:
     assert "not_measured" in measured(tmp_path, "http_raw", [row("http_raw", "reject_or_safe", raw_b64="")])
     assert "not_measured" in measured(tmp_path, "unheard_of", [])

@@ -51,6 +51,27 @@ TOOLS = [
 ]
 
 
+GRANT = {
+    "agent_id": "cursor",
+    "server_id": "github",
+    "tool_name": "merge",
+    "permission": "deny",
+    "granted_by": "person:ada",
+    "expired": False,
+    "justification": "too risky",
+}
+WHY = {
+    "judgement": {
+        "outcome": "refused",
+        "gate": "access",
+        "rule": "tool_grant deny",
+        "message": "Unknown tool: x",
+        "mend": "ask the operator",
+        "hidden": True,
+    }
+}
+
+
 class FakeHub:
     """Answers each method from `answers` (a value, or a function of the params), and remembers what was asked."""
 
@@ -81,6 +102,11 @@ class FakeHub:
             "hub/keys.create": {"key": "ilk_test", "principal": {"id": "x", "kind": "agent"}},
             "hub/keys.list": {"keys": [{"prefix": "ilk_te", "principal": "cursor", "kind": "agent", "created": "now"}]},
             "hub/keys.revoke": {"revoked": 1},
+            "hub/keys.rotate": {"key": "ilk_fresh"},
+            "hub/grants.list": {"grants": [GRANT], "total": 1},
+            "hub/grants.grant": {"granted": True, "effective": "deny", "source": "tool_grant"},
+            "hub/grants.revoke": {"revoked": 2},
+            "hub/why": lambda params: WHY if "tool" in params else {"refusal": None},
             "hub/confirm": {"confirmed": True},
             "hub/stop": {"stopping": True},
         }

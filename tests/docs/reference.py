@@ -27,9 +27,11 @@ TABLES: list[tuple[str, type[msgspec.Struct]]] = [
     ("[hub.limits]", settings.Limits),
     ("[hub.approvals]", settings.Approvals),
     ("[hub.webhook]", settings.Webhook),
+    ("[hub.rate]", settings.Rate),
     ("[servers.ID]", settings.Server),
     ("[servers.ID.restart]", settings.Restart),
     ("[servers.ID.tools]", settings.Tools),
+    ("[servers.ID.validators.TOOL]", settings.Validation),
     ("[profiles.NAME]", settings.Profile),
     ("[agents.NAME]", settings.Agent),
 ]
@@ -90,8 +92,8 @@ def commands() -> str:
 
 def help_of(command: click.Command, path: list[str]) -> str:
     """A command's help, and that of the commands under it."""
-    # The names are inherited from the overview; a command keeps the first it was asked with.
-    names = ["-h", "--help"]
+    # The names as the app gives them: a command remembers those it was first asked with.
+    names = app.context_settings["help_option_names"]
     context = click.Context(
         command, info_name=" ".join(path), max_content_width=100, terminal_width=100, help_option_names=names
     )

@@ -15,9 +15,14 @@ import msgspec
 from interlock.config.settings import Agent, Config, Hub, Profile, Server, Timeouts
 from interlock.hub.assembly import Assembly
 from interlock.hub.doors import is_mcp_path
+from interlock.hub.keys import KEYS
+from interlock.hub.principals import Kind, local_person
 from interlock.hub.upstreams.states import State
+from interlock.protocols.mgp.access import EntryType
+from interlock.store.documents import Change
 from interlock.transports.http.endpoint import McpEndpoint
 from interlock.transports.http.serve import start
+from interlock.transports.parking import Limits as ParkingLimits
 from interlock.web.app import make_app
 
 HERE = Path(__file__).parent
@@ -35,7 +40,33 @@ class House:
 
     def key(self, name: str, profile: str | None = None) -> str:
         """A fresh key for an agent."""
-        return self.assembly.keys.create(name, "agent", profile, "")
+        text, key = self.assembly.keys.make(name, "agent", profile=profile)
+        # As a key arrives that another hub of the same store made.
+        self.assembly.keys.mirror.apply(Change(KEYS.name, key.hash, 1, 1, KEYS.encode(key)))
+        return text
+
+    async def new_key(self, name: str, kind: Kind = "agent", **settings: Any) -> str:
+        """A fresh key, stored."""
+        return await self.assembly.keys.create(name, kind, **settings)
+
+    async def allow(self, agent: str, server: str, tool: str | None = None, **more: Any) -> None:
+        """Grant an agent something."""
+        await self.give("allow", agent, server, tool, **more)
+
+    async def deny(self, agent: str, server: str, tool: str | None = None, **more: Any) -> None:
+        """Deny an agent something."""
+        await self.give("deny", agent, server, tool, **more)
+
+    async def give(self, permission: str, agent: str, server: str, tool: str | None = None, **more: Any) -> None:
+        """Say what an agent may or may not."""
+        said = {"agent_id": agent, "server_id": server, "tool_name": tool, "permission": permission, **more}
+        said["entry_type"] = "server_grant" if tool is None else "tool_grant"
+        await self.assembly.access_desk.grant(local_person("tester"), msgspec.json.encode(said))
+
+    async def take(self, agent: str, server: str, tool: str | None = None) -> int:
+        """Take back what was said."""
+        kind: EntryType = "server_grant" if tool is None else "tool_grant"
+        return await self.assembly.grants.revoke(kind, agent, server, tool)
 
     async def state(self, server: str, *wanted: State) -> None:
         """Wait until a server is in one of the states."""
@@ -51,11 +82,12 @@ async def house(
     hub: Hub | None = None,
     profiles: Mapping[str, Profile] | None = None,
     agents: Mapping[str, Agent] | None = None,
+    parking: ParkingLimits | None = None,
 ) -> AsyncIterator[House]:
     """A running hub. With `wait`, every server is up first."""
     settings = hub or Hub(timeouts=Timeouts(start_s=30, discovery_s=10, tool_s=20))
     config = Config(hub=settings, servers=dict(servers), profiles=dict(profiles or {}), agents=dict(agents or {}))
-    assembly = Assembly(config, tmp_path / "home")
+    assembly = Assembly(config, tmp_path / "home", parking)
     endpoint = McpEndpoint(assembly.hub, assembly.limits)
     http = await start(endpoint, make_app(assembly), is_mcp=is_mcp_path)
     await assembly.begin()

@@ -1,12 +1,14 @@
 """A process that records until it is killed. It says what it was promised, one line each: the parent holds it to that.
 
-Arguments: where the database is, where the head is, and `strict` or `batched`.
+Arguments: where the database is, where the head is, `strict` or `batched`, and after how many lines it kills itself: at
+once, before anything that was promised too early can still come true.
 """
 
 from __future__ import annotations
 
 import asyncio
 import os
+import signal
 import sys
 from pathlib import Path
 
@@ -46,8 +48,13 @@ async def strict_calls(recorder: Recorder) -> None:
 
 
 def say(line: str) -> None:
+    global left
     os.write(1, f"{line}\n".encode())
+    left -= 1
+    if left == 0:
+        os.kill(os.getpid(), signal.SIGKILL)
 
 
 if __name__ == "__main__":
+    left = int(sys.argv[4])
     asyncio.run(record(sys.argv[1], Path(sys.argv[2]), sys.argv[3]))

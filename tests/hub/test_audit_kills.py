@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import random
 import subprocess
 import sys
 from pathlib import Path
@@ -16,13 +15,15 @@ from interlock.hub.audit.verify import verify
 from interlock.store import records
 from interlock.store.database import connect
 
-KILLS = 6
+KILLS = ((2, True), (300, False), (2, True), (40, False), (170, True), (90, False))
+"""After how many lines, and by itself or by us. The second line is the first promise."""
 HERE = Path(__file__).parent
 
 
-def run_and_kill(where: str, head: Path, mode: str, lines: int) -> list[str]:
-    """What a recording process said until it was killed in the middle of its work."""
-    command = [sys.executable, str(HERE / "recording.py"), where, str(head), mode]
+def run_and_kill(where: str, head: Path, mode: str, lines: int, by_itself: bool) -> list[str]:
+    """What a recording process said until it was killed: by itself at the very line, or by us at some later moment."""
+    last = lines if by_itself else 1_000_000
+    command = [sys.executable, str(HERE / "recording.py"), where, str(head), mode, str(last)]
     env = {"PYTHONPATH": str(HERE.parent.parent / "src")}
     said: list[str] = []
     with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as child:
@@ -40,10 +41,9 @@ def run_and_kill(where: str, head: Path, mode: str, lines: int) -> list[str]:
 @pytest.mark.slow
 def test_strict_every_executed_call_has_its_intent_whenever_it_is_killed(where: str, tmp_path: Path) -> None:
     head = tmp_path / "audit.head"
-    dice = random.Random(4)
     executed: set[int] = set()
-    for _ in range(KILLS):
-        said = run_and_kill(where, head, "strict", dice.randint(2, 400))
+    for lines, by_itself in KILLS:
+        said = run_and_kill(where, head, "strict", lines, by_itself)
         executed |= {int(line.split()[1]) for line in said if line.startswith("executed")}
     database = connect(where, read_only=True)
     rows = {row.seq: record_of(row.body) for row in records.in_order(database, "node")}
@@ -63,15 +63,14 @@ def test_strict_every_executed_call_has_its_intent_whenever_it_is_killed(where: 
 @pytest.mark.slow
 def test_batched_what_was_lost_is_bounded_and_recorded_to_the_last_entry(where: str, tmp_path: Path) -> None:
     head = tmp_path / "audit.head"
-    dice = random.Random(5)
     issued = [0]
-    for _ in range(KILLS):
-        said = run_and_kill(where, head, "batched", dice.randint(2, 60))
+    for lines, by_itself in KILLS:
+        said = run_and_kill(where, head, "batched", min(lines, 60), by_itself)
         lost, cut, _ = map(int, said[0].split()[1:])
         assert cut == 0
         assert lost < 5000
         issued.append(max([int(line.split()[1]) for line in said if line.startswith("issued")], default=issued[-1]))
-    run_and_kill(where, head, "batched", 2)
+    run_and_kill(where, head, "batched", 2, True)
     database = connect(where, read_only=True)
     present: set[int] = set()
     told: set[int] = set()

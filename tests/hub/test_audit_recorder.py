@@ -154,13 +154,37 @@ async def test_a_strict_intent_is_in_the_database_when_that_is_said(house: House
 async def test_nothing_is_committed_on_the_loop_and_entries_share_commits(house: House) -> None:
     recorder = await house.open()
     batches: list[int] = []
-    recorder.on_committed = lambda batch: batches.append(len(batch))
+    stop = recorder.follow(lambda batch: batches.append(len(batch)))
     for _ in range(100):
         recorder.intent(AGENT, TOOL, TRACE)
     assert house.records()[-1].event == OPENED
     await recorder.flushed()
     assert batches == [100]
+    stop()
     await house.close()
+    assert batches == [100]
+
+
+async def test_waiting_for_what_was_recorded_so_far_ends_though_more_keeps_coming(house: House) -> None:
+    recorder = await house.open()
+    stop = False
+
+    async def keep_coming() -> None:
+        while not stop:
+            for _ in range(50):
+                recorder.refusal(AGENT, TOOL, TRACE, "g", "r")
+            await asyncio.sleep(0)
+
+    coming = asyncio.create_task(keep_coming())
+    await asyncio.sleep(0)
+    before = recorder._seq
+    async with asyncio.timeout(10):
+        await recorder.flushed()
+    assert house.records()[-1].seq >= before
+    stop = True
+    await coming
+    await house.close()
+    assert house.report().sound
 
 
 async def test_when_full_new_calls_are_refused_and_those_under_way_are_still_recorded(house: House) -> None:
@@ -340,7 +364,7 @@ async def test_secrets_reach_neither_the_database_nor_whoever_is_forwarded_to(ho
     recorder = await house.open()
     recorder._redact = lambda text: text.replace("hunter2", "[secret]")
     forwarded: list[Record] = []
-    recorder.on_committed = forwarded.extend
+    recorder.follow(forwarded.extend)
     details = {"headers": {"Authorization": "Bearer hunter3"}, "note": "it is hunter2", "list": [{"apiKey": "hunter4"}]}
     ticket = recorder.intent(AGENT, Target("resource", "s", "https://u:hunter2@h/"), TRACE, b"hunter5", details=details)
     recorder.outcome(ticket, TOOL_FAILED, "wrong password hunter2", details)
@@ -354,7 +378,7 @@ async def test_secrets_reach_neither_the_database_nor_whoever_is_forwarded_to(ho
 
 async def test_what_cannot_be_encoded_is_recorded_without_it(house: House) -> None:
     recorder = await house.open()
-    recorder.refusal(AGENT, Target("tool", "s", "bad \ud800"), TRACE, "g", "r", details={"n": 2**200})
+    recorder.refusal(AGENT, Target("tool", "s \ud800", "bad"), TRACE, "g", "r", details={"n": 2**200})
     recorder.refusal(AGENT, Target("tool", "nul \0", "n" * 10_000), TRACE, "g", "r")
     await house.close()
     _, first, second, _ = house.records()

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import json
 from pathlib import Path
-from typing import Any
 
 import msgspec
 import pytest
@@ -13,68 +12,9 @@ import pytest
 from interlock.config.settings import Agent, Hub, Profile, Timeouts
 
 from .house import Raw, child, house, messages, text_of, until
+from .talker import Talker, answers
 
-ALL = {"sampling": {}, "elicitation": {}, "roots": {}}
-
-
-class Talker(Raw):
-    """A client of the handshake era that answers what a server asks on the stream of its call."""
-
-    def __init__(self, url: str, answers: dict[str, Any], key: str | None = None) -> None:
-        super().__init__(url, key)
-        self.answers = answers
-        self.heard: list[Any] = []
-
-    async def call(self, name: str, arguments: dict[str, Any] | None = None, id: int = 1) -> Any:
-        body = {
-            "jsonrpc": "2.0",
-            "id": id,
-            "method": "tools/call",
-            "params": {"name": name, "arguments": arguments or {}},
-        }
-        head = (
-            f"POST {self.path} HTTP/1.1\r\nhost: {self.host}:{self.port}\r\ncontent-type: application/json\r\n"
-            f"accept: application/json, text/event-stream\r\nmcp-session-id: {self.session}\r\n"
-            + (f"authorization: Bearer {self.key}\r\n" if self.key else "")
-        )
-        payload = msgspec.json.encode(body)
-        reader, writer = await asyncio.open_connection(self.host, int(self.port))
-        try:
-            writer.write(f"{head}content-length: {len(payload)}\r\n\r\n".encode() + payload)
-            async with asyncio.timeout(30):
-                while True:
-                    line = await reader.readline()
-                    if not line:
-                        raise ConnectionError("the stream ended without an answer")
-                    found = line.strip().removeprefix(b"data:").strip()
-                    if found.startswith(b"{"):
-                        message = json.loads(found)
-                        self.heard.append(message)
-                        if message.get("id") == id and "method" not in message:
-                            return message
-                        if "id" in message:
-                            await self._answer(message)
-                    elif line.startswith(b"HTTP/1.1") and b"200" not in line:
-                        raise ConnectionError(line.decode())
-        finally:
-            writer.close()
-
-    async def _answer(self, message: Any) -> None:
-        reply = {"jsonrpc": "2.0", "id": message["id"], "result": self.answers[message["method"]]}
-        status, _, _ = await self.post(msgspec.json.encode(reply))
-        assert status == 202
-
-
-def answers(name: str) -> dict[str, Any]:
-    return {
-        "elicitation/create": {"action": "accept", "content": {"name": name}},
-        "sampling/createMessage": {
-            "role": "assistant",
-            "content": {"type": "text", "text": f"hello from {name}"},
-            "model": "m",
-        },
-        "roots/list": {"roots": [{"uri": f"file:///{name}"}]},
-    }
+ALL: dict[str, object] = {"sampling": {}, "elicitation": {}, "roots": {}}
 
 
 async def test_a_server_turns_to_the_very_client_whose_call_it_serves(tmp_path: Path) -> None:
@@ -201,9 +141,9 @@ async def test_without_anonymous_callers_a_key_is_needed_and_a_revoked_one_is_wo
     async with house(tmp_path, {"busy": child("busy_server.py")}, hub=settings, wait=False) as hub:
         nobody = Raw(hub.url + "/mcp")
         assert (await nobody.post(b'{"jsonrpc":"2.0","id":1,"method":"ping"}'))[0] == 401
-        known = Raw(hub.url + "/mcp", hub.key("known"))
+        known = Raw(hub.url + "/mcp", await hub.new_key("known"))
         assert "result" in await known.modern("tools/list")
-        hub.assembly.keys.revoke("known")
+        await hub.assembly.keys.revoke("known")
         assert (await known.post(b'{"jsonrpc":"2.0","id":1,"method":"ping"}'))[0] == 401
 
 

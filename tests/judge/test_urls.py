@@ -172,3 +172,9 @@ def test_whatever_stands_around_a_private_host_a_url_that_opens_it_is_refused(ho
         reached = ""
     if reached == host:
         assert judge_url(url)
+
+
+def test_a_list_of_hosts_is_not_passed_by_writing_an_address() -> None:
+    rules = UrlRules(hosts=("api.example.com", "93.184.216.34"))
+    assert [finding.rule for finding in judge_url("http://8.8.8.8/", rules)] == ["url.host"]
+    assert judge_url("http://93.184.216.34/", rules) == ()

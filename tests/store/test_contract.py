@@ -308,17 +308,25 @@ async def test_a_reading_moment_does_not_move_while_others_commit(where: str) ->
     await store.close()
 
 
+class Careless(msgspec.Struct):
+    id: str
+    api_key: str
+
+
+class Nested(msgspec.Struct):
+    id: str
+    inner: list[Careless]
+
+
+class Careful(msgspec.Struct):
+    id: str
+    api_key_hash: str
+
+
 def test_a_collection_does_not_take_a_field_that_is_named_like_a_secret() -> None:
-    class Careless(msgspec.Struct):
-        id: str
-        api_key: str
-
-    class Careful(msgspec.Struct):
-        id: str
-        api_key_hash: str
-
-    with pytest.raises(ValueError, match="secret"):
-        Collection("careless", Careless, key="id")
+    for kind in (Careless, Nested):
+        with pytest.raises(ValueError, match="'api_key', named like a secret"):
+            Collection("careless", kind, key="id")
     Collection("careful", Careful, key="id")
 
 

@@ -18,11 +18,14 @@ from .things import THINGS, Thing
 KILLS = 8
 TESTS = Path(__file__).parent.parent
 CHILD = """
-import asyncio, os, sys
+import asyncio, os, signal, sys
 from interlock.store import Store
 from store.things import THINGS, Thing
 
+left = int(sys.argv[2])
+
 async def count(store, key):
+    global left
     while True:
         async with store.transaction() as change:
             found = await change.get(THINGS, key)
@@ -30,6 +33,9 @@ async def count(store, key):
             change.put(THINGS, Thing(key, key, size))
             change.put(THINGS, Thing(key + "-twin", key, size))
         os.write(1, f"{key} {size}\\n".encode())
+        left -= 1
+        if left == 0:
+            os.kill(os.getpid(), signal.SIGKILL)
 
 async def main():
     store = await Store.open(sys.argv[1], [THINGS])
@@ -43,10 +49,11 @@ asyncio.run(main())
 def test_what_was_acknowledged_is_there_and_what_was_changed_together_is_together(where: str) -> None:
     dice = random.Random(3)
     promised: dict[str, int] = {}
-    for _ in range(KILLS):
-        command = [sys.executable, "-c", CHILD, where]
-        env = {"PYTHONPATH": f"{TESTS}:{TESTS.parent / 'src'}"}
+    for kill in range(KILLS):
         left = dice.randint(1, 150)
+        # By itself at the very line, before what was promised too early can come true; or by us, at some later moment.
+        command = [sys.executable, "-c", CHILD, where, str(left if kill % 2 else 1_000_000)]
+        env = {"PYTHONPATH": f"{TESTS}:{TESTS.parent / 'src'}"}
         with subprocess.Popen(command, env=env, stdout=subprocess.PIPE, text=True) as child:
             assert child.stdout is not None
             for line in child.stdout:

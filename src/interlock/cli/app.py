@@ -38,16 +38,22 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "find": Entry("finding:find", "Find tools by what they do."),
         "call": Entry("tools:call", "Call a tool."),
         "budget": Entry("finding:budget", "Show what fills an agent's context, in tokens."),
+        "check": Entry("check:check", "Judge a command, address, program, path, statement or tool."),
     },
     "Decide": {
         "watch": Entry("watch:watch", "Answer questions as they come."),
         "approvals": Entry("approvals:approvals", "Answer what agents and servers ask a person."),
+        "why": Entry("why:why", "Say why a call was refused, or what one would come to."),
+        "grants": Entry("grants:grants", "Allow and deny agents servers and tools."),
         "keys": Entry("keys:keys", "Make, list and revoke the keys of agents and people."),
     },
     "Write": {
         "new": Entry("new:new", "Make a server project, with a test that passes."),
         "dev": Entry("dev:dev", "Run a server's file, again after each change, and show its calls."),
         "export": Entry("export:export", "Print tools as a catalog, as OpenAPI, or as schemas."),
+    },
+    "Record": {
+        "audit": Entry("audit:audit", "Show, search, export and verify the record of what happened."),
     },
     "Shell": {
         "completion": Entry("completion:completion", "Print the completion script for a shell."),

@@ -34,7 +34,9 @@ def load_server(file: Path) -> Server:
     try:
         made = runpy.run_path(str(file), run_name="interlock_authored")
     except (Exception, SystemExit) as error:
-        raise Failure(f"{_place(file, error)}: {str(error) or type(error).__name__}", "mend the file") from error
+        said = str(error) or type(error).__name__
+        told = said if str(file) in said else f"{_place(file, error)}: {type(error).__name__}: {said}"
+        raise Failure(told, "mend the file") from error
     finally:
         sys.path.remove(folder)
     servers = {name: value for name, value in made.items() if isinstance(value, Server)}

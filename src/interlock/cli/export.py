@@ -23,10 +23,10 @@ _MEMBERS = ("name", "title", "description", "inputSchema", "outputSchema", "anno
 @click.option("-o", "--output", type=click.Path(path_type=Path), help="Write it to this file.")
 @json_option
 def export(kind: str, file: str | None, tool: str | None, output: Path | None, as_json: bool) -> None:
-    """Print tools as a catalog, as OpenAPI, or as schemas. What is printed is always JSON.
+    """Print tools as a catalog, as OpenAPI, or as schemas.
 
-    Without a FILE.py these are the tools of the running hub, under the names that its clients see. Examples are made
-    from the schemas, and each was validated.
+    Without a FILE.py these are the tools of the running hub, under the names that its clients see. What is printed is
+    always JSON; examples are made from the schemas, and each was validated.
 
     \b
     Examples:

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from typing import Any
-
 import click
 
+from .asking import ask, instant, rate
 from .show import bold, columns, json_option, plain, say, show_json
 
 
@@ -21,17 +20,30 @@ def keys() -> None:
 
 @keys.command()
 @click.argument("agent")
-@click.option("--kind", type=click.Choice(["agent", "person", "service"]), default="agent", show_default=True)
+@click.option("--kind", type=click.Choice(["agent", "person", "service", "admin"]), default="agent", show_default=True)
 @click.option("--profile", metavar="NAME", help="The tools that this key sees.")
+@click.option("--expires", metavar="TIME", callback=instant, help="When it ends: 12h, 30d, or a date and time.")
+@click.option("--rate", metavar="RATE", callback=rate, help="Most calls: 60/minute, or 60/minute,1000/hour.")
+@click.option("--permit", metavar="PERMISSION", multiple=True, help="invoke:PATTERN, read:PATTERN, list_all, …")
 @json_option
-def create(agent: str, kind: str, profile: str | None, as_json: bool) -> None:
+def create(
+    agent: str,
+    kind: str,
+    profile: str | None,
+    expires: str | None,
+    rate: dict[str, int] | None,
+    permit: tuple[str, ...],
+    as_json: bool,
+) -> None:
     """Make a key. It is shown this once.
 
     \b
     Example:
       interlock keys create nightly --profile work
     """
-    made = _ask("hub/keys.create", {"agent": agent, "kind": kind, **({"profile": profile} if profile else {})})
+    chosen = {"profile": profile, "expires_at": expires, "rate": rate, "permissions": list(permit) or None}
+    asked = {"agent": agent, "kind": kind, **{name: value for name, value in chosen.items() if value}}
+    made = ask("hub/keys.create", asked)
     if as_json:
         show_json(made)
         return
@@ -48,7 +60,7 @@ def list_(as_json: bool) -> None:
     Example:
       interlock keys list
     """
-    found = _ask("hub/keys.list", {})
+    found = ask("hub/keys.list", {})
     if as_json:
         show_json(found)
         return
@@ -60,6 +72,8 @@ def list_(as_json: bool) -> None:
             str(key.get("profile") or "all tools"),
             str(key.get("prefix") or "") + "…",
             str(key.get("created") or ""),
+            f"until {key['expires_at']}" if key.get("expires_at") else "",
+            f"used {key['last_used']}" if key.get("last_used") else "",
         )
         for key in listed
     ):
@@ -78,21 +92,30 @@ def revoke(agent: str, as_json: bool) -> None:
     Example:
       interlock keys revoke nightly
     """
-    revoked = _ask("hub/keys.revoke", {"agent": agent})
+    revoked = ask("hub/keys.revoke", {"agent": agent})
     if as_json:
         show_json(revoked)
     else:
         say(f"{revoked.get('revoked', 0)} keys of {plain(agent)} revoked.")
 
 
+@keys.command()
+@click.argument("agent")
+@json_option
+def rotate(agent: str, as_json: bool) -> None:
+    """Make a new key for an agent in place of its old ones, which end at once.
+
+    \b
+    Example:
+      interlock keys rotate nightly
+    """
+    made = ask("hub/keys.rotate", {"agent": agent})
+    if as_json:
+        show_json(made)
+        return
+    say(str(made["key"]))
+    say("  → this is shown only now; the old keys have ended", err=True)
+
+
 def _name(principal: object) -> str:
     return str(principal.get("id")) if isinstance(principal, dict) else str(principal)
-
-
-def _ask(method: str, params: dict[str, Any]) -> dict[str, Any]:
-    from interlock.config.home import home_folder
-
-    from .hub_link import HubLink
-
-    with HubLink.open(home_folder()) as link:
-        return link.ask(method, params)

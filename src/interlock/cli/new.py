@@ -20,7 +20,6 @@ from __future__ import annotations
 from typing import Annotated
 
 import msgspec
-
 from interlock import Server
 from interlock.signatures import InputField
 
@@ -57,9 +56,9 @@ from __future__ import annotations
 
 import asyncio
 
-from {module} import server
-
 from interlock import Client
+
+from {module} import server
 
 
 def test_a_text_is_counted() -> None:

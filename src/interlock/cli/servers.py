@@ -65,7 +65,7 @@ def add(
     warnings = _outlook(name, server)
     tools = _started(server) if file else None
     changed = _change(config, {name: server})
-    offered = "" if tools is None else f" It starts, and offers {len(tools)} tools: {', '.join(tools[:10]) or 'none'}."
+    offered = "" if tools is None else f" It starts, and offers {', '.join(tools) or 'no tools'}."
     outcome = {"added": [name], "warnings": warnings, **({} if tools is None else {"tools": tools}), **changed}
     _tell(outcome, f"`{name}` is added to {changed['path']}.{offered}", as_json)
 

@@ -74,6 +74,11 @@ def server_lines(servers: list[dict[str, Any]]) -> list[str]:
         lines.append(row)
         if server.get("problem") and server.get("mend"):
             lines.append(f"      → {plain(str(server['mend']))}")
+        for held in server.get("quarantined") or []:
+            found = held["findings"][0]
+            told = f"in quarantine: {held['kind']} {held['name']} ({found['rule']}): {found['message']}"
+            lines.append("      " + coloured(one_line(told, 160), "yellow"))
+            lines.append(f"      → to allow it: {plain(str(held['mend']))}")
     return lines
 
 

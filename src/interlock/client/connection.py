@@ -126,6 +126,13 @@ class Connection:
         else:
             self.link.cancel(handle, reason)
 
+    def extend(self, handle: Id, deadline: float) -> None:
+        """Wait for an answer until then, since the server itself waits for something of ours."""
+        moved = self.chances.get(handle)
+        current = handle if moved is None else moved.current
+        if current is not None:
+            self.link.extend(current, deadline)
+
     def tell(self, method: str, params: bytes = EMPTY_OBJECT) -> None:
         """Send a notification."""
         self.link.tell(method, params)

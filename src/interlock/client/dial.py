@@ -7,6 +7,7 @@ from typing import TypeAlias
 
 from interlock.transports.exchange import Service
 from interlock.transports.http.client import HttpLink
+from interlock.transports.http.pool import Guard
 from interlock.transports.link import Link, Listener
 from interlock.transports.memory import connect
 from interlock.transports.stdio.client import StdioLink
@@ -26,11 +27,13 @@ def to_command(command: Command, limits: Limits = DEFAULT) -> Dial:
     return dial
 
 
-def to_url(url: str, headers: Mapping[str, str] | None = None, limits: Limits = DEFAULT) -> Dial:
-    """A server at an address."""
+def to_url(
+    url: str, headers: Mapping[str, str] | None = None, limits: Limits = DEFAULT, *, guard: Guard | None = None
+) -> Dial:
+    """A server at an address. A `guard` is for one that the operator did not write (`transports.resolving`)."""
 
     async def dial(listener: Listener) -> Link:
-        return HttpLink(url, listener, headers=headers, limits=limits)
+        return HttpLink(url, listener, headers=headers, limits=limits, guard=guard)
 
     return dial
 

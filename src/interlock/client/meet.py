@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import math
-from typing import Literal
+from typing import Final, Literal
 
 from interlock.client.dial import Dial
 from interlock.client.peer import Identity, Peer, Repeat, judge_probe, read_hello, remote_fault
@@ -20,6 +20,9 @@ from interlock.wire.errors import Fault, Tongue
 from interlock.wire.messages import EMPTY_OBJECT, Failure, Request, Result
 
 Pin = Literal["auto", "modern", "legacy"]
+
+_NO_POST: Final = (400, 404, 405)
+"""How a server refuses a POST that does not have one at this address."""
 
 
 class Meeting:
@@ -35,7 +38,7 @@ class Meeting:
         """The server, introduced. `patience` is how long the probe may go unanswered."""
         link = self.link = await self._dial(self._ears)
         if pin == "legacy":
-            return link, await shake_hands(link, self._identity)
+            return await self._old_way(link)
         if pin == "modern":
             peer = await self._probe(link, LATEST, None)
             if peer is None:
@@ -51,7 +54,25 @@ class Meeting:
                 # Some old servers end themselves over a first message that they do not know.
                 await link.close()
                 link = self.link = await self._dial(self._ears)
-        return link, peer if peer is not None else await shake_hands(link, self._identity)
+        return (link, peer) if peer is not None else await self._old_way(link)
+
+    async def _old_way(self, link: Link) -> tuple[Link, Peer]:
+        """The handshake; over HTTP by the older transport too, where the newer one is not there (2025-11-25, Backwards
+        Compatibility)."""
+        try:
+            return link, await shake_hands(link, self._identity)
+        except Fault as fault:
+            if not isinstance(link, HttpLink) or fault.data.get("status") not in _NO_POST:
+                raise
+            first = fault
+        try:
+            older = await link.legacy_sse()
+        except Fault:
+            # It is not there either; what the server said first is the better answer.
+            raise first from None
+        self.link = older
+        await link.close()
+        return older, await shake_hands(older, self._identity)
 
     async def _probe(self, link: Link, revision: Revision, patience: float | None, again: int = 2) -> Peer | None:
         """Ask the way a modern server understands. None: it is not one."""

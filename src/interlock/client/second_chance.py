@@ -20,7 +20,7 @@ HELD: Final = 4_096
 class SecondChance:
     """Stands before a sink. The handle that the caller got stays good, whatever id the request has now."""
 
-    __slots__ = ("_again", "_connection", "_current", "_late", "_outgoing", "_session", "_sink", "handle")
+    __slots__ = ("_again", "_connection", "_late", "_outgoing", "_session", "_sink", "current", "handle")
 
     def __init__(self, connection: Connection, outgoing: Outgoing, sink: Sink, again: bool) -> None:
         self._connection = connection
@@ -28,7 +28,8 @@ class SecondChance:
         self._sink = sink
         self._again = again
         self._session = ""
-        self._current: Id | None = None
+        self.current: Id | None = None
+        """The id that the request has now; None while it waits for the new session."""
         self._late: asyncio.TimerHandle | None = None
         self.handle: Id = 0
 
@@ -37,7 +38,7 @@ class SecondChance:
         reopening = self._connection.reopening
         if reopening is None and session is not None:
             self._session = session
-            self.handle = self._current = self._connection.link.send(self._outgoing, self)
+            self.handle = self.current = self._connection.link.send(self._outgoing, self)
             return self.handle
         assert reopening is not None
         if len(self._connection.chances) >= HELD:
@@ -48,15 +49,15 @@ class SecondChance:
 
     def cancel(self, reason: str) -> None:
         """The caller no longer wants it; it may be under way again, or waiting for the new session."""
-        if self._current is not None:
-            self._connection.link.cancel(self._current, reason)
-        self._current = None
+        if self.current is not None:
+            self._connection.link.cancel(self.current, reason)
+        self.current = None
         self._forget()
 
     @property
     def held(self) -> bool:
         """Whether it waits for a new session."""
-        return self._current is None
+        return self.current is None
 
     def answered(self, answer: Result | Failure) -> None:
         self._forget()
@@ -80,7 +81,7 @@ class SecondChance:
 
     def _hold(self, task: asyncio.Task[None]) -> None:
         # From now on its id is not its handle. Its deadline holds here, too.
-        self._current = None
+        self.current = None
         self._connection.chances[self.handle] = self
         self._late = asyncio.get_running_loop().call_at(self._outgoing.deadline, self._too_late)
         task.add_done_callback(self._reopened)
@@ -92,7 +93,7 @@ class SecondChance:
         try:
             if task.cancelled() or task.exception() is not None:
                 raise Fault("UPSTREAM_UNAVAILABLE", "the server lost the session, and a new one could not be opened")
-            self._current = self._connection.link.send(self._outgoing, self)
+            self.current = self._connection.link.send(self._outgoing, self)
         except Fault as fault:
             self._forget()
             self._sink.lost(fault)

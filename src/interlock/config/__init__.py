@@ -6,7 +6,7 @@ from .confirmations import Confirmations, Planned, Unconfirmed
 from .home import home_folder, user_config
 from .load import Loaded, load, load_again
 from .problems import Problem
-from .settings import Agent, Config, Hub, Limits, Origin, Profile, Restart, Server, Timeouts, Tools
+from .settings import Agent, Config, Hub, Limits, Origin, Profile, Restart, Server, Timeouts, Tools, Validation
 
 __all__ = [
     "Agent",
@@ -24,6 +24,7 @@ __all__ = [
     "Timeouts",
     "Tools",
     "Unconfirmed",
+    "Validation",
     "home_folder",
     "load",
     "load_again",

@@ -11,6 +11,9 @@ from typing import Annotated, ClassVar, Literal
 import msgspec
 from msgspec import Meta
 
+from interlock.judge.arguments import ArgumentKind, ValidatorName
+from interlock.judge.code.rules import Level as CodeLevel
+
 from .problems import Problem
 
 Mode = Literal["observe", "guard", "locked"]
@@ -18,11 +21,14 @@ Share = Literal["auto", "principal", "session"]
 Start = Literal["eager", "on-demand"]
 Era = Literal["auto", "modern", "legacy"]
 RestartPolicy = Literal["never", "on_failure", "always"]
+ScanResults = Literal["off", "flag", "escape"]
 Level = Literal["L0", "L1", "L2", "L3"]
 
 Seconds = Annotated[float, Meta(gt=0, le=86_400)]
 Milliseconds = Annotated[int, Meta(ge=1, le=3_600_000)]
 Count = Annotated[int, Meta(ge=1)]
+
+DefaultPolicy = Literal["opt-in", "opt-out"]
 
 DEFAULT_LISTEN = "127.0.0.1:7420"
 
@@ -79,6 +85,23 @@ class Webhook(msgspec.Struct, frozen=True):
     """The variable of the hub's environment that holds the secret they are signed with."""
 
 
+class Rate(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How many calls may be made; unset: as many as come."""
+
+    per_minute: Count | None = None
+    """Calls in a minute; so many may also come at once."""
+    per_hour: Count | None = None
+    """Calls in an hour."""
+
+    @property
+    def limits(self) -> bool:
+        return self.per_minute is not None or self.per_hour is not None
+
+    def __str__(self) -> str:
+        parts = ((self.per_minute, "minute"), (self.per_hour, "hour"))
+        return ", ".join(f"{count} per {unit}" for count, unit in parts if count is not None) or "none"
+
+
 class Hub(msgspec.Struct, frozen=True):
     """`[hub]`."""
 
@@ -90,6 +113,10 @@ class Hub(msgspec.Struct, frozen=True):
     """Whether callers without a key are the agent `local`. Unset: only when listening on loopback."""
     budget: Count | None = 20_000
     """Tokens of tool definitions a list may take. Above it, it holds the pinned tools and the way to find others."""
+    audit: Literal["batched", "strict"] = "batched"
+    """When a record is committed: with others within 20 ms (`batched`), or before its call is sent (`strict`)."""
+    access: DefaultPolicy = "opt-out"
+    """What agents may call where no grant says so: `opt-out` all, `opt-in` nothing. A server can have its own."""
     store: str | None = None
     """Keeps what must survive: a path, or a `postgresql:` URL that several hubs share. Unset: `hub.db` at home."""
     allowed_origins: tuple[str, ...] = ()
@@ -100,6 +127,7 @@ class Hub(msgspec.Struct, frozen=True):
     limits: Limits = Limits()
     approvals: Approvals = Approvals()
     webhook: Webhook = Webhook()
+    rate: Rate = Rate()
 
     @property
     def address(self) -> tuple[str, int]:
@@ -141,6 +169,61 @@ class Tools(msgspec.Struct, frozen=True):
     """A tool's own name, and what it is called here."""
     describe: dict[str, str] = {}
     """A tool's own name, and what it says it does here."""
+    trust: tuple[str, ...] = ()
+    """Tools, prompts and resources in quarantine that are offered all the same, as `name@fingerprint`: exactly that
+    definition, at least 16 characters of its fingerprint. `interlock status` prints the line to write."""
+    rate: dict[str, Rate] = {}
+    """A tool's own name, and how often it may be called by all together: `{ per_minute = 30, per_hour = 500 }`."""
+
+
+class Validation(msgspec.Struct, frozen=True):
+    """What is checked of a tool's arguments before a call leaves. TOOL is a bare tool name, or a pattern (`"run_*"`,
+    `"**"`). Of several that fit, all validators are used, and of each other setting the last one's that has it."""
+
+    use: tuple[ValidatorName | Literal["none"], ...] = ()
+    """Validators, beside those that the server declares: `sandbox`, `readonly`, `network_restricted`, `code_safety`,
+    `paths`. `none` switches off what the hub would only infer."""
+    arguments: dict[ArgumentKind, tuple[str, ...]] = {}
+    """Which arguments hold a `command`, `url`, `host`, `path`, `code`, `sql`, or `text` with URLs in it, where their
+    names do not say so (`arguments.command = ["steps.*.do"]`)."""
+    ignore: tuple[str, ...] = ()
+    """Rules that are not applied, by the name that a refusal gives (`shell.pipe`)."""
+    programs: tuple[str, ...] = ()
+    """The only programs that a command may run (`sandbox`)."""
+    blocked_programs: tuple[str, ...] = ()
+    """Further programs that it may not (`sandbox`)."""
+    windows_shells: bool = False
+    """Whether PowerShell and cmd may be used; what they run is not judged (`sandbox`)."""
+    readers: tuple[str, ...] = ()
+    """Further programs that are known to only read (`readonly`)."""
+    dialect: str | None = None
+    """The dialect of SQL, where it is known (`readonly`)."""
+    hosts: tuple[str, ...] | None = None
+    """The only hosts that may be reached (`example.com`, `*.example.com`) (`network_restricted`)."""
+    local_names: tuple[str, ...] = ()
+    """Local names that may be reached, if their addresses may (`network_restricted`)."""
+    networks: tuple[str, ...] = ()
+    """Private networks that may be reached (`10.1.0.0/16`); never a metadata service (`network_restricted`)."""
+    ports: tuple[Annotated[int, Meta(ge=1, le=65_535)], ...] | None = None
+    """The only ports that may be reached (`network_restricted`)."""
+    level: CodeLevel | None = None
+    """`standard`, `strict` or `readonly`; the stricter of this and what the server declares holds (`code_safety`)."""
+    language: str | None = None
+    """The language of code, where a call does not say (`code_safety`)."""
+    max_code_bytes: Count | None = None
+    """The largest piece of code (`code_safety`)."""
+    allowed_imports: tuple[str, ...] = ()
+    """Modules that may be imported although the level says no (`code_safety`)."""
+    blocked_imports: tuple[str, ...] = ()
+    """Further modules that may not (`code_safety`)."""
+    blocked_patterns: tuple[str, ...] = ()
+    """Text that may not occur in code (`code_safety`)."""
+    roots: tuple[str, ...] = ()
+    """The folders that paths must lie in, written in full (`paths`)."""
+    accepts: tuple[dict[str, object], ...] = ()
+    """Arguments that must pass, for `interlock check --config`."""
+    refuses: tuple[dict[str, object], ...] = ()
+    """Arguments that must be refused, for `interlock check --config`."""
 
 
 class Server(msgspec.Struct, frozen=True):
@@ -169,7 +252,17 @@ class Server(msgspec.Struct, frozen=True):
     """Which kind of MCP it speaks, where it need not be found out: `modern` or `legacy`."""
     enabled: bool = True
     """Whether it is used at all."""
+    access: DefaultPolicy | None = None
+    """What agents may call where no grant says so: `opt-out` everything, `opt-in` nothing. Unset: as the hub's."""
     tools: Tools = Tools()
+    validators: dict[str, Validation] = {}
+    """What is checked of calls to its tools, by tool; see below."""
+    max_result_tokens: Annotated[int, Meta(ge=100)] | None = None
+    """The longest text of a result, in tokens of about four bytes. A longer one becomes its head and a link to the
+    rest; tools are then listed without an `outputSchema`, which a head could not keep."""
+    scan_results: ScanResults = "off"
+    """Whether results are searched for hidden text and instructions to the model: `flag` notes them in the log,
+    `escape` also makes hidden text visible."""
     source: str = ""
     """The file that names it."""
     problem: Problem | None = None
@@ -223,6 +316,7 @@ class Agent(msgspec.Struct, frozen=True):
     """Exposed tool names (patterns) that a person must confirm."""
     attended_by: str | None = None
     """The person who sits before this agent's client: questions about its calls are asked there, too."""
+    rate: Rate = Rate()
 
 
 class Origin(msgspec.Struct, frozen=True):

@@ -71,13 +71,24 @@ def kind(value: object) -> str:
 
 
 def _explain(error: msgspec.ValidationError, wanted: Any, value: object) -> tuple[str, str]:
-    if get_origin(wanted) is Literal:
-        options = [str(option) for option in get_args(wanted)]
-        close = difflib.get_close_matches(str(value), options, n=1)
+    options = _options(wanted)
+    if options:
+        given = value if isinstance(value, list) else [value]
+        unknown = next((str(item) for item in given if item not in options), str(value))
+        close = difflib.get_close_matches(unknown, options, n=1)
         mend = f'write "{close[0]}"' if close else f'write "{options[0]}"'
         return "must be one of " + ", ".join(f'"{option}"' for option in options), mend
     text = _QUOTED.sub(_in_words, str(error)).replace("Expected ", "must be ").replace(", got ", ", not ")
     return text, ""
+
+
+def _options(wanted: Any) -> list[str]:
+    """The texts that a setting, or each item of it, may be; none where it is not a choice."""
+    if get_origin(wanted) is Literal:
+        return [str(option) for option in get_args(wanted)]
+    inner = [part for part in get_args(wanted) if part is not Ellipsis and part is not type(None)]
+    options = [_options(part) for part in inner]
+    return [option for part in options for option in part] if options and all(options) else []
 
 
 def _in_words(quoted: re.Match[str]) -> str:

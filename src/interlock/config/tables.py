@@ -14,6 +14,7 @@ from .names import why_bad_id, why_bad_name
 from .problems import KeyPath, Report
 from .settings import Agent, Config, Hub, Profile, Server, split_listen
 from .shape import build, kind
+from .validation import check_trust, read_validators
 
 T = TypeVar("T")
 
@@ -45,8 +46,10 @@ def read_server(table: Mapping[str, object], name: str, at: KeyPath, report: Rep
     report.places[name] = at
     rest = dict(table)
     command = _command(rest, name, at, report)
+    validators = read_validators(rest.pop("validators", {}), (*at, "validators"), report, server=name)
     settings = build(Server, rest, at, report, server=name)
-    server = msgspec.structs.replace(settings, command=command, source=str(report.file))
+    server = msgspec.structs.replace(settings, command=command, validators=validators, source=str(report.file))
+    check_trust(server.tools.trust, (*at, "tools", "trust"), report, server=name)
     check_server(server, name, at, report, has_command="command" in table)
     return server
 

@@ -2,16 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Literal
+from datetime import datetime
+from typing import TYPE_CHECKING, Literal
 
 import msgspec
 
 from interlock.hub.catalog.offer import Tool
 from interlock.hub.kernel.shelf import Shelf
 from interlock.hub.principals import Principal
+from interlock.judge.findings import Finding
 from interlock.transports.exchange import Exchange
 from interlock.wire.errors import Fault
 from interlock.wire.messages import strict
+
+if TYPE_CHECKING:
+    from interlock.hub.audit.record import Outcome
+    from interlock.hub.audit.recorder import Ticket
 
 TargetKind = Literal["tool", "prompt", "resource", "completion"]
 
@@ -42,9 +48,9 @@ class Load:
 class Caller:
     """A principal at one address of the hub. Made once per credential and address, and kept while they are valid."""
 
-    __slots__ = ("load", "owner", "plans", "principal", "shelf", "view")
+    __slots__ = ("expires", "load", "owner", "plans", "principal", "shelf", "used", "view")
 
-    def __init__(self, principal: Principal, shelf: Shelf, load: Load) -> None:
+    def __init__(self, principal: Principal, shelf: Shelf, load: Load, expires: datetime | None = None) -> None:
         self.principal = principal
         self.shelf = shelf
         self.view = shelf.view
@@ -52,6 +58,10 @@ class Caller:
         self.plans: dict[tuple[str, str], object] = {}
         """What the gates said of each target before its arguments were known; see `plan`."""
         self.load = load
+        self.expires = expires
+        """When the credential is worth nothing any more."""
+        self.used = True
+        """Whether anything was asked since uses were last written down."""
 
 
 class Approval(msgspec.Struct, frozen=True):
@@ -68,7 +78,18 @@ class Approval(msgspec.Struct, frozen=True):
 class Call:
     """One request for a target."""
 
-    __slots__ = ("_arguments", "approval", "arguments_raw", "caller", "exchange", "members", "target")
+    __slots__ = (
+        "_arguments",
+        "approval",
+        "arguments_raw",
+        "caller",
+        "exchange",
+        "members",
+        "outcome",
+        "target",
+        "ticket",
+        "would_refuse",
+    )
 
     def __init__(self, exchange: Exchange, caller: Caller, target: Target, members: dict[str, msgspec.Raw]) -> None:
         self.exchange = exchange
@@ -80,6 +101,12 @@ class Call:
         self.arguments_raw = b"{}" if raw is None else bytes(raw)
         self._arguments: object = msgspec.UNSET
         self.approval: Approval | None = None
+        self.ticket: Ticket | None = None
+        """Its place in the record, once its intent stands there."""
+        self.outcome: Outcome | None = None
+        """How it ended, as far as is known."""
+        self.would_refuse: tuple[Finding, ...] = ()
+        """What a stricter mode would have refused it for; for the record, once the call goes out."""
 
     @property
     def arguments(self) -> object:

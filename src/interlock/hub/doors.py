@@ -8,10 +8,11 @@ from typing import Final
 from weakref import WeakValueDictionary
 
 from interlock.config.settings import Agent, Config, Profile
+from interlock.hub.access.access import Access
 from interlock.hub.call import Caller, Load
 from interlock.hub.catalog.views import EVERYTHING, Catalog, View
 from interlock.hub.kernel.shelf import Shelf
-from interlock.hub.keys import Keys
+from interlock.hub.keys import Keys, expired
 from interlock.hub.principals import LOCAL_AGENT, Principal
 from interlock.wire.errors import Fault
 
@@ -30,10 +31,11 @@ def is_mcp_path(path: str) -> bool:
 class Doors:
     """Admits callers. The same credential at the same address is the same caller."""
 
-    def __init__(self, config: Callable[[], Config], keys: Keys, catalog: Catalog) -> None:
+    def __init__(self, config: Callable[[], Config], keys: Keys, catalog: Catalog, access: Access) -> None:
         self._config = config
         self._keys = keys
         self._catalog = catalog
+        self._access = access
         self._admitted: dict[tuple[str, bytes | None], Caller] = {}
         self._loads: WeakValueDictionary[str, Load] = WeakValueDictionary()
         self._stamp: tuple[int, int] = (-1, -1)
@@ -53,7 +55,17 @@ class Doors:
             if len(self._admitted) >= MOST_CALLERS:
                 self._admitted.clear()
             self._admitted[path, credential] = caller
+        elif caller.expires is not None and self._access.now() >= caller.expires:
+            raise expired()
+        caller.used = True
         return caller
+
+    def note_uses(self) -> None:
+        """Tell the keys which of them were used since the last time."""
+        for caller in self._admitted.values():
+            if caller.used and caller.principal.key:
+                self._keys.used(caller.principal.key)
+            caller.used = False
 
     def admit_key(self, key: str | None, path: str) -> Caller:
         """Who asks, on the control socket: the holder of a key, or the agent of whoever the socket belongs to."""
@@ -69,20 +81,23 @@ class Doors:
                 view = None
             elif view is not None:
                 view = View(view.server, profile)
+        if view is not None and view.server is not None and not self._access.reaches(principal, view.server):
+            view = None
         if view is None or not self._catalog.knows(view):
             raise Fault("METHOD_NOT_FOUND", f"nothing is served at {path[:200]}", mend="the hub's address is /mcp")
         load = self._loads.get(principal.id)
         if load is None:
             load = self._loads[principal.id] = Load()
-        return Caller(principal, self._shelf(view, agent), load)
+        key = self._access.key(principal)
+        return Caller(principal, self._shelf(view, agent, principal), load, None if key is None else key.expires_at)
 
-    def _shelf(self, view: View, agent: Agent | None) -> Shelf:
+    def _shelf(self, view: View, agent: Agent | None, principal: Principal) -> Shelf:
         """The agent's own settings go before its profile's, and those before the hub's."""
         config = self._config()
         profile = config.profiles.get(view.profile or "") or Profile()
         own = agent or Agent()
         budget = own.budget or profile.budget or config.hub.budget
-        return Shelf(view, budget, own.level or profile.level, (*own.pinned, *profile.pinned))
+        return Shelf(view, budget, own.level or profile.level, (*own.pinned, *profile.pinned), principal)
 
     def _view(self, path: str) -> View | None:
         if path == "/mcp":

@@ -5,22 +5,34 @@ Ids, progress tokens and request state never cross the hop as they are: each sid
 
 from __future__ import annotations
 
+import asyncio
 import hashlib
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 import msgspec
 
 from interlock.client.connection import Connection
+from interlock.hub import recording
+from interlock.hub.audit.record import CANCELLED
+from interlock.hub.bridges import url_first
+from interlock.hub.bridges.asking_back import ANSWER_SECONDS, AskingBack
+from interlock.hub.bridges.retries import ANSWERS
 from interlock.hub.call import Call
 from interlock.hub.catalog.addresses import exposed_uri
 from interlock.hub.lines import LineOwner
 from interlock.hub.questions import relay_question
 from interlock.hub.request_states import RequestStates
-from interlock.protocols.mcp import results
+from interlock.hub.results.finishing import Finish
+from interlock.hub.sharing import log_level_of
+from interlock.protocols.mcp import older, results
+from interlock.protocols.mcp.errors_across import error_for_new, error_for_old
 from interlock.protocols.mcp.headers import param_values
+from interlock.protocols.mcp.meta import Members
+from interlock.protocols.mcp.projected import request_meta, with_request_meta
 from interlock.transports.link import Outgoing
+from interlock.transports.parking import refused
 from interlock.wire.conversation import PROGRESS
-from interlock.wire.errors import ErrorObject, Fault
+from interlock.wire.errors import ErrorObject, Fault, Tongue
 from interlock.wire.messages import Failure, Id, Request, Result, one_line
 
 STATE_LIFE_S = 600.0
@@ -41,16 +53,25 @@ class Forward(msgspec.Struct, eq=False):
     _states: RequestStates
     _clock: Callable[[], float]
     _done: Callable[[Call], None]
+    _last: Finish | None
+    """What is still to be done to a good result."""
     _handle: Id | None = None
     _told: bool = False
+    _back: AskingBack | None = None
+    _patience: tuple[float, float] = (0.0, 0.0)
+    _questions: int = 0
 
-    def start(self, deadline: float, max_deadline: float) -> None:
+    def start(self, timeout: float, max_timeout: float) -> None:
         """Send it. A failure to send is the answer."""
+        self._patience = (timeout, max_timeout)
+        self._send(self._call.members)
+
+    def _send(self, members: Members) -> None:
         try:
-            outgoing = self._outgoing(deadline, max_deadline)
+            outgoing = self._outgoing(members)
             self._call.exchange.on_cancel = self._cancelled
             if self._owner is not None:
-                self._owner.open.add(self._call.exchange)
+                self._owner.open.add(self)
             tool = self._call.target.tool
             self._handle = self._connection.send(outgoing, self, idempotent=None if tool is None else tool.idempotent)
         except Fault as fault:
@@ -59,10 +80,13 @@ class Forward(msgspec.Struct, eq=False):
 
     def answered(self, answer: Result | Failure) -> None:
         """The server's answer, in the client's own terms."""
-        self._finish()
         exchange = self._call.exchange
+        if self._connection.modern and not exchange.dialect.modern and self._asks_back(answer):
+            return
+        self._call.outcome = recording.answered(answer)
+        self._finish()
         if isinstance(answer, Failure):
-            exchange.pass_failure(self._error(answer.error))
+            self._failed(answer.error)
             return
         try:
             result = self._result(one_line(answer.result))
@@ -71,49 +95,113 @@ class Forward(msgspec.Struct, eq=False):
         except (msgspec.DecodeError, UnicodeDecodeError) as cause:
             exchange.fail(Fault("UPSTREAM_ERROR", f"{self._call.target.server} answered what cannot be read: {cause}"))
         else:
-            exchange.result(result)
+            if self._last is None:
+                exchange.result(result)
+            else:
+                self._last(self._call, result, exchange.result)
 
     def notified(self, method: str, params: bytes) -> None:
         """Progress and log messages of this call. Log messages of a shared session are the operator's alone."""
         exchange = self._call.exchange
+        wanted = False
         if method == PROGRESS:
             meta = exchange.glance.meta
             if meta is not None and meta.progress_token is not None:
                 exchange.notify(PROGRESS, _with_token(params, meta.progress_token))
         elif method == "notifications/message":
-            wanted = exchange.dialect.log_level is not None if self._connection.modern else self._owner is not None
-            if wanted:
-                exchange.notify(method, one_line(params))
+            wanted = self._wants_logs()
+        else:
+            wanted = method == "notifications/elicitation/complete" and not exchange.dialect.modern
+        if wanted:
+            exchange.notify(method, one_line(params))
 
     def asked(self, request: Request) -> None:
         """The server turns to the client in mid-call: possible where the connection is the client's own."""
-        if self._owner is None or self._call.exchange.dialect.modern:
+        if self._owner is None:
             fault = Fault("METHOD_NOT_FOUND", f"{request.method} cannot be answered on a shared connection")
-            self._connection.refuse(request.id, fault.render(self._call.exchange.dialect.tongue))
+            self._connection.refuse(request.id, fault.render(Tongue.OLD_MCP))
             return
-        relay_question(self._connection, request, self._call.exchange.ask, self._call.exchange.dialect.tongue)
+        relay_question(self._connection, request, self._ask, Tongue.OLD_MCP)
 
     def lost(self, fault: Fault) -> None:
         """No answer will come."""
+        self._call.outcome = recording.lost(fault)
         self._finish()
         self._call.exchange.fail(fault)
+
+    def _ask(self, method: str, params: bytes) -> asyncio.Future[bytes]:
+        """Ask the client. The server's own time stands still while it waits for an answer."""
+        waiting = self._call.exchange.ask(method, params)
+        self._questions += 1
+        self._allow(ANSWER_SECONDS)
+        waiting.add_done_callback(self._told_answer)
+        return waiting
+
+    def _told_answer(self, _: asyncio.Future[bytes]) -> None:
+        self._questions -= 1
+        if not self._questions:
+            self._allow(self._patience[0])
+
+    def _allow(self, seconds: float) -> None:
+        if self._handle is not None and not self._told:
+            self._connection.extend(self._handle, self._clock() + seconds)
+
+    def _failed(self, error: ErrorObject) -> None:
+        exchange = self._call.exchange
+        question = None
+        if exchange.dialect.modern and not self._connection.modern:
+            question = url_first.as_question(error, exchange.dialect.capabilities)
+        if question is None:
+            exchange.pass_failure(self._error(error))
+        else:
+            exchange.result(question)
+
+    def _wants_logs(self) -> bool:
+        """A new server was told the level with the call; an old one speaks for this client on its own line alone."""
+        if self._connection.modern:
+            return log_level_of(self._call.exchange) is not None
+        return self._owner is not None and (
+            not self._call.exchange.dialect.modern or log_level_of(self._call.exchange) is not None
+        )
+
+    def _asks_back(self, answer: Result | Failure) -> bool:
+        """Whether a new server's answer is a question, which then is put to the old client."""
+        try:
+            if isinstance(answer, Failure) or not results.asks_for_input(answer.result):
+                if self._back is not None and isinstance(answer, Result):
+                    self._back.completed()
+                return False
+            if self._back is None:
+                self._back = AskingBack(self._call.exchange, self._repeat, self.lost)
+            self._back.ask(answer.result)
+        except Fault as fault:
+            self.lost(fault)
+        except (msgspec.DecodeError, UnicodeDecodeError) as cause:
+            self.lost(Fault("UPSTREAM_ERROR", f"{self._call.target.server} asked what cannot be read: {cause}"))
+        return True
+
+    def _repeat(self, more: Members) -> None:
+        self._send({**self._call.members, **more})
 
     def _cancelled(self, reason: str) -> None:
         if self._handle is not None and not self._told:
             self._connection.cancel(self._handle, reason)
+            self._call.outcome = CANCELLED
         self._finish()
 
     def _finish(self) -> None:
         if not self._told:
             self._told = True
+            if self._back is not None:
+                self._back.stop()
             if self._owner is not None:
-                self._owner.open.discard(self._call.exchange)
+                self._owner.open.discard(self)
             self._done(self._call)
 
-    def _outgoing(self, deadline: float, max_deadline: float) -> Outgoing:
+    def _outgoing(self, members: Members) -> Outgoing:
         call, target = self._call, self._call.target
         exchange = call.exchange
-        fields = dict(call.members)
+        fields = dict(members)
         named = None
         headers: tuple[tuple[str, str], ...] = ()
         if target.kind in ("tool", "prompt"):
@@ -124,37 +212,59 @@ class Forward(msgspec.Struct, eq=False):
         elif target.kind == "resource":
             named = target.name
             fields["uri"] = msgspec.Raw(msgspec.json.encode(named))
-        if _STATE in fields:
-            fields[_STATE] = msgspec.Raw(msgspec.json.encode(self._opened(fields[_STATE])))
         meta = exchange.glance.meta
-        if exchange.dialect.modern and not self._connection.modern and "_meta" in fields:
-            kept = results.meta_for_legacy(bytes(fields.pop("_meta")))
-            if kept is not None:
-                fields["_meta"] = msgspec.Raw(kept)
+        if exchange.dialect.modern:
+            if _STATE in fields:
+                fields[_STATE] = msgspec.Raw(msgspec.json.encode(self._opened(fields[_STATE])))
+            if not self._connection.modern:
+                self._make_old(fields)
+        elif self._connection.modern:
+            own = fields.get("_meta")
+            fields["_meta"] = msgspec.Raw(with_request_meta(None if own is None else bytes(own), self._introduction()))
+        now = self._clock()
         return Outgoing(
             self._method,
             _encode(fields),
-            deadline,
+            now + self._patience[0],
             name=named,
             param_headers=headers,
             wants_progress=meta is not None and meta.progress_token is not None,
-            max_deadline=max_deadline,
-            introduced=exchange.dialect.modern,
+            max_deadline=now + self._patience[1],
+            introduced=True,
         )
+
+    def _make_old(self, fields: Members) -> None:
+        """Take out of a new client's request what an old server does not know."""
+        if _STATE in fields:
+            # It was given for a call that is not here any more: nothing is ever sent a second time for it.
+            raise refused()
+        url_first.check_visited(fields)
+        fields.pop(ANSWERS, None)
+        raw = fields.pop("_meta", None)
+        kept = None if raw is None else results.meta_for_legacy(bytes(raw))
+        if kept is not None:
+            fields["_meta"] = msgspec.Raw(kept)
+
+    def _introduction(self) -> Mapping[str, object]:
+        """What this call's client said when its session was opened, as a new server wants it with each request."""
+        dialect = self._call.exchange.dialect
+        level = log_level_of(self._call.exchange)
+        return request_meta(self._connection.revision, dialect.capabilities.raw, dialect.client_info, level)
 
     def _result(self, result: bytes) -> bytes:
         modern_client = self._call.exchange.dialect.modern
         if result.lstrip()[:1] != b"{":
             raise Fault("UPSTREAM_ERROR", f"{self._call.target.server} answered with a result that is no object")
         if self._connection.modern:
-            if b'"input_required"' in result and results.asks_for_input(result):
-                if not modern_client:
-                    raise Fault("UPSTREAM_ERROR", "the server asks for input in a form that this client does not know")
+            if modern_client and b'"input_required"' in result and results.asks_for_input(result):
                 return self._sealed(result)
             result = results.narrowed(result) if modern_client else results.plain(result)
         elif modern_client:
             ttl = 0 if self._method == "resources/read" else None
             result = results.complete(result, ttl_ms=ttl, server_info=self._connection.peer.server_info)
+        if not modern_client and (self._connection.modern or not self._call.exchange.dialect.revision.structures):
+            tool = self._call.target.tool
+            result = older.result_for(self._call.exchange.dialect.revision, result, tool is not None and tool.wraps)
         if not self._call.caller.view.bare and (b'"resource' in result or self._method == "resources/read"):
             result = self._with_exposed_uris(result)
         return result
@@ -170,12 +280,9 @@ class Forward(msgspec.Struct, eq=False):
 
     def _error(self, error: ErrorObject) -> ErrorObject:
         """The server's own error, with codes of the other era put into this one's."""
-        modern_client = self._call.exchange.dialect.modern
-        if modern_client and error.code in (-32002, -32042):
-            return ErrorObject(-32602 if error.code == -32002 else -32603, error.message, error.data)
-        if not modern_client and self._connection.modern and error.code in (-32020, -32021, -32022):
-            return ErrorObject(-32603, error.message, error.data)
-        return error
+        if self._call.exchange.dialect.modern:
+            return error_for_new(error) if not self._connection.modern else error
+        return error_for_old(error, self._method) if self._connection.modern else error
 
     def _sealed(self, result: bytes) -> bytes:
         """A server's request state is bound to this caller and this call before it leaves."""

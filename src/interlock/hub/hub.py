@@ -7,38 +7,50 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
+from functools import partial
 from typing import Final, cast
 
 import msgspec
 
 from interlock.hub import answers
-from interlock.hub.call import Call, Caller, Target
+from interlock.hub.access.access import Access
+from interlock.hub.access.desk import AccessDesk
+from interlock.hub.bridges.retries import STATE, Retries
+from interlock.hub.call import Call, Caller, Target, TargetKind
 from interlock.hub.catalog.addresses import original_uri
 from interlock.hub.catalog.offer import ItemKind
 from interlock.hub.catalog.views import Catalog
 from interlock.hub.doors import Doors
 from interlock.hub.forward import Forward
+from interlock.hub.judgement import Judgement
 from interlock.hub.kernel.desk import KERNEL_TOOLS, KernelDesk, inner_call
 from interlock.hub.kernel.kernel import Kernel
+from interlock.hub.kernel.shelf import Shelf
 from interlock.hub.kernel.shelves import Shelves
 from interlock.hub.lines import Line
 from interlock.hub.listening import MOST_SUBSCRIPTIONS, Listening, SessionListener
 from interlock.hub.notices import Notices
 from interlock.hub.pipeline import Commit, Dispatch, Pipeline, Release, Resolve
 from interlock.hub.plan import Plan
+from interlock.hub.recording import Recording, trace_of
+from interlock.hub.refusals import Refusals
 from interlock.hub.request_states import RequestStates
-from interlock.hub.sharing import SessionState, lane
+from interlock.hub.results import pages
+from interlock.hub.sharing import Lane, SessionState, lane
+from interlock.hub.speaking import for_mgp_method, speaking, with_answer
 from interlock.hub.subscriptions import Subscriptions
+from interlock.hub.unknown import unknown
 from interlock.hub.upstreams.upstream import Upstream
 from interlock.hub.upstreams.upstreams import Upstreams
-from interlock.hub.verdicts import Ask, Refuse
+from interlock.hub.verdicts import Ask, Refuse, Verdict, Wait
 from interlock.protocols.mcp.meta import Members, members
 from interlock.protocols.mcp.methods import LOG_LEVELS, METHODS
+from interlock.protocols.mcp.older import tools_for
 from interlock.protocols.mcp.results import EMPTY, complete
 from interlock.protocols.registry.errors import registry_fault
-from interlock.protocols.registry.traces import trace_of
 from interlock.transports.exchange import Caller as AnyCaller
 from interlock.transports.exchange import Exchange, Session
+from interlock.transports.parking import Parking
 from interlock.wire.errors import Fault
 from interlock.wire.limits import Limits
 from interlock.wire.messages import Notification, check_shape
@@ -66,10 +78,15 @@ class Hub:
         catalog: Catalog,
         shelves: Shelves,
         kernel: Kernel,
+        access: Access,
+        access_desk: AccessDesk,
         upstreams: Upstreams,
         notices: Notices,
         make_pipeline: Callable[[Commit, Dispatch, Release], Pipeline],
         states: RequestStates,
+        recording: Recording,
+        kept: pages.Pages,
+        parking: Parking,
         limits: Limits,
         info: bytes,
         most_open: Callable[[], tuple[int, int, int]],
@@ -80,10 +97,14 @@ class Hub:
         self._shelves = shelves
         self._kernel = kernel
         self._kernel_desk = KernelDesk(kernel, self._later)
+        self._access = access
         self._upstreams = upstreams
         self._notices = notices
         self._pipeline = make_pipeline(self._commit, self._dispatch, self._done)
         self._states = states
+        self._recording = recording
+        self._pages = kept
+        self._retries = Retries(parking)
         self._limits = limits
         self._info = info
         self._most_open = most_open
@@ -106,6 +127,7 @@ class Hub:
             "logging/setLevel": self._set_level,
             **dict.fromkeys(_LISTS, self._list),
             **self._kernel_desk.methods,
+            **access_desk.methods(self._later),
         }
 
     @property
@@ -123,14 +145,21 @@ class Hub:
     def initialize(self, session: Session) -> bytes:
         """Open a session: nothing is started for it, and nothing waited for."""
         caller = cast(Caller, session.caller)
+        session.dialect = speaking(session.dialect)
         session.state = SessionState()
         self._notices.listen(SessionListener.of(session, caller.shelf))
         offered = answers.capabilities(self._upstream_capabilities(caller), modern=False)
+        offered = with_answer(offered, session.dialect)
         return answers.initialize_result(session.dialect.revision, self._info, offered, self._instructions(caller))
 
     def serve(self, exchange: Exchange) -> None:
         """Answer a request, or see to it that it will be answered."""
-        serve = self._methods.get(exchange.request.method)
+        method = exchange.request.method
+        serve = self._methods.get(method)
+        if exchange.dialect.mgp_offer is not None:
+            exchange.dialect = speaking(exchange.dialect)
+        if method.startswith("mgp/"):
+            exchange.dialect = for_mgp_method(exchange.dialect)
         try:
             if serve is None:
                 raise Fault("METHOD_NOT_FOUND", f"no such method: {exchange.request.method[:200]}")
@@ -171,17 +200,23 @@ class Hub:
         if "cursor" in members(exchange.request.params):
             raise Fault("INVALID_PARAMS", "this list has one page, and no cursor leads into it", mend="leave it out")
         loaded = self._kernel.loaded(caller, exchange.session) if exchange.session is not None else ()
-        items = self._shelves.listing(caller.shelf, _LISTS[method], loaded)
+        # A budget is for a model's context; whoever reads over REST has none to fill.
+        shelf = Shelf(caller.view) if exchange.dialect.rest else caller.shelf
+        items = self._shelves.listing(shelf, _LISTS[method], loaded)
         modern = exchange.dialect.modern
+        if not modern and method == "tools/list":
+            items = tools_for(exchange.dialect.revision, items)
         exchange.result(answers.list_result(row.list_member, items, self._info, modern=modern))
 
     def _discover(self, exchange: Exchange, caller: Caller) -> None:
         offered = answers.capabilities(self._upstream_capabilities(caller), modern=True)
+        offered = with_answer(offered, exchange.dialect)
         exchange.result(answers.discover_result(self._info, offered, self._instructions(caller)))
 
     def _instructions(self, caller: Caller) -> str:
-        servers = self._catalog.servers(caller.view)
-        texts = ((name, upstream.instructions) for name in servers if (upstream := self._upstreams.get(name)))
+        reaches = self._access.reaches
+        servers = [name for name in self._catalog.servers(caller.view) if reaches(caller.principal, name)]
+        texts = ((name, offer.instructions) for name in servers if (offer := self._catalog.offer(name)) is not None)
         return answers.merged_instructions(texts, bare=caller.view.bare)
 
     def _upstream_capabilities(self, caller: Caller) -> Mapping[str, object] | None:
@@ -207,15 +242,27 @@ class Hub:
         name = exchange.glance.name
         if name is None:
             raise Fault("INVALID_PARAMS", "params.name must say which tool")
-        trace_id = trace_of(exchange.glance.meta)
         try:
             plan = self._pipeline.plan(caller, "tool", name, self._resolve_tool, self._clock())
             call = Call(exchange, caller, plan.target, members(exchange.request.params))
-            verdict, _ = self._pipeline.judge(call, plan)
-            if isinstance(verdict, Refuse):
-                raise verdict.fault
+            verdict, gate = self._pipeline.judge(call, plan)
         except Fault as fault:
-            raise registry_fault(fault, trace_id, tool_name=name[:200]) from None
+            raise registry_fault(fault, trace_of(exchange), tool_name=name[:200]) from None
+        if isinstance(verdict, Wait):
+            self._later(self._validate_later(call, plan, verdict, gate, name))
+        else:
+            self._tell_valid(exchange, verdict, name)
+
+    async def _validate_later(self, call: Call, plan: Plan, wait: Wait, gate: str, name: str) -> None:
+        verdict, _ = await self._pipeline.waited(call, plan, wait, gate)
+        try:
+            self._tell_valid(call.exchange, verdict, name)
+        except Fault as fault:
+            call.exchange.fail(fault)
+
+    def _tell_valid(self, exchange: Exchange, verdict: Verdict, name: str) -> None:
+        if isinstance(verdict, Refuse):
+            raise registry_fault(verdict.fault, trace_of(exchange), tool_name=name[:200]) from None
         valid: dict[str, object] = {"valid": True}
         if isinstance(verdict, Ask):
             valid["confirmation"] = verdict.question
@@ -232,6 +279,10 @@ class Hub:
         uri = exchange.glance.uri
         if uri is None:
             raise Fault("INVALID_PARAMS", "params.uri must say which resource")
+        if uri.startswith(pages.PREFIX):
+            page = self._pages.read(caller.owner, uri)
+            exchange.result(complete(page, ttl_ms=0) if exchange.dialect.modern else page)
+            return
         self._submit(exchange, caller, "resource", uri, self._resolve_resource, members(exchange.request.params))
 
     def _complete(self, exchange: Exchange, caller: Caller) -> None:
@@ -241,10 +292,10 @@ class Hub:
         except msgspec.DecodeError as cause:
             raise Fault("INVALID_PARAMS", f"ref: {cause}") from None
         if ref.type == "ref/prompt" and ref.name is not None:
-            target = self._resolve_prompt(caller, ref.name)
+            target = self._reach(caller, "prompt", ref.name, self._resolve_prompt)
             said = {**members(bytes(fields["ref"])), "name": target.name}
         elif ref.type == "ref/resource" and ref.uri is not None:
-            target = self._resolve_resource(caller, ref.uri)
+            target = self._reach(caller, "resource", ref.uri, self._resolve_resource)
             said = {**members(bytes(fields["ref"])), "uri": target.name}
         else:
             raise Fault("INVALID_PARAMS", "ref must be a ref/prompt with a name or a ref/resource with a uri")
@@ -254,10 +305,30 @@ class Hub:
         self._submit(exchange, caller, "completion", name, lambda *_: completion, fields)
 
     def _submit(
-        self, exchange: Exchange, caller: Caller, kind: str, name: str, resolve: Resolve, fields: Members
+        self, exchange: Exchange, caller: Caller, kind: TargetKind, name: str, resolve: Resolve, fields: Members
     ) -> None:
-        plan = self._pipeline.plan(caller, kind, name, resolve, self._clock())
+        try:
+            plan = self._pipeline.plan(caller, kind, name, resolve, self._clock())
+        except Fault as fault:
+            self._recording.unresolved(exchange, caller, kind, name, fault)
+            raise
         self._pipeline.submit(Call(exchange, caller, plan.target, fields), plan)
+
+    def _reach(self, caller: Caller, kind: str, name: str, resolve: Resolve) -> Target:
+        """The target that a name means, for what is not a call of it. What may not be reached is not there."""
+        plan = self._pipeline.plan(caller, kind, name, resolve, self._clock())
+        if isinstance(plan.standing, Refuse):
+            raise plan.standing.fault
+        return plan.target
+
+    async def judge(self, caller: Caller, tool: str, arguments: bytes) -> Judgement:
+        """What a call would come to, by the same gates and without making it."""
+        return await Judgement.of(self._pipeline, caller, tool, self._resolve_tool, arguments, self._clock())
+
+    @property
+    def refusals(self) -> Refusals:
+        """What was refused lately."""
+        return self._pipeline.refusals
 
     def _resolve_tool(self, caller: Caller, name: str) -> Target:
         tool = self._catalog.tool(caller.view, name)
@@ -265,21 +336,33 @@ class Hub:
             decision = self._catalog.withheld(caller.view, name)
             if decision is not None:
                 raise _withheld(name, decision)
-            raise Fault("TOOL_NOT_FOUND", f"Unknown tool: {name[:200]}", mend="tools/list names the tools there are")
+            self._refuse_held(caller, "tool", name)
+            raise unknown("tool", name)
         return Target("tool", tool.server, tool.name, tool)
 
     def _resolve_prompt(self, caller: Caller, name: str) -> Target:
         prompt = self._catalog.prompt(caller.view, name)
         if prompt is None:
-            raise Fault("PROMPT_NOT_FOUND", f"Unknown prompt: {name[:200]}")
+            self._refuse_held(caller, "prompt", name)
+            raise unknown("prompt", name)
         return Target("prompt", prompt.server, prompt.name)
 
     def _resolve_resource(self, caller: Caller, uri: str) -> Target:
         view = caller.view
         found = (view.server, uri) if view.server is not None else original_uri(uri)
         if found is None or not self._catalog.sees_server(view, found[0]):
-            raise Fault("RESOURCE_NOT_FOUND", "Resource not found", data={"uri": uri})
+            raise unknown("resource", uri)
+        self._refuse_held(caller, "resource", uri)
         return Target("resource", found[0], found[1])
+
+    def _refuse_held(self, caller: Caller, kind: str, name: str) -> None:
+        """What is in quarantine is not there for anybody; the rule is named, the text that broke it is not repeated."""
+        held = self._catalog.held(caller.view, kind, name)
+        if held is not None:
+            rule = held.findings[0].rule
+            message = f"{name[:200]} is in quarantine: its definition breaks {rule}"
+            mend = "the operator decides: `interlock status` says what was found and how to allow it"
+            raise Fault("TOOL_DISABLED", message, mend=mend, data={"rule": rule})
 
     # Sending
 
@@ -305,25 +388,67 @@ class Hub:
         upstream = self._upstreams.get(call.target.server)
         if upstream is not None:
             upstream.call_ended()
+        self._recording.end(call)
 
     def _dispatch(self, call: Call, plan: Plan) -> None:
         upstream = self._upstreams[call.target.server]
-        session = call.exchange.session
-        name = lane(upstream.share, upstream_modern=upstream.modern, caller=call.caller, session=session)
-        line = upstream.line(name)
+        if STATE in call.members and call.exchange.dialect.modern and self._resumed(call):
+            return
+        own = self._lane(call, upstream)
+        line = upstream.line(own)
         if line is None:
-            self._later(self._dispatch_when_ready(call, plan, upstream, name))
+            self._later(self._dispatch_when_ready(call, plan, upstream, own))
             return
         self._send(call, plan, line)
 
+    def _resumed(self, call: Call) -> bool:
+        """Whether this went on with a call that waits here, which has its place already, or was refused."""
+        try:
+            resumed = self._retries.take(call)
+        except Fault as fault:
+            call.exchange.fail(fault)
+            resumed = True
+        if resumed:
+            self._done(call)
+        return resumed
+
     def _send(self, call: Call, plan: Plan, line: Line) -> None:
+        """Record that it is about to be sent, and send it; in `strict`, when that is committed."""
+        if self._recording.strict:
+            start, refuse = partial(self._start, call, plan, line), partial(self._unsent, call)
+            self._recording.begin_strictly(call, start, refuse)
+            return
+        try:
+            self._recording.begin(call)
+        except Fault as fault:
+            self._unsent(call, fault)
+            return
+        self._start(call, plan, line)
+
+    def _unsent(self, call: Call, fault: Fault) -> None:
+        self._done(call)
+        call.exchange.fail(fault)
+
+    def _start(self, call: Call, plan: Plan, line: Line) -> None:
+        if not call.exchange.open:
+            self._done(call)
+            return
+        self._retries.hold(call, line)
         connection, owner = line
         method = call.exchange.request.method
-        forward = Forward(call, method, connection, owner, self._states, self._clock, self._done)
-        now, timeout = self._clock(), plan.timeout_s
-        forward.start(now + timeout, now + timeout * LONGEST_CALL_FACTOR)
+        forward = Forward(call, method, connection, owner, self._states, self._clock, self._done, plan.finish)
+        forward.start(plan.timeout_s, plan.timeout_s * LONGEST_CALL_FACTOR)
 
-    async def _dispatch_when_ready(self, call: Call, plan: Plan, upstream: Upstream, name: str | None) -> None:
+    def _lane(self, call: Call, upstream: Upstream) -> Lane | None:
+        return lane(
+            upstream.share,
+            modern=upstream.modern,
+            attributes_logs=upstream.settings.url is not None,
+            caller=call.caller,
+            exchange=call.exchange,
+        )
+
+    async def _dispatch_when_ready(self, call: Call, plan: Plan, upstream: Upstream, own: Lane | None) -> None:
         exchange = call.exchange
         waiting = asyncio.current_task()
 
@@ -333,14 +458,12 @@ class Hub:
 
         exchange.on_cancel = cancelled
         try:
-            line = await asyncio.wait_for(upstream.open_line(name, exchange.session), plan.timeout_s)
+            line = await asyncio.wait_for(upstream.open_line(own), plan.timeout_s)
             # A legacy server that was not known yet may turn out to need a session of the caller's own.
-            settled = lane(
-                upstream.share, upstream_modern=upstream.modern, caller=call.caller, session=exchange.session
-            )
-            if settled != name:
-                name = settled
-                line = await asyncio.wait_for(upstream.open_line(name, exchange.session), plan.timeout_s)
+            settled = self._lane(call, upstream)
+            if settled != own:
+                own = settled
+                line = await asyncio.wait_for(upstream.open_line(own), plan.timeout_s)
         except TimeoutError:
             self._done(call)
             exchange.fail(Fault("SERVER_NOT_READY", f"{upstream.id} was not ready in time", retry_after_ms=2000))
@@ -351,8 +474,8 @@ class Hub:
             self._done(call)
             raise
         else:
-            if name is not None and exchange.session is not None and isinstance(exchange.session.state, SessionState):
-                exchange.session.state.lanes.add((upstream.id, name))
+            if own is not None and own.session is not None and isinstance(own.session.state, SessionState):
+                own.session.state.lanes.add((upstream.id, own.name))
             self._send(call, plan, line)
 
     def _later(self, work: Coroutine[None, None, None]) -> None:
@@ -365,7 +488,7 @@ class Hub:
     def _listen(self, exchange: Exchange, caller: Caller) -> None:
         def resolve(uri: str) -> tuple[str, str] | None:
             try:
-                target = self._resolve_resource(caller, uri)
+                target = self._reach(caller, "resource", uri, self._resolve_resource)
             except Fault:
                 return None
             return target.server, target.name
@@ -385,7 +508,8 @@ class Hub:
             raise Fault("INVALID_PARAMS", "params.uri must say which resource")
         if len(state.subscriptions) >= MOST_SUBSCRIPTIONS:
             raise Fault("RESOURCE_EXHAUSTED", f"a session may watch {MOST_SUBSCRIPTIONS} resources")
-        self._later(self._subscribe_for(exchange, session, state, self._resolve_resource(caller, uri), uri))
+        target = self._reach(caller, "resource", uri, self._resolve_resource)
+        self._later(self._subscribe_for(exchange, session, state, target, uri))
 
     async def _subscribe_for(
         self, exchange: Exchange, session: Session, state: SessionState, target: Target, uri: str
@@ -434,13 +558,14 @@ class Hub:
         if not isinstance(state, SessionState):
             return []
         found = ((self._upstreams.get(server), name) for server, name in state.lanes)
-        lines = ((upstream, upstream.line(name)) for upstream, name in found if upstream is not None)
+        lines = ((upstream, upstream.private_line(name)) for upstream, name in found if upstream is not None)
         return [(upstream, line) for upstream, line in lines if line is not None]
 
     async def close(self) -> None:
         """End what the hub itself has under way; listen streams end as the specification has it."""
         for listening in list(self._listening):
             listening.end()
+        self._retries.close()
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, Protocol
 
 from interlock.client.connection import Connection
 from interlock.hub.questions import relay_question
-from interlock.transports.exchange import Exchange, Session
+from interlock.transports.exchange import Session
 from interlock.wire.errors import Fault, Tongue
 from interlock.wire.messages import Request
 
@@ -14,39 +14,54 @@ _SESSION_NOTICES = frozenset({"notifications/message", "notifications/elicitatio
 """What a server tells the one client of a private connection, rather than everyone who uses the server."""
 
 
+class Carrier(Protocol):
+    """A call under way."""
+
+    def notified(self, method: str, params: bytes) -> None:
+        """Take what the server tells in this call."""
+
+    def asked(self, request: Request) -> None:
+        """Take what the server asks in this call."""
+
+
 class LineOwner:
     """Whom a private connection belongs to. What the server says on it is theirs, and nobody else's."""
 
     def __init__(self, session: Session | None) -> None:
         self._session = session
-        self.open: set[Exchange] = set()
+        self.open: set[Carrier] = set()
         """Calls of the owner that are under way on it."""
         self.connection: Connection | None = None
 
     def told(self, method: str, params: bytes) -> bool:
         """Pass on a notification that is meant for the owner. False for any other."""
-        if method not in _SESSION_NOTICES or self._session is None:
+        if method not in _SESSION_NOTICES:
             return False
         call = self._only_call()
         if call is not None:
-            call.notify(method, params)
-        else:
+            call.notified(method, params)
+        elif self._session is not None:
             self._session.notify(method, params)
         return True
 
     def asked(self, request: Request) -> None:
-        """Carry a question to the owner: on the stream of the only call under way, or beside all of them."""
+        """Carry a question to the owner: in the only call under way, or beside all of them where a session allows it.
+
+        Which of several calls it belongs to cannot be known, and is never guessed.
+        """
         connection = self.connection
         if connection is None:
             return
-        if self._session is None:
-            fault = Fault("METHOD_NOT_FOUND", f"nobody is there to answer {request.method}")
-            connection.refuse(request.id, fault.render(Tongue.OLD_MCP))
-            return
         call = self._only_call()
-        relay_question(connection, request, self._session.ask if call is None else call.ask, Tongue.OLD_MCP)
+        if call is not None:
+            call.asked(request)
+        elif self._session is not None:
+            relay_question(connection, request, self._session.ask, Tongue.OLD_MCP)
+        else:
+            fault = Fault("METHOD_NOT_FOUND", f"{request.method} cannot be attributed to one of {len(self.open)} calls")
+            connection.refuse(request.id, fault.render(Tongue.OLD_MCP))
 
-    def _only_call(self) -> Exchange | None:
+    def _only_call(self) -> Carrier | None:
         return next(iter(self.open)) if len(self.open) == 1 else None
 
 

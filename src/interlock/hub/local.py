@@ -15,7 +15,7 @@ from interlock.wire.messages import Request
 
 async def call_locally(service: Service, caller: Caller, method: str, params: bytes, timeout_s: float) -> bytes:
     """Ask and wait. Raises a `Fault`; the answering server's own error keeps its code."""
-    exchange = _LocalExchange(Request(1, method, params), caller)
+    exchange = LocalExchange(Request(1, method, params), caller)
     service.serve(exchange)
     try:
         return await asyncio.wait_for(asyncio.shield(exchange.answer), timeout_s)
@@ -27,7 +27,9 @@ async def call_locally(service: Service, caller: Caller, method: str, params: by
         raise
 
 
-class _LocalExchange(Exchange):
+class LocalExchange(Exchange):
+    """A request that came over no transport."""
+
     __slots__ = ("answer",)
 
     def __init__(self, request: Request, caller: Caller) -> None:

@@ -12,7 +12,7 @@ import resource
 import shlex
 import sys
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
@@ -20,19 +20,29 @@ from typing import Any, Literal
 import msgspec
 
 from interlock.config import Confirmations, Loaded, load_again
-from interlock.hub.assembly import VERSION, Assembly
+from interlock.config.settings import Rate
+from interlock.hub.access.desk import Instant
+from interlock.hub.assembly import CHAIN, VERSION, Assembly
+from interlock.hub.audit import search as records
+from interlock.hub.audit.head import read_head
+from interlock.hub.audit.verify import verify
 from interlock.hub.call import Caller
-from interlock.hub.catalog.offer import Tool
+from interlock.hub.catalog.offer import Held, Tool
 from interlock.hub.catalog.views import EVERYTHING, View
 from interlock.hub.decisions.answering import Answering
 from interlock.hub.local import call_locally
 from interlock.hub.logs import LogLine
 from interlock.hub.principals import LOCAL_AGENT, Kind, Principal, local_person
+from interlock.hub.rights import check_permissions
 from interlock.hub.upstreams.upstream import Upstream
+from interlock.store.database import Database
+from interlock.store.records import Search
 from interlock.wire.errors import Fault
 from interlock.wire.messages import EMPTY_OBJECT
 
 Follow = Callable[[LogLine], None]
+MOST_QUARANTINED = 100
+"""Of one server, in one answer."""
 
 
 class Operator:
@@ -51,12 +61,22 @@ class Operator:
             "hub/find": self._find,
             "hub/budget": self._budget,
             "hub/logs": self._logs,
+            "hub/audit.search": self._audit_search,
+            "hub/audit.show": self._audit_show,
+            "hub/audit.export": self._audit_export,
+            "hub/audit.verify": self._audit_verify,
             "hub/reload": self._reload,
             "hub/stop": self._stop_hub,
             "hub/restart": self._restart,
             "hub/keys.create": self._create_key,
             "hub/keys.list": self._list_keys,
             "hub/keys.revoke": self._revoke_keys,
+            "hub/keys.rotate": self._rotate_keys,
+            "hub/grants.list": self._list_grants,
+            "hub/grants.query": lambda params: assembly.access_desk.query(self.person, params),
+            "hub/grants.grant": lambda params: assembly.access_desk.grant(self.person, params),
+            "hub/grants.revoke": lambda params: assembly.access_desk.revoke(self.person, params),
+            "hub/why": self._why,
             "hub/confirm": self._confirm,
             **self.answering.methods,
         }
@@ -130,6 +150,9 @@ class Operator:
             "problem": None if problem is None else problem.message,
             "mend": None if problem is None else problem.mend or f"see `interlock logs {upstream.id}`",
             "left_out": upstream.left_out,
+            "would_refuse": _by_rule(self._assembly.would_refuse, upstream.id),
+            "flagged": _by_rule(self._assembly.flagged, upstream.id),
+            "quarantined": [] if offer is None else [_quarantined(held) for held in offer.held[:MOST_QUARANTINED]],
             "since": upstream.since.isoformat(timespec="seconds"),
             "restarts": upstream.restarts.total,
             "pid": upstream.pid,
@@ -178,7 +201,7 @@ class Operator:
         shelves, tokens = self._assembly.shelves, self._assembly.tokens
         caller = self._caller_of(asked.agent)
         listed = msgspec.json.decode(shelves.listing(caller.shelf, "tool"), type=list[msgspec.Raw])
-        tools = [item for item in self._assembly.catalog.items(caller.view, "tool") if isinstance(item, Tool)]
+        tools = shelves.tools(caller.shelf)
         costs: dict[str, int] = {}
         for tool in tools:
             costs[tool.server] = costs.get(tool.server, 0) + tokens.of(tool)
@@ -199,9 +222,11 @@ class Operator:
         if agent is None:
             return self._assembly.doors.admit_principal(LOCAL_AGENT, "/mcp")
         key = next((key for key in self._assembly.keys.list() if key.principal == agent), None)
-        if key is None and agent not in self._assembly.config.agents:
+        if key is None and agent not in (LOCAL_AGENT.id, *self._assembly.config.agents):
             raise Fault("INVALID_PARAMS", f"no agent {agent!r}", mend="`interlock keys list` names them")
-        principal = Principal(agent, "agent" if key is None else key.kind, None if key is None else key.profile)
+        if key is None:
+            return self._assembly.doors.admit_principal(Principal(agent, "agent"), "/mcp")
+        principal = Principal(agent, key.kind, key.profile, key.hash)
         return self._assembly.doors.admit_principal(principal, "/mcp")
 
     async def _logs(self, params: bytes) -> object:
@@ -209,6 +234,43 @@ class Operator:
         if asked.server is not None and self._assembly.upstreams.get(asked.server) is None:
             raise Fault("INVALID_PARAMS", f"no server {asked.server!r}", mend="`interlock status` names them")
         return {"lines": self._assembly.logs.tail(asked.server, min(asked.lines, 10_000))}
+
+    async def _audit_search(self, params: bytes) -> object:
+        asked = _read(params, _AuditSearch)
+        wanted = Search(actor=asked.agent, server=asked.server, name=asked.tool, result=asked.result, trace=asked.trace)
+        await self._assembly.recorder.flushed()
+        found = await self._assembly.store.read(lambda database: records.search(database, wanted, asked.most))
+        return {"entries": found[::-1]}
+
+    async def _audit_show(self, params: bytes) -> object:
+        asked = _read(params, _AuditShow)
+        found = await self._assembly.store.read(
+            lambda database: records.show(database, asked.chain or CHAIN, asked.seq)
+        )
+        if found is None:
+            raise Fault("INVALID_PARAMS", f"no record {asked.seq}", mend="`interlock audit tail` shows the newest")
+        return {"entry": found[0], "related": found[1]}
+
+    async def _audit_export(self, params: bytes) -> object:
+        asked = _read(params, _AuditExport)
+        await self._assembly.recorder.flushed()
+
+        def write(database: Database) -> int:
+            count = 0
+            with open(asked.file, "xb", opener=lambda name, flags: os.open(name, flags, 0o600)) as out:
+                for line in records.export(database):
+                    out.write(line)
+                    count += 1
+            return count
+
+        return {"records": await self._assembly.store.read(write)}
+
+    async def _audit_verify(self, params: bytes) -> object:
+        await self._assembly.recorder.flushed()
+        head = read_head(self._assembly.home / "audit.head")
+        heads = {} if head is None else {CHAIN: head}
+        report = await self._assembly.store.read(lambda database: verify(database, heads))
+        return {**msgspec.to_builtins(report), "sound": report.sound}
 
     async def _reload(self, params: bytes) -> object:
         return await self.reload()
@@ -228,8 +290,17 @@ class Operator:
         asked = _read(params, _CreateKey)
         if asked.profile is not None and asked.profile not in self._assembly.config.profiles:
             raise Fault("INVALID_PARAMS", f"no profile {asked.profile!r}", mend="name one of [profiles.…]")
-        now = datetime.now(UTC).isoformat(timespec="seconds")
-        key = self._assembly.keys.create(asked.agent, asked.kind, asked.profile, now)
+        if asked.expires_at is not None and asked.expires_at <= datetime.now(UTC):
+            raise Fault("INVALID_PARAMS", "expires_at is over already", mend="name an instant to come")
+        permissions = None if asked.permissions is None else check_permissions(asked.permissions)
+        key = await self._assembly.keys.create(
+            asked.agent,
+            asked.kind,
+            profile=asked.profile,
+            expires_at=asked.expires_at,
+            permissions=permissions,
+            rate=asked.rate,
+        )
         return {"key": key, "principal": {"id": asked.agent, "kind": asked.kind}}
 
     async def _list_keys(self, params: bytes) -> object:
@@ -241,19 +312,54 @@ class Operator:
                     "kind": key.kind,
                     "profile": key.profile,
                     "created": key.created,
+                    "expires_at": key.expires_at,
+                    "last_used": self._assembly.keys.last_used(key.hash),
+                    "permissions": key.permissions,
+                    "rate": key.rate,
                 }
                 for key in self._assembly.keys.list()
             ]
         }
 
     async def _revoke_keys(self, params: bytes) -> object:
-        return {"revoked": self._assembly.keys.revoke(_read(params, _Revoke).agent)}
+        return {"revoked": await self._assembly.keys.revoke(_read(params, _Revoke).agent)}
+
+    async def _rotate_keys(self, params: bytes) -> object:
+        return {"key": await self._assembly.keys.rotate(_read(params, _Revoke).agent)}
+
+    async def _list_grants(self, params: bytes) -> object:
+        asked = _read(params, _Grants)
+        grants = self._assembly.grants
+        found = grants.list() if asked.agent is None else grants.of_agent(asked.agent)
+        now = self._assembly.access.now()
+        shown = sorted(found, key=lambda grant: (*grant.place[:2], grant.tool_name or ""))[: asked.most]
+        told = [{**msgspec.to_builtins(grant), "expired": not grant.holds(now)} for grant in shown]
+        return {"grants": told, "total": len(found)}
+
+    async def _why(self, params: bytes) -> object:
+        """The last refusal, or what a call would come to."""
+        asked = _read(params, _Why)
+        hub = self._assembly.hub
+        if asked.tool is None:
+            return {"refusal": hub.refusals.last(asked.agent)}
+        judgement = await hub.judge(self._caller_of(asked.agent), asked.tool, bytes(asked.arguments) or EMPTY_OBJECT)
+        return {"agent": asked.agent, "tool": asked.tool, "judgement": judgement}
 
     async def _confirm(self, params: bytes) -> object:
         asked = _read(params, _Confirm)
         Confirmations(self._assembly.home).add(Path(asked.path), asked.hash)
         await self.reload()
         return {"confirmed": True}
+
+
+def _by_rule(counts: Mapping[tuple[str, str], int], server: str) -> dict[str, int]:
+    return {rule: count for (name, rule), count in counts.items() if name == server}
+
+
+def _quarantined(held: Held) -> dict[str, object]:
+    findings = [{"rule": found.rule, "message": found.message} for found in held.findings[:8]]
+    about = {"kind": held.kind, "name": held.name, "fingerprint": held.fingerprint}
+    return {**about, "findings": findings, "mend": held.mend()}
 
 
 class Hello(msgspec.Struct):
@@ -294,6 +400,24 @@ class _Logs(msgspec.Struct):
     follow: bool = False
 
 
+class _AuditSearch(msgspec.Struct):
+    agent: str = ""
+    server: str = ""
+    tool: str = ""
+    result: str = ""
+    trace: str = ""
+    most: int = 100
+
+
+class _AuditShow(msgspec.Struct):
+    seq: int
+    chain: str = ""
+
+
+class _AuditExport(msgspec.Struct):
+    file: str
+
+
 class _Restart(msgspec.Struct):
     server: str
 
@@ -302,6 +426,20 @@ class _CreateKey(msgspec.Struct):
     agent: str
     kind: Kind = "agent"
     profile: str | None = None
+    expires_at: Instant | None = None
+    permissions: list[str] | None = None
+    rate: Rate = Rate()
+
+
+class _Grants(msgspec.Struct):
+    agent: str | None = None
+    most: int = 1000
+
+
+class _Why(msgspec.Struct):
+    agent: str | None = None
+    tool: str | None = None
+    arguments: msgspec.Raw = msgspec.Raw(b"{}")
 
 
 class _Revoke(msgspec.Struct):

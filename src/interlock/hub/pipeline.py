@@ -15,7 +15,10 @@ from collections.abc import Callable, Coroutine
 from interlock.hub.call import Approval, Call, Caller, Target
 from interlock.hub.decisions.desk import Desk
 from interlock.hub.plan import Check, Plan, Plans
+from interlock.hub.rates import take
+from interlock.hub.refusals import Refusals
 from interlock.hub.verdicts import PASS, Ask, Pass, Refuse, Verdict, Wait
+from interlock.judge.findings import Finding
 from interlock.protocols.mcp.results import refusal_result
 from interlock.store import StoreError
 from interlock.wire.errors import Fault
@@ -25,9 +28,13 @@ Commit = Callable[[Call], Refuse | None]
 Dispatch = Callable[[Call, Plan], None]
 Release = Callable[[Call], None]
 """Gives back what `commit` took, for a call that was not dispatched after all."""
+WouldRefuse = Callable[[Call, tuple[Finding, ...]], None]
+"""Hears of each call that goes out although a stricter mode would have refused it, and what for."""
 
 GATES_TIMEOUT_S = 10.0
 """All gates of one call together, where one of them has to wait for something."""
+MOST_WAITING = 4096
+"""Calls whose gates wait for something."""
 
 
 class Pipeline:
@@ -39,6 +46,9 @@ class Pipeline:
         stamp: Callable[[], tuple[int, int]],
         commit: Commit,
         dispatch: Dispatch,
+        refused: Callable[[Call, Fault, str, str], None],
+        would_refuse: WouldRefuse,
+        *,
         release: Release,
         desk: Desk,
     ) -> None:
@@ -48,7 +58,10 @@ class Pipeline:
         self._dispatch = dispatch
         self._release = release
         self._desk = desk
+        self._refused = refused
+        self._would_refuse = would_refuse
         self._waiting: set[asyncio.Task[None]] = set()
+        self.refusals = Refusals()
 
     @property
     def held(self) -> int:
@@ -97,7 +110,13 @@ class Pipeline:
 
     def _proceed(self, call: Call, plan: Plan, verdict: Verdict, gate: str) -> None:
         if type(verdict) is Pass:
+            refusal = take(plan.meters, asyncio.get_running_loop().time()) if plan.meters else None
+            if refusal is not None:
+                self._refuse(call, refusal, "rates")
+                return
             refusal = self._commit(call)
+            if refusal is None and call.would_refuse:
+                self._would_refuse(call, call.would_refuse)
             if refusal is None and call.approval is not None and call.approval.ticket is not None:
                 self._later(self._use_approval(call, plan, call.approval))
             elif refusal is None:
@@ -113,6 +132,10 @@ class Pipeline:
             else:
                 self._later(self._ask(call, plan, verdict, gate))
         elif isinstance(verdict, Wait):
+            if len(self._waiting) >= MOST_WAITING:
+                fault = Fault("RESOURCE_EXHAUSTED", f"{MOST_WAITING} calls wait to be checked", retry_after_ms=1000)
+                self._refuse(call, Refuse(fault, "bounds of calls that wait"), gate)
+                return
             self._later(self._wait(call, plan, verdict, gate))
 
     async def _ask(self, call: Call, plan: Plan, ask: Ask, gate: str) -> None:
@@ -164,7 +187,19 @@ class Pipeline:
             call.approval = None
             self.submit(call, plan)
 
+    async def waited(self, call: Call, plan: Plan, wait: Wait, gate: str) -> tuple[Verdict, str]:
+        """What the gates say in the end, where one of them has to wait for something."""
+        verdict, gate = await self._waited_once(call, plan, wait, gate)
+        while isinstance(verdict, Wait):
+            verdict, gate = await self._waited_once(call, plan, verdict, gate)
+        return verdict, gate
+
     async def _wait(self, call: Call, plan: Plan, wait: Wait, gate: str) -> None:
+        verdict, gate = await self.waited(call, plan, wait, gate)
+        if call.exchange.open:
+            self._proceed(call, plan, verdict, gate)
+
+    async def _waited_once(self, call: Call, plan: Plan, wait: Wait, gate: str) -> tuple[Verdict, str]:
         verdict: Verdict
         try:
             verdict = await asyncio.wait_for(wait.work(), GATES_TIMEOUT_S)
@@ -172,10 +207,10 @@ class Pipeline:
             verdict = Refuse(Fault("TIMEOUT", f"the {gate} check took too long", retry_after_ms=1000), "gates timeout")
         except Fault as fault:
             verdict = Refuse(fault, "the check could not be made")
-        if type(verdict) is Pass:
-            verdict, gate = self.judge(call, plan, gate)
-        if call.exchange.open:
-            self._proceed(call, plan, verdict, gate)
+        if type(verdict) is Pass and self._stamp() != plan.stamp:
+            changed = Fault("SERVER_RESTARTING", "the tools changed while the call was checked", retry_after_ms=100)
+            verdict = Refuse(changed, "a call is judged by what holds when it goes out")
+        return self.judge(call, plan, gate) if type(verdict) is Pass else (verdict, gate)
 
     def _later(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.ensure_future(work)
@@ -184,9 +219,13 @@ class Pipeline:
 
     def _refuse(self, call: Call, refusal: Refuse, gate: str) -> None:
         fault = refusal.fault
-        fault.data = {**fault.data, "gate": gate, "rule": refusal.rule}
+        self.refusals.add(call, refusal, gate)
+        self._refused(call, fault, gate, refusal.rule)
+        if not refusal.hidden:
+            fault.data = {**fault.data, "gate": gate, "rule": refusal.rule}
         if fault.kind.as_result and call.target.kind == "tool" and not call.exchange.dialect.rest:
-            call.exchange.result(refusal_result(fault, modern=call.exchange.dialect.modern))
+            dialect = call.exchange.dialect
+            call.exchange.result(refusal_result(fault, modern=dialect.modern, tongue=dialect.tongue))
         else:
             call.exchange.fail(fault)
 

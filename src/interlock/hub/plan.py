@@ -13,7 +13,10 @@ import msgspec
 
 from interlock.hub.call import Call, Caller, Target
 from interlock.hub.principals import Principal
-from interlock.hub.verdicts import PASS, Ask, Pass, Refuse, Verdict, Wait
+from interlock.hub.rates import Meter
+from interlock.hub.results.finishing import Finish
+from interlock.hub.unknown import unknown
+from interlock.hub.verdicts import FOREVER, PASS, Ask, Pass, Refuse, Verdict, Wait
 
 MOST_PLANS: Final = 4096
 """Plans kept per caller. Beyond that they are all made again, which costs microseconds each."""
@@ -44,7 +47,11 @@ class Plan(msgspec.Struct):
     checks: tuple[tuple[str, Check], ...]
     timeout_s: float
     stamp: tuple[int, int]
-    valid_until: float = float("inf")
+    finish: Finish | None = None
+    """What is to be done to its results."""
+    valid_until: float = FOREVER
+    meters: tuple[Meter, ...] = ()
+    """The rates that a call takes from."""
     name: str = ""
     """What the target was asked under, and what made it a target: to plan again after a question was answered."""
     resolve: Callable[[Caller, str], Target] | None = None
@@ -53,24 +60,47 @@ class Plan(msgspec.Struct):
 class Plans:
     """Makes plans, with the gates of one configuration."""
 
-    def __init__(self, gates: Sequence[Gate], timeout_of: Callable[[Target], float]) -> None:
+    def __init__(
+        self,
+        gates: Sequence[Gate],
+        timeout_of: Callable[[Target], float],
+        finish_of: Callable[[Target], Finish | None] = lambda target: None,
+        meters_of: Callable[[Principal, Target], tuple[Meter, ...]] = lambda *_: (),
+    ) -> None:
         self._gates = gates
         self._timeout_of = timeout_of
+        self._finish_of = finish_of
+        self._meters_of = meters_of
 
     def make(self, caller: Caller, name: str, target: Target, stamp: tuple[int, int]) -> Plan:
         """A new plan for a target that was resolved from `name`."""
         standing: Verdict = PASS
         standing_gate = ""
+        valid_until = FOREVER
         for gate in self._gates:
             verdict = gate.plan(caller.principal, target)
-            if verdict is PASS or (type(standing) is Ask and type(verdict) is Ask):
+            if isinstance(verdict, Pass | Refuse):
+                valid_until = min(valid_until, verdict.until)
+            if type(verdict) is Pass or (type(standing) is Ask and type(verdict) is Ask):
                 continue
             standing, standing_gate = verdict, gate.name
             if type(verdict) is not Ask:
                 break
+        if isinstance(standing, Refuse) and standing.hidden:
+            standing = msgspec.structs.replace(standing, fault=unknown(target.kind, name))
         found = ((gate.name, gate.check(target)) for gate in self._gates)
         checks = tuple((gate, check) for gate, check in found if check is not None)
-        plan = Plan(target, standing, standing_gate, checks, self._timeout_of(target), stamp)
+        plan = Plan(
+            target,
+            standing,
+            standing_gate,
+            checks,
+            self._timeout_of(target),
+            stamp,
+            self._finish_of(target),
+            valid_until,
+            self._meters_of(caller.principal, target),
+        )
         if len(caller.plans) >= MOST_PLANS:
             caller.plans.clear()
         caller.plans[target.kind, name] = plan

@@ -6,7 +6,7 @@ from typing import Final, Literal
 
 import msgspec
 
-Kind = Literal["agent", "person", "service"]
+Kind = Literal["agent", "person", "service", "admin"]
 
 
 class Principal(msgspec.Struct, frozen=True):
@@ -16,6 +16,13 @@ class Principal(msgspec.Struct, frozen=True):
     kind: Kind
     profile: str | None = None
     """The profile this principal always sees the hub through, or None for the view it asks for."""
+    key: str = ""
+    """The hash of the key it came with; empty without one."""
+
+    @property
+    def decides(self) -> bool:
+        """Whether it answers for itself: default policies speak of agents and services alone."""
+        return self.kind in ("person", "admin")
 
 
 LOCAL_AGENT: Final = Principal("local", "agent")

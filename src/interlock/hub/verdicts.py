@@ -9,9 +9,14 @@ import msgspec
 
 from interlock.wire.errors import Fault
 
+FOREVER: Final = float("inf")
+
 
 class Pass(msgspec.Struct, frozen=True):
     """Nothing against it here."""
+
+    until: float = FOREVER
+    """When the question must be asked again, by the loop's clock."""
 
 
 class Refuse(msgspec.Struct, frozen=True):
@@ -19,6 +24,10 @@ class Refuse(msgspec.Struct, frozen=True):
 
     fault: Fault
     rule: str
+    until: float = FOREVER
+    """When the question must be asked again, by the loop's clock."""
+    hidden: bool = False
+    """The caller may not even know that there is such a thing: it is told what it would be told if there were none."""
 
 
 class Ask(msgspec.Struct, frozen=True):

@@ -66,7 +66,7 @@ class UrlRules(msgspec.Struct, frozen=True):
     credentials: bool = True
     """Whether `user:password@` may stand before the host."""
     hosts: tuple[str, ...] | None = None
-    """Only these names (`example.com`, `*.example.com` for names below it); None means any public one."""
+    """Only these names and addresses (`*.example.com` for names below one); None means any public one."""
     allowed_names: tuple[str, ...] = ()
     """Local names that the operator vouches for. They are still resolved, and their addresses judged by `networks`."""
     networks: tuple[str, ...] = ()
@@ -217,7 +217,10 @@ def _judge_host(host: str, rules: UrlRules) -> tuple[Finding, ...]:
     if not host:
         return (Finding("url.invalid", "The URL names no host.", "Write https://host/path."),)
     if (address := _address_of(host)) is not None:
-        return judge_address(address, rules.networks, shown=host)
+        found = judge_address(address, rules.networks, shown=host)
+        if not found and rules.hosts is not None and not _listed(str(address), rules.hosts):
+            return (Finding("url.host", f"{host} is not among the allowed hosts.", "Use an allowed host."),)
+        return found
     name = host.lower().rstrip(".")
     if name in METADATA_NAMES:
         message = f"{name} is a cloud metadata service, which hands out credentials of the machine."

@@ -20,11 +20,11 @@ from interlock.server.content import (
     ToolResult,
 )
 from interlock.server.context import Context
-from interlock.server.parked import Limits as ParkingLimits
 from interlock.server.prompts import Prompt
 from interlock.server.resources import Resource
 from interlock.server.server import Anyone, Server
 from interlock.server.tools import Tool
+from interlock.transports.parking import Limits as ParkingLimits
 
 __all__ = [
     "Annotations",

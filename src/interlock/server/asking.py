@@ -12,10 +12,10 @@ import msgspec
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.revisions import R2025_11_25
 from interlock.server.content import Message
-from interlock.server.work import Unfit
 from interlock.signatures.convert import Converter, Converters
 from interlock.signatures.type_schema import SchemaWriter
 from interlock.signatures.validate import Validator
+from interlock.transports.held import Unfit
 from interlock.wire.errors import Fault
 
 V = TypeVar("V")

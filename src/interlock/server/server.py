@@ -19,7 +19,7 @@ from interlock.protocols.mcp.meta import SERVER_INFO
 from interlock.protocols.mcp.methods import LOG_LEVELS, METHODS
 from interlock.protocols.mcp.revisions import MODERN_NAMES
 from interlock.protocols.registry.errors import registry_fault, told
-from interlock.protocols.registry.traces import trace_of
+from interlock.protocols.traces import new_trace_id, read_traceparent
 from interlock.server.checks import ArgumentsCheck
 from interlock.server.content import Annotations, Completion, Icon, Meta, ToolHints
 from interlock.server.context import SessionState
@@ -27,13 +27,13 @@ from interlock.server.kept import Kept
 from interlock.server.listeners import MOST_URIS, Listeners, Wanted
 from interlock.server.nobody import NobodyThere
 from interlock.server.pages import Pages
-from interlock.server.parked import Limits, Parking
 from interlock.server.prompts import Prompt, Suggestions, completion_members
 from interlock.server.resources import UNCACHED, Resource, Scope, cache_hints, not_found
 from interlock.server.threads import Threads
 from interlock.server.tools import Tool
 from interlock.server.work import Work
 from interlock.transports.exchange import Caller, Exchange, Session
+from interlock.transports.parking import Limits, Parking, binding_of
 from interlock.wire.errors import Fault
 from interlock.wire.limits import DEFAULT
 from interlock.wire.messages import Notification, check_shape
@@ -368,7 +368,9 @@ class Server:
     def _validate_tool(self, exchange: Exchange) -> None:
         """The tool registry's dry run (Core Methods): whether a call would be taken, with the registry's own errors."""
         params = _params(exchange, _CallTool)
-        trace_id = trace_of(exchange.glance.meta)
+        meta = exchange.glance.meta
+        parent = None if meta is None or meta.traceparent is None else read_traceparent(meta.traceparent)
+        trace_id = new_trace_id() if parent is None else parent.trace
         tool = self._tools.get(params.name)
         if tool is None:
             missing = Fault("TOOL_NOT_FOUND", f"no such tool: {params.name[:200]}", mend="see tools/list")
@@ -392,10 +394,12 @@ class Server:
             self._answer(exchange, kept.members, cache_hints(kept.left_ms, scope))
             return
 
+        changes = self._kept.changes
+
         async def read(work: Work) -> bytes:
             members = await resource.read(self, work, uri, variables)
             if not work.asked:
-                self._kept.put(resource, uri, owner, members, ttl_ms)
+                self._kept.put(resource, uri, owner, members, ttl_ms, changes)
             return members
 
         self._run(exchange, params, read, resource.cache)
@@ -439,7 +443,7 @@ class Server:
             if params.inputResponses is not msgspec.UNSET:
                 given = params.inputResponses
             if params.requestState is not None:
-                place, answered = self._parking.find(exchange, params.requestState)
+                place, answered = self._parking.find(params.requestState, binding_of(exchange))
                 place.work.resume(exchange, answered, b"{}" if given is None else bytes(given))
                 return
         work = Work(exchange, self._parking, given)

@@ -137,6 +137,8 @@ class Tool:
             values = self._arguments(arguments)
         except ArgumentsError as error:
             return _argument_error(error)
+        except Exception as error:
+            return self._crashed(error)
         try:
             value = await self._run(server, work, values)
             return self._result(value, server, work.dialect.revision)
@@ -147,9 +149,12 @@ class Tool:
         except Fault:
             raise
         except Exception as error:
-            # Its words may hold what the caller must not see: they go to the log alone.
-            log.exception("tool %s failed", self.key)
-            return _error(f"{self.key} failed with {type(error).__name__}; the server's log says why")
+            return self._crashed(error)
+
+    def _crashed(self, error: Exception) -> bytes:
+        """Its words may hold what the caller must not see: they go to the log alone."""
+        log.error("tool %s failed", self.key, exc_info=error)
+        return _error(f"{self.key} failed with {type(error).__name__}; the server's log says why")
 
     def _arguments(self, given: dict[str, Any]) -> dict[str, object]:
         """The function's arguments, once the schema and every validator of the author's have passed them."""

@@ -105,21 +105,18 @@ def _replace_documents(database: Database, backup: Database) -> list[Change]:
     database.execute("UPDATE counters SET value = value WHERE name = 'revision'")
     revision = max(documents.counter(database, "revision"), documents.counter(backup, "revision"))
     here, there = documents.every(database), documents.every(backup)
-    changes = []
+    changes, kept = [], []
     for at in sorted(here.keys() | there.keys()):
         old, new = here.get(at), there.get(at)
         body = None if new is None else new.body
         if old is not None and old.body == body:
+            kept.append(old)
             continue
         revision += 1
         version = 1 + max(old.version if old else 0, new.version if new else 0)
         changes.append(Change(*at, version, revision, body))
-    documents.put_all(database, changes)
+    documents.replace_all(database, kept + changes)
     database.execute("UPDATE counters SET value = ? WHERE name = 'revision'", (revision,))
-    # Indexed anew by whoever declares the collections.
-    database.execute("DELETE FROM document_columns")
-    database.execute("DELETE FROM document_indexes")
-    database.announce()
     return changes
 
 

@@ -35,8 +35,10 @@ class Collection(Generic[T]):
         for field in (key, *columns):
             if field not in fields:
                 raise ValueError(f"{kind.__name__} has no field {field!r}")
-        if secret := [field for field in sorted(fields) if names_a_secret(field)]:
-            raise ValueError(f"{kind.__name__}.{secret[0]} is named like a secret; store a hash or a sealed form of it")
+        if secret := sorted(name for name in _all_names(kind) if names_a_secret(name)):
+            raise ValueError(
+                f"{kind.__name__} has {secret[0]!r}, named like a secret; store a hash or a sealed form of it"
+            )
         self.name = name
         self.kind = kind
         self.key = key
@@ -76,6 +78,15 @@ class Collection(Generic[T]):
             if value is not None:
                 found[column] = column_text(value)
         return found
+
+
+def _all_names(kind: type[msgspec.Struct]) -> set[str]:
+    """The names of all fields, those of structs inside too."""
+    _, components = msgspec.json.schema_components([kind])
+    names: set[str] = set()
+    for component in components.values():
+        names |= component.get("properties", {}).keys()
+    return names
 
 
 def column_text(value: object) -> str:

@@ -9,13 +9,16 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Protocol, TypeAlias
+from typing import Final, Protocol, TypeAlias, TypeVar
 from urllib.parse import unquote, urlsplit
 
 from .errors import StoreUnavailable
 
 Value: TypeAlias = str | int | bytes | None
 Row: TypeAlias = tuple[Value, ...]
+T = TypeVar("T")
+
+_CHUNKS: Final = (256, 64, 16, 4, 1)
 
 
 class Database(Protocol):
@@ -42,6 +45,9 @@ class Database(Protocol):
     def rollback(self) -> None:
         """Forget everything since `begin`. Never fails."""
 
+    def hold(self, name: str) -> None:
+        """Until the end of this transaction, have every other transaction that wants to hold the same name wait."""
+
     def announce(self) -> None:
         """With the commit, wake the nodes that follow this database."""
 
@@ -65,6 +71,15 @@ def transaction(database: Database, *, read_only: bool = False, alone: bool = Fa
     except BaseException:
         database.rollback()
         raise
+
+
+def in_chunks(items: Sequence[T], most: int = 256) -> Iterator[Sequence[T]]:
+    """Pieces of a few fixed sizes: statements that differ only in their number of values are compiled once for each."""
+    at = 0
+    for size in _CHUNKS:
+        while most >= size <= len(items) - at:
+            yield items[at : at + size]
+            at += size
 
 
 def connect(where: str, *, read_only: bool = False) -> Database:

@@ -13,7 +13,7 @@ from typing import Any, Final, TypeVar
 import msgspec
 
 from .collection import Collection, Document, column_text
-from .database import Database, Row
+from .database import Database, Row, in_chunks
 from .errors import Conflict, StoreDamaged
 from .writer import refuse
 
@@ -23,6 +23,7 @@ AnyCollection = Collection[Any]
 KEEP_DELETED_MS: Final = 24 * 3600 * 1000
 """How long a deletion is remembered for nodes that did not hear of it."""
 _PAGE: Final = 1000
+_MOST_ALTERNATIVES: Final = 64
 
 
 class Change(msgspec.Struct, frozen=True):
@@ -56,23 +57,27 @@ def apply(database: Database, changes: Changes) -> list[Change]:
     count = len(changes.wishes)
     raised = database.execute("UPDATE counters SET value = value + ? WHERE name = 'revision' RETURNING value", (count,))
     revision = _number(raised[0][0]) - count
-    for (collection, key), expected in changes.expected.items():
-        found = _row(database, collection, key)
-        actual = 0 if found is None or found.body is None else found.version
-        if actual != expected:
-            raise refuse(Conflict(f"{collection} {key!r} was changed meanwhile"))
-    now = int(time.time() * 1000)
-    done = []
+    places = dict.fromkeys((*changes.expected, *((wish.collection.name, wish.key) for wish in changes.wishes)))
+    found = _rows(database, list(places))
+    for place, expected in changes.expected.items():
+        old = found.get(place)
+        if expected != (0 if old is None or old.body is None else old.version):
+            raise refuse(Conflict(f"{place[0]} {place[1]!r} was changed meanwhile"))
+    done: list[Change] = []
+    gone: list[Row] = []
+    new: list[Row] = []
     for offset, wish in enumerate(changes.wishes, 1):
-        old = _row(database, wish.collection.name, wish.key)
+        name = wish.collection.name
+        old = found.get((name, wish.key))
         if wish.body is None and (old is None or old.body is None):
             continue
-        change = Change(
-            wish.collection.name, wish.key, 1 if old is None else old.version + 1, revision + offset, wish.body
-        )
-        _put(database, change, now)
-        _index(database, wish.collection, wish.key, None if old is None else old.body, wish.body)
-        done.append(change)
+        done.append(Change(name, wish.key, 1 if old is None else old.version + 1, revision + offset, wish.body))
+        had = {} if old is None or old.body is None else wish.collection.column_values(old.body)
+        has = {} if wish.body is None else wish.collection.column_values(wish.body)
+        gone += [(name, *column, wish.key) for column in had.items() - has.items()]
+        new += [(name, *column, wish.key) for column in has.items() - had.items()]
+    _put(database, done)
+    _move_columns(database, gone, new)
     if done:
         database.announce()
     return done
@@ -80,7 +85,7 @@ def apply(database: Database, changes: Changes) -> list[Change]:
 
 def get(database: Database, collection: Collection[T], key: str) -> Document[T] | None:
     """One document."""
-    found = _row(database, collection.name, key)
+    found = _rows(database, [(collection.name, key)]).get((collection.name, key))
     return None if found is None or found.body is None else document(collection, found)
 
 
@@ -127,11 +132,14 @@ def every(database: Database) -> dict[tuple[str, str], Change]:
     return {(change.collection, change.key): change for change in map(_checked, rows)}
 
 
-def put_all(database: Database, changes: Iterable[Change]) -> None:
-    """Write documents as they are given, without a look at what is there. Their columns are left to `declare`."""
+def replace_all(database: Database, changes: Iterable[Change]) -> None:
+    """Make these all the documents there are, as they are given. Their columns are left to `declare`."""
     now = int(time.time() * 1000)
-    for change in changes:
-        _put(database, change, now)
+    database.execute("DELETE FROM documents")
+    database.insert("documents", _COLUMNS, [_values(change, now) for change in changes])
+    database.execute("DELETE FROM document_columns")
+    database.execute("DELETE FROM document_indexes")
+    database.announce()
 
 
 def declare(database: Database, collections: Iterable[AnyCollection]) -> None:
@@ -142,10 +150,10 @@ def declare(database: Database, collections: Iterable[AnyCollection]) -> None:
         if had and had[0][0] == columns:
             continue
         database.execute("DELETE FROM document_columns WHERE collection = ?", (collection.name,))
-        live = f"SELECT {_FIELDS} FROM documents WHERE collection = ? AND body IS NOT NULL"
-        for row in database.execute(live, (collection.name,)):
-            change = _checked(row)
-            _index(database, collection, change.key, None, change.body)
+        _, live = whole(database, collection.name)
+        found = ((change.key, collection.column_values(change.body or "{}")) for change in live)
+        rows = [(collection.name, name, value, key) for key, values in found for name, value in values.items()]
+        _move_columns(database, [], rows)
         database.execute("DELETE FROM document_indexes WHERE collection = ?", (collection.name,))
         database.execute("INSERT INTO document_indexes VALUES (?, ?)", (collection.name, columns))
 
@@ -164,12 +172,21 @@ def checksum(collection: str, key: str, version: int, body: str | None) -> int:
     return zlib.crc32("\0".join((collection, key, str(version), "" if body is None else "." + body)).encode())
 
 
+_COLUMNS: Final = ("collection", "key", "version", "revision", "changed", "body", "checksum")
 _FIELDS: Final = "collection, key, version, revision, body, checksum"
 
 
-def _row(database: Database, collection: str, key: str) -> Change | None:
-    rows = database.execute(f"SELECT {_FIELDS} FROM documents WHERE collection = ? AND key = ?", (collection, key))
-    return _checked(rows[0]) if rows else None
+def _rows(database: Database, places: Sequence[tuple[str, str]]) -> dict[tuple[str, str], Change]:
+    """The documents in these places, deleted ones too."""
+    found = {}
+    for chunk in in_chunks(places, _MOST_ALTERNATIVES):
+        # Not a list of pairs: for that SQLite would read the whole table.
+        any_of = " OR ".join(["(collection = ? AND key = ?)"] * len(chunk))
+        sql = f"SELECT {_FIELDS} FROM documents WHERE {any_of}"
+        for row in database.execute(sql, [text for place in chunk for text in place]):
+            change = _checked(row)
+            found[change.collection, change.key] = change
+    return found
 
 
 def _checked(row: Row) -> Change:
@@ -181,27 +198,29 @@ def _checked(row: Row) -> Change:
     )
 
 
-def _put(database: Database, change: Change, now: int) -> None:
-    sum_ = checksum(change.collection, change.key, change.version, change.body)
-    database.execute(
-        "INSERT INTO documents (collection, key, version, revision, changed, body, checksum)"
-        " VALUES (?, ?, ?, ?, ?, ?, ?)"
-        " ON CONFLICT (collection, key) DO UPDATE SET version = excluded.version, revision = excluded.revision,"
-        " changed = excluded.changed, body = excluded.body, checksum = excluded.checksum",
-        (change.collection, change.key, change.version, change.revision, now, change.body, sum_),
-    )
-
-
-def _index(database: Database, collection: AnyCollection, key: str, old: str | None, new: str | None) -> None:
-    had = {} if old is None else collection.column_values(old)
-    has = {} if new is None else collection.column_values(new)
-    for name, value in had.items() - has.items():
+def _put(database: Database, changes: Sequence[Change]) -> None:
+    now = int(time.time() * 1000)
+    for chunk in in_chunks(changes):
+        listed = ", ".join(["(?, ?, ?, ?, ?, ?, ?)"] * len(chunk))
         database.execute(
-            "DELETE FROM document_columns WHERE collection = ? AND name = ? AND value = ? AND key = ?",
-            (collection.name, name, value, key),
+            f"INSERT INTO documents ({', '.join(_COLUMNS)}) VALUES {listed}"
+            " ON CONFLICT (collection, key) DO UPDATE SET version = excluded.version, revision = excluded.revision,"
+            " changed = excluded.changed, body = excluded.body, checksum = excluded.checksum",
+            [value for change in chunk for value in _values(change, now)],
         )
-    for name, value in has.items() - had.items():
-        database.execute("INSERT INTO document_columns VALUES (?, ?, ?, ?)", (collection.name, name, value, key))
+
+
+def _values(change: Change, now: int) -> Row:
+    sum_ = checksum(change.collection, change.key, change.version, change.body)
+    return (change.collection, change.key, change.version, change.revision, now, change.body, sum_)
+
+
+def _move_columns(database: Database, gone: Sequence[Row], new: Sequence[Row]) -> None:
+    for chunk in in_chunks(gone, _MOST_ALTERNATIVES):
+        any_of = " OR ".join(["(collection = ? AND name = ? AND value = ? AND key = ?)"] * len(chunk))
+        database.execute(f"DELETE FROM document_columns WHERE {any_of}", [value for row in chunk for value in row])
+    if new:
+        database.insert("document_columns", ("collection", "name", "value", "key"), new)
 
 
 def _number(value: object) -> int:

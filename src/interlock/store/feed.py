@@ -72,17 +72,20 @@ class Feed:
 
     def _look(self, database: Postgres) -> None:
         started = time.monotonic()
-        while True:
-            with transaction(database, read_only=True):
-                purged = counter(database, "purged")
-                changes = since(database, self._seen)
-            if purged > self._seen and self._seen:
-                self._tell(self._missed)
-            if not changes:
-                break
+        purged, changes = self._next(database)
+        if purged > self._seen:
+            self._tell(self._missed)
+        while changes:
             self._seen = changes[-1].revision
             self._tell(partial(self._deliver, changes, self._seen))
+            _, changes = self._next(database)
+        self._seen = max(self._seen, purged)
         self.looked = started
+
+    def _next(self, database: Postgres) -> tuple[int, list[Change]]:
+        """Up to which revision deletions were forgotten, and the next changes."""
+        with transaction(database, read_only=True):
+            return counter(database, "purged"), since(database, self._seen)
 
     def _tell(self, what: Callable[[], None]) -> None:
         # The loop may be gone already.

@@ -33,6 +33,7 @@ class Postgres:
     shared = True
 
     def __init__(self, url: str, *, read_only: bool = False) -> None:
+        self._announcing = False
         with _told():
             self._connection = psycopg.connect(
                 url,
@@ -76,14 +77,21 @@ class Postgres:
             self.execute(f"CREATE SCHEMA IF NOT EXISTS {SCHEMA}")
 
     def commit(self) -> None:
+        if self._announcing:
+            self._announcing = False
+            self.execute(f"NOTIFY {CHANNEL}")
         self.execute("COMMIT")
 
     def rollback(self) -> None:
+        self._announcing = False
         with suppress(StoreError):
             self.execute("ROLLBACK")
 
+    def hold(self, name: str) -> None:
+        self.execute("SELECT pg_advisory_xact_lock(hashtextextended(?, 0))", (name,))
+
     def announce(self) -> None:
-        self.execute("SELECT pg_notify(?, '')", (CHANNEL,))
+        self._announcing = True
 
     def tables(self) -> set[str]:
         found = self.execute("SELECT tablename FROM pg_tables WHERE schemaname = ?", (SCHEMA,))

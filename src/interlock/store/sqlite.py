@@ -10,12 +10,11 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Final
 
-from .database import Row, Value
+from .database import Row, Value, in_chunks
 from .errors import Conflict, StoreBusy, StoreDamaged, StoreError, StoreFull, StoreReadOnly, StoreUnavailable
 
 BUSY_S: Final = 5.0
 """How long to wait for another process that writes."""
-_CHUNKS: Final = (256, 64, 16, 4, 1)
 _WAL_BYTES: Final = 64 * 1024 * 1024
 
 
@@ -44,14 +43,9 @@ class Sqlite:
             self.execute(statement)
 
     def insert(self, table: str, columns: Sequence[str], rows: Sequence[Row]) -> None:
-        # The interpreter's lock is let go and fought for once per statement, so rows share statements. Few sizes of
-        # statement, so that each is compiled once.
-        at = 0
-        for chunk in _CHUNKS:
-            sql = _insert(table, tuple(columns), chunk)
-            while len(rows) - at >= chunk:
-                self.execute(sql, [value for row in rows[at : at + chunk] for value in row])
-                at += chunk
+        # The interpreter's lock is let go and fought for once per statement, so rows share statements.
+        for chunk in in_chunks(rows):
+            self.execute(_insert(table, tuple(columns), len(chunk)), [value for row in chunk for value in row])
 
     def begin(self, *, read_only: bool = False, alone: bool = False) -> None:
         self.execute("BEGIN" if read_only else "BEGIN IMMEDIATE")
@@ -63,6 +57,10 @@ class Sqlite:
         with suppress(StoreError):
             if self._connection.in_transaction:
                 self.execute("ROLLBACK")
+
+    def hold(self, name: str) -> None:
+        # Whoever writes holds the whole file.
+        return
 
     def announce(self) -> None:
         # Nobody else follows a file.

@@ -69,6 +69,8 @@ class Store:
         """Write what waits, then end every connection."""
         if self._feed is not None:
             await self._feed.close()
+        for task in self._reloading:
+            task.cancel()
         await self._writer.close()
         await asyncio.to_thread(self._readers.close)
 

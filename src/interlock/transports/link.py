@@ -80,6 +80,10 @@ class Link(abc.ABC):
         """Stop waiting, and tell the server as the era says. The sink hears nothing more."""
 
     @abc.abstractmethod
+    def extend(self, handle: Id, deadline: float) -> None:
+        """Wait for an answer until then, whatever was said before: the server itself waits for something of ours."""
+
+    @abc.abstractmethod
     def tell(self, method: str, params: bytes) -> None:
         """Send a notification."""
 

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import secrets
 from collections.abc import Callable
 
 from interlock.protocols.mcp.capabilities import missing_capability
@@ -69,6 +70,11 @@ class MemoryLink(Link):
         exchange = self._open.pop(handle, None)
         if exchange is not None:
             exchange.withdraw(reason)
+
+    def extend(self, handle: Id, deadline: float) -> None:
+        exchange = self._open.get(handle)
+        if exchange is not None:
+            exchange.extend(deadline)
 
     def tell(self, method: str, params: bytes) -> None:
         if method == "notifications/initialized" and self._session is not None:
@@ -182,7 +188,7 @@ class _MemorySession(Session):
     __slots__ = ("_link",)
 
     def __init__(self, link: MemoryLink, caller: Caller, dialect: Dialect) -> None:
-        super().__init__("", caller, dialect)
+        super().__init__(secrets.token_urlsafe(16), caller, dialect)
         self._link = link
 
     def notify(self, method: str, params: bytes) -> None:
@@ -196,7 +202,7 @@ _NOTHING = Glance()
 
 
 class _MemoryExchange(Exchange):
-    __slots__ = ("_asks", "_deadline", "_extension", "_latest", "_link", "_open", "sink")
+    __slots__ = ("_asks", "_deadline", "_extension", "_latest", "_least", "_link", "_open", "sink")
 
     dialect: Dialect
 
@@ -209,6 +215,7 @@ class _MemoryExchange(Exchange):
         self._asks: list[asyncio.Future[bytes]] = []
         self._open = True
         self._extension = outgoing.deadline - loop.time()
+        self._least = 0.0
         self._latest = outgoing.deadline if outgoing.max_deadline is None else outgoing.max_deadline
         self._deadline = loop.call_at(outgoing.deadline, link.expire, self)
 
@@ -241,6 +248,12 @@ class _MemoryExchange(Exchange):
         self._asks.append(waiter)
         return waiter
 
+    def extend(self, deadline: float) -> None:
+        """Wait until then."""
+        self._deadline.cancel()
+        self._least = deadline
+        self._deadline = asyncio.get_running_loop().call_at(deadline, self._link.expire, self)
+
     def withdraw(self, reason: str) -> None:
         """The client no longer wants the answer."""
         if self._close() and self.on_cancel is not None:
@@ -261,5 +274,5 @@ class _MemoryExchange(Exchange):
         """Progress gives as much time again, up to the last deadline."""
         loop = asyncio.get_running_loop()
         self._deadline.cancel()
-        deadline = min(loop.time() + self._extension, self._latest)
+        deadline = max(self._least, min(loop.time() + self._extension, self._latest))
         self._deadline = loop.call_at(deadline, self._link.expire, self)

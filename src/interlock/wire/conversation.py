@@ -118,10 +118,13 @@ class Conversation(Generic[W]):
         self._waiting[id] = (waiter, deadline)
         return encode_request(id, method, params)
 
-    def extend(self, id: int, deadline: float) -> None:
-        """Give a waiting request more time."""
-        if id in self._waiting:
-            self._waiting[id] = (self._waiting[id][0], deadline)
+    def extend(self, id: Id, deadline: float) -> W | None:
+        """Give a waiting request another deadline. Gives who waits for it, if anyone does."""
+        if id not in self._waiting:
+            return None
+        waiter = self._waiting[id][0]
+        self._waiting[id] = (waiter, deadline)
+        return waiter
 
     def withdraw(self, id: Id, reason: str = "") -> bytes | None:
         """Stop waiting. Gives the notification that tells the other side, or None if nothing was waiting."""

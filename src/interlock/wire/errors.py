@@ -113,6 +113,9 @@ def _rows() -> tuple[Kind, ...]:
     )
 
 
+MAX_RETRIES: Final = 3
+"""How often a client is told to try again what may be tried again."""
+
 TABLE: Final[Mapping[str, Kind]] = {row.name: row for row in _rows()}
 
 
@@ -159,7 +162,10 @@ class Fault(Exception):
         """MGP, Recovery Fields."""
         fields: dict[str, object] = {"category": self.kind.category, "retryable": self.kind.retryable}
         if self.retry_after_ms is not None:
-            fields |= {"retry_after_ms": self.retry_after_ms, "retry_strategy": "fixed_delay"}
+            fields["retry_after_ms"] = self.retry_after_ms
+        if self.kind.retryable:
+            fields["retry_strategy"] = "exponential_backoff" if self.retry_after_ms is None else "fixed_delay"
+            fields["max_retries"] = MAX_RETRIES
         return fields
 
 

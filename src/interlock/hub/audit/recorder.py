@@ -76,8 +76,7 @@ class Recorder:
         """What the last run left behind."""
         self.trouble: StoreError | None = None
         """Why entries cannot be written at the moment. Calls are refused for as long."""
-        self.on_committed: Callable[[list[Record]], None] | None = None
-        """Told of every entry once it is committed, as it was committed, to forward it."""
+        self._followers: list[Callable[[list[Record]], None]] = []
         self._store = store
         self._head = head_file
         self._hash = head.hash
@@ -96,7 +95,8 @@ class Recorder:
         self._doubtful = False
         self._timer: asyncio.TimerHandle | None = None
         self._urgent = False
-        self._idle: list[asyncio.Future[None]] = []
+        self._flushing: list[tuple[int, asyncio.Future[None]]] = []
+        """Who waits for everything up to a place."""
         self._loop = asyncio.get_running_loop()
         self._unsynced = False
         self._syncing = ThreadPoolExecutor(1, thread_name_prefix="audit-head")
@@ -115,9 +115,8 @@ class Recorder:
 
         Raises StoreError if that cannot be written: without its record the hub does not start.
         """
-        resumed = await store.read(partial(resume, chain, head_file))
         # The old head stays until what it shows is recorded: killed in between, the next start sees the same.
-        seq, hash_ = await store.commit(partial(_open_chain, chain, resumed))
+        resumed, seq, hash_ = await store.commit(partial(_open_chain, chain, head_file))
         head = Head(chain, seq, hash_, seq + 1, seq)
         file = await asyncio.to_thread(HeadFile, head_file, head)
         return cls(store, file, head, resumed, redact_with, most)
@@ -274,11 +273,16 @@ class Recorder:
             )
         )
 
+    def follow(self, tell: Callable[[list[Record]], None]) -> Callable[[], None]:
+        """Be told of entries once they are committed, as they were committed. Gives the way to stop."""
+        self._followers.append(tell)
+        return lambda: self._followers.remove(tell)
+
     async def flushed(self) -> None:
         """Wait until everything recorded so far is committed. Raises StoreError if it could not be at the first try."""
         if self._queue or self._flying or self._again:
             waiting = self._loop.create_future()
-            self._idle.append(waiting)
+            self._flushing.append((self._seq, waiting))
             self._flush()
             await waiting
 
@@ -341,6 +345,7 @@ class Recorder:
 
     def _write(self, batch: list[Record], database: Database) -> tuple[bytes, list[Record]]:
         """On the writer's thread: redact, hash and append. Gives the new head's hash, and the entries as written."""
+        database.hold(self.chain)
         clean, made, previous = [], [], self._hash
         for entry in batch:
             record, row = self._row(entry, previous)
@@ -386,16 +391,15 @@ class Recorder:
             self._unsynced = True
             self._syncing.submit(self._sync)
         self._answer(batch[-1].seq, None)
-        if self.on_committed is not None:
-            self.on_committed(clean)
-        if not self._queue:
-            idle, self._idle = self._idle, []
-            for waiting in idle:
-                if not waiting.done():
-                    waiting.set_result(None)
-        elif self._waiting or self._idle or len(self._queue) >= FLUSH_AT:
+        for tell in tuple(self._followers):
+            tell(clean)
+        while self._flushing and self._flushing[0][0] <= batch[-1].seq:
+            _, waiting = self._flushing.pop(0)
+            if not waiting.done():
+                waiting.set_result(None)
+        if self._waiting or self._flushing or len(self._queue) >= FLUSH_AT:
             self._flush()
-        elif self._timer is None:
+        elif self._queue and self._timer is None:
             self._timer = self._loop.call_later(WINDOW_S, self._flush)
 
     def _sync(self) -> None:
@@ -412,8 +416,8 @@ class Recorder:
         self._doubtful = True
         self._again = batch
         self._answer(self._seq, error)
-        idle, self._idle = self._idle, []
-        for waiting in idle:
+        flushing, self._flushing = self._flushing, []
+        for _, waiting in flushing:
             if not waiting.done():
                 waiting.set_exception(error)
         if self._timer is None:
@@ -430,14 +434,17 @@ class Recorder:
             tell(error)
 
 
-def _open_chain(chain: str, resumed: Resumed, database: Database) -> tuple[int, bytes]:
+def _open_chain(chain: str, head_file: Path, database: Database) -> tuple[Resumed, int, bytes]:
     """Append what is to be recorded first. Gives the place and the hash of the last of it."""
+    # A server may still be committing what a killed process sent last: wait for it before looking.
+    database.hold(chain)
+    resumed = resume(chain, head_file, database)
     made, previous = [], resumed.hash
     for seq, entry in enumerate(resumed.entries, resumed.seq + 1):
         made.append(row_of(chain, msgspec.structs.replace(entry, seq=seq, at=_now()), previous))
         previous = made[-1].hash
     rows.append(database, made)
-    return made[-1].seq, previous
+    return resumed, made[-1].seq, previous
 
 
 def _joined(one: dict[str, object], other: Mapping[str, object] | None) -> dict[str, object]:

@@ -13,10 +13,12 @@ import msgspec
 
 from interlock.config.settings import Tools
 from interlock.hub.catalog.addresses import exposed_uri
+from interlock.judge.findings import Finding
 from interlock.judge.fingerprints import fingerprint
 from interlock.judge.names import RESERVED, exposed_name
 from interlock.judge.patterns import PatternSet
 from interlock.protocols.mcp.headers import BadParamHeader, ParamHeader, param_headers
+from interlock.protocols.mcp.older import wraps
 from interlock.signatures.problems import DefinitionError
 from interlock.signatures.validate import Validator
 
@@ -52,6 +54,9 @@ class Item(msgspec.Struct):
         return self._fingerprint
 
 
+Kept = TypeVar("Kept", bound=Item)
+
+
 class Tool(Item):
     """A tool, with what a call of it needs to know."""
 
@@ -59,6 +64,8 @@ class Tool(Item):
     idempotent: bool = False
     """The server says that a second call with the same arguments changes nothing more."""
     param_headers: tuple[ParamHeader, ...] = ()
+    wraps: bool = False
+    """Its structured content is no object, so that clients before 2026-07-28 get it inside of one."""
     _validator: Validator | None = None
     _bad_schema: str = ""
 
@@ -70,6 +77,35 @@ class Tool(Item):
             except DefinitionError as cause:
                 self._bad_schema = str(cause)
         return self._bad_schema or self._validator or ""
+
+
+class Held(msgspec.Struct, frozen=True):
+    """Something that is not offered because of what was found in its definition, until the operator trusts it."""
+
+    kind: str
+    server: str
+    name: str
+    shown: str
+    exposed: str
+    fingerprint: str
+    findings: tuple[Finding, ...]
+
+    def trusted_by(self, trust: Iterable[str]) -> bool:
+        """Whether one of the operator's `trust` entries is for exactly this definition."""
+        for entry in trust:
+            name, _, prefix = entry.rpartition("@")
+            if name == self.name and self.fingerprint.startswith(prefix) and prefix:
+                return True
+        return False
+
+    def told(self) -> str:
+        """What it is and what was found, in a line."""
+        rules = ", ".join(dict.fromkeys(finding.rule for finding in self.findings))
+        return f"{self.kind} {self.name!r} ({rules}): {self.findings[0].message}"
+
+    def mend(self) -> str:
+        """What the operator writes to have it offered all the same."""
+        return f"[servers.{self.server}] tools.trust = [{self.name + '@' + self.fingerprint[:16]!r}]"
 
 
 class Offer(msgspec.Struct):
@@ -87,6 +123,10 @@ class Offer(msgspec.Struct):
     """Items that cannot be offered, each with the reason, for the operator."""
     withheld: dict[str, tuple[Tool, str]] = {}
     """Tools that wait for a person's approval, by exposed name, each with the decision it waits for."""
+    instructions: str = ""
+    """What the server wants models to know."""
+    held: tuple[Held, ...] = ()
+    """What is in quarantine."""
 
     def leave_out(self, tool: Tool, reason: str) -> None:
         """Do not offer a tool after all."""
@@ -97,6 +137,26 @@ class Offer(msgspec.Struct):
         """Do not offer a tool until a decision is made."""
         self.leave_out(tool, f"{tool.name}: its definition has changed; see `interlock approvals show {decision}`")
         self.withheld[tool.exposed] = (tool, decision)
+
+    def without(self, held: Iterable[Held]) -> Offer:
+        """The same without what is in quarantine."""
+        held = tuple(held)
+        out = {(each.kind, each.name) for each in held}
+
+        def kept(items: dict[str, Kept]) -> dict[str, Kept]:
+            return {name: item for name, item in items.items() if (item.kind, item.name) not in out}
+
+        return msgspec.structs.replace(
+            self,
+            tools=kept(self.tools),
+            prompts=kept(self.prompts),
+            resources=kept(self.resources),
+            templates=kept(self.templates),
+            tools_by_exposed=kept(self.tools_by_exposed),
+            prompts_by_exposed=kept(self.prompts_by_exposed),
+            instructions="" if ("instructions", "instructions") in out else self.instructions,
+            held=held,
+        )
 
     def items(self, kind: ItemKind) -> Iterable[Item]:
         """All of one kind, in the server's order."""
@@ -119,8 +179,12 @@ def make_offer(
     templates: Iterable[bytes] = (),
     *,
     rules: Tools | None = None,
+    whole_results: bool = True,
 ) -> Offer:
-    """An offer from a server's own definitions. What is wrong with an item leaves out that item, never the others."""
+    """An offer from a server's own definitions. What is wrong with an item leaves out that item, never the others.
+
+    Where results may be cut, tools promise no structure of theirs: a client would hold the head to it.
+    """
     offer = Offer(server)
     rules = rules or Tools()
     allowed = PatternSet(rules.allow or ("**",), rules.deny)
@@ -129,6 +193,8 @@ def make_offer(
         name = _name_of(fields, "name")
         if not allowed.allows(name):
             return
+        if not whole_results:
+            fields.pop("outputSchema", None)
         item = _tool(server, name, definition, fields, rules)
         _put(offer.tools, offer.tools_by_exposed, item)
 
@@ -169,9 +235,6 @@ def _each(definitions: Iterable[bytes], take: Callable[[bytes, _Fields], None], 
             offer.left_out.append(f"{definition[:60]!r}: {cause}")
 
 
-Kept = TypeVar("Kept", bound=Item)
-
-
 def _put(items: dict[str, Kept], by_exposed: dict[str, Kept], item: Kept) -> None:
     if item.shown in items or item.exposed in by_exposed:
         raise _Unusable("a second one of that name")
@@ -199,6 +262,7 @@ def _tool(server: str, name: str, definition: bytes, fields: _Fields, rules: Too
     item = _named("tool", server, name, rules.rename.get(name, name), definition, fields)
     hints = msgspec.json.decode(fields["annotations"], type=_Hints) if "annotations" in fields else _Hints()
     raw = bytes(schema)
+    output = fields.get("outputSchema")
     # A tool with bad header annotations would be refused by every client that comes over HTTP.
     headers = param_headers(msgspec.json.decode(raw)) if b"x-mcp-header" in raw else ()
     return Tool(
@@ -213,6 +277,7 @@ def _tool(server: str, name: str, definition: bytes, fields: _Fields, rules: Too
         schema=raw,
         idempotent=hints.idempotentHint is True or hints.readOnlyHint is True,
         param_headers=headers,
+        wraps=wraps(None if output is None else bytes(output)),
     )
 
 

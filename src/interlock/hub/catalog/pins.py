@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import difflib
 import hashlib
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from typing import Final
 
 import msgspec
@@ -53,7 +53,7 @@ class Pins:
         self,
         inbox: Inbox,
         mode: Callable[[], Mode],
-        put: Callable[[Offer], None],
+        put: Callable[[Offer], Awaitable[None]],
         relist: Callable[[str], None],
         log: Log,
     ) -> None:
@@ -90,7 +90,7 @@ class Pins:
                     self._log(offer.server, f"would withhold {tool.name}: its definition is not the approved one")
             else:
                 await self._withhold(offer, changed)
-            self._put(offer)
+            await self._put(offer)
 
     async def _known(self, server: str) -> dict[str, str]:
         known = self._pinned.get(server)

@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from interlock.config.settings import Profile
-from interlock.hub.catalog.offer import Item, ItemKind, Offer, Tool
+from interlock.hub.catalog.offer import Held, Item, ItemKind, Offer, Tool
 from interlock.judge.patterns import PatternSet
 
 
@@ -142,6 +142,16 @@ class Catalog:
     def servers(self, view: View) -> list[str]:
         """The servers a view reaches, in order."""
         return list(self._reach(view))
+
+    def held(self, view: View, kind: str, name: str) -> Held | None:
+        """What is in quarantine under a name that a view would have for it."""
+        offers = self._offers.values() if view.server is None else [self._offers.get(view.server)]
+        for offer in offers:
+            for held in () if offer is None else offer.held:
+                known = held.shown if view.bare else held.exposed
+                if held.kind == kind and known == name and self.sees_server(view, held.server):
+                    return held
+        return None
 
     def sees_server(self, view: View, server: str) -> bool:
         """Whether a server's resources may be reached in a view: in a profile, if any of its tools may."""

@@ -59,7 +59,11 @@ class Kernel:
             filters = Filters.read(params.get("filter"))
             limit = params.get("max_results", 5)
             found = await self._search.find(
-                caller.shelf.view, params.get("query", ""), params.get("strategy", "hybrid"), limit, filters
+                self._shelves.seen(caller.shelf),
+                params.get("query", ""),
+                params.get("strategy", "hybrid"),
+                limit,
+                filters,
             )
             tools = [tool for hit in found.hits if (tool := self._tool(hit.entry.identity)) is not None]
             fitting = self._session_tools(caller, session).discover([(t.exposed, self._tokens.of(t)) for t in tools])
@@ -143,7 +147,7 @@ class Kernel:
         from interlock.discovery.index import Filters
 
         try:
-            found = await self._search.find(caller.shelf.view, query, "hybrid", 2, Filters.read(risk))
+            found = await self._search.find(self._shelves.seen(caller.shelf), query, "hybrid", 2, Filters.read(risk))
         except DiscoveryError as cause:
             raise Fault("INVALID_PARAMS", str(cause)) from None
         return [tool for hit in found.hits if hit.score > 0 and (tool := self._tool(hit.entry.identity)) is not None]

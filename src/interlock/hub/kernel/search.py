@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from interlock.hub.catalog.offer import Offer, Tool
-from interlock.hub.catalog.views import Catalog, View
+from interlock.hub.catalog.views import Catalog
 from interlock.hub.kernel.tokens import TokenCounts
 from interlock.protocols.mgp.security import Trust, effective_risk, read_security
 
@@ -26,17 +26,15 @@ class ToolSearch:
         self._tokens = tokens
         self._index: ToolIndex | None = None
         self._indexed: dict[str, Offer] = {}
-        self._visible: dict[View, tuple[int, frozenset[Identity]]] = {}
         self._busy = asyncio.Lock()
 
-    async def find(self, view: View, query: str, strategy: str, limit: int, filters: Filters) -> Found:
-        """The best tools for a query among those a view shows. Raises `DiscoveryError`."""
+    async def find(self, seen: frozenset[Identity], query: str, strategy: str, limit: int, filters: Filters) -> Found:
+        """The best tools for a query among those that are seen. Raises `DiscoveryError`."""
         async with self._busy:
-            return await asyncio.to_thread(self._find, view, query, strategy, limit, filters)
+            return await asyncio.to_thread(self._find, seen, query, strategy, limit, filters)
 
-    def _find(self, view: View, query: str, strategy: str, limit: int, filters: Filters) -> Found:
-        index = self._current()
-        return index.search(query, strategy, limit, filters, self._seen(view))
+    def _find(self, seen: frozenset[Identity], query: str, strategy: str, limit: int, filters: Filters) -> Found:
+        return self._current().search(query, strategy, limit, filters, seen)
 
     def _current(self) -> ToolIndex:
         """The index, brought up to what the servers offer now."""
@@ -69,11 +67,3 @@ class ToolSearch:
         except DiscoveryError:
             # One that cannot be indexed can still be listed and called.
             return
-
-    def _seen(self, view: View) -> frozenset[Identity]:
-        kept = self._visible.get(view)
-        if kept is not None and kept[0] == self._catalog.generation:
-            return kept[1]
-        seen = frozenset((item.server, item.name) for item in self._catalog.items(view, "tool"))
-        self._visible[view] = (self._catalog.generation, seen)
-        return seen

@@ -6,6 +6,7 @@ import msgspec
 
 from interlock.config.settings import Level
 from interlock.hub.catalog.views import View
+from interlock.hub.principals import LOCAL_AGENT, Principal
 
 
 class Shelf(msgspec.Struct, frozen=True):
@@ -18,3 +19,5 @@ class Shelf(msgspec.Struct, frozen=True):
     """What the operator set; None lets the size decide."""
     pinned: tuple[str, ...] = ()
     """Patterns over exposed names of tools that are always listed."""
+    principal: Principal = LOCAL_AGENT
+    """Whose list it is: what it may not reach is not in it."""

@@ -6,34 +6,52 @@ session itself loaded.
 
 from __future__ import annotations
 
-from typing import Final
+from collections.abc import Callable
+from datetime import datetime
+from typing import Final, TypeVar, cast
 
 import msgspec
 
 from interlock.config.settings import Level
 from interlock.discovery.budget import Budget, fit
-from interlock.hub.catalog.offer import ItemKind, Tool
+from interlock.hub.access.access import Access, Sight
+from interlock.hub.catalog.offer import Item, ItemKind, Tool
 from interlock.hub.catalog.views import Catalog
 from interlock.hub.kernel.definitions import CALL, DEFINITIONS, FIND, REQUEST, with_categories
 from interlock.hub.kernel.shelf import Shelf
 from interlock.hub.kernel.tokens import TokenCounts
+from interlock.hub.principals import LOCAL_AGENT
 from interlock.judge.patterns import PatternSet
 
 MOST_CATEGORIES: Final = 60
+MOST_KEPT: Final = 10_000
+
+Made = TypeVar("Made")
+Identity = tuple[str, str]
+"""A tool's server and its own name there."""
+
+
+class _Kept(msgspec.Struct, frozen=True):
+    """Something made from the catalog for a shelf, and what it was made from."""
+
+    stamp: tuple[int, int, int]
+    until: datetime | None
+    made: object
 
 
 class Shelves:
     """Renders lists. The same shelf gives the same bytes until something changes."""
 
-    def __init__(self, catalog: Catalog, tokens: TokenCounts) -> None:
+    def __init__(self, catalog: Catalog, tokens: TokenCounts, access: Access) -> None:
         self._catalog = catalog
         self._tokens = tokens
-        self._tools: dict[Shelf, tuple[tuple[int, int], Level, bytes]] = {}
+        self._access = access
+        self._kept: dict[tuple[str, Shelf, Sight], _Kept] = {}
 
     def listing(self, shelf: Shelf, kind: ItemKind, loaded: tuple[str, ...] = ()) -> bytes:
         """The items of one kind as a JSON array. `loaded` are tools that this session asked for."""
         if kind != "tool":
-            return self._catalog.listing(shelf.view, kind)
+            return self._keep(kind, shelf, lambda: self._whole(shelf, kind))
         level, listing = self._shown(shelf)
         if level in ("L0", "L1", "L2") or not loaded:
             return listing
@@ -46,18 +64,27 @@ class Shelves:
 
     def tool(self, shelf: Shelf, name: str) -> Tool | None:
         """The tool that a name means here."""
-        return self._catalog.tool(shelf.view, name)
+        tool = self._catalog.tool(shelf.view, name)
+        return tool if tool is not None and self._access.sees(shelf.principal, tool) else None
+
+    def tools(self, shelf: Shelf) -> list[Tool]:
+        """Every tool that is there for this shelf's principal."""
+        return [item for item in self._items(shelf, "tool") if isinstance(item, Tool)]
+
+    def seen(self, shelf: Shelf) -> frozenset[Identity]:
+        """The same by identity."""
+        return self._keep("seen", shelf, lambda: frozenset((tool.server, tool.name) for tool in self.tools(shelf)))
 
     def tokens(self, shelf: Shelf) -> int:
         """What all tools of the view would cost."""
-        return sum(self._tokens.of(tool) for tool in self._all(shelf))
+        return sum(self._tokens.of(tool) for tool in self.tools(shelf))
 
     def pinned(self, shelf: Shelf) -> dict[str, int]:
         """The tools that are always listed, as far as the budget holds them, with what each costs."""
         if not shelf.pinned:
             return {}
         patterns = PatternSet(shelf.pinned)
-        costs = [(tool.exposed, self._tokens.of(tool)) for tool in self._all(shelf) if patterns.allows(tool.exposed)]
+        costs = [(tool.exposed, self._tokens.of(tool)) for tool in self.tools(shelf) if patterns.allows(tool.exposed)]
         room = sum(cost for _, cost in costs) if shelf.budget is None else shelf.budget - _kernel_tokens()
         kept = fit(costs, max(0, room)).kept
         return {name: cost for name, cost in costs if name in set(kept)}
@@ -67,16 +94,36 @@ class Shelves:
         return None if shelf.budget is None else Budget.of(max(1, shelf.budget - _kernel_tokens()))
 
     def _shown(self, shelf: Shelf) -> tuple[Level, bytes]:
-        stamp = (self._catalog.generation, self._tokens.generation)
-        kept = self._tools.get(shelf)
-        if kept is not None and kept[0] == stamp:
-            return kept[1], kept[2]
-        level = self._level(shelf)
-        listing = self._catalog.listing(shelf.view, "tool") if level == "L0" else self._few(shelf, level)
-        if len(self._tools) > 10_000:
-            self._tools.clear()
-        self._tools[shelf] = (stamp, level, listing)
-        return level, listing
+        def show() -> tuple[Level, bytes]:
+            level = self._level(shelf)
+            return level, self._whole(shelf, "tool") if level == "L0" else self._few(shelf, level)
+
+        return self._keep("shown", shelf, show)
+
+    def _keep(self, what: str, shelf: Shelf, make: Callable[[], Made]) -> Made:
+        """What was made for a shelf, made again when anything it was made from changed or ran out."""
+        sight = self._access.sight(shelf.principal)
+        # Whoever sees the same shares the same; only whose it is differs.
+        key = (what, msgspec.structs.replace(shelf, principal=LOCAL_AGENT), sight)
+        stamp = (self._catalog.generation, self._tokens.generation, self._access.revision(shelf.principal))
+        kept = self._kept.get(key)
+        if kept is not None and kept.stamp == stamp and (kept.until is None or self._access.now() < kept.until):
+            return cast(Made, kept.made)
+        made = make()
+        if len(self._kept) >= MOST_KEPT:
+            self._kept.clear()
+        self._kept[key] = _Kept(stamp, self._access.until(shelf.principal) if sight.agent else None, made)
+        return made
+
+    def _whole(self, shelf: Shelf, kind: ItemKind) -> bytes:
+        """Everything of one kind. Whoever sees all of it gets the list that is rendered for all."""
+        items = self._items(shelf, kind)
+        if len(items) == len(self._catalog.items(shelf.view, kind)):
+            return self._catalog.listing(shelf.view, kind)
+        return b"[" + b",".join(self._catalog.render(shelf.view, item) for item in items) + b"]"
+
+    def _items(self, shelf: Shelf, kind: ItemKind) -> list[Item]:
+        return [item for item in self._catalog.items(shelf.view, kind) if self._access.sees(shelf.principal, item)]
 
     def _level(self, shelf: Shelf) -> Level:
         # Who asks for one server by its address wants that server.
@@ -91,21 +138,18 @@ class Shelves:
         parts = [found, DEFINITIONS[CALL], DEFINITIONS[REQUEST]]
         if level == "L3":
             pinned = self.pinned(shelf)
-            parts += [self._catalog.render(shelf.view, tool) for tool in self._all(shelf) if tool.exposed in pinned]
+            parts += [self._catalog.render(shelf.view, tool) for tool in self.tools(shelf) if tool.exposed in pinned]
         return b"[" + b",".join(parts) + b"]"
 
     def _categories(self, shelf: Shelf) -> list[str]:
         from interlock.discovery import categories
 
         count: dict[str, int] = {}
-        for tool in self._all(shelf):
+        for tool in self.tools(shelf):
             said = msgspec.json.decode(tool.full, type=_Described)
             for category in categories.of_tool((), tool.name, said.description or ""):
                 count[category] = count.get(category, 0) + 1
         return sorted(sorted(count), key=lambda name: -count[name])[:MOST_CATEGORIES]
-
-    def _all(self, shelf: Shelf) -> list[Tool]:
-        return [item for item in self._catalog.items(shelf.view, "tool") if isinstance(item, Tool)]
 
 
 class _Described(msgspec.Struct):

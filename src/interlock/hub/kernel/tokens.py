@@ -18,6 +18,7 @@ BYTES_PER_TOKEN: Final = 4
 MOST_KEPT: Final = 200_000
 BATCH: Final = 5_000
 PATIENCE_S: Final = 120.0
+SOON_S: Final = 1.5
 
 
 class TokenCounts:
@@ -60,6 +61,8 @@ class TokenCounts:
             await asyncio.gather(self._counting, return_exceptions=True)
 
     async def _count_all(self) -> None:
+        # Servers come up together: one process counts for all of them, and a hub that lives for a moment needs none.
+        await asyncio.sleep(SOON_S)
         while self._waiting:
             batch = list(self._waiting)[:BATCH]
             counts = await self._count_batch(batch)

@@ -22,9 +22,9 @@ from interlock.hub.catalog.offer import Offer, make_offer
 from interlock.hub.lanes import Lanes
 from interlock.hub.lines import Line, LineOwner
 from interlock.hub.logs import Logs
+from interlock.hub.sharing import Lane
 from interlock.hub.upstreams.restarts import Restarts
 from interlock.hub.upstreams.states import Event, State, step
-from interlock.transports.exchange import Session
 from interlock.transports.stdio.client import StdioLink
 from interlock.wire.errors import Fault, Tongue
 from interlock.wire.messages import Request
@@ -298,11 +298,13 @@ class Upstream:
             self._logs.add(self.id, "hub", f"its lists could not be read, the last known stay: {cause}")
             return
         size = sum(len(item) for items in listed for item in items)
-        make = partial(_offer_of, self.id, listed, self.settings)
+        whole = self.settings.max_result_tokens is None
+        make = partial(_offer_of, self.id, listed, self.settings, whole)
         offer = await asyncio.to_thread(make) if size > OFF_LOOP_BYTES else make()
         for reason in offer.left_out:
             self._logs.add(self.id, "hub", f"left out {reason}")
         self.left_out = offer.left_out
+        offer.instructions = self.instructions
         await self._offered(offer)
 
     async def _fetch(self, connection: Connection) -> list[list[bytes]]:
@@ -322,11 +324,15 @@ class Upstream:
 
     # Connections to it
 
-    def line(self, lane: str | None) -> Line | None:
+    def line(self, lane: Lane | None) -> Line | None:
         """A connection that can be used right now."""
-        return self._shared_line if lane is None else self._lanes.get(lane)
+        return self._shared_line if lane is None else self._lanes.get(lane.name)
 
-    async def open_line(self, lane: str | None, session: Session | None) -> Line:
+    def private_line(self, name: str) -> Line | None:
+        """A private connection, if it is there."""
+        return self._lanes.get(name)
+
+    async def open_line(self, lane: Lane | None) -> Line:
         """A connection as soon as there is one. Raises SERVER_NOT_READY with what is wrong and how to mend it."""
         while (shared := self._shared_line) is None:
             if self._stopping:
@@ -339,7 +345,7 @@ class Upstream:
             await changed.wait()
         if lane is None:
             return shared
-        return await self._lanes.open(lane, lambda: self._open_lane(session))
+        return await self._lanes.open(lane.name, lambda: self._open_lane(lane))
 
     def not_ready(self) -> Fault:
         """Why it cannot be called."""
@@ -348,20 +354,18 @@ class Upstream:
         mend = (problem.mend if problem is not None else "") or f"see `interlock logs {self.id}`"
         return Fault("SERVER_NOT_READY", f"{self.id} is not connected{reason}", mend=mend, retry_after_ms=2000)
 
-    async def _open_lane(self, session: Session | None) -> Line:
+    async def _open_lane(self, lane: Lane) -> Line:
         """A connection for one caller alone, with the capabilities of its client."""
-        capabilities = b"{}" if session is None else session.dialect.capabilities.raw
-        identity = msgspec.structs.replace(self._identity, capabilities=capabilities)
-        owner = LineOwner(session)
+        identity = msgspec.structs.replace(self._identity, capabilities=lane.capabilities)
+        owner = LineOwner(lane.session)
         ears = _LaneEars(self, owner)
         connection = await Connection.open(self._dial, ears, identity, pin=self._era(), timeout=self._timeouts.start_s)
         owner.connection = connection
         if not connection.modern:
             # Questions that name no call come on a stream of their own.
             await connection.watch(lists=False)
-        level = getattr(session.state, "log_level", None) if session is not None else None
-        if level is not None and "logging" in (self._capabilities or {}):
-            await self._say_level(connection, level)
+        if lane.log_level is not None:
+            await self._say_level(connection, lane.log_level)
         return Line(connection, owner)
 
     def lane_lost(self, connection: Connection) -> None:
@@ -379,17 +383,20 @@ class Upstream:
     async def set_level(self, lane: str, level: str) -> None:
         """Pass on a log level to the private connection it is meant for."""
         line = self._lanes.get(lane)
-        if line is not None and "logging" in (self._capabilities or {}):
+        if line is not None:
             await self._say_level(line.connection, level)
 
     async def _say_level(self, connection: Connection, level: str) -> None:
+        """Tell a legacy server; a modern one hears of it with each request."""
+        if connection.modern or "logging" not in (self._capabilities or {}):
+            return
         with contextlib.suppress(Fault):
             params = msgspec.json.encode({"level": level})
             await connection.request("logging/setLevel", params, timeout=self._timeouts.discovery_s)
 
     async def subscribe(self, uri: str) -> None:
         """Hear of updates of a resource, on the shared connection. Raises what the server says against it."""
-        await self.open_line(None, None)
+        await self.open_line(None)
         if not self._said("resources", "subscribe") and not self.modern:
             raise Fault("METHOD_NOT_FOUND", f"{self.id} offers no subscriptions to resources")
         await self._watch_resources()
@@ -423,8 +430,8 @@ class Upstream:
         self._logs.add(self.id, stream, text)
 
 
-def _offer_of(server: str, listed: list[list[bytes]], settings: Server) -> Offer:
-    offer = make_offer(server, *listed, rules=settings.tools)
+def _offer_of(server: str, listed: list[list[bytes]], settings: Server, whole: bool) -> Offer:
+    offer = make_offer(server, *listed, rules=settings.tools, whole_results=whole)
     for tool in offer.tools.values():
         tool.fingerprint()  # worked out here, where nobody waits for it
     return offer

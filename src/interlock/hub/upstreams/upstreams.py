@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Iterator, Mapping
 
+from msgspec.structs import replace
+
 from interlock.config.settings import Server
 from interlock.hub.upstreams.upstream import Upstream
 
@@ -25,13 +27,22 @@ class Upstreams:
         return iter(self._all.values())
 
     async def apply(self, servers: Mapping[str, Server], drain_s: float) -> list[str]:
-        """Make it so: what is new is started, what is gone ended, what changed replaced. The rest is not touched."""
+        """Make it so: what is new is started, what is gone ended, what changed replaced. The rest is not touched.
+
+        What is only judged otherwise from now on is no change of the server.
+        """
         wanted = {id_: settings for id_, settings in servers.items() if settings.enabled}
-        changed = [id_ for id_, old in self._all.items() if id_ not in wanted or wanted[id_] != old.settings]
+        changed = [
+            id_
+            for id_, old in self._all.items()
+            if id_ not in wanted or _apart_from_judging(wanted[id_]) != _apart_from_judging(old.settings)
+        ]
         leaving = [self._all.pop(id_) for id_ in changed]
         added = {id_: self._make(id_, settings) for id_, settings in wanted.items() if id_ not in self._all}
         self._all = {id_: added.get(id_) or self._all[id_] for id_ in wanted}
         self.get = self._all.get
+        for id_, upstream in self._all.items():
+            upstream.settings = wanted[id_]
         for upstream in added.values():
             upstream.begin()
         await asyncio.gather(*(upstream.end(drain_s) for upstream in leaving))
@@ -40,3 +51,8 @@ class Upstreams:
     async def end(self, drain_s: float) -> None:
         """End all of them at the same time."""
         await asyncio.gather(*(upstream.end(drain_s) for upstream in self._all.values()))
+
+
+def _apart_from_judging(settings: Server) -> Server:
+    """The settings without those that concern calls, definitions and results alone, and not the server itself."""
+    return replace(settings, validators={}, scan_results="off", tools=replace(settings.tools, trust=()))

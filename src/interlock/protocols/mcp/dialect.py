@@ -6,6 +6,7 @@ import msgspec
 
 from interlock.protocols.mcp.capabilities import NO_CAPABILITIES, ClientCapabilities
 from interlock.protocols.mcp.revisions import Revision
+from interlock.protocols.mgp.negotiation import Agreed, Home, Offer
 from interlock.wire.errors import Tongue
 
 
@@ -21,6 +22,11 @@ class Dialect(msgspec.Struct, frozen=True):
     rest: bool = False
     """Whether it came as a plain HTTP request and is answered with a status and a body, not with a message."""
 
+    mgp_offer: tuple[Offer, Home] | None = None
+    """What the client said of MGP, and where; None for one that said nothing."""
+    mgp: Agreed | None = None
+    """What was agreed with it. A service that speaks MGP sets this; without it, plain MCP is spoken."""
+
     @property
     def modern(self) -> bool:
         """Whether requests stand alone."""
@@ -31,4 +37,6 @@ class Dialect(msgspec.Struct, frozen=True):
         """How errors are spoken to this client."""
         if self.rest:
             return Tongue.REST
+        if self.mgp is not None:
+            return Tongue.MGP
         return Tongue.NEW_MCP if self.modern else Tongue.OLD_MCP

@@ -15,6 +15,7 @@ from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.meta import CLIENT_CAPABILITIES, PROTOCOL_VERSION, Glance, glance
 from interlock.protocols.mcp.methods import LOG_LEVELS, METHODS, serves
 from interlock.protocols.mcp.revisions import LEGACY_NAMES, MODERN_NAMES, REVISIONS, Revision, agree
+from interlock.protocols.mgp.negotiation import Home, Offer, read_offer
 from interlock.wire.errors import Fault
 from interlock.wire.messages import Request
 
@@ -65,7 +66,8 @@ def read_initialize(params: bytes) -> Dialect:
         raise Fault("INVALID_PARAMS", f"initialize: {cause}") from None
     revision = agree(said.protocolVersion)
     info = bytes(said.clientInfo)
-    return Dialect(revision, read_client_capabilities(bytes(said.capabilities)), info)
+    capabilities = bytes(said.capabilities)
+    return Dialect(revision, read_client_capabilities(capabilities), info, mgp_offer=_mgp_offer(capabilities))
 
 
 def check_session_version(headers: Headers, agreed: Revision) -> None:
@@ -96,12 +98,16 @@ def _modern_dialect(version: str, capabilities: bytes, info: bytes | None, log_l
     if log_level is not None and log_level not in LOG_LEVELS:
         raise Fault("INVALID_PARAMS", f"unknown log level {log_level!r}", mend=f"one of {', '.join(LOG_LEVELS)}")
     read = NO_CAPABILITIES if capabilities == b"{}" else read_client_capabilities(capabilities)
-    dialect = Dialect(revision, read, info, log_level)
+    dialect = Dialect(revision, read, info, log_level, mgp_offer=_mgp_offer(capabilities))
     if len(capabilities) + len(info or b"") <= _DIALECT_BYTES:
         if len(_dialects) >= _DIALECTS:
             _dialects.clear()
         _dialects[version, capabilities, info, log_level] = dialect
     return dialect
+
+
+def _mgp_offer(capabilities: bytes) -> tuple[Offer, Home] | None:
+    return read_offer(capabilities) if b'mgp"' in capabilities else None
 
 
 def _unsupported(version: str, supported: list[str], mend: str) -> Fault:

@@ -74,14 +74,17 @@ def asks_for_input(result: bytes) -> bool:
     return b'"input_required"' in result and bytes(_decode(result).get("resultType", b"")) == b'"input_required"'
 
 
-def refusal_result(fault: Fault, *, modern: bool) -> bytes:
+def refusal_result(fault: Fault, *, modern: bool, tongue: Tongue = Tongue.OLD_MCP) -> bytes:
     """A refused tool call as a result the model can read and correct itself by."""
-    error = fault.render(Tongue.OLD_MCP)
+    error = fault.render(tongue)
     text = fault.message + (f"\n{fault.mend}" if fault.mend else "")
-    result = {
+    result: dict[str, object] = {
         "content": [{"type": "text", "text": text}],
         "isError": True,
         "_meta": {"dev.interlock/error": error.data},
     }
+    if "rejection" in fault.data:
+        # MGP, Validation Response Format: what an agent needs to correct its code by itself.
+        result["structuredContent"] = fault.data["rejection"]
     encoded = msgspec.json.encode(result)
     return complete(encoded) if modern else encoded

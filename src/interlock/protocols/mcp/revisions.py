@@ -24,6 +24,8 @@ class Revision(msgspec.Struct, frozen=True):
     """A POST or a line may hold an array of messages."""
     version_header: bool = True
     """Requests over HTTP carry `MCP-Protocol-Version` after the handshake."""
+    structures: bool = True
+    """Results have structured content, and links to resources beside it."""
     modern: bool = False
     """Whether requests stand alone, without a session: the era, as what every request asks for."""
 
@@ -31,8 +33,8 @@ class Revision(msgspec.Struct, frozen=True):
         msgspec.structs.force_setattr(self, "modern", self.era is Era.MODERN)
 
 
-R2024_11_05: Final = Revision("2024-11-05", Era.LEGACY, version_header=False)
-R2025_03_26: Final = Revision("2025-03-26", Era.LEGACY, batches=True, version_header=False)
+R2024_11_05: Final = Revision("2024-11-05", Era.LEGACY, version_header=False, structures=False)
+R2025_03_26: Final = Revision("2025-03-26", Era.LEGACY, batches=True, version_header=False, structures=False)
 R2025_06_18: Final = Revision("2025-06-18", Era.LEGACY)
 R2025_11_25: Final = Revision("2025-11-25", Era.LEGACY)
 R2026_07_28: Final = Revision("2026-07-28", Era.MODERN)

@@ -73,7 +73,15 @@ def told(problem: Problem) -> dict[str, object]:
 
 def error_type(fault: Fault) -> str:
     """The fault's name among the registry's."""
-    return _FINER.get(fault.name) or ERROR_TYPES[fault.kind.code(Tongue.REST)]
+    return _FINER.get(fault.name) or ERROR_TYPES[registry_code(fault)]
+
+
+def registry_code(fault: Fault) -> int:
+    """The fault's number among the registry's ten. What has none of its own is the caller's fault or ours."""
+    code = fault.kind.code(Tongue.REST)
+    if code in ERROR_TYPES:
+        return code
+    return -32600 if fault.kind.http < 500 else -32603
 
 
 def error_data(
@@ -102,7 +110,7 @@ def error_body(
     """The whole body. The code is the registry's, whatever number a server behind us gave."""
     data = error_data(fault, trace_id, tool_name=tool_name, documentation_url=documentation_url)
     said = {name: getattr(data, name) for name in ErrorData.__struct_fields__}
-    return ErrorBody(code=fault.kind.code(Tongue.REST), message=fault.message, **said)
+    return ErrorBody(code=registry_code(fault), message=fault.message, **said)
 
 
 def registry_fault(
@@ -116,7 +124,7 @@ def registry_fault(
         mend=fault.mend,
         retry_after_ms=fault.retry_after_ms,
         data={**fault.data, **{key: value for key, value in msgspec.structs.asdict(data).items() if value is not None}},
-        code=fault.kind.code(Tongue.REST),
+        code=registry_code(fault),
     )
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import ssl
 from collections.abc import Mapping
 from typing import Final
@@ -21,8 +22,9 @@ from interlock.transports.complaints import Complaints
 from interlock.transports.http.channel import Failed, Ticket
 from interlock.transports.http.heads import Heads
 from interlock.transports.http.origin import split_url
-from interlock.transports.http.pool import Pool
+from interlock.transports.http.pool import Guard, Pool
 from interlock.transports.http.replies import Call, Receipt
+from interlock.transports.http.sse_client import SseLink
 from interlock.transports.http.standing import Standing
 from interlock.transports.link import Link, Listener, Outgoing, Sink
 from interlock.wire.conversation import CANCELLED, PROGRESS
@@ -40,7 +42,7 @@ from interlock.wire.messages import (
 )
 
 SWEEP: Final = 0.25
-"""Seconds between two looks for passed deadlines, while something waits."""
+"""Seconds between two looks for passed deadlines, at least."""
 
 TOLD_SECONDS: Final = 30.0
 """How long a server may take to take a notification or an answer."""
@@ -61,6 +63,7 @@ class HttpLink(Link):
         limits: Limits = DEFAULT,
         connections: int = 256,
         context: ssl.SSLContext | None = None,
+        guard: Guard | None = None,
     ) -> None:
         self.listener = listener
         self.limits = limits
@@ -69,16 +72,18 @@ class HttpLink(Link):
         self.offered_session: str | None = None
         """The session id that came with the answer to `initialize`."""
         self._url = url
+        self._headers = dict(headers or {})
         self._origin, target = split_url(url)
         self._heads = Heads(self._origin, target, headers or {})
-        self._pool = Pool(self._origin, size=connections, queue=limits.pending, context=context)
+        self._pool = Pool(self._origin, size=connections, queue=limits.pending, context=context, guard=guard)
         self._loop = asyncio.get_running_loop()
         self._last_id = 0
         self._calls: dict[Id, Call] = {}
         self._receipts: set[Receipt] = set()
         self._owed: set[Id] = set()
         self._standing: Standing | None = None
-        self._sweeping = False
+        self._sweeper: asyncio.TimerHandle | None = None
+        self._sweep_at = math.inf
         self._closed = False
 
     @property
@@ -124,15 +129,19 @@ class HttpLink(Link):
             call.patience = outgoing.deadline - self._loop.time()
         call.ticket = self._pool.submit(self._payload(call), call)
         self._calls[id_] = call
-        if not self._sweeping:
-            self._sweeping = True
-            self._loop.call_later(SWEEP, self._sweep)
+        if outgoing.deadline < self._sweep_at:
+            self._sweep_by(outgoing.deadline)
         return id_
 
     def cancel(self, handle: Id, reason: str) -> None:
         call = self._calls.get(handle)
         if call is not None:
             self._withdraw(call, reason)
+
+    def extend(self, handle: Id, deadline: float) -> None:
+        call = self._calls.get(handle)
+        if call is not None:
+            call.deadline = call.least = deadline
 
     def tell(self, method: str, params: bytes) -> None:
         self._post(encode_notification(method, params), method)
@@ -146,6 +155,10 @@ class HttpLink(Link):
         if id in self._owed:
             self._owed.discard(id)
             self._post(encode_failure(id, error))
+
+    async def legacy_sse(self) -> SseLink:
+        """The same server by the transport of revision 2024-11-05, for one that takes no POST at this address."""
+        return await SseLink.open(self._url, self.listener, self._headers, self.limits)
 
     async def settled(self) -> None:
         """Wait until the server has taken everything it was told so far. A request after that comes after it."""
@@ -174,6 +187,8 @@ class HttpLink(Link):
         if self._closed:
             return
         self._closed = True
+        if self._sweeper is not None:
+            self._sweeper.cancel()
         if self._standing is not None:
             self._standing.stop()
         for call in list(self._calls.values()):
@@ -239,7 +254,7 @@ class HttpLink(Link):
         """A request is getting on: it may take longer, up to its last deadline."""
         outgoing = call.outgoing
         if outgoing.max_deadline is not None:
-            call.deadline = min(self._loop.time() + call.patience, outgoing.max_deadline)
+            call.deadline = max(call.least, min(self._loop.time() + call.patience, outgoing.max_deadline))
         if outgoing.wants_progress:
             call.sink.notified(PROGRESS, params)
 
@@ -308,16 +323,24 @@ class HttpLink(Link):
         if sent and not self.modern and call.outgoing.method != "initialize":
             self.tell(CANCELLED, msgspec.json.encode({"requestId": call.id, "reason": reason}))
 
+    def _sweep_by(self, deadline: float) -> None:
+        """Look for passed deadlines then. One timer for a link, and none per call: most calls end long before."""
+        if self._sweeper is not None:
+            self._sweeper.cancel()
+        self._sweep_at = deadline
+        self._sweeper = self._loop.call_at(deadline, self._sweep)
+
     def _sweep(self) -> None:
-        self._sweeping = False
+        self._sweeper = None
+        self._sweep_at = math.inf
         now = self._loop.time()
         for call in [call for call in self._calls.values() if call.deadline <= now]:
             if call.id in self._calls:
                 self._withdraw(call, "the deadline passed")
                 call.sink.lost(Fault("UPSTREAM_TIMEOUT", f"no answer to {call.outgoing.method} in time"))
-        if self._calls and not self._sweeping:
-            self._sweeping = True
-            self._loop.call_later(SWEEP, self._sweep)
+        earliest = min((call.deadline for call in self._calls.values()), default=math.inf)
+        if earliest < self._sweep_at:
+            self._sweep_by(max(earliest, now + SWEEP))
 
     def _post(self, body: bytes, method: str = "") -> None:
         if not self._closed:

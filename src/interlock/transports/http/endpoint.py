@@ -29,6 +29,7 @@ from interlock.transports.http.answers import fault_headers
 from interlock.transports.http.bounds import DEFAULT_BOUNDS, HttpBounds
 from interlock.transports.http.exchange import LISTEN, Batch, HttpExchange
 from interlock.transports.http.guard import Refusal
+from interlock.transports.http.legacy_sse import LegacySse, mcp_path_of
 from interlock.transports.http.sessions import HttpSession, Sessions
 from interlock.transports.http.turn import Head, Turn
 from interlock.wire.conversation import CANCELLED
@@ -66,13 +67,16 @@ class McpEndpoint:
         self._service = service
         self._limits = limits
         self.sessions = Sessions(limits, bounds, service.closed, clock)
+        self.legacy_sse = LegacySse(service, limits, bounds)
         self._listening: set[HttpExchange] = set()
         """Subscriptions of the stateless era: requests that are never done by themselves."""
 
     def handle(self, turn: Turn) -> None:
         """Answer a request, now or later."""
         try:
-            if turn.head.method == b"POST":
+            if not turn.head.path.endswith("/mcp") and mcp_path_of(turn.head.path) is not None:
+                self.legacy_sse.handle(turn)
+            elif turn.head.method == b"POST":
                 self._post(turn)
             elif turn.head.method == b"GET":
                 self._get(turn)
@@ -89,7 +93,7 @@ class McpEndpoint:
     def foresee(self, head: Head) -> Refusal | None:
         """Whether the caller is refused before anything is known of the body."""
         try:
-            self._service.admit(head.path, head.headers)
+            self.legacy_sse.admit(head.path, head.headers)
         except Fault as fault:
             return Refusal(fault.kind.http, fault.message, fault.name, fault_headers(fault))
         return None
@@ -102,11 +106,13 @@ class McpEndpoint:
     def drain(self) -> None:
         """End the streams that only listen; calls under way go on."""
         self.sessions.hang_up()
+        self.legacy_sse.drain()
         for exchange in self._listening:
             exchange.cancel("the server is shutting down")
 
     def close(self) -> None:
         """End every session; what stands alone ends with its connection."""
+        self.legacy_sse.close()
         self.sessions.close_all("the server is shutting down")
 
     def _post(self, turn: Turn) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from interlock.transports.http.bounds import HttpBounds
 from interlock.transports.http.guard import Faces, Refusal, check_target
+from interlock.transports.http.legacy_sse import mcp_path_of
 from interlock.transports.http.turn import Head, Turn
 from interlock.wire.limits import Limits
 from interlock.wire.sse import KEEP_ALIVE
@@ -75,7 +76,7 @@ class Face:
             self._targets.clear()
         refusal = check_target(target)
         path = target.partition(b"?")[0].decode("latin-1")
-        found = refusal if refusal is not None else (path, self.is_mcp(path))
+        found = refusal if refusal is not None else (path, self.is_mcp(path) or self.is_mcp(mcp_path_of(path) or path))
         if len(target) <= _TARGET_BYTES:
             self._targets[target] = found
         return found

@@ -9,7 +9,8 @@ from __future__ import annotations
 import asyncio
 import ssl
 from collections import deque
-from typing import Final
+from collections.abc import Awaitable, Callable
+from typing import Final, TypeAlias
 
 from interlock.transports.http.channel import Channel, Failed, Reply, Ticket, fail
 from interlock.transports.http.known_heads import KnownHeads
@@ -22,13 +23,24 @@ DRAIN_SECONDS: Final = 1.0
 """How long a response may go on after what was wanted of it has come."""
 
 
+Guard: TypeAlias = Callable[[Origin], Awaitable[str]]
+"""Which address to connect to, for an origin that is not to be taken at its word. Raises a `Fault`."""
+
+
 class Pool:
     """The connections to one origin."""
 
     def __init__(
-        self, origin: Origin, *, size: int = 256, queue: int = 4_096, context: ssl.SSLContext | None = None
+        self,
+        origin: Origin,
+        *,
+        size: int = 256,
+        queue: int = 4_096,
+        context: ssl.SSLContext | None = None,
+        guard: Guard | None = None,
     ) -> None:
         self._origin = origin
+        self._guard = guard
         self._size = size
         self._queue_limit = queue
         self._context = (context or default_context()) if origin.scheme == "https" else None
@@ -154,12 +166,12 @@ class Pool:
             async with asyncio.timeout(CONNECT_SECONDS):
                 _, connection = await self._loop.create_connection(
                     lambda: Channel(self),
-                    origin.host,
+                    origin.host if self._guard is None else await self._guard(origin),
                     origin.port,
                     ssl=self._context,
                     server_hostname=origin.host if self._context is not None else None,
                 )
-        except (OSError, TimeoutError, ssl.SSLError) as cause:
+        except (OSError, TimeoutError, ssl.SSLError, Fault) as cause:
             self._cannot_open(ticket, str(cause) or "no connection in time")
             return
         finally:

@@ -51,6 +51,8 @@ class Call:
     last_event_id: str | None = None
     patience = 0.0
     """Seconds it was ready to wait; progress starts them anew."""
+    least = 0.0
+    """It may take until then, whatever progress says."""
     _status = 0
     _headers: Mapping[bytes, bytes] = MappingProxyType({})
     _json = False

@@ -140,6 +140,11 @@ class StdioLink(Link):
     def cancel(self, handle: Id, reason: str) -> None:
         self._withdraw(handle, reason)
 
+    def extend(self, handle: Id, deadline: float) -> None:
+        waiter = self._conversation.extend(handle, deadline)
+        if waiter is not None:
+            waiter.least = deadline
+
     def tell(self, method: str, params: bytes) -> None:
         self._write(encode_notification(method, _sendable(params)))
 
@@ -288,7 +293,8 @@ class StdioLink(Link):
             self._complain("stray", f"progress of {waiter.id}, which did not ask for it")
             return
         if outgoing.max_deadline is not None:
-            self._conversation.extend(waiter.id, min(self._loop.time() + waiter.patience, outgoing.max_deadline))
+            deadline = min(self._loop.time() + waiter.patience, outgoing.max_deadline)
+            self._conversation.extend(waiter.id, max(waiter.least, deadline))
         waiter.sink.notified("notifications/progress", params)
 
     def _for_subscription(self, notification: Notification) -> bool:
@@ -392,7 +398,7 @@ class StdioLink(Link):
 class _Waiter:
     """One request's place in the conversation."""
 
-    __slots__ = ("id", "outgoing", "patience", "sink")
+    __slots__ = ("id", "least", "outgoing", "patience", "sink")
 
     def __init__(self, id: int, outgoing: Outgoing, sink: Sink, patience: float) -> None:
         self.id = id
@@ -400,6 +406,8 @@ class _Waiter:
         self.sink = sink
         self.patience = patience
         """Seconds it was ready to wait; progress starts them anew."""
+        self.least = 0.0
+        """It may take until then, whatever progress says."""
 
 
 def _id_in(head: bytes) -> int | None:

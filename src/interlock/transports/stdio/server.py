@@ -8,6 +8,8 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
+import secrets
+from collections.abc import Callable
 from typing import Final, TypeAlias, cast
 
 import msgspec
@@ -136,6 +138,15 @@ class StdioServer(asyncio.Protocol):
         for transport in (self._writer, self._reader):
             if transport is not None:
                 transport.close()
+
+    @property
+    def busy(self) -> bool:
+        """Whether requests are under way."""
+        return bool(self._open)
+
+    def on_closed(self, told: Callable[[], None]) -> None:
+        """Call this when the conversation is over."""
+        self._closed.add_done_callback(lambda _: told())
 
     async def wait_closed(self) -> None:
         """Until the other side has gone, or `close`."""
@@ -312,7 +323,7 @@ class _StreamSession(Session):
     __slots__ = ("_server",)
 
     def __init__(self, server: StdioServer, caller: Caller, dialect: Dialect) -> None:
-        super().__init__("", caller, dialect)
+        super().__init__(secrets.token_urlsafe(16), caller, dialect)
         self._server = server
 
     def notify(self, method: str, params: bytes) -> None:

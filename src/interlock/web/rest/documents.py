@@ -67,7 +67,7 @@ class Listed:
 
     async def openapi(self) -> bytes:
         """The OpenAPI document. Made off the loop, once."""
-        if self._making is None or (self._making.done() and self._making.cancelled()):
+        if self._making is None or (self._making.done() and self._making.exception() is not None):
             self._making = asyncio.ensure_future(asyncio.to_thread(self._make))
         return await asyncio.shield(self._making)
 

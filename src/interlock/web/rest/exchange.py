@@ -16,13 +16,15 @@ from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.meta import glance
 from interlock.protocols.mcp.revisions import LATEST
 from interlock.transports.exchange import Exchange
-from interlock.wire.errors import ErrorObject, Fault
+from interlock.wire.conversation import PROGRESS
+from interlock.wire.errors import TABLE, ErrorObject, Fault
 from interlock.wire.messages import Request, one_line
 
 MOST_UNREAD: Final = 1_000
-"""Progress and log messages held for a client that does not read them. The oldest go first."""
+"""Progress held for a client that does not read it. The oldest goes first."""
 
-_EVENTS: Final = {"notifications/progress": "progress", "notifications/message": "log"}
+_NEEDS_MORE: Final = TABLE["MISSING_CAPABILITY"].new_mcp
+_MCP_CLIENT: Final = "call it with an MCP client that answers questions"
 
 
 class Event(msgspec.Struct, frozen=True):
@@ -38,7 +40,8 @@ class RestExchange(Exchange):
     __slots__ = ("_events", "_outcome", "_woken", "streams")
 
     def __init__(self, method: str, params: bytes, caller: Caller, *, streams: bool = False) -> None:
-        dialect = Dialect(LATEST, log_level="info" if streams else None, rest=True)
+        # No log messages: to some servers, whoever wants them gets a connection of their own, and so another process.
+        dialect = Dialect(LATEST, rest=True)
         super().__init__(Request(1, method, params), glance(params), dialect, caller, None, None)
         self.streams = streams
         self._events: deque[Event] = deque(maxlen=MOST_UNREAD)
@@ -56,17 +59,17 @@ class RestExchange(Exchange):
         self._settle(fault)
 
     def pass_failure(self, error: ErrorObject) -> None:
-        """A server's own error is a tool that failed. Its words are passed on, its number is not."""
-        self._settle(Fault("UPSTREAM_ERROR", error.message))
+        """A server's own error is a tool that failed, or one that needs a client who answers."""
+        name = "MISSING_CAPABILITY" if error.code == _NEEDS_MORE else "UPSTREAM_ERROR"
+        self._settle(Fault(name, error.message, mend=_MCP_CLIENT if name == "MISSING_CAPABILITY" else ""))
 
     def notify(self, method: str, params: bytes) -> None:
-        name = _EVENTS.get(method)
-        if self.streams and self.open and name is not None:
-            self._events.append(Event(name, one_line(params)))
+        if self.streams and self.open and method == PROGRESS:
+            self._events.append(Event("progress", one_line(params)))
             self._woken.set()
 
     def ask(self, method: str, params: bytes) -> asyncio.Future[bytes]:
-        raise Fault("MISSING_CAPABILITY", f"{method} cannot be answered over REST", mend="call it with an MCP client")
+        raise Fault("MISSING_CAPABILITY", f"{method} cannot be answered over REST", mend=_MCP_CLIENT)
 
     async def next(self) -> Event | bytes | Fault:
         """What was said next, and the answer at last."""
@@ -81,7 +84,7 @@ class RestExchange(Exchange):
     def cancel(self, reason: str) -> None:
         """The client has gone."""
         if self._outcome is None:
-            self._outcome = Fault("CANCELLED", reason)
+            self._settle(Fault("CANCELLED", reason))
             if self.on_cancel is not None:
                 self.on_cancel(reason)
 

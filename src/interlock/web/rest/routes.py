@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import secrets
+import logging
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Final
 
@@ -22,8 +22,10 @@ from starlette.types import Receive, Scope, Send
 
 from interlock.hub.call import Caller
 from interlock.hub.doors import Doors
+from interlock.protocols.mcp.meta import CLIENT_CAPABILITIES, PROGRESS_TOKEN, PROTOCOL_VERSION
+from interlock.protocols.mcp.revisions import LATEST
 from interlock.protocols.registry.catalog import about
-from interlock.protocols.registry.traces import trace_id
+from interlock.protocols.traces import Traceparent, new_span_id, new_trace_id, read_traceparent
 from interlock.transports.exchange import Service
 from interlock.web.rest.documents import Documents, Listed
 from interlock.web.rest.exchange import Event, RestExchange
@@ -32,6 +34,8 @@ from interlock.web.rest.page import documentation_page
 from interlock.wire.errors import Fault
 from interlock.wire.messages import strict
 from interlock.wire.sse import KEEP_ALIVE
+
+log = logging.getLogger("interlock.rest")
 
 DOOR: Final = "/mcp"
 """REST shows what this address shows: everything, or the one profile that a principal is bound to."""
@@ -62,7 +66,8 @@ class _Address:
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         request = Request(scope, receive)
         name = request.path_params.get("tool_name")
-        where = Where(trace_id(request.headers.get("traceparent")), name[:200] if name else None)
+        parent = read_traceparent(request.headers.get("traceparent", ""))
+        where = Where(new_trace_id() if parent is None else parent.trace, name[:200] if name else None)
         method = "GET" if request.method == "HEAD" else request.method
         serve = self._methods.get(method)
         if serve is None:
@@ -73,6 +78,9 @@ class _Address:
             response = await serve(request, where)
         except Fault as fault:
             response = refusal(fault, where)
+        except Exception:
+            log.exception("%s %s failed", request.method, request.url.path)
+            response = refusal(Fault("INTERNAL_ERROR", "this failed in the hub; its log says why"), where)
         await response(scope, receive, send)
 
 
@@ -103,13 +111,13 @@ class _Rest:
     async def call(self, request: Request, where: Where) -> Response:
         caller = self._admit(request)
         streams = "text/event-stream" in request.headers.get("accept", "").lower()
-        params = _params(request, where, await _arguments(request), with_progress=streams)
+        params = _params(request, where, await _arguments(request), streams=streams)
         exchange = RestExchange("tools/call", params, caller, streams=streams)
         return await self._answered(exchange, request, where, tool_result)
 
     async def validate(self, request: Request, where: Where) -> Response:
         caller = self._admit(request)
-        params = _params(request, where, await _arguments(request), with_progress=False)
+        params = _params(request, where, await _arguments(request), streams=False)
         exchange = RestExchange("tools/validate", params, caller)
         return await self._answered(exchange, request, where, plain_result)
 
@@ -130,7 +138,7 @@ class _Rest:
     ) -> Response:
         try:
             first = await self._serve(exchange, request)
-            if isinstance(first, Event):
+            if not isinstance(first, bytes):
                 events = self._events(first, exchange, where)
                 return StreamingResponse(events, headers=_STREAM_HEADERS, media_type="text/event-stream")
             body = read(first)
@@ -144,16 +152,22 @@ class _Rest:
             return Response(whole, headers=_STREAM_HEADERS, media_type="text/event-stream")
         return answer(body, where)
 
-    async def _serve(self, exchange: RestExchange, request: Request) -> Event | bytes:
-        """Hand it to the hub; the first thing that comes back. A client that goes cancels. Raises a Fault."""
+    async def _serve(self, exchange: RestExchange, request: Request) -> Event | bytes | None:
+        """Hand it to the hub; the first thing that comes back. A client that goes cancels. Raises a Fault.
+
+        None where nothing has come for so long that a client who reads events should see that there is someone.
+        """
         self._service.serve(exchange)
         coming = asyncio.ensure_future(exchange.next())
         going = asyncio.ensure_future(_gone(request))
+        patience = KEEP_ALIVE_S if exchange.streams else None
         try:
-            await asyncio.wait({coming, going}, return_when=asyncio.FIRST_COMPLETED)
+            await asyncio.wait({coming, going}, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
+            if not coming.done() and not going.done():
+                return None
             if not coming.done():
                 exchange.cancel("the client has gone")
-            first = await coming if coming.done() else Fault("CANCELLED", "the client has gone")
+            first = await coming
         except asyncio.CancelledError:
             exchange.cancel("the client has gone")
             raise
@@ -164,15 +178,15 @@ class _Rest:
             raise first
         return first
 
-    async def _events(self, first: Event, exchange: RestExchange, where: Where) -> AsyncIterator[bytes]:
-        said: Event | bytes | Fault = first
+    async def _events(self, first: Event | None, exchange: RestExchange, where: Where) -> AsyncIterator[bytes]:
+        said: Event | bytes | Fault | None = first
         try:
-            while isinstance(said, Event):
-                yield _event(said.name, said.data)
+            while said is None or isinstance(said, Event):
+                yield KEEP_ALIVE if said is None else _event(said.name, said.data)
                 coming = asyncio.ensure_future(exchange.next())
-                while not (await asyncio.wait({coming}, timeout=KEEP_ALIVE_S))[0]:
-                    yield KEEP_ALIVE
-                said = coming.result()
+                done, _ = await asyncio.wait({coming}, timeout=KEEP_ALIVE_S)
+                coming.cancel()
+                said = coming.result() if done else None
             yield _last(said, where)
         finally:
             exchange.cancel("the client has gone")
@@ -210,10 +224,11 @@ async def _arguments(request: Request) -> bytes:
     return msgspec.json.encode(value)
 
 
-def _params(request: Request, where: Where, arguments: bytes, *, with_progress: bool) -> bytes:
-    meta: dict[str, object] = {"traceparent": f"00-{where.trace_id}-{secrets.token_hex(8)}-01"}
-    if with_progress:
-        meta["progressToken"] = where.trace_id
+def _params(request: Request, where: Where, arguments: bytes, *, streams: bool) -> bytes:
+    meta: dict[str, object] = {PROTOCOL_VERSION: LATEST.name, CLIENT_CAPABILITIES: {}}
+    meta["traceparent"] = str(Traceparent(where.trace_id, new_span_id()))
+    if streams:
+        meta[PROGRESS_TOKEN] = where.trace_id
     name = request.path_params["tool_name"]
     return msgspec.json.encode({"name": name, "arguments": msgspec.Raw(arguments), "_meta": meta})
 

@@ -1,15 +1,11 @@
-"""Sealed state and keys: what one caller was given is worthless to another, altered, late, or for something else."""
+"""Sealed state: what one caller was given is worthless to another, altered, late, or for something else."""
 
 from __future__ import annotations
-
-from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.hub.keys import Keys
-from interlock.hub.principals import Principal
 from interlock.hub.request_states import RequestStates
 from interlock.wire.errors import Fault
 
@@ -60,31 +56,3 @@ def test_a_token_with_anything_added_is_refused(more: str) -> None:
 def test_another_secret_opens_nothing() -> None:
     with pytest.raises(Fault):
         RequestStates(b"t" * 32).open(SEAL.close("a", "p", "s", 10), "a", "p", 1)
-
-
-def test_a_key_leads_to_its_principal_and_is_not_kept(tmp_path: Path) -> None:
-    keys = Keys(tmp_path)
-    text = keys.create("cursor", "agent", "work", "2026-01-01T00:00:00Z")
-    assert keys.principal(text) == Principal("cursor", "agent", "work")
-    assert keys.principal(text + "x") is None
-    assert text not in (tmp_path / "keys.json").read_text()
-    assert Keys(tmp_path).principal(text) == Principal("cursor", "agent", "work")
-    assert (tmp_path / "keys.json").stat().st_mode & 0o077 == 0
-    assert (tmp_path / "keys.secret").stat().st_mode & 0o077 == 0
-
-
-def test_a_revoked_key_is_worthless_at_once_and_others_stay(tmp_path: Path) -> None:
-    keys = Keys(tmp_path)
-    one, two = keys.create("a", "agent", None, ""), keys.create("b", "person", None, "")
-    before = keys.generation
-    assert keys.revoke("a") == 1
-    assert keys.generation > before
-    assert keys.principal(one) is None
-    assert keys.principal(two) == Principal("b", "person")
-    assert keys.revoke("nobody") == 0
-
-
-def test_a_secret_that_was_tampered_with_stops_the_start(tmp_path: Path) -> None:
-    (tmp_path / "keys.secret").write_bytes(b"short")
-    with pytest.raises(ValueError, match="too short"):
-        Keys(tmp_path)

@@ -1,8 +1,8 @@
 """Calls that wait for a client's answers in the stateless era, and the tokens that lead back to them.
 
-A parked call stays what it is, a coroutine in memory; nothing is run twice. Its `requestState` is sealed and names the
-call, the round, and a digest of who asked for what, so it opens nothing for anyone else or for any other request
-(2026-07-28, Multi Round-Trip Requests: Server Requirements).
+A parked call stays what it is, a coroutine or a live call to another server; nothing is run twice. Its `requestState`
+is sealed and names this process, the call, the round, and a digest of who asked for what, so it opens nothing for
+anyone else, for any other request or after a restart (2026-07-28, Multi Round-Trip Requests: Server Requirements).
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from interlock.transports.exchange import Exchange
 from interlock.wire.errors import Fault
 from interlock.wire.seal import Seal
 
-_TOKEN: Final = struct.Struct(">16s32sId")
+_TOKEN: Final = struct.Struct(">8s16s32sId")
 _NOT_BOUND: Final = ("_meta", "inputResponses", "requestState")
 
 
@@ -36,11 +36,15 @@ class Limits(msgspec.Struct, frozen=True, kw_only=True):
     """How long a client has for each round."""
     rounds: int = 32
     """How often one call may ask."""
+    held_bytes: int = 64 * 1024 * 1024
+    """Open questions and kept outcomes, of all calls together."""
 
 
 class Claim(msgspec.Struct, frozen=True):
     """What a good token says."""
 
+    node: bytes
+    """The process that gave it."""
     id: bytes
     binding: bytes
     round: int
@@ -54,10 +58,6 @@ class Parkable(Protocol):
     def owner(self) -> str:
         """Whose it is."""
 
-    @property
-    def finished(self) -> bool:
-        """Whether it only stays for a retry whose first answer was lost."""
-
     def expired(self) -> None:
         """Nobody came back in time: end it."""
 
@@ -68,13 +68,15 @@ class Parkable(Protocol):
 class Place:
     """One call's place in the parking."""
 
-    __slots__ = ("binding", "id", "round", "timer", "work")
+    __slots__ = ("binding", "held", "id", "round", "timer", "work")
 
     def __init__(self, work: Parkable, binding: bytes) -> None:
         self.id = secrets.token_bytes(16)
         self.work = work
         self.binding = binding
         self.round = 0
+        self.held = 0
+        """Bytes kept for it."""
         self.timer: asyncio.TimerHandle | None = None
 
 
@@ -83,31 +85,37 @@ class Parking:
 
     def __init__(self, limits: Limits, secret: bytes) -> None:
         self._limits = limits
+        self._node = secrets.token_bytes(8)
         self._seal = Seal(b"request state", secret)
         self._places: dict[bytes, Place] = {}
         self._owners: Counter[str] = Counter()
+        self._finished: dict[bytes, Place] = {}
+        """Those that only stay for a retry, oldest first."""
+        self._held = 0
 
     def __len__(self) -> int:
         return len(self._places)
 
-    def take_place(self, work: Parkable, exchange: Exchange) -> Place:
-        """A place for a call that is about to wait. Raises RESOURCE_EXHAUSTED."""
+    def take_place(self, work: Parkable, binding: bytes) -> Place:
+        """A place for a call that is about to wait, bound to who asked for what. Raises RESOURCE_EXHAUSTED."""
         self._make_room(work.owner)
-        place = Place(work, binding_of(exchange))
+        place = Place(work, binding)
         self._places[place.id] = place
         self._owners[work.owner] += 1
         return place
 
-    def next_round(self, place: Place) -> str:
-        """Start the clock of another round. Gives the `requestState` to hand out."""
+    def next_round(self, place: Place, size: int) -> str:
+        """Start the clock of another round, with questions of that size. Gives the `requestState` to hand out."""
         if place.round >= self._limits.rounds:
             raise Fault("RESOURCE_EXHAUSTED", f"the call has asked {place.round} times, which is the limit")
+        if not self._hold(place, size):
+            raise Fault("RESOURCE_EXHAUSTED", "the questions that wait for answers are too large together")
         place.round += 1
         loop = asyncio.get_running_loop()
         expires = loop.time() + self._limits.seconds
         self.stop_clock(place)
         place.timer = loop.call_at(expires, self._expire, place)
-        return self._seal.close(_TOKEN.pack(place.id, place.binding, place.round, expires))
+        return self._seal.close(_TOKEN.pack(self._node, place.id, place.binding, place.round, expires))
 
     def stop_clock(self, place: Place) -> None:
         """The answers came."""
@@ -115,21 +123,32 @@ class Parking:
             place.timer.cancel()
             place.timer = None
 
-    def keep(self, place: Place) -> None:
-        """The call is over; its outcome stays for one more time to live, for a retry whose answer was lost."""
+    def keep(self, place: Place, size: int) -> None:
+        """The call is over; its outcome stays for one more time to live, for a retry whose answer was lost. Where there
+        is no room for it, the oldest of those make some."""
         self.stop_clock(place)
+        self._finished[place.id] = place
+        if not self._hold(place, size):
+            self.leave(place)
+            return
         place.timer = asyncio.get_running_loop().call_later(self._limits.seconds, self.leave, place)
 
     def leave(self, place: Place) -> None:
         """Forget a call."""
         self.stop_clock(place)
+        self._finished.pop(place.id, None)
         if self._places.pop(place.id, None) is not None:
+            self._held -= place.held
             owner = place.work.owner
             self._owners[owner] -= 1
             if not self._owners[owner]:
                 del self._owners[owner]
 
-    def find(self, exchange: Exchange, state: str) -> tuple[Place, int]:
+    def gave(self, state: str) -> bool:
+        """Whether a token is one of ours at all, good or not."""
+        return self._read(state) is not None
+
+    def find(self, state: str, binding: bytes) -> tuple[Place, int]:
         """The call that a retry means, and the round it answers. Raises REQUEST_STATE_REFUSED.
 
         Unknown, altered, expired, another's and another request's all get the same words: they say nothing about
@@ -138,8 +157,9 @@ class Parking:
         claim = self._read(state)
         if (
             claim is None
+            or claim.node != self._node
             or claim.expires <= asyncio.get_running_loop().time()
-            or claim.binding != binding_of(exchange)
+            or claim.binding != binding
             or (place := self._places.get(claim.id)) is None
             or place.binding != claim.binding
         ):
@@ -159,12 +179,24 @@ class Parking:
         self.leave(place)
         place.work.expired()
 
+    def _hold(self, place: Place, size: int) -> bool:
+        """Count what is kept for a call now. False when there is no room for it."""
+        wanted = size - place.held
+        while self._held + wanted > self._limits.held_bytes:
+            oldest = next((other for other in self._finished.values() if other is not place), None)
+            if oldest is None:
+                return False
+            self.leave(oldest)
+        self._held += wanted
+        place.held = size
+        return True
+
     def _make_room(self, owner: str) -> None:
         full = len(self._places) >= self._limits.parked
         if not full and self._owners[owner] < self._limits.per_owner:
             return
-        for place in self._places.values():
-            if place.work.finished and (full or place.work.owner == owner):
+        for place in self._finished.values():
+            if full or place.work.owner == owner:
                 self.leave(place)
                 return
         raise Fault(

@@ -1,0 +1,134 @@
+"""`interlock audit`: what happened, who asked, what was refused and why. Read from a running hub."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from typing import Any
+
+import click
+
+from .failures import Failure
+from .show import as_dict, bold, coloured, columns, json_option, one_line, plain, say, show_json
+from .tools import ask_hub
+
+
+@click.group()
+def audit() -> None:
+    """Show, search, export and verify the record of what happened."""
+
+
+@audit.command()
+@click.option("-n", "--lines", default=20, show_default=True, type=click.IntRange(1, 10_000))
+@json_option
+def tail(lines: int, as_json: bool) -> None:
+    """Print the newest records.
+
+    \b
+    Example:
+      interlock audit tail -n 50
+    """
+    _print(ask_hub("hub/audit.search", {"most": lines}), as_json)
+
+
+@audit.command()
+@click.option("--agent", metavar="NAME", help="Only what this agent, person or service did.")
+@click.option("--server", metavar="ID", help="Only calls to this server.")
+@click.option("--tool", metavar="NAME", help="Only this tool, by its server's own name.")
+@click.option("--result", type=click.Choice(["SUCCESS", "FAILURE", "BLOCKED", "UNKNOWN"]), help="Only with this end.")
+@click.option("--trace", metavar="ID", help="Only this trace.")
+@click.option("-n", "--lines", default=100, show_default=True, type=click.IntRange(1, 10_000))
+@json_option
+def search(
+    agent: str | None,
+    server: str | None,
+    tool: str | None,
+    result: str | None,
+    trace: str | None,
+    lines: int,
+    as_json: bool,
+) -> None:
+    """Find records.
+
+    \b
+    Example:
+      interlock audit search --agent cursor --result BLOCKED
+    """
+    wanted = {"agent": agent, "server": server, "tool": tool, "result": result, "trace": trace, "most": lines}
+    _print(ask_hub("hub/audit.search", {key: value for key, value in wanted.items() if value is not None}), as_json)
+
+
+@audit.command()
+@click.argument("number", type=click.IntRange(1))
+@json_option
+def show(number: int, as_json: bool) -> None:
+    """Show one record whole, with everything of the same trace.
+
+    \b
+    Example:
+      interlock audit show 42
+    """
+    found = ask_hub("hub/audit.show", {"seq": number})
+    if as_json:
+        show_json(found)
+        return
+    for key, value in as_dict(as_dict(found["entry"])["record"]).items():
+        say(f"{bold(key)}: {plain(str(value))}")
+    _print({"entries": found["related"]}, as_json=False)
+
+
+@audit.command()
+@click.argument("file", type=click.Path(dir_okay=False, writable=True))
+@json_option
+def export(file: str, as_json: bool) -> None:
+    """Write every record to FILE, one JSON object a line. Such a file can be verified by itself.
+
+    \b
+    Example:
+      interlock audit export audit.jsonl
+    """
+    from pathlib import Path
+
+    found = ask_hub("hub/audit.export", {"file": str(Path(file).absolute())}, timeout=600)
+    if as_json:
+        show_json(found)
+    else:
+        say(f"{found['records']:,} records in {plain(file)}")
+
+
+@audit.command()
+@json_option
+def verify(as_json: bool) -> None:
+    """Check that no record was changed, dropped, moved or cut off.
+
+    \b
+    Example:
+      interlock audit verify
+    """
+    found = ask_hub("hub/audit.verify", {}, timeout=600)
+    if as_json:
+        show_json(found)
+    else:
+        say(f"{found['records']:,} records in {len(found['chains'])} chain(s)")
+        for finding in found["findings"]:
+            say(f"  {coloured(finding['problem'], 'red')} at {finding['seq']}: {plain(finding['message'])}")
+    if not found["sound"]:
+        raise Failure("the record is not as it was written", "keep a copy of the store, and compare it with a backup")
+
+
+def _print(found: dict[str, Any], as_json: bool) -> None:
+    if as_json:
+        show_json(found)
+        return
+    for line in columns(_row(as_dict(entry)) for entry in found["entries"]):
+        say(line)
+
+
+def _row(entry: dict[str, Any]) -> tuple[str, ...]:
+    record = as_dict(entry["record"])
+    at = datetime.fromtimestamp(int(record.get("at", 0)) / 1_000_000).strftime("%m-%d %H:%M:%S")
+    target = "__".join(part for part in (record.get("server", ""), record.get("name", "")) if part)
+    result = str(entry.get("result", ""))
+    shown = coloured(result, "green" if result == "SUCCESS" else "red") if result else ""
+    why = str(record.get("reason") or record.get("rule") or "")
+    took = f"{int(record['duration_us']) / 1000:.1f} ms" if record.get("duration_us") is not None else ""
+    return (str(entry["seq"]), at, plain(record.get("actor", "")), plain(target), shown, took, one_line(why, 60))

@@ -1,0 +1,124 @@
+"""What a principal may call and see. The key must permit it and the grants must allow it.
+
+Tool grant over server grant over default policy (MGP, Access Control Hierarchy). A server's prompts and resources have
+no grants of their own: they follow the server's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import UTC, datetime
+
+import msgspec
+
+from interlock.config.settings import Config
+from interlock.hub.access.grants import Grants
+from interlock.hub.catalog.offer import Item
+from interlock.hub.keys import Key, Keys
+from interlock.hub.principals import Kind, Principal
+from interlock.hub.rights import Rights, rights_of
+from interlock.protocols.mgp.access import Access as Decision
+from interlock.protocols.mgp.access import DefaultPolicy, decide
+
+
+def utc_now() -> datetime:
+    """This instant."""
+    return datetime.now(UTC)
+
+
+class Sight(msgspec.Struct, frozen=True):
+    """What decides which items someone sees. Principals with equal sights see the same."""
+
+    agent: str
+    """Empty for whoever no grant was ever about: they all see the same."""
+    decides: bool
+    rights: tuple[str, ...] | None
+    kind: str
+    permitted: bool = True
+    """False once the key is gone: nothing is seen."""
+
+
+class Access:
+    """Answers for the hub."""
+
+    def __init__(
+        self, config: Callable[[], Config], keys: Keys, grants: Grants, now: Callable[[], datetime] = utc_now
+    ) -> None:
+        self._config = config
+        self._keys = keys
+        self._grants = grants
+        self.now = now
+
+    def decision(self, principal: Principal, server: str, tool: str | None) -> Decision:
+        """What the grants say of a tool, or of a server as a whole."""
+        entries = self._grants.at(principal.id, server, tool)
+        return decide(entries, tool or "", self.default(principal, server), self.now())
+
+    def default(self, principal: Principal, server: str) -> DefaultPolicy:
+        """What holds where no grant speaks. People and administrators need none: the policy is about agents."""
+        if principal.decides:
+            return "opt-out"
+        config = self._config()
+        settings = config.servers.get(server)
+        return (settings.access if settings is not None else None) or config.hub.access
+
+    def kind_of(self, name: str) -> Kind:
+        """What kind of principal a name is: that of its keys, and an agent where it has none."""
+        return next((key.kind for key in self._keys.list() if key.principal == name), "agent")
+
+    def key(self, principal: Principal) -> Key | None:
+        """The key that a principal came with, as it is now; None for one that is gone."""
+        return self._keys.get(principal.key) if principal.key else None
+
+    def rights(self, principal: Principal) -> Rights | None:
+        """What the principal's credential permits now; None for a key that was revoked or has expired."""
+        if not principal.key:
+            return rights_of(principal.kind, None)
+        key = self._keys.get(principal.key)
+        if key is None or key.expired(self.now()):
+            return None
+        return rights_of(key.kind, key.permissions)
+
+    def reaches(self, principal: Principal, server: str) -> bool:
+        """Whether anything of a server is there for a principal."""
+        rights = self.rights(principal)
+        if rights is None:
+            return False
+        if rights.list_all or self.decision(principal, server, None).permission == "allow":
+            return True
+        now = self.now()
+        named = {g.tool_name for g in self._grants.of_agent(principal.id) if g.server_id == server and g.holds(now)}
+        return any(tool and self.decision(principal, server, tool).permission == "allow" for tool in named)
+
+    def revision(self, principal: Principal) -> int:
+        """Grows with every change of what was granted to a principal."""
+        return self._grants.revision(principal.id)
+
+    def sight(self, principal: Principal) -> Sight:
+        """What decides what a principal sees, now."""
+        revision = self._grants.revision(principal.id)
+        permissions, permitted = None, True
+        if principal.key:
+            key = self._keys.get(principal.key)
+            permitted = key is not None and not key.expired(self.now())
+            permissions = None if key is None else key.permissions
+        agent = principal.id if revision else ""
+        return Sight(agent, principal.decides, permissions, principal.kind, permitted)
+
+    def sees(self, principal: Principal, item: Item) -> bool:
+        """Whether an item stands in a principal's lists."""
+        rights = self.rights(principal)
+        if rights is None:
+            return False
+        if rights.list_all:
+            return True
+        named = item.kind in ("tool", "prompt")
+        if not (rights.reads(item.exposed) if named else rights.invokes_all_of(item.server)):
+            return False
+        return self.decision(principal, item.server, item.name if item.kind == "tool" else None).permission == "allow"
+
+    def until(self, principal: Principal) -> datetime | None:
+        """Until when what is seen now is sure to be what is seen."""
+        key = self.key(principal)
+        ends = [self._grants.next_end(principal.id, self.now()), None if key is None else key.expires_at]
+        return min((end for end in ends if end is not None), default=None)

@@ -1,0 +1,163 @@
+"""The methods of MGP's access control: `mgp/access/query`, `grant` and `revoke`; the control methods use the same.
+
+Who granted is the credential that asked, never what the request says of it (MGP, Access Control Protocol).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from datetime import datetime
+from typing import Annotated, Final, TypeVar
+
+import msgspec
+
+from interlock.hub.access.access import Access
+from interlock.hub.access.grants import Grant, Grants, grant_id
+from interlock.hub.call import Caller
+from interlock.hub.principals import Principal
+from interlock.protocols.mcp.results import complete
+from interlock.protocols.mgp.access import EntryType, Permission
+from interlock.store import StoreError
+from interlock.transports.exchange import Exchange
+from interlock.wire.errors import Fault
+
+Params = TypeVar("Params", bound=msgspec.Struct)
+Later = Callable[[Coroutine[None, None, None]], None]
+Instant = Annotated[datetime, msgspec.Meta(tz=True)]
+Name = Annotated[str, msgspec.Meta(min_length=1, max_length=1024)]
+
+LONGEST_JUSTIFICATION: Final = 2_000
+
+
+class AccessDesk:
+    """Answers for access control."""
+
+    def __init__(self, access: Access, grants: Grants) -> None:
+        self._access = access
+        self._grants = grants
+
+    def methods(self, later: Later) -> dict[str, Callable[[Exchange, Caller], None]]:
+        """What clients may send."""
+        work = {"query": self.query, "grant": self.grant, "revoke": self.revoke}
+        return {f"mgp/access/{name}": _method(do, later) for name, do in work.items()}
+
+    async def query(self, asking: Principal, params: bytes) -> dict[str, object]:
+        """`mgp/access/query`: what an agent may, and by what. Of oneself, or with the right to read of others."""
+        asked = read(params, Query)
+        agent = asked.agent_id or asking.id
+        if agent != asking.id:
+            self._needs(asking, write=False)
+        decision = self._access.decision(self._subject(asking, agent), asked.server_id, asked.tool_name)
+        entry = decision.entry
+        said: dict[str, object] = {
+            "permission": decision.permission,
+            "source": decision.source,
+            "granted_by": None if entry is None else entry.granted_by,
+            "granted_at": None if entry is None else entry.granted_at,
+            "expires_at": None if entry is None else entry.expires_at,
+        }
+        return said
+
+    async def grant(self, asking: Principal, params: bytes) -> dict[str, object]:
+        """`mgp/access/grant`: allow or deny. A denial at the same level still wins, and the answer says so."""
+        self._needs(asking, write=True)
+        asked = read(params, Give)
+        if (asked.entry_type == "tool_grant") != (asked.tool_name is not None):
+            raise Fault("INVALID_PARAMS", "a tool grant names its tool, a server grant names none")
+        now = self._access.now()
+        if asked.expires_at is not None and asked.expires_at <= now:
+            raise Fault("INVALID_PARAMS", "expires_at is over already", mend="name an instant to come, with its zone")
+        place = (asked.agent_id, asked.server_id, asked.tool_name)
+        await self._grants.put(
+            Grant(
+                asked.entry_type,
+                *place[:2],
+                asked.permission,
+                asked.tool_name,
+                asking.id,
+                now,
+                asked.expires_at,
+                asked.justification,
+                id=grant_id(*place, asked.permission),
+            )
+        )
+        standing = self._access.decision(self._subject(asking, asked.agent_id), asked.server_id, asked.tool_name)
+        return {
+            "granted": True,
+            "granted_by": asking.id,
+            "granted_at": now,
+            "effective": standing.permission,
+            "source": standing.source,
+        }
+
+    async def revoke(self, asking: Principal, params: bytes) -> dict[str, object]:
+        """`mgp/access/revoke`: take back what was said at one level. The next call is judged without it."""
+        self._needs(asking, write=True)
+        asked = read(params, Take)
+        gone = await self._grants.revoke(asked.entry_type, asked.agent_id, asked.server_id, asked.tool_name)
+        return {"revoked": gone}
+
+    def _subject(self, asking: Principal, agent: str) -> Principal:
+        """The principal that is spoken of, as far as default policies tell kinds apart."""
+        return asking if agent == asking.id else Principal(agent, self._access.kind_of(agent))
+
+    def _needs(self, asking: Principal, *, write: bool) -> None:
+        rights = self._access.rights(asking)
+        allowed = rights is not None and (rights.admin_write if write else rights.admin_read)
+        if not allowed or (write and not asking.decides):
+            mend = "a person or an administrator can: `interlock grants …`"
+            raise Fault("PERMISSION_DENIED", f"{asking.id} may not {'change' if write else 'read'} grants", mend=mend)
+
+
+class Query(msgspec.Struct):
+    """Params of `mgp/access/query`."""
+
+    server_id: Name
+    agent_id: Name | None = None
+    tool_name: Name | None = None
+
+
+class Give(msgspec.Struct):
+    """Params of `mgp/access/grant`. A `granted_by` among them is passed over."""
+
+    entry_type: EntryType
+    agent_id: Name
+    server_id: Name
+    permission: Permission
+    tool_name: Name | None = None
+    justification: Annotated[str, msgspec.Meta(max_length=LONGEST_JUSTIFICATION)] = ""
+    expires_at: Instant | None = None
+
+
+class Take(msgspec.Struct):
+    """Params of `mgp/access/revoke`."""
+
+    entry_type: EntryType
+    agent_id: Name
+    server_id: Name
+    tool_name: Name | None = None
+
+
+def read(params: bytes, kind: type[Params]) -> Params:
+    """Params as they must be. Raises INVALID_PARAMS."""
+    try:
+        return msgspec.json.decode(params, type=kind)
+    except msgspec.DecodeError as cause:
+        raise Fault("INVALID_PARAMS", str(cause)) from None
+
+
+Work = Callable[[Principal, bytes], Coroutine[None, None, dict[str, object]]]
+
+
+def _method(do: Work, later: Later) -> Callable[[Exchange, Caller], None]:
+    async def answer(exchange: Exchange, caller: Caller) -> None:
+        try:
+            result = msgspec.json.encode(await do(caller.principal, exchange.request.params))
+        except Fault as fault:
+            exchange.fail(fault)
+        except StoreError as cause:
+            exchange.fail(Fault("INTERNAL_ERROR", cause.message, mend=cause.mend))
+        else:
+            exchange.result(complete(result) if exchange.dialect.modern else result)
+
+    return lambda exchange, caller: later(answer(exchange, caller))

@@ -1,0 +1,71 @@
+"""The validators gate: what the hub checks of a call's arguments itself. Nothing for a tool without a validator.
+
+`observe` only notes, `guard` enforces what is declared or configured, `locked` also what is merely inferred. Cloud
+metadata services are refused in every mode.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from interlock.config.settings import Mode, Server
+from interlock.hub.call import Call, Target
+from interlock.hub.catalog.offer import Tool
+from interlock.hub.plan import Check
+from interlock.hub.principals import Principal
+from interlock.hub.validators.checking import Judging, ToolCheck
+from interlock.hub.validators.choosing import NOTHING, Chosen, choose
+from interlock.hub.validators.refusals import refuse_unknown
+from interlock.hub.verdicts import PASS, Verdict
+from interlock.judge.findings import Finding
+
+
+class ValidatorsGate:
+    """Refuses arguments that a validator of the tool has something against."""
+
+    name = "validators"
+
+    def __init__(self, servers: Mapping[str, Server], mode: Mode, judging: Judging) -> None:
+        self._servers = servers
+        self._mode: Mode = mode
+        self._judging = judging
+        self._last: tuple[Tool | None, Chosen] = (None, NOTHING)
+
+    def plan(self, principal: Principal, target: Target) -> Verdict:
+        """A validator that nobody knows denies the tool."""
+        chosen = self._chosen(target)
+        if chosen.unknown and self._mode != "observe":
+            return refuse_unknown(target.server, target.name, chosen.unknown)
+        return PASS
+
+    def check(self, target: Target) -> Check | None:
+        """The chosen validators, made ready for this tool."""
+        chosen = self._chosen(target)
+        if chosen.unknown:
+            return _note_unknown(chosen.unknown)
+        if not chosen.uses:
+            return None
+        server = self._servers.get(target.server)
+        local = server is not None and server.transport == "stdio"
+        return ToolCheck(target.server, target.name, chosen, self._judging, local=local)
+
+    def _chosen(self, target: Target) -> Chosen:
+        tool = target.tool
+        if tool is None:
+            return NOTHING
+        # A plan asks twice in a row for the same tool.
+        if self._last[0] is not tool:
+            server = self._servers.get(target.server)
+            configured = {} if server is None else server.validators
+            self._last = (tool, choose(target.server, tool.name, tool.definition, configured, self._mode))
+        return self._last[1]
+
+
+def _note_unknown(validator: str) -> Check:
+    finding = Finding("validator.unknown", f"the declared validator {validator[:60]!r} is not known here")
+
+    def note(call: Call) -> Verdict:
+        call.would_refuse = (finding,)
+        return PASS
+
+    return note

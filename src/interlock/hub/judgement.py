@@ -1,0 +1,57 @@
+"""What a call would come to, without making it: `interlock why`. The same gates in the same order, nothing used up."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Literal
+
+import msgspec
+
+from interlock.hub.call import Call, Caller
+from interlock.hub.local import LocalExchange
+from interlock.hub.pipeline import GATES_TIMEOUT_S, Pipeline, Resolve
+from interlock.hub.rates import limited
+from interlock.hub.verdicts import Ask, Pass, Refuse, Wait
+from interlock.wire.errors import Fault
+from interlock.wire.messages import Request
+
+
+class Judgement(msgspec.Struct, frozen=True):
+    """The outcome, the gate that decided it and the rule it went by."""
+
+    outcome: Literal["allowed", "refused", "asked"]
+    gate: str = ""
+    rule: str = ""
+    error: str = ""
+    message: str = ""
+    mend: str = ""
+    hidden: bool = False
+    """The caller is told that there is no such tool."""
+
+    @classmethod
+    async def of(
+        cls, pipeline: Pipeline, caller: Caller, tool: str, resolve: Resolve, arguments: bytes, now: float
+    ) -> Judgement:
+        """Judge a call of a tool."""
+        gate = "resolve"
+        try:
+            plan = pipeline.plan(caller, "tool", tool, resolve, now)
+            params = msgspec.json.encode({"name": tool, "arguments": msgspec.Raw(arguments)})
+            exchange = LocalExchange(Request(1, "tools/call", params), caller)
+            call = Call(exchange, caller, plan.target, {"arguments": msgspec.Raw(arguments)})
+            verdict, gate = pipeline.judge(call, plan)
+            if isinstance(verdict, Wait):
+                verdict = await asyncio.wait_for(verdict.work(), GATES_TIMEOUT_S)
+        except Fault as fault:
+            rule = "no such tool in this caller's view" if gate == "resolve" else "the check could not be made"
+            return cls("refused", gate, rule, fault.name, fault.message, fault.mend)
+        except TimeoutError:
+            return cls("refused", gate, "gates timeout", "TIMEOUT")
+        if isinstance(verdict, Pass):
+            verdict, gate = limited(plan.meters, now) or verdict, "rates"
+        if isinstance(verdict, Refuse):
+            said = verdict.fault
+            return cls("refused", gate, verdict.rule, said.name, said.message, said.mend, verdict.hidden)
+        if isinstance(verdict, Ask):
+            return cls("asked", gate, verdict.rule, message=verdict.question)
+        return cls("allowed")

@@ -1,0 +1,81 @@
+"""What a key permits: the tool registry's permissions, as text that an operator can write.
+
+`invoke:PATTERN` and `read:PATTERN` are over exposed names; `list_all`, `admin_read` and `admin_write` stand alone.
+A key permits, it does not grant: whoever calls needs both the key's permission and access to the target.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Final
+
+from interlock.hub.principals import Kind
+from interlock.judge.patterns import PatternError, PatternSet
+from interlock.wire.errors import Fault
+
+ALONE: Final = frozenset({"list_all", "admin_read", "admin_write"})
+MOST: Final = 256
+
+_EVERYTHING: Final = ("invoke:**",)
+_OF_KIND: Final[Mapping[Kind, tuple[str, ...]]] = {
+    "agent": _EVERYTHING,
+    "service": _EVERYTHING,
+    "person": (*_EVERYTHING, "list_all", "admin_read", "admin_write"),
+    "admin": (*_EVERYTHING, "list_all", "admin_read", "admin_write"),
+}
+"""What a key permits that says nothing of it."""
+
+
+class Rights:
+    """Permissions, ready to be asked."""
+
+    __slots__ = ("_invoke", "_read", "admin_read", "admin_write", "all_tools", "list_all")
+
+    def __init__(self, permissions: Sequence[str]) -> None:
+        named = frozenset(permissions)
+        self.list_all = "list_all" in named
+        """Sees every tool, also those it may not call."""
+        self.admin_read = bool(named & {"admin_read", "admin_write"})
+        self.admin_write = "admin_write" in named
+        self.all_tools = "invoke:**" in named
+        self._invoke = PatternSet(_patterns(permissions, "invoke:"))
+        self._read = PatternSet(_patterns(permissions, "read:"))
+
+    def invokes(self, exposed: str) -> bool:
+        """Whether it permits calling what goes by this name."""
+        return self.all_tools or self._invoke.allows(exposed)
+
+    def invokes_all_of(self, server: str) -> bool:
+        """Whether it permits everything of a server: then also what has no name in a tool list, like a resource."""
+        return self.all_tools or self._invoke.allows(f"{server}__*")
+
+    def reads(self, exposed: str) -> bool:
+        """Whether it permits reading a definition. Who may call may also read."""
+        return self.invokes(exposed) or self._read.allows(exposed)
+
+
+@lru_cache(maxsize=1024)
+def rights_of(kind: Kind, permissions: tuple[str, ...] | None) -> Rights:
+    """The rights of a key; None permits what its kind does."""
+    return Rights(_OF_KIND[kind] if permissions is None else permissions)
+
+
+def check_permissions(permissions: Sequence[str]) -> tuple[str, ...]:
+    """Permissions as an operator wrote them. Raises INVALID_PARAMS for one that means nothing."""
+    if len(permissions) > MOST:
+        raise Fault("INVALID_PARAMS", f"a key has at most {MOST} permissions", mend="use patterns")
+    for permission in permissions:
+        verb, _, pattern = permission.partition(":")
+        if permission not in ALONE and (verb not in ("invoke", "read") or not pattern):
+            mend = "write invoke:PATTERN, read:PATTERN, list_all, admin_read or admin_write"
+            raise Fault("INVALID_PARAMS", f"{permission[:100]!r} is no permission", mend=mend)
+    try:
+        Rights(permissions)
+    except PatternError as cause:
+        raise Fault("INVALID_PARAMS", str(cause)) from None
+    return tuple(dict.fromkeys(permissions))
+
+
+def _patterns(permissions: Sequence[str], verb: str) -> list[str]:
+    return [permission[len(verb) :] for permission in permissions if permission.startswith(verb)]

@@ -1,0 +1,243 @@
+"""Which validators a tool gets: declared by its server, configured by the operator, inferred from its name and schema.
+
+The strictest wins: all that are declared or configured apply together, and one that nobody knows denies the tool.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final, Literal
+
+import msgspec
+
+from interlock.config.settings import Mode, Validation
+from interlock.judge.arguments import (
+    KINDS,
+    ArgumentKind,
+    Context,
+    Places,
+    context_of,
+    free_texts,
+    has_property,
+    kinds_in_schema,
+)
+from interlock.judge.code.rules import CodeRules, Level
+from interlock.judge.patterns import compile_pattern
+from interlock.judge.urls import UrlRules
+from interlock.judge.validators import LANGUAGE, Rules, stricter
+from interlock.protocols.mgp.security import VALIDATORS, CodeSafety, Hints, Security
+
+Origin = Literal["declared", "configured", "inferred"]
+
+
+class Use(msgspec.Struct, frozen=True):
+    """One validator of a tool."""
+
+    validator: str
+    origin: Origin
+    rules: Rules
+    enforced: bool
+    """Whether what it finds is refused, or only noted as what would have been."""
+
+
+class Chosen(msgspec.Struct, frozen=True):
+    """All validators of a tool, and where they look."""
+
+    uses: tuple[Use, ...] = ()
+    places: Places | None = None
+    unknown: str = ""
+    """A declared validator that is not known here; the tool cannot be called."""
+
+
+NOTHING: Final = Chosen()
+
+
+def choose(server: str, tool: str, definition: bytes, configured: Mapping[str, Validation], mode: Mode) -> Chosen:
+    """The validators of a tool as its definition stands."""
+    about = _read(definition)
+    if isinstance(about, str):
+        return Chosen(unknown=about)
+    operator = combined(configured, tool)
+    declared = about.security.validator if about.security is not None else ""
+    if declared and declared not in VALIDATORS:
+        return Chosen(unknown=declared)
+    context = context_of((server, tool)) | ({"shell"} if declared == "sandbox" else set())
+    by_schema = kinds_in_schema(about.schema, context)
+    code = _declared_code(about.security.code_safety if about.security is not None else None)
+    rules = rules_of(operator, code, tells_language=has_property(about.schema, LANGUAGE))
+    wanted: list[tuple[str, Origin]] = []
+    if declared and declared != "none" and not (declared == "code_safety" and code.level == "unrestricted"):
+        wanted.append((declared, "declared"))
+    wanted += [(name, "configured") for name in operator.use if name != "none" and name != declared]
+    if "none" not in operator.use:
+        settled = {name for name, _ in wanted}
+        # A server's own list of allowed imports does not count against what the hub would infer where that is enforced.
+        again = {"code_safety"} if mode == "locked" and code.allowed_imports and not operator.allowed_imports else set()
+        inferred = _inferred(context, frozenset(by_schema.values()), about.hints)
+        wanted += [(name, "inferred") for name in inferred if name not in settled - again]
+    if not wanted:
+        return NOTHING
+    uses = tuple(_use(name, origin, rules, operator, mode) for name, origin in wanted)
+    return Chosen(uses, _places(uses, context, by_schema, operator, about.schema))
+
+
+def choose_configured(tool: str, configured: Mapping[str, Validation]) -> Chosen:
+    """What the configuration alone says of a tool, before its server was ever asked."""
+    operator = combined(configured, tool)
+    rules = rules_of(operator, CodeRules(), tells_language=True)
+    uses = tuple(Use(name, "configured", rules, True) for name in operator.use if name != "none")
+    return Chosen(uses, _places(uses, context_of((tool,)), {}, operator, _CLOSED)) if uses else NOTHING
+
+
+def combined(configured: Mapping[str, Validation], tool: str) -> Validation:
+    """What all tables that fit a tool say together: every validator, and each other setting as last written."""
+    fitting = [table for pattern, table in configured.items() if compile_pattern(pattern).matches(tool)]
+    if len(fitting) == 1:
+        return fitting[0]
+    values: dict[str, Any] = {}
+    for table in fitting:
+        for name in Validation.__struct_fields__:
+            value = getattr(table, name)
+            if value not in (None, (), {}, False):
+                values[name] = value
+    values["use"] = tuple(dict.fromkeys(name for table in fitting for name in table.use))
+    return Validation(**values)
+
+
+def rules_of(operator: Validation, code: CodeRules, *, tells_language: bool) -> Rules:
+    """An operator's settings as the judges take them, over what a server declared about code."""
+    return Rules(
+        programs=operator.programs,
+        blocked_programs=operator.blocked_programs,
+        windows_shells=operator.windows_shells,
+        readers=operator.readers,
+        urls=UrlRules(
+            ports=operator.ports,
+            hosts=operator.hosts,
+            allowed_names=operator.local_names,
+            networks=operator.networks,
+        ),
+        code=CodeRules(
+            level=stricter(code.level, operator.level) if operator.level is not None else code.level,
+            language=operator.language or code.language,
+            max_code_size_bytes=_smaller(code.max_code_size_bytes, operator.max_code_bytes),
+            blocked_imports=(*code.blocked_imports, *operator.blocked_imports),
+            blocked_patterns=(*code.blocked_patterns, *operator.blocked_patterns),
+            allowed_imports=operator.allowed_imports or code.allowed_imports,
+        ),
+        roots=operator.roots,
+        dialect=operator.dialect,
+        tells_language=tells_language,
+        ignored=operator.ignore,
+    )
+
+
+class _About(msgspec.Struct, frozen=True):
+    security: Security | None
+    hints: Hints
+    schema: object
+
+
+class _Definition(msgspec.Struct):
+    security: msgspec.Raw = msgspec.Raw(b"null")
+    annotations: msgspec.Raw = msgspec.Raw(b"null")
+    inputSchema: object = None
+
+
+_decode_definition = msgspec.json.Decoder(_Definition).decode
+_decode_security = msgspec.json.Decoder(Security | None).decode
+_decode_hints = msgspec.json.Decoder(Hints | None).decode
+
+
+def _read(definition: bytes) -> _About | str:
+    """What a definition says; as text, what about its declarations cannot be read, which counts as an unknown one."""
+    try:
+        read = _decode_definition(definition)
+    except (msgspec.DecodeError, RecursionError) as cause:
+        return f"unreadable: {cause}"
+    try:
+        security = _decode_security(read.security)
+    except msgspec.DecodeError as cause:
+        return f"unreadable: {cause}"
+    try:
+        hints = _decode_hints(read.annotations) or Hints()
+    except msgspec.DecodeError:
+        hints = Hints()
+    return _About(security, hints, read.inputSchema)
+
+
+def _declared_code(declared: CodeSafety | None) -> CodeRules:
+    """A declaration as rules. A level that nobody knows is the strictest."""
+    if declared is None:
+        return CodeRules()
+    level: Level = declared.level if declared.level in _LEVELS else "readonly"  # type: ignore[assignment]
+    return CodeRules(
+        level,
+        declared.language or "python",
+        declared.max_code_size_bytes,
+        declared.blocked_imports,
+        declared.blocked_patterns,
+        declared.allowed_imports,
+    )
+
+
+_LEVELS = ("unrestricted", "standard", "strict", "readonly")
+
+
+def _inferred(context: Context, kinds: frozenset[ArgumentKind], hints: Hints) -> list[str]:
+    """What the arguments call for. A code is only taken for a program where the tool is about running one."""
+    names = []
+    if "command" in kinds or "shell" in context:
+        names.append("sandbox")
+    if hints.read_only_hint and ("command" in kinds or "sql" in kinds):
+        names.append("readonly")
+    if "url" in kinds:
+        names.append("network_restricted")
+    if "code" in kinds and "code" in context:
+        names.append("code_safety")
+    return names
+
+
+def _use(name: str, origin: Origin, rules: Rules, operator: Validation, mode: Mode) -> Use:
+    if origin == "inferred":
+        if name == "code_safety":
+            plain = rules_of(operator, CodeRules(), tells_language=rules.tells_language)
+            rules = msgspec.structs.replace(rules, code=plain.code)
+        return Use(name, origin, rules, mode == "locked")
+    return Use(name, origin, rules, mode != "observe")
+
+
+def _places(
+    uses: tuple[Use, ...],
+    context: Context,
+    by_schema: Mapping[str, ArgumentKind],
+    operator: Validation,
+    schema: object,
+) -> Places:
+    kinds = {kind for use in uses for kind in KINDS[use.validator] if kind != "text"}
+    if not any(use.origin != "inferred" and "host" in KINDS[use.validator] for use in uses):
+        # A database lives on a host, too: hosts are only looked at where somebody asked for it.
+        kinds.discard("host")
+    known = {*by_schema.values(), *operator.arguments}
+    otherwise: ArgumentKind | None = None
+    for use in uses:
+        wanted = KINDS[use.validator]
+        if use.origin == "inferred" or use.validator in ("readonly", "paths") or not known.isdisjoint(wanted):
+            continue
+        if free_texts(schema) or _says_nothing(schema):
+            # It is asked for, and no argument looks like what it is about: then every text is taken for it.
+            otherwise = "text" if use.validator == "network_restricted" else wanted[0]
+    return Places(kinds, context, named=operator.arguments, by_schema=by_schema, otherwise=otherwise)
+
+
+_CLOSED = {"additionalProperties": False}
+
+
+def _says_nothing(schema: object) -> bool:
+    """Whether a schema takes arguments without naming one."""
+    return not isinstance(schema, dict) or not (schema.get("properties") or schema.get("additionalProperties") is False)
+
+
+def _smaller(one: int | None, other: int | None) -> int | None:
+    given = [size for size in (one, other) if size is not None]
+    return min(given) if given else None

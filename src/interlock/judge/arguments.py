@@ -1,0 +1,280 @@
+"""Where in a tool's arguments commands, addresses, paths, code and SQL stand: by name, by schema, or as configured.
+
+Names are read at every depth of the arguments that came, not only where the schema has them: most schemas are open.
+"""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import lru_cache
+from typing import Final, Literal, NamedTuple
+
+ArgumentKind = Literal["command", "url", "host", "path", "code", "sql", "text"]
+"""What a value is. `text` is any other text, looked at only where a validator found nothing it knows."""
+
+ValidatorName = Literal["sandbox", "readonly", "network_restricted", "code_safety", "paths"]
+
+KINDS: Final[dict[str, tuple[ArgumentKind, ...]]] = {
+    "sandbox": ("command",),
+    "readonly": ("command", "sql", "code"),
+    "network_restricted": ("url", "host", "command", "code", "text"),
+    "code_safety": ("code",),
+    "paths": ("path",),
+}
+"""What each validator looks at. `paths` is the hub's own; the others are standard (MGP, Standard Validators)."""
+
+MOST_VALUES: Final = 20_000
+MOST_PROPERTIES: Final = 500
+DEEPEST: Final = 64
+
+Context = frozenset[str]
+"""What a tool is about, as far as its names say so: `shell`, `sql`, `code`."""
+
+
+class TooMany(ValueError):
+    """The arguments hold more values than are ever looked at, so nothing can be said of them."""
+
+
+class Found(NamedTuple):
+    """One value to be judged."""
+
+    kind: ArgumentKind
+    where: str
+    """`steps[2].cmd`."""
+    value: str | list[str]
+    """A list only for a command that is given word by word."""
+    beside: Mapping[str, object]
+    """The object it stands in."""
+
+
+class Places:
+    """Finds values of some kinds in the arguments of one tool."""
+
+    def __init__(
+        self,
+        kinds: Collection[ArgumentKind],
+        context: Context = frozenset(),
+        *,
+        named: Mapping[ArgumentKind, Sequence[str]] | None = None,
+        by_schema: Mapping[str, ArgumentKind] | None = None,
+        otherwise: ArgumentKind | None = None,
+    ) -> None:
+        self._kinds = frozenset(kinds)
+        self._context = context
+        named = named or {}
+        self._named: dict[str, ArgumentKind] = {path: kind for kind, paths in named.items() for path in paths}
+        self._settled = frozenset(named)
+        """Kinds whose arguments were named outright: names alone say nothing about these any more."""
+        self._by_schema = {path: kind for path, kind in (by_schema or {}).items() if kind not in self._settled}
+        self._otherwise = otherwise
+
+    def find(self, arguments: object) -> list[Found]:
+        """Every value to be judged, in the order it stands. Raises TooMany."""
+        if not isinstance(arguments, dict):
+            return []
+        found: list[Found] = []
+        stack: list[tuple[object, str, str, ArgumentKind | None, Mapping[str, object]]] = []
+        self._open(arguments, "", "", stack)
+        seen = 0
+        while stack:
+            seen += 1
+            if seen > MOST_VALUES:
+                raise TooMany(f"more than {MOST_VALUES} values")
+            value, where, path, kind, beside = stack.pop()
+            if isinstance(value, str):
+                kind = kind or self._otherwise
+                if kind is not None:
+                    found.append(Found(kind, where, _with_words(kind, value, beside), beside))
+            elif isinstance(value, list):
+                if kind == "command" and not _PLURAL.search(where) and _all_text(value):
+                    found.append(Found(kind, where, value, beside))
+                    continue
+                listed = f"{path}.*"
+                kind = self._named.get(listed, kind)
+                at = range(len(value) - 1, -1, -1)
+                stack.extend((value[n], f"{where}[{n}]", listed, kind, beside) for n in at)
+            elif isinstance(value, dict):
+                self._open(value, where, path, stack)
+        return found
+
+    def _open(
+        self,
+        value: dict[str, object],
+        where: str,
+        path: str,
+        stack: list[tuple[object, str, str, ArgumentKind | None, Mapping[str, object]]],
+    ) -> None:
+        for key in reversed(value):
+            inner = value[key]
+            if isinstance(inner, str | list | dict):
+                place = f"{path}.{key}" if path else key
+                shown = f"{where}.{key}" if where else key
+                stack.append((inner, shown[:200], place, self._kind(key, place), value))
+
+    def _kind(self, key: str, path: str) -> ArgumentKind | None:
+        named = self._named.get(path)
+        if named is not None:
+            return named
+        kind = self._by_schema.get(path)
+        if kind is None:
+            kind = kind_of_name(key, self._context)
+            if kind in self._settled:
+                return None
+        return kind if kind in self._kinds else None
+
+
+def context_of(names: Sequence[str]) -> Context:
+    """What a tool is about, from its server's name and its own."""
+    words = {word for name in names for word in words_of(name)}
+    return frozenset(topic for topic, telling in _TOPICS.items() if not words.isdisjoint(telling))
+
+
+@lru_cache(maxsize=4096)
+def kind_of_name(name: str, context: Context = frozenset()) -> ArgumentKind | None:
+    """What an argument of that name most likely is."""
+    words = words_of(name[:64])
+    if not words:
+        return None
+    whole = "_".join(words)
+    if whole in ("query", "statement", "statements", "queries", "q"):
+        return "sql" if "sql" in context else None
+    if whole in ("script", "scripts", "input", "line"):
+        if "shell" in context:
+            return "command"
+        return "code" if whole.startswith("script") else None
+    for kind, whole_names in _WHOLE.items():
+        if whole in whole_names:
+            return kind
+    for kind, last_words in _LAST.items():
+        if words[-1] in last_words:
+            return kind
+    return None
+
+
+def kinds_in_schema(schema: object, context: Context = frozenset()) -> dict[str, ArgumentKind]:
+    """The properties of a schema that are of a kind, by path (`steps.*.cmd`), at any depth within bounds."""
+    return {path: kind for path, kind, _ in _properties(schema, context) if kind is not None}
+
+
+def has_property(schema: object, names: Collection[str]) -> bool:
+    """Whether a schema has a property of one of these names, at any depth within bounds."""
+    return any(path.rpartition(".")[2] in names for path, _, _ in _properties(schema, frozenset()))
+
+
+def free_texts(schema: object) -> int:
+    """How many properties of a schema take any text at all."""
+    return sum(free for _, _, free in _properties(schema, frozenset()))
+
+
+@lru_cache(maxsize=4096)
+def words_of(name: str) -> tuple[str, ...]:
+    """`shellCommand`, `shell-command` and `shell_command` as words."""
+    return tuple(word.lower() for word in _WORDS.findall(name))
+
+
+def _set(words: str) -> frozenset[str]:
+    return frozenset(words.split())
+
+
+_WORDS = re.compile(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+|[0-9]+|[^\W\d_A-Za-z]+")
+_PLURAL = re.compile(r"(?i)(?:commands|cmds)$")
+
+_TOPICS: dict[str, frozenset[str]] = {
+    "shell": _set("shell bash sh zsh terminal command cmd exec powershell console ssh subprocess"),
+    "sql": _set(
+        "sql db database postgres postgresql mysql mariadb sqlite duckdb mssql oracle bigquery snowflake redshift "
+        "clickhouse supabase"
+    ),
+    "code": _set(
+        "code python py javascript js node typescript ruby eval evaluate execute exec run interpreter notebook jupyter "
+        "script snippet program sandbox repl"
+    ),
+}
+_WHOLE: dict[ArgumentKind, frozenset[str]] = {
+    "command": _set("shell bash sh exec execute executable program powershell argv commandline"),
+    "url": _set("link links website feed webhook"),
+    "host": _set("host hostname hosts ip ips ip_address domain fqdn"),
+    "path": _set("files folders paths cwd workdir working_dir source_file"),
+    "code": _set(
+        "code source_code source snippet code_snippet python python_code py_code javascript javascript_code js js_code "
+        "typescript program_code program_source user_code code_string code_block"
+    ),
+    "sql": _set("sql_query sql_statement sql_text sql_queries"),
+}
+_LAST: dict[ArgumentKind, frozenset[str]] = {
+    "command": _set("command commands cmd cmds cmdline argv"),
+    "url": _set("url urls uri uris href endpoint webhook"),
+    "host": _set("host hostname"),
+    "path": _set("path paths file filename filepath dir directory folder"),
+    "sql": _set("sql"),
+}
+_FORMATS: dict[str, ArgumentKind] = {
+    "uri": "url",
+    "url": "url",
+    "uri-reference": "url",
+    "iri": "url",
+    "hostname": "host",
+    "ipv4": "host",
+    "ipv6": "host",
+}
+_SAYS_SQL = re.compile(r"(?i)\bsql\b")
+_BRANCHES = ("anyOf", "oneOf", "allOf", "prefixItems")
+
+
+def _properties(schema: object, context: Context) -> Iterator[tuple[str, ArgumentKind | None, bool]]:
+    """Each property with its path, its kind, and whether it takes any text."""
+    definitions = schema.get("$defs") or schema.get("definitions") if isinstance(schema, dict) else None
+    stack: list[tuple[object, str, str, int]] = [(schema, "", "", 0)]
+    seen = 0
+    while stack and seen < MOST_PROPERTIES:
+        node, path, name, depth = stack.pop()
+        if not isinstance(node, dict) or depth > DEEPEST:
+            continue
+        seen += 1
+        target = node.get("$ref")
+        if isinstance(target, str) and isinstance(definitions, dict):
+            stack.append((definitions.get(target.rpartition("/")[2]), path, name, depth + 8))
+        if name and not path.endswith("*"):
+            yield path, _kind_of_property(name, node, context), _takes_text(node)
+        for branch in _BRANCHES:
+            options = node.get(branch)
+            if isinstance(options, list):
+                stack.extend((option, path, name, depth + 1) for option in options)
+        if isinstance(node.get("items"), dict):
+            stack.append((node["items"], f"{path}.*", name, depth + 1))
+        properties = node.get("properties")
+        for key, inner in properties.items() if isinstance(properties, dict) else ():
+            stack.append((inner, f"{path}.{key}" if path else str(key), str(key), depth + 1))
+
+
+def _kind_of_property(name: str, node: Mapping[str, object], context: Context) -> ArgumentKind | None:
+    told = node.get("description")
+    if isinstance(told, str) and words_of(name)[-1:] in (("query",), ("statement",)) and _SAYS_SQL.search(told):
+        return "sql"
+    return kind_of_name(name, context) or _FORMATS.get(str(node.get("format")))
+
+
+def _takes_text(node: Mapping[str, object]) -> bool:
+    kind = node.get("type")
+    text = kind == "string" or (isinstance(kind, list) and "string" in kind) or kind is None
+    return text and "enum" not in node and "const" not in node and "$ref" not in node
+
+
+def _with_words(kind: ArgumentKind, value: str, beside: Mapping[str, object]) -> str | list[str]:
+    """A program's name beside its arguments is one command, however the two are written."""
+    if kind != "command" or not value.strip():
+        return value
+    for key in ("args", "arguments", "argv", "parameters", "params"):
+        words = beside.get(key)
+        if isinstance(words, str) and words and words is not value:
+            return f"{value} {words}"
+        if isinstance(words, list) and words:
+            plain = [str(word) for word in words if isinstance(word, str | int | float)]
+            return f"{value} {shlex.join(plain)}" if " " in value.strip() else [value, *plain]
+    return value
+
+
+def _all_text(values: list[object]) -> bool:
+    return bool(values) and all(isinstance(value, str) for value in values)

@@ -1,0 +1,191 @@
+"""The validators by name (MGP, Standard Validators): which judge each sets on which kind of value.
+
+`judge_value` looks at the value alone. Names that must be resolved and links that must be followed are the caller's to
+resolve and follow; `names_in` and `judge_resolved` are for that.
+"""
+
+from __future__ import annotations
+
+from functools import lru_cache
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from interlock.judge.addresses import METADATA
+from interlock.judge.arguments import Found
+from interlock.judge.code.rules import CodeRules, Level
+from interlock.judge.findings import Finding
+from interlock.judge.urls import UrlRules, judge_url, judge_urls_in_text, names_to_resolve, urls_in_text
+
+if TYPE_CHECKING:
+    from interlock.judge.readonly import ReadonlyRules
+    from interlock.judge.shell.rules import ShellRules
+
+ALWAYS: Final = f"address.{METADATA}"
+"""The rule that nothing switches off."""
+
+LANGUAGE: Final = ("language", "lang", "runtime", "interpreter")
+"""Arguments that say which language a piece of code beside them is in."""
+
+MOST_NAMES: Final = 8
+"""Different names resolved for one call; a value with more is refused."""
+
+
+class Rules(msgspec.Struct, frozen=True):
+    """What an operator or a declaration says about the judges of one tool. A judge is only loaded when it is used."""
+
+    programs: tuple[str, ...] = ()
+    blocked_programs: tuple[str, ...] = ()
+    windows_shells: bool = False
+    readers: tuple[str, ...] = ()
+    urls: UrlRules = UrlRules()
+    code: CodeRules = CodeRules()
+    roots: tuple[str, ...] = ()
+    dialect: str | None = None
+    tells_language: bool = False
+    """Whether a call says which language its code is in; one that was not asked to is not believed."""
+    ignored: tuple[str, ...] = ()
+
+
+def judge_value(validator: str, found: Found, rules: Rules) -> tuple[Finding, ...]:
+    """Everything that the validator has against the value, without what the operator ignores."""
+    findings = _judge(validator, found, rules)
+    if rules.ignored and findings:
+        findings = tuple(finding for finding in findings if finding.rule not in rules.ignored or is_metadata(finding))
+    return findings
+
+
+def judge_metadata(found: Found) -> tuple[Finding, ...]:
+    """Only whether a cloud metadata service is meant, which is refused whatever the rules say."""
+    if found.kind in ("path", "sql"):
+        return ()
+    judged = _judge_network(found, UrlRules()) if _may_name_address(found) else ()
+    return tuple(finding for finding in judged if is_metadata(finding))
+
+
+def is_metadata(finding: Finding) -> bool:
+    """Whether a finding is about a cloud metadata service."""
+    return finding.rule == ALWAYS
+
+
+def names_in(found: Found) -> tuple[str, ...]:
+    """The names that a value would have resolved, without repetition."""
+    match found.kind, found.value:
+        case "url", str(url):
+            return names_to_resolve(url)
+        case "host", str(host):
+            return names_to_resolve(_as_url(host))
+        case "command" | "code" | "text", value:
+            text = value if isinstance(value, str) else " ".join(value)
+            urls = (text[start:end] for start, end in urls_in_text(text))
+            return tuple(dict.fromkeys(name for url in urls for name in names_to_resolve(url)))
+    return ()
+
+
+def is_heavy(validator: str, found: Found) -> bool:
+    """Whether judging takes long enough (a good part of a millisecond) to be done elsewhere than on the loop."""
+    size = len(found.value) if isinstance(found.value, str) else sum(map(len, found.value))
+    return size > _LIGHT[validator]
+
+
+def code_rules(found: Found, rules: Rules, code: CodeRules | None = None) -> CodeRules:
+    """The rules for this very code, in the language that the call says it is in."""
+    code = code or rules.code
+    for key in LANGUAGE if rules.tells_language else ():
+        told = found.beside.get(key)
+        if isinstance(told, str) and told and len(told) <= 32:
+            return msgspec.structs.replace(code, language=told)
+    return code
+
+
+def stricter(level: Level, other: Level) -> Level:
+    """The stricter of two levels."""
+    return max(level, other, key=_LEVELS.index)
+
+
+_LEVELS: tuple[Level, ...] = ("unrestricted", "standard", "strict", "readonly")
+_LIGHT = {"sandbox": 200, "readonly": 80, "network_restricted": 400, "code_safety": 300, "paths": -1}
+_SHELLS = frozenset(("bash", "sh", "shell", "zsh", "dash", "ksh"))
+
+
+def _judge(validator: str, found: Found, rules: Rules) -> tuple[Finding, ...]:
+    match validator, found.kind:
+        case "sandbox", "command":
+            from interlock.judge.shell import judge_shell
+
+            return judge_shell(found.value, _shell_rules(rules))
+        case "readonly", "command":
+            from interlock.judge.readonly import judge_readonly_shell
+
+            return judge_readonly_shell(found.value, _readonly_rules(rules))
+        case "readonly", "sql":
+            from interlock.judge.sql import judge_readonly_sql
+
+            return judge_readonly_sql(_text(found), rules.dialect)
+        case "readonly", "code":
+            return _judge_code(found, rules, msgspec.structs.replace(rules.code, level="readonly"))
+        case "network_restricted", _:
+            return _judge_network(found, rules.urls)
+        case "code_safety", "code":
+            return _judge_code(found, rules, rules.code)
+        case "paths", "path":
+            from interlock.judge.paths import judge_path
+
+            return judge_path(_text(found), rules.roots)
+    return ()
+
+
+def _judge_code(found: Found, rules: Rules, code: CodeRules) -> tuple[Finding, ...]:
+    code = code_rules(found, rules, code)
+    if code.language.lower() in _SHELLS:
+        from interlock.judge.shell import judge_shell
+
+        return judge_shell(_text(found), _shell_rules(rules))
+    from interlock.judge.code import judge_code
+
+    return judge_code(_text(found), code)
+
+
+@lru_cache(maxsize=256)
+def _shell_rules(rules: Rules) -> ShellRules:
+    from interlock.judge.shell.rules import ShellRules
+
+    return ShellRules(rules.programs, rules.blocked_programs, windows_shells=rules.windows_shells)
+
+
+@lru_cache(maxsize=256)
+def _readonly_rules(rules: Rules) -> ReadonlyRules:
+    from interlock.judge.readonly import ReadonlyRules
+
+    return ReadonlyRules(rules.readers)
+
+
+def _judge_network(found: Found, rules: UrlRules) -> tuple[Finding, ...]:
+    match found.kind, found.value:
+        case "url", str(url):
+            return judge_url(url, rules)
+        case "host", str(host):
+            return judge_url(_as_url(host), rules)
+        case "command" | "code" | "text", value:
+            return judge_urls_in_text(value if isinstance(value, str) else " ".join(value), rules)
+    return ()
+
+
+def _may_name_address(found: Found) -> bool:
+    """Most commands and programs hold nothing that could be an address: these need no second look."""
+    if found.kind in ("url", "host"):
+        return True
+    text = found.value if isinstance(found.value, str) else " ".join(found.value)
+    return "://" in text or "169.254" in text or "100.100" in text or "metadata" in text or ":/" in text
+
+
+def _as_url(host: str) -> str:
+    """A host as the URL that would reach it; `host:port` and bare IPv6 addresses included."""
+    if "://" in host:
+        return host
+    bare = host.strip()
+    return f"http://[{bare}]/" if bare.count(":") > 1 and not bare.startswith("[") else f"http://{bare}/"
+
+
+def _text(found: Found) -> str:
+    return found.value if isinstance(found.value, str) else " ".join(found.value)

@@ -1,0 +1,55 @@
+"""A server's own error for a client of the other era: the same words, with a number that this client's revision has."""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from interlock.wire.errors import TABLE, ErrorObject
+
+NOT_FOUND: Final = TABLE["RESOURCE_NOT_FOUND"]
+URL_FIRST: Final = TABLE["URL_ELICITATION_REQUIRED"].mcp
+_MISSING_CAPABILITY: Final = TABLE["MISSING_CAPABILITY"]
+_INTERNAL: Final = TABLE["INTERNAL_ERROR"].mcp
+_HUBS_OWN: Final = frozenset(TABLE[name].new_mcp for name in ("HEADER_MISMATCH", "UNSUPPORTED_VERSION"))
+"""What a server can only have against whoever called it, which is not the client."""
+
+
+def error_for_new(error: ErrorObject) -> ErrorObject:
+    """An old server's error for a new client."""
+    if error.code == NOT_FOUND.mcp:
+        return _numbered(error, NOT_FOUND.new_mcp)
+    if error.code == URL_FIRST:
+        return _numbered(error, _INTERNAL)
+    if error.code == _MISSING_CAPABILITY.mcp and _about(error).requiredCapabilities:
+        return _numbered(error, _MISSING_CAPABILITY.new_mcp)
+    return error
+
+
+def error_for_old(error: ErrorObject, method: str) -> ErrorObject:
+    """A new server's error for an old client."""
+    if error.code == _MISSING_CAPABILITY.new_mcp:
+        return _numbered(error, _MISSING_CAPABILITY.mcp)
+    if error.code in _HUBS_OWN:
+        return _numbered(error, _INTERNAL)
+    # What else is wrong with the params of a read does not come with the address (2026-07-28, Resources).
+    if method == "resources/read" and error.code == NOT_FOUND.new_mcp and _about(error).uri is not None:
+        return _numbered(error, NOT_FOUND.mcp)
+    return error
+
+
+def _numbered(error: ErrorObject, code: int) -> ErrorObject:
+    return ErrorObject(code, error.message, error.data)
+
+
+def _about(error: ErrorObject) -> _About:
+    try:
+        return msgspec.json.decode(error.data, type=_About) if bytes(error.data) else _About()
+    except msgspec.DecodeError:
+        return _About()
+
+
+class _About(msgspec.Struct):
+    uri: str | None = None
+    requiredCapabilities: dict[str, object] | None = None

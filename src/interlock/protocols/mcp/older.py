@@ -1,0 +1,123 @@
+"""What a newer server gives, as a client of an older revision can take it. Bytes in, bytes out.
+
+Structured content came with 2025-06-18 and was an object until 2026-07-28; audio came with 2025-03-26, links to
+resources with 2025-06-18. What a revision cannot carry is told in words, never dropped in silence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import lru_cache
+from typing import Any, Final
+
+import msgspec
+
+from interlock.protocols.mcp.revisions import R2025_03_26, Revision
+
+RESULT: Final = "result"
+"""The member that holds a value which is no object, where only objects are allowed."""
+
+_decode_fields = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_WHOLE: Final = f"#/properties/{RESULT}"
+
+
+def wraps(output_schema: bytes | None) -> bool:
+    """Whether a tool's structured content must be put into an object for clients before 2026-07-28."""
+    return output_schema is not None and msgspec.json.decode(output_schema, type=_Kind).type != "object"
+
+
+@lru_cache(maxsize=64)
+def tools_for(revision: Revision, items: bytes) -> bytes:
+    """A list of tools, with output schemas as the revision has them. Cached, since a list is asked for often."""
+    if revision.modern or b'"outputSchema"' not in items:
+        return items
+    tools = msgspec.json.decode(items, type=list[dict[str, msgspec.Raw]])
+    for tool in tools:
+        schema = tool.get("outputSchema")
+        if schema is None:
+            continue
+        if not revision.structures:
+            del tool["outputSchema"]
+        elif wraps(bytes(schema)):
+            tool["outputSchema"] = msgspec.Raw(msgspec.json.encode(_wrapped(msgspec.json.decode(schema))))
+    return msgspec.json.encode(tools)
+
+
+def result_for(revision: Revision, result: bytes, wrap: bool) -> bytes:
+    """A result of a tool, prompt or resource. `wrap` says that the tool's own schema is wrapped in the list."""
+    if revision.modern:
+        return result
+    if b'"structuredContent"' in result:
+        result = _with_fitting_structure(result, revision, wrap)
+    links = not revision.structures and b'"resource_link"' in result
+    sounds = revision.name < R2025_03_26.name and b'"audio"' in result
+    if links or sounds:
+        value: dict[str, Any] = msgspec.json.decode(result)
+        for holder, member in _places(value):
+            holder[member] = _fitting(holder[member], revision)
+        return msgspec.json.encode(value)
+    return result
+
+
+def _with_fitting_structure(result: bytes, revision: Revision, wrap: bool) -> bytes:
+    fields = _decode_fields(result)
+    structured = fields.get("structuredContent")
+    if structured is None:
+        return result
+    if not revision.structures:
+        del fields["structuredContent"]
+        if bytes(fields.get("content", b"[]")).replace(b" ", b"") == b"[]":
+            text = {"type": "text", "text": bytes(structured).decode()}
+            fields["content"] = msgspec.Raw(msgspec.json.encode([text]))
+    elif wrap or bytes(structured)[:1] != b"{":
+        fields["structuredContent"] = msgspec.Raw(b'{"%b":%b}' % (RESULT.encode(), bytes(structured)))
+    else:
+        return result
+    return msgspec.json.encode(fields)
+
+
+def _wrapped(schema: Any) -> dict[str, object]:
+    moved = _moved(schema)
+    wrapped: dict[str, object] = {"type": "object", "properties": {RESULT: moved}, "required": [RESULT]}
+    if isinstance(moved, dict) and "$schema" in moved:
+        wrapped["$schema"] = moved.pop("$schema")
+    return wrapped
+
+
+def _moved(schema: Any) -> Any:
+    """A schema one level down: references to its own parts lead there."""
+    if isinstance(schema, list):
+        return [_moved(part) for part in schema]
+    if not isinstance(schema, dict):
+        return schema
+    parts = {key: _moved(part) for key, part in schema.items()}
+    ref = parts.get("$ref")
+    # With an identifier of its own a schema is its own root, wherever it stands.
+    if isinstance(ref, str) and (ref == "#" or ref.startswith("#/")):
+        parts["$ref"] = _WHOLE + ref[1:]
+    return parts
+
+
+def _places(value: dict[str, Any]) -> Iterator[tuple[Any, Any]]:
+    """Where pieces of content stand: in a tool's result, and in the messages of a prompt."""
+    content = value.get("content")
+    if isinstance(content, list):
+        yield from ((content, index) for index in range(len(content)))
+    messages = value.get("messages")
+    for message in messages if isinstance(messages, list) else ():
+        if isinstance(message, dict) and "content" in message:
+            yield message, "content"
+
+
+def _fitting(piece: Any, revision: Revision) -> Any:
+    kind = piece.get("type") if isinstance(piece, dict) else None
+    if kind == "resource_link":
+        return {"type": "text", "text": f"{piece.get('title') or piece.get('name')}: {piece.get('uri')}"}
+    if kind == "audio" and revision.name < R2025_03_26.name:
+        sound = piece.get("mimeType", "audio")
+        return {"type": "text", "text": f"[{sound}, which revision {revision.name} of MCP cannot carry]"}
+    return piece
+
+
+class _Kind(msgspec.Struct):
+    type: object = None

@@ -1,0 +1,55 @@
+"""What a client declared in one era, said again in the other: a session's word put into each request, and back."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from functools import lru_cache
+from typing import Final
+
+import msgspec
+
+from interlock.protocols.mcp.meta import (
+    CLIENT_CAPABILITIES,
+    CLIENT_INFO,
+    LOG_LEVEL,
+    MODERN_KEYS,
+    PROTOCOL_VERSION,
+    members,
+)
+from interlock.protocols.mcp.revisions import Revision
+
+_CROSSING: Final = ("sampling", "elicitation", "roots", "experimental")
+"""The capabilities that mean the same on both sides. Tasks are another thing in each era, and stay where they are."""
+
+
+@lru_cache(maxsize=1024)
+def capabilities_across(raw: bytes) -> bytes:
+    """A client's capabilities for a server of the other era."""
+    said = members(raw)
+    kept = {name: said[name] for name in _CROSSING if name in said}
+    if "roots" in kept:
+        # Nobody can be told of changed roots on the other side.
+        kept["roots"] = msgspec.Raw(b"{}")
+    return msgspec.json.encode(kept)
+
+
+@lru_cache(maxsize=1024)
+def request_meta(
+    revision: Revision, capabilities: bytes, client_info: bytes | None, log_level: str | None
+) -> Mapping[str, object]:
+    """What a session's client would say in `_meta` with each request, were it of the stateless era."""
+    said: dict[str, object] = {
+        PROTOCOL_VERSION: revision.name,
+        CLIENT_CAPABILITIES: msgspec.Raw(capabilities_across(capabilities)),
+    }
+    if client_info is not None and members(client_info):
+        said[CLIENT_INFO] = msgspec.Raw(client_info)
+    if log_level is not None:
+        said[LOG_LEVEL] = log_level
+    return said
+
+
+def with_request_meta(own: bytes | None, said: Mapping[str, object]) -> bytes:
+    """A request's own `_meta` with that put in; what it says of the reserved keys itself does not count."""
+    kept = {} if own is None else {key: value for key, value in members(own).items() if key not in MODERN_KEYS}
+    return msgspec.json.encode({**kept, **said})

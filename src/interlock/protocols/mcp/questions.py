@@ -1,0 +1,60 @@
+"""A server's questions on their way to a client of another revision, and the answers on their way back."""
+
+from __future__ import annotations
+
+from typing import Any, Final
+
+import msgspec
+
+from interlock.protocols.mcp.meta import PROGRESS_TOKEN, members
+from interlock.protocols.mcp.results import plain
+from interlock.protocols.mcp.revisions import R2025_11_25, Revision
+
+_OLD_MEMBERS: Final = ("elicitationId", "task")
+"""What only 2025-11-25 has in a question."""
+
+
+def question_for_old(revision: Revision, method: str, params: bytes, elicitation_id: str | None) -> bytes:
+    """A new server's question: with the id that 2025-11-25 wants for a visit, without a mode before that."""
+    if method != "elicitation/create":
+        return params
+    fields = members(params)
+    if elicitation_id is not None:
+        fields["elicitationId"] = msgspec.Raw(msgspec.json.encode(elicitation_id))
+    if revision.name < R2025_11_25.name:
+        fields.pop("mode", None)
+        schema = fields.get("requestedSchema")
+        if schema is not None:
+            fields["requestedSchema"] = msgspec.Raw(_plain_choices(bytes(schema)))
+    return msgspec.json.encode(fields)
+
+
+def question_for_new(method: str, params: bytes) -> bytes:
+    """An old server's question, without what belongs to its own conversation."""
+    fields = members(params)
+    for member in _OLD_MEMBERS:
+        fields.pop(member, None)
+    raw = fields.pop("_meta", None)
+    meta = {} if raw is None else {key: value for key, value in members(bytes(raw)).items() if key != PROGRESS_TOKEN}
+    if meta:
+        fields["_meta"] = msgspec.Raw(msgspec.json.encode(meta))
+    return msgspec.json.encode(fields)
+
+
+def answer_for_old(answer: bytes) -> bytes:
+    """A new client's answer. Raises INVALID_PARAMS for what is no object."""
+    members(answer)
+    return plain(answer)
+
+
+def _plain_choices(schema: bytes) -> bytes:
+    """Titled choices as 2025-06-18 knew them: `enum` with `enumNames`."""
+    form: dict[str, Any] = msgspec.json.decode(schema)
+    properties = form.get("properties")
+    for field in properties.values() if isinstance(properties, dict) else ():
+        choices = field.get("oneOf") if isinstance(field, dict) else None
+        if isinstance(choices, list) and all(isinstance(choice, dict) and "const" in choice for choice in choices):
+            del field["oneOf"]
+            field["enum"] = [choice["const"] for choice in choices]
+            field["enumNames"] = [choice.get("title", choice["const"]) for choice in choices]
+    return msgspec.json.encode(form)

@@ -1,0 +1,262 @@
+"""A request of the stateless era that is answered with a question and goes on when the client repeats it.
+
+One open question or several make a round: whoever waits is answered `input_required`, and the work behind it stays what
+it is. The same retry again joins the first; another one to a round already answered is refused.
+"""
+
+from __future__ import annotations
+
+import abc
+import asyncio
+import hashlib
+from collections.abc import Callable
+from typing import Final, TypeAlias
+
+import msgspec
+
+from interlock.protocols.mcp.capabilities import missing_capability
+from interlock.protocols.mcp.meta import members
+from interlock.transports.exchange import Exchange
+from interlock.transports.parking import Parking, Place, refused
+from interlock.wire.errors import ErrorObject, Fault
+
+Outcome: TypeAlias = bytes | Fault | ErrorObject
+"""How a call ended: its result, our error, or the error of a server behind us."""
+
+_SETTLE_TURNS: Final = 3
+"""Questions asked within so many turns of the loop go out together, as those of `asyncio.gather` do."""
+_KEPT_BYTES: Final = 64 * 1024
+
+
+class Unfit(ValueError):
+    """An answer that is well-formed and yet not what was asked for."""
+
+
+class _Question(msgspec.Struct):
+    method: str
+    params: bytes
+    read: Callable[[bytes], object]
+    answer: asyncio.Future[object]
+
+
+class Held(abc.ABC):
+    """Work that is done for a client, and how that client is asked."""
+
+    __slots__ = (
+        "_answered",
+        "_bind",
+        "_made_keys",
+        "_outcome",
+        "_parking",
+        "_place",
+        "_questions",
+        "_said",
+        "_waiting",
+        "cancelled",
+        "dialect",
+        "exchange",
+    )
+
+    def __init__(self, exchange: Exchange, parking: Parking, bind: Callable[[], bytes]) -> None:
+        self.exchange = exchange
+        """The request it is done for; after a retry, the latest."""
+        self.dialect = exchange.dialect
+        self.cancelled = False
+        self._parking = parking
+        self._bind = bind
+        self._waiting = [exchange]
+        self._questions: dict[str, _Question] = {}
+        self._place: Place | None = None
+        self._answered: tuple[int, bytes] = (0, b"")
+        self._said = b""
+        self._made_keys = 0
+        self._outcome: Outcome | None = None
+        exchange.on_cancel = lambda reason: self._withdrawn(exchange, reason)
+
+    @abc.abstractmethod
+    def stop(self, reason: str) -> None:
+        """Nobody wants the work done any more."""
+
+    # How it ends.
+
+    @property
+    def owner(self) -> str:
+        """Whose it is."""
+        return self.exchange.caller.owner
+
+    @property
+    def finished(self) -> bool:
+        """Whether it is over, and only stays for a retry whose answer was lost."""
+        return self._outcome is not None
+
+    @property
+    def asked(self) -> bool:
+        """Whether it has asked anything, so that its outcome depends on more than the request."""
+        return self._place is not None
+
+    @property
+    def attended(self) -> bool:
+        """Whether a request is open that progress and log messages can go to."""
+        return bool(self._waiting)
+
+    def done(self, outcome: Outcome) -> None:
+        """The work is through."""
+        if self._outcome is not None:
+            return
+        self._outcome = outcome
+        waiting, self._waiting = self._waiting, []
+        for exchange in waiting:
+            _answer(exchange, outcome)
+        place = self._place
+        if place is not None:
+            small = not isinstance(outcome, bytes) or len(outcome) <= _KEPT_BYTES
+            # What ended while nobody waited is kept whatever its size: it was told to nobody yet.
+            if not self.cancelled and (small or not waiting):
+                self._parking.keep(place, len(outcome) if isinstance(outcome, bytes) else 0)
+            else:
+                self._parking.leave(place)
+
+    def expired(self) -> None:
+        """No answer came in time."""
+        self._place = None
+        self._cancel("no answer came in time")
+
+    def _withdrawn(self, exchange: Exchange, reason: str) -> None:
+        if exchange not in self._waiting:
+            return
+        self._waiting.remove(exchange)
+        if not self._waiting:
+            self._cancel(reason)
+
+    def _cancel(self, reason: str) -> None:
+        self.cancelled = True
+        if self._place is not None:
+            self._parking.leave(self._place)
+            self._place = None
+        if not self.finished:
+            self.stop(reason)
+
+    # How it asks.
+
+    def check_capability(self, method: str, params: bytes) -> None:
+        """A client is only asked what it said it answers. Raises MISSING_CAPABILITY."""
+        if not self.dialect.capabilities.can_answer(method, params):
+            needed = missing_capability(method, params)
+            name = " and ".join(needed)
+            raise Fault(
+                "MISSING_CAPABILITY",
+                f"this needs a client that declares the {name} capability",
+                data={"requiredCapabilities": needed},
+            )
+
+    def pose(
+        self, method: str, params: bytes, read: Callable[[bytes], object], key: str | None = None
+    ) -> asyncio.Future[object]:
+        """Ask the client, with whatever else is asked at the same time. The answer is what `read` makes of it; where
+        that raises `Unfit`, the client is asked again."""
+        if key is None:
+            self._made_keys += 1
+            key = f"{method.partition('/')[0]}-{self._made_keys}"
+        if key in self._questions:
+            raise ValueError(f"two questions at once under the key {key!r}")
+        if self._place is None:
+            self._place = self._parking.take_place(self, self._bind())
+        answer: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+        self._questions[key] = _Question(method, params, read, answer)
+        answer.add_done_callback(lambda _: self._questions.pop(key, None))
+        self.speak_soon()
+        return answer
+
+    def speak_soon(self, turns: int = _SETTLE_TURNS) -> None:
+        """Hand out the questions when all that are asked together have been."""
+        if turns:
+            asyncio.get_running_loop().call_soon(self.speak_soon, turns - 1)
+        else:
+            self.speak()
+
+    def speak(self) -> None:
+        """Hand the open questions to whoever waits, and stop waiting for anything but their answers."""
+        open_questions = {key: asked for key, asked in self._questions.items() if not asked.answer.done()}
+        place = self._place
+        if not open_questions or not self._waiting or place is None or self.finished:
+            return
+        try:
+            for asked in open_questions.values():
+                self.check_capability(asked.method, asked.params)
+            size = sum(len(asked.params) for asked in open_questions.values())
+            state = self._parking.next_round(place, size)
+        except Fault as fault:
+            for asked in open_questions.values():
+                asked.answer.set_exception(fault)
+            return
+        requests = {
+            key: {"method": asked.method, "params": msgspec.Raw(asked.params)} for key, asked in open_questions.items()
+        }
+        self._said = msgspec.json.encode(
+            {"resultType": "input_required", "inputRequests": requests, "requestState": state}
+        )
+        waiting, self._waiting = self._waiting, []
+        for exchange in waiting:
+            exchange.result(self._said)
+
+    # How it goes on.
+
+    def resume(self, exchange: Exchange, round: int, given: bytes) -> None:
+        """A retry with answers. The same one again joins the first; another one to a round already answered is refused.
+
+        Raises REQUEST_STATE_REFUSED, or INVALID_PARAMS for answers that are none; then nothing has changed.
+        """
+        place = self._place
+        digest = hashlib.sha256(given).digest()
+        if place is None:
+            raise refused()
+        if round == place.round and self._answered[0] < round:
+            answers = self._read(members(given))
+            self._answered = (round, digest)
+            if self._outcome is not None:
+                # It ended without waiting for the answers; this is the first to hear of it.
+                _answer(exchange, self._outcome)
+                return
+            self._parking.stop_clock(place)
+            self.attach(exchange)
+            for question, answer in answers:
+                if not question.answer.done():
+                    question.answer.set_result(answer)
+            self.speak_soon()
+        elif self._answered != (round, digest):
+            raise refused()
+        elif self._outcome is not None:
+            _answer(exchange, self._outcome)
+        elif place.round > round:
+            exchange.result(self._said)
+        else:
+            self.attach(exchange)
+
+    def attach(self, exchange: Exchange) -> None:
+        """One more request waits for the outcome, and is the one that is told how it goes on."""
+        self.exchange = exchange
+        self.dialect = exchange.dialect
+        self._waiting.append(exchange)
+        exchange.on_cancel = lambda reason: self._withdrawn(exchange, reason)
+
+    def _read(self, given: dict[str, msgspec.Raw]) -> list[tuple[_Question, object]]:
+        answers: list[tuple[_Question, object]] = []
+        for key, question in self._questions.items():
+            if key not in given:
+                continue
+            try:
+                answers.append((question, question.read(bytes(given[key]))))
+            except Unfit:
+                continue
+            except Fault as fault:
+                raise Fault("INVALID_PARAMS", f"inputResponses.{key}: {fault.message}") from None
+        return answers
+
+
+def _answer(exchange: Exchange, outcome: Outcome) -> None:
+    if isinstance(outcome, Fault):
+        exchange.fail(outcome)
+    elif isinstance(outcome, ErrorObject):
+        exchange.pass_failure(outcome)
+    else:
+        exchange.result(outcome)

@@ -1,0 +1,139 @@
+"""The transport of revision 2024-11-05, beside the newer one: a GET on `…/sse` opens the stream on which everything
+comes, and names the address `…/messages/ID` to which everything goes.
+
+The conversation is that of standard streams, in other frames. It lives and dies with its stream, and is its opener's.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections import Counter
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Final, cast
+
+import msgspec
+
+from interlock.transports.exchange import Caller, Service
+from interlock.transports.http.bounds import HttpBounds
+from interlock.transports.http.turn import Turn
+from interlock.transports.stdio.server import StdioServer
+from interlock.wire.errors import Fault
+from interlock.wire.limits import Limits
+from interlock.wire.messages import one_line
+from interlock.wire.sse import encode_event
+
+if TYPE_CHECKING:
+    import asyncio
+
+_STREAM: Final = re.compile(r"(.*)/sse\Z")
+_MESSAGES: Final = re.compile(r"(.*)/messages/([A-Za-z0-9_-]{1,64})\Z")
+
+
+def mcp_path_of(path: str) -> str | None:
+    """The MCP address that a stream or its messages belong to; None for any other path."""
+    found = _STREAM.match(path) or _MESSAGES.match(path)
+    return None if found is None else f"{found[1]}/mcp"
+
+
+class LegacySse:
+    """Every stream of one HTTP face. Bounded in number, and per owner."""
+
+    def __init__(self, service: Service, limits: Limits, bounds: HttpBounds) -> None:
+        self._service = service
+        self._limits = limits
+        self._bounds = bounds
+        self._streams: dict[str, _Stream] = {}
+        self._owners: Counter[str] = Counter()
+
+    def __len__(self) -> int:
+        return len(self._streams)
+
+    def admit(self, path: str, headers: Mapping[bytes, bytes]) -> Caller:
+        """Who this is: whoever they would be at the newer address."""
+        return self._service.admit(mcp_path_of(path) or path, headers)
+
+    def handle(self, turn: Turn) -> None:
+        """Answer a GET or a POST. Raises a `Fault`."""
+        head = turn.head
+        caller = self.admit(head.path, head.headers)
+        stream, messages = _STREAM.match(head.path), _MESSAGES.match(head.path)
+        if stream is not None and head.method == b"GET":
+            self._open(turn, caller, stream[1])
+        elif messages is not None and head.method == b"POST":
+            self._take(turn, caller, messages[2])
+        else:
+            allowed = b"allow: GET\r\n" if messages is None else b"allow: POST\r\n"
+            turn.answer(405, b"", allowed)
+
+    def drain(self) -> None:
+        """End the conversations in which nothing is under way."""
+        for stream in list(self._streams.values()):
+            if not stream.server.busy:
+                stream.server.close()
+
+    def close(self) -> None:
+        """End every conversation."""
+        for stream in list(self._streams.values()):
+            stream.server.close()
+
+    def _open(self, turn: Turn, caller: Caller, prefix: str) -> None:
+        bounds = self._bounds
+        if len(self._streams) >= bounds.sessions or self._owners[caller.owner] >= bounds.sessions_per_owner:
+            raise Fault("RESOURCE_EXHAUSTED", "too many streams are open", retry_after_ms=10_000)
+        id_ = secrets.token_urlsafe(24)
+        server = StdioServer(self._service, caller, limits=self._limits)
+        turn.begin_stream()
+        turn.send(b"event: endpoint\n" + encode_event(f"{prefix}/messages/{id_}".encode()))
+        # It writes as to any transport; what it never does is read.
+        server.write_to(cast("asyncio.WriteTransport", _EventWriter(turn)))
+        self._streams[id_] = _Stream(caller, server)
+        self._owners[caller.owner] += 1
+        turn.on_gone = server.close
+        server.on_closed(lambda: self._gone(id_))
+
+    def _take(self, turn: Turn, caller: Caller, id_: str) -> None:
+        stream = self._streams.get(id_)
+        if stream is None or stream.caller.owner != caller.owner:
+            raise Fault("SESSION_UNKNOWN", "no such stream", mend="open one with GET on /sse")
+        kind = turn.head.headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
+        if kind != b"application/json":
+            turn.answer(415)
+            return
+        try:
+            line = one_line(turn.body)
+        except (UnicodeDecodeError, msgspec.DecodeError) as cause:
+            raise Fault("PARSE_ERROR", f"not JSON in UTF-8: {cause}") from None
+        turn.answer(202)
+        stream.server.data_received(line + b"\n")
+
+    def _gone(self, id_: str) -> None:
+        stream = self._streams.pop(id_, None)
+        if stream is not None:
+            owner = stream.caller.owner
+            self._owners[owner] -= 1
+            if not self._owners[owner]:
+                del self._owners[owner]
+
+
+class _Stream(msgspec.Struct, frozen=True):
+    caller: Caller
+    server: StdioServer
+
+
+class _EventWriter:
+    """Lines as events."""
+
+    def __init__(self, turn: Turn) -> None:
+        self._turn = turn
+
+    def write(self, data: bytes) -> None:
+        for line in data.split(b"\n"):
+            if line:
+                self._turn.send(encode_event(line))
+
+    def is_closing(self) -> bool:
+        return self._turn.connection is None
+
+    def close(self) -> None:
+        self._turn.end()

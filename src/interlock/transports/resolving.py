@@ -1,0 +1,154 @@
+"""Names to addresses, off the loop, within a time and remembered for a short while. And the guard of our own requests.
+
+Whoever connects must connect to an address that was judged, not to the name: `checked` gives both together, and is
+asked again at every redirect.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Awaitable, Callable
+from typing import Final
+
+import msgspec
+
+from interlock.judge.findings import Finding
+from interlock.judge.urls import DEFAULT_RULES, UrlRules, judge_redirect, judge_resolved, judge_url, names_to_resolve
+from interlock.transports.http.origin import Origin, split_url
+from interlock.wire.errors import Fault
+
+KEPT_S: Final = 30.0
+"""How long an answer is believed; also that there is none."""
+WITHIN_S: Final = 3.0
+MOST_NAMES: Final = 1024
+MOST_AT_ONCE: Final = 32
+MOST_WAITING: Final = 256
+
+
+class Resolver:
+    """Resolves names in threads of its own, so that a name server that does not answer holds up nobody else."""
+
+    def __init__(self, clock: Callable[[], float] = time.monotonic, *, within_s: float = WITHIN_S) -> None:
+        self._clock = clock
+        self._within_s = within_s
+        self._kept: OrderedDict[str, tuple[float, tuple[str, ...]]] = OrderedDict()
+        self._asking: dict[str, asyncio.Future[tuple[str, ...]]] = {}
+        self._running = asyncio.Semaphore(MOST_AT_ONCE)
+
+    def known(self, name: str) -> tuple[str, ...] | None:
+        """The addresses of a name that was resolved a moment ago; empty if it has none."""
+        kept = self._kept.get(name)
+        return kept[1] if kept is not None and kept[0] > self._clock() else None
+
+    async def addresses(self, name: str) -> tuple[str, ...]:
+        """Every address of a name; none if it has none. Raises TIMEOUT and RESOURCE_EXHAUSTED."""
+        known = self.known(name)
+        if known is not None:
+            return known
+        asking = self._asking.get(name)
+        if asking is None:
+            if len(self._asking) >= MOST_WAITING:
+                raise Fault("RESOURCE_EXHAUSTED", f"{MOST_WAITING} names are being resolved", retry_after_ms=1000)
+            asking = asyncio.ensure_future(self._ask(name))
+            self._asking[name] = asking
+            asking.add_done_callback(lambda done: self._keep(name, done))
+        try:
+            return await asyncio.wait_for(asyncio.shield(asking), self._within_s)
+        except TimeoutError:
+            message = f"{name} was not resolved within {self._within_s:g} s"
+            raise Fault("TIMEOUT", message, retry_after_ms=1000) from None
+
+    def close(self) -> None:
+        """Give up what is under way."""
+        for asking in self._asking.values():
+            asking.cancel()
+
+    async def _ask(self, name: str) -> tuple[str, ...]:
+        """The system's answer, from a thread that does not keep the process alive: it may take as long as it likes."""
+        loop = asyncio.get_running_loop()
+        answer: asyncio.Future[tuple[str, ...]] = loop.create_future()
+
+        def settle(addresses: tuple[str, ...]) -> None:
+            self._running.release()
+            if not answer.done():
+                answer.set_result(addresses)
+
+        def ask() -> None:
+            addresses = look_up(name)
+            with contextlib.suppress(RuntimeError):  # the loop is gone
+                loop.call_soon_threadsafe(settle, addresses)
+
+        await self._running.acquire()
+        threading.Thread(target=ask, name="resolve", daemon=True).start()
+        return await answer
+
+    def _keep(self, name: str, done: asyncio.Future[tuple[str, ...]]) -> None:
+        self._asking.pop(name, None)
+        if done.cancelled() or done.exception() is not None:
+            return
+        self._kept[name] = (self._clock() + KEPT_S, done.result())
+        self._kept.move_to_end(name)
+        while len(self._kept) > MOST_NAMES:
+            self._kept.popitem(last=False)
+
+
+class Checked(msgspec.Struct, frozen=True):
+    """A URL that may be opened, and the addresses that it may be opened at. No other may be connected to."""
+
+    url: str
+    host: str
+    port: int
+    addresses: tuple[str, ...]
+    hop: int = 0
+
+
+async def checked(url: str, resolver: Resolver, rules: UrlRules = DEFAULT_RULES) -> Checked:
+    """A URL that did not come from the operator, judged with every address its name has. Raises VALIDATION_BLOCKED."""
+    return await _checked(url, judge_url(url, rules), resolver, rules, 0)
+
+
+async def checked_redirect(
+    earlier: Checked, location: str, resolver: Resolver, rules: UrlRules = DEFAULT_RULES
+) -> Checked:
+    """Where a redirect leads, judged as the first URL was. Raises VALIDATION_BLOCKED."""
+    hop = earlier.hop + 1
+    url, found = judge_redirect(earlier.url, location, rules, hop)
+    return await _checked(url, found, resolver, rules, hop)
+
+
+def guarded(resolver: Resolver, rules: UrlRules = DEFAULT_RULES) -> Callable[[Origin], Awaitable[str]]:
+    """For a pool of connections: which address to connect to, judged anew for each connection."""
+
+    async def address(origin: Origin) -> str:
+        found = await checked(f"{origin.scheme}://{origin.authority}/", resolver, rules)
+        return found.addresses[0]
+
+    return address
+
+
+def look_up(name: str) -> tuple[str, ...]:
+    """The system's own answer, both families. What cannot be resolved has no address."""
+    try:
+        answers = socket.getaddrinfo(name, None, type=socket.SOCK_STREAM)
+    except (OSError, UnicodeError):
+        return ()
+    return tuple(dict.fromkeys(str(answer[4][0]) for answer in answers))
+
+
+async def _checked(url: str, found: tuple[Finding, ...], resolver: Resolver, rules: UrlRules, hop: int) -> Checked:
+    addresses: tuple[str, ...] = ()
+    if not found:
+        for name in names_to_resolve(url):
+            addresses = await resolver.addresses(name)
+            found = judge_resolved(name, addresses, rules)
+    if found:
+        finding = found[0]
+        data = {"findings": [{"rule": each.rule, "message": each.message} for each in found[:8]]}
+        raise Fault("VALIDATION_BLOCKED", f"{finding.message} ({finding.rule})", mend=finding.mend, data=data)
+    origin, _ = split_url(url)
+    return Checked(url, origin.host, origin.port, addresses or (origin.host,), hop)

@@ -1,0 +1,89 @@
+"""`keys`, `grants` and `why` at the terminal: what they ask of the hub, and what they show."""
+
+from __future__ import annotations
+
+import json
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from .conftest import User
+from .fake_hub import FakeHub
+
+
+def test_a_key_is_made_with_all_its_conditions(user: User, hub: FakeHub) -> None:
+    said = ["--kind", "admin", "--rate", "60/minute,1000/hour", "--permit", "invoke:a__*", "--expires", "30d"]
+    assert user.run("keys", "create", "ci", *said).stdout == "ilk_test\n"
+    [asked] = hub.params_of("hub/keys.create")
+    left = datetime.fromisoformat(asked.pop("expires_at")) - datetime.now(UTC)
+    assert timedelta(days=29) < left < timedelta(days=31)
+    assert asked == {
+        "agent": "ci",
+        "kind": "admin",
+        "rate": {"per_minute": 60, "per_hour": 1000},
+        "permissions": ["invoke:a__*"],
+    }
+
+
+def test_an_instant_is_sent_with_its_zone(user: User, hub: FakeHub) -> None:
+    assert user.run("keys", "create", "ci", "--expires", "2099-01-01T12:00").exit_code == 0
+    [asked] = hub.params_of("hub/keys.create")
+    assert datetime.fromisoformat(asked["expires_at"]).tzinfo is not None
+
+
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("--rate", "fast"), ("--rate", "0/minute"), ("--rate", "5/day"), ("--expires", "soon"), ("--expires", "3y")],
+)
+def test_what_cannot_be_read_is_wrong_usage(user: User, hub: FakeHub, option: str, value: str) -> None:
+    result = user.run("keys", "create", "ci", option, value)
+    assert result.exit_code == 2
+    assert "write " in result.stderr
+    assert hub.params_of("hub/keys.create") == []
+
+
+def test_a_rotated_key_stands_alone_on_standard_output(user: User, hub: FakeHub) -> None:
+    assert user.run("keys", "rotate", "ci").stdout == "ilk_fresh\n"
+    assert hub.params_of("hub/keys.rotate") == [{"agent": "ci"}]
+
+
+def test_a_grant_that_a_denial_outweighs_says_so(user: User, hub: FakeHub) -> None:
+    result = user.run("grants", "allow", "cursor", "github", "merge", "--because", "needed")
+    [asked] = hub.params_of("hub/grants.grant")
+    assert asked == {
+        "entry_type": "tool_grant",
+        "agent_id": "cursor",
+        "server_id": "github",
+        "tool_name": "merge",
+        "permission": "allow",
+        "justification": "needed",
+        "expires_at": None,
+    }
+    assert "deny still holds" in result.stderr
+    assert "grants revoke cursor github merge" in result.stderr
+
+
+def test_a_server_is_denied_and_revoked_as_a_whole(user: User, hub: FakeHub) -> None:
+    assert user.run("grants", "deny", "cursor", "github").exit_code == 0
+    assert hub.params_of("hub/grants.grant")[0]["entry_type"] == "server_grant"
+    assert "2 entries" in user.run("grants", "revoke", "cursor", "github").output
+    assert hub.params_of("hub/grants.revoke") == [
+        {"entry_type": "server_grant", "agent_id": "cursor", "server_id": "github"}
+    ]
+
+
+def test_grants_are_listed_with_who_gave_them_and_why(user: User, hub: FakeHub) -> None:
+    shown = user.run("grants", "list", "cursor").output
+    assert all(word in shown for word in ("cursor", "deny", "github", "merge", "person:ada", "too risky"))
+    assert hub.params_of("hub/grants.list") == [{"agent": "cursor"}]
+
+
+def test_why_names_gate_and_rule(user: User, hub: FakeHub) -> None:
+    shown = user.run("why", "cursor", "github__merge", '{"number": 1}').output
+    assert "refused: Unknown tool: x" in shown
+    assert "gate access, rule: tool_grant deny" in shown
+    assert "told that there is no such thing" in shown
+    assert hub.params_of("hub/why") == [{"agent": "cursor", "tool": "github__merge", "arguments": {"number": 1}}]
+    assert json.loads(user.run("why", "--json").output) == {"refusal": None}
+    assert "Nothing was refused" in user.run("why").output
+    assert user.run("why", "a", "b", "{nonsense").exit_code == 2

@@ -1,0 +1,171 @@
+"""Many calls that wait in the hub: none is lost, none is made twice, and each caller is told the truth."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import Callable, Coroutine
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from interlock.config.settings import Hub, Server, Timeouts
+from interlock.transports.parking import Limits as ParkingLimits
+from interlock.transports.parking import Parking
+from interlock.wire.errors import Fault
+
+from .asking_server import Counts, asking_server
+from .house import House, child, house, text_of, until
+from .rounds import Rounder
+from .talker import answers
+
+CALLS = 1000
+OWNERS = 10
+AT_ONCE = 40
+SECONDS = 0.5
+
+
+async def each(numbers: range, hub: House, work: Callable[[House, int], Coroutine[None, None, None]]) -> None:
+    """Do it for all of them, a bounded number at a time."""
+    turn = asyncio.Semaphore(AT_ONCE)
+
+    async def one(number: int) -> None:
+        async with turn:
+            await work(hub, number)
+
+    await asyncio.gather(*(one(number) for number in numbers))
+
+
+async def test_a_thousand_parked_calls_are_answered_cancelled_expired_or_cut_off_each_once(tmp_path: Path) -> None:
+    quarter = CALLS // 4
+    answered, cancelled = range(quarter), range(quarter, 2 * quarter)
+    expired, cut_off = range(2 * quarter, 3 * quarter), range(3 * quarter, CALLS)
+    counts = Counts()
+    before = asyncio.all_tasks()
+    replies: dict[int, dict[str, Any]] = {}
+
+    def params(number: int) -> dict[str, Any]:
+        name = "a__order_slowly" if number in cancelled else "a__order"
+        return {"name": name, "arguments": {"mark": str(number)}}
+
+    def client(hub: House, number: int) -> Rounder:
+        name = f"owner{number % OWNERS}"
+        return Rounder(hub.url + "/mcp", answers(name), keys[name])
+
+    async def park(hub: House, number: int) -> None:
+        caller = client(hub, number)
+        replies[number] = caller.reply((await caller.ask("tools/call", params(number)))["result"])
+
+    async def finish(hub: House, number: int) -> None:
+        answer = await client(hub, number).ask("tools/call", params(number), **replies[number])
+        assert json.loads(text_of(answer))[1]["name"] == f"owner{number % OWNERS}"
+
+    async def leave(hub: House, number: int) -> None:
+        retry = asyncio.ensure_future(client(hub, number).ask("tools/call", params(number), **replies[number]))
+        await until(lambda: counts.ended[f"waiting {number}"] == 1)
+        retry.cancel()
+
+    async def refuse(hub: House, number: int) -> None:
+        answer = await client(hub, number).ask("tools/call", params(number), **replies[number])
+        assert answer["error"]["data"]["name"] == "REQUEST_STATE_REFUSED"
+
+    def ended(how: str, numbers: range) -> int:
+        return sum(counts.ended[f"{how} {number}"] for number in numbers)
+
+    async with asking_server(counts).http() as address:
+        servers = {"a": Server(url=address.url, era="legacy")}
+        # Each hub makes its own secrets, as a process that was started anew does.
+        async with house(tmp_path, servers) as hub:
+            keys = {f"owner{number}": hub.key(f"owner{number}") for number in range(OWNERS)}
+            await each(range(2 * quarter), hub, park)
+            await each(cut_off, hub, park)
+            assert len(hub.assembly.parking) == hub.assembly.hub.open_calls == 3 * quarter
+            await each(answered, hub, finish)
+            await each(answered, hub, finish)
+            await each(cancelled, hub, leave)
+            await until(lambda: ended("cancelled", cancelled) == quarter)
+            await each(cancelled, hub, refuse)
+            assert hub.assembly.hub.open_calls == quarter
+        assert hub.assembly.hub.open_calls == 0
+        assert len(hub.assembly.parking) == 0
+        await until(lambda: ended("cancelled", cut_off) == quarter)
+        async with house(tmp_path, servers, parking=ParkingLimits(seconds=SECONDS)) as hub:
+            await each(cut_off, hub, refuse)
+            await each(expired, hub, park)
+            await until(lambda: ended("cancelled", expired) == quarter)
+            await until(lambda: len(hub.assembly.parking) == hub.assembly.hub.open_calls == 0)
+            await each(expired, hub, refuse)
+    assert ended("answered", range(CALLS)) == ended("answered", answered) == quarter
+    assert counts.runs == {str(number): 1 for number in range(CALLS)}
+    assert asyncio.all_tasks() <= before
+
+
+async def test_what_may_wait_is_bounded_for_one_owner_and_in_all(tmp_path: Path) -> None:
+    async with asking_server().http() as address:
+        servers = {"a": Server(url=address.url, era="legacy")}
+        async with house(tmp_path, servers, parking=ParkingLimits(parked=3, per_owner=2)) as hub:
+            ada, bob = (Rounder(hub.url + "/mcp", answers(name), hub.key(name)) for name in ("ada", "bob"))
+
+            async def order(caller: Rounder, mark: str) -> str:
+                answer = await caller.ask("tools/call", {"name": "a__order", "arguments": {"mark": mark}})
+                return str(answer["result"]["resultType"] if "result" in answer else answer["error"]["message"])
+
+            assert [await order(ada, "1"), await order(ada, "2")] == ["input_required"] * 2
+            assert "too many calls wait" in await order(ada, "3")
+            assert await order(bob, "4") == "input_required"
+            assert "too many calls wait" in await order(bob, "5")
+            assert len(hub.assembly.parking) == 3
+
+
+async def test_a_server_that_goes_while_its_call_is_parked_is_told_of_in_the_retry(tmp_path: Path) -> None:
+    async with house(tmp_path, {"a": child("asking_server.py", era="legacy")}) as hub:
+        client = Rounder(hub.url + "/mcp", answers("ada"))
+        reply = client.reply(await client.start("a__order"))
+        (lane,) = hub.assembly.upstreams["a"]._lanes._lanes.values()
+        assert lane.line is not None
+        await lane.line.connection.close()
+        answer = await client.ask("tools/call", {"name": "a__order", "arguments": {}}, **reply)
+        assert answer["error"]["data"]["name"] == "OUTCOME_UNKNOWN"
+        assert hub.assembly.hub.open_calls == 0
+
+
+async def test_a_person_may_take_longer_than_the_tool_may(tmp_path: Path) -> None:
+    settings = Hub(timeouts=Timeouts(start_s=30, discovery_s=10, tool_s=1))
+    async with asking_server().http() as address:
+        servers = {"a": Server(url=address.url, era="legacy")}
+        async with house(tmp_path, servers, hub=settings) as hub:
+            client = Rounder(hub.url + "/mcp", answers("ada"))
+            reply = client.reply(await client.start("a__order"))
+            await asyncio.sleep(1.5)
+            answer = await client.ask("tools/call", {"name": "a__order", "arguments": {}}, **reply)
+            assert json.loads(text_of(answer))[0] == "accept"
+            slow = client.reply(await client.start("a__order_slowly"))
+            late = await client.ask("tools/call", {"name": "a__order_slowly", "arguments": {}}, **slow)
+            assert late["error"]["data"]["name"] == "UPSTREAM_TIMEOUT"
+
+
+class Waits:
+    """A call that does nothing but wait."""
+
+    owner = "ada"
+
+    def expired(self) -> None: ...
+
+    def resume(self, exchange: object, round: int, given: bytes) -> None: ...
+
+
+async def test_what_is_kept_for_calls_is_bounded_in_bytes_and_gives_way_to_open_questions() -> None:
+    parking = Parking(ParkingLimits(held_bytes=100), b"secret")
+    first, second, third = (parking.take_place(Waits(), bytes([number])) for number in range(3))
+    parking.next_round(first, 40)
+    parking.keep(first, 60)
+    parking.next_round(second, 90)
+    assert len(parking) == 2, "the kept outcome made room"
+    with pytest.raises(Fault, match="too large"):
+        parking.next_round(third, 20)
+    parking.leave(second)
+    parking.next_round(third, 100)
+    parking.keep(third, 101)
+    assert len(parking) == 0
+    parking.next_round(parking.take_place(Waits(), b""), 100)

@@ -1,0 +1,195 @@
+"""The transport of revision 2024-11-05, on both sides of the hub, with the official SDK at the other end of it."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import socket
+import warnings
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any, cast
+
+import msgspec
+import pytest
+import uvicorn
+from mcp import ClientSession, types
+from mcp.client.sse import sse_client
+from mcp.server.mcpserver import Context, MCPServer
+from pydantic import BaseModel
+
+from interlock.client import Client
+from interlock.client.dial import to_service
+from interlock.client.handlers import Handlers
+from interlock.config.settings import Server
+from interlock.transports.exchange import Service
+from interlock.transports.http.sse_client import SseLink
+from interlock.wire.errors import Fault
+
+from .asking_server import Counts, asking_server
+from .house import House, Raw, child, house, text_of, until
+from .rounds import Rounder
+
+
+class Age(BaseModel):
+    years: int = 7
+
+
+@contextlib.asynccontextmanager
+async def official_sse_server() -> AsyncIterator[str]:
+    """The SDK's own server, over HTTP+SSE alone."""
+    server = MCPServer("official")
+
+    @server.tool()
+    async def ask(ctx: Context) -> str:
+        """Ask the person behind the client."""
+        answer = await ctx.elicit("How old?", Age)
+        return f"{answer.action} {getattr(answer, 'data', None)}"
+
+    @server.tool()
+    async def wait() -> str:
+        """Never come back."""
+        await asyncio.sleep(600)
+        return "late"
+
+    warnings.simplefilter("ignore")
+    listening = socket.socket()
+    listening.bind(("127.0.0.1", 0))
+    running = uvicorn.Server(uvicorn.Config(server.sse_app(), log_level="error", timeout_graceful_shutdown=1))
+    task = asyncio.create_task(running.serve(sockets=[listening]))
+    try:
+        await until(lambda: running.started)
+        yield f"http://127.0.0.1:{listening.getsockname()[1]}/sse"
+    finally:
+        running.should_exit = True
+        await task
+
+
+@contextlib.asynccontextmanager
+async def official_sse_client(hub: House, key: str | None = None) -> AsyncIterator[ClientSession]:
+    async def elicited(context: Any, params: Any) -> types.ElicitResult:
+        return types.ElicitResult(action="accept", content={"name": "ada"})
+
+    headers = {"Authorization": f"Bearer {key}"} if key else {}
+    async with (
+        sse_client(hub.url + "/sse", headers=headers) as (reading, writing),
+        ClientSession(reading, writing, elicitation_callback=elicited) as session,
+    ):
+        await session.initialize()
+        yield session
+
+
+@pytest.mark.parametrize("era", ["modern", "legacy"])
+async def test_an_sse_client_calls_and_is_asked_through_the_hub(tmp_path: Path, era: Any) -> None:
+    async with house(tmp_path, {"a": child("asking_server.py", era=era)}) as hub:
+        async with official_sse_client(hub, hub.key("ada")) as session:
+            assert "a__order" in {tool.name for tool in (await session.list_tools()).tools}
+            answer = await session.call_tool("a__order", {})
+            assert isinstance(answer.content[0], types.TextContent)
+            assert '"name": "ada"' in answer.content[0].text
+        await until(lambda: len(hub.endpoint.legacy_sse) == 0)
+
+
+async def test_a_server_that_only_has_sse_is_found_out_and_asks_clients_of_both_eras(tmp_path: Path) -> None:
+    async with official_sse_server() as url, house(tmp_path, {"o": Server(url=url)}) as hub:
+        reply = {"elicitation/create": {"action": "accept", "content": {"years": 5}}}
+        assert text_of(await Rounder(hub.url + "/mcp", reply).call("o__ask")) == "accept years=5"
+        hanging = asyncio.ensure_future(Raw(hub.url + "/mcp").modern("tools/call", {"name": "o__wait"}))
+        await until(lambda: hub.assembly.hub.open_calls == 1)
+        hanging.cancel()
+        await until(lambda: hub.assembly.hub.open_calls == 0)
+
+
+async def test_the_messages_of_a_stream_are_its_openers_alone(tmp_path: Path) -> None:
+    async with house(tmp_path, {"a": child("asking_server.py")}) as hub:
+        reader, writer = await asyncio.open_connection("127.0.0.1", int(hub.url.rpartition(":")[2]))
+        try:
+            host = hub.url.removeprefix("http://")
+            head = f"GET /servers/a/sse HTTP/1.1\r\nhost: {host}\r\nauthorization: Bearer {hub.key('ada')}\r\n\r\n"
+            writer.write(head.encode())
+            while not (line := await reader.readline()).startswith(b"data:"):
+                pass
+            address = line[5:].strip().decode()
+            assert address.startswith("/servers/a/messages/")
+            ping = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
+            thief = Raw(hub.url + address, hub.key("bob"))
+            nobody = Raw(hub.url + address[:-3] + "abc", hub.key("bob"))
+            stolen, unknown = await thief.post(ping), await nobody.post(ping)
+            assert stolen[0] == unknown[0] == 404
+            assert stolen[2] == unknown[2]
+            assert (await Raw(hub.url + address, "wrong").post(ping))[0] == 401
+            assert (await Raw(hub.url + address).send("POST", ping, {"origin": "https://evil.example"}))[0] == 403
+            assert (await Raw(hub.url + "/sse").send("POST", ping))[0] == 405
+            assert (await Raw(hub.url + "/sse").send("GET", b"", {"host": "evil.example"}))[0] == 403
+        finally:
+            writer.close()
+        await until(lambda: len(hub.endpoint.legacy_sse) == 0)
+
+
+async def test_a_client_that_goes_cancels_what_it_had_under_way(tmp_path: Path) -> None:
+    counts = Counts()
+    async with asking_server(counts).http() as address, house(tmp_path, {"a": Server(url=address.url)}) as hub:
+        async with official_sse_client(hub) as session:
+            task = asyncio.create_task(session.call_tool("a__hang", {"mark": "x"}))
+            await until(lambda: counts.runs["x"] == 1)
+            task.cancel()
+            with contextlib.suppress(asyncio.CancelledError):
+                await task
+        await until(lambda: counts.ended["cancelled x"] == 1)
+        assert hub.assembly.hub.open_calls == 0
+
+
+async def test_an_endpoint_at_another_origin_is_not_gone_to() -> None:
+    async def lie(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        if (await reader.readline()).startswith(b"GET"):
+            writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n")
+            writer.write(b"event: endpoint\ndata: http://evil.example/messages\n\n")
+        else:
+            writer.write(b"HTTP/1.1 405 No\r\ncontent-length: 0\r\nconnection: close\r\n\r\n")
+        await writer.drain()
+        await reader.read()
+        writer.close()
+
+    async with await asyncio.start_server(lie, "127.0.0.1", 0) as liar:
+        url = f"http://127.0.0.1:{liar.sockets[0].getsockname()[1]}/sse"
+        with pytest.raises(Fault, match="another origin"):
+            await SseLink.open(url, None)  # type: ignore[arg-type]
+        with pytest.raises(Fault, match="HTTP 405"):
+            async with Client(url):
+                pass
+
+
+async def test_sessions_without_an_address_share_nothing_either(tmp_path: Path) -> None:
+    """On standard streams and in memory a session has no id that a client knows; the hub must tell them apart."""
+
+    def answering(name: str) -> Handlers:
+        async def elicited(params: dict[str, object]) -> dict[str, object]:
+            return {"action": "accept", "content": {"name": name}}
+
+        return Handlers(elicit_form=elicited)
+
+    async with (
+        house(tmp_path, {"a": child("asking_server.py", era="legacy")}) as hub,
+        contextlib.AsyncExitStack() as stack,
+    ):
+        said = []
+        for name in ("ada", "bob"):
+            service = _As(hub, hub.assembly.doors.admit_key(hub.key(name), "/mcp"))
+            client = Client(to_service(cast(Service, service)), handlers=answering(name), era="legacy")
+            await stack.enter_async_context(client)
+            said.append((await client.call_tool("a__order"))["content"])
+        assert "ada" in msgspec.json.encode(said[0]).decode()
+        assert "bob" in msgspec.json.encode(said[1]).decode()
+        assert len(hub.assembly.upstreams["a"]._lanes) == 2
+
+
+class _As:
+    """The hub as one caller meets it, without a transport in between."""
+
+    def __init__(self, hub: House, caller: Any) -> None:
+        self._caller = caller
+        for name in ("initialize", "serve", "told", "closed"):
+            setattr(self, name, getattr(hub.assembly.hub, name))
+
+    def admit(self, path: str, headers: Any) -> Any:
+        return self._caller
