@@ -142,7 +142,7 @@ async def test_a_denial_is_told_with_who_denied_and_the_same_call_is_not_asked_a
 
 async def test_open_questions_and_unused_approvals_outlive_the_hub(tmp_path: Path) -> None:
     async with asking_house(tmp_path) as hub:
-        key = hub.key("careful")
+        key = await hub.new_key("careful")
         first = error_of(await Raw(hub.url + "/mcp", key).modern("tools/call", echo("a")))["decision"]
         second = error_of(await Raw(hub.url + "/mcp", key).modern("tools/call", echo("b")))["decision"]
         await hub.assembly.inbox.answer(second, "once", ADA, "terminal")

@@ -25,7 +25,7 @@ def tool(name: str, validator: object = None, *, read_only: bool = False, **prop
     if properties:
         made["inputSchema"]["properties"] = properties
     if validator is not None:
-        made["security"] = {"risk_level": "dangerous", "validator": validator}
+        made["security"] = {"risk_level": "moderate", "validator": validator}
     if read_only:
         made["annotations"] = {"readOnlyHint": True}
     return made

@@ -65,23 +65,6 @@ class Limits(msgspec.Struct, frozen=True):
     """Upstream sessions (processes, on stdio) opened for one principal alone."""
 
 
-class Rate(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How many calls may be made; unset: as many as come."""
-
-    per_minute: Count | None = None
-    """Calls in a minute; so many may also come at once."""
-    per_hour: Count | None = None
-    """Calls in an hour."""
-
-    @property
-    def limits(self) -> bool:
-        return self.per_minute is not None or self.per_hour is not None
-
-    def __str__(self) -> str:
-        parts = ((self.per_minute, "minute"), (self.per_hour, "hour"))
-        return ", ".join(f"{count} per {unit}" for count, unit in parts if count is not None) or "none"
-
-
 class Approvals(msgspec.Struct, frozen=True):
     """`[hub.approvals]`: questions to a person."""
 
@@ -100,6 +83,23 @@ class Webhook(msgspec.Struct, frozen=True):
     """Where to; unset: nowhere. Redirections are not followed."""
     secret_env: str = "INTERLOCK_WEBHOOK_SECRET"  # noqa: S105 - the name of a variable
     """The variable of the hub's environment that holds the secret they are signed with."""
+
+
+class Rate(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How many calls may be made; unset: as many as come."""
+
+    per_minute: Count | None = None
+    """Calls in a minute; so many may also come at once."""
+    per_hour: Count | None = None
+    """Calls in an hour."""
+
+    @property
+    def limits(self) -> bool:
+        return self.per_minute is not None or self.per_hour is not None
+
+    def __str__(self) -> str:
+        parts = ((self.per_minute, "minute"), (self.per_hour, "hour"))
+        return ", ".join(f"{count} per {unit}" for count, unit in parts if count is not None) or "none"
 
 
 class Hub(msgspec.Struct, frozen=True):
@@ -125,9 +125,9 @@ class Hub(msgspec.Struct, frozen=True):
     """Host headers that are answered, beyond the address listened on."""
     timeouts: Timeouts = Timeouts()
     limits: Limits = Limits()
-    rate: Rate = Rate()
     approvals: Approvals = Approvals()
     webhook: Webhook = Webhook()
+    rate: Rate = Rate()
 
     @property
     def address(self) -> tuple[str, int]:
@@ -314,9 +314,9 @@ class Agent(msgspec.Struct, frozen=True):
     """Exposed tool names (patterns) that are always listed, beside its profile's."""
     ask: tuple[str, ...] = ()
     """Exposed tool names (patterns) that a person must confirm."""
-    rate: Rate = Rate()
     attended_by: str | None = None
     """The person who sits before this agent's client: questions about its calls are asked there, too."""
+    rate: Rate = Rate()
 
 
 class Origin(msgspec.Struct, frozen=True):

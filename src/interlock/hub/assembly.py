@@ -106,17 +106,17 @@ class Assembly:
         self.limits = _limits(config)
         self.upstreams = Upstreams(self._upstream)
         self.doors = Doors(lambda: self.config, self.keys, self.catalog, self.access)
-        self.quarantine = Quarantine(config, self._offered, lambda server, text: self.logs.add(server, "hub", text))
+        self.quarantine = Quarantine(config, self._offered, self._note)
+        self.inbox = Inbox(lambda: self.config.hub.approvals.valid_s)
+        self.heralds = Heralds(lambda: self.config.hub, self._note)
+        self._desk = Desk(self.inbox, lambda: self.config.hub.approvals.hold_s, self._attended_by)
+        self._pins = Pins(self.inbox, lambda: self.config.hub.mode, self.quarantine.take, self._relist, self._note)
         self.judging = Judging(Resolver())
         self.would_refuse: Counter[tuple[str, str]] = Counter()
         """How often calls went out that a stricter mode would have refused, by server and rule."""
         self.flagged: Counter[tuple[str, str]] = Counter()
         """How often something was flagged in results, by server and rule."""
         self.pages = Pages(time.monotonic)
-        self.inbox = Inbox(lambda: self.config.hub.approvals.valid_s)
-        self.heralds = Heralds(lambda: self.config.hub, self._note)
-        self._desk = Desk(self.inbox, lambda: self.config.hub.approvals.hold_s, self._attended_by)
-        self._pins = Pins(self.inbox, lambda: self.config.hub.mode, self.quarantine.take, self._relist, self._note)
         self._plans: Plans
         self._renew_gates()
         self.parking = Parking(parking or ParkingLimits(), secrets.token_bytes(32))
@@ -144,8 +144,8 @@ class Assembly:
         )
         self._telling: asyncio.TimerHandle | None = None
         self._reaper: asyncio.TimerHandle | None = None
-        self._noting: asyncio.Task[None] | None = None
         self._sweeping: asyncio.Task[None] | None = None
+        self._noting: asyncio.Task[None] | None = None
         self._applying = asyncio.Lock()
 
     async def begin(self) -> None:
@@ -186,14 +186,14 @@ class Assembly:
         await self.heralds.close()
         await self.hub.close()
         await self.upstreams.end(DRAIN_S)
+        if self._sweeping is not None:
+            await asyncio.gather(self._sweeping, return_exceptions=True)
         if self._noting is not None:
             await self._noting
         await self._note_uses()
         await self.recorder.close()
         self.judging.close()
         self.quarantine.close()
-        if self._sweeping is not None:
-            await asyncio.gather(self._sweeping, return_exceptions=True)
         await self.store.close()
 
     def _upstream(self, id: str, settings: Server) -> Upstream:
@@ -211,15 +211,9 @@ class Assembly:
         )
 
     def _pipeline(self, commit: Commit, dispatch: Dispatch, release: Release) -> Pipeline:
+        refused, would_refuse = self.recording.refused, self._would_refuse
         return Pipeline(
-            lambda: self._plans,
-            self._stamp,
-            commit,
-            dispatch,
-            self.recording.refused,
-            self._would_refuse,
-            release,
-            self._desk,
+            lambda: self._plans, self._stamp, commit, dispatch, refused, would_refuse, release=release, desk=self._desk
         )
 
     def _renew_gates(self) -> None:
@@ -242,6 +236,18 @@ class Assembly:
             self.rates.of,
         )
 
+    def _attended_by(self, principal: Principal) -> str | None:
+        agent = self.config.agents.get(principal.id) if principal.kind == "agent" else None
+        return None if agent is None else agent.attended_by
+
+    def _relist(self, server: str) -> None:
+        upstream = self.upstreams.get(server)
+        if upstream is not None:
+            upstream.lists_changed()
+
+    def _note(self, server: str, text: str) -> None:
+        self.logs.add(server, "hub", text)
+
     def _flagged(self, call: Call, findings: tuple[Finding, ...]) -> None:
         rules = sorted({finding.rule for finding in findings})
         for rule in rules:
@@ -257,18 +263,6 @@ class Assembly:
             self.would_refuse[target.server, rule] += 1
         told = f"would refuse {target.name} of {call.caller.owner}: {', '.join(rules)}"
         self.logs.add(target.server, "hub", told)
-
-    def _attended_by(self, principal: Principal) -> str | None:
-        agent = self.config.agents.get(principal.id) if principal.kind == "agent" else None
-        return None if agent is None else agent.attended_by
-
-    def _relist(self, server: str) -> None:
-        upstream = self.upstreams.get(server)
-        if upstream is not None:
-            upstream.lists_changed()
-
-    def _note(self, server: str, text: str) -> None:
-        self.logs.add(server, "hub", text)
 
     def _stamp(self) -> tuple[int, int]:
         return self.catalog.generation, self.generation
@@ -308,10 +302,10 @@ class Assembly:
         now = asyncio.get_running_loop().time()
         for upstream in self.upstreams:
             upstream.reap_lanes(now)
-        if self._noting is None or self._noting.done():
-            self._noting = asyncio.ensure_future(self._note_uses())
         if self._sweeping is None or self._sweeping.done():
             self._sweeping = asyncio.ensure_future(self.inbox.sweep())
+        if self._noting is None or self._noting.done():
+            self._noting = asyncio.ensure_future(self._note_uses())
         self._reaper = asyncio.get_running_loop().call_later(REAP_EVERY_S, self._reap)
 
 

@@ -100,13 +100,13 @@ class Call:
         raw = members.get("arguments")
         self.arguments_raw = b"{}" if raw is None else bytes(raw)
         self._arguments: object = msgspec.UNSET
+        self.approval: Approval | None = None
         self.ticket: Ticket | None = None
         """Its place in the record, once its intent stands there."""
         self.outcome: Outcome | None = None
         """How it ended, as far as is known."""
         self.would_refuse: tuple[Finding, ...] = ()
         """What a stricter mode would have refused it for; for the record, once the call goes out."""
-        self.approval: Approval | None = None
 
     @property
     def arguments(self) -> object:

@@ -333,10 +333,10 @@ class Hub:
     def _resolve_tool(self, caller: Caller, name: str) -> Target:
         tool = self._catalog.tool(caller.view, name)
         if tool is None:
-            self._refuse_held(caller, "tool", name)
             decision = self._catalog.withheld(caller.view, name)
             if decision is not None:
                 raise _withheld(name, decision)
+            self._refuse_held(caller, "tool", name)
             raise unknown("tool", name)
         return Target("tool", tool.server, tool.name, tool)
 

@@ -26,10 +26,10 @@ from interlock.wire.errors import Fault
 Resolve = Callable[[Caller, str], Target]
 Commit = Callable[[Call], Refuse | None]
 Dispatch = Callable[[Call, Plan], None]
-WouldRefuse = Callable[[Call, tuple[Finding, ...]], None]
-"""Hears of each call that goes out although a stricter mode would have refused it, and what for."""
 Release = Callable[[Call], None]
 """Gives back what `commit` took, for a call that was not dispatched after all."""
+WouldRefuse = Callable[[Call, tuple[Finding, ...]], None]
+"""Hears of each call that goes out although a stricter mode would have refused it, and what for."""
 
 GATES_TIMEOUT_S = 10.0
 """All gates of one call together, where one of them has to wait for something."""
@@ -48,6 +48,7 @@ class Pipeline:
         dispatch: Dispatch,
         refused: Callable[[Call, Fault, str, str], None],
         would_refuse: WouldRefuse,
+        *,
         release: Release,
         desk: Desk,
     ) -> None:
@@ -55,10 +56,10 @@ class Pipeline:
         self._stamp = stamp
         self._commit = commit
         self._dispatch = dispatch
-        self._refused = refused
-        self._would_refuse = would_refuse
         self._release = release
         self._desk = desk
+        self._refused = refused
+        self._would_refuse = would_refuse
         self._waiting: set[asyncio.Task[None]] = set()
         self.refusals = Refusals()
 
@@ -114,10 +115,12 @@ class Pipeline:
                 self._refuse(call, refusal, "rates")
                 return
             refusal = self._commit(call)
+            if refusal is None and call.would_refuse:
+                self._would_refuse(call, call.would_refuse)
             if refusal is None and call.approval is not None and call.approval.ticket is not None:
                 self._later(self._use_approval(call, plan, call.approval))
             elif refusal is None:
-                self._send(call, plan)
+                self._dispatch(call, plan)
             else:
                 self._refuse(call, refusal, "commit")
         elif isinstance(verdict, Refuse):
@@ -176,18 +179,13 @@ class Pipeline:
             self._refuse(call, Refuse(_no_store(cause), approval.told), "commit")
             return
         if taken and call.exchange.open:
-            self._send(call, plan)
+            self._dispatch(call, plan)
             return
         self._release(call)
         if call.exchange.open:
             # Someone else was quicker with the same call: this one needs an approval of its own.
             call.approval = None
             self.submit(call, plan)
-
-    def _send(self, call: Call, plan: Plan) -> None:
-        if call.would_refuse:
-            self._would_refuse(call, call.would_refuse)
-        self._dispatch(call, plan)
 
     async def waited(self, call: Call, plan: Plan, wait: Wait, gate: str) -> tuple[Verdict, str]:
         """What the gates say in the end, where one of them has to wait for something."""
@@ -209,8 +207,7 @@ class Pipeline:
             verdict = Refuse(Fault("TIMEOUT", f"the {gate} check took too long", retry_after_ms=1000), "gates timeout")
         except Fault as fault:
             verdict = Refuse(fault, "the check could not be made")
-        over = asyncio.get_running_loop().time() >= plan.valid_until
-        if type(verdict) is Pass and (over or self._stamp() != plan.stamp):
+        if type(verdict) is Pass and self._stamp() != plan.stamp:
             changed = Fault("SERVER_RESTARTING", "the tools changed while the call was checked", retry_after_ms=100)
             verdict = Refuse(changed, "a call is judged by what holds when it goes out")
         return self.judge(call, plan, gate) if type(verdict) is Pass else (verdict, gate)

@@ -128,6 +128,16 @@ class Offer(msgspec.Struct):
     held: tuple[Held, ...] = ()
     """What is in quarantine."""
 
+    def leave_out(self, tool: Tool, reason: str) -> None:
+        """Do not offer a tool after all."""
+        del self.tools[tool.shown], self.tools_by_exposed[tool.exposed]
+        self.left_out.append(reason)
+
+    def withhold(self, tool: Tool, decision: str) -> None:
+        """Do not offer a tool until a decision is made."""
+        self.leave_out(tool, f"{tool.name}: its definition has changed; see `interlock approvals show {decision}`")
+        self.withheld[tool.exposed] = (tool, decision)
+
     def without(self, held: Iterable[Held]) -> Offer:
         """The same without what is in quarantine."""
         held = tuple(held)
@@ -147,16 +157,6 @@ class Offer(msgspec.Struct):
             instructions="" if ("instructions", "instructions") in out else self.instructions,
             held=held,
         )
-
-    def leave_out(self, tool: Tool, reason: str) -> None:
-        """Do not offer a tool after all."""
-        del self.tools[tool.shown], self.tools_by_exposed[tool.exposed]
-        self.left_out.append(reason)
-
-    def withhold(self, tool: Tool, decision: str) -> None:
-        """Do not offer a tool until a decision is made."""
-        self.leave_out(tool, f"{tool.name}: its definition has changed; see `interlock approvals show {decision}`")
-        self.withheld[tool.exposed] = (tool, decision)
 
     def items(self, kind: ItemKind) -> Iterable[Item]:
         """All of one kind, in the server's order."""

@@ -8,13 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+import msgspec
+
 from interlock.config.settings import Mode
 from interlock.hub.call import Target
 from interlock.hub.plan import Check
 from interlock.hub.principals import Principal
 from interlock.hub.verdicts import PASS, Ask, Verdict
 from interlock.protocols.mgp.permissions import Risk
-from interlock.protocols.mgp.security import Hints, Trust, effective_risk, read_security
+from interlock.protocols.mgp.security import Hints, Security, Trust, effective_risk, read_security
 
 Note = Callable[[str, str], None]
 """Hears, for the record, of a server and what a stricter mode would have asked of it."""
@@ -37,10 +39,10 @@ class RiskGate:
         risk = effective_risk(declared, hints, Trust.STANDARD)
         if declared is not None and declared.confirmation_required:
             rule, said = "the server declares confirmation_required", True
-        elif declared is not None and effective_risk(declared, Hints(), Trust.STANDARD) is Risk.DANGEROUS:
+        elif declared is not None and effective_risk(_said(declared), Hints(), Trust.STANDARD) is Risk.DANGEROUS:
             rule, said = "the server declares it dangerous", True
         elif risk is Risk.DANGEROUS:
-            rule, said = "it is dangerous by its hints", False
+            rule, said = "the hub takes it for dangerous", False
         else:
             return PASS
         if self._mode == "locked" or (said and self._mode == "guard"):
@@ -51,3 +53,8 @@ class RiskGate:
     def check(self, target: Target) -> Check | None:
         """Whatever the arguments are."""
         return None
+
+
+def _said(declared: Security) -> Security:
+    """Only what is declared: a declaration without a risk level declares none."""
+    return declared if declared.risk_level else msgspec.structs.replace(declared, risk_level=Risk.MODERATE.word)

@@ -298,7 +298,8 @@ class Upstream:
             self._logs.add(self.id, "hub", f"its lists could not be read, the last known stay: {cause}")
             return
         size = sum(len(item) for items in listed for item in items)
-        make = partial(_offer_of, self.id, listed, self.settings)
+        whole = self.settings.max_result_tokens is None
+        make = partial(_offer_of, self.id, listed, self.settings, whole)
         offer = await asyncio.to_thread(make) if size > OFF_LOOP_BYTES else make()
         for reason in offer.left_out:
             self._logs.add(self.id, "hub", f"left out {reason}")
@@ -429,8 +430,7 @@ class Upstream:
         self._logs.add(self.id, stream, text)
 
 
-def _offer_of(server: str, listed: list[list[bytes]], settings: Server) -> Offer:
-    whole = settings.max_result_tokens is None
+def _offer_of(server: str, listed: list[list[bytes]], settings: Server, whole: bool) -> Offer:
     offer = make_offer(server, *listed, rules=settings.tools, whole_results=whole)
     for tool in offer.tools.values():
         tool.fingerprint()  # worked out here, where nobody waits for it
