@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from interlock.config.settings import Agent, Hub, Profile, Timeouts
+from interlock.config.settings import Agent, Approvals, Hub, Profile, Timeouts
 from interlock.discovery.tokens import TokenCounter
 
 from .house import House, Raw, child, house, text_of, until
@@ -18,7 +18,8 @@ count_tokens = TokenCounter()
 
 
 def small(budget: int | None = BUDGET) -> Hub:
-    return Hub(budget=budget, timeouts=Timeouts(start_s=30, discovery_s=20, tool_s=20))
+    timeouts = Timeouts(start_s=30, discovery_s=20, tool_s=20)
+    return Hub(budget=budget, timeouts=timeouts, approvals=Approvals(hold_s=0))
 
 
 async def counted(hub: House) -> None:
@@ -81,7 +82,7 @@ async def test_call_tool_is_judged_as_the_inner_tool(tmp_path: Path) -> None:
         client = Raw(hub.url + "/mcp", hub.key("careful"))
         inner = {"name": "many__measure_tide_height", "arguments": {"harbour": "Brest"}}
         refused = await client.modern("tools/call", {"name": "call_tool", "arguments": inner})
-        assert refused["error"]["data"]["rule"] == "ask: many__measure_*"
+        assert refused["result"]["_meta"]["dev.interlock/error"]["rule"] == "ask: many__measure_*"
         wrong = {"name": "many__create_invoice_0", "arguments": {"title": 1}}
         bad = await client.modern("tools/call", {"name": "call_tool", "arguments": wrong})
         assert bad["result"]["_meta"]["dev.interlock/error"]["gate"] == "schema"

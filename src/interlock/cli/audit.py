@@ -14,7 +14,12 @@ from .tools import ask_hub
 
 @click.group()
 def audit() -> None:
-    """Show, search, export and verify the record of what happened."""
+    """Show, search, export and verify the record of what happened.
+
+    \b
+    Example:
+      interlock audit search --agent cursor --result BLOCKED
+    """
 
 
 @audit.command()
