@@ -43,4 +43,5 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
         wait_until(lambda: place.listens(sdk_port), process, "the SDK's server")
         with running(hub, {"INTERLOCK_HOME": str(place.home), "PATH": os.environ["PATH"]}) as process:
             wait_until(lambda: is_ready(hub_port), process, "the hub")
+            wait_until(place.all_connected, process, "every server behind the hub")
             yield place

@@ -16,6 +16,8 @@ import msgspec
 from mcp import Client, StdioServerParameters, types
 
 from conformance.subjects import SOURCE, free_port, listens
+from interlock.cli.failures import Failure
+from interlock.cli.hub_link import HubLink
 
 HERE = Path(__file__).resolve().parent
 Mode = Literal["legacy", "auto"]
@@ -45,6 +47,12 @@ class Place(msgspec.Struct, frozen=True):
             peer = stdio(self.home, *(("--server", server) if server else ()))
         async with Client(peer, mode=mode, read_timeout_seconds=30, **callbacks) as client:
             yield client
+
+    def all_connected(self) -> bool:
+        """Whether every server is there. One that failed at first is tried again by the hub."""
+        with contextlib.suppress(Failure), HubLink.open(self.home) as link:
+            return all(server["state"] == "connected" for server in link.ask("hub/status")["servers"])
+        return False
 
     async def interlock(self, *arguments: str) -> str:
         """What a command of the terminal face says."""

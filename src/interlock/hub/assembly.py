@@ -88,6 +88,8 @@ class Assembly:
         self.started = time.monotonic()
         self.listen = ""
         """Where HTTP is served, once it is."""
+        self.begun = False
+        """Whether the store is open and the servers are on their way."""
         self.generation = 0
         """Grows when the configuration changes."""
         self.store: Store
@@ -160,6 +162,7 @@ class Assembly:
         self._pins.begin(self.store)
         self.inbox.on_change(self.heralds.heard)
         await self.apply(self.config)
+        self.begun = True
         self._reap()
 
     async def apply(self, config: Config) -> list[str]:

@@ -29,7 +29,8 @@ def make_app(assembly: Assembly, service: Service | None = None) -> Starlette:
             for upstream in assembly.upstreams
             if upstream.settings.start == "eager" and upstream.state in (State.REGISTERED, State.CONNECTING)
         ]
-        return JSONResponse({"ready": not waiting, "waiting": len(waiting)}, status_code=503 if waiting else 200)
+        ready = assembly.begun and not waiting
+        return JSONResponse({"ready": ready, "waiting": len(waiting)}, status_code=200 if ready else 503)
 
     own = [Route("/", root), Route("/healthz", healthz), Route("/readyz", readyz)]
     return Starlette(routes=[*own, *rest_routes(service or assembly.hub, assembly.doors)])
