@@ -182,7 +182,7 @@ class Interlock(Target):
         await super().settle(ground)
 
     def _config(self, ground: Ground) -> str:
-        parts = [f'[hub]\nlisten = "127.0.0.1:{self.port}"\n']
+        parts = [f'[hub]\nbudget = 100_000_000\nlisten = "127.0.0.1:{self.port}"\n']
         for server in range(self.servers):
             parts.append(f'[servers.s{server}]\nera = "{self.era}"\n')
             if self.behind == "http":
