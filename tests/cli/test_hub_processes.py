@@ -109,8 +109,10 @@ def test_a_changed_file_is_taken_over_without_being_told(user: User) -> None:
     user.configure()
     user.finished("up", "-d")
     user.configure("[servers.late]\nurl = 'http://127.0.0.1:9/'\n")
-    while user.servers() != ["late"]:
+    deadline = time.monotonic() + 30
+    while user.servers() != ["late"] and time.monotonic() < deadline:
         time.sleep(0.05)
+    assert user.servers() == ["late"]
 
 
 @pytest.mark.parametrize("arguments", [["up"], ["up", "-d"], ["up", "--json"]])
