@@ -14,7 +14,7 @@ from .names import why_bad_id, why_bad_name
 from .problems import KeyPath, Report
 from .settings import Agent, Config, Hub, Profile, Server, split_listen
 from .shape import build, kind
-from .validation import check_trust, read_validators
+from .validation import check_permissions, check_timeouts, check_trust, read_validators
 
 T = TypeVar("T")
 
@@ -50,6 +50,8 @@ def read_server(table: Mapping[str, object], name: str, at: KeyPath, report: Rep
     settings = build(Server, rest, at, report, server=name)
     server = msgspec.structs.replace(settings, command=command, validators=validators, source=str(report.file))
     check_trust(server.tools.trust, (*at, "tools", "trust"), report, server=name)
+    check_permissions(server.permissions, (*at, "permissions"), report, server=name)
+    check_timeouts(server, at, report, name=name)
     check_server(server, name, at, report, has_command="command" in table)
     return server
 

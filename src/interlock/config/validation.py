@@ -1,4 +1,4 @@
-"""Reads `[servers.ID.validators.TOOL]` and `tools.trust`, and checks at start what would otherwise fail at a call."""
+"""Reads `[servers.ID.validators.TOOL]`, and checks at start what would otherwise fail at a call or a connection."""
 
 from __future__ import annotations
 
@@ -10,9 +10,11 @@ from pathlib import PurePosixPath, PureWindowsPath
 from interlock.judge.addresses import METADATA
 from interlock.judge.arguments import KINDS, ArgumentKind
 from interlock.judge.patterns import PatternError, compile_pattern
+from interlock.protocols.mgp.permissions import expand
+from interlock.wire.errors import Fault
 
 from .problems import KeyPath, Report
-from .settings import Validation
+from .settings import Permissions, Server, Validation
 from .shape import build, kind
 
 SHORTEST_FINGERPRINT = 16
@@ -50,6 +52,30 @@ def check_trust(trust: tuple[str, ...], at: KeyPath, report: Report, *, server: 
                 f"write name@fingerprint ({SHORTEST_FINGERPRINT} characters or more) as `interlock status` prints it",
                 server=server,
             )
+
+
+def check_permissions(permissions: Permissions, at: KeyPath, report: Report, *, server: str) -> None:
+    """Only permissions that there are can be approved, denied or required."""
+    for key in ("approve", "deny", "require"):
+        for number, name in enumerate(getattr(permissions, key)):
+            try:
+                expand([name])
+            except Fault as fault:
+                report.add((*at, key, number), f"`{name}` in `{key}` is no permission", fault.mend, server=server)
+
+
+def check_timeouts(server: Server, at: KeyPath, report: Report, *, name: str) -> None:
+    """One word on each timeout, for tools that can be meant."""
+    if server.timeout_s is not None and server.timeouts.tool_s is not None:
+        report.add(
+            (*at, "timeout_s"), "`timeout_s` and `timeouts.tool_s` mean the same", "keep one of them", server=name
+        )
+    for tool in server.tools.timeouts:
+        try:
+            compile_pattern(tool)
+        except PatternError as why:
+            place = (*at, "tools", "timeouts", tool)
+            report.add(place, f"`{tool}` is no tool name or pattern: {why}", "name a tool, or write `**`", server=name)
 
 
 def _wrong(rules: Validation) -> Iterator[tuple[KeyPath, str, str]]:

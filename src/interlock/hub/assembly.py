@@ -13,13 +13,14 @@ from typing import Any, Final
 
 import msgspec
 
+from interlock.client.connection import Connection
 from interlock.client.dial import Dial, to_command, to_url
 from interlock.client.peer import Identity
 from interlock.config.settings import Config, Server
 from interlock.hub.access.access import Access
 from interlock.hub.access.desk import AccessDesk
 from interlock.hub.access.grants import GRANTS, Grants
-from interlock.hub.audit.recorder import Recorder
+from interlock.hub.audit.recorder import NOBODY, Recorder
 from interlock.hub.call import Call, Target
 from interlock.hub.catalog.offer import Offer
 from interlock.hub.catalog.pins import PINS, Pins
@@ -34,6 +35,7 @@ from interlock.hub.doors import Doors
 from interlock.hub.gates.access import AccessGate
 from interlock.hub.gates.confirm import ConfirmGate
 from interlock.hub.gates.headers import HeadersGate
+from interlock.hub.gates.permissions import PermissionsGate
 from interlock.hub.gates.risk import RiskGate
 from interlock.hub.gates.schema import SchemaGate
 from interlock.hub.gates.validators import ValidatorsGate
@@ -45,6 +47,10 @@ from interlock.hub.kernel.tokens import TokenCounts
 from interlock.hub.keys import KEY_USES, KEYS, Keys
 from interlock.hub.logs import Logs
 from interlock.hub.notices import Notices
+from interlock.hub.permissions.entries import ENTRIES as PERMISSIONS
+from interlock.hub.permissions.entries import Standing
+from interlock.hub.permissions.permissions import Permissions
+from interlock.hub.permissions.telling import Telling
 from interlock.hub.pipeline import Commit, Dispatch, Pipeline, Release
 from interlock.hub.plan import Gate, Plans
 from interlock.hub.principals import Principal
@@ -53,11 +59,13 @@ from interlock.hub.recording import Recording
 from interlock.hub.request_states import RequestStates
 from interlock.hub.results.finishing import finish_for
 from interlock.hub.results.pages import Pages
+from interlock.hub.upstreams.agreement import Agreement, asking
 from interlock.hub.upstreams.upstream import Upstream
 from interlock.hub.upstreams.upstreams import Upstreams
 from interlock.hub.validators.checking import Judging
 from interlock.judge.findings import Finding
 from interlock.judge.secrets import redact
+from interlock.protocols.mgp.security import Trust, lower_trust
 from interlock.store import Collection, Store
 from interlock.transports.parking import Limits as ParkingLimits
 from interlock.transports.parking import Parking
@@ -75,7 +83,7 @@ DRAIN_S: Final = 10.0
 
 CHAIN: Final = "hub"
 """The name of this hub's chain of records."""
-COLLECTIONS: Final[tuple[Collection[Any], ...]] = (KEYS, KEY_USES, GRANTS, DECISIONS, RULES, PINS)
+COLLECTIONS: Final[tuple[Collection[Any], ...]] = (KEYS, KEY_USES, GRANTS, DECISIONS, RULES, PINS, PERMISSIONS)
 """Every collection that the hub keeps in its store."""
 
 
@@ -118,6 +126,19 @@ class Assembly:
         """How often calls went out that a stricter mode would have refused, by server and rule."""
         self.flagged: Counter[tuple[str, str]] = Counter()
         """How often something was flagged in results, by server and rule."""
+        self.permissions = Permissions(
+            self.inbox,
+            lambda: self.config,
+            self.trust_of,
+            changed=self._permissions_changed,
+            log=self._note,
+            record=self._record_permission,
+        )
+        self._telling_servers = Telling(
+            self.permissions, self.inbox, lambda: self.config.hub.approvals.hold_s, self._note
+        )
+        self._agreements: dict[str, Agreement | None] = {}
+        self._informing: set[asyncio.Task[None]] = set()
         self.pages = Pages(time.monotonic)
         self._plans: Plans
         self._renew_gates()
@@ -160,6 +181,7 @@ class Assembly:
         await self.grants.begin(self.store, self._access_changed)
         await self.inbox.begin(self.store)
         self._pins.begin(self.store)
+        await self.permissions.begin(self.store)
         self.inbox.on_change(self.heralds.heard)
         await self.apply(self.config)
         self.begun = True
@@ -177,6 +199,7 @@ class Assembly:
             self.catalog.arrange(enabled, config.profiles)
             await self.quarantine.apply(config)
             changed = await self.upstreams.apply(enabled, DRAIN_S)
+            await self.permissions.apply()
             self._tell()
             return changed
 
@@ -186,6 +209,7 @@ class Assembly:
             if timer is not None:
                 timer.cancel()
         await self.tokens.close()
+        await self.permissions.close()
         await self.heralds.close()
         await self.hub.close()
         await self.upstreams.end(DRAIN_S)
@@ -205,10 +229,11 @@ class Assembly:
             settings,
             self.config.hub.timeouts,
             dial_for(settings, self.limits),
-            Identity("interlock", VERSION, title="Interlock"),
+            Identity("interlock", VERSION, asking(b"{}"), title="Interlock"),
             self.logs,
             most_lanes=self.config.hub.limits.private_sessions_per_server,
-            offered=self._pins.take,
+            prepared=self._prepared,
+            offered=self._take,
             updated=self.notices.updated,
             subscriptions=self.notices.subscriptions,
         )
@@ -223,10 +248,11 @@ class Assembly:
         config = self.config
         gates: list[Gate] = [
             AccessGate(self.access, asyncio.get_running_loop().time),
+            PermissionsGate(self.permissions, asyncio.get_running_loop().time),
             HeadersGate(),
             SchemaGate(),
             ValidatorsGate(config.servers, config.hub.mode, self.judging),
-            RiskGate(config.hub.mode, self._note),
+            RiskGate(config.hub.mode, self._note, self.trust_of, self.permissions.needs),
             ConfirmGate(config.agents, config.hub.mode, self._note),
         ]
         finishes = {
@@ -284,11 +310,64 @@ class Assembly:
         own = None if server is None else server.timeout_s
         return own if own is not None else self.config.hub.timeouts.tool_s
 
+    # Servers, what they agreed to, and what they may
+
+    def trust_of(self, server: str) -> Trust:
+        """How far a server's word counts: what the operator gave it, or less where it says so itself."""
+        settings = self.config.servers.get(server)
+        upstream = self.upstreams.get(server)
+        agreed = None if upstream is None else upstream.agreement
+        given = Trust.SANDBOXED if settings is None else Trust[settings.trust.upper()]
+        return lower_trust(given, None if agreed is None else agreed.offer.trust_level)
+
+    async def _prepared(
+        self, server: str, connection: Connection, agreement: Agreement | None, *, shared: bool
+    ) -> None:
+        if shared and self._agreements.get(server) != agreement:
+            # What was judged by what it said before is judged again.
+            self._agreements[server] = agreement
+            self.generation += 1
+        await self._telling_servers.prepare(server, connection, agreement, shared=shared)
+
+    def _permissions_changed(self, server: str) -> None:
+        """From the next call on: plans are old, lists are made anew, and the server is told."""
+        self.generation += 1
+        offer = self.permissions.resifted(server)
+        if offer is not None:
+            self._show(offer)
+        upstream = self.upstreams.get(server)
+        if upstream is not None:
+            task = asyncio.ensure_future(self._inform(upstream))
+            self._informing.add(task)
+            task.add_done_callback(self._informing.discard)
+
+    async def _inform(self, upstream: Upstream) -> None:
+        refusal = self.permissions.refusal(upstream.id)
+        if upstream.refused or refusal is not None:
+            await upstream.restart()
+            return
+        speaking = upstream.agreement is not None and upstream.agreement.speaks("security")
+        for connection in upstream.connections() if speaking else ():
+            await self._telling_servers.tell(upstream.id, connection)
+
+    def _record_permission(self, event: str, server: str, standing: Standing) -> None:
+        details = {"permission": standing.permission, "rule": standing.rule, "expires_at": standing.expires_at}
+        by = Principal(standing.by, "person") if standing.by.startswith("person:") else NOBODY
+        self.recorder.event(event, by, Target("tool", server, ""), rule=standing.rule, details=details)
+
     def _most_open(self) -> tuple[int, int, int]:
         limits = self.config.hub.limits
         return limits.pending, limits.pending_per_server, limits.pending_per_agent
 
+    async def _take(self, offer: Offer) -> None:
+        """What a server offers, before any of it is shown: what its tools need, and whether they are the same."""
+        await self.permissions.take(offer)
+        await self._pins.take(offer)
+
     def _offered(self, offer: Offer) -> None:
+        self._show(self.permissions.sifted(offer))
+
+    def _show(self, offer: Offer) -> None:
         self.catalog.put(offer)
         self.tokens.count(offer.tools.values())
         self._changed()

@@ -24,6 +24,7 @@ from interlock.hub.questions import relay_question
 from interlock.hub.request_states import RequestStates
 from interlock.hub.results.finishing import Finish
 from interlock.hub.sharing import log_level_of
+from interlock.hub.upstreams.agreement import asking_meta
 from interlock.protocols.mcp import older, results
 from interlock.protocols.mcp.errors_across import error_for_new, error_for_old
 from interlock.protocols.mcp.headers import param_values
@@ -221,6 +222,8 @@ class Forward(msgspec.Struct, eq=False):
         elif self._connection.modern:
             own = fields.get("_meta")
             fields["_meta"] = msgspec.Raw(with_request_meta(None if own is None else bytes(own), self._introduction()))
+        if self._connection.mgp is not None and self._connection.modern:
+            fields["_meta"] = asking_meta(fields.get("_meta"))
         now = self._clock()
         return Outgoing(
             self._method,

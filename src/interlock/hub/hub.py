@@ -333,6 +333,9 @@ class Hub:
     def _resolve_tool(self, caller: Caller, name: str) -> Target:
         tool = self._catalog.tool(caller.view, name)
         if tool is None:
+            # Known, so that the gates can say why it cannot be called.
+            tool = self._catalog.lacking(caller.view, name)
+        if tool is None:
             decision = self._catalog.withheld(caller.view, name)
             if decision is not None:
                 raise _withheld(name, decision)

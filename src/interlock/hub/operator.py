@@ -32,6 +32,7 @@ from interlock.hub.catalog.views import EVERYTHING, View
 from interlock.hub.decisions.answering import Answering
 from interlock.hub.local import call_locally
 from interlock.hub.logs import LogLine
+from interlock.hub.permissions.desk import PermissionsDesk
 from interlock.hub.principals import LOCAL_AGENT, Kind, Principal, local_person
 from interlock.hub.rights import check_permissions
 from interlock.hub.upstreams.upstream import Upstream
@@ -54,6 +55,7 @@ class Operator:
         self._problems: list[dict[str, object]] = []
         self.person = local_person(getpass.getuser() if sys.platform != "win32" else os.environ.get("USERNAME", "user"))
         self.answering = Answering(assembly.inbox, self.person)
+        self._permissions = PermissionsDesk(assembly.permissions, lambda: assembly.config.servers, self.person)
         self.methods: dict[str, Callable[[bytes], Awaitable[object]]] = {
             "hub/status": self._status,
             "hub/tools": self._tools,
@@ -79,6 +81,7 @@ class Operator:
             "hub/why": self._why,
             "hub/confirm": self._confirm,
             **self.answering.methods,
+            **self._permissions.methods,
         }
 
     def follow(self, server: str | None, tell: Follow) -> Callable[[], None]:
@@ -149,6 +152,10 @@ class Operator:
             "tokens": None if offer is None else self._assembly.tokens.exact(offer.tools.values()),
             "problem": None if problem is None else problem.message,
             "mend": None if problem is None else problem.mend or f"see `interlock logs {upstream.id}`",
+            "mgp": _agreed(upstream),
+            "trust": self._assembly.trust_of(upstream.id).name.lower(),
+            "permissions": self._permissions.shown(upstream.id),
+            "withheld": [] if offer is None else [tool.exposed for tool in offer.lacking.values()][:MOST_QUARANTINED],
             "left_out": upstream.left_out,
             "would_refuse": _by_rule(self._assembly.would_refuse, upstream.id),
             "flagged": _by_rule(self._assembly.flagged, upstream.id),
@@ -177,6 +184,8 @@ class Operator:
                     "inputSchema": definition.get("inputSchema"),
                     "outputSchema": definition.get("outputSchema"),
                     "annotations": definition.get("annotations"),
+                    "security": definition.get("security"),
+                    "permissions": list(self._assembly.permissions.needs(item)) if isinstance(item, Tool) else [],
                     "_meta": definition.get("_meta"),
                     "tokens": self._assembly.tokens.of(item) if isinstance(item, Tool) else None,
                 }
@@ -354,6 +363,20 @@ class Operator:
 
 def _by_rule(counts: Mapping[tuple[str, str], int], server: str) -> dict[str, int]:
     return {rule: count for (name, rule), count in counts.items() if name == server}
+
+
+def _agreed(upstream: Upstream) -> dict[str, object] | None:
+    """What is spoken beyond MCP, with what the server says of itself: that is its word, and no more."""
+    found = upstream.agreement
+    if found is None:
+        return None
+    return {
+        "version": found.offer.version[:40],
+        "extensions": sorted(found.agreed.extensions),
+        "place": found.agreed.home.value,
+        "warning": found.agreed.warning or None,
+        "claims": {"server_id": found.offer.server_id, "trust_level": found.offer.trust_level},
+    }
 
 
 def _quarantined(held: Held) -> dict[str, object]:

@@ -127,6 +127,8 @@ class Offer(msgspec.Struct):
     """What the server wants models to know."""
     held: tuple[Held, ...] = ()
     """What is in quarantine."""
+    lacking: dict[str, Tool] = {}
+    """Tools that lack a permission, by exposed name: known, and not offered."""
 
     def leave_out(self, tool: Tool, reason: str) -> None:
         """Do not offer a tool after all."""
@@ -156,6 +158,18 @@ class Offer(msgspec.Struct):
             prompts_by_exposed=kept(self.prompts_by_exposed),
             instructions="" if ("instructions", "instructions") in out else self.instructions,
             held=held,
+        )
+
+    def unpermitted(self, tools: Iterable[Tool]) -> Offer:
+        """The same without tools that lack a permission."""
+        lacking = {tool.exposed: tool for tool in tools}
+        if not lacking:
+            return self
+        return msgspec.structs.replace(
+            self,
+            tools={name: tool for name, tool in self.tools.items() if tool.exposed not in lacking},
+            tools_by_exposed={name: tool for name, tool in self.tools_by_exposed.items() if name not in lacking},
+            lacking=lacking,
         )
 
     def items(self, kind: ItemKind) -> Iterable[Item]:
