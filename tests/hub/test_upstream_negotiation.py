@@ -70,7 +70,7 @@ async def test_a_server_that_says_nothing_of_mgp_gets_plain_mcp(tmp_path: Path, 
 async def test_what_is_agreed_with_a_server_and_with_a_client_are_two_things(
     tmp_path: Path, transport: str, era: str, client: str
 ) -> None:
-    """A plain client of an MGP server gets plain MCP, and an MGP client all of it; the server hears the hub either way."""
+    """A plain client of an MGP server gets plain MCP, an MGP client all of it; the server hears the hub either way."""
     script = Script(tmp_path, era=era, mgp=SERVERS_OFFER, tools=[tool("a")], answers={"a": [REFUSED]})
     async with script.house(transport) as hub:
         meta = {} if client == "plain" else {"_meta": {CAPABILITIES: {"mgp": OFFER}}}

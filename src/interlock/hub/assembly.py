@@ -22,7 +22,7 @@ from interlock.hub.access.desk import AccessDesk
 from interlock.hub.access.grants import GRANTS, Grants
 from interlock.hub.audit.recorder import NOBODY, Recorder
 from interlock.hub.call import Call, Target
-from interlock.hub.catalog.offer import Offer
+from interlock.hub.catalog.offer import Offer, Tool
 from interlock.hub.catalog.pins import PINS, Pins
 from interlock.hub.catalog.quarantine import Quarantine
 from interlock.hub.catalog.views import Catalog
@@ -65,7 +65,8 @@ from interlock.hub.upstreams.upstreams import Upstreams
 from interlock.hub.validators.checking import Judging
 from interlock.judge.findings import Finding
 from interlock.judge.secrets import redact
-from interlock.protocols.mgp.security import Trust, lower_trust
+from interlock.protocols.mgp.permissions import Risk
+from interlock.protocols.mgp.security import Trust, effective_risk, lower_trust, read_security
 from interlock.store import Collection, Store
 from interlock.transports.parking import Limits as ParkingLimits
 from interlock.transports.parking import Parking
@@ -163,6 +164,7 @@ class Assembly:
             limits=self.limits,
             info=msgspec.json.encode({"name": "interlock", "title": "Interlock", "version": VERSION}),
             most_open=self._most_open,
+            risk_of=self.risk_of,
             clock=asyncio.get_running_loop().time,
         )
         self._telling: asyncio.TimerHandle | None = None
@@ -319,6 +321,11 @@ class Assembly:
         agreed = None if upstream is None else upstream.agreement
         given = Trust.SANDBOXED if settings is None else Trust[settings.trust.upper()]
         return lower_trust(given, None if agreed is None else agreed.offer.trust_level)
+
+    def risk_of(self, tool: Tool) -> Risk:
+        """What the hub reckons with before a tool is called."""
+        declared, hints = read_security(tool.definition)
+        return effective_risk(declared, hints, self.trust_of(tool.server), self.permissions.needs(tool))
 
     async def _prepared(
         self, server: str, connection: Connection, agreement: Agreement | None, *, shared: bool

@@ -18,6 +18,7 @@ from interlock.wire.messages import strict
 if TYPE_CHECKING:
     from interlock.hub.audit.record import Outcome
     from interlock.hub.audit.recorder import Ticket
+    from interlock.hub.plan import Plan
 
 TargetKind = Literal["tool", "prompt", "resource", "completion"]
 
@@ -75,6 +76,16 @@ class Approval(msgspec.Struct, frozen=True):
     """The decision that is used up by it; None for a rule."""
 
 
+class Tried(msgspec.Struct, frozen=True):
+    """What was done so far for a call that a server answered with an error."""
+
+    deadline: float
+    """When nothing more is tried, by the loop's clock."""
+    retries: int = 0
+    fallback: bool = False
+    """It is the alternative to a call that failed, and has none itself."""
+
+
 class Call:
     """One request for a target."""
 
@@ -86,8 +97,10 @@ class Call:
         "exchange",
         "members",
         "outcome",
+        "plan",
         "target",
         "ticket",
+        "tried",
         "would_refuse",
     )
 
@@ -105,6 +118,10 @@ class Call:
         """Its place in the record, once its intent stands there."""
         self.outcome: Outcome | None = None
         """How it ended, as far as is known."""
+        self.plan: Plan | None = None
+        """What it was sent by."""
+        self.tried: Tried | None = None
+        """What was tried to recover it from an error; nothing for nearly all."""
         self.would_refuse: tuple[Finding, ...] = ()
         """What a stricter mode would have refused it for; for the record, once the call goes out."""
 

@@ -21,8 +21,9 @@ from interlock.hub.call import Call
 from interlock.hub.catalog.addresses import exposed_uri
 from interlock.hub.lines import LineOwner
 from interlock.hub.questions import relay_question
+from interlock.hub.recovering import Recovering
 from interlock.hub.request_states import RequestStates
-from interlock.hub.results.finishing import Finish
+from interlock.hub.results.finishing import Finishing
 from interlock.hub.sharing import log_level_of
 from interlock.hub.upstreams.agreement import asking_meta
 from interlock.protocols.mcp import older, results
@@ -54,7 +55,8 @@ class Forward(msgspec.Struct, eq=False):
     _states: RequestStates
     _clock: Callable[[], float]
     _done: Callable[[Call], None]
-    _last: Finish | None
+    _recovering: Recovering
+    _last: Finishing | None
     """What is still to be done to a good result."""
     _handle: Id | None = None
     _told: bool = False
@@ -87,7 +89,8 @@ class Forward(msgspec.Struct, eq=False):
         self._call.outcome = recording.answered(answer)
         self._finish()
         if isinstance(answer, Failure):
-            self._failed(answer.error)
+            if self._connection.mgp is None or not self._recovering.takes(self._call, answer.error):
+                self._failed(answer.error)
             return
         try:
             result = self._result(one_line(answer.result))
@@ -152,10 +155,14 @@ class Forward(msgspec.Struct, eq=False):
         question = None
         if exchange.dialect.modern and not self._connection.modern:
             question = url_first.as_question(error, exchange.dialect.capabilities)
-        if question is None:
-            exchange.pass_failure(self._error(error))
-        else:
+        if question is not None:
             exchange.result(question)
+            return
+        told = error if self._connection.mgp is None else self._recovering.answer(self._call, error)
+        if isinstance(told, Fault):
+            exchange.fail(told)
+        else:
+            exchange.pass_failure(self._error(told))
 
     def _wants_logs(self) -> bool:
         """A new server was told the level with the call; an old one speaks for this client on its own line alone."""

@@ -18,7 +18,7 @@ from interlock.hub.access.desk import AccessDesk
 from interlock.hub.bridges.retries import STATE, Retries
 from interlock.hub.call import Call, Caller, Target, TargetKind
 from interlock.hub.catalog.addresses import original_uri
-from interlock.hub.catalog.offer import ItemKind
+from interlock.hub.catalog.offer import ItemKind, Tool
 from interlock.hub.catalog.views import Catalog
 from interlock.hub.doors import Doors
 from interlock.hub.forward import Forward
@@ -32,6 +32,7 @@ from interlock.hub.notices import Notices
 from interlock.hub.pipeline import Commit, Dispatch, Pipeline, Release, Resolve
 from interlock.hub.plan import Plan
 from interlock.hub.recording import Recording, trace_of
+from interlock.hub.recovering import Recovering
 from interlock.hub.refusals import Refusals
 from interlock.hub.request_states import RequestStates
 from interlock.hub.results import pages
@@ -46,6 +47,7 @@ from interlock.protocols.mcp.meta import Members, members
 from interlock.protocols.mcp.methods import LOG_LEVELS, METHODS
 from interlock.protocols.mcp.older import tools_for
 from interlock.protocols.mcp.results import EMPTY, complete
+from interlock.protocols.mgp.permissions import Risk
 from interlock.protocols.registry.errors import registry_fault
 from interlock.transports.exchange import Caller as AnyCaller
 from interlock.transports.exchange import Exchange, Session
@@ -89,6 +91,7 @@ class Hub:
         limits: Limits,
         info: bytes,
         most_open: Callable[[], tuple[int, int, int]],
+        risk_of: Callable[[Tool], Risk],
         clock: Callable[[], float],
     ) -> None:
         self._doors = doors
@@ -104,6 +107,7 @@ class Hub:
         self._recording = recording
         self._pages = kept
         self._retries = Retries(parking)
+        self._recovering = Recovering(self._pipeline, catalog, risk_of, recording, clock)
         self._limits = limits
         self._info = info
         self._most_open = most_open
@@ -439,7 +443,10 @@ class Hub:
         self._retries.hold(call, line)
         connection, owner = line
         method = call.exchange.request.method
-        forward = Forward(call, method, connection, owner, self._states, self._clock, self._done, plan.finish)
+        call.plan = plan
+        forward = Forward(
+            call, method, connection, owner, self._states, self._clock, self._done, self._recovering, plan.finish
+        )
         forward.start(plan.timeout_s, plan.timeout_s * LONGEST_CALL_FACTOR)
 
     def _lane(self, call: Call, upstream: Upstream) -> Lane | None:
@@ -569,6 +576,7 @@ class Hub:
         for listening in list(self._listening):
             listening.end()
         self._retries.close()
+        self._recovering.close()
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

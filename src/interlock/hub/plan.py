@@ -14,7 +14,7 @@ import msgspec
 from interlock.hub.call import Call, Caller, Target
 from interlock.hub.principals import Principal
 from interlock.hub.rates import Meter
-from interlock.hub.results.finishing import Finish
+from interlock.hub.results.finishing import Finishing
 from interlock.hub.unknown import unknown
 from interlock.hub.verdicts import FOREVER, PASS, Ask, Pass, Refuse, Verdict, Wait
 
@@ -47,7 +47,7 @@ class Plan(msgspec.Struct):
     checks: tuple[tuple[str, Check], ...]
     timeout_s: float
     stamp: tuple[int, int]
-    finish: Finish | None = None
+    finish: Finishing | None = None
     """What is to be done to its results."""
     valid_until: float = FOREVER
     meters: tuple[Meter, ...] = ()
@@ -64,7 +64,7 @@ class Plans:
         self,
         gates: Sequence[Gate],
         timeout_of: Callable[[Target], float],
-        finish_of: Callable[[Target], Finish | None] = lambda target: None,
+        finish_of: Callable[[Target], Finishing | None] = lambda target: None,
         meters_of: Callable[[Principal, Target], tuple[Meter, ...]] = lambda *_: (),
     ) -> None:
         self._gates = gates

@@ -8,13 +8,22 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from interlock.hub.audit.record import CANCELLED, LOST, NOT_SENT, TIMED_OUT, Outcome, outcome_of
+from interlock.hub.audit.record import (
+    CANCELLED,
+    FELL_BACK,
+    LOST,
+    NOT_SENT,
+    RETRIED,
+    TIMED_OUT,
+    Outcome,
+    outcome_of,
+)
 from interlock.hub.audit.recorder import Recorder
 from interlock.hub.call import Call, Caller, Target, TargetKind
 from interlock.protocols.traces import new_trace_id, read_traceparent
 from interlock.store import StoreError
 from interlock.transports.exchange import Exchange
-from interlock.wire.errors import Fault
+from interlock.wire.errors import ErrorObject, Fault
 from interlock.wire.messages import Failure, Result
 
 
@@ -61,6 +70,20 @@ class Recording:
         self._recorder().refusal(
             call.caller.principal, call.target, trace_of(call.exchange), gate, rule, fault.message, call.arguments_raw
         )
+
+    def retried(self, call: Call, error: ErrorObject, attempt: int, pause_s: float) -> None:
+        """Record that a call will be sent again, and after which error (MGP, Client Retry Behavior)."""
+        said: dict[str, object] = {"attempt": attempt, "pause_ms": round(pause_s * 1000), "error_code": error.code}
+        self._tell(RETRIED, call, error, said)
+
+    def fell_back(self, call: Call, error: ErrorObject, target: Target) -> None:
+        """Record that another tool is called in the place of one that failed."""
+        self._tell(FELL_BACK, call, error, {"fallback_tool": target.name, "error_code": error.code})
+
+    def _tell(self, event: str, call: Call, error: ErrorObject, details: dict[str, object]) -> None:
+        trace = trace_of(call.exchange) if call.ticket is None else call.ticket.intent.trace
+        principal = call.caller.principal
+        self._recorder().event(event, principal, call.target, trace, reason=error.message[:1000], details=details)
 
     def unresolved(self, exchange: Exchange, caller: Caller, kind: TargetKind, name: str, fault: Fault) -> None:
         """Record that a name meant nothing to this caller."""

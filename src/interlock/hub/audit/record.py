@@ -33,6 +33,8 @@ INTENDED: Final = "dev.interlock.call_intended"
 OPENED: Final = "dev.interlock.audit_opened"
 CLOSED: Final = "dev.interlock.audit_closed"
 GAP: Final = "dev.interlock.audit_gap"
+RETRIED: Final = "dev.interlock.call_retried"
+FELL_BACK: Final = "dev.interlock.call_fell_back"
 OVERFLOWED: Final = "dev.interlock.audit_overflowed"
 EXECUTED: Final = {
     "tool": "TOOL_EXECUTED",

@@ -39,7 +39,7 @@ class Retries:
         exchange = call.exchange
         if line.owner is None or line.connection.modern or not exchange.dialect.modern:
             return
-        if METHODS[exchange.request.method].may_ask:
+        if METHODS[exchange.request.method].may_ask and not isinstance(exchange, HeldExchange):
             call.exchange = HeldExchange(exchange, self._parking, lambda: binding_of(call))
 
     def close(self) -> None:
