@@ -30,6 +30,8 @@ TABLES: list[tuple[str, type[msgspec.Struct]]] = [
     ("[hub.rate]", settings.Rate),
     ("[servers.ID]", settings.Server),
     ("[servers.ID.restart]", settings.Restart),
+    ("[servers.ID.timeouts]", settings.ServerTimeouts),
+    ("[servers.ID.permissions]", settings.Permissions),
     ("[servers.ID.tools]", settings.Tools),
     ("[servers.ID.validators.TOOL]", settings.Validation),
     ("[profiles.NAME]", settings.Profile),

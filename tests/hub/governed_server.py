@@ -7,6 +7,7 @@ The file is read at every message:
     tools     its tools
     knows     the methods of MGP that it knows
     answers   by tool, what its calls are answered with, one after the other: {"error": …} or {"result": …}
+    claims    what it answers to the methods of MGP
     silent    methods that it does not answer
 """
 
@@ -67,7 +68,7 @@ class Governed:
                 return self._call(params, script, done)
             case "ping":
                 return done
-        return done if method in script.get("knows", KNOWN) else None
+        return {**done, **script.get("claims", {})} if method in script.get("knows", KNOWN) else None
 
     def _call(self, params: dict[str, Any], script: dict[str, Any], done: dict[str, Any]) -> dict[str, Any]:
         name = params["name"]
