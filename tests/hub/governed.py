@@ -65,13 +65,13 @@ class Script:
         wait: bool = True,
         mode: Mode = "guard",
         hold_s: float = 0,
-        timeouts: Timeouts | None = None,
+        waits: Timeouts | None = None,
         **settings: Any,
     ) -> AsyncIterator[House]:
         """A hub with this server as `s`."""
         hub = Hub(
             mode=mode,
-            timeouts=timeouts or Timeouts(start_s=30, discovery_s=10, tool_s=20),
+            timeouts=waits or Timeouts(start_s=30, discovery_s=10, tool_s=20),
             approvals=Approvals(hold_s=hold_s, valid_s=600),
         )
         async with contextlib.AsyncExitStack() as stack:

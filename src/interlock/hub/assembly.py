@@ -59,6 +59,7 @@ from interlock.hub.recording import Recording
 from interlock.hub.request_states import RequestStates
 from interlock.hub.results.finishing import finish_for
 from interlock.hub.results.pages import Pages
+from interlock.hub.timeouts import CallTimeouts, timeouts_for
 from interlock.hub.upstreams.agreement import Agreement, asking
 from interlock.hub.upstreams.upstream import Upstream
 from interlock.hub.upstreams.upstreams import Upstreams
@@ -113,7 +114,9 @@ class Assembly:
         self.tokens = TokenCounts(self._changed)
         self.shelves = Shelves(self.catalog, self.tokens, self.access)
         self.notices = Notices(self.catalog, self.shelves)
-        self.kernel = Kernel(self.catalog, self.shelves, ToolSearch(self.catalog, self.tokens), self.tokens)
+        self.kernel = Kernel(
+            self.catalog, self.shelves, ToolSearch(self.catalog, self.tokens, self._lock_s), self.tokens
+        )
         self.limits = _limits(config)
         self.upstreams = Upstreams(self._upstream)
         self.doors = Doors(lambda: self.config, self.keys, self.catalog, self.access)
@@ -262,7 +265,7 @@ class Assembly:
         }
         self._plans = Plans(
             gates,
-            self._timeout_of,
+            self._timeouts_of,
             lambda target: finishes.get(target.server) if target.kind == "tool" else None,
             self.rates.of,
         )
@@ -307,10 +310,9 @@ class Assembly:
         self.doors.note_uses()
         await self.keys.write_uses()
 
-    def _timeout_of(self, target: Target) -> float:
-        server = self.config.servers.get(target.server)
-        own = None if server is None else server.timeout_s
-        return own if own is not None else self.config.hub.timeouts.tool_s
+    def _timeouts_of(self, target: Target) -> CallTimeouts:
+        tool = target.name if target.kind == "tool" else ""
+        return timeouts_for(self.config.hub.timeouts, self.config.servers.get(target.server), tool)
 
     # Servers, what they agreed to, and what they may
 
@@ -361,6 +363,9 @@ class Assembly:
         details = {"permission": standing.permission, "rule": standing.rule, "expires_at": standing.expires_at}
         by = Principal(standing.by, "person") if standing.by.startswith("person:") else NOBODY
         self.recorder.event(event, by, Target("tool", server, ""), rule=standing.rule, details=details)
+
+    def _lock_s(self) -> float:
+        return self.config.hub.timeouts.lock_s
 
     def _most_open(self) -> tuple[int, int, int]:
         limits = self.config.hub.limits

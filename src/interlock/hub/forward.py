@@ -25,6 +25,7 @@ from interlock.hub.recovering import Recovering
 from interlock.hub.request_states import RequestStates
 from interlock.hub.results.finishing import Finishing
 from interlock.hub.sharing import log_level_of
+from interlock.hub.timeouts import timed_out
 from interlock.hub.upstreams.agreement import asking_meta
 from interlock.protocols.mcp import older, results
 from interlock.protocols.mcp.errors_across import error_for_new, error_for_old
@@ -129,6 +130,8 @@ class Forward(msgspec.Struct, eq=False):
 
     def lost(self, fault: Fault) -> None:
         """No answer will come."""
+        if fault.name == "UPSTREAM_TIMEOUT":
+            fault = timed_out(self._call, fault, self._patience[0])
         self._call.outcome = recording.lost(fault)
         self._finish()
         self._call.exchange.fail(fault)

@@ -15,6 +15,7 @@ from typing import Final
 from interlock.hub.decisions.decision import DECISIONS, Answer, Decision, Question, Where
 from interlock.hub.decisions.rules import OFFER_AFTER, RULES, Rule, learn, rule_id
 from interlock.hub.decisions.table import Event, State
+from interlock.hub.locks import held
 from interlock.hub.principals import Principal
 from interlock.store import Conflict, Mirror, Store
 from interlock.wire.errors import Fault
@@ -109,9 +110,10 @@ class Inbox:
 
     # Asking and answering
 
-    async def ask(self, question: Question) -> Decision:
-        """Open a question, or join the one on the same matter. Raises RESOURCE_EXHAUSTED when too many are open."""
-        async with self._asking:
+    async def ask(self, question: Question, within_s: float | None = None) -> Decision:
+        """Open a question, or join the one on the same matter. Raises RESOURCE_EXHAUSTED when too many are open, or
+        too many ask at once."""
+        async with held(self._asking, within_s, "the inbox"):
             standing = self.standing(question)
             if standing is not None:
                 return standing

@@ -22,6 +22,7 @@ from interlock.hub.lanes import Lanes
 from interlock.hub.lines import Line, LineOwner
 from interlock.hub.logs import Logs
 from interlock.hub.sharing import Lane
+from interlock.hub.timeouts import discovery_s
 from interlock.hub.upstreams.agreement import Agreement, agreement, asking
 from interlock.hub.upstreams.ears import LaneEars, SharedEars
 from interlock.hub.upstreams.listing import fetch, offer_of
@@ -33,6 +34,8 @@ from interlock.wire.errors import Fault
 
 RELIST_EVERY_S: Final = 1.0
 """A server that says its lists changed is listed again at most this often, one listing at a time."""
+LIST_AGAIN_S: Final = 10.0
+"""Lists that could not be had in time are asked for again after so long."""
 GIVEN_UP_S: Final = 30.0
 """After too many restarts, a call may have it tried once more after so long."""
 
@@ -81,6 +84,8 @@ class Upstream:
         self._offered = offered
         self._updated = updated
         self._subscriptions = subscriptions
+        self._listed = False
+        self._later: asyncio.TimerHandle | None = None
         self.modern = False
         """Whether it speaks the stateless era, as far as is known."""
         self.agreement: Agreement | None = None
@@ -228,6 +233,9 @@ class Upstream:
             return Fault("INTERNAL_ERROR", f"the hub failed over {self.id}: {cause!r}")
         finally:
             self._shared = self._shared_line = None
+            if self._later is not None:
+                self._later.cancel()
+                self._later = None
             if connection is not None:
                 await connection.close()
 
@@ -313,18 +321,34 @@ class Upstream:
         self._relist.set()
 
     async def _list(self, connection: Connection) -> None:
-        """Ask for everything it offers. What cannot be had in time leaves the last known in force."""
+        """Ask for everything it offers. What cannot be had in time leaves the last known in force, until it is asked
+        again; where nothing is known yet, it may take as long as the start."""
+        within = discovery_s(self._timeouts, self.settings)
+        if not self._listed:
+            within = max(within, self._timeouts.start_s)
         try:
-            listed = await fetch(connection, self._capabilities or {}, self._timeouts.discovery_s)
+            listed = await fetch(connection, self._capabilities or {}, within)
         except (TimeoutError, Fault) as cause:
-            self._logs.add(self.id, "hub", f"its lists could not be read, the last known stay: {cause}")
+            told = cause.message if isinstance(cause, Fault) else f"not given within {within:g} s"
+            self._logs.add(self.id, "hub", f"its lists could not be read, the last known stay: {told}")
+            self._again_later()
             return
+        self._listed = True
         offer = await offer_of(self.id, listed, self.settings)
         for reason in offer.left_out:
             self._logs.add(self.id, "hub", f"left out {reason}")
         self.left_out = offer.left_out
         offer.instructions = self.instructions
         await self._offered(offer)
+
+    def _again_later(self) -> None:
+        """Ask for the lists again in a while, unless something else does before."""
+        if self._later is None:
+            self._later = asyncio.get_running_loop().call_later(LIST_AGAIN_S, self._list_again)
+
+    def _list_again(self) -> None:
+        self._later = None
+        self.lists_changed()
 
     # Connections to it
 
@@ -405,7 +429,7 @@ class Upstream:
             return
         with contextlib.suppress(Fault):
             params = msgspec.json.encode({"level": level})
-            await connection.request("logging/setLevel", params, timeout=self._timeouts.discovery_s)
+            await connection.request("logging/setLevel", params, timeout=discovery_s(self._timeouts, self.settings))
 
     async def subscribe(self, uri: str) -> None:
         """Hear of updates of a resource, on the shared connection. Raises what the server says against it."""
