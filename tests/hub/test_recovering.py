@@ -134,7 +134,7 @@ async def test_every_retry_is_judged_again(tmp_path: Path) -> None:
 async def test_a_cancelled_call_is_not_tried_again(tmp_path: Path) -> None:
     script = scripted(tmp_path, {"get": [busy(retry_after_ms=500), "ok"]})
     async with script.house() as hub:
-        recovering = hub.assembly.hub._recovering
+        recovering = hub.assembly.hub.recovering
         client = asyncio.ensure_future(call(hub, "get"))
         await until(lambda: len(recovering._waiting) == 1)
         client.cancel()
@@ -148,8 +148,8 @@ async def test_a_call_that_waits_when_the_hub_ends_gets_its_answer(tmp_path: Pat
     script = scripted(tmp_path, {"get": [busy(retry_after_ms=15_000)]})
     async with script.house() as hub:
         client = asyncio.ensure_future(call(hub, "get"))
-        await until(lambda: len(hub.assembly.hub._recovering._waiting) == 1)
-        hub.assembly.hub._recovering.close()
+        await until(lambda: len(hub.assembly.hub.recovering._waiting) == 1)
+        hub.assembly.hub.recovering.close()
         assert error_of(await client)["name"] == "SERVER_DRAINING"
 
 
@@ -232,8 +232,8 @@ async def test_risk_is_compared_as_the_hub_sees_it(tmp_path: Path) -> None:
     script = scripted(tmp_path, {}, tools=[*TOOLS, DANGEROUS])
     async with script.house() as hub:
         tools = hub.assembly.catalog.offers()["s"].tools
-        assert hub.assembly.risk_of(tools["bad"]) is Risk.DANGEROUS
-        assert hub.assembly.risk_of(tools["get"]) is Risk.MODERATE
+        assert hub.assembly.governing.risk_of(tools["bad"]) is Risk.DANGEROUS
+        assert hub.assembly.governing.risk_of(tools["get"]) is Risk.MODERATE
 
 
 # Other faces

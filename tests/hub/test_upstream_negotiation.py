@@ -156,4 +156,4 @@ async def test_a_server_that_calls_itself_sandboxed_cannot_call_its_tools_safe(t
     safe = tool("a", annotations={"readOnlyHint": True}, security={"risk_level": "safe", "permissions_required": []})
     script = Script(tmp_path, mgp={**SERVERS_OFFER, "trust_level": "sandboxed"}, tools=[safe])
     async with script.house() as hub:
-        assert hub.assembly.trust_of("s").name == "SANDBOXED"
+        assert hub.assembly.governing.trust_of("s").name == "SANDBOXED"

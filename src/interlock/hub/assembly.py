@@ -13,16 +13,15 @@ from typing import Any, Final
 
 import msgspec
 
-from interlock.client.connection import Connection
 from interlock.client.dial import Dial, to_command, to_url
 from interlock.client.peer import Identity
 from interlock.config.settings import Config, Server
 from interlock.hub.access.access import Access
 from interlock.hub.access.desk import AccessDesk
 from interlock.hub.access.grants import GRANTS, Grants
-from interlock.hub.audit.recorder import NOBODY, Recorder
+from interlock.hub.audit.recorder import Recorder
 from interlock.hub.call import Call, Target
-from interlock.hub.catalog.offer import Offer, Tool
+from interlock.hub.catalog.offer import Offer
 from interlock.hub.catalog.pins import PINS, Pins
 from interlock.hub.catalog.quarantine import Quarantine
 from interlock.hub.catalog.views import Catalog
@@ -39,6 +38,7 @@ from interlock.hub.gates.permissions import PermissionsGate
 from interlock.hub.gates.risk import RiskGate
 from interlock.hub.gates.schema import SchemaGate
 from interlock.hub.gates.validators import ValidatorsGate
+from interlock.hub.governing import Governing
 from interlock.hub.hub import Hub
 from interlock.hub.kernel.kernel import Kernel
 from interlock.hub.kernel.search import ToolSearch
@@ -48,26 +48,22 @@ from interlock.hub.keys import KEY_USES, KEYS, Keys
 from interlock.hub.logs import Logs
 from interlock.hub.notices import Notices
 from interlock.hub.permissions.entries import ENTRIES as PERMISSIONS
-from interlock.hub.permissions.entries import Standing
-from interlock.hub.permissions.permissions import Permissions
-from interlock.hub.permissions.telling import Telling
 from interlock.hub.pipeline import Commit, Dispatch, Pipeline, Release
-from interlock.hub.plan import Gate, Plans
+from interlock.hub.plan import Epoch, Gate, Plans
 from interlock.hub.principals import Principal
 from interlock.hub.rates import Rates
 from interlock.hub.recording import Recording
 from interlock.hub.request_states import RequestStates
 from interlock.hub.results.finishing import finish_for
 from interlock.hub.results.pages import Pages
+from interlock.hub.sending import Room
 from interlock.hub.timeouts import CallTimeouts, timeouts_for
-from interlock.hub.upstreams.agreement import Agreement, asking
+from interlock.hub.upstreams.agreement import asking
 from interlock.hub.upstreams.upstream import Upstream
 from interlock.hub.upstreams.upstreams import Upstreams
 from interlock.hub.validators.checking import Judging
 from interlock.judge.findings import Finding
 from interlock.judge.secrets import redact
-from interlock.protocols.mgp.permissions import Risk
-from interlock.protocols.mgp.security import Trust, effective_risk, lower_trust, read_security
 from interlock.store import Collection, Store
 from interlock.transports.parking import Limits as ParkingLimits
 from interlock.transports.parking import Parking
@@ -100,8 +96,7 @@ class Assembly:
         """Where HTTP is served, once it is."""
         self.begun = False
         """Whether the store is open and the servers are on their way."""
-        self.generation = 0
-        """Grows when the configuration changes."""
+        self.epoch = Epoch()
         self.store: Store
         """What survives. Opened by `begin`."""
         self.keys = Keys(home)
@@ -110,7 +105,7 @@ class Assembly:
         self.access_desk = AccessDesk(self.access, self.grants)
         self.rates = Rates(lambda: self.config, self.keys, asyncio.get_running_loop().time)
         self.logs = Logs()
-        self.catalog = Catalog()
+        self.catalog = Catalog(self.epoch.advance)
         self.tokens = TokenCounts(self._changed)
         self.shelves = Shelves(self.catalog, self.tokens, self.access)
         self.notices = Notices(self.catalog, self.shelves)
@@ -130,26 +125,23 @@ class Assembly:
         """How often calls went out that a stricter mode would have refused, by server and rule."""
         self.flagged: Counter[tuple[str, str]] = Counter()
         """How often something was flagged in results, by server and rule."""
-        self.permissions = Permissions(
-            self.inbox,
+        self.governing = Governing(
             lambda: self.config,
-            self.trust_of,
-            changed=self._permissions_changed,
+            self.upstreams,
+            self.inbox,
+            self.epoch,
+            show=self._show,
+            recorder=lambda: self.recorder,
             log=self._note,
-            record=self._record_permission,
         )
-        self._telling_servers = Telling(
-            self.permissions, self.inbox, lambda: self.config.hub.approvals.hold_s, self._note
-        )
-        self._agreements: dict[str, Agreement | None] = {}
-        self._informing: set[asyncio.Task[None]] = set()
+        self.permissions = self.governing.permissions
         self.pages = Pages(time.monotonic)
         self._plans: Plans
         self._renew_gates()
         self.parking = Parking(parking or ParkingLimits(), secrets.token_bytes(32))
         self.recorder: Recorder
         """What happened. Opened by `begin`."""
-        self.recording = Recording(lambda: self.recorder, lambda: self.config.hub.audit == "strict")
+        self.recording = Recording(strict=config.hub.audit == "strict")
         self.hub = Hub(
             doors=self.doors,
             catalog=self.catalog,
@@ -166,8 +158,8 @@ class Assembly:
             parking=self.parking,
             limits=self.limits,
             info=msgspec.json.encode({"name": "interlock", "title": "Interlock", "version": VERSION}),
-            most_open=self._most_open,
-            risk_of=self.risk_of,
+            room=_room(config),
+            risk_of=self.governing.risk_of,
             clock=asyncio.get_running_loop().time,
         )
         self._telling: asyncio.TimerHandle | None = None
@@ -181,6 +173,7 @@ class Assembly:
         where = self.config.hub.store or self.home / "hub.db"
         self.store = await Store.open(where, COLLECTIONS, backups=self.home / "backups")
         self.recorder = await Recorder.open(self.store, CHAIN, self.home / "audit.head", redact_with=redact)
+        self.recording.recorder = self.recorder
         await self.keys.begin(self.store)
         self.keys.mirror.on_change(lambda *_: self._access_changed())
         await self.grants.begin(self.store, self._access_changed)
@@ -197,8 +190,10 @@ class Assembly:
         async with self._applying:
             self.config = config
             self.limits = _limits(config)
-            self.generation += 1
-            self.doors.generation += 1
+            self.hub.sending.room = _room(config)
+            self.recording.strict = config.hub.audit == "strict"
+            self.epoch.advance()
+            self.doors.forget()
             self._renew_gates()
             enabled = {id_: server for id_, server in config.servers.items() if server.enabled}
             self.catalog.arrange(enabled, config.profiles)
@@ -214,7 +209,7 @@ class Assembly:
             if timer is not None:
                 timer.cancel()
         await self.tokens.close()
-        await self.permissions.close()
+        await self.governing.close()
         await self.heralds.close()
         await self.hub.close()
         await self.upstreams.end(DRAIN_S)
@@ -237,7 +232,7 @@ class Assembly:
             Identity("interlock", VERSION, asking(b"{}"), title="Interlock"),
             self.logs,
             most_lanes=self.config.hub.limits.private_sessions_per_server,
-            prepared=self._prepared,
+            prepared=self.governing.prepared,
             offered=self._take,
             updated=self.notices.updated,
             subscriptions=self.notices.subscriptions,
@@ -246,7 +241,7 @@ class Assembly:
     def _pipeline(self, commit: Commit, dispatch: Dispatch, release: Release) -> Pipeline:
         refused, would_refuse = self.recording.refused, self._would_refuse
         return Pipeline(
-            lambda: self._plans, self._stamp, commit, dispatch, refused, would_refuse, release=release, desk=self._desk
+            lambda: self._plans, self.epoch, commit, dispatch, refused, would_refuse, release=release, desk=self._desk
         )
 
     def _renew_gates(self) -> None:
@@ -257,7 +252,7 @@ class Assembly:
             HeadersGate(),
             SchemaGate(),
             ValidatorsGate(config.servers, config.hub.mode, self.judging),
-            RiskGate(config.hub.mode, self._note, self.trust_of, self.permissions.needs),
+            RiskGate(config.hub.mode, self._note, self.governing.trust_of, self.permissions.needs),
             ConfirmGate(config.agents, config.hub.mode, self._note),
         ]
         finishes = {
@@ -298,12 +293,9 @@ class Assembly:
         told = f"would refuse {target.name} of {call.caller.owner}: {', '.join(rules)}"
         self.logs.add(target.server, "hub", told)
 
-    def _stamp(self) -> tuple[int, int]:
-        return self.catalog.generation, self.generation
-
     def _access_changed(self) -> None:
         """Every plan is old now, and lists may be: both are looked at when they are next asked for."""
-        self.generation += 1
+        self.epoch.advance()
         self._changed()
 
     async def _note_uses(self) -> None:
@@ -314,62 +306,8 @@ class Assembly:
         tool = target.name if target.kind == "tool" else ""
         return timeouts_for(self.config.hub.timeouts, self.config.servers.get(target.server), tool)
 
-    # Servers, what they agreed to, and what they may
-
-    def trust_of(self, server: str) -> Trust:
-        """How far a server's word counts: what the operator gave it, or less where it says so itself."""
-        settings = self.config.servers.get(server)
-        upstream = self.upstreams.get(server)
-        agreed = None if upstream is None else upstream.agreement
-        given = Trust.SANDBOXED if settings is None else Trust[settings.trust.upper()]
-        return lower_trust(given, None if agreed is None else agreed.offer.trust_level)
-
-    def risk_of(self, tool: Tool) -> Risk:
-        """What the hub reckons with before a tool is called."""
-        declared, hints = read_security(tool.definition)
-        return effective_risk(declared, hints, self.trust_of(tool.server), self.permissions.needs(tool))
-
-    async def _prepared(
-        self, server: str, connection: Connection, agreement: Agreement | None, *, shared: bool
-    ) -> None:
-        if shared and self._agreements.get(server) != agreement:
-            # What was judged by what it said before is judged again.
-            self._agreements[server] = agreement
-            self.generation += 1
-        await self._telling_servers.prepare(server, connection, agreement, shared=shared)
-
-    def _permissions_changed(self, server: str) -> None:
-        """From the next call on: plans are old, lists are made anew, and the server is told."""
-        self.generation += 1
-        offer = self.permissions.resifted(server)
-        if offer is not None:
-            self._show(offer)
-        upstream = self.upstreams.get(server)
-        if upstream is not None:
-            task = asyncio.ensure_future(self._inform(upstream))
-            self._informing.add(task)
-            task.add_done_callback(self._informing.discard)
-
-    async def _inform(self, upstream: Upstream) -> None:
-        refusal = self.permissions.refusal(upstream.id)
-        if upstream.refused or refusal is not None:
-            await upstream.restart()
-            return
-        speaking = upstream.agreement is not None and upstream.agreement.speaks("security")
-        for connection in upstream.connections() if speaking else ():
-            await self._telling_servers.tell(upstream.id, connection)
-
-    def _record_permission(self, event: str, server: str, standing: Standing) -> None:
-        details = {"permission": standing.permission, "rule": standing.rule, "expires_at": standing.expires_at}
-        by = Principal(standing.by, "person") if standing.by.startswith("person:") else NOBODY
-        self.recorder.event(event, by, Target("tool", server, ""), rule=standing.rule, details=details)
-
     def _lock_s(self) -> float:
         return self.config.hub.timeouts.lock_s
-
-    def _most_open(self) -> tuple[int, int, int]:
-        limits = self.config.hub.limits
-        return limits.pending, limits.pending_per_server, limits.pending_per_agent
 
     async def _take(self, offer: Offer) -> None:
         """What a server offers, before any of it is shown: what its tools need, and whether they are the same."""
@@ -409,6 +347,11 @@ def dial_for(settings: Server, limits: Limits) -> Dial:
         return to_url(settings.url, settings.headers, limits)
     inherited = {name: os.environ[name] for name in settings.inherit_env if name in os.environ}
     return to_command(Command(settings.command, {**inherited, **settings.env}, settings.cwd), limits)
+
+
+def _room(config: Config) -> Room:
+    limits = config.hub.limits
+    return Room(limits.pending, limits.pending_per_server, limits.pending_per_agent)
 
 
 def _limits(config: Config) -> Limits:

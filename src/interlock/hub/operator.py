@@ -153,7 +153,7 @@ class Operator:
             "problem": None if problem is None else problem.message,
             "mend": None if problem is None else problem.mend or f"see `interlock logs {upstream.id}`",
             "mgp": _agreed(upstream),
-            "trust": self._assembly.trust_of(upstream.id).name.lower(),
+            "trust": self._assembly.governing.trust_of(upstream.id).name.lower(),
             "permissions": self._permissions.shown(upstream.id),
             "withheld": [] if offer is None else [tool.exposed for tool in offer.lacking.values()][:MOST_QUARANTINED],
             "left_out": upstream.left_out,

@@ -54,11 +54,12 @@ class Recovering:
 
     def takes(self, call: Call, error: ErrorObject) -> bool:
         """Whether a call goes on although it was answered with this error. If not, the error is its answer."""
-        plan = call.plan
         recovery = read_recovery(error)
-        if plan is None or recovery is None or not recovery.retryable or not _may_repeat(call):
+        if recovery is None or not recovery.retryable or not _may_repeat(call):
             return False
-        now = self._clock()
+        plan, now = _plan_of(call), self._clock()
+        if plan is None:
+            return False
         tried = call.tried or Tried(_deadline(call, plan, now))
         if tried.fallback:
             return False
@@ -180,6 +181,16 @@ def _may_repeat(call: Call) -> bool:
         return False
     tool = call.target.tool
     return tool.idempotent if tool is not None else call.target.kind != "tool"
+
+
+def _plan_of(call: Call) -> Plan | None:
+    """What the call was sent by, while its caller still has it."""
+    target = call.target
+    for plan in call.caller.plans.values():
+        known = plan.target
+        if known is target or (known.kind, known.server, known.name) == (target.kind, target.server, target.name):
+            return plan
+    return None
 
 
 def _deadline(call: Call, plan: Plan, now: float) -> float:

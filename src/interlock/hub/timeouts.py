@@ -54,8 +54,8 @@ def timed_out(call: Call, fault: Fault, timeout_s: float) -> Fault:
     }
     if target.tool is not None:
         said["tool_name"] = target.tool.exposed
-    if call.ticket is not None:
-        said["trace_id"] = call.ticket.intent.trace
+    if call.trace:
+        said["trace_id"] = call.trace
     mend = f"the operator can give it longer: [servers.{target.server}.timeouts] tool_s"
     message = f"{target.server} did not answer within {timeout_s:g} s"
     return Fault(fault.name, message, mend=mend, retry_after_ms=fault.retry_after_ms, data={**fault.data, **said})
