@@ -17,6 +17,7 @@ from interlock.cli.app import EXIT_CODES, SECTIONS, app
 from interlock.config import settings
 from interlock.hub.upstreams.states import mermaid
 from interlock.protocols.mcp.methods import METHODS
+from interlock.protocols.mgp.permissions import STANDARD
 from interlock.wire.errors import TABLE
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -139,8 +140,14 @@ def default_of(field: Any) -> str:
     return f"`{value:,}`".replace(",", "_") if isinstance(value, int) else f"`{value}`"
 
 
+def permissions() -> str:
+    """Rows of the table of permissions."""
+    return "\n".join(f"| `{name}` | {risk.word} |" for name, risk in STANDARD.items())
+
+
 GENERATED: list[tuple[str, str, Callable[[], str]]] = [
     ("errors.md", "errors", errors),
+    ("permissions.md", "permissions", permissions),
     ("protocol.md", "methods", methods),
     ("protocol.md", "states", states),
     ("configuration.md", "settings", configuration),
