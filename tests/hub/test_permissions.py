@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
+import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -441,3 +442,43 @@ async def test_many_answers_at_the_same_time_leave_one_entry_each(tmp_path: Path
         assert len(questions) == 20
         await asyncio.gather(*(hub.assembly.inbox.answer(one.id, "once", ADA, "terminal") for one in questions))
         await until(lambda: all(each.grant == "approved" for each in hub.assembly.permissions.of("s")[:20]))
+
+
+async def test_a_server_that_names_ever_new_permissions_does_not_fill_the_inbox(tmp_path: Path) -> None:
+    script = shelly(tmp_path, *(f"com.example.a{number}" for number in range(40)), tools=[tool("a")])
+    async with script.house() as hub:
+        script.say(mgp={**OFFER, "permissions_required": [f"com.example.b{number}" for number in range(40)]})
+        await hub.assembly.upstreams["s"].restart()
+        await until(lambda: "com.example.b39" in asked_about(hub))
+        assert asked_about(hub) == {f"com.example.b{number}" for number in range(40)}
+
+
+async def test_a_person_has_their_few_seconds_once_and_later_connections_do_not_wait_again(tmp_path: Path) -> None:
+    script = shelly(tmp_path, "shell.execute")
+    async with script.house(hold_s=2) as hub:
+        await open_question(hub, "shell.execute")
+        client = Raw(hub.url + "/mcp")
+        await client.initialize({"roots": {}})
+        began = time.monotonic()
+        await client.legacy("tools/call", {"name": "s__add", "arguments": {}})
+        assert script.methods().count("initialize") == 2, "the client has a connection of its own"
+        assert time.monotonic() - began < 2
+
+
+async def test_a_server_that_is_gone_from_the_configuration_asks_nothing_any_more(tmp_path: Path) -> None:
+    script = shelly(tmp_path, "shell.execute")
+    async with script.house() as hub:
+        await open_question(hub, "shell.execute")
+        await hub.assembly.apply(msgspec.structs.replace(hub.assembly.config, servers={}))
+        assert asked_about(hub) == set()
+
+
+async def test_every_connection_of_a_server_is_told_what_changed(tmp_path: Path) -> None:
+    script = shelly(tmp_path, "shell.execute")
+    async with script.house() as hub:
+        client = Raw(hub.url + "/mcp")
+        await client.initialize({"roots": {}})
+        await client.legacy("tools/call", {"name": "s__add", "arguments": {}})
+        before = len(script.params(RESPONSE))
+        await hub.assembly.permissions.put("s", "shell.execute", "approved", ADA)
+        await until(lambda: len(script.params(RESPONSE)) == before + 2)

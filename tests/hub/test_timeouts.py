@@ -165,7 +165,7 @@ async def test_a_server_that_does_not_list_again_in_time_keeps_the_list_that_is_
 async def test_lists_that_were_not_had_in_time_are_asked_for_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("interlock.hub.upstreams.upstream.LIST_AGAIN_S", 0.2)
+    monkeypatch.setattr("interlock.hub.upstreams.listing.LIST_AGAIN_S", 0.2)
     script = Script(tmp_path, era="legacy", tools=[tool("a")])
     own = ServerTimeouts(discovery_s=0.3)
     async with script.house(waits=Timeouts(start_s=30, tool_s=20), timeouts=own) as hub:

@@ -65,7 +65,7 @@ class ServerTimeouts(msgspec.Struct, frozen=True):
     """Waiting for a lock of the hub's own."""
 
 
-class ToolTimeouts(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ToolTimeouts(msgspec.Struct, frozen=True):
     """How long the hub waits for one tool."""
 
     tool_s: Seconds | None = None

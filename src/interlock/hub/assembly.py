@@ -199,6 +199,8 @@ class Assembly:
             self.catalog.arrange(enabled, config.profiles)
             await self.quarantine.apply(config)
             changed = await self.upstreams.apply(enabled, DRAIN_S)
+            for upstream in self.upstreams:
+                upstream.timeouts = config.hub.timeouts
             await self.permissions.apply()
             self._tell()
             return changed

@@ -156,7 +156,7 @@ class Operator:
             "trust": self._assembly.governing.trust_of(upstream.id).name.lower(),
             "permissions": self._permissions.shown(upstream.id),
             "withheld": [] if offer is None else [tool.exposed for tool in offer.lacking.values()][:MOST_QUARANTINED],
-            "left_out": upstream.left_out,
+            "left_out": upstream.lists.left_out,
             "would_refuse": _by_rule(self._assembly.would_refuse, upstream.id),
             "flagged": _by_rule(self._assembly.flagged, upstream.id),
             "quarantined": [] if offer is None else [_quarantined(held) for held in offer.held[:MOST_QUARANTINED]],

@@ -19,6 +19,7 @@ from interlock.judge.names import RESERVED, exposed_name
 from interlock.judge.patterns import PatternSet
 from interlock.protocols.mcp.headers import BadParamHeader, ParamHeader, param_headers
 from interlock.protocols.mcp.older import wraps
+from interlock.protocols.mgp.security import named_permissions
 from interlock.signatures.problems import DefinitionError
 from interlock.signatures.validate import Validator
 
@@ -64,6 +65,8 @@ class Tool(Item):
     idempotent: bool = False
     """The server says that a second call with the same arguments changes nothing more."""
     param_headers: tuple[ParamHeader, ...] = ()
+    permissions: tuple[str, ...] | None = None
+    """The permissions it says it needs; None where it does not say."""
     wraps: bool = False
     """Its structured content is no object, so that clients before 2026-07-28 get it inside of one."""
     _validator: Validator | None = None
@@ -291,6 +294,7 @@ def _tool(server: str, name: str, definition: bytes, fields: _Fields, rules: Too
         schema=raw,
         idempotent=hints.idempotentHint is True or hints.readOnlyHint is True,
         param_headers=headers,
+        permissions=named_permissions(bytes(fields["security"])) if "security" in fields else None,
         wraps=wraps(None if output is None else bytes(output)),
     )
 

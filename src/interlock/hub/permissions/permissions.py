@@ -19,8 +19,16 @@ from interlock.hub.decisions.inbox import Inbox
 from interlock.hub.decisions.table import State
 from interlock.hub.permissions.entries import ENTRIES, Entry, Standing, entry_id, place_of
 from interlock.hub.principals import Principal
-from interlock.protocols.mgp.permissions import Grant, Policy, decide, expand_all, is_permission, risk_of
-from interlock.protocols.mgp.security import Trust, needed_by
+from interlock.protocols.mgp.permissions import (
+    LONGEST_NAME,
+    Grant,
+    Policy,
+    decide,
+    expand_all,
+    is_permission,
+    risk_of,
+)
+from interlock.protocols.mgp.security import Trust
 from interlock.store import Mirror, Store
 from interlock.wire.errors import Fault
 
@@ -139,9 +147,10 @@ class Permissions:
 
     def needs(self, tool: Tool) -> tuple[str, ...]:
         """What a tool needs. A sandboxed server's word cannot make that less than the server needs as a whole."""
-        declared = self.declared(tool.server)
-        named = needed_by(tool.definition, declared)
-        if named is not declared and declared and self._trust_of(tool.server) is Trust.SANDBOXED:
+        declared, named = self.declared(tool.server), tool.permissions
+        if named is None:
+            return declared
+        if declared and self._trust_of(tool.server) is Trust.SANDBOXED:
             return tuple(dict.fromkeys((*declared, *named)))
         return named
 
@@ -166,24 +175,26 @@ class Permissions:
 
     async def declare(self, server: str, names: Collection[str], *, add: bool = False) -> list[Standing]:
         """A server says what it needs as a whole, or what more. Whoever has to be asked, is."""
-        said = expand_all(name[:200] for name in names)
+        said = expand_all(name[:LONGEST_NAME] for name in names)
         before = self._declared.get(server, ()) if add else ()
         both = tuple(dict.fromkeys((*before, *said)))
         if len(both) > MOST_PER_SERVER:
             raise Fault("RESOURCE_EXHAUSTED", f"{server} declares more than {MOST_PER_SERVER} permissions")
         self._declared[server] = both
+        if not add:
+            # What it no longer asks for is not asked: a server cannot fill the inbox with ever new names.
+            await self._withdraw(server, keep=self._wanted(server))
         return await self._settle(server, self.declared(server))
 
     async def take(self, offer: Offer) -> None:
         """A server's tools say what each of them needs."""
         named: dict[str, list[str]] = {}
-        declared = self.declared(offer.server)
         for tool in offer.tools.values():
-            names = needed_by(tool.definition, declared)
-            for name in names if names is not declared else ():
+            for name in tool.permissions or ():
                 if name in named or len(named) < MOST_PER_SERVER:
                     named.setdefault(name, []).append(tool.name)
         self._named[offer.server] = named
+        await self._withdraw(offer.server, keep=self._wanted(offer.server))
         await self._settle(offer.server, named)
 
     def sifted(self, offer: Offer) -> Offer:
@@ -191,7 +202,14 @@ class Permissions:
         self._whole[offer.server] = offer
         if not self.declared(offer.server) and not self._named.get(offer.server):
             return offer
-        return offer.unpermitted(tool for tool in offer.tools.values() if self.lacking(tool)[0])
+        known: dict[str, bool] = {}
+
+        def has(permission: str) -> bool:
+            if permission not in known:
+                known[permission] = self.standing(offer.server, permission).grant == "approved"
+            return known[permission]
+
+        return offer.unpermitted(tool for tool in offer.tools.values() if not all(map(has, self.needs(tool))))
 
     def resifted(self, server: str) -> Offer | None:
         """What may be shown now of the offer that was last seen."""
@@ -204,12 +222,16 @@ class Permissions:
         for server in {*self._declared, *self._named}:
             if server not in servers:
                 self._forget(server)
+                await self._withdraw(server, keep=())
                 continue
             standings = await self._settle(server, self._wanted(server))
-            settled = {each.permission for each in standings if each.grant != "deferred"}
-            asked = self._inbox.about("permission", server)
-            await self._inbox.void(old for old in asked if old.state is State.OPEN and old.question.name in settled)
+            await self._withdraw(server, keep={each.permission for each in standings if each.grant == "deferred"})
             self._changed(server)
+
+    async def _withdraw(self, server: str, keep: Collection[str]) -> None:
+        """Ask no more about a server than this."""
+        asked = [old for old in self._inbox.about("permission", server) if old.state is State.OPEN]
+        await self._inbox.void(old for old in asked if old.question.name not in keep)
 
     async def _settle(self, server: str, names: Iterable[str]) -> list[Standing]:
         """How these stand, with a question opened for each that waits for a person."""
@@ -340,7 +362,7 @@ class Permissions:
             self._record("PERMISSION_GRANTED", server, standing)
         elif standing.grant == "denied":
             self._record("PERMISSION_REVOKED" if revoked else "PERMISSION_DENIED", server, standing)
-        self._log(server, f"permission {standing.permission[:100]} is {standing.grant}: {standing.rule}")
+        self._log(server, f"permission {standing.permission!r} is {standing.grant}: {standing.rule}")
         return True
 
     def _forget(self, server: str) -> None:

@@ -37,6 +37,8 @@ class Telling:
         self._inbox = inbox
         self._hold_s = hold_s
         self._log = log
+        self._waited_for: set[str] = set()
+        """Open questions that someone had their few seconds for."""
 
     async def prepare(
         self, server: str, connection: Connection, agreement: Agreement | None, *, shared: bool = True
@@ -71,17 +73,19 @@ class Telling:
         try:
             # The server may answer at once, when the decision is there, or never: nobody waits for it for long.
             await asyncio.wait([told], timeout=HEARD_S)
-            await self._settled([each.decision for each in waiting if each.decision])
+            await self._settled({each.decision for each in waiting if each.decision})
             now = [self._permissions.standing(server, each.permission) for each in standings]
             await self._say(server, connection, RESPONSE, outcome(request_id, now), early=True)
         finally:
             told.cancel()
             await asyncio.gather(told, return_exceptions=True)
 
-    async def _settled(self, decisions: list[str]) -> None:
-        """Give whoever decides a few seconds."""
+    async def _settled(self, decisions: set[str]) -> None:
+        """Give whoever decides a few seconds, once: later connections to the same server do not wait for it again."""
         patience = min(PATIENCE_S, self._hold_s())
-        await asyncio.gather(*(self._inbox.settled(decision, patience) for decision in decisions))
+        new, self._waited_for = decisions - self._waited_for, self._waited_for | decisions
+        await asyncio.gather(*(self._inbox.settled(decision, patience) for decision in new))
+        self._waited_for &= {decision.id for decision in self._inbox.all(only_open=True)}
         # An answer is one thing, its entry another: it is there a moment later.
         await self._permissions.caught_up()
 

@@ -25,7 +25,7 @@ from interlock.hub.sharing import Lane
 from interlock.hub.timeouts import discovery_s
 from interlock.hub.upstreams.agreement import Agreement, agreement, asking
 from interlock.hub.upstreams.ears import LaneEars, SharedEars
-from interlock.hub.upstreams.listing import fetch, offer_of
+from interlock.hub.upstreams.listing import Lists
 from interlock.hub.upstreams.restarts import Restarts
 from interlock.hub.upstreams.states import Event, State, step
 from interlock.transports.link import Listener
@@ -34,8 +34,6 @@ from interlock.wire.errors import Fault
 
 RELIST_EVERY_S: Final = 1.0
 """A server that says its lists changed is listed again at most this often, one listing at a time."""
-LIST_AGAIN_S: Final = 10.0
-"""Lists that could not be had in time are asked for again after so long."""
 GIVEN_UP_S: Final = 30.0
 """After too many restarts, a call may have it tried once more after so long."""
 
@@ -75,17 +73,15 @@ class Upstream:
         self.problem: Fault | None = None
         self.open_calls = 0
         self.restarts = Restarts(settings.restart)
-        self.left_out: list[str] = []
-        self._timeouts = timeouts
+        self.lists = Lists(id, logs, offered)
+        self.timeouts = timeouts
+        """The hub's; what the server's own settings say goes before."""
         self._dial = dial
         self._identity = identity
         self._logs = logs
         self._prepared = prepared
-        self._offered = offered
         self._updated = updated
         self._subscriptions = subscriptions
-        self._listed = False
-        self._later: asyncio.TimerHandle | None = None
         self.modern = False
         """Whether it speaks the stateless era, as far as is known."""
         self.agreement: Agreement | None = None
@@ -98,7 +94,6 @@ class Upstream:
         self._wanted = asyncio.Event()
         self._changed = asyncio.Event()
         self._idle = asyncio.Event()
-        self._relist = asyncio.Event()
         self._last_use = 0.0
         self._clock = asyncio.get_running_loop().time
         self._keeper: asyncio.Task[None] | None = None
@@ -118,11 +113,6 @@ class Upstream:
     def capabilities(self) -> dict[str, object] | None:
         """What it last said it can do."""
         return self._capabilities
-
-    @property
-    def instructions(self) -> str:
-        """What it wants models to know."""
-        return "" if self._peer is None else self._peer.instructions
 
     @property
     def pid(self) -> int | None:
@@ -219,7 +209,7 @@ class Upstream:
             connection = await self._connect(ears)
             ears.connection = connection
             self._greet(connection)
-            await self._list(connection)
+            await self.lists.read(connection, self.settings, self.timeouts)
             self._shared = connection
             self._shared_line = Line(connection)
             self._step(Event.READY)
@@ -233,9 +223,7 @@ class Upstream:
             return Fault("INTERNAL_ERROR", f"the hub failed over {self.id}: {cause!r}")
         finally:
             self._shared = self._shared_line = None
-            if self._later is not None:
-                self._later.cancel()
-                self._later = None
+            self.lists.rest()
             if connection is not None:
                 await connection.close()
 
@@ -246,7 +234,7 @@ class Upstream:
 
     async def _open(self, ears: Listener, identity: Identity, prepare: Prepare) -> Connection:
         return await Connection.open(
-            self._dial, ears, identity, pin=self._era(), timeout=self._timeouts.start_s, prepare=prepare
+            self._dial, ears, identity, pin=self._era(), timeout=self.timeouts.start_s, prepare=prepare
         )
 
     async def _prepare(self, connection: Connection) -> None:
@@ -276,10 +264,9 @@ class Upstream:
 
     async def _watch(self, connection: Connection, ended: asyncio.Future[Fault]) -> Fault | None:
         loop = asyncio.get_running_loop()
-        self._relist.clear()
         while not ended.done():
-            relist = asyncio.ensure_future(self._relist.wait())
-            patience = self._timeouts.idle_s if self.settings.start == "on-demand" else None
+            relist = asyncio.ensure_future(self.lists.changed.wait())
+            patience = self.timeouts.idle_s if self.settings.start == "on-demand" else None
             both: set[asyncio.Future[Any]] = {ended, relist}
             try:
                 await asyncio.wait(both, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
@@ -287,12 +274,11 @@ class Upstream:
                 relist.cancel()
             if ended.done():
                 break
-            if not self._relist.is_set():
-                if not self.open_calls and loop.time() - self._last_use >= self._timeouts.idle_s:
+            if not self.lists.changed.is_set():
+                if not self.open_calls and loop.time() - self._last_use >= self.timeouts.idle_s:
                     return None
                 continue
-            self._relist.clear()
-            await self._list(connection)
+            await self.lists.read(connection, self.settings, self.timeouts)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(asyncio.shield(ended), RELIST_EVERY_S)
         return ended.result()
@@ -318,37 +304,7 @@ class Upstream:
 
     def lists_changed(self) -> None:
         """It says that a list is different now."""
-        self._relist.set()
-
-    async def _list(self, connection: Connection) -> None:
-        """Ask for everything it offers. What cannot be had in time leaves the last known in force, until it is asked
-        again; where nothing is known yet, it may take as long as the start."""
-        within = discovery_s(self._timeouts, self.settings)
-        if not self._listed:
-            within = max(within, self._timeouts.start_s)
-        try:
-            listed = await fetch(connection, self._capabilities or {}, within)
-        except (TimeoutError, Fault) as cause:
-            told = cause.message if isinstance(cause, Fault) else f"not given within {within:g} s"
-            self._logs.add(self.id, "hub", f"its lists could not be read, the last known stay: {told}")
-            self._again_later()
-            return
-        self._listed = True
-        offer = await offer_of(self.id, listed, self.settings)
-        for reason in offer.left_out:
-            self._logs.add(self.id, "hub", f"left out {reason}")
-        self.left_out = offer.left_out
-        offer.instructions = self.instructions
-        await self._offered(offer)
-
-    def _again_later(self) -> None:
-        """Ask for the lists again in a while, unless something else does before."""
-        if self._later is None:
-            self._later = asyncio.get_running_loop().call_later(LIST_AGAIN_S, self._list_again)
-
-    def _list_again(self) -> None:
-        self._later = None
-        self.lists_changed()
+        self.lists.changed.set()
 
     # Connections to it
 
@@ -415,7 +371,7 @@ class Upstream:
 
     def reap_lanes(self, now: float) -> None:
         """Close private connections that were not used for a while."""
-        self._lanes.reap(now - self._timeouts.idle_s)
+        self._lanes.reap(now - self.timeouts.idle_s)
 
     async def set_level(self, lane: str, level: str) -> None:
         """Pass on a log level to the private connection it is meant for."""
@@ -429,7 +385,7 @@ class Upstream:
             return
         with contextlib.suppress(Fault):
             params = msgspec.json.encode({"level": level})
-            await connection.request("logging/setLevel", params, timeout=discovery_s(self._timeouts, self.settings))
+            await connection.request("logging/setLevel", params, timeout=discovery_s(self.timeouts, self.settings))
 
     async def subscribe(self, uri: str) -> None:
         """Hear of updates of a resource, on the shared connection. Raises what the server says against it."""

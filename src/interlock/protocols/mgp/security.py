@@ -8,7 +8,7 @@ from typing import Final
 
 import msgspec
 
-from interlock.protocols.mgp.permissions import Risk, expand_all, read_risk, risk_of
+from interlock.protocols.mgp.permissions import LONGEST_NAME, Risk, expand_all, read_risk, risk_of
 
 VALIDATORS: Final = ("sandbox", "readonly", "network_restricted", "code_safety", "none")
 """The standard validators. Any other name denies: what cannot be checked is not let through."""
@@ -64,28 +64,20 @@ class _Definition(msgspec.Struct):
     annotations: Hints = Hints()
 
 
-class _Needing(msgspec.Struct):
+class _Naming(msgspec.Struct):
     permissions_required: tuple[str, ...] | None = None
 
 
-class _Needs(msgspec.Struct):
-    security: _Needing | None = None
+def named_permissions(security: bytes) -> tuple[str, ...] | None:
+    """The permissions that a tool's `security` names, each family by its members; None where it names none.
 
-
-def needed_by(definition: bytes, declared: tuple[str, ...]) -> tuple[str, ...]:
-    """The permissions a tool needs: those it names. One that names none needs all that its server declares.
-
-    A declaration that cannot be read needs them all, too: it is not trusted to have meant less.
+    What cannot be read names none: it is not trusted to have meant few.
     """
-    if b"permissions_required" not in definition:
-        return declared
     try:
-        said = msgspec.json.decode(definition, type=_Needs).security
-    except msgspec.DecodeError:
-        return declared
-    if said is None or said.permissions_required is None:
-        return declared
-    return expand_all(said.permissions_required)
+        named = msgspec.json.decode(security, type=_Naming).permissions_required
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    return None if named is None else expand_all(name[:LONGEST_NAME] for name in named)
 
 
 def read_security(definition: bytes) -> tuple[Security | None, Hints]:
