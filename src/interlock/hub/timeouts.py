@@ -57,7 +57,7 @@ def timed_out(call: Call, fault: Fault, timeout_s: float) -> Fault:
     if call.trace:
         said["trace_id"] = call.trace
     mend = f"the operator can give it longer: [servers.{target.server}.timeouts] tool_s"
-    message = f"{target.server} did not answer within {timeout_s:g} s"
+    message = f"{target.server} did not answer in time: it has {timeout_s:g} s"
     return Fault(fault.name, message, mend=mend, retry_after_ms=fault.retry_after_ms, data={**fault.data, **said})
 
 
