@@ -16,7 +16,7 @@ from interlock.hub.operator import Operator
 from interlock.protocols.mgp.permissions import Risk
 
 from .governed import ADA, ERAS, TRANSPORTS, Script, call, error_of, needing, policy, tool
-from .house import House, Raw, text_of, until
+from .house import House, Raw, child, house, text_of, until
 
 OFFER = {"version": "0.2.0", "extensions": ["security"]}
 IDEMPOTENT = {"annotations": {"idempotentHint": True}}
@@ -194,10 +194,22 @@ async def test_any_other_alternative_is_only_a_hint(tmp_path: Path, name: str, m
         assert {params["name"] for params in script.params("tools/call")} == {"get"}
 
 
-async def test_the_alternative_of_another_server_is_only_a_hint(tmp_path: Path) -> None:
-    script = scripted(tmp_path, {"get": [busy(max_retries=0, fallback_tool="t__get")]})
-    async with script.house() as hub:
-        assert (await call(hub, "get"))["error"]["data"]["fallback_tool"] == "t__get"
+async def test_a_riskier_alternative_is_only_a_hint_even_where_nobody_would_be_asked(tmp_path: Path) -> None:
+    script = scripted(tmp_path, {"get": [busy(max_retries=0, fallback_tool="bad")]}, tools=[*TOOLS, DANGEROUS])
+    async with script.house(mode="observe") as hub:
+        assert (await call(hub, "get"))["error"]["data"]["fallback_tool"] == "s__bad"
+        assert calls(script, "bad") == 0
+
+
+@pytest.mark.parametrize("named", ["t__theirs", "theirs"])
+async def test_the_alternative_of_another_server_is_only_a_hint(tmp_path: Path, named: str) -> None:
+    (tmp_path / "t").mkdir()
+    script = scripted(tmp_path, {"get": [busy(max_retries=0, fallback_tool=named)]})
+    other = scripted(tmp_path / "t", {}, tools=[tool("theirs", **IDEMPOTENT)])
+    servers = {name: child("governed_server.py", str(one.path)) for name, one in (("s", script), ("t", other))}
+    async with house(tmp_path, servers) as hub:
+        assert (await call(hub, "get"))["error"]["data"]["fallback_tool"] == named
+        assert calls(other, "theirs") == 0
 
 
 async def test_an_alternative_has_no_alternative_of_its_own(tmp_path: Path) -> None:
