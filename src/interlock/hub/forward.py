@@ -13,7 +13,7 @@ import msgspec
 
 from interlock.client.connection import Connection
 from interlock.hub import recording
-from interlock.hub.audit.record import CANCELLED
+from interlock.hub.audit.record import CANCELLED, Outcome, outcome_of
 from interlock.hub.bridges import url_first
 from interlock.hub.bridges.asking_back import ANSWER_SECONDS, AskingBack
 from interlock.hub.bridges.retries import ANSWERS
@@ -85,11 +85,13 @@ class Forward(msgspec.Struct, eq=False):
         exchange = call.exchange
         if self._connection.modern and not exchange.dialect.modern and self._asks_back(answer):
             return
-        call.outcome = recording.answered(answer)
-        self._finish()
         if isinstance(answer, Failure):
+            call.outcome = Outcome("answered", "error", code=answer.error.code)
+            self._finish()
             self._failed(answer.error)
             return
+        call.outcome = outcome_of(answer.result)
+        self._finish()
         try:
             result = self._result(one_line(answer.result))
         except Fault as fault:
@@ -225,10 +227,10 @@ class Forward(msgspec.Struct, eq=False):
             own = fields.get("_meta")
             fields["_meta"] = msgspec.Raw(traced(view.meta, b"" if own is None else bytes(own), call.trace))
             params = _encode(fields)
-        now = self._clock()
+        now, method = self._clock(), exchange.request.method
         asked = view.meta is not None and view.meta.progress_token is not None
         patience, most = self._patience
-        return Outgoing(exchange.request.method, params, now + patience, named, headers, asked, now + most, True)
+        return Outgoing(method, params, now + patience, named, headers, asked, now + most, True, patience)
 
     def _translate(self, fields: Members) -> None:
         """Say a request in the terms of the server's era."""
