@@ -18,7 +18,7 @@ from typing import Any, Final
 import msgspec
 
 from interlock.hub.audit.chain import row_of
-from interlock.hub.audit.entries import Entry, Ticket, digest, kept
+from interlock.hub.audit.entries import KEPT_BYTES, Entry, Ticket, digest
 from interlock.hub.audit.head import Head, HeadFile
 from interlock.hub.audit.record import (
     BLOCKED,
@@ -134,9 +134,10 @@ class Recorder:
         if self.trouble is not None or len(queue) + len(self._open) >= self._room:
             raise self._no_room()
         seq = self._seq = self._seq + 1
-        ticket = Ticket(
-            seq, time_ns(), principal, target, trace, kept(arguments), perf_counter(), gate, rule, details or _NOTHING
-        )
+        held = arguments if len(arguments) <= KEPT_BYTES else digest(arguments)
+        ticket = Ticket(seq, time_ns(), principal, target, trace, held, perf_counter())
+        if gate or rule or details:
+            ticket.gate, ticket.rule, ticket.details = gate, rule, details or _NOTHING
         self._open[seq] = None
         queue.append(ticket)
         self._issue(seq)
