@@ -267,11 +267,11 @@ class Forward(msgspec.Struct, eq=False):
         if result[:1] != b"{" and result.lstrip()[:1] != b"{":
             raise Fault("UPSTREAM_ERROR", f"{self._call.target.server} answered with a result that is no object")
         if modern:
-            if modern_client and b'"input_required"' in result and results.asks_for_input(result):
+            if modern_client and result.find(b'"input_required"') >= 0 and results.asks_for_input(result):
                 return self._sealed(result)
             if not modern_client:
                 result = results.plain(result)
-            elif b'"public"' in result:
+            elif result.find(b'"public"') >= 0:
                 result = results.narrowed(result)
         elif modern_client:
             ttl = 0 if exchange.request.method == "resources/read" else None
@@ -279,7 +279,7 @@ class Forward(msgspec.Struct, eq=False):
         if not modern_client and (modern or not exchange.dialect.revision.structures):
             tool = self._call.target.tool
             result = older.result_for(exchange.dialect.revision, result, tool is not None and tool.wraps)
-        if b'"uri"' in result and not self._call.caller.view.bare:
+        if result.find(b'"uri"') >= 0 and not self._call.caller.view.bare:
             result = self._with_exposed_uris(result)
         return result
 

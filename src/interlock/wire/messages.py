@@ -172,7 +172,8 @@ def one_line(payload: bytes) -> bytes:
     """The payload without line breaks, as NDJSON and SSE need it. Raises `UnicodeDecodeError` for what is not UTF-8."""
     if not payload.isascii():
         payload.decode()
-    if b"\n" in payload or b"\r" in payload:
+    # `in` would raise and drop an error inside of the interpreter each time.
+    if payload.find(b"\n") >= 0 or payload.find(b"\r") >= 0:
         return msgspec.json.format(payload, indent=-1)
     return payload
 
