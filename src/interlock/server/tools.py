@@ -50,7 +50,8 @@ class Tool:
         self.at_once = self._function.at_once
         """Whether a call is over as soon as it has begun, so that it needs no task."""
         schema = self._input_schema(options)
-        self.headers: tuple[ParamHeader, ...] = self._header_params(schema)
+        written = options.get("headers") or options.get("input_schema")
+        self.headers: tuple[ParamHeader, ...] = self._header_params(schema) if written else ()
         self._entries = self._listed(schema, options)
         self.examples: tuple[Mapping[str, object], ...] = self._checked(options.get("examples", ()))
         """Arguments that the author gave as examples; each fits."""

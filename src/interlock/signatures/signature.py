@@ -264,12 +264,11 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         converters = Converters()
         steps = []
         for field in self.inputs:
-            constraints = field.all_constraints()
-            if any(hides_a_check(constraint) for constraint in constraints):
+            if any(hides_a_check(constraint) for constraint in field.constraints):
                 error = DefinitionError("a `satisfies` check cannot stand under | or ~, where a schema cannot hold it")
                 raise self._misdefined(f"parameter '{field.name}'", error)
             convert = None if field.type is UNSET or field.schema is not None else converters.make(field.type)
-            checks = checks_in(constraints)
+            checks = checks_in(field.constraints)
             exact = field.type if field.type in (int, float) and not checks else None
             steps.append(_Step(field.name, convert, checks, field.default, exact))
         return tuple(steps)
