@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, Unpack
 
 import msgspec
@@ -35,7 +35,7 @@ _encode = msgspec.json.Encoder().encode
 class Tool:
     """A function offered as a tool."""
 
-    __slots__ = ("_entries", "_function", "_timeout_s", "_validators", "about", "at_once", "examples", "headers", "key")
+    __slots__ = ("_entries", "_function", "_timeout_s", "_validators", "about", "at_once", "headers", "key")
 
     def __init__(self, function: Callable[..., Any], **options: Unpack[ToolOptions]) -> None:
         check_options("a tool", options, ToolOptions)
@@ -53,8 +53,12 @@ class Tool:
         written = options.get("headers") or options.get("input_schema")
         self.headers: tuple[ParamHeader, ...] = self._header_params(schema) if written else ()
         self._entries = self._listed(schema, options)
-        self.examples: tuple[Mapping[str, object], ...] = self._checked(options.get("examples", ()))
+        self._check_examples()
+
+    @property
+    def examples(self) -> tuple[Mapping[str, Any], ...]:
         """Arguments that the author gave as examples; each fits."""
+        return self.about.examples
 
     @property
     def where(self) -> str:
@@ -212,12 +216,11 @@ class Tool:
         old, output = _encode(row), signature.output_schema(wrap=False)
         return old, old if row.get("outputSchema") == output else _encode({**row, "outputSchema": output})
 
-    def _checked(self, examples: Sequence[Mapping[str, object]]) -> tuple[Mapping[str, object], ...]:
-        for number, example in enumerate(examples, 1):
+    def _check_examples(self) -> None:
+        for number, example in enumerate(self.examples, 1):
             if problems := self.check(dict(example)):
                 place = problems[0].field or "arguments"
                 raise DefinitionError(f"{self.where}: example {number}: {place}: {problems[0].reason}", problems)
-        return tuple(examples)
 
 
 def _about(options: ToolOptions) -> About:
@@ -228,4 +231,5 @@ def _about(options: ToolOptions) -> About:
         deprecated=options.get("deprecated", False),
         author=options.get("author"),
         documentation_url=options.get("documentation_url"),
+        examples=tuple(options.get("examples", ())),
     )
