@@ -10,6 +10,8 @@ from collections.abc import Callable
 from datetime import datetime
 from typing import Final
 
+import msgspec
+
 from interlock.hub.access.access import Access
 from interlock.hub.call import Target
 from interlock.hub.keys import expired
@@ -43,7 +45,10 @@ class AccessGate:
         decision = self._access.decision(principal, target.server, target.name if target.kind == "tool" else None)
         until = self._until(decision.until, None if key is None else key.expires_at)
         if not _permits(rights, target):
-            return self._refuse(rights, principal, target, "the key's permissions do not name it", until)
+            refused = self._refuse(rights, principal, target, "the key's permissions do not name it", until)
+            # A key that may read the definition sees the tool, so that it is told the truth about the call.
+            reads = target.tool is not None and rights.reads(target.tool.exposed) and decision.permission == "allow"
+            return msgspec.structs.replace(refused, hidden=False) if reads else refused
         if decision.permission == "allow":
             return PASS if until == FOREVER else Pass(until)
         entry = decision.entry
