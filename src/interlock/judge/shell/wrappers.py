@@ -79,7 +79,6 @@ WRAPPERS: dict[str, Wrapper] = {
     "tsp": _wrapper("-L -S -D -W"),
     "hyperfine": _wrapper("-w --warmup -r --runs -m -M -n --export-json", joins=True),
     "watchexec": _wrapper("-e --exts -w --watch -i --ignore -f --filter -d --debounce -s --signal", joins=True),
-    "wine": _wrapper(),
     "gtimeout": _wrapper("-s --signal -k --kill-after", 1),
     "gnice": _wrapper("-n --adjustment"),
     "gstdbuf": _wrapper("-i -o -e"),
