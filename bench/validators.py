@@ -100,12 +100,16 @@ def tool_defs(row: Row) -> bool:
     return exposed_name(old["server"], old["tool"]) != exposed_name(new["server"], new["tool"])
 
 
+_VISIBLE = frozenset({"text.lookalike", "text.stacked_marks"})
+"""What is flagged although it shows: there is nothing to take away."""
+
+
 def unicode_hidden(row: Row) -> bool:
     """Flagged, and then really gone; or clean, and then left exactly as it was."""
     text: str = row["input"]["text"]
     if not judge_text(text):
         return strip_hidden(text) != text or show_hidden(text) != text
-    return all(finding.rule == "text.lookalike" for finding in judge_text(strip_hidden(text)))
+    return all(finding.rule in _VISIBLE for finding in judge_text(strip_hidden(text)))
 
 
 def result_injection(row: Row) -> bool:

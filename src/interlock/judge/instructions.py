@@ -194,6 +194,8 @@ def _decoded_runs(text: str) -> str:
 
 
 def _games(text: str, plain: str) -> Iterator[tuple[str, str]]:
+    if _DASHED.search(plain):
+        yield "joined by dashes", _DASHED.sub(lambda match: match[0].replace("-", " ").replace("_", " "), plain)
     if _SPACED_OUT.search(text):
         words = _WIDE_GAP.sub(" | ", text)
         yield "letter by letter", unfold(_SPACED.sub(lambda match: _JOINTS.sub("", match[0]), words).replace("|", " "))
@@ -207,6 +209,7 @@ def _games(text: str, plain: str) -> Iterator[tuple[str, str]]:
         yield "backwards", plain[::-1]
 
 
+_DASHED = re.compile(r"\b(?:[A-Za-z]{2,20}[-_]){3,20}[A-Za-z]{2,20}")
 _WIDE_GAP = re.compile(r"\s{2,}")
 _JOINTS = re.compile(r"[\s.\-_*]+")
 _DIGIT_IN_WORD = re.compile(r"[A-Za-z][013457@$!][A-Za-z]")
