@@ -21,6 +21,7 @@ from interlock.hub.access.desk import AccessDesk
 from interlock.hub.access.grants import GRANTS, Grants
 from interlock.hub.audit.recorder import Recorder
 from interlock.hub.call import Call, Target
+from interlock.hub.catalog.clean import CLEAN
 from interlock.hub.catalog.offer import Offer
 from interlock.hub.catalog.pins import PINS, Pins
 from interlock.hub.catalog.quarantine import Quarantine
@@ -75,7 +76,7 @@ DRAIN_S: Final = 10.0
 
 CHAIN: Final = "hub"
 """The name of this hub's chain of records."""
-COLLECTIONS: Final[tuple[Collection[Any], ...]] = (KEYS, KEY_USES, GRANTS, DECISIONS, RULES, PINS)
+COLLECTIONS: Final[tuple[Collection[Any], ...]] = (KEYS, KEY_USES, GRANTS, DECISIONS, RULES, PINS, CLEAN)
 """Every collection that the hub keeps in its store."""
 
 
@@ -160,6 +161,7 @@ class Assembly:
         await self.grants.begin(self.store, self._access_changed)
         await self.inbox.begin(self.store)
         self._pins.begin(self.store)
+        self.quarantine.begin(self.store)
         self.inbox.on_change(self.heralds.heard)
         await self.apply(self.config)
         self.begun = True

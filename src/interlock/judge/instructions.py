@@ -55,6 +55,19 @@ def weigh(text: str, where: str = "The text", *, name: bool = False) -> Weighed:
     return best
 
 
+def is_calm(text: str) -> bool:
+    """Whether no part of a text can weigh enough, judged at once: with every signal in it at its full weight.
+
+    For plain and short text only: each part, in each of its disguises, is then a part of the same disguise of the whole.
+    """
+    if len(text) > _SHORT or not text.isascii():
+        return False
+    for _, reading in _readings(text, unfold(text), False):
+        if sum(_ALL_SIGNALS[index].weight for index, _ in _signals().matching(reading.encode())) >= ENOUGH:
+            return False
+    return True
+
+
 def unfold(text: str) -> str:
     """The text as a reader would take it: compatibility forms, look-alike letters and hidden characters undone."""
     if not text.isascii():
