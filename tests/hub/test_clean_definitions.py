@@ -14,7 +14,7 @@ from .house import house
 from .test_quarantine import POISON, described, listed
 from .test_validators import scripted
 
-SCRIPT: dict[str, Any] = {"tools": [described("add", "Adds."), described("bad", POISON), described("sub", "Subtracts.")]}
+SCRIPT: dict[str, Any] = {"tools": [described("add", "Adds."), described("bad", POISON), described("sub", "Takes.")]}
 
 
 @pytest.fixture

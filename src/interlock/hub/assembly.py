@@ -230,7 +230,7 @@ class Assembly:
             AccessGate(self.access, asyncio.get_running_loop().time),
             HeadersGate(),
             SchemaGate(),
-            ValidatorsGate(config.servers, config.hub.mode, self.judging),
+            ValidatorsGate(config.servers, config.hub.mode, self.judging, self._is_attended),
             RiskGate(config.hub.mode, self._note),
             ConfirmGate(config.agents, config.hub.mode, self._note),
         ]
@@ -243,6 +243,10 @@ class Assembly:
             lambda target: finishes.get(target.server) if target.kind == "tool" else None,
             self.rates.of,
         )
+
+    def _is_attended(self, principal: Principal) -> bool:
+        """Whether a person is there to answer for a caller who is none: before their client, or at the inbox."""
+        return principal.kind != "person" and (self.inbox.watched or self._attended_by(principal) is not None)
 
     def _attended_by(self, principal: Principal) -> str | None:
         agent = self.config.agents.get(principal.id) if principal.kind == "agent" else None

@@ -58,7 +58,7 @@ def weigh(text: str, where: str = "The text", *, name: bool = False) -> Weighed:
 def is_calm(text: str) -> bool:
     """Whether no part of a text can weigh enough, judged at once: with every signal in it at its full weight.
 
-    For plain and short text only: each part, in each of its disguises, is then a part of the same disguise of the whole.
+    For plain and short text only: each part, in each of its disguises, is a part of the same disguise of the whole.
     """
     if len(text) > _SHORT or not text.isascii():
         return False

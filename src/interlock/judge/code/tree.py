@@ -7,7 +7,6 @@ taken to be.
 from __future__ import annotations
 
 import ast
-import math
 import re
 import unicodedata
 from collections.abc import Callable
@@ -15,6 +14,7 @@ from collections.abc import Callable
 from interlock.judge.code import vocabulary as words
 from interlock.judge.code.origins import Origins
 from interlock.judge.code.rules import CodeRules
+from interlock.judge.code.sizes import is_too_large
 from interlock.judge.findings import Finding
 
 MAX_NODES = 15_000
@@ -457,47 +457,10 @@ class TreeJudge:
 
     def on_power(self, node: ast.BinOp, parent: ast.AST) -> None:
         if isinstance(node.op, (ast.Pow, ast.Mult, ast.LShift)):
-            sides = (node.left, node.right)
-            size, largest = _bits(node), _MOST_BITS
-            if isinstance(node.op, ast.Mult) and any(_is_sequence(side) for side in sides):
-                size, largest = max((_bits(side) or 0.0 for side in sides), default=0.0), _LONGEST_SEQUENCE
-            if size is not None and size > largest:
+            if is_too_large(node):
                 self._note("code.exhausts", node, "makes something too large to hold", "use smaller numbers")
         if isinstance(node.op, (ast.Add, ast.Mod, ast.Mult)):
             self.on_assembled(node, parent)
-
-
-_MOST_BITS = 1e7
-_LONGEST_SEQUENCE = 27.0
-"""In bits: a list of a hundred million."""
-
-
-def _bits(node: ast.AST, depth: int = 0) -> float | None:
-    """About how many bits a constant number takes, or None when it is not one."""
-    if isinstance(node, ast.Constant):
-        value = node.value
-        if type(value) is int:
-            return float(value.bit_length())
-        return math.log2(max(abs(value), 1.0)) if type(value) is float and math.isfinite(value) else None
-    if not isinstance(node, ast.BinOp) or depth > 6:
-        return None
-    left, right = _bits(node.left, depth + 1), _bits(node.right, depth + 1)
-    if left is None or right is None:
-        return None
-    times = 2.0 ** min(right, 100.0) / 2
-    if isinstance(node.op, ast.Pow):
-        return left * times
-    if isinstance(node.op, ast.LShift):
-        return left + times
-    return left + right if isinstance(node.op, ast.Mult) else max(left, right)
-
-
-def _is_text(node: ast.AST) -> bool:
-    return isinstance(node, ast.Constant) and isinstance(node.value, (str, bytes))
-
-
-def _is_sequence(node: ast.AST) -> bool:
-    return _is_text(node) or isinstance(node, (ast.List, ast.Tuple))
 
 
 def _is_true(node: ast.AST) -> bool:
