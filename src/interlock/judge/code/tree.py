@@ -456,9 +456,8 @@ class TreeJudge:
             self._note("code.exhausts", node, "loops without an end", "give the loop an end")
 
     def on_power(self, node: ast.BinOp, parent: ast.AST) -> None:
-        if isinstance(node.op, (ast.Pow, ast.Mult, ast.LShift)):
-            if is_too_large(node):
-                self._note("code.exhausts", node, "makes something too large to hold", "use smaller numbers")
+        if isinstance(node.op, (ast.Pow, ast.Mult, ast.LShift)) and is_too_large(node):
+            self._note("code.exhausts", node, "makes something too large to hold", "use smaller numbers")
         if isinstance(node.op, (ast.Add, ast.Mod, ast.Mult)):
             self.on_assembled(node, parent)
 
