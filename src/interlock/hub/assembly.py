@@ -21,6 +21,7 @@ from interlock.hub.access.desk import AccessDesk
 from interlock.hub.access.grants import GRANTS, Grants
 from interlock.hub.audit.recorder import Recorder
 from interlock.hub.call import Call, Target
+from interlock.hub.catalog.clean import CLEAN
 from interlock.hub.catalog.offer import Offer
 from interlock.hub.catalog.pins import PINS, Pins
 from interlock.hub.catalog.quarantine import Quarantine
@@ -76,7 +77,7 @@ DRAIN_S: Final = 10.0
 
 CHAIN: Final = "hub"
 """The name of this hub's chain of records."""
-COLLECTIONS: Final[tuple[Collection[Any], ...]] = (KEYS, KEY_USES, GRANTS, DECISIONS, RULES, PINS)
+COLLECTIONS: Final[tuple[Collection[Any], ...]] = (KEYS, KEY_USES, GRANTS, DECISIONS, RULES, PINS, CLEAN)
 """Every collection that the hub keeps in its store."""
 
 
@@ -161,6 +162,7 @@ class Assembly:
         await self.grants.begin(self.store, self._access_changed)
         await self.inbox.begin(self.store)
         self._pins.begin(self.store)
+        self.quarantine.begin(self.store)
         self.inbox.on_change(self.heralds.heard)
         await self.apply(self.config)
         self.begun = True
@@ -228,7 +230,7 @@ class Assembly:
             AccessGate(self.access, asyncio.get_running_loop().time),
             HeadersGate(),
             SchemaGate(),
-            ValidatorsGate(config.servers, config.hub.mode, self.judging),
+            ValidatorsGate(config.servers, config.hub.mode, self.judging, self._is_attended),
             RiskGate(config.hub.mode, self._note),
             ConfirmGate(config.agents, config.hub.mode, self._note),
         ]
@@ -241,6 +243,10 @@ class Assembly:
             lambda target: finishes.get(target.server) if target.kind == "tool" else None,
             self.rates.of,
         )
+
+    def _is_attended(self, principal: Principal) -> bool:
+        """Whether a person is there to answer for a caller who is none: before their client, or at the inbox."""
+        return principal.kind != "person" and (self.inbox.watched or self._attended_by(principal) is not None)
 
     def _attended_by(self, principal: Principal) -> str | None:
         agent = self.config.agents.get(principal.id) if principal.kind == "agent" else None

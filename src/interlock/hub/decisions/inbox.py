@@ -53,6 +53,7 @@ class Inbox:
         self._open: dict[str, str] = {}
         """Who asks, by the id of an open decision."""
         self._heard: list[Heard] = []
+        self._watchers = 0
         self._asking = asyncio.Lock()
 
     async def begin(self, store: Store) -> None:
@@ -68,6 +69,22 @@ class Inbox:
         """Hear of every decision that is opened, answered or ended. Gives the way to stop."""
         self._heard.append(heard)
         return lambda: self._heard.remove(heard)
+
+    def watch(self, heard: Heard) -> Callable[[], None]:
+        """Hear of every decision as a person who is there to answer. Gives the way to stop."""
+        self._watchers += 1
+        stop = self.on_change(heard)
+
+        def leave() -> None:
+            self._watchers -= 1
+            stop()
+
+        return leave
+
+    @property
+    def watched(self) -> bool:
+        """Whether somebody looks at the questions as they come."""
+        return self._watchers > 0
 
     # Looking
 
