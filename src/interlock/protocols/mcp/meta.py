@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
@@ -39,18 +40,61 @@ class Glance(msgspec.Struct, frozen=True):
 
     name: str | None = None
     uri: str | None = None
-    meta: RequestMeta | None = msgspec.field(default=None, name="_meta")
-
-
-_decode_glance = msgspec.json.Decoder(Glance).decode
+    meta: RequestMeta | None = None
+    meta_raw: bytes = b""
+    """The `_meta` as it came; empty where there is none."""
+    arguments: bytes | None = None
+    """The arguments as they came, where the params are `name`, `arguments` and perhaps `_meta`, and nothing else."""
 
 
 def glance(params: bytes) -> Glance:
     """The few members of params that decide where a request goes. Raises INVALID_PARAMS."""
     try:
-        return _decode_glance(params)
+        seen = _decode_params(params)
+        name, raw, arguments = seen.name, seen.meta, seen.arguments
+        meta, meta_raw, length = None, b"", _PLAIN_LENGTH
+        if raw is not _UNSET:
+            meta_raw = bytes(raw)
+            meta = _metas.get(meta_raw) or _read_meta(meta_raw)
+            length = _PLAIN_LENGTH_WITH_META + len(meta_raw)
+        if arguments is not _UNSET and name is not None:
+            given = bytes(arguments)
+            # Anything else in there, or anything that stood twice, would make it longer.
+            if len(params) == length + len(name) + len(given) and (meta is not None or raw is _UNSET):
+                return Glance(name, None, meta, meta_raw, given)
+        return Glance(name, seen.uri, meta, meta_raw if meta is not None else b"")
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as cause:
         raise Fault("INVALID_PARAMS", f"params: {cause}") from None
+
+
+class _Params(msgspec.Struct):
+    name: str | None = None
+    uri: str | None = None
+    meta: msgspec.Raw | msgspec.UnsetType = msgspec.field(default=msgspec.UNSET, name="_meta")
+    arguments: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+
+
+_UNSET = msgspec.UNSET
+_PLAIN_LENGTH = len('{"name":"","arguments":}')
+_PLAIN_LENGTH_WITH_META = _PLAIN_LENGTH + len(',"_meta":')
+_decode_params = msgspec.json.Decoder(_Params).decode
+_decode_meta: Callable[[bytes], RequestMeta | None] = msgspec.json.Decoder(RequestMeta | None).decode
+_metas: dict[bytes, RequestMeta] = {}
+"""What a client says with every request, by its very bytes."""
+_METAS = 512
+_META_BYTES = 4_096
+
+
+def _read_meta(raw: bytes) -> RequestMeta | None:
+    try:
+        meta = _decode_meta(raw)
+    except msgspec.ValidationError as cause:
+        raise msgspec.ValidationError(f"_meta: {cause}") from None
+    if meta is not None and meta.progress_token is None and meta.traceparent is None and len(raw) <= _META_BYTES:
+        if len(_metas) >= _METAS:
+            _metas.clear()
+        _metas[raw] = meta
+    return meta
 
 
 Members = dict[str, msgspec.Raw]
