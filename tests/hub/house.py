@@ -90,6 +90,7 @@ async def house(
     assembly = Assembly(config, tmp_path / "home", parking)
     endpoint = McpEndpoint(assembly.hub, assembly.limits)
     http = await start(endpoint, make_app(assembly), is_mcp=is_mcp_path)
+    assembly.listen = f"127.0.0.1:{http.port}"
     await assembly.begin()
     running = House(assembly, f"http://127.0.0.1:{http.port}", endpoint)
     try:

@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -45,6 +45,7 @@ from interlock.hub.kernel.tokens import TokenCounts
 from interlock.hub.keys import KEY_USES, KEYS, Keys
 from interlock.hub.logs import Logs
 from interlock.hub.notices import Notices
+from interlock.hub.oauth.desk import OAuthDesk, open_desk
 from interlock.hub.pipeline import Commit, Dispatch, Pipeline, Release
 from interlock.hub.plan import Gate, Plans
 from interlock.hub.principals import Principal
@@ -63,7 +64,11 @@ from interlock.transports.parking import Limits as ParkingLimits
 from interlock.transports.parking import Parking
 from interlock.transports.resolving import Resolver
 from interlock.transports.stdio.process import Command
+from interlock.wire.errors import Fault
 from interlock.wire.limits import Limits
+
+if TYPE_CHECKING:
+    from interlock.hub.oauth.tokens import Tokens
 
 VERSION: Final = version("interlock")
 NOTICE_EVERY_S: Final = 0.05
@@ -107,13 +112,16 @@ class Assembly:
         self.kernel = Kernel(self.catalog, self.shelves, ToolSearch(self.catalog, self.tokens), self.tokens)
         self.limits = _limits(config)
         self.upstreams = Upstreams(self._upstream)
-        self.doors = Doors(lambda: self.config, self.keys, self.catalog, self.access)
+        self.oauth: OAuthDesk | None = None
+        """Access tokens, where the operator accepts them."""
+        self.doors = Doors(lambda: self.config, self.keys, self.catalog, self.access, self._tokens)
         self.quarantine = Quarantine(config, self._offered, self._note)
         self.inbox = Inbox(lambda: self.config.hub.approvals.valid_s)
         self.heralds = Heralds(lambda: self.config.hub, self._note)
         self._desk = Desk(self.inbox, lambda: self.config.hub.approvals.hold_s, self._attended_by)
         self._pins = Pins(self.inbox, lambda: self.config.hub.mode, self.quarantine.take, self._relist, self._note)
-        self.judging = Judging(Resolver())
+        self._resolver = Resolver()
+        self.judging = Judging(self._resolver)
         self.would_refuse: Counter[tuple[str, str]] = Counter()
         """How often calls went out that a stricter mode would have refused, by server and rule."""
         self.flagged: Counter[tuple[str, str]] = Counter()
@@ -172,6 +180,7 @@ class Assembly:
             self.limits = _limits(config)
             self.generation += 1
             self.doors.generation += 1
+            await self._renew_oauth()
             self._renew_gates()
             enabled = {id_: server for id_, server in config.servers.items() if server.enabled}
             self.catalog.arrange(enabled, config.profiles)
@@ -187,6 +196,8 @@ class Assembly:
                 timer.cancel()
         await self.tokens.close()
         await self.heralds.close()
+        if self.oauth is not None:
+            await self.oauth.close()
         await self.hub.close()
         await self.upstreams.end(DRAIN_S)
         if self._sweeping is not None:
@@ -222,7 +233,7 @@ class Assembly:
     def _renew_gates(self) -> None:
         config = self.config
         gates: list[Gate] = [
-            AccessGate(self.access, asyncio.get_running_loop().time),
+            AccessGate(self.access, asyncio.get_running_loop().time, self._short_of_scope),
             HeadersGate(),
             SchemaGate(),
             ValidatorsGate(config.servers, config.hub.mode, self.judging),
@@ -238,6 +249,36 @@ class Assembly:
             lambda target: finishes.get(target.server) if target.kind == "tool" else None,
             self.rates.of,
         )
+
+    async def _renew_oauth(self) -> None:
+        """Tokens as the configuration says now. Those of before are worth nothing where it changed."""
+        settings = self.config.hub.oauth
+        if self.oauth is not None and self.oauth.settings == settings:
+            return
+        if self.oauth is not None:
+            await self.oauth.close()
+        self.oauth = None
+        if settings.issuer is not None:
+            try:
+                self.oauth = open_desk(
+                    settings,
+                    self._resolver,
+                    lambda: self.listen,
+                    self._note,
+                    self.doors.renew,
+                    lambda: self.access.now(),
+                )
+            except ValueError as cause:
+                self._note("hub", f"no access token is accepted: {cause}")
+            else:
+                self.oauth.tick()
+        self.keys.beside = (lambda hash_: None) if self.oauth is None else self.oauth.tokens.get
+
+    def _tokens(self) -> Tokens | None:
+        return None if self.oauth is None else self.oauth.tokens
+
+    def _short_of_scope(self, exposed: str, server: str) -> Fault | None:
+        return None if self.oauth is None else self.oauth.tokens.short_of_scope(exposed, server)
 
     def _attended_by(self, principal: Principal) -> str | None:
         agent = self.config.agents.get(principal.id) if principal.kind == "agent" else None
@@ -305,6 +346,8 @@ class Assembly:
         now = asyncio.get_running_loop().time()
         for upstream in self.upstreams:
             upstream.reap_lanes(now)
+        if self.oauth is not None:
+            self.oauth.tick()
         if self._sweeping is None or self._sweeping.done():
             self._sweeping = asyncio.ensure_future(self.inbox.sweep())
         if self._noting is None or self._noting.done():

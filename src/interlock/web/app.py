@@ -11,6 +11,7 @@ from interlock.hub.assembly import VERSION, Assembly
 from interlock.hub.upstreams.states import State
 from interlock.transports.exchange import Service
 from interlock.web.rest.routes import rest_routes
+from interlock.web.well_known import well_known_routes
 
 
 def make_app(assembly: Assembly, service: Service | None = None) -> Starlette:
@@ -33,4 +34,5 @@ def make_app(assembly: Assembly, service: Service | None = None) -> Starlette:
         return JSONResponse({"ready": ready, "waiting": len(waiting)}, status_code=200 if ready else 503)
 
     own = [Route("/", root), Route("/healthz", healthz), Route("/readyz", readyz)]
-    return Starlette(routes=[*own, *rest_routes(service or assembly.hub, assembly.doors)])
+    rest = rest_routes(service or assembly.hub, assembly.doors)
+    return Starlette(routes=[*own, *well_known_routes(assembly), *rest])

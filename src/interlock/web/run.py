@@ -20,6 +20,7 @@ from interlock.config.home import info_path, lock_path, socket_path
 from interlock.config.settings import Config
 from interlock.hub.assembly import DRAIN_S, VERSION, Assembly
 from interlock.hub.doors import is_mcp_path
+from interlock.hub.oauth.desk import check_installed
 from interlock.hub.operator import Operator
 from interlock.transports.http.bounds import HttpBounds
 from interlock.transports.http.endpoint import McpEndpoint
@@ -61,6 +62,7 @@ def run_hub(config: Config, *, home: Path, on_ready: Callable[[Ready], None]) ->
 
 async def serve(config: Config, home: Path, on_ready: Callable[[Ready], None]) -> None:
     """The whole life of a hub on the running loop."""
+    check_installed(config.hub.oauth)
     stopping = asyncio.Event()
     assembly = Assembly(config, home)
     operator = Operator(assembly, stopping.set)
