@@ -1,4 +1,4 @@
-"""An authorization server as far as a resource server meets one: real keys, real tokens, a real address for its keys."""
+"""An authorization server as far as a resource server meets one: real keys, real tokens, a real address for them."""
 
 from __future__ import annotations
 

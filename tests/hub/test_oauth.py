@@ -359,12 +359,12 @@ async def test_a_flood_of_unknown_keys_fetches_at_most_once_a_minute(tmp_path: P
 @pytest.mark.parametrize(
     "answer",
     [
-        b"HTTP/1.1 302 Found\r\nlocation: http://127.0.0.1:1/\r\ncontent-length: 0\r\n\r\n",
-        b"HTTP/1.1 500 No\r\ncontent-length: 2\r\n\r\n{}",
+        b"HTTP/1.1 302 Found\r\nlocation: http://127.0.0.1:1/\r\n\r\nKEYS",
+        b"HTTP/1.1 500 No\r\n\r\nKEYS",
         b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nnot json!",
         b'HTTP/1.1 200 OK\r\ncontent-length: 11\r\n\r\n{"keys":[]}',
-        b"HTTP/1.1 200 OK\r\n\r\n" + b" " * 300_000,
-        b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\ncontent-length: 2\r\n\r\n{}",
+        b"HTTP/1.1 200 OK\r\n\r\n" + b"KEYS" + b" " * 300_000,
+        b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\n\r\nKEYS",
         b"",
     ],
     ids=["redirect", "500", "no json", "empty", "too large", "gzip", "nothing"],
@@ -376,7 +376,8 @@ async def test_an_issuer_that_fails_lets_nobody_in_and_loses_no_key(
         await ready(hub)
         oauth = hub.assembly.oauth
         assert oauth is not None
-        issuer.answer = answer
+        # Keys of somebody else, in an answer that is not to be believed.
+        issuer.answer = answer.replace(b"KEYS", keys_document(ECKey.generate_key("P-256", {"kid": "else"})))
         start = oauth.keys.clock()
         oauth.keys.clock = lambda: start + 601
         oauth.tick()
