@@ -24,6 +24,7 @@ from interlock.transports.http.endpoint import McpEndpoint
 from interlock.transports.http.serve import start
 from interlock.transports.parking import Limits as ParkingLimits
 from interlock.web.app import make_app
+from interlock.web.metrics.page import MetricsPage
 
 HERE = Path(__file__).parent
 SOURCE = HERE.parents[1] / "src"
@@ -89,7 +90,9 @@ async def house(
     config = Config(hub=settings, servers=dict(servers), profiles=dict(profiles or {}), agents=dict(agents or {}))
     assembly = Assembly(config, tmp_path / "home", parking)
     endpoint = McpEndpoint(assembly.hub, assembly.limits)
-    http = await start(endpoint, make_app(assembly), is_mcp=is_mcp_path)
+    metrics = MetricsPage(assembly)
+    http = await start(endpoint, make_app(assembly, metrics=metrics), is_mcp=is_mcp_path)
+    metrics.face = http.face
     assembly.listen = f"127.0.0.1:{http.port}"
     await assembly.begin()
     running = House(assembly, f"http://127.0.0.1:{http.port}", endpoint)

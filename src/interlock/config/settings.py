@@ -145,6 +145,8 @@ class Hub(msgspec.Struct, frozen=True):
     """Tokens of tool definitions a list may take. Above it, it holds the pinned tools and the way to find others."""
     audit: Literal["batched", "strict"] = "batched"
     """When a record is committed: with others within 20 ms (`batched`), or before its call is sent (`strict`)."""
+    metrics: Literal["admin_read", "open", "off"] = "admin_read"
+    """Who reads `/metrics`: whoever has the permission `admin_read`, anyone who reaches the hub (`open`), nobody."""
     access: DefaultPolicy = "opt-out"
     """What agents may call where no grant says so: `opt-out` all, `opt-in` nothing. A server can have its own."""
     store: str | None = None

@@ -27,6 +27,7 @@ from interlock.transports.http.endpoint import McpEndpoint
 from interlock.transports.http.serve import start as start_http
 from interlock.web.app import make_app
 from interlock.web.control import ControlSocket
+from interlock.web.metrics.page import MetricsPage
 
 if TYPE_CHECKING:
     from uvicorn._types import ASGI3Application
@@ -72,9 +73,10 @@ async def serve(config: Config, home: Path, on_ready: Callable[[Ready], None]) -
     host, port = config.hub.address
     if not config.hub.on_loopback and config.hub.admits_anonymous:
         raise ValueError("a hub that listens beyond this machine needs keys: set `anonymous = false` in [hub]")
+    metrics = MetricsPage(assembly)
     http = await start_http(
         endpoint,
-        cast("ASGI3Application", make_app(assembly)),
+        cast("ASGI3Application", make_app(assembly, metrics=metrics)),
         host=host,
         port=port,
         hosts=config.hub.allowed_hosts,
@@ -83,6 +85,7 @@ async def serve(config: Config, home: Path, on_ready: Callable[[Ready], None]) -
         bounds=bounds,
         is_mcp=is_mcp_path,
     )
+    metrics.face = http.face
     assembly.listen = f"{host if ':' not in host else f'[{host}]'}:{http.port}"
     await assembly.begin()
     await control.listen(socket_path(home))
