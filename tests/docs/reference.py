@@ -29,6 +29,7 @@ TABLES: list[tuple[str, type[msgspec.Struct]]] = [
     ("[hub.approvals]", settings.Approvals),
     ("[hub.webhook]", settings.Webhook),
     ("[hub.oauth]", settings.OAuth),
+    ("[hub.tracing]", settings.Tracing),
     ("[hub.rate]", settings.Rate),
     ("[servers.ID]", settings.Server),
     ("[servers.ID.restart]", settings.Restart),

@@ -89,7 +89,7 @@ async def house(
     settings = hub or Hub(timeouts=Timeouts(start_s=30, discovery_s=10, tool_s=20))
     config = Config(hub=settings, servers=dict(servers), profiles=dict(profiles or {}), agents=dict(agents or {}))
     assembly = Assembly(config, tmp_path / "home", parking)
-    endpoint = McpEndpoint(assembly.hub, assembly.limits)
+    endpoint = McpEndpoint(assembly.service, assembly.limits)
     metrics = MetricsPage(assembly)
     http = await start(endpoint, make_app(assembly, metrics=metrics), is_mcp=is_mcp_path)
     metrics.face = http.face

@@ -115,6 +115,17 @@ class OAuth(msgspec.Struct, frozen=True):
     """The only profile that they see the hub through, unless `[agents]` names another for one of them."""
 
 
+class Tracing(msgspec.Struct, frozen=True):
+    """`[hub.tracing]`: OpenTelemetry spans of calls, sent to a collector of yours. Read at start."""
+
+    endpoint: str | None = None
+    """Where to, over OTLP/HTTP (`http://127.0.0.1:4318`); unset: nothing is traced."""
+    sample: Annotated[float, Meta(ge=0, le=1)] = 1.0
+    """The share of the traces that begin here which is kept. Those that began elsewhere are kept as they were there."""
+    service: str = "interlock"
+    """What the hub is called in them."""
+
+
 class Rate(msgspec.Struct, frozen=True, omit_defaults=True):
     """How many calls may be made; unset: as many as come."""
 
@@ -160,6 +171,7 @@ class Hub(msgspec.Struct, frozen=True):
     approvals: Approvals = Approvals()
     webhook: Webhook = Webhook()
     oauth: OAuth = OAuth()
+    tracing: Tracing = Tracing()
     rate: Rate = Rate()
 
     @property

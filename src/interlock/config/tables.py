@@ -149,6 +149,8 @@ def _check_hub(hub: Hub, profiles: Mapping[str, Profile], report: Report) -> Non
         )
     if hub.webhook.url is not None and (why := why_bad_url(hub.webhook.url)):
         report.add(("hub", "webhook", "url"), f"the webhook's url {why}", "write it as https://host/path")
+    if hub.tracing.endpoint is not None and (why := why_bad_url(hub.tracing.endpoint)):
+        report.add(("hub", "tracing", "endpoint"), f"the endpoint {why}", "write it as http://127.0.0.1:4318")
     for number, origin in enumerate(hub.allowed_origins):
         if not _ORIGIN.fullmatch(origin):
             report.add(

@@ -55,12 +55,14 @@ from interlock.hub.recording import Recording
 from interlock.hub.request_states import RequestStates
 from interlock.hub.results.finishing import finish_for
 from interlock.hub.results.pages import Pages
+from interlock.hub.spans.opening import open_spans
 from interlock.hub.upstreams.upstream import Upstream
 from interlock.hub.upstreams.upstreams import Upstreams
 from interlock.hub.validators.checking import Judging
 from interlock.judge.findings import Finding
 from interlock.judge.secrets import redact
 from interlock.store import Collection, Store
+from interlock.transports.exchange import Service
 from interlock.transports.parking import Limits as ParkingLimits
 from interlock.transports.parking import Parking
 from interlock.transports.resolving import Resolver
@@ -135,7 +137,9 @@ class Assembly:
         self.parking = Parking(parking or ParkingLimits(), secrets.token_bytes(32))
         self.recorder: Recorder
         """What happened. Opened by `begin`."""
-        self.recording = Recording(lambda: self.recorder, lambda: self.config.hub.audit == "strict")
+        self.spans = open_spans(config.hub.tracing)
+        """Spans of calls, where the operator wants them."""
+        self.recording = self._recording()
         self.hub = Hub(
             doors=self.doors,
             catalog=self.catalog,
@@ -155,6 +159,12 @@ class Assembly:
             most_open=self._most_open,
             clock=asyncio.get_running_loop().time,
         )
+        self.service: Service = self.hub
+        """What transports hand requests to: the hub, or where calls are traced what stands before it."""
+        if self.spans is not None:
+            from interlock.hub.spans.traced import TracedService
+
+            self.service = TracedService(self.hub, self.spans)
         self._telling: asyncio.TimerHandle | None = None
         self._reaper: asyncio.TimerHandle | None = None
         self._sweeping: asyncio.Task[None] | None = None
@@ -214,6 +224,8 @@ class Assembly:
         self.judging.close()
         self.quarantine.close()
         await self.store.close()
+        if self.spans is not None:
+            await asyncio.to_thread(self.spans.close)
 
     def _upstream(self, id: str, settings: Server) -> Upstream:
         return Upstream(
@@ -228,6 +240,14 @@ class Assembly:
             updated=self.notices.updated,
             subscriptions=self.notices.subscriptions,
         )
+
+    def _recording(self) -> Recording:
+        strict = lambda: self.config.hub.audit == "strict"  # noqa: E731
+        if self.spans is None:
+            return Recording(lambda: self.recorder, strict)
+        from interlock.hub.spans.traced import TracedRecording
+
+        return TracedRecording(lambda: self.recorder, strict, self.spans)
 
     def _pipeline(self, commit: Commit, dispatch: Dispatch, release: Release) -> Pipeline:
         refused, would_refuse = self.recording.refused, self._would_refuse

@@ -36,5 +36,5 @@ def make_app(assembly: Assembly, service: Service | None = None, metrics: Metric
         return JSONResponse({"ready": ready, "waiting": len(waiting)}, status_code=200 if ready else 503)
 
     own = [Route("/", root), Route("/healthz", healthz), Route("/readyz", readyz)]
-    rest = rest_routes(service or assembly.hub, assembly.doors)
+    rest = rest_routes(service or assembly.service, assembly.doors)
     return Starlette(routes=[*own, *metrics.routes, *well_known_routes(assembly), *rest])

@@ -22,6 +22,7 @@ from interlock.hub.assembly import DRAIN_S, VERSION, Assembly
 from interlock.hub.doors import is_mcp_path
 from interlock.hub.oauth.desk import check_installed
 from interlock.hub.operator import Operator
+from interlock.hub.spans.opening import check_otel
 from interlock.transports.http.bounds import HttpBounds
 from interlock.transports.http.endpoint import McpEndpoint
 from interlock.transports.http.serve import start as start_http
@@ -64,12 +65,13 @@ def run_hub(config: Config, *, home: Path, on_ready: Callable[[Ready], None]) ->
 async def serve(config: Config, home: Path, on_ready: Callable[[Ready], None]) -> None:
     """The whole life of a hub on the running loop."""
     check_installed(config.hub.oauth)
+    check_otel(config.hub.tracing)
     stopping = asyncio.Event()
     assembly = Assembly(config, home)
     operator = Operator(assembly, stopping.set)
     control = ControlSocket(assembly, operator)
     bounds = HttpBounds(sessions=config.hub.limits.sessions)
-    endpoint = McpEndpoint(assembly.hub, assembly.limits, bounds)
+    endpoint = McpEndpoint(assembly.service, assembly.limits, bounds)
     host, port = config.hub.address
     if not config.hub.on_loopback and config.hub.admits_anonymous:
         raise ValueError("a hub that listens beyond this machine needs keys: set `anonymous = false` in [hub]")
