@@ -425,7 +425,7 @@ class Seeing(RawWeb):
         await super()._connected(reader, writer)
 
 
-async def test_T2_a_token_never_reaches_a_server_a_record_or_a_log(tmp_path: Path, issuer: Issuer) -> None:
+async def test_t2_a_token_never_reaches_a_server_a_record_or_a_log(tmp_path: Path, issuer: Issuer) -> None:
     async with Seeing() as web:
         async with house(tmp_path, {"web": Server(url=web.url)}, hub=settings(issuer)) as hub:
             await ready(hub)

@@ -48,13 +48,14 @@ from interlock.hub.logs import Logs
 from interlock.hub.notices import Notices
 from interlock.hub.oauth.desk import OAuthDesk, open_desk
 from interlock.hub.pipeline import Commit, Dispatch, Pipeline, Release
-from interlock.hub.plan import Gate, Plans
+from interlock.hub.plan import Epoch, Gate, Plans
 from interlock.hub.principals import Principal
 from interlock.hub.rates import Rates
 from interlock.hub.recording import Recording
 from interlock.hub.request_states import RequestStates
 from interlock.hub.results.finishing import finish_for
 from interlock.hub.results.pages import Pages
+from interlock.hub.sending import Room
 from interlock.hub.spans.opening import open_spans
 from interlock.hub.upstreams.upstream import Upstream
 from interlock.hub.upstreams.upstreams import Upstreams
@@ -98,8 +99,7 @@ class Assembly:
         """Where HTTP is served, once it is."""
         self.begun = False
         """Whether the store is open and the servers are on their way."""
-        self.generation = 0
-        """Grows when the configuration changes."""
+        self.epoch = Epoch()
         self.store: Store
         """What survives. Opened by `begin`."""
         self.keys = Keys(home)
@@ -108,7 +108,7 @@ class Assembly:
         self.access_desk = AccessDesk(self.access, self.grants)
         self.rates = Rates(lambda: self.config, self.keys, asyncio.get_running_loop().time)
         self.logs = Logs()
-        self.catalog = Catalog()
+        self.catalog = Catalog(self.epoch.advance)
         self.tokens = TokenCounts(self._changed)
         self.shelves = Shelves(self.catalog, self.tokens, self.access)
         self.notices = Notices(self.catalog, self.shelves)
@@ -139,7 +139,7 @@ class Assembly:
         """What happened. Opened by `begin`."""
         self.spans = open_spans(config.hub.tracing)
         """Spans of calls, where the operator wants them."""
-        self.recording = self._recording()
+        self.recording = self._recording(strict=config.hub.audit == "strict")
         self.hub = Hub(
             doors=self.doors,
             catalog=self.catalog,
@@ -156,7 +156,7 @@ class Assembly:
             parking=self.parking,
             limits=self.limits,
             info=msgspec.json.encode({"name": "interlock", "title": "Interlock", "version": VERSION}),
-            most_open=self._most_open,
+            room=_room(config),
             clock=asyncio.get_running_loop().time,
         )
         self.service: Service = self.hub
@@ -176,6 +176,7 @@ class Assembly:
         where = self.config.hub.store or self.home / "hub.db"
         self.store = await Store.open(where, COLLECTIONS, backups=self.home / "backups")
         self.recorder = await Recorder.open(self.store, CHAIN, self.home / "audit.head", redact_with=redact)
+        self.recording.recorder = self.recorder
         if self.config.hub.metrics != "off":
             self.recorder.follow(self.counts.take)
         await self.keys.begin(self.store)
@@ -193,8 +194,10 @@ class Assembly:
         async with self._applying:
             self.config = config
             self.limits = _limits(config)
-            self.generation += 1
-            self.doors.generation += 1
+            self.hub.sending.room = _room(config)
+            self.recording.strict = config.hub.audit == "strict"
+            self.epoch.advance()
+            self.doors.forget()
             await self._renew_oauth()
             self._renew_gates()
             enabled = {id_: server for id_, server in config.servers.items() if server.enabled}
@@ -241,18 +244,17 @@ class Assembly:
             subscriptions=self.notices.subscriptions,
         )
 
-    def _recording(self) -> Recording:
-        strict = lambda: self.config.hub.audit == "strict"  # noqa: E731
+    def _recording(self, *, strict: bool) -> Recording:
         if self.spans is None:
-            return Recording(lambda: self.recorder, strict)
+            return Recording(strict=strict)
         from interlock.hub.spans.traced import TracedRecording
 
-        return TracedRecording(lambda: self.recorder, strict, self.spans)
+        return TracedRecording(self.spans, strict=strict)
 
     def _pipeline(self, commit: Commit, dispatch: Dispatch, release: Release) -> Pipeline:
         refused, would_refuse = self.recording.refused, self._would_refuse
         return Pipeline(
-            lambda: self._plans, self._stamp, commit, dispatch, refused, would_refuse, release=release, desk=self._desk
+            lambda: self._plans, self.epoch, commit, dispatch, refused, would_refuse, release=release, desk=self._desk
         )
 
     def _renew_gates(self) -> None:
@@ -290,7 +292,7 @@ class Assembly:
                     self._resolver,
                     lambda: self.listen,
                     self._note,
-                    self.doors.renew,
+                    self.doors.forget,
                     lambda: self.access.now(),
                 )
             except ValueError as cause:
@@ -333,12 +335,9 @@ class Assembly:
         told = f"would refuse {target.name} of {call.caller.owner}: {', '.join(rules)}"
         self.logs.add(target.server, "hub", told)
 
-    def _stamp(self) -> tuple[int, int]:
-        return self.catalog.generation, self.generation
-
     def _access_changed(self) -> None:
         """Every plan is old now, and lists may be: both are looked at when they are next asked for."""
-        self.generation += 1
+        self.epoch.advance()
         self._changed()
 
     async def _note_uses(self) -> None:
@@ -349,10 +348,6 @@ class Assembly:
         server = self.config.servers.get(target.server)
         own = None if server is None else server.timeout_s
         return own if own is not None else self.config.hub.timeouts.tool_s
-
-    def _most_open(self) -> tuple[int, int, int]:
-        limits = self.config.hub.limits
-        return limits.pending, limits.pending_per_server, limits.pending_per_agent
 
     def _offered(self, offer: Offer) -> None:
         self.catalog.put(offer)
@@ -386,6 +381,11 @@ def dial_for(settings: Server, limits: Limits) -> Dial:
         return to_url(settings.url, settings.headers, limits)
     inherited = {name: os.environ[name] for name in settings.inherit_env if name in os.environ}
     return to_command(Command(settings.command, {**inherited, **settings.env}, settings.cwd), limits)
+
+
+def _room(config: Config) -> Room:
+    limits = config.hub.limits
+    return Room(limits.pending, limits.pending_per_server, limits.pending_per_agent)
 
 
 def _limits(config: Config) -> Limits:

@@ -9,7 +9,6 @@ import msgspec
 from opentelemetry.trace import Span
 
 from interlock.hub.audit.record import NOT_SENT, outcome_of
-from interlock.hub.audit.recorder import Recorder
 from interlock.hub.call import Call, TargetKind
 from interlock.hub.call import Caller as HubCaller
 from interlock.hub.recording import Recording
@@ -105,24 +104,28 @@ class TracedExchange(Exchange):
 class TracedRecording(Recording):
     """Between the hub and its recorder: what is recorded as sent has a span of its own until its outcome is."""
 
-    def __init__(self, recorder: Callable[[], Recorder], strict: Callable[[], bool], spans: Spans) -> None:
-        super().__init__(recorder, strict)
+    def __init__(self, spans: Spans, *, strict: bool) -> None:
+        super().__init__(strict=strict)
         self._spans = spans
         self._under_way: dict[Call, Span] = {}
 
     def begin(self, call: Call) -> None:
         self._start(call)
-        super().begin(call)
+        try:
+            super().begin(call)
+        except Fault:
+            self._over(call)
+            raise
 
     def begin_strictly(self, call: Call, send: Callable[[], None], refuse: Callable[[Fault], None]) -> None:
         self._start(call)
         super().begin_strictly(call, send, refuse)
+        if call.ticket is None:
+            self._over(call)
 
     def end(self, call: Call) -> None:
         super().end(call)
-        span = self._under_way.pop(call, None)
-        if span is not None:
-            end_with(span, call.outcome or NOT_SENT)
+        self._over(call)
 
     def refused(self, call: Call, fault: Fault, gate: str, rule: str) -> None:
         super().refused(call, fault, gate, rule)
@@ -143,3 +146,9 @@ class TracedRecording(Recording):
             resolved(exchange.span, call)
             span = self._under_way[call] = self._spans.of_forward(exchange.span, call)
             call.members["_meta"] = with_traceparent(call.members, traceparent_of(span))
+            call.plain = False
+
+    def _over(self, call: Call) -> None:
+        span = self._under_way.pop(call, None)
+        if span is not None:
+            end_with(span, call.outcome or NOT_SENT)
