@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -19,6 +19,7 @@ from interlock.config.settings import Config, Server
 from interlock.hub.access.access import Access
 from interlock.hub.access.desk import AccessDesk
 from interlock.hub.access.grants import GRANTS, Grants
+from interlock.hub.audit.counts import Counts
 from interlock.hub.audit.recorder import Recorder
 from interlock.hub.call import Call, Target
 from interlock.hub.catalog.clean import CLEAN
@@ -46,6 +47,7 @@ from interlock.hub.kernel.tokens import TokenCounts
 from interlock.hub.keys import KEY_USES, KEYS, Keys
 from interlock.hub.logs import Logs
 from interlock.hub.notices import Notices
+from interlock.hub.oauth.desk import OAuthDesk, open_desk
 from interlock.hub.pipeline import Commit, Dispatch, Pipeline, Release
 from interlock.hub.plan import Epoch, Gate, Plans
 from interlock.hub.principals import Principal
@@ -55,17 +57,23 @@ from interlock.hub.request_states import RequestStates
 from interlock.hub.results.finishing import finish_for
 from interlock.hub.results.pages import Pages
 from interlock.hub.sending import Room
+from interlock.hub.spans.opening import open_spans
 from interlock.hub.upstreams.upstream import Upstream
 from interlock.hub.upstreams.upstreams import Upstreams
 from interlock.hub.validators.checking import Judging
 from interlock.judge.findings import Finding
 from interlock.judge.secrets import redact
 from interlock.store import Collection, Store
+from interlock.transports.exchange import Service
 from interlock.transports.parking import Limits as ParkingLimits
 from interlock.transports.parking import Parking
 from interlock.transports.resolving import Resolver
 from interlock.transports.stdio.process import Command
+from interlock.wire.errors import Fault
 from interlock.wire.limits import Limits
+
+if TYPE_CHECKING:
+    from interlock.hub.oauth.tokens import Tokens
 
 VERSION: Final = version("interlock")
 NOTICE_EVERY_S: Final = 0.05
@@ -108,15 +116,20 @@ class Assembly:
         self.kernel = Kernel(self.catalog, self.shelves, ToolSearch(self.catalog, self.tokens), self.tokens)
         self.limits = _limits(config)
         self.upstreams = Upstreams(self._upstream)
-        self.doors = Doors(lambda: self.config, self.keys, self.catalog, self.access)
+        self.oauth: OAuthDesk | None = None
+        """Access tokens, where the operator accepts them."""
+        self.doors = Doors(lambda: self.config, self.keys, self.catalog, self.access, self._tokens)
         self.quarantine = Quarantine(config, self._offered, self._note)
         self.inbox = Inbox(lambda: self.config.hub.approvals.valid_s)
         self.heralds = Heralds(lambda: self.config.hub, self._note)
         self._desk = Desk(self.inbox, lambda: self.config.hub.approvals.hold_s, self._attended_by)
         self._pins = Pins(self.inbox, lambda: self.config.hub.mode, self.quarantine.take, self._relist, self._note)
-        self.judging = Judging(Resolver())
+        self._resolver = Resolver()
+        self.judging = Judging(self._resolver)
         self.would_refuse: Counter[tuple[str, str]] = Counter()
         """How often calls went out that a stricter mode would have refused, by server and rule."""
+        self.counts = Counts()
+        """How many calls there were and how long they took."""
         self.flagged: Counter[tuple[str, str]] = Counter()
         """How often something was flagged in results, by server and rule."""
         self.pages = Pages(time.monotonic)
@@ -125,7 +138,9 @@ class Assembly:
         self.parking = Parking(parking or ParkingLimits(), secrets.token_bytes(32))
         self.recorder: Recorder
         """What happened. Opened by `begin`."""
-        self.recording = Recording(strict=config.hub.audit == "strict")
+        self.spans = open_spans(config.hub.tracing)
+        """Spans of calls, where the operator wants them."""
+        self.recording = self._recording(strict=config.hub.audit == "strict")
         self.hub = Hub(
             doors=self.doors,
             catalog=self.catalog,
@@ -145,6 +160,12 @@ class Assembly:
             room=_room(config),
             clock=asyncio.get_running_loop().time,
         )
+        self.service: Service = self.hub
+        """What transports hand requests to: the hub, or where calls are traced what stands before it."""
+        if self.spans is not None:
+            from interlock.hub.spans.traced import TracedService
+
+            self.service = TracedService(self.hub, self.spans)
         self._telling: asyncio.TimerHandle | None = None
         self._reaper: asyncio.TimerHandle | None = None
         self._sweeping: asyncio.Task[None] | None = None
@@ -157,6 +178,8 @@ class Assembly:
         self.store = await Store.open(where, COLLECTIONS, backups=self.home / "backups")
         self.recorder = await Recorder.open(self.store, CHAIN, self.home / "audit.head", redact_with=redact)
         self.recording.recorder = self.recorder
+        if self.config.hub.metrics != "off":
+            self.recorder.follow(self.counts.take)
         await self.keys.begin(self.store)
         self.keys.mirror.on_change(lambda *_: self._access_changed())
         await self.grants.begin(self.store, self._access_changed)
@@ -177,6 +200,7 @@ class Assembly:
             self.recording.strict = config.hub.audit == "strict"
             self.epoch.advance()
             self.doors.forget()
+            await self._renew_oauth()
             self._renew_gates()
             enabled = {id_: server for id_, server in config.servers.items() if server.enabled}
             self.catalog.arrange(enabled, config.profiles)
@@ -192,6 +216,8 @@ class Assembly:
                 timer.cancel()
         await self.tokens.close()
         await self.heralds.close()
+        if self.oauth is not None:
+            await self.oauth.close()
         await self.hub.close()
         await self.upstreams.end(DRAIN_S)
         if self._sweeping is not None:
@@ -203,6 +229,8 @@ class Assembly:
         self.judging.close()
         self.quarantine.close()
         await self.store.close()
+        if self.spans is not None:
+            await asyncio.to_thread(self.spans.close)
 
     def _upstream(self, id: str, settings: Server) -> Upstream:
         return Upstream(
@@ -218,6 +246,13 @@ class Assembly:
             subscriptions=self.notices.subscriptions,
         )
 
+    def _recording(self, *, strict: bool) -> Recording:
+        if self.spans is None:
+            return Recording(strict=strict)
+        from interlock.hub.spans.traced import TracedRecording
+
+        return TracedRecording(self.spans, strict=strict)
+
     def _pipeline(self, commit: Commit, dispatch: Dispatch, release: Release) -> Pipeline:
         refused, would_refuse = self.recording.refused, self._would_refuse
         return Pipeline(
@@ -227,7 +262,7 @@ class Assembly:
     def _renew_gates(self) -> None:
         config = self.config
         gates: list[Gate] = [
-            AccessGate(self.access, asyncio.get_running_loop().time),
+            AccessGate(self.access, asyncio.get_running_loop().time, self._short_of_scope),
             HeadersGate(),
             SchemaGate(),
             ValidatorsGate(config.servers, config.hub.mode, self.judging, self._is_attended),
@@ -247,6 +282,36 @@ class Assembly:
     def _is_attended(self, principal: Principal) -> bool:
         """Whether a person is there to answer for a caller who is none: before their client, or at the inbox."""
         return principal.kind != "person" and (self.inbox.watched or self._attended_by(principal) is not None)
+
+    async def _renew_oauth(self) -> None:
+        """Tokens as the configuration says now. Those of before are worth nothing where it changed."""
+        settings = self.config.hub.oauth
+        if self.oauth is not None and self.oauth.settings == settings:
+            return
+        if self.oauth is not None:
+            await self.oauth.close()
+        self.oauth = None
+        if settings.issuer is not None:
+            try:
+                self.oauth = open_desk(
+                    settings,
+                    self._resolver,
+                    lambda: self.listen,
+                    self._note,
+                    self.doors.forget,
+                    lambda: self.access.now(),
+                )
+            except ValueError as cause:
+                self._note("hub", f"no access token is accepted: {cause}")
+            else:
+                self.oauth.tick()
+        self.keys.beside = (lambda hash_: None) if self.oauth is None else self.oauth.tokens.get
+
+    def _tokens(self) -> Tokens | None:
+        return None if self.oauth is None else self.oauth.tokens
+
+    def _short_of_scope(self, exposed: str, server: str) -> Fault | None:
+        return None if self.oauth is None else self.oauth.tokens.short_of_scope(exposed, server)
 
     def _attended_by(self, principal: Principal) -> str | None:
         agent = self.config.agents.get(principal.id) if principal.kind == "agent" else None
@@ -307,6 +372,8 @@ class Assembly:
         now = asyncio.get_running_loop().time()
         for upstream in self.upstreams:
             upstream.reap_lanes(now)
+        if self.oauth is not None:
+            self.oauth.tick()
         if self._sweeping is None or self._sweeping.done():
             self._sweeping = asyncio.ensure_future(self.inbox.sweep())
         if self._noting is None or self._noting.done():

@@ -125,8 +125,8 @@ _LONGEST_QUOTE = 60
 _OPENS = re.compile(rb"(?:[\"'`]|\xe2\x80[\x98\x9c])$")
 _CLOSES = re.compile(rb"^[^\"'`\n]{0,59}?(?:[\"'`]|\xe2\x80[\x99\x9d])")
 _EXAMPLE = re.compile(
-    rb"(?i)\b(?:phrases?|patterns?|examples?|such as|e\.g\.|for instance|strings? like|prompts? like|payloads?|attackers?|"
-    rb"attacks?|injections?|jailbreaks?)\b"
+    rb"(?i)\b(?:phrases?|patterns?|examples?|such as|e\.g\.|for instance|strings? like|prompts? like|payloads?|"
+    rb"attackers?|attacks?|injections?|jailbreaks?)\b"
 )
 _MEND = "Describe what the tool does; leave to the person and the client what the model shall do."
 

@@ -10,11 +10,14 @@ from starlette.routing import Route
 from interlock.hub.assembly import VERSION, Assembly
 from interlock.hub.upstreams.states import State
 from interlock.transports.exchange import Service
+from interlock.web.metrics.page import MetricsPage
 from interlock.web.rest.routes import rest_routes
+from interlock.web.well_known import well_known_routes
 
 
-def make_app(assembly: Assembly, service: Service | None = None) -> Starlette:
+def make_app(assembly: Assembly, service: Service | None = None, metrics: MetricsPage | None = None) -> Starlette:
     """The routes beside the MCP addresses. `service` stands before the hub where somebody watches."""
+    metrics = metrics or MetricsPage(assembly)
 
     async def root(request: Request) -> PlainTextResponse:
         return PlainTextResponse(f"Interlock {VERSION}\nMCP is served at /mcp, REST at /tools (see /docs)\n")
@@ -33,4 +36,5 @@ def make_app(assembly: Assembly, service: Service | None = None) -> Starlette:
         return JSONResponse({"ready": ready, "waiting": len(waiting)}, status_code=200 if ready else 503)
 
     own = [Route("/", root), Route("/healthz", healthz), Route("/readyz", readyz)]
-    return Starlette(routes=[*own, *rest_routes(service or assembly.hub, assembly.doors)])
+    rest = rest_routes(service or assembly.service, assembly.doors)
+    return Starlette(routes=[*own, *metrics.routes, *well_known_routes(assembly), *rest])

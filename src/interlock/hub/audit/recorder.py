@@ -245,6 +245,20 @@ class Recorder:
             )
         )
 
+    @property
+    def waiting(self) -> int:
+        """Entries that are not committed yet."""
+        return len(self._queue) + len(self._flying) + len(self._again)
+
+    @property
+    def lag_s(self) -> float:
+        """How long the oldest of them has waited."""
+        oldest = next((part[0] for part in (self._again, self._flying, self._queue) if part), None)
+        if oldest is None:
+            return 0.0
+        since = oldest.at_ns // 1000 if isinstance(oldest, Ticket) else oldest.at
+        return max(0.0, (_now() - since) / 1_000_000)
+
     def follow(self, tell: Callable[[list[Record]], None]) -> Callable[[], None]:
         """Be told of entries once they are committed, as they were committed. Gives the way to stop."""
         self._followers.append(tell)

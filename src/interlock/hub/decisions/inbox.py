@@ -102,6 +102,11 @@ class Inbox:
         kept = (decision for decision in found if not only_open or decision.deadline > now)
         return sorted(kept, key=lambda decision: decision.created)
 
+    @property
+    def open_count(self) -> int:
+        """How many questions wait for an answer."""
+        return len(self._open)
+
     def standing(self, question: Question) -> Decision | None:
         """The decision on this very matter that is open, or whose answer holds."""
         found = self._known.get(self._live.get(question.matter, ""))
