@@ -115,6 +115,9 @@ class Hub(msgspec.Struct, frozen=True):
     """Tokens of tool definitions a list may take. Above it, it holds the pinned tools and the way to find others."""
     audit: Literal["batched", "strict"] = "batched"
     """When a record is committed: with others within 20 ms (`batched`), or before its call is sent (`strict`)."""
+    node: Annotated[str, Meta(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9._-]+$")] | None = None
+    """What this hub's chain of records is called. Unset: as it was so far; at first `hub`, or a name of its own where
+    several hubs share a store."""
     access: DefaultPolicy = "opt-out"
     """What agents may call where no grant says so: `opt-out` all, `opt-in` nothing. A server can have its own."""
     store: str | None = None

@@ -19,16 +19,18 @@ from interlock.config.settings import Config, Server
 from interlock.hub.access.access import Access
 from interlock.hub.access.desk import AccessDesk
 from interlock.hub.access.grants import GRANTS, Grants
+from interlock.hub.audit.heads import ALONE, head_path, node_name
+from interlock.hub.audit.journal import Journal
 from interlock.hub.audit.recorder import Recorder
 from interlock.hub.call import Call, Target
 from interlock.hub.catalog.offer import Offer
 from interlock.hub.catalog.pins import PINS, Pins
 from interlock.hub.catalog.quarantine import Quarantine
 from interlock.hub.catalog.views import Catalog
-from interlock.hub.decisions.decision import DECISIONS
+from interlock.hub.decisions.decision import DECISIONS, Question
 from interlock.hub.decisions.desk import Desk
 from interlock.hub.decisions.heralds import Heralds
-from interlock.hub.decisions.inbox import Inbox
+from interlock.hub.decisions.inbox import Inbox, asker_of
 from interlock.hub.decisions.rules import RULES
 from interlock.hub.doors import Doors
 from interlock.hub.gates.access import AccessGate
@@ -45,6 +47,8 @@ from interlock.hub.kernel.tokens import TokenCounts
 from interlock.hub.keys import KEY_USES, KEYS, Keys
 from interlock.hub.logs import Logs
 from interlock.hub.notices import Notices
+from interlock.hub.operating.keys import KeyDesk
+from interlock.hub.operating.records import RecordDesk
 from interlock.hub.pipeline import Commit, Dispatch, Pipeline, Release
 from interlock.hub.plan import Gate, Plans
 from interlock.hub.principals import Principal
@@ -53,6 +57,7 @@ from interlock.hub.recording import Recording
 from interlock.hub.request_states import RequestStates
 from interlock.hub.results.finishing import finish_for
 from interlock.hub.results.pages import Pages
+from interlock.hub.upstreams.states import State
 from interlock.hub.upstreams.upstream import Upstream
 from interlock.hub.upstreams.upstreams import Upstreams
 from interlock.hub.validators.checking import Judging
@@ -73,8 +78,6 @@ DRAIN_S: Final = 10.0
 """How long calls under way may take to finish when a server or the hub goes."""
 
 
-CHAIN: Final = "hub"
-"""The name of this hub's chain of records."""
 COLLECTIONS: Final[tuple[Collection[Any], ...]] = (KEYS, KEY_USES, GRANTS, DECISIONS, RULES, PINS)
 """Every collection that the hub keeps in its store."""
 
@@ -97,7 +100,14 @@ class Assembly:
         self.keys = Keys(home)
         self.grants = Grants()
         self.access = Access(lambda: self.config, self.keys, self.grants)
-        self.access_desk = AccessDesk(self.access, self.grants)
+        self.recorder: Recorder
+        """What happened. Opened by `begin`."""
+        self.node = ALONE
+        """What this hub's chain of records is called."""
+        self.journal = Journal(lambda: self.recorder)
+        self.access_desk = AccessDesk(self.access, self.grants, self.journal)
+        self.key_desk = KeyDesk(lambda: self.config, self.keys, self.access, self.journal)
+        self.record_desk = RecordDesk(self)
         self.rates = Rates(lambda: self.config, self.keys, asyncio.get_running_loop().time)
         self.logs = Logs()
         self.catalog = Catalog()
@@ -109,9 +119,15 @@ class Assembly:
         self.upstreams = Upstreams(self._upstream)
         self.doors = Doors(lambda: self.config, self.keys, self.catalog, self.access)
         self.quarantine = Quarantine(config, self._offered, self._note)
-        self.inbox = Inbox(lambda: self.config.hub.approvals.valid_s)
+        self.parking = Parking(parking or ParkingLimits(), secrets.token_bytes(32))
+        self.inbox = Inbox(
+            lambda: self.config.hub.approvals.valid_s,
+            stands=self._still_asks,
+            told=self.journal.decided,
+            told_rule=lambda rule, by, made: (self.journal.rule_made if made else self.journal.rule_revoked)(by, rule),
+        )
         self.heralds = Heralds(lambda: self.config.hub, self._note)
-        self._desk = Desk(self.inbox, lambda: self.config.hub.approvals.hold_s, self._attended_by)
+        self._desk = Desk(self.inbox, lambda: self.config.hub.approvals.hold_s, self._attended_by, self.parking)
         self._pins = Pins(self.inbox, lambda: self.config.hub.mode, self.quarantine.take, self._relist, self._note)
         self.judging = Judging(Resolver())
         self.would_refuse: Counter[tuple[str, str]] = Counter()
@@ -121,9 +137,6 @@ class Assembly:
         self.pages = Pages(time.monotonic)
         self._plans: Plans
         self._renew_gates()
-        self.parking = Parking(parking or ParkingLimits(), secrets.token_bytes(32))
-        self.recorder: Recorder
-        """What happened. Opened by `begin`."""
         self.recording = Recording(lambda: self.recorder, lambda: self.config.hub.audit == "strict")
         self.hub = Hub(
             doors=self.doors,
@@ -152,9 +165,11 @@ class Assembly:
 
     async def begin(self) -> None:
         """Open the store, and start every server at the same time, waiting for none of them."""
-        where = self.config.hub.store or self.home / "hub.db"
+        where = store_of(self.config, self.home)
         self.store = await Store.open(where, COLLECTIONS, backups=self.home / "backups")
-        self.recorder = await Recorder.open(self.store, CHAIN, self.home / "audit.head", redact_with=redact)
+        self.node = node_name(self.config.hub.node, self.home, where)
+        head = head_path(self.home, self.node)
+        self.recorder = await Recorder.open(self.store, self.node, head, redact_with=redact)
         await self.keys.begin(self.store)
         self.keys.mirror.on_change(lambda *_: self._access_changed())
         await self.grants.begin(self.store, self._access_changed)
@@ -211,6 +226,7 @@ class Assembly:
             offered=self._pins.take,
             updated=self.notices.updated,
             subscriptions=self.notices.subscriptions,
+            stepped=self._stepped,
         )
 
     def _pipeline(self, commit: Commit, dispatch: Dispatch, release: Release) -> Pipeline:
@@ -238,6 +254,20 @@ class Assembly:
             lambda target: finishes.get(target.server) if target.kind == "tool" else None,
             self.rates.of,
         )
+
+    def _stepped(self, upstream: Upstream, before: State) -> None:
+        self.journal.server_stepped(upstream.id, before, upstream.state, upstream.problem)
+
+    def _still_asks(self, question: Question) -> bool:
+        """Whether whoever asked may still do what they asked for, with the credential they asked with."""
+        asker = asker_of(question)
+        if question.kind != "tool_call" or not asker.id:
+            return True
+        asker = msgspec.structs.replace(asker, key=question.asked_with)
+        rights = self.access.rights(asker)
+        if rights is None or not rights.invokes(question.shown):
+            return False
+        return self.access.decision(asker, question.server, question.name).permission == "allow"
 
     def _attended_by(self, principal: Principal) -> str | None:
         agent = self.config.agents.get(principal.id) if principal.kind == "agent" else None
@@ -310,6 +340,11 @@ class Assembly:
         if self._noting is None or self._noting.done():
             self._noting = asyncio.ensure_future(self._note_uses())
         self._reaper = asyncio.get_running_loop().call_later(REAP_EVERY_S, self._reap)
+
+
+def store_of(config: Config, home: Path) -> str:
+    """Where a hub keeps what must survive."""
+    return config.hub.store or str(home / "hub.db")
 
 
 def dial_for(settings: Server, limits: Limits) -> Dial:

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from interlock.hub.audit.record import Outcome
     from interlock.hub.audit.recorder import Ticket
 
-TargetKind = Literal["tool", "prompt", "resource", "completion"]
+TargetKind = Literal["tool", "prompt", "resource", "completion", "server"]
 
 
 class Target(msgspec.Struct, frozen=True):

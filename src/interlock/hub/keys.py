@@ -156,6 +156,10 @@ class Keys:
         self._used.add(key.hash)
         return Principal(key.principal, key.kind, key.profile, key.hash)
 
+    def of(self, text: str) -> Key | None:
+        """What is kept of a key that is at hand."""
+        return self.mirror.get(self._hash(text))
+
     def get(self, hash: str) -> Key | None:
         """What is kept of a key."""
         return self.mirror.get(hash)

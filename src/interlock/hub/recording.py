@@ -7,6 +7,7 @@ window can be lost to a sudden end, which the next start finds and records.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from interlock.hub.audit.record import CANCELLED, LOST, NOT_SENT, TIMED_OUT, Outcome, outcome_of
 from interlock.hub.audit.recorder import Recorder
@@ -16,6 +17,13 @@ from interlock.store import StoreError
 from interlock.transports.exchange import Exchange
 from interlock.wire.errors import Fault
 from interlock.wire.messages import Failure, Result
+
+_REFUSED: Final = {
+    "VALIDATION_BLOCKED": "VALIDATION_FAILED",
+    "INVALID_TOOL_ARGS": "VALIDATION_FAILED",
+    "CODE_SAFETY_VIOLATION": "CODE_REJECTED",
+}
+"""What MGP has a word of its own for (MGP, Standard Event Types); every other refusal is TOOL_BLOCKED."""
 
 
 class Recording:
@@ -59,7 +67,14 @@ class Recording:
     def refused(self, call: Call, fault: Fault, gate: str, rule: str) -> None:
         """Record that a gate said no."""
         self._recorder().refusal(
-            call.caller.principal, call.target, trace_of(call.exchange), gate, rule, fault.message, call.arguments_raw
+            call.caller.principal,
+            call.target,
+            trace_of(call.exchange),
+            gate,
+            rule,
+            fault.message,
+            call.arguments_raw,
+            event=_REFUSED.get(fault.name, "") if call.target.kind == "tool" else "",
         )
 
     def unresolved(self, exchange: Exchange, caller: Caller, kind: TargetKind, name: str, fault: Fault) -> None:

@@ -82,10 +82,14 @@ def in_chunks(items: Sequence[T], most: int = 256) -> Iterator[Sequence[T]]:
             at += size
 
 
+def is_shared(where: str) -> bool:
+    """Whether a place is one that several hubs can use at the same time."""
+    return urlsplit(where).scheme in ("postgresql", "postgres")
+
+
 def connect(where: str, *, read_only: bool = False) -> Database:
     """Connect to a path, a `sqlite:` URL or a `postgresql:` URL."""
-    scheme = urlsplit(where).scheme
-    if scheme in ("postgresql", "postgres"):
+    if is_shared(where):
         try:
             from .postgres import Postgres
         except ImportError:

@@ -44,6 +44,10 @@ _LISTS: Final = (
 )
 
 
+Stepped = Callable[["Upstream", State], None]
+"""Hears of every change of a server's state, with the state it was in before."""
+
+
 class Upstream:
     """A server of the configuration."""
 
@@ -60,6 +64,7 @@ class Upstream:
         offered: Callable[[Offer], Awaitable[None]],
         updated: Callable[[str, str], None],
         subscriptions: Callable[[str], list[str]],
+        stepped: Stepped = lambda *_: None,
     ) -> None:
         self.id = id
         self.settings = settings
@@ -77,6 +82,7 @@ class Upstream:
         self._offered = offered
         self._updated = updated
         self._subscriptions = subscriptions
+        self._stepped = stepped
         self.modern = False
         """Whether it speaks the stateless era, as far as is known."""
         self._peer: Peer | None = None
@@ -277,12 +283,13 @@ class Upstream:
         self._step(Event.FAILED)
 
     def _step(self, event: Event) -> None:
-        self.state = step(self.state, event)
+        before, self.state = self.state, step(self.state, event)
         self.since = datetime.now(UTC)
         if self.state is State.CONNECTED:
             self.problem = None
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
+        self._stepped(self, before)
 
     # What it offers
 
