@@ -17,7 +17,7 @@ from interlock.wire.errors import Fault
 from .house import House, Raw, child, house, text_of
 from .rounds import Rounder
 from .test_decisions import ADA, asking_house, echo, error_of, only_open
-from .test_sharing import Talker
+from .talker import Talker
 
 ATTENDED = {"careful": Agent(ask=("busy__ec*",), attended_by="ada")}
 

@@ -29,6 +29,7 @@ from interlock.hub.local import call_locally
 from interlock.hub.logs import LogLine
 from interlock.hub.principals import LOCAL_AGENT, Principal, local_person
 from interlock.hub.upstreams.upstream import Upstream
+from interlock.protocols.traces import new_trace_id
 from interlock.wire.errors import Fault
 from interlock.wire.messages import EMPTY_OBJECT
 
@@ -83,8 +84,10 @@ class Operator:
 
         return self._assembly.logs.follow(chosen)
 
-    def _as_person(self, do: Callable[[Principal, bytes], Awaitable[object]]) -> Callable[[bytes], Awaitable[object]]:
-        return lambda params: do(self.person, params)
+    def _as_person(
+        self, do: Callable[[Principal, bytes, str], Awaitable[object]]
+    ) -> Callable[[bytes], Awaitable[object]]:
+        return lambda params: do(self.person, params, new_trace_id())
 
     @property
     def problems(self) -> list[dict[str, object]]:

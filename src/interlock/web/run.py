@@ -72,7 +72,7 @@ async def serve(config: Config, home: Path, on_ready: Callable[[Ready], None]) -
         raise ValueError("a hub that listens beyond this machine needs keys: set `anonymous = false` in [hub]")
     http = await start_http(
         endpoint,
-        cast("ASGI3Application", make_app(assembly)),
+        cast("ASGI3Application", make_app(assembly, operator=operator)),
         host=host,
         port=port,
         hosts=config.hub.allowed_hosts,

@@ -43,7 +43,7 @@ class AccessDesk:
         work = {"query": self.query, "grant": self.grant, "revoke": self.revoke}
         return {f"mgp/access/{name}": _method(do, later) for name, do in work.items()}
 
-    async def list(self, asking: Principal, params: bytes) -> dict[str, object]:
+    async def list(self, asking: Principal, params: bytes, trace: str = "") -> dict[str, object]:
         """Every grant, or those of one agent."""
         self._access.demand(asking, "read grants")
         asked = read(params, ListGrants)

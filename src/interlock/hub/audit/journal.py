@@ -78,18 +78,18 @@ class Journal:
         told = {"permission": permission}
         self._recorder().event("PERMISSION_REVOKED", by, target, trace, reason=reason, details=told)
 
-    def key_created(self, by: Principal, key: Key) -> None:
+    def key_created(self, by: Principal, key: Key, trace: str = "") -> None:
         """There is a new key."""
-        self._key(KEY_CREATED, by, key.principal, [key])
+        self._key(KEY_CREATED, by, key.principal, [key], trace)
 
-    def keys_revoked(self, by: Principal, principal: str, keys: Sequence[Key]) -> None:
+    def keys_revoked(self, by: Principal, principal: str, keys: Sequence[Key], trace: str = "") -> None:
         """A principal's keys are worth nothing any more."""
         if keys:
-            self._key(KEY_REVOKED, by, principal, keys)
+            self._key(KEY_REVOKED, by, principal, keys, trace)
 
-    def key_rotated(self, by: Principal, fresh: Key, gone: Sequence[Key]) -> None:
+    def key_rotated(self, by: Principal, fresh: Key, gone: Sequence[Key], trace: str = "") -> None:
         """One new key took the place of all those of a principal."""
-        self._key(KEY_ROTATED, by, fresh.principal, [fresh], [key.shown for key in gone])
+        self._key(KEY_ROTATED, by, fresh.principal, [fresh], trace, [key.shown for key in gone])
 
     def decided(self, decision: Decision, by: Principal) -> None:
         """A question was opened, answered, used up, or is over."""
@@ -143,7 +143,7 @@ class Journal:
         )
 
     def _key(
-        self, event: str, by: Principal, principal: str, keys: Sequence[Key], replaced: Sequence[str] = ()
+        self, event: str, by: Principal, principal: str, keys: Sequence[Key], trace: str, replaced: Sequence[str] = ()
     ) -> None:
         """Keys are told by the few characters that may be shown of them."""
         first = keys[0]
@@ -159,7 +159,7 @@ class Journal:
             told["permissions"] = list(first.permissions)
         if first.expires_at is not None:
             told["expires_at"] = first.expires_at.isoformat()
-        self._recorder().event(event, by, details=told)
+        self._recorder().event(event, by, trace=trace, details=told)
 
     def _rule(self, event: str, by: Principal, rule: Rule) -> None:
         told = {"rule": rule.id, "agent_id": rule.asker, "decisions": list(rule.decisions[:MOST_NAMED])}

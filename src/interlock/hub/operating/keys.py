@@ -26,7 +26,7 @@ class KeyDesk:
         self._access = access
         self._journal = journal
 
-    async def list(self, asking: Principal, params: bytes) -> dict[str, object]:
+    async def list(self, asking: Principal, params: bytes, trace: str = "") -> dict[str, object]:
         """Every key, as far as it may be shown."""
         self._access.demand(asking, "read keys")
         return {
@@ -46,7 +46,7 @@ class KeyDesk:
             ]
         }
 
-    async def create(self, asking: Principal, params: bytes) -> dict[str, object]:
+    async def create(self, asking: Principal, params: bytes, trace: str = "") -> dict[str, object]:
         """A new key. This answer is the only place where it is ever shown."""
         self._access.demand(asking, "make keys", write=True)
         asked = read(params, CreateKey)
@@ -66,22 +66,22 @@ class KeyDesk:
             rate=asked.rate,
         )
         if (made := self._keys.of(text)) is not None:
-            self._journal.key_created(asking, made)
+            self._journal.key_created(asking, made, trace)
         await self._journal.kept()
         return {"key": text, "principal": {"id": asked.agent, "kind": asked.kind}}
 
-    async def revoke(self, asking: Principal, params: bytes) -> dict[str, object]:
+    async def revoke(self, asking: Principal, params: bytes, trace: str = "") -> dict[str, object]:
         """Every key of a principal ends at once."""
         self._access.demand(asking, "revoke keys", write=True)
         name = read(params, KeysOf).agent
         self._journal.ready()
         gone = [key for key in self._keys.list() if key.principal == name]
         count = await self._keys.revoke(name)
-        self._journal.keys_revoked(asking, name, gone)
+        self._journal.keys_revoked(asking, name, gone, trace)
         await self._journal.kept()
         return {"revoked": count}
 
-    async def rotate(self, asking: Principal, params: bytes) -> dict[str, object]:
+    async def rotate(self, asking: Principal, params: bytes, trace: str = "") -> dict[str, object]:
         """One new key in place of all those of a principal, permitting what the newest of them did."""
         self._access.demand(asking, "rotate keys", write=True)
         name = read(params, KeysOf).agent
@@ -92,7 +92,7 @@ class KeyDesk:
         self._journal.ready()
         text = await self._keys.rotate(name)
         if (made := self._keys.of(text)) is not None:
-            self._journal.key_rotated(asking, made, gone)
+            self._journal.key_rotated(asking, made, gone, trace)
         await self._journal.kept()
         return {"key": text}
 

@@ -28,7 +28,7 @@ class RecordDesk:
     def __init__(self, assembly: Assembly) -> None:
         self._assembly = assembly
 
-    async def search(self, asking: Principal, params: bytes) -> dict[str, object]:
+    async def search(self, asking: Principal, params: bytes, trace: str = "") -> dict[str, object]:
         """The newest records that fit, the oldest of them first."""
         self._assembly.access.demand(asking, "read the record")
         asked = read(params, SearchRecords)
@@ -46,7 +46,7 @@ class RecordDesk:
         found = await self._assembly.store.read(lambda database: records.search(database, wanted, asked.most, before))
         return {"entries": found[::-1]}
 
-    async def show(self, asking: Principal, params: bytes) -> dict[str, object]:
+    async def show(self, asking: Principal, params: bytes, trace: str = "") -> dict[str, object]:
         """One record, and those of the same trace."""
         self._assembly.access.demand(asking, "read the record")
         asked = read(params, ShowRecord)
@@ -56,7 +56,7 @@ class RecordDesk:
             raise Fault("INVALID_PARAMS", f"no record {asked.seq}", mend="`interlock audit tail` shows the newest")
         return {"entry": found[0], "related": found[1]}
 
-    async def verify(self, asking: Principal, params: bytes) -> dict[str, object]:
+    async def verify(self, asking: Principal, params: bytes, trace: str = "") -> dict[str, object]:
         """Whether every record is as it was written."""
         self._assembly.access.demand(asking, "read the record")
         await self._assembly.recorder.flushed()
@@ -64,7 +64,7 @@ class RecordDesk:
         report = await self._assembly.store.read(lambda database: verify(database, heads))
         return {**msgspec.to_builtins(report), "sound": report.sound}
 
-    async def export(self, asking: Principal, params: bytes) -> dict[str, object]:
+    async def export(self, asking: Principal, params: bytes, trace: str = "") -> dict[str, object]:
         """Write every record to a new file of this user's."""
         asked = read(params, ToFile)
         await self._assembly.recorder.flushed()
@@ -79,7 +79,7 @@ class RecordDesk:
 
         return {"records": await self._assembly.store.read(write)}
 
-    async def backup(self, asking: Principal, params: bytes) -> dict[str, object]:
+    async def backup(self, asking: Principal, params: bytes, trace: str = "") -> dict[str, object]:
         """Write everything the store holds to a file, while work goes on."""
         path = Path(read(params, ToFile).file)
         await self._assembly.recorder.flushed()
