@@ -16,8 +16,8 @@ from interlock.wire.errors import Fault
 
 from .house import House, Raw, child, house, text_of
 from .rounds import Rounder
-from .test_decisions import ADA, asking_house, echo, error_of, only_open
 from .talker import Talker
+from .test_decisions import ADA, asking_house, echo, error_of, only_open
 
 ATTENDED = {"careful": Agent(ask=("busy__ec*",), attended_by="ada")}
 

@@ -111,22 +111,13 @@ async def test_a_decision_is_recorded_from_its_question_to_its_use_under_the_tra
         assert (await only(hub, "dev.interlock.decision_void")).record.actor == "", "by the hub itself"
 
 
-async def test_a_permission_that_is_decided_has_mgps_own_event(tmp_path: Path) -> None:
-    from interlock.hub.decisions.decision import Question
-
+@pytest.mark.parametrize("event", ["PERMISSION_GRANTED", "PERMISSION_DENIED", "PERMISSION_REVOKED"])
+async def test_what_a_server_may_is_recorded_with_who_decided_and_by_which_rule(tmp_path: Path, event: Any) -> None:
     async with house(tmp_path, {"busy": child("busy_server.py")}) as hub:
-        inbox = hub.assembly.inbox
-        wants = [
-            Question("permission", "busy", "server", "busy", name, "busy", f"busy wants {name}", "interactive")
-            for name in ("network.outbound", "shell.execute")
-        ]
-        yes, no = await inbox.ask_all(wants)
-        await inbox.answer(yes.id, "once", ADA, "terminal")
-        await inbox.answer(no.id, "no", ADA, "terminal")
-        hub.assembly.journal.permission_revoked(ADA, "busy", "network.outbound", "not needed any more")
-        assert (await only(hub, "PERMISSION_GRANTED")).record.name == "network.outbound"
-        assert (await only(hub, "PERMISSION_DENIED")).record.name == "shell.execute"
-        assert (await only(hub, "PERMISSION_REVOKED")).record.actor == "person:ada"
+        hub.assembly.journal.permission(event, ADA, "busy", "network.outbound", "interactive")
+        record = (await only(hub, event)).record
+        assert (record.actor, record.server, record.rule) == ("person:ada", "busy", "interactive")
+        assert record.details == {"permission": "network.outbound"}
 
 
 async def test_servers_come_and_go_in_the_record(tmp_path: Path) -> None:

@@ -257,6 +257,9 @@ class Server(msgspec.Struct, frozen=True):
     """Whether it is used at all."""
     access: DefaultPolicy | None = None
     """What agents may call where no grant says so: `opt-out` everything, `opt-in` nothing. Unset: as the hub's."""
+    audit: Literal["auto", "all", "off"] = "auto"
+    """Whether it is sent the record of everything (`notifications/mgp.audit`): `all`, `off`, or `auto`: if it asked for
+    it when the hub first met it (MGP's `audit` extension)."""
     tools: Tools = Tools()
     validators: dict[str, Validation] = {}
     """What is checked of calls to its tools, by tool; see below."""

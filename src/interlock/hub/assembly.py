@@ -19,6 +19,9 @@ from interlock.config.settings import Config, Server
 from interlock.hub.access.access import Access
 from interlock.hub.access.desk import AccessDesk
 from interlock.hub.access.grants import GRANTS, Grants
+from interlock.hub.audit.audience import Audience
+from interlock.hub.audit.claims import Claims
+from interlock.hub.audit.forwarding import CURSORS, Forwarding
 from interlock.hub.audit.heads import ALONE, head_path, node_name
 from interlock.hub.audit.journal import Journal
 from interlock.hub.audit.recorder import Recorder
@@ -78,7 +81,7 @@ DRAIN_S: Final = 10.0
 """How long calls under way may take to finish when a server or the hub goes."""
 
 
-COLLECTIONS: Final[tuple[Collection[Any], ...]] = (KEYS, KEY_USES, GRANTS, DECISIONS, RULES, PINS)
+COLLECTIONS: Final[tuple[Collection[Any], ...]] = (KEYS, KEY_USES, GRANTS, DECISIONS, RULES, PINS, CURSORS)
 """Every collection that the hub keeps in its store."""
 
 
@@ -108,6 +111,10 @@ class Assembly:
         self.access_desk = AccessDesk(self.access, self.grants, self.journal)
         self.key_desk = KeyDesk(lambda: self.config, self.keys, self.access, self.journal)
         self.record_desk = RecordDesk(self)
+        self.audience = Audience(self.access)
+        self._claims = Claims(lambda: self.recorder, asyncio.get_running_loop().time, self._note)
+        self.forwarding: Forwarding
+        """Sends the record to audit servers. Made by `begin`."""
         self.rates = Rates(lambda: self.config, self.keys, asyncio.get_running_loop().time)
         self.logs = Logs()
         self.catalog = Catalog()
@@ -147,6 +154,7 @@ class Assembly:
             access_desk=self.access_desk,
             upstreams=self.upstreams,
             notices=self.notices,
+            audience=self.audience,
             make_pipeline=self._pipeline,
             states=RequestStates(secrets.token_bytes(32)),
             recording=self.recording,
@@ -170,6 +178,8 @@ class Assembly:
         self.node = node_name(self.config.hub.node, self.home, where)
         head = head_path(self.home, self.node)
         self.recorder = await Recorder.open(self.store, self.node, head, redact_with=redact)
+        self.recorder.follow(lambda records: self.audience.told(self.node, records))
+        self.forwarding = Forwarding(self.recorder, self.store, self._note)
         await self.keys.begin(self.store)
         self.keys.mirror.on_change(lambda *_: self._access_changed())
         await self.grants.begin(self.store, self._access_changed)
@@ -209,6 +219,7 @@ class Assembly:
         if self._noting is not None:
             await self._noting
         await self._note_uses()
+        await self.forwarding.close()
         await self.recorder.close()
         self.judging.close()
         self.quarantine.close()
@@ -227,6 +238,7 @@ class Assembly:
             updated=self.notices.updated,
             subscriptions=self.notices.subscriptions,
             stepped=self._stepped,
+            claimed=self._claims.take,
         )
 
     def _pipeline(self, commit: Commit, dispatch: Dispatch, release: Release) -> Pipeline:
@@ -257,6 +269,8 @@ class Assembly:
 
     def _stepped(self, upstream: Upstream, before: State) -> None:
         self.journal.server_stepped(upstream.id, before, upstream.state, upstream.problem)
+        if upstream.state is State.CONNECTED:
+            self.forwarding.connected(upstream)
 
     def _still_asks(self, question: Question) -> bool:
         """Whether whoever asked may still do what they asked for, with the credential they asked with."""

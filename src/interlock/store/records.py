@@ -92,6 +92,12 @@ def in_order(database: Database, chain: str, after: int = 0) -> Iterator[RecordR
         after = _row(rows[-1]).seq
 
 
+def page(database: Database, chain: str, after: int, most: int) -> list[RecordRow]:
+    """The next rows of a chain after a number, at most so many."""
+    rows = database.execute(f"{_SELECT} WHERE chain = ? AND seq > ? ORDER BY seq LIMIT ?", (chain, after, most))
+    return [_row(row) for row in rows]
+
+
 def newest_first(database: Database, search: Search, most: int, before: RecordRow | None = None) -> list[RecordRow]:
     """The newest rows that fit, at most so many; `before` continues where an earlier answer ended."""
     sql, values = f"{_SELECT} WHERE 1 = 1", list[Value]()

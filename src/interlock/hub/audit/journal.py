@@ -7,7 +7,7 @@ waits for that, and `ready` refuses a change that could not be recorded.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Final
+from typing import Final, Literal, TypeAlias
 
 from interlock.hub.access.grants import Grant
 from interlock.hub.audit.record import (
@@ -35,7 +35,7 @@ from interlock.wire.errors import Fault
 MOST_NAMED: Final = 50
 """Of a long list, so many are named in one record."""
 
-_PERMISSIONS: Final = {DecisionState.APPROVED: "PERMISSION_GRANTED", DecisionState.DENIED: "PERMISSION_DENIED"}
+PermissionEvent: TypeAlias = Literal["PERMISSION_GRANTED", "PERMISSION_DENIED", "PERMISSION_REVOKED"]
 _AWAY: Final = (State.ERROR, State.DISCONNECTED, State.DRAINING)
 
 
@@ -70,13 +70,10 @@ class Journal:
         for grant in grants:
             self._access("ACCESS_REVOKED", by, grant, trace)
 
-    def permission_revoked(
-        self, by: Principal, server: str, permission: str, reason: str = "", trace: str = ""
-    ) -> None:
-        """A permission that a server was granted was taken back."""
-        target = Target("server", server, "")
+    def permission(self, event: PermissionEvent, by: Principal, server: str, permission: str, rule: str) -> None:
+        """What a server may do was decided, or taken back."""
         told = {"permission": permission}
-        self._recorder().event("PERMISSION_REVOKED", by, target, trace, reason=reason, details=told)
+        self._recorder().event(event, by, Target("server", server, ""), rule=rule, details=told)
 
     def key_created(self, by: Principal, key: Key, trace: str = "") -> None:
         """There is a new key."""
@@ -95,8 +92,6 @@ class Journal:
         """A question was opened, answered, used up, or is over."""
         asked, state = decision.question, decision.state
         event = DECISION + ("opened" if state is DecisionState.OPEN else state.value)
-        if asked.kind == "permission":
-            event = _PERMISSIONS.get(state, event)
         told: dict[str, object] = {"decision": decision.id, "kind": asked.kind, "asked_by": asked.asker}
         if asked.risk:
             told["risk_level"] = asked.risk
