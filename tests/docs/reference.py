@@ -27,6 +27,7 @@ TABLES: list[tuple[str, type[msgspec.Struct]]] = [
     ("[hub.limits]", settings.Limits),
     ("[hub.approvals]", settings.Approvals),
     ("[hub.webhook]", settings.Webhook),
+    ("[hub.retention]", settings.Retention),
     ("[hub.rate]", settings.Rate),
     ("[servers.ID]", settings.Server),
     ("[servers.ID.restart]", settings.Restart),

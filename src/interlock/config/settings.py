@@ -85,6 +85,15 @@ class Webhook(msgspec.Struct, frozen=True):
     """The variable of the hub's environment that holds the secret they are signed with."""
 
 
+class Retention(msgspec.Struct, frozen=True):
+    """`[hub.retention]`: how much of the record is kept; unset: all of it. What goes is recorded before it goes."""
+
+    days: Annotated[float, Meta(gt=0, le=36_500)] | None = None
+    """Records older than this go."""
+    megabytes: Count | None = None
+    """The oldest records go when all take more than this."""
+
+
 class Rate(msgspec.Struct, frozen=True, omit_defaults=True):
     """How many calls may be made; unset: as many as come."""
 
@@ -130,6 +139,7 @@ class Hub(msgspec.Struct, frozen=True):
     limits: Limits = Limits()
     approvals: Approvals = Approvals()
     webhook: Webhook = Webhook()
+    retention: Retention = Retention()
     rate: Rate = Rate()
 
     @property

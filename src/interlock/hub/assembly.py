@@ -22,9 +22,11 @@ from interlock.hub.access.grants import GRANTS, Grants
 from interlock.hub.audit.audience import Audience
 from interlock.hub.audit.claims import Claims
 from interlock.hub.audit.forwarding import CURSORS, Forwarding
+from interlock.hub.audit.head import HeadDamaged
 from interlock.hub.audit.heads import ALONE, head_path, node_name
 from interlock.hub.audit.journal import Journal
 from interlock.hub.audit.recorder import Recorder
+from interlock.hub.audit.retention import Pruner
 from interlock.hub.call import Call, Target
 from interlock.hub.catalog.offer import Offer
 from interlock.hub.catalog.pins import PINS, Pins
@@ -66,7 +68,7 @@ from interlock.hub.upstreams.upstreams import Upstreams
 from interlock.hub.validators.checking import Judging
 from interlock.judge.findings import Finding
 from interlock.judge.secrets import redact
-from interlock.store import Collection, Store
+from interlock.store import Collection, Store, StoreError
 from interlock.transports.parking import Limits as ParkingLimits
 from interlock.transports.parking import Parking
 from interlock.transports.resolving import Resolver
@@ -77,6 +79,8 @@ VERSION: Final = version("interlock")
 NOTICE_EVERY_S: Final = 0.05
 """Changes of the catalog within this time are told as one."""
 REAP_EVERY_S: Final = 15.0
+PRUNE_EVERY_S: Final = 3600.0
+"""How often it is looked whether records are to go."""
 DRAIN_S: Final = 10.0
 """How long calls under way may take to finish when a server or the hub goes."""
 
@@ -169,6 +173,9 @@ class Assembly:
         self._reaper: asyncio.TimerHandle | None = None
         self._sweeping: asyncio.Task[None] | None = None
         self._noting: asyncio.Task[None] | None = None
+        self._pruner: Pruner
+        self._pruning: asyncio.Task[None] | None = None
+        self._prune_at = 0.0
         self._applying = asyncio.Lock()
 
     async def begin(self) -> None:
@@ -179,6 +186,7 @@ class Assembly:
         head = head_path(self.home, self.node)
         self.recorder = await Recorder.open(self.store, self.node, head, redact_with=redact)
         self.recorder.follow(lambda records: self.audience.told(self.node, records))
+        self._pruner = Pruner(self.store, self.recorder, head)
         self.forwarding = Forwarding(self.recorder, self.store, self._note)
         await self.keys.begin(self.store)
         self.keys.mirror.on_change(lambda *_: self._access_changed())
@@ -218,6 +226,9 @@ class Assembly:
             await asyncio.gather(self._sweeping, return_exceptions=True)
         if self._noting is not None:
             await self._noting
+        if self._pruning is not None:
+            self._pruning.cancel()
+            await asyncio.gather(self._pruning, return_exceptions=True)
         await self._note_uses()
         await self.forwarding.close()
         await self.recorder.close()
@@ -323,6 +334,15 @@ class Assembly:
         self.doors.note_uses()
         await self.keys.write_uses()
 
+    async def _prune(self) -> None:
+        try:
+            gone = await self._pruner.prune(self.config.hub.retention)
+        except (StoreError, HeadDamaged) as cause:
+            self._note("hub", f"old records could not be cut off: {cause}")
+            return
+        if gone:
+            self._note("hub", f"{gone} records were cut off, as the retention settings say")
+
     def _timeout_of(self, target: Target) -> float:
         server = self.config.servers.get(target.server)
         own = None if server is None else server.timeout_s
@@ -351,6 +371,9 @@ class Assembly:
             upstream.reap_lanes(now)
         if self._sweeping is None or self._sweeping.done():
             self._sweeping = asyncio.ensure_future(self.inbox.sweep())
+        if (self._pruning is None or self._pruning.done()) and now >= self._prune_at:
+            self._prune_at = now + PRUNE_EVERY_S
+            self._pruning = asyncio.ensure_future(self._prune())
         if self._noting is None or self._noting.done():
             self._noting = asyncio.ensure_future(self._note_uses())
         self._reaper = asyncio.get_running_loop().call_later(REAP_EVERY_S, self._reap)

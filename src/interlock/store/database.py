@@ -51,6 +51,9 @@ class Database(Protocol):
     def announce(self) -> None:
         """With the commit, wake the nodes that follow this database."""
 
+    def others(self) -> int:
+        """How many other connections of a hub there are to the same database, as far as can be told."""
+
     def tables(self) -> set[str]:
         """The names of the tables there are."""
 
