@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -12,8 +13,8 @@ from interlock.config.settings import Retention
 from interlock.hub.audit import search
 from interlock.hub.audit.chain import record_of
 from interlock.hub.audit.head import Head, read_head
-from interlock.hub.audit.record import PRUNED
-from interlock.hub.audit.recorder import Recorder, Ticket
+from interlock.hub.audit.record import PRUNED, SUCCEEDED
+from interlock.hub.audit.recorder import Recorder
 from interlock.hub.audit.retention import LEAST, Pruner
 from interlock.hub.audit.verify import Report, verify, verify_export
 from interlock.hub.call import Target
@@ -92,11 +93,10 @@ async def test_what_is_too_much_goes_from_the_front_and_the_rest_verifies(where:
 async def test_what_is_too_old_goes_and_what_is_not_stays(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     async with kept(str(tmp_path / "hub.db"), tmp_path) as chain:
         await chain.record(300)
-        import time
-
         later = time.time_ns() + 10 * 86_400 * 1_000_000_000
         assert await chain.pruner.prune(Retention(days=30)) == 0
-        monkeypatch.setattr(time, "time_ns", lambda: later)
+        for room in ("recorder", "retention"):
+            monkeypatch.setattr(f"interlock.hub.audit.{room}.time_ns", lambda: later)
         await chain.record(300)
         gone = await chain.pruner.prune(Retention(days=5))
         assert gone == 301, "the 300 of long ago and the entry that opened the chain"
@@ -106,12 +106,10 @@ async def test_what_is_too_old_goes_and_what_is_not_stays(tmp_path: Path, monkey
 async def test_the_newest_and_what_is_still_open_are_never_cut(tmp_path: Path) -> None:
     async with kept(str(tmp_path / "hub.db"), tmp_path) as chain:
         await chain.record(5)
-        ticket: Ticket = chain.recorder.intent(CI, ECHO, "")
+        ticket = chain.recorder.intent(CI, ECHO, "")
         await chain.record(5000)
-        assert await chain.pruner.prune(Retention(days=0.000_000_1)) == ticket.intent.seq - 1
-        assert await chain.first() == ticket.intent.seq
-        from interlock.hub.audit.record import SUCCEEDED
-
+        assert await chain.pruner.prune(Retention(days=0.000_000_1)) == ticket.seq - 1
+        assert await chain.first() == ticket.seq
         chain.recorder.outcome(ticket, SUCCEEDED)
         await chain.record(1)
         await chain.pruner.prune(Retention(days=0.000_000_1))

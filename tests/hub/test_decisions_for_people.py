@@ -12,6 +12,7 @@ import pytest
 
 from interlock.config.settings import Agent, Rate
 from interlock.hub.decisions.table import State
+from interlock.hub.sending import Room
 from interlock.wire.errors import Fault
 
 from .house import House, Raw, child, house, text_of
@@ -163,7 +164,7 @@ def left_of(hub: House, name: str) -> int:
 async def test_a_call_that_found_no_place_is_not_charged(tmp_path: Path) -> None:
     async with asking_house(tmp_path, agents={}) as hub:
         client = Raw(hub.url + "/mcp", await hub.new_key("careful", rate=Rate(per_hour=8)))
-        hub.assembly.hub._most_open = lambda: (0, 0, 0)
+        hub.assembly.hub.sending.room = Room(0, 0, 0)
         refused = await client.modern("tools/call", echo("a"))
         assert refused["error"]["data"]["name"] == "RESOURCE_EXHAUSTED"
         assert left_of(hub, "careful") == 8

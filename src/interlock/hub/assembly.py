@@ -55,13 +55,14 @@ from interlock.hub.notices import Notices
 from interlock.hub.operating.keys import KeyDesk
 from interlock.hub.operating.records import RecordDesk
 from interlock.hub.pipeline import Commit, Dispatch, Pipeline, Release
-from interlock.hub.plan import Gate, Plans
+from interlock.hub.plan import Epoch, Gate, Plans
 from interlock.hub.principals import Principal
 from interlock.hub.rates import Rates
 from interlock.hub.recording import Recording
 from interlock.hub.request_states import RequestStates
 from interlock.hub.results.finishing import finish_for
 from interlock.hub.results.pages import Pages
+from interlock.hub.sending import Room
 from interlock.hub.upstreams.states import State
 from interlock.hub.upstreams.upstream import Upstream
 from interlock.hub.upstreams.upstreams import Upstreams
@@ -100,8 +101,7 @@ class Assembly:
         """Where HTTP is served, once it is."""
         self.begun = False
         """Whether the store is open and the servers are on their way."""
-        self.generation = 0
-        """Grows when the configuration changes."""
+        self.epoch = Epoch()
         self.store: Store
         """What survives. Opened by `begin`."""
         self.keys = Keys(home)
@@ -121,7 +121,7 @@ class Assembly:
         """Sends the record to audit servers. Made by `begin`."""
         self.rates = Rates(lambda: self.config, self.keys, asyncio.get_running_loop().time)
         self.logs = Logs()
-        self.catalog = Catalog()
+        self.catalog = Catalog(self.epoch.advance)
         self.tokens = TokenCounts(self._changed)
         self.shelves = Shelves(self.catalog, self.tokens, self.access)
         self.notices = Notices(self.catalog, self.shelves)
@@ -148,7 +148,7 @@ class Assembly:
         self.pages = Pages(time.monotonic)
         self._plans: Plans
         self._renew_gates()
-        self.recording = Recording(lambda: self.recorder, lambda: self.config.hub.audit == "strict")
+        self.recording = Recording(strict=config.hub.audit == "strict")
         self.hub = Hub(
             doors=self.doors,
             catalog=self.catalog,
@@ -166,7 +166,7 @@ class Assembly:
             parking=self.parking,
             limits=self.limits,
             info=msgspec.json.encode({"name": "interlock", "title": "Interlock", "version": VERSION}),
-            most_open=self._most_open,
+            room=_room(config),
             clock=asyncio.get_running_loop().time,
         )
         self._telling: asyncio.TimerHandle | None = None
@@ -185,6 +185,7 @@ class Assembly:
         self.node = node_name(self.config.hub.node, self.home, where)
         head = head_path(self.home, self.node)
         self.recorder = await Recorder.open(self.store, self.node, head, redact_with=redact)
+        self.recording.recorder = self.recorder
         self.recorder.follow(lambda records: self.audience.told(self.node, records))
         self._pruner = Pruner(self.store, self.recorder, head)
         self.forwarding = Forwarding(self.recorder, self.store, self._note)
@@ -203,8 +204,10 @@ class Assembly:
         async with self._applying:
             self.config = config
             self.limits = _limits(config)
-            self.generation += 1
-            self.doors.generation += 1
+            self.hub.sending.room = _room(config)
+            self.recording.strict = config.hub.audit == "strict"
+            self.epoch.advance()
+            self.doors.forget()
             self._renew_gates()
             enabled = {id_: server for id_, server in config.servers.items() if server.enabled}
             self.catalog.arrange(enabled, config.profiles)
@@ -255,7 +258,7 @@ class Assembly:
     def _pipeline(self, commit: Commit, dispatch: Dispatch, release: Release) -> Pipeline:
         refused, would_refuse = self.recording.refused, self._would_refuse
         return Pipeline(
-            lambda: self._plans, self._stamp, commit, dispatch, refused, would_refuse, release=release, desk=self._desk
+            lambda: self._plans, self.epoch, commit, dispatch, refused, would_refuse, release=release, desk=self._desk
         )
 
     def _renew_gates(self) -> None:
@@ -322,12 +325,9 @@ class Assembly:
         told = f"would refuse {target.name} of {call.caller.owner}: {', '.join(rules)}"
         self.logs.add(target.server, "hub", told)
 
-    def _stamp(self) -> tuple[int, int]:
-        return self.catalog.generation, self.generation
-
     def _access_changed(self) -> None:
         """Every plan is old now, and lists may be: both are looked at when they are next asked for."""
-        self.generation += 1
+        self.epoch.advance()
         self._changed()
 
     async def _note_uses(self) -> None:
@@ -347,10 +347,6 @@ class Assembly:
         server = self.config.servers.get(target.server)
         own = None if server is None else server.timeout_s
         return own if own is not None else self.config.hub.timeouts.tool_s
-
-    def _most_open(self) -> tuple[int, int, int]:
-        limits = self.config.hub.limits
-        return limits.pending, limits.pending_per_server, limits.pending_per_agent
 
     def _offered(self, offer: Offer) -> None:
         self.catalog.put(offer)
@@ -390,6 +386,11 @@ def dial_for(settings: Server, limits: Limits) -> Dial:
         return to_url(settings.url, settings.headers, limits)
     inherited = {name: os.environ[name] for name in settings.inherit_env if name in os.environ}
     return to_command(Command(settings.command, {**inherited, **settings.env}, settings.cwd), limits)
+
+
+def _room(config: Config) -> Room:
+    limits = config.hub.limits
+    return Room(limits.pending, limits.pending_per_server, limits.pending_per_agent)
 
 
 def _limits(config: Config) -> Limits:

@@ -6,8 +6,8 @@ look finishes it. What is still open, and the newest records, are never cut.
 
 from __future__ import annotations
 
-import time
 from pathlib import Path
+from time import time_ns
 from typing import Final
 
 from interlock.config.settings import Retention
@@ -47,7 +47,7 @@ class Pruner:
             self._looked = True
         known = read_head(self._head)
         oldest_open = None if known is None else known.oldest_open
-        now = time.time_ns() // 1000
+        now = time_ns() // 1000
         cut = await store.read(lambda database: _cut(database, chain, settings, now, oldest_open))
         if cut is None:
             return 0

@@ -63,7 +63,7 @@ class Desk:
 
     def resumes(self, call: Call) -> bool:
         """Whether this goes on with a call that waits for its own client's answer. Raises REQUEST_STATE_REFUSED."""
-        return STATE in call.members and call.exchange.dialect.modern and self._retries.take(call)
+        return not call.plain and call.exchange.dialect.modern and STATE in call.members and self._retries.take(call)
 
     def standing(self, call: Call, ask: Ask) -> Approval | None:
         """A yes that is already there: a rule, or an approval nobody has used yet."""
