@@ -30,6 +30,7 @@ TABLES: list[tuple[str, type[msgspec.Struct]]] = [
     ("[hub.webhook]", settings.Webhook),
     ("[hub.oauth]", settings.OAuth),
     ("[hub.tracing]", settings.Tracing),
+    ("[hub.retention]", settings.Retention),
     ("[hub.rate]", settings.Rate),
     ("[servers.ID]", settings.Server),
     ("[servers.ID.restart]", settings.Restart),

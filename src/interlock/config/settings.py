@@ -126,6 +126,15 @@ class Tracing(msgspec.Struct, frozen=True):
     """What the hub is called in them."""
 
 
+class Retention(msgspec.Struct, frozen=True):
+    """`[hub.retention]`: how much of the record is kept; unset: all of it. What goes is recorded before it goes."""
+
+    days: Annotated[float, Meta(gt=0, le=36_500)] | None = None
+    """Records older than this go."""
+    megabytes: Count | None = None
+    """The oldest records go when all take more than this."""
+
+
 class Rate(msgspec.Struct, frozen=True, omit_defaults=True):
     """How many calls may be made; unset: as many as come."""
 
@@ -158,6 +167,9 @@ class Hub(msgspec.Struct, frozen=True):
     """When a record is committed: with others within 20 ms (`batched`), or before its call is sent (`strict`)."""
     metrics: Literal["admin_read", "open", "off"] = "admin_read"
     """Who reads `/metrics`: whoever has the permission `admin_read`, anyone who reaches the hub (`open`), nobody."""
+    node: Annotated[str, Meta(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9._-]+$")] | None = None
+    """What this hub's chain of records is called. Unset: as it was so far; at first `hub`, or a name of its own where
+    several hubs share a store."""
     access: DefaultPolicy = "opt-out"
     """What agents may call where no grant says so: `opt-out` all, `opt-in` nothing. A server can have its own."""
     store: str | None = None
@@ -172,6 +184,7 @@ class Hub(msgspec.Struct, frozen=True):
     webhook: Webhook = Webhook()
     oauth: OAuth = OAuth()
     tracing: Tracing = Tracing()
+    retention: Retention = Retention()
     rate: Rate = Rate()
 
     @property
@@ -302,6 +315,9 @@ class Server(msgspec.Struct, frozen=True):
     """Whether it is used at all."""
     access: DefaultPolicy | None = None
     """What agents may call where no grant says so: `opt-out` everything, `opt-in` nothing. Unset: as the hub's."""
+    audit: Literal["auto", "all", "off"] = "auto"
+    """Whether it is sent the record of everything (`notifications/mgp.audit`): `all`, `off`, or `auto`: if it asked for
+    it when the hub first met it (MGP's `audit` extension)."""
     tools: Tools = Tools()
     validators: dict[str, Validation] = {}
     """What is checked of calls to its tools, by tool; see below."""

@@ -19,18 +19,25 @@ from interlock.config.settings import Config, Server
 from interlock.hub.access.access import Access
 from interlock.hub.access.desk import AccessDesk
 from interlock.hub.access.grants import GRANTS, Grants
+from interlock.hub.audit.audience import Audience
+from interlock.hub.audit.claims import Claims
 from interlock.hub.audit.counts import Counts
+from interlock.hub.audit.forwarding import CURSORS, Forwarding
+from interlock.hub.audit.head import HeadDamaged
+from interlock.hub.audit.heads import ALONE, head_path, node_name
+from interlock.hub.audit.journal import Journal
 from interlock.hub.audit.recorder import Recorder
+from interlock.hub.audit.retention import Pruner
 from interlock.hub.call import Call, Target
 from interlock.hub.catalog.clean import CLEAN
 from interlock.hub.catalog.offer import Offer
 from interlock.hub.catalog.pins import PINS, Pins
 from interlock.hub.catalog.quarantine import Quarantine
 from interlock.hub.catalog.views import Catalog
-from interlock.hub.decisions.decision import DECISIONS
+from interlock.hub.decisions.decision import DECISIONS, Question
 from interlock.hub.decisions.desk import Desk
 from interlock.hub.decisions.heralds import Heralds
-from interlock.hub.decisions.inbox import Inbox
+from interlock.hub.decisions.inbox import Inbox, asker_of
 from interlock.hub.decisions.rules import RULES
 from interlock.hub.doors import Doors
 from interlock.hub.gates.access import AccessGate
@@ -48,6 +55,8 @@ from interlock.hub.keys import KEY_USES, KEYS, Keys
 from interlock.hub.logs import Logs
 from interlock.hub.notices import Notices
 from interlock.hub.oauth.desk import OAuthDesk, open_desk
+from interlock.hub.operating.keys import KeyDesk
+from interlock.hub.operating.records import RecordDesk
 from interlock.hub.pipeline import Commit, Dispatch, Pipeline, Release
 from interlock.hub.plan import Epoch, Gate, Plans
 from interlock.hub.principals import Principal
@@ -58,12 +67,13 @@ from interlock.hub.results.finishing import finish_for
 from interlock.hub.results.pages import Pages
 from interlock.hub.sending import Room
 from interlock.hub.spans.opening import open_spans
+from interlock.hub.upstreams.states import State
 from interlock.hub.upstreams.upstream import Upstream
 from interlock.hub.upstreams.upstreams import Upstreams
 from interlock.hub.validators.checking import Judging
 from interlock.judge.findings import Finding
 from interlock.judge.secrets import redact
-from interlock.store import Collection, Store
+from interlock.store import Collection, Store, StoreError
 from interlock.transports.exchange import Service
 from interlock.transports.parking import Limits as ParkingLimits
 from interlock.transports.parking import Parking
@@ -79,13 +89,13 @@ VERSION: Final = version("interlock")
 NOTICE_EVERY_S: Final = 0.05
 """Changes of the catalog within this time are told as one."""
 REAP_EVERY_S: Final = 15.0
+PRUNE_EVERY_S: Final = 3600.0
+"""How often it is looked whether records are to go."""
 DRAIN_S: Final = 10.0
 """How long calls under way may take to finish when a server or the hub goes."""
 
 
-CHAIN: Final = "hub"
-"""The name of this hub's chain of records."""
-COLLECTIONS: Final[tuple[Collection[Any], ...]] = (KEYS, KEY_USES, GRANTS, DECISIONS, RULES, PINS, CLEAN)
+COLLECTIONS: Final[tuple[Collection[Any], ...]] = (KEYS, KEY_USES, GRANTS, DECISIONS, RULES, PINS, CLEAN, CURSORS)
 """Every collection that the hub keeps in its store."""
 
 
@@ -106,7 +116,18 @@ class Assembly:
         self.keys = Keys(home)
         self.grants = Grants()
         self.access = Access(lambda: self.config, self.keys, self.grants)
-        self.access_desk = AccessDesk(self.access, self.grants)
+        self.recorder: Recorder
+        """What happened. Opened by `begin`."""
+        self.node = ALONE
+        """What this hub's chain of records is called."""
+        self.journal = Journal(lambda: self.recorder)
+        self.access_desk = AccessDesk(self.access, self.grants, self.journal)
+        self.key_desk = KeyDesk(lambda: self.config, self.keys, self.access, self.journal)
+        self.record_desk = RecordDesk(self)
+        self.audience = Audience(self.access)
+        self._claims = Claims(lambda: self.recorder, asyncio.get_running_loop().time, self._note)
+        self.forwarding: Forwarding
+        """Sends the record to audit servers. Made by `begin`."""
         self.rates = Rates(lambda: self.config, self.keys, asyncio.get_running_loop().time)
         self.logs = Logs()
         self.catalog = Catalog(self.epoch.advance)
@@ -120,9 +141,15 @@ class Assembly:
         """Access tokens, where the operator accepts them."""
         self.doors = Doors(lambda: self.config, self.keys, self.catalog, self.access, self._tokens)
         self.quarantine = Quarantine(config, self._offered, self._note)
-        self.inbox = Inbox(lambda: self.config.hub.approvals.valid_s)
+        self.parking = Parking(parking or ParkingLimits(), secrets.token_bytes(32))
+        self.inbox = Inbox(
+            lambda: self.config.hub.approvals.valid_s,
+            stands=self._still_asks,
+            told=self.journal.decided,
+            told_rule=lambda rule, by, made: (self.journal.rule_made if made else self.journal.rule_revoked)(by, rule),
+        )
         self.heralds = Heralds(lambda: self.config.hub, self._note)
-        self._desk = Desk(self.inbox, lambda: self.config.hub.approvals.hold_s, self._attended_by)
+        self._desk = Desk(self.inbox, lambda: self.config.hub.approvals.hold_s, self._attended_by, self.parking)
         self._pins = Pins(self.inbox, lambda: self.config.hub.mode, self.quarantine.take, self._relist, self._note)
         self._resolver = Resolver()
         self.judging = Judging(self._resolver)
@@ -135,9 +162,6 @@ class Assembly:
         self.pages = Pages(time.monotonic)
         self._plans: Plans
         self._renew_gates()
-        self.parking = Parking(parking or ParkingLimits(), secrets.token_bytes(32))
-        self.recorder: Recorder
-        """What happened. Opened by `begin`."""
         self.spans = open_spans(config.hub.tracing)
         """Spans of calls, where the operator wants them."""
         self.recording = self._recording(strict=config.hub.audit == "strict")
@@ -150,6 +174,7 @@ class Assembly:
             access_desk=self.access_desk,
             upstreams=self.upstreams,
             notices=self.notices,
+            audience=self.audience,
             make_pipeline=self._pipeline,
             states=RequestStates(secrets.token_bytes(32)),
             recording=self.recording,
@@ -170,16 +195,24 @@ class Assembly:
         self._reaper: asyncio.TimerHandle | None = None
         self._sweeping: asyncio.Task[None] | None = None
         self._noting: asyncio.Task[None] | None = None
+        self._pruner: Pruner
+        self._pruning: asyncio.Task[None] | None = None
+        self._prune_at = 0.0
         self._applying = asyncio.Lock()
 
     async def begin(self) -> None:
         """Open the store, and start every server at the same time, waiting for none of them."""
-        where = self.config.hub.store or self.home / "hub.db"
+        where = store_of(self.config, self.home)
         self.store = await Store.open(where, COLLECTIONS, backups=self.home / "backups")
-        self.recorder = await Recorder.open(self.store, CHAIN, self.home / "audit.head", redact_with=redact)
+        self.node = node_name(self.config.hub.node, self.home, where)
+        head = head_path(self.home, self.node)
+        self.recorder = await Recorder.open(self.store, self.node, head, redact_with=redact)
         self.recording.recorder = self.recorder
         if self.config.hub.metrics != "off":
             self.recorder.follow(self.counts.take)
+        self.recorder.follow(lambda records: self.audience.told(self.node, records))
+        self._pruner = Pruner(self.store, self.recorder, head)
+        self.forwarding = Forwarding(self.recorder, self.store, self._note)
         await self.keys.begin(self.store)
         self.keys.mirror.on_change(lambda *_: self._access_changed())
         await self.grants.begin(self.store, self._access_changed)
@@ -224,7 +257,11 @@ class Assembly:
             await asyncio.gather(self._sweeping, return_exceptions=True)
         if self._noting is not None:
             await self._noting
+        if self._pruning is not None:
+            self._pruning.cancel()
+            await asyncio.gather(self._pruning, return_exceptions=True)
         await self._note_uses()
+        await self.forwarding.close()
         await self.recorder.close()
         self.judging.close()
         self.quarantine.close()
@@ -244,6 +281,8 @@ class Assembly:
             offered=self._pins.take,
             updated=self.notices.updated,
             subscriptions=self.notices.subscriptions,
+            stepped=self._stepped,
+            claimed=self._claims.take,
         )
 
     def _recording(self, *, strict: bool) -> Recording:
@@ -313,6 +352,22 @@ class Assembly:
     def _short_of_scope(self, exposed: str, server: str) -> Fault | None:
         return None if self.oauth is None else self.oauth.tokens.short_of_scope(exposed, server)
 
+    def _stepped(self, upstream: Upstream, before: State) -> None:
+        self.journal.server_stepped(upstream.id, before, upstream.state, upstream.problem)
+        if upstream.state is State.CONNECTED:
+            self.forwarding.connected(upstream)
+
+    def _still_asks(self, question: Question) -> bool:
+        """Whether whoever asked may still do what they asked for, with the credential they asked with."""
+        asker = asker_of(question)
+        if question.kind != "tool_call" or not asker.id:
+            return True
+        asker = msgspec.structs.replace(asker, key=question.asked_with)
+        rights = self.access.rights(asker)
+        if rights is None or not rights.invokes(question.shown):
+            return False
+        return self.access.decision(asker, question.server, question.name).permission == "allow"
+
     def _attended_by(self, principal: Principal) -> str | None:
         agent = self.config.agents.get(principal.id) if principal.kind == "agent" else None
         return None if agent is None else agent.attended_by
@@ -350,6 +405,15 @@ class Assembly:
         self.doors.note_uses()
         await self.keys.write_uses()
 
+    async def _prune(self) -> None:
+        try:
+            gone = await self._pruner.prune(self.config.hub.retention)
+        except (StoreError, HeadDamaged) as cause:
+            self._note("hub", f"old records could not be cut off: {cause}")
+            return
+        if gone:
+            self._note("hub", f"{gone} records were cut off, as the retention settings say")
+
     def _timeout_of(self, target: Target) -> float:
         server = self.config.servers.get(target.server)
         own = None if server is None else server.timeout_s
@@ -376,9 +440,17 @@ class Assembly:
             self.oauth.tick()
         if self._sweeping is None or self._sweeping.done():
             self._sweeping = asyncio.ensure_future(self.inbox.sweep())
+        if (self._pruning is None or self._pruning.done()) and now >= self._prune_at:
+            self._prune_at = now + PRUNE_EVERY_S
+            self._pruning = asyncio.ensure_future(self._prune())
         if self._noting is None or self._noting.done():
             self._noting = asyncio.ensure_future(self._note_uses())
         self._reaper = asyncio.get_running_loop().call_later(REAP_EVERY_S, self._reap)
+
+
+def store_of(config: Config, home: Path) -> str:
+    """Where a hub keeps what must survive."""
+    return config.hub.store or str(home / "hub.db")
 
 
 def dial_for(settings: Server, limits: Limits) -> Dial:

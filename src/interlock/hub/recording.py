@@ -7,6 +7,7 @@ window can be lost to a sudden end, which the next start finds and records.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from interlock.hub.audit.record import CANCELLED, LOST, NOT_SENT, TIMED_OUT, Outcome
 from interlock.hub.audit.recorder import Recorder
@@ -15,6 +16,13 @@ from interlock.protocols.traces import new_trace_id, read_traceparent
 from interlock.store import StoreError
 from interlock.transports.exchange import Exchange
 from interlock.wire.errors import Fault
+
+_REFUSED: Final = {
+    "VALIDATION_BLOCKED": "VALIDATION_FAILED",
+    "INVALID_TOOL_ARGS": "VALIDATION_FAILED",
+    "CODE_SAFETY_VIOLATION": "CODE_REJECTED",
+}
+"""What MGP has a word of its own for (MGP, Standard Event Types); every other refusal is TOOL_BLOCKED."""
 
 
 class Recording:
@@ -57,7 +65,14 @@ class Recording:
     def refused(self, call: Call, fault: Fault, gate: str, rule: str) -> None:
         """Record that a gate said no."""
         self.recorder.refusal(
-            call.caller.principal, call.target, trace_of(call.exchange), gate, rule, fault.message, call.arguments_raw
+            call.caller.principal,
+            call.target,
+            trace_of(call.exchange),
+            gate,
+            rule,
+            fault.message,
+            call.arguments_raw,
+            event=_REFUSED.get(fault.name, "") if call.target.kind == "tool" else "",
         )
 
     def unresolved(self, exchange: Exchange, caller: Caller, kind: TargetKind, name: str, fault: Fault) -> None:

@@ -78,7 +78,7 @@ async def serve(config: Config, home: Path, on_ready: Callable[[Ready], None]) -
     metrics = MetricsPage(assembly)
     http = await start_http(
         endpoint,
-        cast("ASGI3Application", make_app(assembly, metrics=metrics)),
+        cast("ASGI3Application", make_app(assembly, operator=operator, metrics=metrics)),
         host=host,
         port=port,
         hosts=config.hub.allowed_hosts,

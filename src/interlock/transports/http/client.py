@@ -80,6 +80,8 @@ class HttpLink(Link):
         self._last_id = 0
         self._calls: dict[Id, Call] = {}
         self._receipts: set[Receipt] = set()
+        self.untaken = 0
+        """How many things that it was told it did not take."""
         self._owed: set[Id] = set()
         self._standing: Standing | None = None
         self._sweeper: asyncio.TimerHandle | None = None
@@ -293,6 +295,7 @@ class HttpLink(Link):
 
     def complain(self, text: str, kind: str = "stray") -> None:
         """Report what the server should not have done."""
+        self.untaken += kind == "told"
         told = self.complaints.note(kind, text)
         if told is not None:
             self.listener.spoke("http", told)
