@@ -17,6 +17,7 @@ from interlock.cli.app import EXIT_CODES, SECTIONS, app
 from interlock.config import settings
 from interlock.hub.upstreams.states import mermaid
 from interlock.protocols.mcp.methods import METHODS
+from interlock.web.admin.addresses import ADDRESSES
 from interlock.wire.errors import TABLE
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -105,6 +106,16 @@ def help_of(command: click.Command, path: list[str]) -> str:
     return "\n\n".join(parts)
 
 
+def addresses() -> str:
+    """Rows of the table of the admin API."""
+    rows = []
+    for address in ADDRESSES:
+        takes = ", ".join(f"`{field.encode_name}`" for field in msgspec.structs.fields(address.asks)) or "–"
+        cells = [address.verb, f"`{address.path}`", f"`{address.right}`", address.summary, takes]
+        rows.append(f"| {' | '.join(cells)} |")
+    return "\n".join(rows)
+
+
 def field_texts(struct: type) -> dict[str, str]:
     """The text under each field of a struct."""
     tree = ast.parse(inspect.getsource(inspect.getmodule(struct)))  # type: ignore[arg-type]
@@ -144,6 +155,7 @@ GENERATED: list[tuple[str, str, Callable[[], str]]] = [
     ("protocol.md", "states", states),
     ("configuration.md", "settings", configuration),
     ("commands.md", "commands", commands),
+    ("admin-api.md", "addresses", addresses),
 ]
 
 
