@@ -18,6 +18,7 @@ from interlock.config import settings
 from interlock.hub.upstreams.states import mermaid
 from interlock.protocols.mcp.methods import METHODS
 from interlock.web.admin.addresses import ADDRESSES
+from interlock.web.metrics.table import METRICS, PROCESS
 from interlock.wire.errors import TABLE
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -28,6 +29,8 @@ TABLES: list[tuple[str, type[msgspec.Struct]]] = [
     ("[hub.limits]", settings.Limits),
     ("[hub.approvals]", settings.Approvals),
     ("[hub.webhook]", settings.Webhook),
+    ("[hub.oauth]", settings.OAuth),
+    ("[hub.tracing]", settings.Tracing),
     ("[hub.retention]", settings.Retention),
     ("[hub.rate]", settings.Rate),
     ("[servers.ID]", settings.Server),
@@ -149,6 +152,21 @@ def default_of(field: Any) -> str:
     return f"`{value:,}`".replace(",", "_") if isinstance(value, int) else f"`{value}`"
 
 
+def metrics() -> str:
+    """Rows of the table of metrics."""
+    rows = ["| metric | kind | labels | meaning |", "|---|---|---|---|"]
+    for metric in METRICS.values():
+        labels = ", ".join(f"`{label}`" for label in metric.labels) or "–"
+        rows.append(f"| `{metric.name}` | {metric.kind} | {labels} | {metric.meaning} |")
+    return "\n".join(rows)
+
+
+def process() -> str:
+    """Rows of the metrics of the process."""
+    rows = ["| metric | meaning |", "|---|---|"]
+    return "\n".join(rows + [f"| `{name}` | {meaning} |" for name, meaning in PROCESS.items()])
+
+
 GENERATED: list[tuple[str, str, Callable[[], str]]] = [
     ("errors.md", "errors", errors),
     ("protocol.md", "methods", methods),
@@ -156,6 +174,8 @@ GENERATED: list[tuple[str, str, Callable[[], str]]] = [
     ("configuration.md", "settings", configuration),
     ("commands.md", "commands", commands),
     ("admin-api.md", "addresses", addresses),
+    ("metrics.md", "metrics", metrics),
+    ("metrics.md", "process", process),
 ]
 
 

@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -21,6 +21,7 @@ from interlock.hub.access.desk import AccessDesk
 from interlock.hub.access.grants import GRANTS, Grants
 from interlock.hub.audit.audience import Audience
 from interlock.hub.audit.claims import Claims
+from interlock.hub.audit.counts import Counts
 from interlock.hub.audit.forwarding import CURSORS, Forwarding
 from interlock.hub.audit.head import HeadDamaged
 from interlock.hub.audit.heads import ALONE, head_path, node_name
@@ -28,6 +29,7 @@ from interlock.hub.audit.journal import Journal
 from interlock.hub.audit.recorder import Recorder
 from interlock.hub.audit.retention import Pruner
 from interlock.hub.call import Call, Target
+from interlock.hub.catalog.clean import CLEAN
 from interlock.hub.catalog.offer import Offer
 from interlock.hub.catalog.pins import PINS, Pins
 from interlock.hub.catalog.quarantine import Quarantine
@@ -52,6 +54,7 @@ from interlock.hub.kernel.tokens import TokenCounts
 from interlock.hub.keys import KEY_USES, KEYS, Keys
 from interlock.hub.logs import Logs
 from interlock.hub.notices import Notices
+from interlock.hub.oauth.desk import OAuthDesk, open_desk
 from interlock.hub.operating.keys import KeyDesk
 from interlock.hub.operating.records import RecordDesk
 from interlock.hub.pipeline import Commit, Dispatch, Pipeline, Release
@@ -63,6 +66,7 @@ from interlock.hub.request_states import RequestStates
 from interlock.hub.results.finishing import finish_for
 from interlock.hub.results.pages import Pages
 from interlock.hub.sending import Room
+from interlock.hub.spans.opening import open_spans
 from interlock.hub.upstreams.states import State
 from interlock.hub.upstreams.upstream import Upstream
 from interlock.hub.upstreams.upstreams import Upstreams
@@ -70,11 +74,16 @@ from interlock.hub.validators.checking import Judging
 from interlock.judge.findings import Finding
 from interlock.judge.secrets import redact
 from interlock.store import Collection, Store, StoreError
+from interlock.transports.exchange import Service
 from interlock.transports.parking import Limits as ParkingLimits
 from interlock.transports.parking import Parking
 from interlock.transports.resolving import Resolver
 from interlock.transports.stdio.process import Command
+from interlock.wire.errors import Fault
 from interlock.wire.limits import Limits
+
+if TYPE_CHECKING:
+    from interlock.hub.oauth.tokens import Tokens
 
 VERSION: Final = version("interlock")
 NOTICE_EVERY_S: Final = 0.05
@@ -86,7 +95,7 @@ DRAIN_S: Final = 10.0
 """How long calls under way may take to finish when a server or the hub goes."""
 
 
-COLLECTIONS: Final[tuple[Collection[Any], ...]] = (KEYS, KEY_USES, GRANTS, DECISIONS, RULES, PINS, CURSORS)
+COLLECTIONS: Final[tuple[Collection[Any], ...]] = (KEYS, KEY_USES, GRANTS, DECISIONS, RULES, PINS, CLEAN, CURSORS)
 """Every collection that the hub keeps in its store."""
 
 
@@ -128,7 +137,9 @@ class Assembly:
         self.kernel = Kernel(self.catalog, self.shelves, ToolSearch(self.catalog, self.tokens), self.tokens)
         self.limits = _limits(config)
         self.upstreams = Upstreams(self._upstream)
-        self.doors = Doors(lambda: self.config, self.keys, self.catalog, self.access)
+        self.oauth: OAuthDesk | None = None
+        """Access tokens, where the operator accepts them."""
+        self.doors = Doors(lambda: self.config, self.keys, self.catalog, self.access, self._tokens)
         self.quarantine = Quarantine(config, self._offered, self._note)
         self.parking = Parking(parking or ParkingLimits(), secrets.token_bytes(32))
         self.inbox = Inbox(
@@ -140,15 +151,20 @@ class Assembly:
         self.heralds = Heralds(lambda: self.config.hub, self._note)
         self._desk = Desk(self.inbox, lambda: self.config.hub.approvals.hold_s, self._attended_by, self.parking)
         self._pins = Pins(self.inbox, lambda: self.config.hub.mode, self.quarantine.take, self._relist, self._note)
-        self.judging = Judging(Resolver())
+        self._resolver = Resolver()
+        self.judging = Judging(self._resolver)
         self.would_refuse: Counter[tuple[str, str]] = Counter()
         """How often calls went out that a stricter mode would have refused, by server and rule."""
+        self.counts = Counts()
+        """How many calls there were and how long they took."""
         self.flagged: Counter[tuple[str, str]] = Counter()
         """How often something was flagged in results, by server and rule."""
         self.pages = Pages(time.monotonic)
         self._plans: Plans
         self._renew_gates()
-        self.recording = Recording(strict=config.hub.audit == "strict")
+        self.spans = open_spans(config.hub.tracing)
+        """Spans of calls, where the operator wants them."""
+        self.recording = self._recording(strict=config.hub.audit == "strict")
         self.hub = Hub(
             doors=self.doors,
             catalog=self.catalog,
@@ -169,6 +185,12 @@ class Assembly:
             room=_room(config),
             clock=asyncio.get_running_loop().time,
         )
+        self.service: Service = self.hub
+        """What transports hand requests to: the hub, or where calls are traced what stands before it."""
+        if self.spans is not None:
+            from interlock.hub.spans.traced import TracedService
+
+            self.service = TracedService(self.hub, self.spans)
         self._telling: asyncio.TimerHandle | None = None
         self._reaper: asyncio.TimerHandle | None = None
         self._sweeping: asyncio.Task[None] | None = None
@@ -186,6 +208,8 @@ class Assembly:
         head = head_path(self.home, self.node)
         self.recorder = await Recorder.open(self.store, self.node, head, redact_with=redact)
         self.recording.recorder = self.recorder
+        if self.config.hub.metrics != "off":
+            self.recorder.follow(self.counts.take)
         self.recorder.follow(lambda records: self.audience.told(self.node, records))
         self._pruner = Pruner(self.store, self.recorder, head)
         self.forwarding = Forwarding(self.recorder, self.store, self._note)
@@ -194,6 +218,7 @@ class Assembly:
         await self.grants.begin(self.store, self._access_changed)
         await self.inbox.begin(self.store)
         self._pins.begin(self.store)
+        self.quarantine.begin(self.store)
         self.inbox.on_change(self.heralds.heard)
         await self.apply(self.config)
         self.begun = True
@@ -208,6 +233,7 @@ class Assembly:
             self.recording.strict = config.hub.audit == "strict"
             self.epoch.advance()
             self.doors.forget()
+            await self._renew_oauth()
             self._renew_gates()
             enabled = {id_: server for id_, server in config.servers.items() if server.enabled}
             self.catalog.arrange(enabled, config.profiles)
@@ -223,6 +249,8 @@ class Assembly:
                 timer.cancel()
         await self.tokens.close()
         await self.heralds.close()
+        if self.oauth is not None:
+            await self.oauth.close()
         await self.hub.close()
         await self.upstreams.end(DRAIN_S)
         if self._sweeping is not None:
@@ -238,6 +266,8 @@ class Assembly:
         self.judging.close()
         self.quarantine.close()
         await self.store.close()
+        if self.spans is not None:
+            await asyncio.to_thread(self.spans.close)
 
     def _upstream(self, id: str, settings: Server) -> Upstream:
         return Upstream(
@@ -255,6 +285,13 @@ class Assembly:
             claimed=self._claims.take,
         )
 
+    def _recording(self, *, strict: bool) -> Recording:
+        if self.spans is None:
+            return Recording(strict=strict)
+        from interlock.hub.spans.traced import TracedRecording
+
+        return TracedRecording(self.spans, strict=strict)
+
     def _pipeline(self, commit: Commit, dispatch: Dispatch, release: Release) -> Pipeline:
         refused, would_refuse = self.recording.refused, self._would_refuse
         return Pipeline(
@@ -264,10 +301,10 @@ class Assembly:
     def _renew_gates(self) -> None:
         config = self.config
         gates: list[Gate] = [
-            AccessGate(self.access, asyncio.get_running_loop().time),
+            AccessGate(self.access, asyncio.get_running_loop().time, self._short_of_scope),
             HeadersGate(),
             SchemaGate(),
-            ValidatorsGate(config.servers, config.hub.mode, self.judging),
+            ValidatorsGate(config.servers, config.hub.mode, self.judging, self._is_attended),
             RiskGate(config.hub.mode, self._note),
             ConfirmGate(config.agents, config.hub.mode, self._note),
         ]
@@ -280,6 +317,40 @@ class Assembly:
             lambda target: finishes.get(target.server) if target.kind == "tool" else None,
             self.rates.of,
         )
+
+    def _is_attended(self, principal: Principal) -> bool:
+        """Whether a person is there to answer for a caller who is none: before their client, or at the inbox."""
+        return principal.kind != "person" and (self.inbox.watched or self._attended_by(principal) is not None)
+
+    async def _renew_oauth(self) -> None:
+        """Tokens as the configuration says now. Those of before are worth nothing where it changed."""
+        settings = self.config.hub.oauth
+        if self.oauth is not None and self.oauth.settings == settings:
+            return
+        if self.oauth is not None:
+            await self.oauth.close()
+        self.oauth = None
+        if settings.issuer is not None:
+            try:
+                self.oauth = open_desk(
+                    settings,
+                    self._resolver,
+                    lambda: self.listen,
+                    self._note,
+                    self.doors.forget,
+                    lambda: self.access.now(),
+                )
+            except ValueError as cause:
+                self._note("hub", f"no access token is accepted: {cause}")
+            else:
+                self.oauth.tick()
+        self.keys.beside = (lambda hash_: None) if self.oauth is None else self.oauth.tokens.get
+
+    def _tokens(self) -> Tokens | None:
+        return None if self.oauth is None else self.oauth.tokens
+
+    def _short_of_scope(self, exposed: str, server: str) -> Fault | None:
+        return None if self.oauth is None else self.oauth.tokens.short_of_scope(exposed, server)
 
     def _stepped(self, upstream: Upstream, before: State) -> None:
         self.journal.server_stepped(upstream.id, before, upstream.state, upstream.problem)
@@ -365,6 +436,8 @@ class Assembly:
         now = asyncio.get_running_loop().time()
         for upstream in self.upstreams:
             upstream.reap_lanes(now)
+        if self.oauth is not None:
+            self.oauth.tick()
         if self._sweeping is None or self._sweeping.done():
             self._sweeping = asyncio.ensure_future(self.inbox.sweep())
         if (self._pruning is None or self._pruning.done()) and now >= self._prune_at:

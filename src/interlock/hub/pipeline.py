@@ -108,25 +108,32 @@ class Pipeline:
     def submit(self, call: Call, plan: Plan) -> None:
         """Judge a call and send it on, or answer why not."""
         verdict, gate = self.judge(call, plan)
-        self._proceed(call, plan, verdict, gate)
+        if verdict is PASS:
+            self._go(call, plan)
+        else:
+            self._proceed(call, plan, verdict, gate)
+
+    def _go(self, call: Call, plan: Plan) -> None:
+        """Commit and dispatch a call that no gate has anything against."""
+        refusal = take(plan.meters, asyncio.get_running_loop().time()) if plan.meters else None
+        if refusal is not None:
+            self._refuse(call, refusal, "rates")
+            return
+        refusal = self._commit(call)
+        if refusal is not None:
+            give_back(plan.meters)
+            self._refuse(call, refusal, "commit")
+            return
+        if call.would_refuse:
+            self._would_refuse(call, call.would_refuse)
+        if call.approval is not None and call.approval.ticket is not None:
+            self._later(self._use_approval(call, plan, call.approval))
+        else:
+            self._dispatch(call, plan)
 
     def _proceed(self, call: Call, plan: Plan, verdict: Verdict, gate: str) -> None:
         if type(verdict) is Pass:
-            refusal = take(plan.meters, asyncio.get_running_loop().time()) if plan.meters else None
-            if refusal is not None:
-                self._refuse(call, refusal, "rates")
-                return
-            refusal = self._commit(call)
-            if refusal is not None:
-                give_back(plan.meters)
-                self._refuse(call, refusal, "commit")
-                return
-            if call.would_refuse:
-                self._would_refuse(call, call.would_refuse)
-            if call.approval is not None and call.approval.ticket is not None:
-                self._later(self._use_approval(call, plan, call.approval))
-            else:
-                self._dispatch(call, plan)
+            self._go(call, plan)
         elif isinstance(verdict, Refuse):
             self._refuse(call, verdict, gate)
         elif isinstance(verdict, Ask):

@@ -9,14 +9,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from interlock.hub.audit.record import CANCELLED, LOST, NOT_SENT, TIMED_OUT, Outcome, outcome_of
+from interlock.hub.audit.record import CANCELLED, LOST, NOT_SENT, TIMED_OUT, Outcome
 from interlock.hub.audit.recorder import Recorder
 from interlock.hub.call import Call, Caller, Target, TargetKind
 from interlock.protocols.traces import new_trace_id, read_traceparent
 from interlock.store import StoreError
 from interlock.transports.exchange import Exchange
 from interlock.wire.errors import Fault
-from interlock.wire.messages import Failure, Result
 
 _REFUSED: Final = {
     "VALIDATION_BLOCKED": "VALIDATION_FAILED",
@@ -82,13 +81,6 @@ class Recording:
         self.recorder.refusal(
             caller.principal, target, trace_of(exchange), "resolve", "the name must mean something", fault.message
         )
-
-
-def answered(answer: Result | Failure) -> Outcome:
-    """How a call that was answered ended."""
-    if isinstance(answer, Failure):
-        return Outcome("answered", "error", code=answer.error.code)
-    return outcome_of(answer.result)
 
 
 def lost(fault: Fault) -> Outcome:

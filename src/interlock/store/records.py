@@ -53,7 +53,7 @@ class Search(msgspec.Struct, frozen=True):
 
 def column(value: str) -> str:
     """A text as it stands in a column for searching."""
-    return value[:_LONGEST].replace("\0", "�")
+    return value if len(value) <= _LONGEST and "\0" not in value else value[:_LONGEST].replace("\0", "�")
 
 
 def append(database: Database, rows: Sequence[RecordRow]) -> None:

@@ -102,7 +102,7 @@ _GLANCE: Final = msgspec.json.Decoder(_Glance)
 
 def outcome_of(result: bytes) -> Outcome:
     """The outcome of a tool call that was answered with this result. Decodes only where it has to."""
-    if b'"isError"' not in result:
+    if result.find(b'"isError"') < 0:
         return SUCCEEDED
     try:
         return TOOL_FAILED if _GLANCE.decode(result).isError else SUCCEEDED

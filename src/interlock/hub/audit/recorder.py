@@ -18,7 +18,7 @@ from typing import Any, Final
 import msgspec
 
 from interlock.hub.audit.chain import row_of
-from interlock.hub.audit.entries import Entry, Ticket, digest, kept
+from interlock.hub.audit.entries import KEPT_BYTES, Entry, Ticket, digest
 from interlock.hub.audit.head import Head, HeadFile
 from interlock.hub.audit.record import (
     BLOCKED,
@@ -137,9 +137,10 @@ class Recorder:
         if self.trouble is not None or len(queue) + len(self._open) >= self._room:
             raise self._no_room()
         seq = self._seq = self._seq + 1
-        ticket = Ticket(
-            seq, time_ns(), principal, target, trace, kept(arguments), perf_counter(), gate, rule, details or _NOTHING
-        )
+        held = arguments if len(arguments) <= KEPT_BYTES else digest(arguments)
+        ticket = Ticket(seq, time_ns(), principal, target, trace, held, perf_counter())
+        if gate or rule or details:
+            ticket.gate, ticket.rule, ticket.details = gate, rule, details or _NOTHING
         self._open[seq] = None
         queue.append(ticket)
         self._issue(seq)
@@ -246,6 +247,20 @@ class Recorder:
                 details=dict(details or {}),
             )
         )
+
+    @property
+    def waiting(self) -> int:
+        """Entries that are not committed yet."""
+        return len(self._queue) + len(self._flying) + len(self._again)
+
+    @property
+    def lag_s(self) -> float:
+        """How long the oldest of them has waited."""
+        oldest = next((part[0] for part in (self._again, self._flying, self._queue) if part), None)
+        if oldest is None:
+            return 0.0
+        since = oldest.at_ns // 1000 if isinstance(oldest, Ticket) else oldest.at
+        return max(0.0, (_now() - since) / 1_000_000)
 
     def follow(self, tell: Callable[[list[Record]], None]) -> Callable[[], None]:
         """Be told of entries once they are committed, as they were committed. Gives the way to stop."""

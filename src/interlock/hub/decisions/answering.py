@@ -42,8 +42,8 @@ class Answering:
         }
 
     def follow(self, tell: Callable[[dict[str, object]], None]) -> Callable[[], None]:
-        """Hear of every decision that changes. Gives the way to stop."""
-        return self._inbox.on_change(lambda decision: tell(self._shown(decision)))
+        """Hear of every decision that changes, being there to answer. Gives the way to stop."""
+        return self._inbox.watch(lambda decision: tell(self._shown(decision)))
 
     async def _list(self, params: bytes) -> object:
         found = self._inbox.all(only_open=not read(params, ListDecisions).all)

@@ -42,6 +42,11 @@ class Heralds:
         self._news: asyncio.Queue[Decision] = asyncio.Queue(MOST_WAITING)
         self._worker: asyncio.Task[None] | None = None
 
+    @property
+    def waiting(self) -> int:
+        """Open questions that somebody is still to be told of."""
+        return self._news.qsize()
+
     def heard(self, decision: Decision) -> None:
         """A decision changed. Only open ones are news, and only where someone is to be told."""
         hub = self._settings()

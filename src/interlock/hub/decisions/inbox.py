@@ -69,6 +69,7 @@ class Inbox:
         self._open: dict[str, str] = {}
         """Who asks, by the id of an open decision."""
         self._heard: list[Heard] = []
+        self._watchers = 0
         self._asking = asyncio.Lock()
 
     async def begin(self, store: Store) -> None:
@@ -85,6 +86,22 @@ class Inbox:
         self._heard.append(heard)
         return lambda: self._heard.remove(heard)
 
+    def watch(self, heard: Heard) -> Callable[[], None]:
+        """Hear of every decision as a person who is there to answer. Gives the way to stop."""
+        self._watchers += 1
+        stop = self.on_change(heard)
+
+        def leave() -> None:
+            self._watchers -= 1
+            stop()
+
+        return leave
+
+    @property
+    def watched(self) -> bool:
+        """Whether somebody looks at the questions as they come."""
+        return self._watchers > 0
+
     # Looking
 
     def get(self, id: str) -> Decision:
@@ -100,6 +117,11 @@ class Inbox:
         now = self._clock()
         kept = (decision for decision in found if not only_open or decision.deadline > now)
         return sorted(kept, key=lambda decision: decision.created)
+
+    @property
+    def open_count(self) -> int:
+        """How many questions wait for an answer."""
+        return len(self._open)
 
     def standing(self, question: Question) -> Decision | None:
         """The decision on this very matter that is open, or whose answer holds."""

@@ -232,7 +232,8 @@ async def _arguments(request: Request) -> bytes:
 
 def _params(request: Request, where: Where, arguments: bytes, *, streams: bool) -> bytes:
     meta: dict[str, object] = {PROTOCOL_VERSION: LATEST.name, CLIENT_CAPABILITIES: {}}
-    meta["traceparent"] = str(Traceparent(where.trace_id, new_span_id()))
+    parent = read_traceparent(request.headers.get("traceparent", ""))
+    meta["traceparent"] = str(parent or Traceparent(where.trace_id, new_span_id(), sampled=True))
     if streams:
         meta[PROGRESS_TOKEN] = where.trace_id
     name = request.path_params["tool_name"]
