@@ -17,6 +17,7 @@ from interlock.cli.app import EXIT_CODES, SECTIONS, app
 from interlock.config import settings
 from interlock.hub.upstreams.states import mermaid
 from interlock.protocols.mcp.methods import METHODS
+from interlock.web.admin.addresses import ADDRESSES
 from interlock.web.metrics.table import METRICS, PROCESS
 from interlock.wire.errors import TABLE
 
@@ -108,6 +109,16 @@ def help_of(command: click.Command, path: list[str]) -> str:
     return "\n\n".join(parts)
 
 
+def addresses() -> str:
+    """Rows of the table of the admin API."""
+    rows = []
+    for address in ADDRESSES:
+        takes = ", ".join(f"`{field.encode_name}`" for field in msgspec.structs.fields(address.asks)) or "–"
+        cells = [address.verb, f"`{address.path}`", f"`{address.right}`", address.summary, takes]
+        rows.append(f"| {' | '.join(cells)} |")
+    return "\n".join(rows)
+
+
 def field_texts(struct: type) -> dict[str, str]:
     """The text under each field of a struct."""
     tree = ast.parse(inspect.getsource(inspect.getmodule(struct)))  # type: ignore[arg-type]
@@ -162,6 +173,7 @@ GENERATED: list[tuple[str, str, Callable[[], str]]] = [
     ("protocol.md", "states", states),
     ("configuration.md", "settings", configuration),
     ("commands.md", "commands", commands),
+    ("admin-api.md", "addresses", addresses),
     ("metrics.md", "metrics", metrics),
     ("metrics.md", "process", process),
 ]

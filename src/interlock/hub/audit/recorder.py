@@ -80,6 +80,9 @@ class Recorder:
         self._again: list[Entry] = []
         """Entries that were sent and may or may not have been written. They are sent again as they were."""
         self._open: dict[int, None] = {}
+        self._oldest_open = head.seq + 1
+        """The oldest intent that may be without its outcome once what is being written is committed. An outcome that
+        came since then still waits itself."""
         self._unrecorded = 0
         self._failures = 0
         self._doubtful = False
@@ -327,6 +330,8 @@ class Recorder:
         else:
             self._flying, self._queue = self._queue[:MOST_TOGETHER], self._queue[MOST_TOGETHER:]
             self._flown = self._flying[-1].seq
+            if not self._queue:
+                self._oldest_open = next(iter(self._open), self._flown + 1)
         self._measure()
         try:
             self._store.write(partial(self._write, self._flying), self._written)
@@ -383,7 +388,7 @@ class Recorder:
         self._measure()
         self.trouble, self._failures, self._doubtful = None, 0, False
         self._hash, clean = result
-        self._head.move(batch[-1].seq, self._hash, next(iter(self._open), batch[-1].seq + 1))
+        self._head.move(batch[-1].seq, self._hash, self._oldest_open)
         if not self._unsynced:
             self._unsynced = True
             self._syncing.submit(self._sync)
