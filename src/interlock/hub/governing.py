@@ -10,8 +10,8 @@ from collections.abc import Callable
 
 from interlock.client.connection import Connection
 from interlock.config.settings import Config
-from interlock.hub.audit.recorder import NOBODY, Recorder
-from interlock.hub.call import Target
+from interlock.hub.audit.journal import Journal, PermissionEvent
+from interlock.hub.audit.recorder import NOBODY
 from interlock.hub.catalog.offer import Offer, Tool
 from interlock.hub.decisions.inbox import Inbox
 from interlock.hub.permissions.entries import Standing
@@ -37,14 +37,14 @@ class Governing:
         epoch: Epoch,
         *,
         show: Callable[[Offer], None],
-        recorder: Callable[[], Recorder],
+        journal: Journal,
         log: Log,
     ) -> None:
         self._config = config
         self._upstreams = upstreams
         self._epoch = epoch
         self._show = show
-        self._recorder = recorder
+        self._journal = journal
         self.permissions = Permissions(
             inbox, config, self.trust_of, changed=self._changed, log=log, record=self._record
         )
@@ -99,7 +99,6 @@ class Governing:
         for connection in upstream.connections() if speaking else ():
             await self._telling.tell(upstream.id, connection)
 
-    def _record(self, event: str, server: str, standing: Standing) -> None:
-        details = {"permission": standing.permission, "expires_at": standing.expires_at}
+    def _record(self, event: PermissionEvent, server: str, standing: Standing) -> None:
         by = Principal(standing.by, "person") if standing.by.startswith("person:") else NOBODY
-        self._recorder().event(event, by, Target("tool", server, ""), rule=standing.rule, details=details)
+        self._journal.permission(event, by, server, standing.permission, standing.rule)

@@ -39,7 +39,10 @@ class Retries:
         exchange = call.exchange
         if line.owner is None or line.connection.modern or not exchange.dialect.modern:
             return
-        if METHODS[exchange.request.method].may_ask and not isinstance(exchange, HeldExchange):
+        if isinstance(exchange, HeldExchange):
+            # It was asked something already, by the hub itself.
+            return
+        if METHODS[exchange.request.method].may_ask:
             call.exchange = HeldExchange(exchange, self._parking, lambda: binding_of(call))
 
     def close(self) -> None:

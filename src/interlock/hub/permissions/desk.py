@@ -1,85 +1,105 @@
-"""How a person looks at the permissions of servers and changes them: the control methods, for whoever runs the hub.
+"""How the permissions of servers are looked at and changed, from the terminal and over the admin API.
 
-Whoever reaches these was checked to be the user the hub belongs to. A yes also needs them at a terminal: a program that
-acts for them is not them.
+A yes is a person's: over the control socket one at a terminal, since a program that acts for them is not them; over the
+API the holder of a person's key. Whoever may administer can say no.
 """
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterable
-from typing import Annotated, Final
+from collections.abc import Callable, Iterable
+from typing import Annotated, Final, Literal
 
 import msgspec
 
+from interlock.hub.access.access import Access
 from interlock.hub.access.desk import LONGEST_JUSTIFICATION, Instant, read
-from interlock.hub.permissions.entries import Entry, Standing
+from interlock.hub.audit.journal import Journal
+from interlock.hub.permissions.entries import Standing
 from interlock.hub.permissions.permissions import Permissions
 from interlock.hub.principals import Principal
-from interlock.protocols.mgp.permissions import expand, risk_of
+from interlock.protocols.mgp.permissions import LONGEST_NAME, expand, risk_of
 from interlock.wire.errors import Fault
 
 MOST_AT_ONCE: Final = 64
 
-Name = Annotated[str, msgspec.Meta(min_length=1, max_length=200)]
+Name = Annotated[str, msgspec.Meta(min_length=1, max_length=LONGEST_NAME)]
+Row = dict[str, object]
 
 
 class PermissionsDesk:
-    """The control methods of one hub, for one person."""
+    """Answers for the permissions of one hub's servers."""
 
-    def __init__(self, permissions: Permissions, servers: Callable[[], Iterable[str]], person: Principal) -> None:
+    def __init__(
+        self, permissions: Permissions, access: Access, servers: Callable[[], Iterable[str]], journal: Journal
+    ) -> None:
         self._permissions = permissions
+        self._access = access
         self._servers = servers
-        self._person = person
-        self.methods: dict[str, Callable[[bytes], Awaitable[object]]] = {
-            "hub/permissions.list": self._list,
-            "hub/permissions.approve": self._approve,
-            "hub/permissions.deny": self._deny,
-            "hub/permissions.revoke": self._revoke,
-        }
+        self._journal = journal
 
-    def shown(self, server: str) -> list[dict[str, object]]:
+    def shown(self, server: str) -> list[Row]:
         """Every permission of a server, and how it stands."""
         return [self._row(server, standing) for standing in self._permissions.of(server)]
 
-    async def _list(self, params: bytes) -> object:
-        asked = read(params, _List)
+    async def list(self, asking: Principal, params: bytes, trace: str = "") -> dict[str, object]:
+        """What servers need, and how each of it stands."""
+        self._access.demand(asking, "read permissions")
+        asked = read(params, ListPermissions)
         servers = list(self._servers()) if asked.server is None else [self._known(asked.server)]
         return {"permissions": [row for server in servers for row in self.shown(server)]}
 
-    async def _approve(self, params: bytes) -> object:
-        asked = read(params, _Approve)
-        if not asked.terminal:
-            mend = "run `interlock permissions approve` in a terminal"
-            raise Fault("ACCESS_DENIED", "an approval needs a person at a terminal", mend=mend)
+    async def approve(self, asking: Principal, params: bytes, trace: str = "") -> dict[str, object]:
+        """Grant them, until they are revoked or expire."""
+        self._access.demand(asking, "change permissions", write=True)
+        asked = read(params, ApprovePermissions)
         if asked.expires_at is not None and asked.expires_at <= self._permissions.now():
             raise Fault("INVALID_PARAMS", "expires_at is over already", mend="name an instant to come, with its zone")
-        return await self._put(asked, "approved", expires_at=asked.expires_at)
+        return await self._put(asking, asked, "approved", expires_at=asked.expires_at)
 
-    async def _deny(self, params: bytes) -> object:
-        return await self._put(read(params, _Change), "denied")
+    async def approve_at_terminal(self, asking: Principal, params: bytes, trace: str = "") -> dict[str, object]:
+        """The same over the control socket."""
+        if not read(params, _Attended).terminal:
+            mend = "run `interlock permissions approve` in a terminal"
+            raise Fault("ACCESS_DENIED", "an approval needs a person at a terminal", mend=mend)
+        return await self.approve(asking, params, trace)
 
-    async def _revoke(self, params: bytes) -> object:
-        asked = read(params, _Change)
+    async def deny(self, asking: Principal, params: bytes, trace: str = "") -> dict[str, object]:
+        """Deny them."""
+        self._access.demand(asking, "change permissions", write=True)
+        return await self._put(asking, read(params, ChangePermissions), "denied")
+
+    async def revoke(self, asking: Principal, params: bytes, trace: str = "") -> dict[str, object]:
+        """Take back those that a server has."""
+        self._access.demand(asking, "change permissions", write=True)
+        asked = read(params, ChangePermissions)
         standings = [self._permissions.standing(asked.server, name) for name in expand(asked.permissions)]
         held = [each.permission for each in standings if each.grant == "approved"]
         if not held:
             mend = "`interlock permissions list` says how they stand"
-            raise Fault("INVALID_PARAMS", f"{asked.server} has none of these", mend=mend)
-        return await self._put(msgspec.structs.replace(asked, permissions=held), "denied", revoked=True)
+            raise Fault("INVALID_PARAMS", f"{asked.server[:100]} has none of these", mend=mend)
+        return await self._put(asking, msgspec.structs.replace(asked, permissions=held), "denied", revoked=True)
 
     async def _put(
-        self, asked: _Change, grant: str, *, expires_at: Instant | None = None, revoked: bool = False
-    ) -> object:
+        self,
+        asking: Principal,
+        asked: ChangePermissions,
+        grant: Literal["approved", "denied"],
+        *,
+        expires_at: Instant | None = None,
+        revoked: bool = False,
+    ) -> dict[str, object]:
         server = self._known(asked.server)
         names = expand(asked.permissions)
+        self._journal.ready()
         for name in names:
             await self._permissions.put(
-                server, name, grant, self._person, expires_at=expires_at, revoked=revoked, reason=asked.because
+                server, name, grant, asking, expires_at=expires_at, revoked=revoked, reason=asked.because
             )
+        await self._journal.kept()
         return {"permissions": [self._row(server, self._permissions.standing(server, name)) for name in names]}
 
-    def _row(self, server: str, standing: Standing) -> dict[str, object]:
-        entry: Entry | None = self._permissions.entry(server, standing.permission)
+    def _row(self, server: str, standing: Standing) -> Row:
+        entry = self._permissions.entry(server, standing.permission)
         return {
             "server": server,
             "permission": standing.permission,
@@ -100,16 +120,25 @@ class PermissionsDesk:
         return server
 
 
-class _List(msgspec.Struct):
+class ListPermissions(msgspec.Struct):
+    """Of one server, or of all."""
+
     server: str | None = None
 
 
-class _Change(msgspec.Struct):
-    server: str
+class ChangePermissions(msgspec.Struct):
+    """Which permissions of which server, and why."""
+
+    server: Name
     permissions: Annotated[list[Name], msgspec.Meta(min_length=1, max_length=MOST_AT_ONCE)]
     because: Annotated[str, msgspec.Meta(max_length=LONGEST_JUSTIFICATION)] = ""
 
 
-class _Approve(_Change):
+class ApprovePermissions(ChangePermissions):
+    """The same, and until when."""
+
     expires_at: Instant | None = None
+
+
+class _Attended(msgspec.Struct):
     terminal: bool = False

@@ -8,11 +8,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Collection, Coroutine, Iterable
 from datetime import UTC, datetime
-from typing import Final
+from typing import Final, Literal
 
 from interlock.config.settings import Config
 from interlock.config.settings import Permissions as Settings
 from interlock.hub.access.access import utc_now
+from interlock.hub.audit.journal import PermissionEvent
 from interlock.hub.catalog.offer import Offer, Tool
 from interlock.hub.decisions.decision import Decision, Question
 from interlock.hub.decisions.inbox import Inbox
@@ -40,7 +41,7 @@ LOOK_AGAIN_S: Final = 60.0
 MOST_TOOLS_NAMED: Final = 20
 
 Log = Callable[[str, str], None]
-Record = Callable[[str, str, Standing], None]
+Record = Callable[[PermissionEvent, str, Standing], None]
 """Takes an event type, a server and what was decided into the record."""
 
 
@@ -250,7 +251,7 @@ class Permissions:
         self,
         server: str,
         permission: str,
-        grant: str,
+        grant: Literal["approved", "denied"],
         by: Principal,
         *,
         expires_at: datetime | None = None,
@@ -258,15 +259,15 @@ class Permissions:
         reason: str = "",
         at: datetime | None = None,
     ) -> None:
-        """Store a person's word. It holds from the next call on, and the question it answers is closed."""
-        if by.kind != "person":
-            raise Fault("ACCESS_DENIED", f"only a person decides on permissions, and {by.id} is a {by.kind}")
+        """Store what was said. It holds from the next call on, and the question it answers is closed."""
+        if grant == "approved" and by.kind != "person":
+            raise Fault("ACCESS_DENIED", f"only a person can grant a permission, and {by.id} is a {by.kind}")
         settings = self._config().servers.get(server)
         entry = Entry(
             entry_id(server, permission),
             server,
             permission,
-            "approved" if grant == "approved" else "denied",
+            grant,
             by.id,
             at or self.now(),
             place_of(settings),
@@ -305,9 +306,9 @@ class Permissions:
         live = self._inbox.standing(self._question(asked.server, asked.name))
         holds = decision.state is State.DENIED or (live is not None and live.id == decision.id)
         if holds and (known is None or known.at < at):
-            grant = "approved" if decision.state is State.APPROVED else "denied"
-            by = Principal(decision.answered_by, "person")
-            await self.put(asked.server, asked.name, grant, by, reason=f"decision {decision.id}", at=at)
+            by, why = Principal(decision.answered_by, "person"), f"decision {decision.id}"
+            grant: Literal["approved", "denied"] = "approved" if decision.state is State.APPROVED else "denied"
+            await self.put(asked.server, asked.name, grant, by, reason=why, at=at)
         if decision.state is State.APPROVED:
             await self._inbox.use(decision.id)
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Protocol
+from typing import Final, Protocol
 
 from interlock.client.connection import Connection
 from interlock.hub.lines import LineOwner
 from interlock.wire.errors import Fault, Tongue
 from interlock.wire.messages import Request
+
+CLAIMS: Final = frozenset({"notifications/mgp.audit", "notifications/mgp.lifecycle"})
+"""What a server says of itself, for the record."""
 
 
 class Hearer(Protocol):
@@ -16,9 +19,6 @@ class Hearer(Protocol):
 
     def heard(self, method: str, params: bytes) -> None:
         """A notification that belongs to no call."""
-
-    def lists_changed(self) -> None:
-        """It says that a list is different now."""
 
     def lane_lost(self, connection: Connection) -> None:
         """A private connection ended by itself."""
@@ -60,8 +60,8 @@ class LaneEars:
         self._owner = owner
 
     def notified(self, method: str, params: bytes) -> None:
-        if not self._owner.told(method, params) and method.endswith("/list_changed"):
-            self._upstream.lists_changed()
+        if not self._owner.told(method, params) and (method.endswith("/list_changed") or method in CLAIMS):
+            self._upstream.heard(method, params)
 
     def asked(self, request: Request) -> None:
         self._owner.asked(request)

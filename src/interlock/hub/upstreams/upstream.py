@@ -24,7 +24,7 @@ from interlock.hub.logs import Logs
 from interlock.hub.sharing import Lane
 from interlock.hub.timeouts import discovery_s
 from interlock.hub.upstreams.agreement import Agreement, agreement, asking
-from interlock.hub.upstreams.ears import LaneEars, SharedEars
+from interlock.hub.upstreams.ears import CLAIMS, LaneEars, SharedEars
 from interlock.hub.upstreams.listing import Lists
 from interlock.hub.upstreams.restarts import Restarts
 from interlock.hub.upstreams.states import Event, State, step
@@ -47,6 +47,10 @@ class Prepared(Protocol):
         """`shared`: the connection is the one that all use."""
 
 
+Stepped = Callable[["Upstream", State], None]
+"""Hears of every change of a server's state, with the state it was in before."""
+
+
 class Upstream:
     """A server of the configuration."""
 
@@ -64,6 +68,8 @@ class Upstream:
         offered: Callable[[Offer], Awaitable[None]],
         updated: Callable[[str, str], None],
         subscriptions: Callable[[str], list[str]],
+        stepped: Stepped = lambda *_: None,
+        claimed: Callable[[str, str, bytes], None] = lambda *_: None,
     ) -> None:
         self.id = id
         self.settings = settings
@@ -82,6 +88,8 @@ class Upstream:
         self._prepared = prepared
         self._updated = updated
         self._subscriptions = subscriptions
+        self._stepped = stepped
+        self._claimed = claimed
         self.modern = False
         """Whether it speaks the stateless era, as far as is known."""
         self.agreement: Agreement | None = None
@@ -293,12 +301,13 @@ class Upstream:
         self._step(Event.FAILED)
 
     def _step(self, event: Event) -> None:
-        self.state = step(self.state, event)
+        before, self.state = self.state, step(self.state, event)
         self.since = datetime.now(UTC)
         if self.state is State.CONNECTED:
             self.problem = None
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
+        self._stepped(self, before)
 
     # What it offers
 
@@ -415,6 +424,8 @@ class Upstream:
         elif method == "notifications/resources/updated":
             with contextlib.suppress(msgspec.DecodeError):
                 self._updated(self.id, msgspec.json.decode(params, type=_Updated).uri)
+        elif method in CLAIMS:
+            self._claimed(self.id, method, params)
         elif method == "notifications/message":
             self._logs.add(self.id, "log", params[:2000].decode("utf-8", "replace"))
 

@@ -63,5 +63,6 @@ def _apart_from_judging(settings: Server) -> Server:
         timeouts=ServerTimeouts(),
         trust="standard",
         permissions=Permissions(),
+        audit="auto",
         tools=replace(settings.tools, trust=(), timeouts={}),
     )
