@@ -87,7 +87,8 @@ def test_a_real_hub_withholds_a_tool_until_the_person_at_the_terminal_says_yes(u
     code, shown = on_terminal(user, "permissions", "approve", "s", "shell", "--expires", "1h")
     assert code == 0, shown
     assert "approved by person:" in shown
-    assert "s__run" in user.finished("list")[1]
+    (listed,) = json.loads(user.finished("list", "--json")[1])["tools"]
+    assert (listed["name"], listed["permissions"]) == ("s__run", ["shell.execute"])
     status = json.loads(user.finished("status", "--json")[1])["servers"][0]
     assert status["mgp"]["extensions"] == ["security"]
     assert user.finished("permissions", "revoke", "s", "shell")[0] == 0

@@ -9,6 +9,7 @@ The file is read at every message:
     answers   by tool, what its calls are answered with, one after the other: {"error": …} or {"result": …}
     claims    what it answers to the methods of MGP
     silent    methods that it does not answer
+    steps     by tool, how many half seconds it works and tells of it (over standard streams)
 """
 
 from __future__ import annotations
@@ -18,6 +19,7 @@ import contextlib
 import json
 import re
 import sys
+import time
 from collections import Counter
 from pathlib import Path
 from types import TracebackType
@@ -158,11 +160,22 @@ class GovernedWeb:
         await writer.drain()
 
 
+def work(path: Path, params: dict[str, Any]) -> None:
+    """Take a while over a call, and tell how far it is to whoever wants to know."""
+    token = (params.get("_meta") or {}).get("progressToken")
+    for step in range(json.loads(path.read_text()).get("steps", {}).get(params.get("name"), 0)):
+        time.sleep(0.5)
+        if token is not None:
+            said = {"progressToken": token, "progress": step + 1}
+            print(json.dumps({"jsonrpc": "2.0", "method": "notifications/progress", "params": said}), flush=True)
+
+
 def main(path: Path) -> None:
     """Answer line by line. A call of `changed` also tells that the lists changed."""
     governed = Governed(path)
     for line in sys.stdin:
         message = json.loads(line)
+        work(path, message.get("params") or {})
         reply = governed.answer(message)
         if reply is not None:
             print(json.dumps(reply), flush=True)

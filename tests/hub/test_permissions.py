@@ -238,7 +238,7 @@ async def test_nothing_that_a_server_answers_is_believed(tmp_path: Path) -> None
         for by in (Principal("s", "agent"), Principal("s", "service")):
             with pytest.raises(Fault):
                 await hub.assembly.inbox.answer(question.id, "once", by, "terminal")
-            with pytest.raises(Fault, match="only a person"):
+            with pytest.raises(Fault, match="only a person can grant"):
                 await hub.assembly.permissions.put("s", "shell.execute", "approved", by)
 
 
@@ -482,3 +482,34 @@ async def test_every_connection_of_a_server_is_told_what_changed(tmp_path: Path)
         before = len(script.params(RESPONSE))
         await hub.assembly.permissions.put("s", "shell.execute", "approved", ADA)
         await until(lambda: len(script.params(RESPONSE)) == before + 2)
+
+
+async def admin(hub: House, key: str, verb: str, path: str = "", **body: Any) -> tuple[int, Any]:
+    """What the admin API answers."""
+    said = json.dumps(body).encode() if body else b""
+    status, _, answer = await Raw(f"{hub.url}/admin/permissions{path}", key).send(
+        verb, said, {"accept": "application/json"}
+    )
+    return status, json.loads(answer)
+
+
+async def test_the_admin_api_grants_and_revokes_for_people_and_for_nobody_else(tmp_path: Path) -> None:
+    script = shelly(tmp_path, "shell.execute")
+    async with script.house() as hub:
+        ada = await hub.new_key("ada", "person")
+        machine = await hub.new_key("root", "admin")
+        agent = await hub.new_key("bot")
+        wanted = {"permissions": ["shell"], "because": "needed"}
+        for key in (agent, machine):
+            assert (await admin(hub, key, "POST", "/s/approve", **wanted))[0] == 403
+        assert (await admin(hub, agent, "GET"))[0] == 403
+        assert "s__run" not in await listed(hub)
+        status, done = await admin(hub, ada, "POST", "/s/approve", **wanted)
+        assert (status, done["permissions"][0]["by"]) == (200, "ada")
+        assert "s__run" in await listed(hub)
+        assert (await admin(hub, agent, "POST", "/s/revoke", **wanted))[0] == 403
+        status, done = await admin(hub, machine, "POST", "/s/revoke", **wanted)
+        assert (status, done["permissions"][0]["rule"]) == (200, "revoked by root")
+        assert "s__run" not in await listed(hub)
+        status, found = await admin(hub, machine, "GET")
+        assert {row["permission"]: row["grant"] for row in found["permissions"]}["shell.execute"] == "denied"

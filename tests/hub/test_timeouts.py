@@ -101,6 +101,15 @@ async def test_each_tool_has_its_own_time(tmp_path: Path) -> None:
         assert error_of(await Raw(hub.url + "/mcp").modern("tools/call", wanted))["timeout_ms"] == 300
 
 
+async def test_progress_gives_a_tool_its_time_anew(tmp_path: Path) -> None:
+    script = Script(tmp_path, era="legacy", tools=[tool("a")], steps={"a": 5})
+    async with script.house(waits=Timeouts(start_s=30, tool_s=1.2)) as hub:
+        wanted = {"name": "s__a", "arguments": {}}
+        heard = await Raw(hub.url + "/mcp").modern("tools/call", {**wanted, "_meta": {"progressToken": "mine"}})
+        assert text_of(heard) == "a ran {}"
+        assert error_of(await call(hub, "a"))["name"] == "UPSTREAM_TIMEOUT", "nobody wanted to hear how far it is"
+
+
 # The checks
 
 

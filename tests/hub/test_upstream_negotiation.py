@@ -88,6 +88,24 @@ async def test_what_is_agreed_with_a_server_and_with_a_client_are_two_things(
             assert [said["extensions"] for said in asked] == [["security", "audit", "code_safety"]] * 3
 
 
+@pytest.mark.parametrize("transport", TRANSPORTS)
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize("client", ["plain", "mgp"])
+async def test_a_plain_server_is_plain_whatever_the_client_speaks(
+    tmp_path: Path, transport: str, era: str, client: str
+) -> None:
+    own = {"error": {"code": -32050, "message": "its own"}}
+    script = Script(tmp_path, era=era, tools=[tool("a")], answers={"a": ["ok", own]})
+    async with script.house(transport) as hub:
+        raw = Raw(hub.url + "/mcp")
+        await raw.initialize({} if client == "plain" else {"mgp": OFFER})
+        assert text_of(await raw.legacy("tools/call", {"name": "s__a", "arguments": {}})) == "a ran {}"
+        error = (await raw.legacy("tools/call", {"name": "s__a", "arguments": {}}))["error"]
+        assert (error["code"], error["message"]) == (-32050, "its own")
+        unknown = (await raw.legacy("tools/call", {"name": "s__none", "arguments": {}}))["error"]
+        assert ("_mgp" in unknown["data"]) is (client == "mgp"), "the hub's own errors are as agreed with the client"
+
+
 @pytest.mark.parametrize("home", HOMES)
 async def test_a_clients_own_offer_never_crosses_the_hub(tmp_path: Path, home: Any) -> None:
     script = Script(tmp_path, era="legacy", tools=[tool("a")])

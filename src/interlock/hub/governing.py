@@ -100,5 +100,5 @@ class Governing:
             await self._telling.tell(upstream.id, connection)
 
     def _record(self, event: PermissionEvent, server: str, standing: Standing) -> None:
-        by = Principal(standing.by, "person") if standing.by.startswith("person:") else NOBODY
+        by = NOBODY if standing.by_kind is None else Principal(standing.by, standing.by_kind)
         self._journal.permission(event, by, server, standing.permission, standing.rule)

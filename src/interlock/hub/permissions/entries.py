@@ -13,6 +13,7 @@ from typing import Final, Literal
 import msgspec
 
 from interlock.config.settings import Server
+from interlock.hub.principals import Kind
 from interlock.protocols.mgp.permissions import Grant
 from interlock.store import Collection
 
@@ -32,6 +33,7 @@ class Entry(msgspec.Struct, frozen=True):
     revoked: bool = False
     """A denial that took back what had been approved."""
     reason: str = ""
+    by_kind: Kind = "person"
 
     def holds(self, now: datetime) -> bool:
         """Whether it has not expired."""
@@ -48,6 +50,8 @@ class Standing(msgspec.Struct, frozen=True):
     grant: Grant
     rule: str
     by: str = ""
+    by_kind: Kind | None = None
+    """What kind of principal decided; None where a policy or the configuration did."""
     expires_at: datetime | None = None
     decision: str = ""
     """The open question, where it waits for an answer."""

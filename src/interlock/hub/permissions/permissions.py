@@ -109,9 +109,9 @@ class Permissions:
         if entry is not None and entry.holds(self.now()):
             if entry.grant == "denied":
                 verb = "revoked" if entry.revoked else "denied"
-                return Standing(permission, "denied", f"{verb} by {entry.by}", entry.by, entry.expires_at)
+                return _said(entry, f"{verb} by {entry.by}")
             if settings.policy != "config_only" and entry.where == place_of(self._config().servers.get(server)):
-                return Standing(permission, "approved", f"approved by {entry.by}", entry.by, entry.expires_at)
+                return _said(entry, f"approved by {entry.by}")
         configured = expand_all(settings.approve)
         grant = decide(permission, settings.policy, configured)
         if grant == "deferred":
@@ -123,7 +123,8 @@ class Permissions:
     def _asked(self, server: str, permission: str) -> Standing:
         decision = self._inbox.standing(self._question(server, permission))
         if decision is not None and decision.state is State.DENIED:
-            return Standing(permission, "denied", f"denied by {decision.answered_by}", decision.answered_by)
+            by = decision.answered_by
+            return Standing(permission, "denied", f"denied by {by}", by, "person")
         asked = decision.id if decision is not None and decision.state is State.OPEN else ""
         return Standing(permission, "deferred", "policy interactive", decision=asked)
 
@@ -274,6 +275,7 @@ class Permissions:
             expires_at,
             revoked,
             reason,
+            by.kind,
         )
         async with self._store.transaction() as change:
             change.put(ENTRIES, entry)
@@ -401,3 +403,7 @@ class Permissions:
         task = asyncio.ensure_future(work)
         self._working.add(task)
         task.add_done_callback(self._working.discard)
+
+
+def _said(entry: Entry, rule: str) -> Standing:
+    return Standing(entry.permission, entry.grant, rule, entry.by, entry.by_kind, entry.expires_at)
