@@ -20,7 +20,7 @@ from interlock.hub.call import Approval, Call
 from interlock.hub.decisions.decision import Decision, Question
 from interlock.hub.decisions.inbox import Inbox
 from interlock.hub.decisions.table import State
-from interlock.hub.principals import Principal, local_person
+from interlock.hub.principals import TOKEN, Principal, local_person
 from interlock.hub.recording import trace_of
 from interlock.hub.verdicts import Ask, Refuse
 from interlock.judge.fingerprints import fingerprint
@@ -182,7 +182,8 @@ def question_of(call: Call, ask: Ask) -> Question:
         arguments_hash=fingerprint(call.arguments),
         summary=summary_of(call.arguments),
         risk=ask.risk,
-        asked_with=principal.key,
+        # An access token is renewed every few minutes, and who repeats the call shows a good one anyway.
+        asked_with="" if principal.key.startswith(TOKEN) else principal.key,
     )
 
 
