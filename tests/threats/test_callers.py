@@ -132,7 +132,7 @@ async def test_t30_a_request_state_is_good_for_its_caller_and_its_call_alone_and
         changed = await mine.ask("tools/call", {"name": "a__everything", "arguments": {}}, **reply)
         assert changed["error"]["data"]["name"] == stolen["error"]["data"]["name"]
         other = await mine.ask("tools/call", {"name": "a__order", "arguments": {"more": 1}}, **reply)
-        assert "error" in other
+        assert "error" in other or other["result"]["isError"]
         state = reply["requestState"]
         flipped = state[:-2] + ("A" if state[-2] != "A" else "B") + state[-1]
         forged = await mine.ask(

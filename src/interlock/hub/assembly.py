@@ -397,8 +397,9 @@ class Assembly:
         self.logs.add(target.server, "hub", told)
 
     def _access_changed(self) -> None:
-        """Every plan is old now, and lists may be: both are looked at when they are next asked for."""
+        """Every caller and plan is old now, and lists may be: each is looked at when it is next asked for."""
         self.epoch.advance()
+        self.doors.forget()
         self._changed()
 
     async def _note_uses(self) -> None:

@@ -62,11 +62,8 @@ class Forward(msgspec.Struct, eq=False):
     _back: AskingBack | None = None
     _questions: int = 0
 
-    def start(self) -> None:
-        """Send it. A failure to send is the answer."""
-        self._send(None)
-
-    def _send(self, more: Members | None) -> None:
+    def send(self, more: Members | None = None) -> None:
+        """Send it, with more than it came with where it is repeated. A failure to send is the answer."""
         call = self._call
         try:
             outgoing = self._outgoing({**call.members, **more} if more else None)
@@ -185,7 +182,7 @@ class Forward(msgspec.Struct, eq=False):
         return True
 
     def _repeat(self, more: Members) -> None:
-        self._send(more)
+        self.send(more)
 
     def _cancelled(self, reason: str) -> None:
         if self._handle is not None and not self._told:

@@ -125,8 +125,12 @@ class HttpLink(Link):
             params = with_meta(params, {PROGRESS_TOKEN: id_})
         if outgoing.max_deadline is not None and not outgoing.patience:
             outgoing.patience = outgoing.deadline - self._loop.time()
-        call = Call(self, id_, outgoing, sink, encode_request(id_, outgoing.method, params))
-        call.ticket = self._pool.submit(self._payload(call), call)
+        heads, method = self._heads, outgoing.method
+        body = encode_request(id_, method, params)
+        call = Call(self, id_, outgoing, sink, body)
+        if heads.in_session and method != "initialize":
+            call.with_session = True
+        call.ticket = self._pool.submit(heads.post(body, method, outgoing.name, outgoing.param_headers), call)
         self._calls[id_] = call
         if outgoing.deadline < self._sweep_at:
             self._sweep_by(outgoing.deadline)
@@ -304,8 +308,7 @@ class HttpLink(Link):
 
     def _payload(self, call: Call) -> bytes:
         outgoing, heads = call.outgoing, self._heads
-        if heads.in_session and outgoing.method != "initialize":
-            call.with_session = True
+        call.with_session = heads.in_session and outgoing.method != "initialize"
         return heads.post(call.request, outgoing.method, outgoing.name, outgoing.param_headers)
 
     def _submit(self, call: Call, payload: bytes, fresh: bool = False) -> None:
