@@ -146,13 +146,14 @@ class Desk:
         trust = self._trust_of(call.target.server)
         tool = call.target.tool
         risk = ask.risk or ("" if tool is None else effective_risk(*read_security(tool.definition), trust).word)
+        call.trace = call.trace or trace_of(call.exchange)
         findings = tuple(f"{found.rule}: {found.message}"[:LONGEST_FINDING] for found in call.would_refuse)
         return msgspec.structs.replace(
             question_of(call, ask),
             risk=risk,
             trust=trust.name.lower(),
             findings=findings[:MOST_FINDINGS],
-            trace=trace_of(call.exchange),
+            trace=call.trace,
         )
 
     async def _take_answer(self, id: str, answer: asyncio.Future[bytes], person: Principal) -> None:
