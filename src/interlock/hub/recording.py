@@ -101,20 +101,24 @@ def lost(fault: Fault) -> Outcome:
 
 def trace_of(exchange: Exchange) -> str:
     """The caller's own trace id, wherever it says it, or a new one."""
-    meta = exchange.glance.meta
-    parent = None if meta is None or meta.traceparent is None else read_traceparent(meta.traceparent)
-    if parent is not None:
-        return parent.trace
-    params = exchange.request.params
-    return (b'"trace_id"' in params and _named_trace(params)) or new_trace_id()
+    seen = exchange.glance
+    meta = seen.meta
+    if meta is not None:
+        parent = None if meta.traceparent is None else read_traceparent(meta.traceparent)
+        if parent is not None:
+            return parent.trace
+        if meta.trace_id is not msgspec.UNSET:
+            return _named(bytes(meta.trace_id)) or new_trace_id()
+    # A call that is nothing but a name and arguments has no place for it.
+    if seen.arguments is None and b'"trace_id"' in exchange.request.params:
+        said = members(exchange.request.params).get("trace_id")
+        return _named(b"null" if said is None else bytes(said)) or new_trace_id()
+    return new_trace_id()
 
 
-def _named_trace(params: bytes) -> str:
-    """The `trace_id` in `_meta` or beside it (MGP, Trace ID Propagation); empty where there is none after all."""
+def _named(value: bytes) -> str:
+    """A `trace_id` as somebody wrote it (MGP, Trace ID Propagation); empty for what is none."""
     try:
-        said = members(params)
-        meta = members(bytes(said.get("_meta", b"{}")))
-        named = [msgspec.json.decode(place["trace_id"]) for place in (meta, said) if "trace_id" in place]
-    except (Fault, msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return find_trace_id({}, {"trace_id": msgspec.json.decode(value)}, {})
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return ""
-    return find_trace_id({}, {"trace_id": named[0]}, {}) if named else ""
