@@ -84,6 +84,18 @@ async def test_keys_are_recorded_by_what_may_be_shown_of_them_and_never_whole(tm
         assert second.encode() not in whole
 
 
+async def test_t23_a_key_of_the_hubs_own_is_in_no_record_and_no_question(tmp_path: Path) -> None:
+    settings = Hub(timeouts=Timeouts(start_s=30), approvals=Approvals(hold_s=0))
+    agents = {"careful": Agent(ask=("busy__ec*",))}
+    async with house(tmp_path, {"busy": child("busy_server.py")}, hub=settings, agents=agents) as hub:
+        key = await hub.new_key("careful")
+        client = Raw(hub.url + "/mcp", key)
+        await client.modern("tools/call", {"name": "busy__echo", "arguments": {"text": f"my key is {key}"}})
+        await hub.allow("careful", "busy", justification=f"it asked with {key}")
+        assert key not in hub.assembly.inbox.all(only_open=True)[0].question.summary
+        assert key.encode() not in b"".join([line async for line in exported(hub)])
+
+
 async def exported(hub: House) -> Any:
     for line in await hub.assembly.store.read(lambda database: list(records.export(database))):
         yield line
