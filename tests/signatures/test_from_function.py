@@ -249,7 +249,7 @@ def misreturned() -> complex:
         (positional, "parameter 'a' is positional only"),
         (unknown, "parameter 'a' has an annotation that cannot be read: name 'Nowhere'"),
         (unfit, "parameter 'a': complex has no JSON form"),
-        (unread, "its parameters: not a valid JSON Schema at properties/a/pattern"),
+        (unread, "parameter 'a': not a valid JSON Schema at properties/a/pattern"),
         (misreturned, "the return type: complex has no JSON form"),
     ],
 )
