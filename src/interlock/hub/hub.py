@@ -14,6 +14,7 @@ import msgspec
 from interlock.hub import answers
 from interlock.hub.access.access import Access
 from interlock.hub.access.desk import AccessDesk
+from interlock.hub.audit.audience import Audience
 from interlock.hub.bridges.retries import Retries
 from interlock.hub.call import Call, Caller, Target, TargetKind
 from interlock.hub.catalog.addresses import original_uri
@@ -78,6 +79,7 @@ class Hub:
         access_desk: AccessDesk,
         upstreams: Upstreams,
         notices: Notices,
+        audience: Audience,
         make_pipeline: Callable[[Commit, Dispatch, Release], Pipeline],
         states: RequestStates,
         recording: Recording,
@@ -96,6 +98,7 @@ class Hub:
         self._access = access
         self._upstreams = upstreams
         self._notices = notices
+        self._audience = audience
         self._recording = recording
         self._pages = kept
         self._retries = Retries(parking)
@@ -141,6 +144,7 @@ class Hub:
         session.dialect = speaking(session.dialect)
         session.state = SessionState()
         self._notices.listen(SessionListener.of(session, caller.shelf))
+        self._audience.join(session.id, caller.principal, session.dialect, session.notify)
         offered = answers.capabilities(self._upstream_capabilities(caller), modern=False)
         offered = with_answer(offered, session.dialect)
         return answers.initialize_result(session.dialect.revision, self._info, offered, self._instructions(caller))
@@ -169,6 +173,7 @@ class Hub:
         """A session is over, and everything that was its own with it."""
         caller = cast(Caller, session.caller)
         self._notices.leave(SessionListener.of(session, caller.shelf))
+        self._audience.leave(session.id)
         state = session.state
         if not isinstance(state, SessionState):
             return
@@ -381,7 +386,7 @@ class Hub:
         if len(self._listening) >= MOST_LISTENING:
             raise Fault("RESOURCE_EXHAUSTED", f"{MOST_LISTENING} streams are open", retry_after_ms=5000)
         listening = Listening(
-            exchange, caller.shelf, self._notices, resolve, self._subscriptions, self._listening.discard
+            exchange, caller, self._notices, resolve, self._subscriptions, self._audience, self._listening.discard
         )
         listening.start()
         self._listening.add(listening)
