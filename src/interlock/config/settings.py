@@ -207,7 +207,7 @@ class Hub(msgspec.Struct, frozen=True):
     budget: Count | None = 20_000
     """Tokens of tool definitions a list may take. Above it, it holds the pinned tools and the way to find others."""
     audit: Literal["batched", "strict"] = "batched"
-    """When a record is committed: with others within 20 ms (`batched`), or before its call is sent (`strict`)."""
+    """When a record is committed: with others within 0.1 s (`batched`), or before its call is sent (`strict`)."""
     metrics: Literal["admin_read", "open", "off"] = "admin_read"
     """Who reads `/metrics`: whoever has the permission `admin_read`, anyone who reaches the hub (`open`), nobody."""
     node: Annotated[str, Meta(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9._-]+$")] | None = None
