@@ -49,14 +49,10 @@ class Doors:
         self._access = access
         self._admitted: dict[tuple[str, bytes | None], Caller] = {}
         self._loads: WeakValueDictionary[str, Load] = WeakValueDictionary()
-        self._keys_seen = -1
 
     def admit(self, path: str, headers: Mapping[bytes, bytes]) -> Caller:
         """Who asks, at an HTTP address."""
         credential = headers.get(b"authorization")
-        if self._keys.generation != self._keys_seen:
-            self._keys_seen = self._keys.generation
-            self._admitted.clear()
         caller = self._admitted.get((path, credential))
         if caller is None:
             caller = self.admit_principal(self._principal(credential, path), path)

@@ -159,6 +159,10 @@ class Keys:
         self._used.add(key.hash)
         return Principal(key.principal, key.kind, key.profile, key.hash)
 
+    def of(self, text: str) -> Key | None:
+        """What is kept of a key that is at hand."""
+        return self.mirror.get(self._hash(text))
+
     def get(self, hash: str) -> Key | None:
         """What is kept of a key, or of another credential that is worth as much."""
         return self.mirror.get(hash) or self.beside(hash)

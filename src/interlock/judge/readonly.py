@@ -5,6 +5,7 @@ Unlike `sandbox` it lets commands be joined, and judges each of them: a program 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
 import msgspec
@@ -37,7 +38,7 @@ _QUIET_TARGETS = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty
 _WRAPPERS = names(
     "env nice ionice chrt taskset timeout stdbuf time command builtin xargs watch busybox toybox "
     "coreutils setarch linux32 linux64 "
-    "sudo doas unbuffer ifne chronic numactl rlwrap"
+    "sudo doas unbuffer ifne chronic numactl"
 )
 _READ_MEND = "use a program that only reads, or have the operator list it in `readers`"
 
@@ -75,10 +76,10 @@ def _judge_text(text: str, rules: ReadonlyRules, depth: int) -> Iterator[Finding
         yield Finding("readonly.empty", "there is no command", "write the command to run")
         return
     yield from find_lookalikes(text)
-    yield from _judge_script(parse(stripped), rules, depth)
+    yield from _judge_script(stripped, parse(stripped), rules, depth)
 
 
-def _judge_script(script: Script, rules: ReadonlyRules, depth: int) -> Iterator[Finding]:
+def _judge_script(text: str, script: Script, rules: ReadonlyRules, depth: int) -> Iterator[Finding]:
     if script.error is not None:
         yield Finding(
             "readonly.unparsable",
@@ -87,6 +88,8 @@ def _judge_script(script: Script, rules: ReadonlyRules, depth: int) -> Iterator[
             script.error,
         )
     for operator in script.operators:
+        if operator.kind == "assignment" and _keeps_a_value(text[operator.start : operator.end], script):
+            continue
         if operator.kind in _REFUSED_OPERATORS:
             yield Finding(
                 f"readonly.{operator.kind}",
@@ -105,6 +108,24 @@ _REFUSED_OPERATORS = {
     "function": "a function hides what runs",
     "assignment": "a variable hides what runs",
 }
+
+
+_OWN_NAME = re.compile(r"[a-z_][a-z0-9_]*=(?!\()")
+
+
+def _keeps_a_value(assignment: str, script: Script) -> bool:
+    """A variable of the script's own, whose value can only reach programs that read whatever they are given."""
+    if not _OWN_NAME.match(assignment):
+        return False
+    for command in script.commands:
+        if any(word.dynamic for word in command.words):
+            name = program_name(command.words[0].text)
+            if READERS.get(name) != _ANY_ARGUMENTS or name in read_forms.FORMS:
+                return False
+    return True
+
+
+_ANY_ARGUMENTS = Reader()
 
 
 def _judge_redirect(redirect: Redirect) -> Iterator[Finding]:
@@ -152,7 +173,7 @@ def _judge_argv(
         return
     if argv[0].rpartition("/")[2] in rules.readers or name in rules.readers:
         return
-    if len(arguments) == 1 and arguments[0] in ("--help", "--version"):
+    if (len(arguments) == 1 or name in READERS) and {"--help", "--version"}.intersection(arguments[-1:]):
         return
     if name in _WRAPPERS:
         yield from _judge_inner(name, arguments, rules, span, depth)
@@ -176,6 +197,8 @@ def _judge_inner(
 ) -> Iterator[Finding]:
     if name == "command" and arguments[:1] in (["-v"], ["-V"]):
         return
+    if name == "time" and uses_flag(arguments[:4], frozenset({"-o", "--output"}), "f"):
+        yield Finding("readonly.writes", "time: '-o' writes a file", _READ_MEND, span)
     inner, texts = inner_commands(name, arguments)
     if name in ("sudo", "doas") and not inner:
         yield Finding("readonly.unknown_program", f"{name!r} starts a shell or an editor", _READ_MEND, span)
@@ -185,10 +208,14 @@ def _judge_inner(
         yield from _judge_text(text, rules, depth + 1)
 
 
+_JUDGED_INSIDE = frozenset({"fd", "fdfind"})
+"""What these run is judged itself."""
+
+
 def _why_writes(name: str, reader: Reader, arguments: Sequence[str]) -> str | None:
     """What makes this use of a reading program a write."""
     used = uses_flag(arguments, reader.writes, reader.values)
-    if used is None and name in programs.CODE_FLAG_SETS:
+    if used is None and name in programs.CODE_FLAG_SETS and name not in _JUDGED_INSIDE:
         used = uses_flag(arguments, *programs.CODE_FLAG_SETS[name])
     if used is not None:
         return f"{used[:40]!r} writes or runs something"

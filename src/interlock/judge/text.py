@@ -127,7 +127,7 @@ _HIDDEN = re.compile(
 )
 
 # A word is in disguise if it holds Latin letters and others, and all of the others could pass for Latin ones.
-_TWINS = "асеорхуіјѕһԁԛԝьАВСЕНІЈКМОРЅТХУҮԌ" + "οονυικραΑΒΕΖΗΙΚΜΝΟΡΤΥΧ"
+_TWINS = "асеорхуіјѕһԁԛԝьАВСЕНІЈКМОРЅТХУҮԌ" + "οονυικραΑΒΕΖΗΙΚΜΝΟΡΤΥΧ" + "ⅠⅤⅩⅬⅭⅮⅯⅰⅴⅹⅼⅽⅾⅿ"
 _TWIN = re.compile(f"[{_TWINS}]")
 _TWIN_WORD = re.compile(
     f"(?<![^\\W\\d_])(?=[A-Za-z]*+[{_TWINS}])(?=[{_TWINS}]*+[A-Za-z])[A-Za-z{_TWINS}]{{3,}}+(?![^\\W\\d_])"
@@ -141,7 +141,9 @@ _BLANKS = frozenset("\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0\ufffc\u034f\u180
     map(chr, (*range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0)))
 )
 
-_RIGHT_TO_LEFT = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\U00010800-\U00010fff\U0001e800-\U0001efff]")
+_RIGHT_TO_LEFT = re.compile(
+    "[\u0590-\u061b\u061d-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\U00010800-\U00010fff\U0001e800-\U0001efff]"
+)
 # Scripts in which a joiner or non-joiner changes how letters are written, and those written without spaces.
 _JOINING = re.compile(
     "[\u0600-\u08ff\u0900-\u0dff\u0f00-\u109f\u1780-\u18af\u1900-\u1cff\ua800-\uabff\ufb50-\ufdff\ufe70-\ufefc\U00011000-\U00011fff]"
@@ -206,6 +208,8 @@ def _width_is_wanted(text: str, start: int, end: int) -> bool:
     if char == "\u00ad":  # a soft hyphen stands alone inside a longer word
         word = text[max(0, start - 2) : start] + text[end : end + 2]
         return len(word) == 4 and word.isalpha()
+    if char in "\u200c\u200d" and before and unicodedata.combining(before) == _VIRAMA:
+        return True
     if not before or not after:
         return False
     if (
@@ -219,6 +223,10 @@ def _width_is_wanted(text: str, start: int, end: int) -> bool:
     if char == "\u200b":
         return bool(_UNSPACED.match(before) and _UNSPACED.match(after))
     return char == "\u180e" and bool(_MONGOLIAN.match(before))
+
+
+_VIRAMA = 9
+"""The combining class of the sign that drops a vowel: a joiner after it picks how the consonant is written."""
 
 
 def _shows_something(text: str, start: int, end: int) -> bool:

@@ -54,6 +54,8 @@ def run_hub(config: Config, *, home: Path, on_ready: Callable[[Ready], None]) ->
     # The few thousand objects of start-up live as long as the process: the collector need not look at them again.
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)
+    # The thread that writes records would otherwise keep the loop waiting for five milliseconds at a time.
+    sys.setswitchinterval(0.0005)
     with _only_one(home):
         try:
             _run(serve(config, home, on_ready))
@@ -78,7 +80,7 @@ async def serve(config: Config, home: Path, on_ready: Callable[[Ready], None]) -
     metrics = MetricsPage(assembly)
     http = await start_http(
         endpoint,
-        cast("ASGI3Application", make_app(assembly, metrics=metrics)),
+        cast("ASGI3Application", make_app(assembly, operator=operator, metrics=metrics)),
         host=host,
         port=port,
         hosts=config.hub.allowed_hosts,

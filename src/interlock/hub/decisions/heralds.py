@@ -134,6 +134,8 @@ def _send(url: str, secret: str, decision: Decision) -> int:
             "question": asked.text,
             "rule": asked.rule,
             "risk": asked.risk,
+            "trust": asked.trust,
+            "findings": list(asked.findings),
             "summary": asked.summary,
             "created": decision.created,
             "deadline": decision.deadline,

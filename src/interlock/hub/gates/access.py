@@ -53,7 +53,10 @@ class AccessGate:
         if not _permits(rights, target):
             if principal.key.startswith(TOKEN):
                 return self._beyond(rights, principal, target, until, granted=decision.permission == "allow")
-            return self._refuse(rights, principal, target, "the key's permissions do not name it", until)
+            refused = self._refuse(rights, principal, target, "the key's permissions do not name it", until)
+            # A key that may read the definition sees the tool, so that it is told the truth about the call.
+            reads = target.tool is not None and rights.reads(target.tool.exposed) and decision.permission == "allow"
+            return msgspec.structs.replace(refused, hidden=False) if reads else refused
         if decision.permission == "allow":
             return PASS if until == FOREVER else Pass(until)
         entry = decision.entry

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from interlock.judge.shell.flags import uses_flag
+from interlock.judge.shell.programs import WRITE_TARGETS
 
 Verdict = tuple[str, str, str]
 """Rule, message, mend."""
@@ -25,7 +26,17 @@ def judge_git(arguments: Sequence[str]) -> Iterator[Verdict]:
         and not uses_flag(rest, frozenset({"-n", "--dry-run"}))
     ):
         yield "shell.recursive_delete", "git clean deletes untracked files", "delete the files by name"
-    elif verb in ("filter-branch", "daemon", "fast-import", "shell", "hook", "upload-pack", "receive-pack"):
+    elif verb in (
+        "filter-branch",
+        "daemon",
+        "fast-import",
+        "shell",
+        "hook",
+        "upload-pack",
+        "receive-pack",
+        "cvsserver",
+        "web--browse",
+    ):
         yield "shell.runs_code", f"git {verb} runs programs", "use another git command"
     elif verb == "config" and any(_KEYS.match(word) or word.startswith("!") for word in words[1:]):
         yield "shell.runs_code", "a git setting names a program to run", "leave the setting alone"
@@ -37,6 +48,12 @@ def judge_git(arguments: Sequence[str]) -> Iterator[Verdict]:
         yield "shell.runs_command", f"git {verb} runs a command", "leave the option out"
     elif verb == "grep" and uses_flag(rest, frozenset({"-O", "--open-files-in-pager"}), "eAmBCf"):
         yield "shell.runs_command", "git grep opens a program", "leave -O out"
+    elif verb in ("clone", "init", "worktree", "archive") and any(WRITE_TARGETS.search(word) for word in rest):
+        yield (
+            "shell.system_file",
+            f"git {verb} writes to a directory of the system",
+            "write below the working directory",
+        )
     elif verb in ("clone", "init", "fetch", "pull", "ls-remote") and (
         uses_flag(
             rest, frozenset({"--template", "-u"}) if verb in ("clone", "init") else frozenset({"--upload-pack"}), "bcjo"
@@ -46,7 +63,10 @@ def judge_git(arguments: Sequence[str]) -> Iterator[Verdict]:
 
 
 _RUNS = frozenset(
-    {"--upload-pack", "--receive-pack", "--exec-path", "--config-env", "--unsafe-paths", "--exec", "--ext-diff"}
+    {
+        *("--upload-pack", "--receive-pack", "--exec-path", "--config-env", "--unsafe-paths", "--exec", "--ext-diff"),
+        *("--sendmail-cmd", "--to-cmd", "--cc-cmd", "--header-cmd", "--smtp-server"),
+    }
 )
 _KEYS = re.compile(
     r"(?:alias\.[^=]*=!|core\.(?:pager|editor|hookspath|fsmonitor|sshcommand|askpass|gitproxy|attributesfile|"

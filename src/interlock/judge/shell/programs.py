@@ -219,6 +219,17 @@ CODE_FLAGS: dict[str, tuple[str, str]] = {
     "sendmail": ("-C -X -O -be", ""),
     "mutt": ("-e -F", ""),
     "jshell": ("--startup", ""),
+    "ar": ("--plugin", ""),
+    "flatpak": ("--command", ""),
+    "xmllint": ("--shell", "*"),
+    "less": ("-k --lesskey-file --lesskey-src --lesskey-content", "bhjoOpPtTxyzD"),
+    "ip": ("-b -batch --batch", "*"),
+    "sysctl": ("-w --write -p --load", ""),
+    "jq": ("-L --library-path", ""),
+    "mitmdump": ("-s --scripts", ""),
+    "nodemon": ("-x --exec", ""),
+    "hyperfine": ("--prepare -p --setup -s --cleanup -c --conclude", ""),
+    "watchexec": ("--shell -S", ""),
 }
 _SAME = {
     "python": "pypy pypy3 ipython ipython3 cython3 jython micropython",
@@ -245,10 +256,13 @@ _SAME = {
     "ghc": "runghc runhaskell",
     "wireshark": "tshark",
     "yt-dlp": "youtube-dl",
+    "ar": "nm objdump ranlib strip gcc-ar gcc-nm gcc-ranlib",
+    "mitmdump": "mitmproxy mitmweb",
 }
 for _name, _others in _SAME.items():
     for _other in _others.split():
         CODE_FLAGS[_other] = CODE_FLAGS[_name]
+CODE_FLAGS["emacsclient"] = (f"-e {CODE_FLAGS['emacs'][0]}", "*")
 CODE_FLAG_SETS = {name: (names(flags), values) for name, (flags, values) in CODE_FLAGS.items()}
 
 ANY_FLAGS = names(
@@ -265,10 +279,11 @@ VERSIONED = re.compile(r"(python|pypy|perl|ruby|php|lua|node|tclsh|wish|ksh|gcc|
 
 PYTHON_MODULES = names(
     "pip ensurepip code pdb timeit cProfile profile trace runpy idlelib unittest.mock ctypes pty http.server "
-    "smtpd test zipapp easy_install setuptools antigravity turtledemo IPython"
+    "smtpd test zipapp easy_install setuptools antigravity turtledemo IPython SimpleHTTPServer CGIHTTPServer "
+    "webbrowser ftplib telnetlib smtplib poplib pyftpdlib pipx uv ptpython bpython ipdb pudb asyncio code.interact"
 )
 
-PACKAGE_FILE = re.compile(r"\.(?:rpm|deb|snap|ipk|gem|apk|pkg|txz|AppImage)$")
+PACKAGE_FILE = re.compile(r"\.pkg\.tar\.\w+$|\.(?:rpm|deb|snap|ipk|gem|apk|pkg|txz|AppImage)$")
 PACKAGE_MANAGERS = names("rpm dpkg apt apt-get dnf yum snap opkg gem apk pkg zypper installer pacman alpm urpmi")
 
 RISKY_VARIABLES = re.compile(
@@ -277,7 +292,7 @@ RISKY_VARIABLES = re.compile(
     r"PYTHON(?!UNBUFFERED$|DONTWRITEBYTECODE$|HASHSEED$|UTF8$|IOENCODING$)\w+|PERL5?\w*|RUBY\w+|GEM_\w+|"
     r"NODE_(?!ENV$)\w+|JAVA_\w+|_JAVA_OPTIONS|JDK_\w+|LUA_\w+|PHP\w+|"
     r"GIT_(?!AUTHOR|COMMITTER|TRACE)\w+|GCONV_PATH|LOCPATH|NLSPATH|TERMINFO\w*|HOSTALIASES|RESOLV_HOST_CONF|"
-    r"\w*(?:PAGER|EDITOR|VISUAL|BROWSER|ASKPASS|SHELL|OPEN|CLOSE|OPTS|OPTIONS|FLAGS|COMMAND|CMD|HOOK|WRAPPER|"
+    r"LESS|MORE|SYSTEMD_LESS|\w*(?:PAGER|EDITOR|VISUAL|BROWSER|ASKPASS|SHELL|OPEN|CLOSE|OPTS|OPTIONS|FLAGS|COMMAND|CMD|HOOK|WRAPPER|"
     r"PRELOAD|LIBRARY_PATH|RC|INIT))$"
 )
 
@@ -305,7 +320,7 @@ SECRETS = re.compile(
     r"|/proc/(?:self|\d+|\*|thread-self)/(?:environ|mem|maps|root|cwd|fd)|/proc/kcore|/dev/k?mem\b|/proc/sysrq-trigger"
     r"|(?:^|[/\\=@:])\.(?:aws/credentials|ssh/(?:id_|identity)\w*\b(?!\.pub)|ssh/authorized_keys|netrc|"
     r"git-credentials|pgpass|my\.cnf|npmrc|pypirc"
-    r"|docker/config\.json|kube/config|gnupg/(?:private|secring)|azure/\w*[tT]oken|config/gcloud/|config/gh/hosts|"
+    r"|docker/config\.json|kube/config|gnupg/(?:private|secring)|azure/\w*[tT]oken|config/gcloud(?:/|$)|config/gh/hosts|"
     r"(?:ssh|gnupg|aws)/?$|vault-token|"
     r"bash_history|zsh_history)"
     r"|/var/run/docker\.sock|/run/docker\.sock|/run/secrets/"
@@ -319,7 +334,7 @@ WRITE_TARGETS = re.compile(
 WRITERS = names(
     "mv tee dd truncate touch sponge curl wget chattr chmod chown chgrp setfacl mknod mkdir rmdir fallocate"
 )
-COPIERS = names("cp ln install rsync scp")
+COPIERS = names("cp ln install rsync scp uniq")
 """These write only what they are given last."""
 
 DEVICE = re.compile(r"/dev/(?:sd|hd|vd|xvd|nvme|mmcblk|disk|loop|md|dm-|mapper/|rdisk|mem|port|zd)")

@@ -68,6 +68,8 @@ def _dd(arguments: Sequence[str]) -> Iterator[Verdict]:
         target = word.partition("=")[2]
         if word.startswith("of=") and (programs.DEVICE.match(target) or programs.WRITE_TARGETS.search(target)):
             yield "shell.destructive", f"overwrites {target!r}", "write to a regular file"
+        elif word.startswith("if=") and programs.DEVICE.match(target):
+            yield "shell.secret_file", f"reads all of {target!r}, past every permission", "read the files by name"
 
 
 _MODE = re.compile(r"^0?[2-7][0-7]{3}$|^[ugoa]*[+=]\w*s|^[ugoa]*\+\w*t\w*s")
@@ -129,6 +131,8 @@ def _ssh(arguments: Sequence[str]) -> Iterator[Verdict]:
             yield "shell.runs_code", "an ssh option names a program to run", "leave the option out"
         if word.startswith("-R"):
             yield "shell.tunnel", "opens a way back in from the other host", "leave -R out"
+        if word == "/":
+            yield "shell.secret_file", "copies the whole machine", "name the files"
         if "ProxyCommand" in word:
             yield "shell.runs_code", "an ssh option names a program to run", "leave the option out"
 
@@ -165,6 +169,8 @@ def _python(arguments: Sequence[str]) -> Iterator[Verdict]:
             if word.startswith("-m")
             else ""
         )
+        if module in ("venv", "virtualenv") and any(programs.WRITE_TARGETS.search(each) for each in arguments):
+            yield "shell.system_file", "writes to a directory of the system", "write below the working directory"
         if module in programs.PYTHON_MODULES:
             yield "shell.runs_code", f"python -m {module} installs or runs other code", "run a script file"
         if not word.startswith("-"):
@@ -202,7 +208,7 @@ def _rsync(arguments: Sequence[str]) -> Iterator[Verdict]:
 
 
 _MOUNTS_HOST = re.compile(
-    r"^--privileged|^--(?:pid|net|network|ipc|uts|userns|cgroupns)=host|^--cap-add|^--device|^--security-opt"
+    r"^--privileged|security\.privileged=true|^--(?:pid|net|network|ipc|uts|userns|cgroupns)=host|^--cap-add|^--device|^--security-opt"
     r"|(?:^|=|,)(?:src|source)=/(?:,|$|etc|root|var|proc|sys|home|run|boot)|^(?:-v=?|--volume=)?/(?::|(?:etc|root|"
     r"var/run|proc|sys|run|boot)\b.*:)"
 )
@@ -224,6 +230,11 @@ def _packages(arguments: Sequence[str]) -> Iterator[Verdict]:
         yield "shell.runs_code", "installs a package file, whose scripts run", "install by name from a repository"
     elif any("-Invoke" in word or "::Run" in word for word in arguments):
         yield "shell.runs_code", "a package manager option names a program to run", "leave the option out"
+
+
+def _parted(arguments: Sequence[str]) -> Iterator[Verdict]:
+    if not uses_flag(arguments, frozenset({"-l", "--list"})) and "print" not in arguments:
+        yield "shell.destructive", "changes the partitions of a disk", "list them only"
 
 
 def _disks(arguments: Sequence[str]) -> Iterator[Verdict]:
@@ -291,9 +302,10 @@ SPECIAL: dict[str, Callable[[Sequence[str]], Iterator[Verdict]]] = {
     **dict.fromkeys(("vim", "vi", "view", "nvim", "ex", "gvim", "rvim", "rview", "vimdiff"), _vim),
     "socat": _socat, "socat1": _socat,
     "rsync": _rsync,
-    "docker": _containers, "podman": _containers, "nerdctl": _containers, "ctr": _containers, "runc": _containers,
+    "docker": _containers, "podman": _containers, "nerdctl": _containers, "ctr": _containers,
+    "runc": _containers, "lxc": _containers, "incus": _containers,
     **dict.fromkeys(programs.PACKAGE_MANAGERS, _packages),
-    "fdisk": _disks, "sfdisk": _disks, "gdisk": _disks, "sgdisk": _disks, "parted": _disks, "cfdisk": _disks,
+    "fdisk": _disks, "sfdisk": _disks, "gdisk": _disks, "sgdisk": _disks, "parted": _parted, "cfdisk": _disks,
     "iptables": _firewall, "ip6tables": _firewall, "nft": _firewall, "ufw": _firewall,
     "systemctl": _systemctl, "ansible": _ansible, "init": _words("0 6", "shell.destructive", "stops the "
     "machine", "leave it running"),

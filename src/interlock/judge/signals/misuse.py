@@ -70,6 +70,51 @@ MISUSE = (
     Signal(
         "theft",
         2,
+        r"\b(?:tell|give|show|send|recite|state|write|provide|quote)\b (?:me |us )?(?:your|"
+        r"the) (?:initial|system|original|hidden"
+        r"|full|exact|first|secret) (?:system )?(?:prompts?|instructions?)\b",
+    ),
+    Signal(
+        "theft",
+        1.75,
+        r"\b(?:print|repeat|output|show|copy|echo|return|quote|reproduce|list)\b <10>(?:everything|"
+        r"all(?: of)?(?: the)? (?:text|"
+        r"content|messages?)|the (?:text|content|messages?|words)) (?:that is |written )?(?:above|"
+        r"before this|prior to this|"
+        r"preceding)",
+    ),
+    Signal(
+        "theft",
+        1.75,
+        rf"{GIVE}\b <15>(?:contents?|text|body|value) (?:of|from) <25>(?:\.env\b|env file|"
+        rf"config(?:uration)? file|credentials|"
+        rf"~/|/etc/|/root|/home/|\.ssh|keychain|secrets? file|private key)",
+    ),
+    Signal(
+        "theft",
+        1.25,
+        r"\b(?:include|send|pass|submit|attach|forward|add|append|put|"
+        r"share)\b <20>\b(?:the )?user'?s (?:saved |stored |own |"
+        r"personal )?(?:e-?mails?|phone|location|contacts?|address(?:es)?|passwords?|names?|files?|"
+        r"documents?|calendar|history)"
+        r"\b <40>\b(?:every|each|all|any|to|in|with|form|request)\b",
+    ),
+    Signal(
+        "theft",
+        2,
+        r"[?&][a-z_]{1,20}=(?:\[|\{|<|%7b|%5b)(?:conversation|chat|user|data|secret|history|prompt|"
+        r"memory|api|context|content)",
+    ),
+    Signal(
+        "theft",
+        1.5,
+        r"\b(?:submit|fill in|enter|type|use|provide)\b <25>\b(?:the )?user'?s (?:saved |"
+        r"stored )?(?:passwords?|credentials?|"
+        r"card|login)\b",
+    ),
+    Signal(
+        "theft",
+        2,
         r"\b(?:all|any|every) (?:other )?(?:e?-?mails?|messages?|payments?|transactions?|transfers?|files?|data|"
         r"requests?|calls?|results?) <30>(?:must|should|shall|have to|need to|needs to) <15>(?:be )?(?:sent|"
         r"forwarded|redirected|routed|copied|bcc\w*|cc\w*|go|pass)\b <20>(?:to|through|via)\b",
@@ -92,7 +137,60 @@ MISUSE = (
         r"https?://[^\s\"')]{1,100}[?&][a-z_]{1,20}=(?:\{|<|\[|\$|%7b|user.?data|secret|token|stolen|conversation|"
         r"base64)",
     ),
+    Signal(
+        "theft",
+        1.75,
+        r"\b(?:repeat|print|output|copy|echo|write out|recite|quote)\b <12>(?:the |all )?(?:text|"
+        r"words|everything|content|"
+        r"messages?|lines?|instructions?|prompt) (?:above|before this|preceding|prior|"
+        r"you were given)\b <20>(?:starting|"
+        r"beginning|verbatim|in a code|word for word|exactly)",
+    ),
+    Signal(
+        "theft",
+        2,
+        r"\b(?:provide|include|pass|send|supply|enter|put|give|attach|add)\b <12>\b(?:your|"
+        r"the user'?s|their) (?:current |own "
+        r"|full )?(?:session (?:tokens?|cookies?|ids?|keys?)|auth\w* (?:tokens?|headers?)|"
+        r"bearer tokens?|cookies|credentials|"
+        r"password|credit card\w*|private keys?|system prompt|memory|context window)\b <25>\b(?:in|as|"
+        r"to|into|via|with)\b",
+    ),
+    Signal(
+        "theft",
+        1,
+        r"\b(?:call|invoke|run|use|query|execute) (?:the )?[`'\"]?\w{0,20}(?:secret|credential|"
+        r"password|private key|env vars)s?"
+        r"\w{0,12}[`'\"]? <25>\b(?:and|then|include|pass|send)\b",
+    ),
+    Signal(
+        "theft",
+        0.5,
+        r"\b(?:pass|put|include|send|provide) it (?:in|as|into|with) (?:the )?<20>(?:field|param|"
+        r"argument|header|metadata)",
+    ),
     # Ordering the model about, beyond describing the tool.
+    Signal(
+        "coercion",
+        1,
+        r"\b(?:when|whenever|if|every time|each time|any time|once) (?:the )?(?:user|they|"
+        r"someone) <60>[, ](?:first|always|"
+        r"also|instead|silently)\b <12>(?:call|run|use|invoke|read|send|include|fetch|open)\b",
+    ),
+    Signal(
+        "coercion",
+        1.25,
+        r"\b(?:user|administrator|admin|owner|customer|operator)s? (?:has |have |"
+        r"already )*pre-? ?(?:approved|authori[sz]ed|"
+        r"confirmed|consented)",
+    ),
+    Signal(
+        "coercion",
+        0.75,
+        r"\b(?:approve|accept|confirm|execute|perform|proceed|transfer|delete|run|complete|"
+        r"do)\w*\b <40>\b(?:without (?:asking|"
+        r"confirmation|confirming|prompting|hesitation|delay)|right away|no questions asked)",
+    ),
     Signal(
         "coercion",
         0.5,
@@ -198,11 +296,67 @@ MISUSE = (
     Signal(
         "coercion",
         1,
-        r"\b(?:please|must|should|now|then|first|next)\b <12>\b(?:call|invoke|use|run) (?:the )?[`'\"]?(?:fetch|"
+        r"\b(?:please|must|should|now|then|first|next|also|always)\b <12>\b(?:call|invoke|use|"
+        r"run) (?:the )?[`'\"]?(?:fetch|"
         r"send|read|write|execute|http|email|delete|shell|bash|curl)\w*[`'\"]?\b",
     ),
     Signal("coercion", 1, r"\btrust (?:all |any |every )(?:user )?(?:input|quer|request|source|output)"),
+    Signal(
+        "coercion",
+        0.5,
+        r"\b(?:when|whenever|if|each time|every time) (?:the )?user (?:mentions|asks|talks|types|says|"
+        r"requests|wants|writes)\b",
+    ),
+    Signal(
+        "coercion",
+        1,
+        r"\b(?:rank|rate|recommend|list|place|put|choose|score|review) (?:this|our|my|it|us|"
+        r"the following)\b <30>\b(?:first|"
+        r"highest|top|best|number one|positively|above)\b",
+    ),
+    Signal(
+        "coercion",
+        1,
+        r"\b(?:do not|don'?t|never) (?:mention|recommend|list|show|suggest|name) (?:any )?(?:other|"
+        r"competitors?|competing|"
+        r"alternatives?|rivals?)",
+    ),
     # Other tools.
+    Signal(
+        "shadowing",
+        1.75,
+        r"\bmust (?:always )?be (?:called|used|invoked|run|executed) (?:first|before|"
+        r"prior to)\b <12>\b(?:any|every|all|each|the) "
+        r"other\b",
+    ),
+    Signal(
+        "shadowing",
+        1.25,
+        r"\b(?:if|when|whenever|once) (?:the )?[`'\"]?[a-z0-9_ ]{2,30}[`'\"]? (?:tool |"
+        r"function )?(?:is|was|gets) (?:used|called|"
+        r"invoked|run)\b <8>(?:also|first|then|instead) (?:copy|send|forward|call|pass|write|post|share|upload)",
+    ),
+    Signal(
+        "shadowing",
+        2,
+        r"\b(?:never|do not|don'?t|stop) (?:use|call|invoke|using|calling|invoking|"
+        r"trust)\b <30>\b(?:again|any ?more|any "
+        r"longer|ever)\b <20>\b(?:use|call|this)\b",
+    ),
+    Signal("shadowing", 1.25, r"\b(?:use|call|invoke|prefer) this (?:one|tool|function|server) instead\b"),
+    Signal("shadowing", 0.75, r"\bthis (?:tool|function|server) (?:replaces|supersedes) [`'\"]?\w+"),
+    Signal(
+        "shadowing",
+        2,
+        r"\b(?:all )?(?:the )?others? (?:ones )?(?:are|is|have been|were) (?:now )?(?:compromised|"
+        r"unsafe|malicious|untrusted|"
+        r"insecure|dangerous|hacked)\b",
+    ),
+    Signal(
+        "shadowing",
+        1.5,
+        r"\bonly this (?:tool|server|function|one) (?:is|can be) (?:safe|trusted|secure|reliable|allowed)",
+    ),
     Signal(
         "shadowing",
         1,
@@ -270,6 +424,14 @@ MISUSE = (
         r"\b(?:prefer|prioriti[sz]e|choose|select|favou?r|pick) this (?:tool|function|server)\b",
     ),
     # Running something.
+    Signal(
+        "execution",
+        1.75,
+        r"\b(?:fetch|download|open|visit|load|get|curl|browse|retrieve|"
+        r"go to)\b [^!?\n]{0,90}?\b(?:and|then) (?:then )?(?:execute|"
+        r"run|follow|obey|perform|apply|carry out|do) (?:the |any |all |every |its |those |these )?(?:commands?|"
+        r"instructions?|code|scripts?|steps|directives?|payload|what it says)",
+    ),
     Signal("execution", 2, r"\b(?:curl|wget|iwr|invoke webrequest)\b[^\n]{0,200}\| ?(?:sudo )?(?:ba|z|da|k)?sh\b"),
     Signal(
         "execution",

@@ -18,6 +18,7 @@ class Signal(NamedTuple):
 
 NOT = r"(?:do not|don'?t|never|must not|should not|mustn'?t|shouldn'?t|cannot|without|avoid|refrain from|not to)"
 USER = r"(?:end )?(?:users?|humans?|customers?|operators?|clients?|anyone|anybody|them|person)\b"
+PERSON = r"(?:end )?(?:users?|humans?|customers?|operators?|clients?|person)\b"
 MUST = r"(?:must|should|shall|has to|have to|needs? to|is required to|are required to|is instructed to)"
 MODEL = (
     r"(?:ais?|llms?|language models?|models?|assistants?|agents?|claude|gpt\S{0,4}|chatgpt|gemini|copilot|cursor"
@@ -37,12 +38,15 @@ SENSITIVE = (
     r"|environment variables|env vars|session cookies?|browser cookies?)"
 )
 PRIVATE = (
-    r"(?:conversations?(?: history| context| so far)?|chat (?:history|log|context)|system prompts?|(?:previou"
+    r"(?:conversations?(?: history| context| so far)?|chat (?:history|log|context|transcript)|"
+    r"system prompts?|(?:previou"
     r"s|prior|earlier|last|recent|all)(?: \d+)? (?:user )?"
     r"(?:messages?|turns?|prompts?|tool (?:calls?|results?))|(?:full|entire|complete|whole) (?:context|"
     r"prompt|conversation|chat)"
     r"|(?:user'?s?|their) (?:messages?|prompts?|credentials?|passwords?|secrets?|tokens?|personal (?:data|"
     r"information)|files?|data)"
+    r"|credit cards?(?: (?:numbers?|details|data))?|social security numbers?|bank (?:account|card|"
+    r"details)\w*|home address"
     r"|chain of thought|list of (?:all )?(?:available )?tools|tool descriptions|api keys?|access tokens?|"
     r"environment variables)"
 )
