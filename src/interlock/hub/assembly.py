@@ -53,6 +53,7 @@ from interlock.hub.rates import Rates
 from interlock.hub.recording import Recording
 from interlock.hub.request_states import RequestStates
 from interlock.hub.results.finishing import finish_for
+from interlock.hub.results.measuring import Measuring
 from interlock.hub.results.pages import Pages
 from interlock.hub.sending import Room
 from interlock.hub.upstreams.upstream import Upstream
@@ -120,6 +121,7 @@ class Assembly:
         self.flagged: Counter[tuple[str, str]] = Counter()
         """How often something was flagged in results, by server and rule."""
         self.pages = Pages(time.monotonic)
+        self.measuring = Measuring()
         self._plans: Plans
         self._renew_gates()
         self.parking = Parking(parking or ParkingLimits(), secrets.token_bytes(32))
@@ -201,6 +203,7 @@ class Assembly:
         await self._note_uses()
         await self.recorder.close()
         self.judging.close()
+        await self.measuring.close()
         self.quarantine.close()
         await self.store.close()
 
@@ -235,7 +238,8 @@ class Assembly:
             ConfirmGate(config.agents, config.hub.mode, self._note),
         ]
         finishes = {
-            name: finish_for(server, self.pages, self.judging, self._flagged) for name, server in config.servers.items()
+            name: finish_for(server, self.pages, self.judging, self.measuring, self._flagged)
+            for name, server in config.servers.items()
         }
         self._plans = Plans(
             gates,
