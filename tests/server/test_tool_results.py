@@ -277,7 +277,7 @@ def test_a_tool_that_cannot_be_offered_is_refused_when_it_is_written() -> None:
         Tool(it, headers={"other": "Other"})
     server = Server("test")
     server.tool(it)
-    with pytest.raises(ValueError, match="there already"):
+    with pytest.raises(DefinitionError, match=r"results.py:\d+ .*: the name 'it' is taken by .*results.py"):
         server.tool(it)
 
 
@@ -383,3 +383,48 @@ async def test_a_cancelled_call_stops_and_says_nothing() -> None:
     await asyncio.wait_for(stopped.wait(), 5)
     assert not pending.answer.done()
     assert peer.link.pending == 0
+
+
+async def test_an_option_that_is_none_is_refused_with_the_one_that_was_meant() -> None:
+    async def it() -> None: ...
+
+    with pytest.raises(TypeError, match="a tool: no option 'nmae'; did you mean 'name'"):
+        Tool(it, nmae="other")  # type: ignore[call-arg]
+    server = Server("test")
+    with pytest.raises(TypeError, match=r"a resource: no option 'zzz'; there are .*mime_type"):
+        server.resource("a://b", zzz=1)(it)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match=r"write @server.tool\(name='it'\)"):
+        server.tool("it")  # type: ignore[call-overload]
+
+
+async def test_the_items_of_a_generator_are_told_as_they_come_to_whoever_wants_to_know() -> None:
+    server = Server("test")
+
+    @server.tool
+    async def words(text: str) -> AsyncIterator[str]:
+        for word in text.split():
+            yield word
+
+    @server.tool
+    def squares(count: int) -> Iterator[dict[str, int]]:
+        for number in range(count):
+            yield {"square": number**2}
+
+    @server.tool
+    async def reporting(ctx: Context) -> AsyncIterator[str]:
+        ctx.progress(50, 100, "half way")
+        yield "x"
+
+    peer = Peer(server)
+    for name, arguments, told, whole in (
+        ("words", {"text": "one two"}, [(1, "one"), (2, "two")], ["one", "two"]),
+        ("squares", {"count": 2}, [(1, '{"square":0}'), (2, '{"square":1}')], [{"square": 0}, {"square": 1}]),
+        ("reporting", {}, [(50, "half way")], ["x"]),
+    ):
+        _, pending = peer.start("tools/call", name=name, arguments=arguments, _meta={"progressToken": name})
+        answer = await pending.answer
+        notes = [(note["progress"], note["message"]) for _, note in pending.notes]
+        assert (notes, answer["structuredContent"]) == (told, whole)
+        _, silent = peer.start("tools/call", name=name, arguments=arguments)
+        assert (await silent.answer)["structuredContent"] == whole
+        assert silent.notes == []

@@ -13,7 +13,7 @@ import msgspec
 
 from interlock.client.connection import Connection
 from interlock.hub import recording
-from interlock.hub.audit.record import CANCELLED
+from interlock.hub.audit.record import CANCELLED, Outcome, outcome_of
 from interlock.hub.bridges import url_first
 from interlock.hub.bridges.asking_back import ANSWER_SECONDS, AskingBack
 from interlock.hub.bridges.retries import ANSWERS
@@ -21,9 +21,12 @@ from interlock.hub.call import Call
 from interlock.hub.catalog.addresses import exposed_uri
 from interlock.hub.lines import LineOwner
 from interlock.hub.questions import relay_question
+from interlock.hub.recovering import Recovering
 from interlock.hub.request_states import RequestStates
-from interlock.hub.results.finishing import Finish
+from interlock.hub.results.finishing import Finishing
 from interlock.hub.sharing import log_level_of
+from interlock.hub.timeouts import timed_out
+from interlock.hub.upstreams.agreement import asking_meta
 from interlock.protocols.mcp import older, results
 from interlock.protocols.mcp.errors_across import error_for_new, error_for_old
 from interlock.protocols.mcp.headers import param_values
@@ -53,7 +56,8 @@ class Forward(msgspec.Struct, eq=False):
     _states: RequestStates
     _clock: Callable[[], float]
     _done: Callable[[Call], None]
-    _last: Finish | None
+    _recovering: Recovering
+    _last: Finishing | None
     """What is still to be done to a good result."""
     _patience: tuple[float, float]
     """Seconds that the server may take, and may take with progress."""
@@ -62,11 +66,8 @@ class Forward(msgspec.Struct, eq=False):
     _back: AskingBack | None = None
     _questions: int = 0
 
-    def start(self) -> None:
-        """Send it. A failure to send is the answer."""
-        self._send(None)
-
-    def _send(self, more: Members | None) -> None:
+    def send(self, more: Members | None = None) -> None:
+        """Send it, with more than it came with where it is repeated. A failure to send is the answer."""
         call = self._call
         try:
             outgoing = self._outgoing({**call.members, **more} if more else None)
@@ -85,11 +86,14 @@ class Forward(msgspec.Struct, eq=False):
         exchange = call.exchange
         if self._connection.modern and not exchange.dialect.modern and self._asks_back(answer):
             return
-        call.outcome = recording.answered(answer)
-        self._finish()
         if isinstance(answer, Failure):
-            self._failed(answer.error)
+            call.outcome = Outcome("answered", "error", code=answer.error.code)
+            self._finish()
+            if self._connection.mgp is None or not self._recovering.takes(call, answer.error):
+                self._failed(answer.error)
             return
+        call.outcome = outcome_of(answer.result)
+        self._finish()
         try:
             result = self._result(one_line(answer.result))
         except Fault as fault:
@@ -127,6 +131,8 @@ class Forward(msgspec.Struct, eq=False):
 
     def lost(self, fault: Fault) -> None:
         """No answer will come."""
+        if fault.name == "UPSTREAM_TIMEOUT":
+            fault = timed_out(self._call, fault, self._patience[0])
         self._call.outcome = recording.lost(fault)
         self._finish()
         self._call.exchange.fail(fault)
@@ -153,10 +159,14 @@ class Forward(msgspec.Struct, eq=False):
         question = None
         if exchange.dialect.modern and not self._connection.modern:
             question = url_first.as_question(error, exchange.dialect.capabilities)
-        if question is None:
-            exchange.pass_failure(self._error(error))
-        else:
+        if question is not None:
             exchange.result(question)
+            return
+        told = error if self._connection.mgp is None else self._recovering.answer(self._call, error)
+        if isinstance(told, Fault):
+            exchange.fail(told)
+        else:
+            exchange.pass_failure(self._error(told))
 
     def _wants_logs(self) -> bool:
         """A new server was told the level with the call; an old one speaks for this client on its own line alone."""
@@ -183,7 +193,7 @@ class Forward(msgspec.Struct, eq=False):
         return True
 
     def _repeat(self, more: Members) -> None:
-        self._send(more)
+        self.send(more)
 
     def _cancelled(self, reason: str) -> None:
         if self._handle is not None and not self._told:
@@ -209,7 +219,8 @@ class Forward(msgspec.Struct, eq=False):
         headers: tuple[tuple[str, str], ...] = ()
         if target.tool is not None and target.tool.param_headers and modern:
             headers = tuple(param_values(target.tool.param_headers, call.arguments))
-        if call.plain and members is None and modern is exchange.dialect.modern:
+        mgp = self._connection.mgp
+        if call.plain and members is None and mgp is None and modern is exchange.dialect.modern:
             # Name, arguments and `_meta`, each as it came, put together again: what was judged is what goes out.
             meta = traced(view.meta, view.meta_raw, call.trace)
             params = b'{"name":%b,"arguments":%b,"_meta":%b}' % (target.quoted, call.arguments_raw, meta)
@@ -222,13 +233,15 @@ class Forward(msgspec.Struct, eq=False):
             else:
                 named = None
             self._translate(fields)
+            if mgp is not None and modern:
+                fields["_meta"] = asking_meta(fields.get("_meta"))
             own = fields.get("_meta")
             fields["_meta"] = msgspec.Raw(traced(view.meta, b"" if own is None else bytes(own), call.trace))
             params = _encode(fields)
-        now = self._clock()
+        now, method = self._clock(), exchange.request.method
         asked = view.meta is not None and view.meta.progress_token is not None
         patience, most = self._patience
-        return Outgoing(exchange.request.method, params, now + patience, named, headers, asked, now + most, True)
+        return Outgoing(method, params, now + patience, named, headers, asked, now + most, True, patience)
 
     def _translate(self, fields: Members) -> None:
         """Say a request in the terms of the server's era."""
@@ -265,11 +278,11 @@ class Forward(msgspec.Struct, eq=False):
         if result[:1] != b"{" and result.lstrip()[:1] != b"{":
             raise Fault("UPSTREAM_ERROR", f"{self._call.target.server} answered with a result that is no object")
         if modern:
-            if modern_client and b'"input_required"' in result and results.asks_for_input(result):
+            if modern_client and result.find(b'"input_required"') >= 0 and results.asks_for_input(result):
                 return self._sealed(result)
             if not modern_client:
                 result = results.plain(result)
-            elif b'"public"' in result:
+            elif result.find(b'"public"') >= 0:
                 result = results.narrowed(result)
         elif modern_client:
             ttl = 0 if exchange.request.method == "resources/read" else None
@@ -277,7 +290,7 @@ class Forward(msgspec.Struct, eq=False):
         if not modern_client and (modern or not exchange.dialect.revision.structures):
             tool = self._call.target.tool
             result = older.result_for(exchange.dialect.revision, result, tool is not None and tool.wraps)
-        if b'"uri"' in result and not self._call.caller.view.bare:
+        if result.find(b'"uri"') >= 0 and not self._call.caller.view.bare:
             result = self._with_exposed_uris(result)
         return result
 

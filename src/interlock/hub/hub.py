@@ -14,10 +14,11 @@ import msgspec
 from interlock.hub import answers
 from interlock.hub.access.access import Access
 from interlock.hub.access.desk import AccessDesk
+from interlock.hub.audit.audience import Audience
 from interlock.hub.bridges.retries import Retries
 from interlock.hub.call import Call, Caller, Target, TargetKind
 from interlock.hub.catalog.addresses import original_uri
-from interlock.hub.catalog.offer import ItemKind
+from interlock.hub.catalog.offer import ItemKind, Tool
 from interlock.hub.catalog.views import Catalog
 from interlock.hub.doors import Doors
 from interlock.hub.judgement import Judgement
@@ -30,6 +31,7 @@ from interlock.hub.notices import Notices
 from interlock.hub.pipeline import Commit, Dispatch, Pipeline, Release, Resolve
 from interlock.hub.plan import Plan
 from interlock.hub.recording import Recording, trace_of
+from interlock.hub.recovering import Recovering
 from interlock.hub.refusals import Refusals
 from interlock.hub.request_states import RequestStates
 from interlock.hub.results import pages
@@ -45,6 +47,7 @@ from interlock.protocols.mcp.meta import Members, members
 from interlock.protocols.mcp.methods import LOG_LEVELS, METHODS
 from interlock.protocols.mcp.older import tools_for
 from interlock.protocols.mcp.results import EMPTY, complete
+from interlock.protocols.mgp.permissions import Risk
 from interlock.protocols.registry.errors import registry_fault
 from interlock.transports.exchange import Caller as AnyCaller
 from interlock.transports.exchange import Exchange, Session
@@ -78,6 +81,7 @@ class Hub:
         access_desk: AccessDesk,
         upstreams: Upstreams,
         notices: Notices,
+        audience: Audience,
         make_pipeline: Callable[[Commit, Dispatch, Release], Pipeline],
         states: RequestStates,
         recording: Recording,
@@ -86,6 +90,7 @@ class Hub:
         limits: Limits,
         info: bytes,
         room: Room,
+        risk_of: Callable[[Tool], Risk],
         clock: Callable[[], float],
     ) -> None:
         self._doors = doors
@@ -96,11 +101,14 @@ class Hub:
         self._access = access
         self._upstreams = upstreams
         self._notices = notices
+        self._audience = audience
         self._recording = recording
         self._pages = kept
         self._retries = Retries(parking)
         self.sending = Sending(upstreams, recording, states, self._retries, room, self._later, clock)
         self._pipeline = make_pipeline(self.sending.commit, self.sending.dispatch, self.sending.done)
+        self.recovering = Recovering(self._pipeline, catalog, risk_of, recording, clock)
+        self.sending.recovering = self.recovering
         self._limits = limits
         self._info = info
         self._clock = clock
@@ -141,6 +149,7 @@ class Hub:
         session.dialect = speaking(session.dialect)
         session.state = SessionState()
         self._notices.listen(SessionListener.of(session, caller.shelf))
+        self._audience.join(session.id, caller.principal, session.dialect, session.notify)
         offered = answers.capabilities(self._upstream_capabilities(caller), modern=False)
         offered = with_answer(offered, session.dialect)
         return answers.initialize_result(session.dialect.revision, self._info, offered, self._instructions(caller))
@@ -169,6 +178,7 @@ class Hub:
         """A session is over, and everything that was its own with it."""
         caller = cast(Caller, session.caller)
         self._notices.leave(SessionListener.of(session, caller.shelf))
+        self._audience.leave(session.id)
         state = session.state
         if not isinstance(state, SessionState):
             return
@@ -332,6 +342,9 @@ class Hub:
     def _resolve_tool(self, caller: Caller, name: str) -> Target:
         tool = self._catalog.tool(caller.view, name)
         if tool is None:
+            # Known, so that the gates can say why it cannot be called.
+            tool = self._catalog.lacking(caller.view, name)
+        if tool is None:
             decision = self._catalog.withheld(caller.view, name)
             if decision is not None:
                 raise _withheld(name, decision)
@@ -381,7 +394,7 @@ class Hub:
         if len(self._listening) >= MOST_LISTENING:
             raise Fault("RESOURCE_EXHAUSTED", f"{MOST_LISTENING} streams are open", retry_after_ms=5000)
         listening = Listening(
-            exchange, caller.shelf, self._notices, resolve, self._subscriptions, self._listening.discard
+            exchange, caller, self._notices, resolve, self._subscriptions, self._audience, self._listening.discard
         )
         listening.start()
         self._listening.add(listening)
@@ -451,6 +464,7 @@ class Hub:
         for listening in list(self._listening):
             listening.end()
         self._retries.close()
+        self.recovering.close()
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

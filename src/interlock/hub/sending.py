@@ -18,6 +18,7 @@ from interlock.hub.forward import Forward
 from interlock.hub.lines import Line
 from interlock.hub.plan import Plan
 from interlock.hub.recording import Recording
+from interlock.hub.recovering import Recovering
 from interlock.hub.request_states import RequestStates
 from interlock.hub.sharing import Lane, SessionState, lane
 from interlock.hub.upstreams.upstream import Upstream
@@ -50,6 +51,8 @@ class Sending:
         later: Callable[[Coroutine[None, None, None]], None],
         clock: Callable[[], float],
     ) -> None:
+        self.recovering: Recovering
+        """Takes what servers answer with an error; set once there is a pipeline to judge it again."""
         self._upstreams = upstreams
         self._recording = recording
         self._states = states
@@ -89,7 +92,10 @@ class Sending:
         upstream, exchange = call.upstream, call.exchange
         if not call.plain and STATE in call.members and exchange.dialect.modern and self._resumed(call):
             return
-        own = self._lane(call, upstream)
+        if upstream.modern and exchange.session is None and exchange.dialect.log_level is None:
+            own = None if upstream.share == "auto" else self._lane(call, upstream)
+        else:
+            own = self._lane(call, upstream)
         line = upstream.line(own)
         if line is None:
             self._later(self._dispatch_when_ready(call, plan, upstream, own))
@@ -139,9 +145,10 @@ class Sending:
             self._states,
             self._clock,
             self.done,
+            self.recovering,
             plan.finish,
             (timeout, timeout * LONGEST_CALL_FACTOR),
-        ).start()
+        ).send()
 
     def _lane(self, call: Call, upstream: Upstream) -> Lane | None:
         return lane(upstream.share, upstream.modern, upstream.settings.url is not None, call.caller, call.exchange)

@@ -18,6 +18,7 @@ from .explain import conversion_problem, quoted
 from .fields import InputField, OutputField
 from .from_schema import read_schema
 from .functions import Kind, read_function
+from .mistakes import find_mistake
 from .problems import ArgumentsError, DefinitionError, Problem, SignatureError, shown
 from .tool import tool_definition
 from .type_schema import SchemaWriter, as_json
@@ -28,6 +29,7 @@ RESULT = "result"
 
 _TEXTS = (bytes, bytearray, memoryview, str)
 _MUTABLE = (list, dict, set)
+_PLAIN_RESULTS = {"string": str, "integer": int, "boolean": bool}
 
 
 class Signature(msgspec.Struct, frozen=True, kw_only=True, dict=True):
@@ -80,6 +82,8 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             raise
         except Exception as error:  # annotations and defaults are the author's objects and may do anything
             raise DefinitionError(f"{facts.where}: cannot become a tool: {error}") from error
+        if mistake := find_mistake(signature._input_schema["properties"], signature.input_validator):
+            raise signature._misdefined(f"parameter '{mistake.parameter}'", DefinitionError(mistake.reason))
         return signature
 
     @classmethod
@@ -191,7 +195,7 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         for step in self._steps:
             if step.name in arguments:
                 value = arguments[step.name]
-                if step.convert is not None or step.checks:
+                if type(value) is not step.exact and (step.convert is not None or step.checks):
                     value = self._converted(step, value, problems)
                 values[step.name] = value
             elif step.default is not UNSET:
@@ -214,12 +218,22 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         try:
             return Validator(self._input_schema, formats=True)
         except DefinitionError as error:
-            raise self._misdefined("its parameters", error) from error
+            named = (f.name for f in self.inputs if f" at properties/{f.name}/" in str(error))
+            part = next((f"parameter '{name}'" for name in named), "its parameters")
+            raise self._misdefined(part, error) from error
 
     @cached_property
     def output_validator(self) -> Validator | None:
         """Checks what `encode` gives with `wrap=False`."""
         return None if self._output_schema is None else Validator(self._output_schema)
+
+    @cached_property
+    def plain_result(self) -> type | None:
+        """A type whose every value is a result as it is: JSON's own, and all that the output schema asks for."""
+        schema = self._output_schema or {}
+        if schema.keys() - {"description"} != {"type"}:
+            return None
+        return _PLAIN_RESULTS.get(str(schema["type"]))
 
     @cached_property
     def _input_schema(self) -> Schema:
@@ -255,12 +269,13 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         converters = Converters()
         steps = []
         for field in self.inputs:
-            constraints = field.all_constraints()
-            if any(hides_a_check(constraint) for constraint in constraints):
+            if any(hides_a_check(constraint) for constraint in field.constraints):
                 error = DefinitionError("a `satisfies` check cannot stand under | or ~, where a schema cannot hold it")
                 raise self._misdefined(f"parameter '{field.name}'", error)
             convert = None if field.type is UNSET or field.schema is not None else converters.make(field.type)
-            steps.append(_Step(field.name, convert, checks_in(constraints), field.default))
+            checks = checks_in(field.constraints)
+            exact = field.type if field.type in (int, float) and not checks else None
+            steps.append(_Step(field.name, convert, checks, field.default, exact))
         return tuple(steps)
 
     @cached_property
@@ -300,6 +315,8 @@ class _Step(msgspec.Struct, frozen=True):
     convert: Converter | None
     checks: tuple[Satisfies, ...]
     default: Any
+    exact: Any = None
+    """A value of this very type is what the function wants."""
 
 
 def _field_schema(writer: SchemaWriter, field: InputField) -> Schema:

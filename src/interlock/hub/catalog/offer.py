@@ -7,6 +7,7 @@ server's own definition, and its rendering under the name and address that clien
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from typing import Final, Literal, TypeVar
 
 import msgspec
@@ -19,6 +20,7 @@ from interlock.judge.names import RESERVED, exposed_name
 from interlock.judge.patterns import PatternSet
 from interlock.protocols.mcp.headers import BadParamHeader, ParamHeader, param_headers
 from interlock.protocols.mcp.older import wraps
+from interlock.protocols.mgp.security import named_permissions
 from interlock.signatures.problems import DefinitionError
 from interlock.signatures.validate import Validator
 
@@ -64,19 +66,23 @@ class Tool(Item):
     idempotent: bool = False
     """The server says that a second call with the same arguments changes nothing more."""
     param_headers: tuple[ParamHeader, ...] = ()
+    permissions: tuple[str, ...] | None = None
+    """The permissions it says it needs; None where it does not say."""
     wraps: bool = False
     """Its structured content is no object, so that clients before 2026-07-28 get it inside of one."""
-    _validator: Validator | None = None
-    _bad_schema: str = ""
 
     def validator(self) -> Validator | str:
         """The compiled input schema, made at first use; or why it cannot be used."""
-        if self._validator is None and not self._bad_schema:
-            try:
-                self._validator = Validator(msgspec.json.decode(self.schema))
-            except DefinitionError as cause:
-                self._bad_schema = str(cause)
-        return self._bad_schema or self._validator or ""
+        return _compiled(self.schema)
+
+
+@lru_cache(maxsize=4096)
+def _compiled(schema: bytes) -> Validator | str:
+    """Many tools have the same schema, if only the empty one: each is compiled and kept once."""
+    try:
+        return Validator(msgspec.json.decode(schema))
+    except DefinitionError as cause:
+        return str(cause)
 
 
 class Held(msgspec.Struct, frozen=True):
@@ -127,6 +133,8 @@ class Offer(msgspec.Struct):
     """What the server wants models to know."""
     held: tuple[Held, ...] = ()
     """What is in quarantine."""
+    lacking: dict[str, Tool] = {}
+    """Tools that lack a permission, by exposed name: known, and not offered."""
 
     def leave_out(self, tool: Tool, reason: str) -> None:
         """Do not offer a tool after all."""
@@ -156,6 +164,18 @@ class Offer(msgspec.Struct):
             prompts_by_exposed=kept(self.prompts_by_exposed),
             instructions="" if ("instructions", "instructions") in out else self.instructions,
             held=held,
+        )
+
+    def unpermitted(self, tools: Iterable[Tool]) -> Offer:
+        """The same without tools that lack a permission."""
+        lacking = {tool.exposed: tool for tool in tools}
+        if not lacking:
+            return self
+        return msgspec.structs.replace(
+            self,
+            tools={name: tool for name, tool in self.tools.items() if tool.exposed not in lacking},
+            tools_by_exposed={name: tool for name, tool in self.tools_by_exposed.items() if name not in lacking},
+            lacking=lacking,
         )
 
     def items(self, kind: ItemKind) -> Iterable[Item]:
@@ -277,6 +297,7 @@ def _tool(server: str, name: str, definition: bytes, fields: _Fields, rules: Too
         schema=raw,
         idempotent=hints.idempotentHint is True or hints.readOnlyHint is True,
         param_headers=headers,
+        permissions=named_permissions(bytes(fields["security"])) if "security" in fields else None,
         wraps=wraps(None if output is None else bytes(output)),
     )
 
