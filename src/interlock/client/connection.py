@@ -17,6 +17,7 @@ from interlock.client.peer import Identity, Peer, remote_fault
 from interlock.client.second_chance import SecondChance
 from interlock.client.waiting import Asked, Notified, Waiting
 from interlock.client.watch import Watch
+from interlock.protocols.mcp.intake import name_in
 from interlock.protocols.mcp.meta import glance, with_meta
 from interlock.protocols.mcp.methods import METHODS
 from interlock.protocols.mcp.revisions import Revision
@@ -338,5 +339,4 @@ def _name_of(method: str, params: bytes) -> str | None:
     row = METHODS.get(method)
     if row is None or not row.named_by:
         return None
-    view = glance(params)
-    return view.name if row.named_by == "name" else view.uri
+    return name_in(method, glance(params))

@@ -14,21 +14,25 @@ from typing import TYPE_CHECKING, Any, TypeVar, overload
 
 import msgspec
 
+from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.headers import check_params
 from interlock.protocols.mcp.meta import SERVER_INFO
 from interlock.protocols.mcp.methods import LOG_LEVELS, METHODS
 from interlock.protocols.mcp.revisions import MODERN_NAMES
+from interlock.protocols.mcp.tasks import Support
 from interlock.protocols.registry.errors import registry_fault, told
 from interlock.protocols.traces import new_trace_id, read_traceparent
 from interlock.server.checks import ArgumentsCheck
 from interlock.server.content import Annotations, Completion, Icon, Meta, ToolHints
 from interlock.server.context import SessionState
 from interlock.server.kept import Kept
-from interlock.server.listeners import MOST_URIS, Listeners, Wanted
+from interlock.server.listeners import MOST_URIS, Filter, Listeners
 from interlock.server.nobody import NobodyThere
 from interlock.server.pages import Pages
 from interlock.server.prompts import Prompt, Suggestions, completion_members
 from interlock.server.resources import UNCACHED, Resource, Scope, cache_hints, not_found
+from interlock.server.task_desk import From, TaskDesk, Wanted
+from interlock.server.tasks import TaskLimits
 from interlock.server.threads import Threads
 from interlock.server.tools import Tool
 from interlock.server.work import Work
@@ -74,6 +78,7 @@ class Server:
         scope: Scope = "private",
         threads: int = 32,
         parked: Limits | None = None,
+        tasks: TaskLimits | None = None,
         admit: Admit | None = None,
     ) -> None:
         said = {"title": title, "description": description, "websiteUrl": website_url, "icons": tuple(icons) or None}
@@ -95,6 +100,14 @@ class Server:
         self._suggestions: dict[tuple[str, str], Suggestions] = {}
         self._parking = Parking(parked or Limits(), secret)
         self._listeners = Listeners()
+        self._task_desk = TaskDesk(
+            tasks or TaskLimits(),
+            self._listeners,
+            seal,
+            self.signed_meta,
+            lists=admit is not None,
+            offered=lambda: self._offers("tasks"),
+        )
         self._kept = Kept()
         self._cache = cache_hints(ttl_ms, scope)
         self._head = b'{"resultType":"complete","_meta":%b,' % msgspec.json.encode(self.signed_meta)
@@ -113,6 +126,7 @@ class Server:
             "logging/setLevel": self._set_level,
             "server/discover": self._discover,
             "subscriptions/listen": self._listen,
+            **self._task_desk.methods,
         }
 
     # What it offers.
@@ -141,12 +155,16 @@ class Server:
         validators: Sequence[ArgumentsCheck] = (),
         examples: Sequence[Mapping[str, object]] = (),
         timeout_s: float | None = None,
+        task: Support = "forbidden",
+        task_from: From = "start",
     ) -> Callable[[F], F]: ...
     def tool(self, function: Any = None, **options: Any) -> Any:
         """Offer a function as a tool. Its type hints are the schemas, its docstring is the description.
 
         `headers` names parameters that clients repeat as `Mcp-Param-*` headers; `security` is passed through as MGP's.
         `validators` see the arguments after the schema has passed them; `timeout_s` begins anew with each progress.
+        With `task`, clients that can may have it run on while they do something else; with `task_from="told"` the
+        function says from where on, with `ctx.become_task()`.
         """
         return _decorate(function, lambda given: self.add_tool(Tool(given, **options)))
 
@@ -319,7 +337,7 @@ class Server:
         self._listeners.join(session)
         result: dict[str, object] = {
             "protocolVersion": session.dialect.revision.name,
-            "capabilities": self._capabilities(),
+            "capabilities": self._capabilities(session.dialect),
             "serverInfo": self._info,
         }
         if self._instructions is not None:
@@ -350,6 +368,7 @@ class Server:
     def close(self) -> None:
         """End what is open: streams gracefully, parked calls by cancelling them."""
         self._listeners.close()
+        self._task_desk.close()
         self._parking.close()
         self.threads.close()
 
@@ -363,7 +382,11 @@ class Server:
         arguments = params.arguments or {}
         if exchange.headers is not None and exchange.dialect.modern:
             check_params(exchange.headers, tool.headers, arguments)
-        self._run(exchange, params, lambda work: tool.call(self, work, arguments))
+        wanted = None
+        asked = None if params.task is msgspec.UNSET else params.task
+        if tool.task != "forbidden" or asked is not None:
+            wanted = self._task_desk.wanted(exchange.dialect, tool.task, tool.task_from, asked)
+        self._run(exchange, params, lambda work: tool.call(self, work, arguments), wanted=wanted)
 
     def _validate_tool(self, exchange: Exchange) -> None:
         """The tool registry's dry run (Core Methods): whether a call would be taken, with the registry's own errors."""
@@ -437,6 +460,7 @@ class Server:
         params: _MayAsk | None,
         start: Start,
         cache: bytes = b"",
+        wanted: Wanted | None = None,
     ) -> None:
         given = None
         if params is not None and exchange.dialect.modern:
@@ -447,6 +471,10 @@ class Server:
                 place.work.resume(exchange, answered, b"{}" if given is None else bytes(given))
                 return
         work = Work(exchange, self._parking, given)
+        if wanted is not None and wanted.at_once:
+            self._task_desk.begin(work, wanted.ttl_ms)
+        elif wanted is not None:
+            work.detach = lambda work: self._task_desk.begin(work, wanted.ttl_ms)
         work.task = asyncio.get_running_loop().create_task(self._finish(work, start, cache))
 
     async def _finish(self, work: Work, start: Start, cache: bytes) -> None:
@@ -461,7 +489,10 @@ class Server:
             outcome = Fault("CANCELLED", "the call was cancelled")
         except Exception:
             outcome = _unexpected(work.exchange.request.method)
-        work.done(outcome)
+        if work.running is not None:
+            work.running.done(outcome)
+        else:
+            work.done(outcome)
 
     # Requests that are answered from what is known.
 
@@ -471,18 +502,22 @@ class Server:
         self._answer(exchange, pages.page(member, cursor, exchange.dialect.modern), self._cache)
 
     def _discover(self, exchange: Exchange) -> None:
-        members: dict[str, object] = {"supportedVersions": MODERN_NAMES, "capabilities": self._capabilities()}
+        members: dict[str, object] = {
+            "supportedVersions": MODERN_NAMES,
+            "capabilities": self._capabilities(exchange.dialect),
+        }
         if self._instructions is not None:
             members["instructions"] = self._instructions
         self._answer(exchange, msgspec.json.encode(members)[1:-1], self._cache)
 
     def _listen(self, exchange: Exchange) -> None:
         wanted = _params(exchange, _Listen).notifications
-        granted = Wanted(
+        granted = Filter(
             toolsListChanged=wanted.toolsListChanged and bool(self._tools),
             promptsListChanged=wanted.promptsListChanged and bool(self._prompts),
             resourcesListChanged=wanted.resourcesListChanged and self._offers("resources"),
             resourceSubscriptions=[uri for uri in wanted.resourceSubscriptions if self._knows(uri)],
+            taskIds=self._task_desk.heard_of(exchange, wanted.taskIds),
         )
         self._listeners.listen(exchange, granted)
 
@@ -519,8 +554,8 @@ class Server:
 
     # What it knows.
 
-    def _capabilities(self) -> dict[str, object]:
-        capabilities: dict[str, object] = {"logging": {}}
+    def _capabilities(self, dialect: Dialect) -> dict[str, object]:
+        capabilities: dict[str, object] = {"logging": {}, **self._task_desk.capability(dialect)}
         if self._offers("tools"):
             capabilities["tools"] = {"listChanged": True}
         if self._offers("resources"):
@@ -541,6 +576,8 @@ class Server:
                 return bool(self._prompts)
             case "completions":
                 return bool(self._suggestions)
+            case "tasks":
+                return any(tool.task != "forbidden" for tool in self._tools)
         return True
 
     def _find_resource(self, uri: str) -> tuple[Resource, dict[str, str]]:
@@ -597,6 +634,7 @@ class _MayAsk(msgspec.Struct, kw_only=True):
 class _CallTool(_MayAsk):
     name: str
     arguments: dict[str, Any] | None = None
+    task: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
 
 
 class _ReadResource(_MayAsk):
@@ -613,7 +651,7 @@ class _List(msgspec.Struct):
 
 
 class _Listen(msgspec.Struct):
-    notifications: Wanted
+    notifications: Filter
 
 
 class _SetLevel(msgspec.Struct):

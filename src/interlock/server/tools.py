@@ -11,11 +11,13 @@ import msgspec
 
 from interlock.protocols.mcp.headers import BadParamHeader, ParamHeader, param_headers
 from interlock.protocols.mcp.revisions import Revision
+from interlock.protocols.mcp.tasks import Support
 from interlock.protocols.registry.catalog import ABOUT, NOTHING_SAID, About
 from interlock.protocols.registry.errors import told
 from interlock.server.checks import ArgumentsCheck, Overdue, found_by
 from interlock.server.content import CONTENT_TYPES, Icon, Meta, Text, ToolError, ToolHints, ToolResult, fitting
 from interlock.server.functions import Function
+from interlock.server.task_desk import From
 from interlock.server.work import Work
 from interlock.signatures import ArgumentsError, DefinitionError, Problem, SignatureError
 from interlock.signatures import examples as make_examples
@@ -34,7 +36,18 @@ _encode = msgspec.json.Encoder().encode
 class Tool:
     """A function offered as a tool."""
 
-    __slots__ = ("_entries", "_function", "_timeout_s", "_validators", "about", "examples", "headers", "key")
+    __slots__ = (
+        "_entries",
+        "_function",
+        "_timeout_s",
+        "_validators",
+        "about",
+        "examples",
+        "headers",
+        "key",
+        "task",
+        "task_from",
+    )
 
     def __init__(
         self,
@@ -58,6 +71,8 @@ class Tool:
         validators: Sequence[ArgumentsCheck] = (),
         examples: Sequence[Mapping[str, object]] = (),
         timeout_s: float | None = None,
+        task: Support = "forbidden",
+        task_from: From = "start",
     ) -> None:
         self.key = name or str(getattr(function, "__name__", ""))
         if not _NAME.match(self.key):
@@ -73,6 +88,9 @@ class Tool:
         self._function = Function(function, input_schema)
         self._validators = tuple(validators)
         self._timeout_s = timeout_s
+        self.task: Support = task
+        """Whether it can be called as a task."""
+        self.task_from: From = task_from
         signature = self._function.signature
         schema = signature.input_schema() if input_schema is None else input_schema
         _mirror(schema, headers or {})
@@ -94,10 +112,14 @@ class Tool:
             said[ABOUT] = self.about
         if said:
             more["_meta"] = said
-        self._entries = tuple(
-            _encode({**entry, **({} if output is None else {"outputSchema": output}), **more})
+        wrapped, plain = (
+            {**entry, **({} if output is None else {"outputSchema": output}), **more}
             for output in (signature.output_schema(wrap=True), signature.output_schema(wrap=False))
         )
+        if task != "forbidden":
+            # Only 2025-11-25 has this: in the stateless era a server decides by itself.
+            wrapped["execution"] = {"taskSupport": task}
+        self._entries = (_encode(wrapped), _encode(plain))
 
         self.examples: tuple[Mapping[str, object], ...] = self._checked(examples) if examples else ()
         """Arguments that the author gave as examples; each fits."""

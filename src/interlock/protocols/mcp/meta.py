@@ -39,6 +39,7 @@ class Glance(msgspec.Struct, frozen=True):
 
     name: str | None = None
     uri: str | None = None
+    task: str | None = msgspec.field(default=None, name="taskId")
     meta: RequestMeta | None = msgspec.field(default=None, name="_meta")
 
 
