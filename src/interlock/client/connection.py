@@ -217,12 +217,15 @@ class Connection:
         """See whether the server is still there. Raises a `Fault` if not."""
         await self.request("server/discover" if self.modern else "ping", timeout=timeout)
 
-    async def watch(self, *, lists: bool = True, uris: frozenset[str] = frozenset()) -> None:
-        """Hear of changes: of the lists that the server says may change, and of these resources. Replaces the last
-        watch. Kept up until `close`, whatever breaks in between; what changed meanwhile is for the caller to ask."""
+    async def watch(
+        self, *, lists: bool = True, uris: frozenset[str] = frozenset(), tasks: frozenset[str] = frozenset()
+    ) -> None:
+        """Hear of changes: of the lists that the server says may change, of these resources and tasks. Replaces the
+        last watch. Kept up until `close`, whatever breaks in between; what changed meanwhile is for the caller to
+        ask."""
         if self._watch is None:
             self._watch = Watch(self)
-        await self._watch.set(lists, uris)
+        await self._watch.set(lists, uris, tasks)
 
     async def close(self) -> None:
         """End it and everything that belongs to it."""
