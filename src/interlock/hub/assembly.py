@@ -51,8 +51,10 @@ from interlock.hub.principals import Principal
 from interlock.hub.rates import Rates
 from interlock.hub.recording import Recording
 from interlock.hub.request_states import RequestStates
-from interlock.hub.results.finishing import finish_for
+from interlock.hub.results.finishing import Finish, finish_for
 from interlock.hub.results.pages import Pages
+from interlock.hub.tasks.ledger import TASKS, Ledger
+from interlock.hub.tasks.tracker import Tracker
 from interlock.hub.upstreams.upstream import Upstream
 from interlock.hub.upstreams.upstreams import Upstreams
 from interlock.hub.validators.checking import Judging
@@ -75,7 +77,7 @@ DRAIN_S: Final = 10.0
 
 CHAIN: Final = "hub"
 """The name of this hub's chain of records."""
-COLLECTIONS: Final[tuple[Collection[Any], ...]] = (KEYS, KEY_USES, GRANTS, DECISIONS, RULES, PINS)
+COLLECTIONS: Final[tuple[Collection[Any], ...]] = (KEYS, KEY_USES, GRANTS, DECISIONS, RULES, PINS, TASKS)
 """Every collection that the hub keeps in its store."""
 
 
@@ -120,11 +122,20 @@ class Assembly:
         """How often something was flagged in results, by server and rule."""
         self.pages = Pages(time.monotonic)
         self._plans: Plans
+        self._finishes: dict[str, Finish | None] = {}
         self._renew_gates()
-        self.parking = Parking(parking or ParkingLimits(), secrets.token_bytes(32))
+        self._parking_limits = parking
+        self.parking = Parking(parking or _parking_limits(config), secrets.token_bytes(32))
         self.recorder: Recorder
         """What happened. Opened by `begin`."""
         self.recording = Recording(lambda: self.recorder, lambda: self.config.hub.audit == "strict")
+        self.tasks = Tracker(
+            Ledger(self._most_tasks),
+            self.upstreams,
+            lambda: self.recorder,
+            lambda: int(self.config.hub.limits.task_s * 1000),
+            asyncio.get_running_loop().time,
+        )
         self.hub = Hub(
             doors=self.doors,
             catalog=self.catalog,
@@ -139,6 +150,8 @@ class Assembly:
             recording=self.recording,
             kept=self.pages,
             parking=self.parking,
+            tracker=self.tasks,
+            finish_of=self._finish_of,
             limits=self.limits,
             info=msgspec.json.encode({"name": "interlock", "title": "Interlock", "version": VERSION}),
             most_open=self._most_open,
@@ -148,6 +161,7 @@ class Assembly:
         self._reaper: asyncio.TimerHandle | None = None
         self._sweeping: asyncio.Task[None] | None = None
         self._noting: asyncio.Task[None] | None = None
+        self._tracking: asyncio.Task[None] | None = None
         self._applying = asyncio.Lock()
 
     async def begin(self) -> None:
@@ -159,6 +173,7 @@ class Assembly:
         self.keys.mirror.on_change(lambda *_: self._access_changed())
         await self.grants.begin(self.store, self._access_changed)
         await self.inbox.begin(self.store)
+        await self.tasks.ledger.begin(self.store)
         self._pins.begin(self.store)
         self.inbox.on_change(self.heralds.heard)
         await self.apply(self.config)
@@ -170,6 +185,7 @@ class Assembly:
         async with self._applying:
             self.config = config
             self.limits = _limits(config)
+            self.parking.bound(self._parking_limits or _parking_limits(config))
             self.generation += 1
             self.doors.generation += 1
             self._renew_gates()
@@ -193,6 +209,8 @@ class Assembly:
             await asyncio.gather(self._sweeping, return_exceptions=True)
         if self._noting is not None:
             await self._noting
+        if self._tracking is not None:
+            await asyncio.gather(self._tracking, return_exceptions=True)
         await self._note_uses()
         await self.recorder.close()
         self.judging.close()
@@ -200,7 +218,7 @@ class Assembly:
         await self.store.close()
 
     def _upstream(self, id: str, settings: Server) -> Upstream:
-        return Upstream(
+        upstream = Upstream(
             id,
             settings,
             self.config.hub.timeouts,
@@ -212,6 +230,8 @@ class Assembly:
             updated=self.notices.updated,
             subscriptions=self.notices.subscriptions,
         )
+        upstream.task_told, upstream.watched_tasks = self.tasks.told, self.tasks.followed
+        return upstream
 
     def _pipeline(self, commit: Commit, dispatch: Dispatch, release: Release) -> Pipeline:
         refused, would_refuse = self.recording.refused, self._would_refuse
@@ -229,15 +249,18 @@ class Assembly:
             RiskGate(config.hub.mode, self._note),
             ConfirmGate(config.agents, config.hub.mode, self._note),
         ]
-        finishes = {
+        self._finishes = {
             name: finish_for(server, self.pages, self.judging, self._flagged) for name, server in config.servers.items()
         }
         self._plans = Plans(
             gates,
             self._timeout_of,
-            lambda target: finishes.get(target.server) if target.kind == "tool" else None,
+            self._finish_of,
             self.rates.of,
         )
+
+    def _finish_of(self, target: Target) -> Finish | None:
+        return self._finishes.get(target.server) if target.kind == "tool" else None
 
     def _attended_by(self, principal: Principal) -> str | None:
         agent = self.config.agents.get(principal.id) if principal.kind == "agent" else None
@@ -288,6 +311,10 @@ class Assembly:
         limits = self.config.hub.limits
         return limits.pending, limits.pending_per_server, limits.pending_per_agent
 
+    def _most_tasks(self) -> tuple[int, int]:
+        limits = self.config.hub.limits
+        return limits.tasks, limits.tasks_per_agent
+
     def _offered(self, offer: Offer) -> None:
         self.catalog.put(offer)
         self.tokens.count(offer.tools.values())
@@ -307,6 +334,8 @@ class Assembly:
             upstream.reap_lanes(now)
         if self._sweeping is None or self._sweeping.done():
             self._sweeping = asyncio.ensure_future(self.inbox.sweep())
+        if self._tracking is None or self._tracking.done():
+            self._tracking = asyncio.ensure_future(self.tasks.sweep())
         if self._noting is None or self._noting.done():
             self._noting = asyncio.ensure_future(self._note_uses())
         self._reaper = asyncio.get_running_loop().call_later(REAP_EVERY_S, self._reap)
@@ -318,6 +347,16 @@ def dial_for(settings: Server, limits: Limits) -> Dial:
         return to_url(settings.url, settings.headers, limits)
     inherited = {name: os.environ[name] for name in settings.inherit_env if name in os.environ}
     return to_command(Command(settings.command, {**inherited, **settings.env}, settings.cwd), limits)
+
+
+def _parking_limits(config: Config) -> ParkingLimits:
+    limits = config.hub.limits
+    return ParkingLimits(
+        parked=limits.parked,
+        per_owner=limits.parked_per_agent,
+        seconds=limits.parked_s,
+        held_bytes=limits.parked_bytes,
+    )
 
 
 def _limits(config: Config) -> Limits:

@@ -12,6 +12,7 @@ from typing import Final, cast
 
 import msgspec
 
+from interlock.client.peer import Peer
 from interlock.hub import answers
 from interlock.hub.access.access import Access
 from interlock.hub.access.desk import AccessDesk
@@ -35,9 +36,14 @@ from interlock.hub.recording import Recording, trace_of
 from interlock.hub.refusals import Refusals
 from interlock.hub.request_states import RequestStates
 from interlock.hub.results import pages
+from interlock.hub.results.finishing import Finish
 from interlock.hub.sharing import Lane, SessionState, lane
 from interlock.hub.speaking import for_mgp_method, speaking, with_answer
 from interlock.hub.subscriptions import Subscriptions
+from interlock.hub.tasks.desk import TaskDesk
+from interlock.hub.tasks.offering import offers_tasks, with_tasks
+from interlock.hub.tasks.reach import Reach
+from interlock.hub.tasks.tracker import Tracker
 from interlock.hub.unknown import unknown
 from interlock.hub.upstreams.upstream import Upstream
 from interlock.hub.upstreams.upstreams import Upstreams
@@ -46,6 +52,7 @@ from interlock.protocols.mcp.meta import Members, members
 from interlock.protocols.mcp.methods import LOG_LEVELS, METHODS
 from interlock.protocols.mcp.older import tools_for
 from interlock.protocols.mcp.results import EMPTY, complete
+from interlock.protocols.mcp.tasks import AUGMENTED
 from interlock.protocols.registry.errors import registry_fault
 from interlock.transports.exchange import Caller as AnyCaller
 from interlock.transports.exchange import Exchange, Session
@@ -86,6 +93,8 @@ class Hub:
         recording: Recording,
         kept: pages.Pages,
         parking: Parking,
+        tracker: Tracker,
+        finish_of: Callable[[Target], Finish | None],
         limits: Limits,
         info: bytes,
         most_open: Callable[[], tuple[int, int, int]],
@@ -104,6 +113,16 @@ class Hub:
         self._recording = recording
         self._pages = kept
         self._retries = Retries(parking)
+        self._tracker = tracker
+        self._tasks_desk = TaskDesk(
+            tracker,
+            self._later,
+            recording.end_later,
+            offered=self._offers_tasks,
+            reaches=Reach(catalog, access),
+            finish_of=finish_of,
+            clock=clock,
+        )
         self._limits = limits
         self._info = info
         self._most_open = most_open
@@ -126,6 +145,7 @@ class Hub:
             "logging/setLevel": self._set_level,
             **dict.fromkeys(_LISTS, self._list),
             **self._kernel_desk.methods,
+            **self._tasks_desk.methods,
             **access_desk.methods(self._later),
         }
 
@@ -148,6 +168,8 @@ class Hub:
         session.state = SessionState()
         self._notices.listen(SessionListener.of(session, caller.shelf))
         offered = answers.capabilities(self._upstream_capabilities(caller), modern=False)
+        if offers_tasks(session.dialect, caller, self._peer(caller)):
+            offered = with_tasks(offered, modern=False)
         offered = with_answer(offered, session.dialect)
         return answers.initialize_result(session.dialect.revision, self._info, offered, self._instructions(caller))
 
@@ -210,6 +232,8 @@ class Hub:
 
     def _discover(self, exchange: Exchange, caller: Caller) -> None:
         offered = answers.capabilities(self._upstream_capabilities(caller), modern=True)
+        if offers_tasks(exchange.dialect, caller, self._peer(caller)):
+            offered = with_tasks(offered, modern=True)
         offered = with_answer(offered, exchange.dialect)
         exchange.result(answers.discover_result(self._info, offered, self._instructions(caller)))
 
@@ -223,6 +247,14 @@ class Hub:
         """What the one server of a view can do; None for views of many, and while it is not known yet."""
         upstream = None if caller.view.server is None else self._upstreams.get(caller.view.server)
         return None if upstream is None else upstream.capabilities
+
+    def _peer(self, caller: Caller) -> Peer | None:
+        """The one server of a view, as it introduced itself."""
+        upstream = None if caller.view.server is None else self._upstreams.get(caller.view.server)
+        return None if upstream is None else upstream.peer
+
+    def _offers_tasks(self, exchange: Exchange, caller: Caller) -> bool:
+        return offers_tasks(exchange.dialect, caller, self._peer(caller))
 
     # Calls
 
@@ -433,10 +465,17 @@ class Hub:
         if not call.exchange.open:
             self._done(call)
             return
+        done: Release = self._done
+        if call.exchange.dialect.capabilities.tasks or AUGMENTED in call.members:
+            try:
+                done = self._tasks_desk.prepare(call, line, done)
+            except Fault as fault:
+                self._unsent(call, fault)
+                return
         self._retries.hold(call, line)
         connection, owner = line
         method = call.exchange.request.method
-        forward = Forward(call, method, connection, owner, self._states, self._clock, self._done, plan.finish)
+        forward = Forward(call, method, connection, owner, self._states, self._clock, done, plan.finish)
         forward.start(plan.timeout_s, plan.timeout_s * LONGEST_CALL_FACTOR)
 
     def _lane(self, call: Call, upstream: Upstream) -> Lane | None:
@@ -496,7 +535,13 @@ class Hub:
         if len(self._listening) >= MOST_LISTENING:
             raise Fault("RESOURCE_EXHAUSTED", f"{MOST_LISTENING} streams are open", retry_after_ms=5000)
         listening = Listening(
-            exchange, caller.shelf, self._notices, resolve, self._subscriptions, self._listening.discard
+            exchange,
+            caller.shelf,
+            self._notices,
+            resolve,
+            self._subscriptions,
+            self._listening.discard,
+            self._tasks_desk,
         )
         listening.start()
         self._listening.add(listening)
@@ -569,6 +614,7 @@ class Hub:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tracker.close()
 
 
 def _too_many(limit: int, whose: str) -> Refuse:

@@ -111,6 +111,7 @@ class Filter(msgspec.Struct, rename="camel"):
     prompts_list_changed: bool = False
     resources_list_changed: bool = False
     resource_subscriptions: list[str] = []
+    task_ids: list[str] = []
 
     def wants(self, which: ListName) -> bool:
         """Whether it asked to be told of changes of a list."""

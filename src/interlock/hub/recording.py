@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from interlock.hub.audit.record import CANCELLED, LOST, NOT_SENT, TIMED_OUT, Outcome, outcome_of
-from interlock.hub.audit.recorder import Recorder
+from interlock.hub.audit.recorder import Recorder, Ticket
 from interlock.hub.call import Call, Caller, Target, TargetKind
 from interlock.protocols.traces import new_trace_id, read_traceparent
 from interlock.store import StoreError
@@ -55,6 +55,10 @@ class Recording:
         """Record the outcome. A call that was never sent and never answered was not sent."""
         if call.ticket is not None:
             self._recorder().outcome(call.ticket, call.outcome or NOT_SENT)
+
+    def end_later(self, ticket: Ticket, outcome: Outcome | None) -> None:
+        """The same for a call whose end could not be recorded with it, since it might have become a task."""
+        self._recorder().outcome(ticket, outcome or NOT_SENT)
 
     def refused(self, call: Call, fault: Fault, gate: str, rule: str) -> None:
         """Record that a gate said no."""

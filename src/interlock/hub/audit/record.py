@@ -34,6 +34,8 @@ OPENED: Final = "dev.interlock.audit_opened"
 CLOSED: Final = "dev.interlock.audit_closed"
 GAP: Final = "dev.interlock.audit_gap"
 OVERFLOWED: Final = "dev.interlock.audit_overflowed"
+TASK_ENDED: Final = "dev.interlock.task_ended"
+"""A task ended whose call an earlier run had to record as unknown."""
 EXECUTED: Final = {
     "tool": "TOOL_EXECUTED",
     "prompt": "dev.interlock.prompt_fetched",

@@ -23,9 +23,12 @@ from interlock.hub.lanes import Lanes
 from interlock.hub.lines import Line, LineOwner
 from interlock.hub.logs import Logs
 from interlock.hub.sharing import Lane
+from interlock.hub.tasks.offering import takes_tasks
 from interlock.hub.upstreams.restarts import Restarts
 from interlock.hub.upstreams.states import Event, State, step
+from interlock.protocols.mcp.tasks import STATUS_CHANGED
 from interlock.transports.stdio.client import StdioLink
+from interlock.wire.conversation import PROGRESS
 from interlock.wire.errors import Fault, Tongue
 from interlock.wire.messages import Request
 
@@ -35,6 +38,9 @@ GIVEN_UP_S: Final = 30.0
 """After too many restarts, a call may have it tried once more after so long."""
 OFF_LOOP_BYTES: Final = 100_000
 """Lists larger than this are read in a thread, so that nobody waits for them."""
+
+TASK_NOTICES: Final = frozenset({*STATUS_CHANGED.values(), PROGRESS})
+"""What a server tells of tasks. Progress that belongs to no open call is a task's, or nobody's."""
 
 _LISTS: Final = (
     ("tools", "tools/list"),
@@ -68,6 +74,12 @@ class Upstream:
         self.since = datetime.now(UTC)
         self.problem: Fault | None = None
         self.open_calls = 0
+        self.tasks = 0
+        """Tasks at it whose outcome their owners do not have yet."""
+        self.task_told: Callable[[str, str, bytes], None] | None = None
+        """Hears what the server tells of tasks."""
+        self.watched_tasks: Callable[[str], list[str]] = lambda _: []
+        """The tasks at it that somebody wants to hear of."""
         self.restarts = Restarts(settings.restart)
         self.left_out: list[str] = []
         self._timeouts = timeouts
@@ -258,7 +270,7 @@ class Upstream:
             if ended.done():
                 break
             if not self._relist.is_set():
-                if not self.open_calls and loop.time() - self._last_use >= self._timeouts.idle_s:
+                if not self.open_calls and not self.tasks and loop.time() - self._last_use >= self._timeouts.idle_s:
                     return None
                 continue
             self._relist.clear()
@@ -299,7 +311,7 @@ class Upstream:
             return
         size = sum(len(item) for items in listed for item in items)
         whole = self.settings.max_result_tokens is None
-        make = partial(_offer_of, self.id, listed, self.settings, whole)
+        make = partial(_offer_of, self.id, listed, self.settings, whole, takes_tasks(self._peer, modern=False))
         offer = await asyncio.to_thread(make) if size > OFF_LOOP_BYTES else make()
         for reason in offer.left_out:
             self._logs.add(self.id, "hub", f"left out {reason}")
@@ -373,8 +385,10 @@ class Upstream:
         self._lanes.lost(connection)
 
     def close_lane(self, lane: str) -> None:
-        """Its owner is gone."""
-        self._lanes.drop(lane)
+        """Its owner is gone. What was begun as a task goes on until it is fetched or has expired."""
+        line = self._lanes.get(lane)
+        if line is None or line.owner is None or not line.owner.tasks:
+            self._lanes.drop(lane)
 
     def reap_lanes(self, now: float) -> None:
         """Close private connections that were not used for a while."""
@@ -410,14 +424,23 @@ class Upstream:
         """Tell the server what is to be heard of: changed lists, and whatever resources someone subscribed to."""
         async with self._watching:
             if self._shared is not None:
-                await self._shared.watch(lists=True, uris=frozenset(self._subscriptions(self.id)))
+                tasks = frozenset(self.watched_tasks(self.id)) if self.modern else frozenset[str]()
+                await self._shared.watch(lists=True, uris=frozenset(self._subscriptions(self.id)), tasks=tasks)
+
+    async def watch_again(self) -> None:
+        """Hear of what somebody wants to hear of by now."""
+        with contextlib.suppress(Fault):
+            await self._watch_resources()
 
     def _said(self, capability: str, feature: str) -> bool:
         return self._peer is not None and self._peer.offers(capability, feature)
 
     def heard(self, method: str, params: bytes) -> None:
         """A notification that belongs to no call."""
-        if method.endswith("/list_changed"):
+        if method in TASK_NOTICES:
+            if self.task_told is not None:
+                self.task_told(self.id, method, params)
+        elif method.endswith("/list_changed"):
             self.lists_changed()
         elif method == "notifications/resources/updated":
             with contextlib.suppress(msgspec.DecodeError):
@@ -430,8 +453,8 @@ class Upstream:
         self._logs.add(self.id, stream, text)
 
 
-def _offer_of(server: str, listed: list[list[bytes]], settings: Server, whole: bool) -> Offer:
-    offer = make_offer(server, *listed, rules=settings.tools, whole_results=whole)
+def _offer_of(server: str, listed: list[list[bytes]], settings: Server, whole: bool, tasks: bool) -> Offer:
+    offer = make_offer(server, *listed, rules=settings.tools, whole_results=whole, tasks=tasks)
     for tool in offer.tools.values():
         tool.fingerprint()  # worked out here, where nobody waits for it
     return offer
@@ -474,7 +497,9 @@ class _LaneEars:
         self._owner = owner
 
     def notified(self, method: str, params: bytes) -> None:
-        if not self._owner.told(method, params) and method.endswith("/list_changed"):
+        if method in TASK_NOTICES:
+            self._upstream.heard(method, params)
+        elif not self._owner.told(method, params) and method.endswith("/list_changed"):
             self._upstream.lists_changed()
 
     def asked(self, request: Request) -> None:
