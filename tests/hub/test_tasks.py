@@ -473,6 +473,7 @@ async def test_a_task_s_process_is_not_closed_for_being_idle_before_its_result_w
             assert text(await ada.task(task.id).result()) == "Who and Who else and And"
         hub.assembly.upstreams["t"].reap_lanes(now)
         await until(lambda: len(hub.assembly.upstreams["t"]._lanes) == 0)
+        await hub.state("t", State.DISCONNECTED)
 
 
 async def test_a_list_of_tasks_has_pages(tmp_path: Path, jobs: Jobs) -> None:
