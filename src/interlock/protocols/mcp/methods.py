@@ -63,7 +63,7 @@ METHODS: Final = {
         _client("logging/setLevel", _OLD, needs="logging"),
         _client("tasks/get", needs="tasks", named_by="taskId"),
         _client("tasks/cancel", needs="tasks", named_by="taskId"),
-        _client("tasks/result", _OLD, needs="tasks", named_by="taskId"),
+        _client("tasks/result", _OLD, needs="tasks"),
         _client("tasks/list", _OLD, needs="tasks", list_member="tasks"),
         _client("tasks/update", _NEW, needs="tasks", named_by="taskId"),
         Method("ping", "both", _OLD),
