@@ -33,7 +33,7 @@ async def record(where: str, head: Path, mode: str) -> None:
             ticket = recorder.intent(AGENT, TOOL, "")
             recorder.refusal(AGENT, TOOL, "", "g", "r")
             recorder.outcome(ticket, SUCCEEDED)
-        say(f"issued {ticket.intent.seq}")
+        say(f"issued {ticket.seq}")
         await asyncio.sleep(0.001)
 
 
@@ -43,7 +43,7 @@ async def strict_calls(recorder: Recorder) -> None:
         committed: asyncio.Future[StoreError | None] = loop.create_future()
         ticket = recorder.intent(AGENT, TOOL, "", committed=committed.set_result)
         if await committed is None:
-            say(f"executed {ticket.intent.seq}")
+            say(f"executed {ticket.seq}")
             recorder.outcome(ticket, SUCCEEDED)
 
 

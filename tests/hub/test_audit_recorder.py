@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from interlock.hub.audit import recorder as recorder_module
+from interlock.hub.audit.entries import Ticket
 from interlock.hub.audit.head import HeadFile, read_head
 from interlock.hub.audit.record import (
     CLOSED,
@@ -20,7 +21,7 @@ from interlock.hub.audit.record import (
     UNKNOWN,
     Record,
 )
-from interlock.hub.audit.recorder import Recorder, Ticket
+from interlock.hub.audit.recorder import Recorder
 from interlock.hub.audit.search import Entry, export, search, show, tail
 from interlock.hub.audit.verify import Report, verify, verify_export
 from interlock.hub.call import Target
@@ -144,7 +145,7 @@ async def test_a_strict_intent_is_in_the_database_when_that_is_said(house: House
     recorder = await house.open()
     ticket, error = await strict(recorder)
     assert error is None
-    assert house.records()[-1].seq == ticket.intent.seq
+    assert house.records()[-1].seq == ticket.seq
     together = await asyncio.gather(*(strict(recorder) for _ in range(300)))
     assert {error for _, error in together} == {None}
     assert len(house.records()) == 302
@@ -231,8 +232,8 @@ async def test_while_nothing_can_be_written_no_call_is_let_through_and_nothing_i
     recorder.outcome(recorder.intent(AGENT, TOOL, TRACE), SUCCEEDED)
     await house.close()
     ends = {record.intent: record.outcome for record in house.records() if record.outcome is not None}
-    assert ends[running.intent.seq] == SUCCEEDED
-    not_sent = ends[ticket.intent.seq]
+    assert ends[running.seq] == SUCCEEDED
+    not_sent = ends[ticket.seq]
     assert not_sent is not None
     assert not_sent.transport == "not_sent"
     assert house.report().sound
@@ -307,7 +308,7 @@ async def test_what_was_lost_is_counted_and_recorded_and_an_open_call_ends_as_un
     gap, opened, unknown = house.records()[4:7]
     assert (gap.event, gap.details) == (GAP, {"from": 5, "to": 11, "lost": 7})
     assert (opened.event, opened.details) == (OPENED, {"clean": False})
-    assert (unknown.intent, unknown.outcome) == (ticket.intent.seq, UNKNOWN)
+    assert (unknown.intent, unknown.outcome) == (ticket.seq, UNKNOWN)
     report = house.report()
     assert report.sound
     assert [finding.problem for finding in report.findings] == ["lost"]

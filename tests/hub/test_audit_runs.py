@@ -11,9 +11,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from interlock.hub.audit.chain import record_of
+from interlock.hub.audit.entries import Ticket
 from interlock.hub.audit.head import read_head
 from interlock.hub.audit.record import GAP, INTENDED, SUCCEEDED
-from interlock.hub.audit.recorder import Recorder, Ticket
+from interlock.hub.audit.recorder import Recorder
 from interlock.hub.audit.verify import verify
 from interlock.hub.call import Target
 from interlock.hub.principals import Principal

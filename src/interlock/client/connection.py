@@ -104,7 +104,7 @@ class Connection:
 
     # The hot way.
 
-    def send(self, outgoing: Outgoing, sink: Sink, *, idempotent: bool | None = None) -> Id:
+    def send(self, outgoing: Outgoing, sink: Sink, idempotent: bool | None = None) -> Id:
         """Send a request. Gives the handle to cancel it by. Raises as `Link.send` does.
 
         A request that a lost session refused is sent again once, if it is idempotent: by its method, unless the

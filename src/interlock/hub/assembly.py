@@ -46,13 +46,14 @@ from interlock.hub.keys import KEY_USES, KEYS, Keys
 from interlock.hub.logs import Logs
 from interlock.hub.notices import Notices
 from interlock.hub.pipeline import Commit, Dispatch, Pipeline, Release
-from interlock.hub.plan import Gate, Plans
+from interlock.hub.plan import Epoch, Gate, Plans
 from interlock.hub.principals import Principal
 from interlock.hub.rates import Rates
 from interlock.hub.recording import Recording
 from interlock.hub.request_states import RequestStates
 from interlock.hub.results.finishing import Finish, finish_for
 from interlock.hub.results.pages import Pages
+from interlock.hub.sending import Room
 from interlock.hub.tasks.ledger import TASKS, Ledger
 from interlock.hub.tasks.tracker import Tracker
 from interlock.hub.upstreams.upstream import Upstream
@@ -92,8 +93,7 @@ class Assembly:
         """Where HTTP is served, once it is."""
         self.begun = False
         """Whether the store is open and the servers are on their way."""
-        self.generation = 0
-        """Grows when the configuration changes."""
+        self.epoch = Epoch()
         self.store: Store
         """What survives. Opened by `begin`."""
         self.keys = Keys(home)
@@ -102,7 +102,7 @@ class Assembly:
         self.access_desk = AccessDesk(self.access, self.grants)
         self.rates = Rates(lambda: self.config, self.keys, asyncio.get_running_loop().time)
         self.logs = Logs()
-        self.catalog = Catalog()
+        self.catalog = Catalog(self.epoch.advance)
         self.tokens = TokenCounts(self._changed)
         self.shelves = Shelves(self.catalog, self.tokens, self.access)
         self.notices = Notices(self.catalog, self.shelves)
@@ -128,7 +128,7 @@ class Assembly:
         self.parking = Parking(parking or _parking_limits(config), secrets.token_bytes(32))
         self.recorder: Recorder
         """What happened. Opened by `begin`."""
-        self.recording = Recording(lambda: self.recorder, lambda: self.config.hub.audit == "strict")
+        self.recording = Recording(strict=config.hub.audit == "strict")
         self.tasks = Tracker(
             Ledger(self._most_tasks),
             self.upstreams,
@@ -154,7 +154,7 @@ class Assembly:
             finish_of=self._finish_of,
             limits=self.limits,
             info=msgspec.json.encode({"name": "interlock", "title": "Interlock", "version": VERSION}),
-            most_open=self._most_open,
+            room=_room(config),
             clock=asyncio.get_running_loop().time,
         )
         self._telling: asyncio.TimerHandle | None = None
@@ -169,6 +169,7 @@ class Assembly:
         where = self.config.hub.store or self.home / "hub.db"
         self.store = await Store.open(where, COLLECTIONS, backups=self.home / "backups")
         self.recorder = await Recorder.open(self.store, CHAIN, self.home / "audit.head", redact_with=redact)
+        self.recording.recorder = self.recorder
         await self.keys.begin(self.store)
         self.keys.mirror.on_change(lambda *_: self._access_changed())
         await self.grants.begin(self.store, self._access_changed)
@@ -186,8 +187,10 @@ class Assembly:
             self.config = config
             self.limits = _limits(config)
             self.parking.bound(self._parking_limits or _parking_limits(config))
-            self.generation += 1
-            self.doors.generation += 1
+            self.hub.sending.room = _room(config)
+            self.recording.strict = config.hub.audit == "strict"
+            self.epoch.advance()
+            self.doors.forget()
             self._renew_gates()
             enabled = {id_: server for id_, server in config.servers.items() if server.enabled}
             self.catalog.arrange(enabled, config.profiles)
@@ -236,7 +239,7 @@ class Assembly:
     def _pipeline(self, commit: Commit, dispatch: Dispatch, release: Release) -> Pipeline:
         refused, would_refuse = self.recording.refused, self._would_refuse
         return Pipeline(
-            lambda: self._plans, self._stamp, commit, dispatch, refused, would_refuse, release=release, desk=self._desk
+            lambda: self._plans, self.epoch, commit, dispatch, refused, would_refuse, release=release, desk=self._desk
         )
 
     def _renew_gates(self) -> None:
@@ -290,12 +293,9 @@ class Assembly:
         told = f"would refuse {target.name} of {call.caller.owner}: {', '.join(rules)}"
         self.logs.add(target.server, "hub", told)
 
-    def _stamp(self) -> tuple[int, int]:
-        return self.catalog.generation, self.generation
-
     def _access_changed(self) -> None:
         """Every plan is old now, and lists may be: both are looked at when they are next asked for."""
-        self.generation += 1
+        self.epoch.advance()
         self._changed()
 
     async def _note_uses(self) -> None:
@@ -306,10 +306,6 @@ class Assembly:
         server = self.config.servers.get(target.server)
         own = None if server is None else server.timeout_s
         return own if own is not None else self.config.hub.timeouts.tool_s
-
-    def _most_open(self) -> tuple[int, int, int]:
-        limits = self.config.hub.limits
-        return limits.pending, limits.pending_per_server, limits.pending_per_agent
 
     def _most_tasks(self) -> tuple[int, int]:
         limits = self.config.hub.limits
@@ -357,6 +353,11 @@ def _parking_limits(config: Config) -> ParkingLimits:
         seconds=limits.parked_s,
         held_bytes=limits.parked_bytes,
     )
+
+
+def _room(config: Config) -> Room:
+    limits = config.hub.limits
+    return Room(limits.pending, limits.pending_per_server, limits.pending_per_agent)
 
 
 def _limits(config: Config) -> Limits:

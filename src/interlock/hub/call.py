@@ -11,13 +11,19 @@ from interlock.hub.catalog.offer import Tool
 from interlock.hub.kernel.shelf import Shelf
 from interlock.hub.principals import Principal
 from interlock.judge.findings import Finding
+from interlock.protocols.mcp.meta import Members, members
 from interlock.transports.exchange import Exchange
 from interlock.wire.errors import Fault
 from interlock.wire.messages import strict
 
 if TYPE_CHECKING:
+    from interlock.hub.audit.entries import Ticket
     from interlock.hub.audit.record import Outcome
-    from interlock.hub.audit.recorder import Ticket
+    from interlock.hub.plan import Plan
+    from interlock.hub.upstreams.upstream import Upstream
+
+_decode = msgspec.json.Decoder().decode
+_encode = msgspec.json.Encoder().encode
 
 TargetKind = Literal["tool", "prompt", "resource", "completion"]
 
@@ -29,11 +35,11 @@ class Target(msgspec.Struct, frozen=True):
     server: str
     name: str
     tool: Tool | None = None
-    quoted: msgspec.Raw = msgspec.Raw(b'""')
+    quoted: bytes = b'""'
     """The name as JSON, as the server is told it."""
 
     def __post_init__(self) -> None:
-        msgspec.structs.force_setattr(self, "quoted", msgspec.Raw(msgspec.json.encode(self.name)))
+        msgspec.structs.force_setattr(self, "quoted", msgspec.json.encode(self.name))
 
 
 class Load:
@@ -55,7 +61,7 @@ class Caller:
         self.shelf = shelf
         self.view = shelf.view
         self.owner = f"{principal.kind}:{principal.id}"
-        self.plans: dict[tuple[str, str], object] = {}
+        self.plans: dict[tuple[str, str], Plan] = {}
         """What the gates said of each target before its arguments were known; see `plan`."""
         self.load = load
         self.expires = expires
@@ -78,35 +84,41 @@ class Approval(msgspec.Struct, frozen=True):
 class Call:
     """One request for a target."""
 
-    __slots__ = (
-        "_arguments",
-        "approval",
-        "arguments_raw",
-        "caller",
-        "exchange",
-        "members",
-        "outcome",
-        "target",
-        "ticket",
-        "would_refuse",
-    )
+    upstream: Upstream
+    """Where it goes, once it has its place."""
+    # What few calls ever change stands here once, not in each of them.
+    approval: Approval | None = None
+    ticket: Ticket | None = None
+    """Its place in the record, once its intent stands there."""
+    outcome: Outcome | None = None
+    """How it ended, as far as is known."""
+    would_refuse: tuple[Finding, ...] = ()
+    """What a stricter mode would have refused it for; for the record, once the call goes out."""
+    trace = ""
+    """Its trace id, once it is recorded."""
+    _arguments: object = msgspec.UNSET
+    _members: Members | None = None
 
-    def __init__(self, exchange: Exchange, caller: Caller, target: Target, members: dict[str, msgspec.Raw]) -> None:
+    def __init__(self, exchange: Exchange, caller: Caller, target: Target, given: Members | None = None) -> None:
         self.exchange = exchange
         self.caller = caller
         self.target = target
-        self.members = members
-        """The params as they came, values raw."""
-        raw = members.get("arguments")
-        self.arguments_raw = b"{}" if raw is None else bytes(raw)
-        self._arguments: object = msgspec.UNSET
-        self.approval: Approval | None = None
-        self.ticket: Ticket | None = None
-        """Its place in the record, once its intent stands there."""
-        self.outcome: Outcome | None = None
-        """How it ended, as far as is known."""
-        self.would_refuse: tuple[Finding, ...] = ()
-        """What a stricter mode would have refused it for; for the record, once the call goes out."""
+        raw = exchange.glance.arguments if given is None else None
+        self.plain = raw is not None
+        """Whether it is nothing but a name, arguments and perhaps `_meta`, just as they came."""
+        if raw is None:
+            self._members = given = members(exchange.request.params) if given is None else given
+            said = given.get("arguments")
+            raw = b"{}" if said is None else bytes(said)
+        self.arguments_raw = raw
+
+    @property
+    def members(self) -> Members:
+        """The params, values raw."""
+        if self._members is None:
+            self._members = members(self.exchange.request.params)
+            self._members["arguments"] = msgspec.Raw(self.arguments_raw)
+        return self._members
 
     @property
     def arguments(self) -> object:
@@ -117,14 +129,15 @@ class Call:
         if self._arguments is msgspec.UNSET:
             raw = self.arguments_raw
             try:
-                value = msgspec.json.decode(raw)
-                again = msgspec.json.encode(value)
+                value = _decode(raw)
+                again = _encode(value)
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, OverflowError) as cause:
                 raise Fault("INVALID_PARAMS", f"arguments: {cause}") from None
             if again != raw:
                 # Equal bytes mean that nothing was ambiguous. Otherwise look again, strictly, and send what was read.
                 strict(raw)
                 self.arguments_raw = again
-                self.members["arguments"] = msgspec.Raw(again)
+                if self._members is not None:
+                    self._members["arguments"] = msgspec.Raw(again)
             self._arguments = value
         return self._arguments

@@ -38,17 +38,14 @@ class Doors:
         self._access = access
         self._admitted: dict[tuple[str, bytes | None], Caller] = {}
         self._loads: WeakValueDictionary[str, Load] = WeakValueDictionary()
-        self._stamp: tuple[int, int] = (-1, -1)
-        self.generation = 0
-        """Grows when the configuration changes who sees what."""
+        self._keys_seen = -1
 
     def admit(self, path: str, headers: Mapping[bytes, bytes]) -> Caller:
         """Who asks, at an HTTP address."""
         credential = headers.get(b"authorization")
-        stamp = (self._keys.generation, self.generation)
-        if stamp != self._stamp:
+        if self._keys.generation != self._keys_seen:
+            self._keys_seen = self._keys.generation
             self._admitted.clear()
-            self._stamp = stamp
         caller = self._admitted.get((path, credential))
         if caller is None:
             caller = self.admit_principal(self._principal(credential), path)
@@ -59,6 +56,10 @@ class Doors:
             raise expired()
         caller.used = True
         return caller
+
+    def forget(self) -> None:
+        """Who sees what has changed: everyone is looked up again."""
+        self._admitted.clear()
 
     def note_uses(self) -> None:
         """Tell the keys which of them were used since the last time."""

@@ -29,6 +29,7 @@ from interlock.protocols.mcp.errors_across import error_for_new, error_for_old
 from interlock.protocols.mcp.headers import param_values
 from interlock.protocols.mcp.meta import Members
 from interlock.protocols.mcp.projected import request_meta, with_request_meta
+from interlock.protocols.mcp.traced import traced
 from interlock.transports.link import Outgoing
 from interlock.transports.parking import refused
 from interlock.wire.conversation import PROGRESS
@@ -46,7 +47,6 @@ class Forward(msgspec.Struct, eq=False):
     """Carries one call. It is the sink of the request it sends, and answers the exchange it serves."""
 
     _call: Call
-    _method: str
     _connection: Connection
     _owner: LineOwner | None
     """Set where this connection serves nobody else, so that the server may turn to the client behind it."""
@@ -55,35 +55,37 @@ class Forward(msgspec.Struct, eq=False):
     _done: Callable[[Call], None]
     _last: Finish | None
     """What is still to be done to a good result."""
+    _patience: tuple[float, float]
+    """Seconds that the server may take, and may take with progress."""
     _handle: Id | None = None
     _told: bool = False
     _back: AskingBack | None = None
-    _patience: tuple[float, float] = (0.0, 0.0)
     _questions: int = 0
 
-    def start(self, timeout: float, max_timeout: float) -> None:
+    def start(self) -> None:
         """Send it. A failure to send is the answer."""
-        self._patience = (timeout, max_timeout)
-        self._send(self._call.members)
+        self._send(None)
 
-    def _send(self, members: Members) -> None:
+    def _send(self, more: Members | None) -> None:
+        call = self._call
         try:
-            outgoing = self._outgoing(members)
-            self._call.exchange.on_cancel = self._cancelled
+            outgoing = self._outgoing({**call.members, **more} if more else None)
+            call.exchange.on_cancel = self._cancelled
             if self._owner is not None:
                 self._owner.open.add(self)
-            tool = self._call.target.tool
-            self._handle = self._connection.send(outgoing, self, idempotent=None if tool is None else tool.idempotent)
+            tool = call.target.tool
+            self._handle = self._connection.send(outgoing, self, None if tool is None else tool.idempotent)
         except Fault as fault:
             self._finish()
-            self._call.exchange.fail(fault)
+            call.exchange.fail(fault)
 
     def answered(self, answer: Result | Failure) -> None:
         """The server's answer, in the client's own terms."""
-        exchange = self._call.exchange
+        call = self._call
+        exchange = call.exchange
         if self._connection.modern and not exchange.dialect.modern and self._asks_back(answer):
             return
-        self._call.outcome = recording.answered(answer)
+        call.outcome = recording.answered(answer)
         self._finish()
         if isinstance(answer, Failure):
             self._failed(answer.error)
@@ -93,12 +95,12 @@ class Forward(msgspec.Struct, eq=False):
         except Fault as fault:
             exchange.fail(fault)
         except (msgspec.DecodeError, UnicodeDecodeError) as cause:
-            exchange.fail(Fault("UPSTREAM_ERROR", f"{self._call.target.server} answered what cannot be read: {cause}"))
+            exchange.fail(Fault("UPSTREAM_ERROR", f"{call.target.server} answered what cannot be read: {cause}"))
         else:
             if self._last is None:
                 exchange.result(result)
             else:
-                self._last(self._call, result, exchange.result)
+                self._last(call, result, exchange.result)
 
     def notified(self, method: str, params: bytes) -> None:
         """Progress and log messages of this call. Log messages of a shared session are the operator's alone."""
@@ -181,7 +183,7 @@ class Forward(msgspec.Struct, eq=False):
         return True
 
     def _repeat(self, more: Members) -> None:
-        self._send({**self._call.members, **more})
+        self._send(more)
 
     def _cancelled(self, reason: str) -> None:
         if self._handle is not None and not self._told:
@@ -198,22 +200,39 @@ class Forward(msgspec.Struct, eq=False):
                 self._owner.open.discard(self)
             self._done(self._call)
 
-    def _outgoing(self, members: Members) -> Outgoing:
-        call, target = self._call, self._call.target
-        exchange = call.exchange
-        fields = dict(members)
-        named = None
+    def _outgoing(self, members: Members | None) -> Outgoing:
+        """The request for the server: with other members than the call's own where it is repeated with more."""
+        call = self._call
+        target, exchange = call.target, call.exchange
+        view, modern = exchange.glance, self._connection.modern
+        named: str | None = target.name
         headers: tuple[tuple[str, str], ...] = ()
-        if target.kind in ("tool", "prompt"):
-            named = target.name
-            fields["name"] = target.quoted
-            if target.tool is not None and target.tool.param_headers and self._connection.modern:
-                headers = tuple(param_values(target.tool.param_headers, call.arguments))
-        elif target.kind == "resource":
-            named = target.name
-            fields["uri"] = msgspec.Raw(msgspec.json.encode(named))
-        meta = exchange.glance.meta
-        if exchange.dialect.modern:
+        if target.tool is not None and target.tool.param_headers and modern:
+            headers = tuple(param_values(target.tool.param_headers, call.arguments))
+        if call.plain and members is None and modern is exchange.dialect.modern:
+            # Name, arguments and `_meta`, each as it came, put together again: what was judged is what goes out.
+            meta = traced(view.meta, view.meta_raw, call.trace)
+            params = b'{"name":%b,"arguments":%b,"_meta":%b}' % (target.quoted, call.arguments_raw, meta)
+        else:
+            fields = dict(call.members if members is None else members)
+            if target.kind in ("tool", "prompt"):
+                fields["name"] = msgspec.Raw(target.quoted)
+            elif target.kind == "resource":
+                fields["uri"] = msgspec.Raw(target.quoted)
+            else:
+                named = None
+            self._translate(fields)
+            own = fields.get("_meta")
+            fields["_meta"] = msgspec.Raw(traced(view.meta, b"" if own is None else bytes(own), call.trace))
+            params = _encode(fields)
+        now = self._clock()
+        asked = view.meta is not None and view.meta.progress_token is not None
+        patience, most = self._patience
+        return Outgoing(exchange.request.method, params, now + patience, named, headers, asked, now + most, True)
+
+    def _translate(self, fields: Members) -> None:
+        """Say a request in the terms of the server's era."""
+        if self._call.exchange.dialect.modern:
             if _STATE in fields:
                 fields[_STATE] = msgspec.Raw(msgspec.json.encode(self._opened(fields[_STATE])))
             if not self._connection.modern:
@@ -221,17 +240,6 @@ class Forward(msgspec.Struct, eq=False):
         elif self._connection.modern:
             own = fields.get("_meta")
             fields["_meta"] = msgspec.Raw(with_request_meta(None if own is None else bytes(own), self._introduction()))
-        now = self._clock()
-        return Outgoing(
-            self._method,
-            _encode(fields),
-            now + self._patience[0],
-            name=named,
-            param_headers=headers,
-            wants_progress=meta is not None and meta.progress_token is not None,
-            max_deadline=now + self._patience[1],
-            introduced=True,
-        )
 
     def _make_old(self, fields: Members) -> None:
         """Take out of a new client's request what an old server does not know."""
@@ -252,20 +260,24 @@ class Forward(msgspec.Struct, eq=False):
         return request_meta(self._connection.revision, dialect.capabilities.raw, dialect.client_info, level)
 
     def _result(self, result: bytes) -> bytes:
-        modern_client = self._call.exchange.dialect.modern
-        if result.lstrip()[:1] != b"{":
+        exchange = self._call.exchange
+        modern, modern_client = self._connection.modern, exchange.dialect.modern
+        if result[:1] != b"{" and result.lstrip()[:1] != b"{":
             raise Fault("UPSTREAM_ERROR", f"{self._call.target.server} answered with a result that is no object")
-        if self._connection.modern:
+        if modern:
             if modern_client and b'"input_required"' in result and results.asks_for_input(result):
                 return self._sealed(result)
-            result = results.narrowed(result) if modern_client else results.plain(result)
+            if not modern_client:
+                result = results.plain(result)
+            elif b'"public"' in result:
+                result = results.narrowed(result)
         elif modern_client:
-            ttl = 0 if self._method == "resources/read" else None
+            ttl = 0 if exchange.request.method == "resources/read" else None
             result = results.complete(result, ttl_ms=ttl, server_info=self._connection.peer.server_info)
-        if not modern_client and (self._connection.modern or not self._call.exchange.dialect.revision.structures):
+        if not modern_client and (modern or not exchange.dialect.revision.structures):
             tool = self._call.target.tool
-            result = older.result_for(self._call.exchange.dialect.revision, result, tool is not None and tool.wraps)
-        if not self._call.caller.view.bare and (b'"resource' in result or self._method == "resources/read"):
+            result = older.result_for(exchange.dialect.revision, result, tool is not None and tool.wraps)
+        if b'"uri"' in result and not self._call.caller.view.bare:
             result = with_exposed_uris(self._call.target.server, result)
         return result
 
@@ -273,7 +285,7 @@ class Forward(msgspec.Struct, eq=False):
         """The server's own error, with codes of the other era put into this one's."""
         if self._call.exchange.dialect.modern:
             return error_for_new(error) if not self._connection.modern else error
-        return error_for_old(error, self._method) if self._connection.modern else error
+        return error_for_old(error, self._call.exchange.request.method) if self._connection.modern else error
 
     def _sealed(self, result: bytes) -> bytes:
         """A server's request state is bound to this caller and this call before it leaves."""
@@ -295,7 +307,7 @@ class Forward(msgspec.Struct, eq=False):
         """What a sealed state is good for: this method of this target with these arguments."""
         target = self._call.target
         digest = hashlib.sha256(self._call.arguments_raw).hexdigest()
-        return f"{self._method}\0{target.server}\0{target.name}\0{digest}"
+        return f"{self._call.exchange.request.method}\0{target.server}\0{target.name}\0{digest}"
 
 
 def _with_token(params: bytes, token: Id) -> bytes:

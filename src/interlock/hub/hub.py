@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Coroutine, Mapping
-from functools import partial
 from typing import Final, cast
 
 import msgspec
@@ -16,13 +15,12 @@ from interlock.client.peer import Peer
 from interlock.hub import answers
 from interlock.hub.access.access import Access
 from interlock.hub.access.desk import AccessDesk
-from interlock.hub.bridges.retries import STATE, Retries
+from interlock.hub.bridges.retries import Retries
 from interlock.hub.call import Call, Caller, Target, TargetKind
 from interlock.hub.catalog.addresses import original_uri
 from interlock.hub.catalog.offer import ItemKind
 from interlock.hub.catalog.views import Catalog
 from interlock.hub.doors import Doors
-from interlock.hub.forward import Forward
 from interlock.hub.judgement import Judgement
 from interlock.hub.kernel.desk import KERNEL_TOOLS, KernelDesk, inner_call
 from interlock.hub.kernel.kernel import Kernel
@@ -37,7 +35,8 @@ from interlock.hub.refusals import Refusals
 from interlock.hub.request_states import RequestStates
 from interlock.hub.results import pages
 from interlock.hub.results.finishing import Finish
-from interlock.hub.sharing import Lane, SessionState, lane
+from interlock.hub.sending import Room, Sending
+from interlock.hub.sharing import SessionState
 from interlock.hub.speaking import for_mgp_method, speaking, with_answer
 from interlock.hub.subscriptions import Subscriptions
 from interlock.hub.tasks.desk import TaskDesk
@@ -52,7 +51,6 @@ from interlock.protocols.mcp.meta import Members, members
 from interlock.protocols.mcp.methods import LOG_LEVELS, METHODS
 from interlock.protocols.mcp.older import tools_for
 from interlock.protocols.mcp.results import EMPTY, complete
-from interlock.protocols.mcp.tasks import AUGMENTED
 from interlock.protocols.registry.errors import registry_fault
 from interlock.transports.exchange import Caller as AnyCaller
 from interlock.transports.exchange import Exchange, Session
@@ -61,10 +59,8 @@ from interlock.wire.errors import Fault
 from interlock.wire.limits import Limits
 from interlock.wire.messages import Notification, check_shape
 
-LONGEST_CALL_FACTOR: Final = 10
-"""Progress keeps a call alive, up to this many times its timeout."""
-
 MOST_LISTENING: Final = 10_000
+Serve = Callable[[Exchange, Caller], None]
 
 _LISTS: Final[dict[str, ItemKind]] = {
     "tools/list": "tool",
@@ -97,7 +93,7 @@ class Hub:
         finish_of: Callable[[Target], Finish | None],
         limits: Limits,
         info: bytes,
-        most_open: Callable[[], tuple[int, int, int]],
+        room: Room,
         clock: Callable[[], float],
     ) -> None:
         self._doors = doors
@@ -108,8 +104,6 @@ class Hub:
         self._access = access
         self._upstreams = upstreams
         self._notices = notices
-        self._pipeline = make_pipeline(self._commit, self._dispatch, self._done)
-        self._states = states
         self._recording = recording
         self._pages = kept
         self._retries = Retries(parking)
@@ -123,16 +117,17 @@ class Hub:
             finish_of=finish_of,
             clock=clock,
         )
+        prepare = self._tasks_desk.prepare
+        self.sending = Sending(upstreams, recording, states, self._retries, prepare, room, self._later, clock)
+        self._pipeline = make_pipeline(self.sending.commit, self.sending.dispatch, self.sending.done)
         self._limits = limits
         self._info = info
-        self._most_open = most_open
         self._clock = clock
-        self._open_calls = 0
         self._tasks: set[asyncio.Task[None]] = set()
         self._listening: set[Listening] = set()
         self._subscriptions = Subscriptions(notices, upstreams)
         self.admit = doors.admit
-        self._methods: dict[str, Callable[[Exchange, Caller], None]] = {
+        self._methods: dict[str, Serve] = {
             "tools/call": self._call_tool,
             "tools/validate": self._validate_tool,
             "prompts/get": self._get_prompt,
@@ -144,15 +139,14 @@ class Hub:
             "resources/unsubscribe": self._unsubscribe,
             "logging/setLevel": self._set_level,
             **dict.fromkeys(_LISTS, self._list),
-            **self._kernel_desk.methods,
             **self._tasks_desk.methods,
-            **access_desk.methods(self._later),
+            **_spoken_as_mgp({**self._kernel_desk.methods, **access_desk.methods(self._later)}),
         }
 
     @property
     def open_calls(self) -> int:
         """Calls under way."""
-        return self._open_calls
+        return self.sending.open_calls
 
     @property
     def held_calls(self) -> int:
@@ -175,16 +169,14 @@ class Hub:
 
     def serve(self, exchange: Exchange) -> None:
         """Answer a request, or see to it that it will be answered."""
-        method = exchange.request.method
-        serve = self._methods.get(method)
+        request = exchange.request
+        serve = self._methods.get(request.method)
         if exchange.dialect.mgp_offer is not None:
             exchange.dialect = speaking(exchange.dialect)
-        if method.startswith("mgp/"):
-            exchange.dialect = for_mgp_method(exchange.dialect)
         try:
             if serve is None:
-                raise Fault("METHOD_NOT_FOUND", f"no such method: {exchange.request.method[:200]}")
-            check_shape(exchange.request.params, self._limits)
+                raise _no_such_method(exchange)
+            check_shape(request.params, self._limits)
             serve(exchange, cast(Caller, exchange.caller))
         except Fault as fault:
             exchange.fail(fault)
@@ -262,8 +254,9 @@ class Hub:
         name = exchange.glance.name
         if name is None:
             raise Fault("INVALID_PARAMS", "params.name must say which tool")
-        fields = members(exchange.request.params)
+        fields = None
         if name in KERNEL_TOOLS:
+            fields = members(exchange.request.params)
             if not self._kernel_desk.takes(exchange, caller, name, fields):
                 return
             name = inner_call(fields)
@@ -276,7 +269,7 @@ class Hub:
             raise Fault("INVALID_PARAMS", "params.name must say which tool")
         try:
             plan = self._pipeline.plan(caller, "tool", name, self._resolve_tool, self._clock())
-            call = Call(exchange, caller, plan.target, members(exchange.request.params))
+            call = Call(exchange, caller, plan.target)
             verdict, gate = self._pipeline.judge(call, plan)
         except Fault as fault:
             raise registry_fault(fault, trace_of(exchange), tool_name=name[:200]) from None
@@ -305,7 +298,7 @@ class Hub:
         name = exchange.glance.name
         if name is None:
             raise Fault("INVALID_PARAMS", "params.name must say which prompt")
-        self._submit(exchange, caller, "prompt", name, self._resolve_prompt, members(exchange.request.params))
+        self._submit(exchange, caller, "prompt", name, self._resolve_prompt)
 
     def _read_resource(self, exchange: Exchange, caller: Caller) -> None:
         uri = exchange.glance.uri
@@ -315,7 +308,7 @@ class Hub:
             page = self._pages.read(caller.owner, uri)
             exchange.result(complete(page, ttl_ms=0) if exchange.dialect.modern else page)
             return
-        self._submit(exchange, caller, "resource", uri, self._resolve_resource, members(exchange.request.params))
+        self._submit(exchange, caller, "resource", uri, self._resolve_resource)
 
     def _complete(self, exchange: Exchange, caller: Caller) -> None:
         fields = members(exchange.request.params)
@@ -337,7 +330,13 @@ class Hub:
         self._submit(exchange, caller, "completion", name, lambda *_: completion, fields)
 
     def _submit(
-        self, exchange: Exchange, caller: Caller, kind: TargetKind, name: str, resolve: Resolve, fields: Members
+        self,
+        exchange: Exchange,
+        caller: Caller,
+        kind: TargetKind,
+        name: str,
+        resolve: Resolve,
+        fields: Members | None = None,
     ) -> None:
         try:
             plan = self._pipeline.plan(caller, kind, name, resolve, self._clock())
@@ -395,127 +394,6 @@ class Hub:
             message = f"{name[:200]} is in quarantine: its definition breaks {rule}"
             mend = "the operator decides: `interlock status` says what was found and how to allow it"
             raise Fault("TOOL_DISABLED", message, mend=mend, data={"rule": rule})
-
-    # Sending
-
-    def _commit(self, call: Call) -> Refuse | None:
-        """Take a place for the call, or refuse it because everything is taken. `_done` gives it back."""
-        upstream = self._upstreams[call.target.server]
-        load = call.caller.load
-        most, most_per_server, most_per_caller = self._most_open()
-        if load.open_calls >= most_per_caller:
-            return _too_many(most_per_caller, "of this caller")
-        if upstream.open_calls >= most_per_server:
-            return _too_many(most_per_server, f"to {upstream.id}")
-        if self._open_calls >= most:
-            return _too_many(most, "in all")
-        self._open_calls += 1
-        upstream.open_calls += 1
-        load.open_calls += 1
-        return None
-
-    def _done(self, call: Call) -> None:
-        self._open_calls -= 1
-        call.caller.load.open_calls -= 1
-        upstream = self._upstreams.get(call.target.server)
-        if upstream is not None:
-            upstream.call_ended()
-        self._recording.end(call)
-
-    def _dispatch(self, call: Call, plan: Plan) -> None:
-        upstream = self._upstreams[call.target.server]
-        if STATE in call.members and call.exchange.dialect.modern and self._resumed(call):
-            return
-        own = self._lane(call, upstream)
-        line = upstream.line(own)
-        if line is None:
-            self._later(self._dispatch_when_ready(call, plan, upstream, own))
-            return
-        self._send(call, plan, line)
-
-    def _resumed(self, call: Call) -> bool:
-        """Whether this went on with a call that waits here, which has its place already, or was refused."""
-        try:
-            resumed = self._retries.take(call)
-        except Fault as fault:
-            call.exchange.fail(fault)
-            resumed = True
-        if resumed:
-            self._done(call)
-        return resumed
-
-    def _send(self, call: Call, plan: Plan, line: Line) -> None:
-        """Record that it is about to be sent, and send it; in `strict`, when that is committed."""
-        if self._recording.strict:
-            start, refuse = partial(self._start, call, plan, line), partial(self._unsent, call)
-            self._recording.begin_strictly(call, start, refuse)
-            return
-        try:
-            self._recording.begin(call)
-        except Fault as fault:
-            self._unsent(call, fault)
-            return
-        self._start(call, plan, line)
-
-    def _unsent(self, call: Call, fault: Fault) -> None:
-        self._done(call)
-        call.exchange.fail(fault)
-
-    def _start(self, call: Call, plan: Plan, line: Line) -> None:
-        if not call.exchange.open:
-            self._done(call)
-            return
-        done: Release = self._done
-        if call.exchange.dialect.capabilities.tasks or AUGMENTED in call.members:
-            try:
-                done = self._tasks_desk.prepare(call, line, done)
-            except Fault as fault:
-                self._unsent(call, fault)
-                return
-        self._retries.hold(call, line)
-        connection, owner = line
-        method = call.exchange.request.method
-        forward = Forward(call, method, connection, owner, self._states, self._clock, done, plan.finish)
-        forward.start(plan.timeout_s, plan.timeout_s * LONGEST_CALL_FACTOR)
-
-    def _lane(self, call: Call, upstream: Upstream) -> Lane | None:
-        return lane(
-            upstream.share,
-            modern=upstream.modern,
-            attributes_logs=upstream.settings.url is not None,
-            caller=call.caller,
-            exchange=call.exchange,
-        )
-
-    async def _dispatch_when_ready(self, call: Call, plan: Plan, upstream: Upstream, own: Lane | None) -> None:
-        exchange = call.exchange
-        waiting = asyncio.current_task()
-
-        def cancelled(reason: str) -> None:
-            if waiting is not None:
-                waiting.cancel(reason)
-
-        exchange.on_cancel = cancelled
-        try:
-            line = await asyncio.wait_for(upstream.open_line(own), plan.timeout_s)
-            # A legacy server that was not known yet may turn out to need a session of the caller's own.
-            settled = self._lane(call, upstream)
-            if settled != own:
-                own = settled
-                line = await asyncio.wait_for(upstream.open_line(own), plan.timeout_s)
-        except TimeoutError:
-            self._done(call)
-            exchange.fail(Fault("SERVER_NOT_READY", f"{upstream.id} was not ready in time", retry_after_ms=2000))
-        except Fault as fault:
-            self._done(call)
-            exchange.fail(fault)
-        except asyncio.CancelledError:
-            self._done(call)
-            raise
-        else:
-            if own is not None and own.session is not None and isinstance(own.session.state, SessionState):
-                own.session.state.lanes.add((upstream.id, own.name))
-            self._send(call, plan, line)
 
     def _later(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.ensure_future(work)
@@ -617,11 +495,6 @@ class Hub:
         await self._tracker.close()
 
 
-def _too_many(limit: int, whose: str) -> Refuse:
-    fault = Fault("RESOURCE_EXHAUSTED", f"{limit} calls {whose} are under way", retry_after_ms=500)
-    return Refuse(fault, "bounds of calls under way")
-
-
 def _withheld(name: str, decision: str) -> Fault:
     return Fault(
         "TOOL_DISABLED",
@@ -629,6 +502,25 @@ def _withheld(name: str, decision: str) -> Fault:
         mend=f"a person looks at it with `interlock approvals show {decision}`",
         data={"decision": decision},
     )
+
+
+def _no_such_method(exchange: Exchange) -> Fault:
+    if exchange.request.method.startswith("mgp/"):
+        exchange.dialect = for_mgp_method(exchange.dialect)
+    return Fault("METHOD_NOT_FOUND", f"no such method: {exchange.request.method[:200]}")
+
+
+def _spoken_as_mgp(methods: Mapping[str, Serve]) -> dict[str, Serve]:
+    """The methods of MGP, answered in its own terms whatever was agreed."""
+
+    def spoken(serve: Serve) -> Serve:
+        def as_mgp(exchange: Exchange, caller: Caller) -> None:
+            exchange.dialect = for_mgp_method(exchange.dialect)
+            serve(exchange, caller)
+
+        return as_mgp
+
+    return {name: spoken(serve) if name.startswith("mgp/") else serve for name, serve in methods.items()}
 
 
 class _Reference(msgspec.Struct):

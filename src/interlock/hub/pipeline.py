@@ -14,7 +14,7 @@ from collections.abc import Callable, Coroutine
 
 from interlock.hub.call import Approval, Call, Caller, Target
 from interlock.hub.decisions.desk import Desk
-from interlock.hub.plan import Check, Plan, Plans
+from interlock.hub.plan import Check, Epoch, Plan, Plans
 from interlock.hub.rates import take
 from interlock.hub.refusals import Refusals
 from interlock.hub.verdicts import PASS, Ask, Pass, Refuse, Verdict, Wait
@@ -43,7 +43,7 @@ class Pipeline:
     def __init__(
         self,
         plans: Callable[[], Plans],
-        stamp: Callable[[], tuple[int, int]],
+        epoch: Epoch,
         commit: Commit,
         dispatch: Dispatch,
         refused: Callable[[Call, Fault, str, str], None],
@@ -53,7 +53,7 @@ class Pipeline:
         desk: Desk,
     ) -> None:
         self._plans = plans
-        self._stamp = stamp
+        self._epoch = epoch
         self._commit = commit
         self._dispatch = dispatch
         self._release = release
@@ -70,11 +70,11 @@ class Pipeline:
 
     def plan(self, caller: Caller, kind: str, name: str, resolve: Resolve, now: float) -> Plan:
         """The plan for a name as this caller means it. `resolve` raises for a name that means nothing to them."""
-        stamp = self._stamp()
+        epoch = self._epoch.number
         plan = caller.plans.get((kind, name))
-        if type(plan) is Plan and plan.stamp == stamp and now < plan.valid_until:
+        if plan is not None and plan.epoch == epoch and now < plan.valid_until:
             return plan
-        made = self._plans().make(caller, name, resolve(caller, name), stamp)
+        made = self._plans().make(caller, name, resolve(caller, name), epoch)
         made.name, made.resolve = name, resolve
         return made
 
@@ -91,6 +91,8 @@ class Pipeline:
                 verdict = check(call)
             except Fault as fault:
                 return Refuse(fault, "the arguments cannot be read"), gate
+            if verdict is PASS:
+                continue
             if type(verdict) is Ask:
                 standing, asking = (verdict, gate) if type(standing) is Pass else (standing, asking)
             elif type(verdict) is not Pass:
@@ -115,14 +117,15 @@ class Pipeline:
                 self._refuse(call, refusal, "rates")
                 return
             refusal = self._commit(call)
-            if refusal is None and call.would_refuse:
-                self._would_refuse(call, call.would_refuse)
-            if refusal is None and call.approval is not None and call.approval.ticket is not None:
-                self._later(self._use_approval(call, plan, call.approval))
-            elif refusal is None:
-                self._dispatch(call, plan)
-            else:
+            if refusal is not None:
                 self._refuse(call, refusal, "commit")
+                return
+            if call.would_refuse:
+                self._would_refuse(call, call.would_refuse)
+            if call.approval is not None and call.approval.ticket is not None:
+                self._later(self._use_approval(call, plan, call.approval))
+            else:
+                self._dispatch(call, plan)
         elif isinstance(verdict, Refuse):
             self._refuse(call, verdict, gate)
         elif isinstance(verdict, Ask):
@@ -207,7 +210,7 @@ class Pipeline:
             verdict = Refuse(Fault("TIMEOUT", f"the {gate} check took too long", retry_after_ms=1000), "gates timeout")
         except Fault as fault:
             verdict = Refuse(fault, "the check could not be made")
-        if type(verdict) is Pass and self._stamp() != plan.stamp:
+        if type(verdict) is Pass and self._epoch.number != plan.epoch:
             changed = Fault("SERVER_RESTARTING", "the tools changed while the call was checked", retry_after_ms=100)
             verdict = Refuse(changed, "a call is judged by what holds when it goes out")
         return self.judge(call, plan, gate) if type(verdict) is Pass else (verdict, gate)

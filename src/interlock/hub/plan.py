@@ -1,6 +1,6 @@
 """What is known about a principal and a target before the arguments are: computed once, kept while it holds.
 
-A plan holds while the generation numbers it was made from stand and its time has not run out. Nothing is ever walked
+A plan holds while the epoch it was made in lasts and its time has not run out. Nothing is ever walked
 to invalidate plans: an old one is found out when it is next looked at.
 """
 
@@ -22,6 +22,19 @@ MOST_PLANS: Final = 4096
 """Plans kept per caller. Beyond that they are all made again, which costs microseconds each."""
 
 Check = Callable[[Call], Verdict]
+
+
+class Epoch:
+    """Grows with every change that could make a plan wrong."""
+
+    __slots__ = ("number",)
+
+    def __init__(self) -> None:
+        self.number = 0
+
+    def advance(self) -> None:
+        """Something changed."""
+        self.number += 1
 
 
 class Gate(Protocol):
@@ -46,7 +59,8 @@ class Plan(msgspec.Struct):
     """The gate that gave it."""
     checks: tuple[tuple[str, Check], ...]
     timeout_s: float
-    stamp: tuple[int, int]
+    epoch: int
+    """When it was made."""
     finish: Finish | None = None
     """What is to be done to its results."""
     valid_until: float = FOREVER
@@ -72,7 +86,7 @@ class Plans:
         self._finish_of = finish_of
         self._meters_of = meters_of
 
-    def make(self, caller: Caller, name: str, target: Target, stamp: tuple[int, int]) -> Plan:
+    def make(self, caller: Caller, name: str, target: Target, epoch: int) -> Plan:
         """A new plan for a target that was resolved from `name`."""
         standing: Verdict = PASS
         standing_gate = ""
@@ -96,7 +110,7 @@ class Plans:
             standing_gate,
             checks,
             self._timeout_of(target),
-            stamp,
+            epoch,
             self._finish_of(target),
             valid_until,
             self._meters_of(caller.principal, target),

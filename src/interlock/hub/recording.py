@@ -8,8 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from interlock.hub.audit.entries import Ticket
 from interlock.hub.audit.record import CANCELLED, LOST, NOT_SENT, TIMED_OUT, Outcome, outcome_of
-from interlock.hub.audit.recorder import Recorder, Ticket
+from interlock.hub.audit.recorder import Recorder
 from interlock.hub.call import Call, Caller, Target, TargetKind
 from interlock.protocols.traces import new_trace_id, read_traceparent
 from interlock.store import StoreError
@@ -21,19 +22,17 @@ from interlock.wire.messages import Failure, Result
 class Recording:
     """Between the hub and its recorder."""
 
-    def __init__(self, recorder: Callable[[], Recorder], strict: Callable[[], bool]) -> None:
-        self._recorder = recorder
-        self._strict = strict
+    recorder: Recorder
+    """Set when it was opened; no call comes before that."""
 
-    @property
-    def strict(self) -> bool:
+    def __init__(self, *, strict: bool) -> None:
+        self.strict = strict
         """Whether an intent must be committed before its call is sent."""
-        return self._strict()
 
     def begin(self, call: Call) -> None:
         """Record the intent. Raises a `Fault` where it cannot be recorded, and the call must not be sent."""
-        trace = trace_of(call.exchange)
-        call.ticket = self._recorder().intent(call.caller.principal, call.target, trace, call.arguments_raw)
+        trace = call.trace = trace_of(call.exchange)
+        call.ticket = self.recorder.intent(call.caller.principal, call.target, trace, call.arguments_raw)
 
     def begin_strictly(self, call: Call, send: Callable[[], None], refuse: Callable[[Fault], None]) -> None:
         """Record the intent, and send once it is committed, or refuse where it cannot be."""
@@ -44,9 +43,10 @@ class Recording:
             else:
                 refuse(Fault("RESOURCE_EXHAUSTED", error.message, mend=error.mend, retry_after_ms=1000))
 
+        call.trace = trace_of(call.exchange)
         try:
-            call.ticket = self._recorder().intent(
-                call.caller.principal, call.target, trace_of(call.exchange), call.arguments_raw, committed=committed
+            call.ticket = self.recorder.intent(
+                call.caller.principal, call.target, call.trace, call.arguments_raw, committed=committed
             )
         except Fault as fault:
             refuse(fault)
@@ -54,22 +54,22 @@ class Recording:
     def end(self, call: Call) -> None:
         """Record the outcome. A call that was never sent and never answered was not sent."""
         if call.ticket is not None:
-            self._recorder().outcome(call.ticket, call.outcome or NOT_SENT)
+            self.recorder.outcome(call.ticket, call.outcome or NOT_SENT)
 
     def end_later(self, ticket: Ticket, outcome: Outcome | None) -> None:
         """The same for a call whose end could not be recorded with it, since it might have become a task."""
-        self._recorder().outcome(ticket, outcome or NOT_SENT)
+        self.recorder.outcome(ticket, outcome or NOT_SENT)
 
     def refused(self, call: Call, fault: Fault, gate: str, rule: str) -> None:
         """Record that a gate said no."""
-        self._recorder().refusal(
+        self.recorder.refusal(
             call.caller.principal, call.target, trace_of(call.exchange), gate, rule, fault.message, call.arguments_raw
         )
 
     def unresolved(self, exchange: Exchange, caller: Caller, kind: TargetKind, name: str, fault: Fault) -> None:
         """Record that a name meant nothing to this caller."""
         target = Target(kind, "", name[:1000])
-        self._recorder().refusal(
+        self.recorder.refusal(
             caller.principal, target, trace_of(exchange), "resolve", "the name must mean something", fault.message
         )
 
@@ -96,5 +96,7 @@ def lost(fault: Fault) -> Outcome:
 def trace_of(exchange: Exchange) -> str:
     """The caller's own trace id, or a new one."""
     meta = exchange.glance.meta
-    parent = None if meta is None or meta.traceparent is None else read_traceparent(meta.traceparent)
+    if meta is None or meta.traceparent is None:
+        return new_trace_id()
+    parent = read_traceparent(meta.traceparent)
     return new_trace_id() if parent is None else parent.trace

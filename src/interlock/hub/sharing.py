@@ -32,7 +32,7 @@ class Lane(msgspec.Struct, frozen=True):
     """The one session it is for; None where it serves several requests of one principal."""
 
 
-def lane(share: Share, *, modern: bool, attributes_logs: bool, caller: Caller, exchange: Exchange) -> Lane | None:
+def lane(share: Share, modern: bool, attributes_logs: bool, caller: Caller, exchange: Exchange) -> Lane | None:
     """Whose connection a call takes: None for the one all share, else the private one.
 
     A modern server is shared: identity and capabilities travel with each request. A legacy server's shared session

@@ -16,6 +16,7 @@ import msgspec
 _PARENT: Final = re.compile(r"([0-9a-f]{2})-([0-9a-f]{32})-([0-9a-f]{16})-([0-9a-f]{2})(-.*)?")
 _ID: Final = re.compile(r"[0-9a-f]{32}")
 _LONGEST: Final = 512
+_bits: Final = random.getrandbits
 
 
 class Traceparent(msgspec.Struct, frozen=True):
@@ -42,12 +43,12 @@ def read_traceparent(text: str) -> Traceparent | None:
 
 def new_trace_id() -> str:
     """A trace id that nobody else has."""
-    return f"{random.getrandbits(128) or 1:032x}"
+    return "%032x" % (_bits(128) or 1)
 
 
 def new_span_id() -> str:
     """A span id that nobody else in the trace has."""
-    return f"{random.getrandbits(64) or 1:016x}"
+    return "%016x" % (_bits(64) or 1)
 
 
 def trace_id_from(text: str) -> str:

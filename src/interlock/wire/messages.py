@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import json
 import re
-from typing import Final, TypeAlias
+from typing import Final, Literal, TypeAlias
 
 import msgspec
 
@@ -59,22 +59,38 @@ def decode(data: bytes, limits: Limits = DEFAULT) -> Message:
         envelope = _decode_envelope(data)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as cause:
         raise _unreadable(data, cause) from None
-    # The two commonest messages first, in compact form and with a number for an id: one look, no further calls.
-    id_, params, result = envelope.id, envelope.params, envelope.result
-    if type(id_) is int and envelope.jsonrpc == "2.0" and envelope.error is _UNSET:
-        rest = len(data) - len(b"%d" % id_)
-        if type(params) is msgspec.Raw and type(envelope.method) is str and result is _UNSET:
-            raw = bytes(params)
-            if raw[0] == _BRACE and rest == _CALL_LENGTH + len(envelope.method) + len(raw):
-                return Request(id_, envelope.method, raw)
-        elif type(result) is msgspec.Raw and envelope.method is _UNSET:
-            raw = bytes(result)
-            if rest == _RESULT_LENGTH + len(raw):
-                return Result(id_, raw)
     message = _classify(envelope, limits)
     if len(data) != _canonical_length(message):
         _refuse_ambiguity(data, message)
     return message
+
+
+def plain_request(data: bytes) -> Request | None:
+    """The request in these bytes, if it is written as compactly as can be, with a number for an id; else None.
+
+    One look for the commonest message. Whatever is not just that is left to `decode`, which says what is wrong with it.
+    """
+    try:
+        plain = _decode_plain_request(data)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return None
+    id_, method, params = plain.id, plain.method, bytes(plain.params)
+    # A member that stood twice, or an escape in the method, would make it longer than what was read.
+    if len(data) != _CALL_LENGTH + len(b"%d" % id_) + len(method) + len(params) or params[0] != _BRACE:
+        return None
+    return Request(id_, method, params)
+
+
+def plain_result(data: bytes, id: Id) -> bytes | None:
+    """The result in these bytes, if they are nothing but the good answer to that request; else None, for `decode`."""
+    try:
+        plain = _decode_plain_result(data)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return None
+    result = bytes(plain.result)
+    if plain.id != id or len(data) != _RESULT_LENGTH + len(b"%d" % plain.id) + len(result):
+        return None
+    return result
 
 
 def decode_batch(data: bytes, limits: Limits = DEFAULT) -> list[Message | BadMessage]:
@@ -191,7 +207,22 @@ class _Envelope(msgspec.Struct):
     error: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
 
 
+class _PlainRequest(msgspec.Struct, forbid_unknown_fields=True):
+    jsonrpc: Literal["2.0"]
+    id: int
+    method: str
+    params: msgspec.Raw
+
+
+class _PlainResult(msgspec.Struct, forbid_unknown_fields=True):
+    jsonrpc: Literal["2.0"]
+    id: int
+    result: msgspec.Raw
+
+
 _decode_envelope = msgspec.json.Decoder(_Envelope).decode
+_decode_plain_request = msgspec.json.Decoder(_PlainRequest).decode
+_decode_plain_result = msgspec.json.Decoder(_PlainResult).decode
 _decode_error = msgspec.json.Decoder(ErrorObject).decode
 _decode_parts = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _quote = msgspec.json.Encoder().encode

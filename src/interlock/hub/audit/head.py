@@ -9,6 +9,8 @@ import mmap
 import os
 import struct
 import zlib
+from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 from typing import Final
 
@@ -82,10 +84,8 @@ class HeadFile:
         with path.open("r+b") as file:
             self._page = mmap.mmap(file.fileno(), _SIZE)
         self._turn = 0
-
-    def issue(self, seq: int) -> None:
+        self.issue: Callable[[int], None] = partial(_COUNTER.pack_into, self._page, _ISSUED)
         """A record was given this place."""
-        _COUNTER.pack_into(self._page, _ISSUED, seq)
 
     def move(self, seq: int, hash: bytes, oldest_open: int) -> None:
         """Records up to this one are committed. The two copies take turns, so that one is always whole."""

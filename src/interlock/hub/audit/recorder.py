@@ -7,26 +7,24 @@ long as entries cannot be written, no new call is let through.
 from __future__ import annotations
 
 import asyncio
-import hashlib
-import time
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
+from time import perf_counter, time_ns
+from types import MappingProxyType
 from typing import Any, Final
 
 import msgspec
 
 from interlock.hub.audit.chain import row_of
+from interlock.hub.audit.entries import Entry, Ticket, digest, kept
 from interlock.hub.audit.head import Head, HeadFile
 from interlock.hub.audit.record import (
     BLOCKED,
     CLOSED,
-    EXECUTED,
-    INTENDED,
     NOT_SENT,
     OTHER_BLOCKED,
-    OTHER_EXECUTED,
     OVERFLOWED,
     Outcome,
     Record,
@@ -52,17 +50,7 @@ _RETRY_S: Final = (0.1, 0.5, 2.0)
 
 Committed = Callable[[StoreError | None], None]
 NOBODY: Final = Principal("", "service")
-
-
-class Ticket:
-    """A call that was recorded as intended. Its outcome is recorded once."""
-
-    __slots__ = ("began", "intent", "open")
-
-    def __init__(self, intent: Record, began: float) -> None:
-        self.intent = intent
-        self.began = began
-        self.open = True
+_NOTHING: Final[Mapping[str, object]] = MappingProxyType({})
 
 
 class Recorder:
@@ -84,10 +72,12 @@ class Recorder:
         self._redact = redact_with
         self._most = most
         self._waiting: list[tuple[Ticket, Committed]] = []
-        self._queue: list[Record] = []
+        self._queue: list[Entry] = []
         """Entries in the order of their places, without a hole, that have never been sent to the database."""
-        self._flying: list[Record] = []
-        self._again: list[Record] = []
+        self._flying: list[Entry] = []
+        self._flown = head.seq
+        """The place of the last entry that left the queue: none up to it changes any more."""
+        self._again: list[Entry] = []
         """Entries that were sent and may or may not have been written. They are sent again as they were."""
         self._open: dict[int, None] = {}
         self._unrecorded = 0
@@ -100,6 +90,8 @@ class Recorder:
         self._loop = asyncio.get_running_loop()
         self._unsynced = False
         self._syncing = ThreadPoolExecutor(1, thread_name_prefix="audit-head")
+        self._issue = head_file.issue
+        self._measure()
 
     @classmethod
     async def open(
@@ -138,36 +130,21 @@ class Recorder:
         With `committed` the call may be sent only when that was called with None (`strict`). When it is called with an
         error, the call must be refused; that it was not sent is recorded by itself.
         """
-        if self.trouble is not None:
-            raise Fault(
-                "RESOURCE_EXHAUSTED",
-                f"no call is made while the audit record cannot be written: {self.trouble.message}",
-                mend=self.trouble.mend,
-                retry_after_ms=1000,
-            )
-        if self._taken() + 2 > self._most:
-            raise Fault("RESOURCE_EXHAUSTED", "too many records wait to be written", retry_after_ms=100)
-        seq = self._next()
-        record = Record(
-            seq,
-            _now(),
-            INTENDED,
-            principal.id,
-            principal.kind,
-            target.kind,
-            target.server,
-            target.name,
-            trace,
-            gate=gate,
-            rule=rule,
-            arguments=hashlib.sha256(arguments).hexdigest() if arguments else "",
-            details=_joined({}, details),
+        queue = self._queue
+        if self.trouble is not None or len(queue) + len(self._open) >= self._room:
+            raise self._no_room()
+        seq = self._seq = self._seq + 1
+        ticket = Ticket(
+            seq, time_ns(), principal, target, trace, kept(arguments), perf_counter(), gate, rule, details or _NOTHING
         )
-        ticket = Ticket(record, time.perf_counter())
         self._open[seq] = None
+        queue.append(ticket)
+        self._issue(seq)
         if committed is not None:
             self._waiting.append((ticket, committed))
-        self._put(record)
+            self._schedule()
+        elif self._timer is None or len(queue) >= FLUSH_AT:
+            self._schedule()
         return ticket
 
     def outcome(
@@ -180,32 +157,26 @@ class Recorder:
         if not ticket.open:
             return
         ticket.open = False
-        intent, queue = ticket.intent, self._queue
-        del self._open[intent.seq]
-        whole = bool(queue) and intent.seq >= queue[0].seq
-        record = Record(
-            intent.seq if whole else self._next(),
-            intent.at if whole else _now(),
-            EXECUTED.get(intent.kind, OTHER_EXECUTED),
-            intent.actor,
-            intent.actor_kind,
-            intent.kind,
-            intent.server,
-            intent.name,
-            intent.trace,
-            intent.seq,
-            outcome,
-            intent.gate,
-            intent.rule,
-            reason,
-            int((time.perf_counter() - ticket.began) * 1_000_000),
-            intent.arguments,
-            details=_joined(intent.details if whole else {}, details),
-        )
-        if whole:
-            queue[intent.seq - queue[0].seq] = record
+        seq = ticket.seq
+        del self._open[seq]
+        ticket.took_us = int((perf_counter() - ticket.began) * 1_000_000)
+        if seq > self._flown:
+            ticket.outcome = outcome
+            ticket.reason = reason
+            if details:
+                ticket.details = {**ticket.details, **details}
         else:
-            self._put(record)
+            self._put(ticket.ending(self._next(), _now(), outcome, reason, details or _NOTHING))
+
+    def _no_room(self) -> Fault:
+        if self.trouble is None:
+            return Fault("RESOURCE_EXHAUSTED", "too many records wait to be written", retry_after_ms=100)
+        return Fault(
+            "RESOURCE_EXHAUSTED",
+            f"no call is made while the audit record cannot be written: {self.trouble.message}",
+            mend=self.trouble.mend,
+            retry_after_ms=1000,
+        )
 
     def refusal(
         self,
@@ -235,8 +206,8 @@ class Recorder:
                 gate=gate,
                 rule=rule,
                 reason=reason,
-                arguments=hashlib.sha256(arguments).hexdigest() if arguments else "",
-                details=_joined({}, details),
+                arguments=digest(arguments),
+                details=dict(details or {}),
             )
         )
 
@@ -269,7 +240,7 @@ class Recorder:
                 rule=rule,
                 reason=reason,
                 claimed_by=claimed_by,
-                details=_joined({}, details),
+                details=dict(details or {}),
             )
         )
 
@@ -314,12 +285,14 @@ class Recorder:
         return self._seq
 
     def _put(self, record: Record) -> None:
-        queue = self._queue
-        queue.append(record)
-        self._head.issue(record.seq)
+        self._queue.append(record)
+        self._issue(record.seq)
+        self._schedule()
+
+    def _schedule(self) -> None:
         if self._flying or self.trouble is not None:
             return
-        if self._waiting or len(queue) >= FLUSH_AT:
+        if self._waiting or len(self._queue) >= FLUSH_AT:
             if not self._urgent:
                 # At the next turn of the loop, so that what comes in this turn goes along.
                 self._urgent = True
@@ -338,12 +311,18 @@ class Recorder:
             self._flying, self._again = self._again, []
         else:
             self._flying, self._queue = self._queue[:MOST_TOGETHER], self._queue[MOST_TOGETHER:]
+            self._flown = self._flying[-1].seq
+        self._measure()
         try:
             self._store.write(partial(self._write, self._flying), self._written)
         except StoreError as error:
             self._written(None, error)
 
-    def _write(self, batch: list[Record], database: Database) -> tuple[bytes, list[Record]]:
+    def _measure(self) -> None:
+        """How many may still come, with a place for each one's outcome, beside those that are being written."""
+        self._room = self._most - 1 - len(self._flying) - len(self._again)
+
+    def _write(self, batch: list[Entry], database: Database) -> tuple[bytes, list[Record]]:
         """On the writer's thread: redact, hash and append. Gives the new head's hash, and the entries as written."""
         database.hold(self.chain)
         clean, made, previous = [], [], self._hash
@@ -360,13 +339,14 @@ class Recorder:
         rows.append(database, made)
         return previous, clean
 
-    def _row(self, entry: Record, previous: bytes) -> tuple[Record, rows.RecordRow]:
+    def _row(self, entry: Entry, previous: bytes) -> tuple[Record, rows.RecordRow]:
+        whole = entry.record() if isinstance(entry, Ticket) else entry
         try:
-            record = self._clean(entry)
+            record = self._clean(whole)
             return record, row_of(self.chain, record, previous)
         except (TypeError, ValueError, OverflowError, RecursionError, msgspec.MsgspecError) as cause:
             # What cannot be encoded must not keep the rest from being recorded.
-            record = _encodable(entry, cause)
+            record = _encodable(whole, cause)
             return record, row_of(self.chain, record, previous)
 
     def _clean(self, record: Record) -> Record:
@@ -383,7 +363,9 @@ class Recorder:
         batch, self._flying = self._flying, []
         if error is not None:
             self._failed(batch, error)
+            self._measure()
             return
+        self._measure()
         self.trouble, self._failures, self._doubtful = None, 0, False
         self._hash, clean = result
         self._head.move(batch[-1].seq, self._hash, next(iter(self._open), batch[-1].seq + 1))
@@ -406,7 +388,7 @@ class Recorder:
         self._unsynced = False
         self._head.flush()
 
-    def _failed(self, batch: list[Record], error: StoreError) -> None:
+    def _failed(self, batch: list[Entry], error: StoreError) -> None:
         """Nothing is given up: the same entries are tried again, and no new call is let through meanwhile."""
         if isinstance(error, Conflict):
             error = StoreError(
@@ -426,7 +408,7 @@ class Recorder:
 
     def _answer(self, upto: int, error: StoreError | None) -> None:
         """Tell the strict calls among the entries up to a place."""
-        due = [(ticket, tell) for ticket, tell in self._waiting if ticket.intent.seq <= upto]
+        due = [(ticket, tell) for ticket, tell in self._waiting if ticket.seq <= upto]
         self._waiting = self._waiting[len(due) :]
         for ticket, tell in due:
             if error is not None:
@@ -447,10 +429,6 @@ def _open_chain(chain: str, head_file: Path, database: Database) -> tuple[Resume
     return resumed, made[-1].seq, previous
 
 
-def _joined(one: dict[str, object], other: Mapping[str, object] | None) -> dict[str, object]:
-    return one if not other else {**one, **other}
-
-
 def _encodable(record: Record, cause: Exception) -> Record:
     """A record without what could not be encoded."""
     changed: dict[str, Any] = {
@@ -463,4 +441,4 @@ def _encodable(record: Record, cause: Exception) -> Record:
 
 
 def _now() -> int:
-    return time.time_ns() // 1000
+    return time_ns() // 1000

@@ -5,7 +5,7 @@ A list is joined from pieces, one per server, that are rendered when the server'
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
 import msgspec
@@ -65,7 +65,7 @@ class Lens:
 class Catalog:
     """The offers of all servers, in the operator's order, and the lists made of them."""
 
-    def __init__(self) -> None:
+    def __init__(self, changed: Callable[[], None] = lambda: None) -> None:
         self._offers: dict[str, Offer] = {}
         self._lenses: dict[str, Lens] = {}
         self._pieces: dict[tuple[str, bool, str | None, ItemKind], tuple[Offer, bytes]] = {}
@@ -73,6 +73,7 @@ class Catalog:
         self._reached: dict[View, tuple[int, dict[str, None]]] = {}
         self.generation = 0
         """Grows with every change of any offer or profile."""
+        self._changed = changed
 
     def arrange(self, servers: Iterable[str], profiles: Mapping[str, Profile]) -> None:
         """Take over the operator's order of servers, and the profiles. Offers of servers that are gone go."""
@@ -82,12 +83,14 @@ class Catalog:
         self._whole.clear()
         self._reached.clear()
         self.generation += 1
+        self._changed()
 
     def put(self, offer: Offer) -> None:
         """A server's new offer takes the place of its old one."""
         if offer.server in self._offers:
             self._offers[offer.server] = offer
             self.generation += 1
+            self._changed()
 
     def offer(self, server: str) -> Offer | None:
         """What a server offers, as last known."""

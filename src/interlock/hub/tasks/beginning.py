@@ -11,8 +11,8 @@ from collections.abc import Callable, Coroutine
 
 import msgspec
 
+from interlock.hub.audit.entries import Ticket
 from interlock.hub.audit.record import Outcome
-from interlock.hub.audit.recorder import Ticket
 from interlock.hub.call import Call
 from interlock.hub.lines import Line
 from interlock.hub.tasks.ledger import KeptTask

@@ -15,8 +15,8 @@ from typing import Final, cast
 import msgspec
 
 from interlock.client.peer import remote_fault
+from interlock.hub.audit.entries import Ticket
 from interlock.hub.audit.record import Outcome, outcome_of
-from interlock.hub.audit.recorder import Ticket
 from interlock.hub.call import Call, Caller, Target
 from interlock.hub.lines import Line
 from interlock.hub.results.addresses import with_exposed_uris
@@ -99,6 +99,7 @@ class TaskDesk:
                 raise full()
             # The server decides in the stateless era; told that tasks are not taken, it answers the call itself.
             call.members["_meta"] = msgspec.Raw(_without_extension(bytes(call.members["_meta"])))
+            call.plain = False
             return done
         id_ = secrets.token_urlsafe(24)
         token = None
@@ -309,7 +310,7 @@ class TaskDesk:
     def _finish(
         self, exchange: Exchange, caller: Caller, target: Target, result: bytes, deliver: Callable[[bytes], None]
     ) -> None:
-        if not caller.view.bare and b'"resource' in result:
+        if not caller.view.bare and b'"uri"' in result:
             result = with_exposed_uris(target.server, result)
         finish = self._finish_of(target)
         if finish is None:

@@ -15,12 +15,12 @@ from typing import Final, TypeVar
 import msgspec
 
 from interlock.client.peer import declaring
+from interlock.hub.audit.entries import Ticket
 from interlock.hub.audit.record import CANCELLED, SUCCEEDED, TASK_ENDED, TOOL_FAILED, UNKNOWN, Outcome, outcome_of
-from interlock.hub.audit.recorder import Recorder, Ticket
+from interlock.hub.audit.recorder import Recorder
 from interlock.hub.call import Call, Target
 from interlock.hub.lines import Line
 from interlock.hub.principals import Principal
-from interlock.hub.recording import trace_of
 from interlock.hub.sharing import Lane
 from interlock.hub.tasks.ledger import KeptTask, Ledger, full
 from interlock.hub.upstreams.upstreams import Upstreams
@@ -131,8 +131,8 @@ class Tracker:
             "working" if said.over else said.status,
             said.poll_ms,
             said.message,
-            trace_of(call.exchange),
-            0 if ticket is None else ticket.intent.seq,
+            call.trace,
+            0 if ticket is None else ticket.seq,
         )
         live = LiveTask(task.state, self._clock())
         live.line, live.ticket, live.session, live.token = line, ticket, call.exchange.session, token

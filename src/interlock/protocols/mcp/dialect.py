@@ -27,10 +27,11 @@ class Dialect(msgspec.Struct, frozen=True):
     mgp: Agreed | None = None
     """What was agreed with it. A service that speaks MGP sets this; without it, plain MCP is spoken."""
 
-    @property
-    def modern(self) -> bool:
-        """Whether requests stand alone."""
-        return self.revision.modern
+    modern: bool = False
+    """Whether requests stand alone: the revision's own word, kept here because every call asks for it."""
+
+    def __post_init__(self) -> None:
+        msgspec.structs.force_setattr(self, "modern", self.revision.modern)
 
     @property
     def tongue(self) -> Tongue:

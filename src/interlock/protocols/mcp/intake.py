@@ -6,13 +6,14 @@ Everything the specification says a server must refuse before it serves is refus
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import TypeVar
 
 import msgspec
 
 from interlock.protocols.mcp import headers as mcp_headers
 from interlock.protocols.mcp.capabilities import NO_CAPABILITIES, read_client_capabilities
 from interlock.protocols.mcp.dialect import Dialect
-from interlock.protocols.mcp.meta import CLIENT_CAPABILITIES, PROTOCOL_VERSION, Glance, glance
+from interlock.protocols.mcp.meta import CLIENT_CAPABILITIES, PROTOCOL_VERSION, Glance, RequestMeta
 from interlock.protocols.mcp.methods import LOG_LEVELS, METHODS, serves
 from interlock.protocols.mcp.revisions import LEGACY_NAMES, MODERN_NAMES, REVISIONS, Revision, agree
 from interlock.protocols.mgp.negotiation import Home, Offer, read_offer
@@ -20,6 +21,7 @@ from interlock.wire.errors import Fault
 from interlock.wire.messages import Request
 
 Headers = Mapping[bytes, bytes]
+K = TypeVar("K")
 
 
 def is_modern(request: Request, view: Glance, headers: Headers | None) -> bool:
@@ -48,10 +50,8 @@ def read_modern(request: Request, view: Glance, headers: Headers | None) -> Dial
         raise Fault("INVALID_PARAMS", f"params._meta must carry {CLIENT_CAPABILITIES!r}")
     if headers is not None:
         mcp_headers.check_standard(headers, request.method, name_in(request.method, view), meta.protocol_version)
-    info = None if meta.client_info is msgspec.UNSET else bytes(meta.client_info)
-    said = (meta.protocol_version, bytes(meta.client_capabilities), info, meta.log_level)
     # A client says the same with every request.
-    dialect = _dialects.get(said) or _modern_dialect(*said)
+    dialect = _dialects.get(view.meta_raw) or _modern_dialect(meta, view.meta_raw)
     if not serves(request.method, dialect.revision.era) and request.method in METHODS:
         raise Fault("METHOD_NOT_FOUND", f"{request.method} is not part of revision {dialect.revision.name}")
     return dialect
@@ -88,29 +88,43 @@ def name_in(method: str, view: Glance) -> str | None:
     return view.uri if row.named_by == "uri" else view.task
 
 
-def glance_at(request: Request) -> Glance:
-    """The members of a request's params that routing reads."""
-    return glance(request.params)
-
-
-_dialects: dict[tuple[str, bytes, bytes | None, str | None], Dialect] = {}
-_DIALECTS = 256
+Said = tuple[str, bytes, bytes | None, str | None]
+"""A version, capabilities, who the client is, and a log level."""
+_dialects: dict[bytes, Dialect] = {}
+"""By the very bytes of the `_meta` that asked for it; with a token or a trace in it they never come again."""
+_dialects_said: dict[Said, Dialect] = {}
+_DIALECTS = 512
 _DIALECT_BYTES = 4_096
 
 
-def _modern_dialect(version: str, capabilities: bytes, info: bytes | None, log_level: str | None) -> Dialect:
+def _modern_dialect(meta: RequestMeta, raw: bytes) -> Dialect:
+    info = None if meta.client_info is msgspec.UNSET else bytes(meta.client_info)
+    capabilities = b"{}" if meta.client_capabilities is msgspec.UNSET else bytes(meta.client_capabilities)
+    said = (meta.protocol_version or "", capabilities, info, meta.log_level)
+    dialect = _dialects_said.get(said)
+    if dialect is None:
+        dialect = _new_dialect(*said)
+        if len(raw) <= _DIALECT_BYTES:
+            _keep(_dialects_said, said, dialect)
+    if meta.progress_token is None and meta.traceparent is None and len(raw) <= _DIALECT_BYTES:
+        _keep(_dialects, raw, dialect)
+    return dialect
+
+
+def _new_dialect(version: str, capabilities: bytes, info: bytes | None, log_level: str | None) -> Dialect:
     revision = REVISIONS.get(version)
     if revision is None or not revision.modern:
         raise _unsupported(version, MODERN_NAMES, "repeat with a supported version")
     if log_level is not None and log_level not in LOG_LEVELS:
         raise Fault("INVALID_PARAMS", f"unknown log level {log_level!r}", mend=f"one of {', '.join(LOG_LEVELS)}")
     read = NO_CAPABILITIES if capabilities == b"{}" else read_client_capabilities(capabilities)
-    dialect = Dialect(revision, read, info, log_level, mgp_offer=_mgp_offer(capabilities))
-    if len(capabilities) + len(info or b"") <= _DIALECT_BYTES:
-        if len(_dialects) >= _DIALECTS:
-            _dialects.clear()
-        _dialects[version, capabilities, info, log_level] = dialect
-    return dialect
+    return Dialect(revision, read, info, log_level, mgp_offer=_mgp_offer(capabilities))
+
+
+def _keep(known: dict[K, Dialect], key: K, dialect: Dialect) -> None:
+    if len(known) >= _DIALECTS:
+        known.clear()
+    known[key] = dialect
 
 
 def _mgp_offer(capabilities: bytes) -> tuple[Offer, Home] | None:

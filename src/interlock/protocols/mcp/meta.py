@@ -39,19 +39,65 @@ class Glance(msgspec.Struct, frozen=True):
 
     name: str | None = None
     uri: str | None = None
-    task: str | None = msgspec.field(default=None, name="taskId")
-    meta: RequestMeta | None = msgspec.field(default=None, name="_meta")
-
-
-_decode_glance = msgspec.json.Decoder(Glance).decode
+    meta: RequestMeta | None = None
+    meta_raw: bytes = b""
+    """The `_meta` as it came; empty where there is none."""
+    arguments: bytes | None = None
+    """The arguments as they came, where the params are `name`, `arguments` and perhaps `_meta`, and nothing else."""
+    task: str | None = None
 
 
 def glance(params: bytes) -> Glance:
     """The few members of params that decide where a request goes. Raises INVALID_PARAMS."""
     try:
-        return _decode_glance(params)
+        seen = _decode_params(params)
+        name, raw, arguments = seen.name, seen.meta, seen.arguments
+        if raw is _UNSET or raw == _NULL:
+            meta, meta_raw, rest = None, b"", len(params) - _PLAIN_LENGTH
+        else:
+            meta_raw = bytes(raw)
+            meta = _metas.get(meta_raw) or _read_meta(meta_raw)
+            rest = len(params) - _PLAIN_LENGTH - _META_LENGTH - len(meta_raw)
+        if name is not None and arguments is not _UNSET:
+            given = bytes(arguments)
+            # Anything else in there, or anything that stood twice, would make it longer.
+            if rest == len(name) + len(given):
+                return Glance(name, None, meta, meta_raw, given)
+        return Glance(name, seen.uri, meta, meta_raw, None, seen.task)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as cause:
         raise Fault("INVALID_PARAMS", f"params: {cause}") from None
+
+
+class _Params(msgspec.Struct):
+    name: str | None = None
+    uri: str | None = None
+    task: str | None = msgspec.field(default=None, name="taskId")
+    meta: msgspec.Raw | msgspec.UnsetType = msgspec.field(default=msgspec.UNSET, name="_meta")
+    arguments: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+
+
+_UNSET = msgspec.UNSET
+_NULL = msgspec.Raw(b"null")
+_PLAIN_LENGTH = len('{"name":"","arguments":}')
+_META_LENGTH = len(',"_meta":')
+_decode_params = msgspec.json.Decoder(_Params).decode
+_decode_meta = msgspec.json.Decoder(RequestMeta).decode
+_metas: dict[bytes, RequestMeta] = {}
+"""What a client says with every request, by its very bytes."""
+_METAS = 512
+_META_BYTES = 4_096
+
+
+def _read_meta(raw: bytes) -> RequestMeta:
+    try:
+        meta = _decode_meta(raw)
+    except msgspec.ValidationError as cause:
+        raise msgspec.ValidationError(f"_meta: {cause}") from None
+    if meta.progress_token is None and meta.traceparent is None and len(raw) <= _META_BYTES:
+        if len(_metas) >= _METAS:
+            _metas.clear()
+        _metas[raw] = meta
+    return meta
 
 
 Members = dict[str, msgspec.Raw]

@@ -15,7 +15,6 @@ from typing import Final
 import msgspec
 
 from interlock.protocols.mcp import headers as mcp_headers
-from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.intake import (
     check_session_version,
     is_modern,
@@ -31,7 +30,7 @@ from interlock.transports.http.exchange import LISTEN, Batch, HttpExchange
 from interlock.transports.http.guard import Refusal
 from interlock.transports.http.legacy_sse import LegacySse, mcp_path_of
 from interlock.transports.http.sessions import HttpSession, Sessions
-from interlock.transports.http.turn import Head, Turn
+from interlock.transports.http.turn import Head, Said, Turn
 from interlock.wire.conversation import CANCELLED
 from interlock.wire.errors import Fault, Tongue
 from interlock.wire.limits import DEFAULT, Limits
@@ -39,6 +38,7 @@ from interlock.wire.messages import (
     BadMessage,
     Failure,
     Id,
+    Message,
     Notification,
     Request,
     Result,
@@ -47,6 +47,7 @@ from interlock.wire.messages import (
     encode_failure,
     encode_result,
     is_batch,
+    plain_request,
 )
 
 _log = logging.getLogger(__name__)
@@ -73,10 +74,13 @@ class McpEndpoint:
 
     def handle(self, turn: Turn) -> None:
         """Answer a request, now or later."""
+        head = turn.head
         try:
-            if not turn.head.path.endswith("/mcp") and mcp_path_of(turn.head.path) is not None:
+            if head.fit:
+                self._post(turn)
+            elif not head.path.endswith("/mcp") and mcp_path_of(head.path) is not None:
                 self.legacy_sse.handle(turn)
-            elif turn.head.method == b"POST":
+            elif head.method == b"POST":
                 self._post(turn)
             elif turn.head.method == b"GET":
                 self._get(turn)
@@ -120,45 +124,45 @@ class McpEndpoint:
         caller = self._service.admit(head.path, head.headers)
         if not head.fit and not _fits(turn):
             return
-        if is_batch(turn.body):
+        request = plain_request(turn.body)
+        if request is not None:
+            self._request(turn, caller, request)
+        elif is_batch(turn.body):
             self._batch(turn, caller)
-            return
-        message = decode(turn.body, self._limits)
-        if type(message) is Request:
+        else:
+            self._other(turn, caller, decode(turn.body, self._limits))
+
+    def _other(self, turn: Turn, caller: Caller, message: Message) -> None:
+        if isinstance(message, Request):
             self._request(turn, caller, message)
-        elif type(message) is Notification:
+        elif isinstance(message, Notification):
             self._notification(turn, caller, message)
         else:
-            assert isinstance(message, Result | Failure)
             self._session(turn, caller).answered(message)
             turn.answer(202)
 
     def _request(self, turn: Turn, caller: Caller, request: Request) -> None:
-        headers = turn.head.headers
+        head = turn.head
         view = glance(request.params)
-        if is_modern(request, view, headers):
-            dialect = self._read_modern(turn.head, request, view)
-            exchange = HttpExchange(request, view, dialect, caller, None, headers, turn)
-            self._serve(exchange)
-            if exchange.open:
-                turn.on_gone = exchange.client_gone
-                if request.method == LISTEN:
-                    self._listening.add(exchange)
+        said = head.said
+        # The same head said the same before: its headers were checked against that then.
+        if said is not None and said.name == view.name and said.meta == view.meta_raw and said.method == request.method:
+            self._serve_alone(turn, HttpExchange(request, view, said.dialect, caller, turn))
+        elif is_modern(request, view, head.headers):
+            dialect = read_modern(request, view, head.headers)
+            if request.method == "tools/call" and len(view.name or "") + len(view.meta_raw) <= _SHORT:
+                head.said = Said(request.method, view.name, view.meta_raw, dialect)
+            self._serve_alone(turn, HttpExchange(request, view, dialect, caller, turn))
         elif request.method == "initialize":
             self._initialize(turn, caller, request)
         else:
             self._serve_in_session(turn, self._session(turn, caller), caller, request, view, None)
 
-    def _read_modern(self, head: Head, request: Request, view: Glance) -> Dialect:
-        """A stateless request, checked; against its headers too, unless the same head said the same before."""
-        meta = view.meta
-        says = (request.method, view.name, "" if meta is None else meta.protocol_version or "")
-        if says == head.says:
-            return read_modern(request, view, None)
-        dialect = read_modern(request, view, head.headers)
-        if request.method == "tools/call" and view.name is not None and len(view.name) <= _SHORT_NAME:
-            head.says = says
-        return dialect
+    def _serve_alone(self, turn: Turn, exchange: HttpExchange) -> None:
+        turn.on_gone = exchange.client_gone
+        self._serve(exchange)
+        if exchange.open and exchange.request.method == LISTEN:
+            self._listening.add(exchange)
 
     def _serve(self, exchange: HttpExchange) -> None:
         try:
@@ -172,7 +176,7 @@ class McpEndpoint:
     def _serve_in_session(
         self, turn: Turn, session: HttpSession, caller: Caller, request: Request, view: Glance, batch: Batch | None
     ) -> None:
-        exchange = HttpExchange(request, view, session.dialect, caller, session, turn.head.headers, turn, batch)
+        exchange = HttpExchange(request, view, session.dialect, caller, turn, session, batch)
         session.take(exchange)
         if request.method == "ping":
             exchange.result(b"{}")
@@ -282,7 +286,7 @@ class _Cancelled(msgspec.Struct):
 
 _decode_cancelled = msgspec.json.Decoder(_Cancelled).decode
 
-_SHORT_NAME: Final = 256
+_SHORT: Final = 1024
 _BOTH_KINDS: Final = ("application/json", "text/event-stream")
 _STREAM_KIND: Final = ("text/event-stream",)
 _ALLOW_ALL: Final = b"allow: POST, GET, DELETE\r\n"

@@ -6,7 +6,7 @@ In the stateless era the client's going cancels. In the handshake era it does no
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
@@ -47,9 +47,13 @@ class Outlet(Protocol):
 class HttpExchange(Exchange):
     """A request in a POST."""
 
-    __slots__ = ("_asks", "_batch", "_open", "_outlet", "_turn")
-
-    session: HttpSession | None
+    # What few requests ever change stands here once, not in each of them.
+    session: HttpSession | None = None
+    on_cancel: Callable[[str], None] | None = None
+    _batch: Batch | None = None
+    _open = True
+    _outlet: Outlet | None = None
+    _asks: dict[int, asyncio.Future[bytes]] | None = None
 
     def __init__(
         self,
@@ -57,24 +61,23 @@ class HttpExchange(Exchange):
         glance: Glance,
         dialect: Dialect,
         caller: Caller,
-        session: HttpSession | None,
-        headers: Mapping[bytes, bytes] | None,
         turn: Turn,
+        session: HttpSession | None = None,
         batch: Batch | None = None,
     ) -> None:
-        # What the parent does, without the call: this is made for every request.
         self.request = request
         self.glance = glance
         self.dialect = dialect
         self.caller = caller
-        self.session = session
-        self.headers = headers
-        self.on_cancel = None
         self._turn = turn
-        self._batch = batch
-        self._open = True
-        self._outlet: Outlet | None = None
-        self._asks: dict[int, asyncio.Future[bytes]] | None = None
+        if session is not None:
+            self.session = session
+            self._batch = batch
+
+    @property
+    def headers(self) -> Mapping[bytes, bytes]:  # type: ignore[override]
+        """The HTTP headers, names in lower case."""
+        return self._turn.head.headers
 
     @property
     def open(self) -> bool:

@@ -98,8 +98,15 @@ class HubProtocol(HttpToolsProtocol):
         """Bytes, in whatever pieces they come."""
         phase = self._phase
         if phase is _IDLE:
-            if self._active is None and self._is_known(data):
-                return
+            if self._active is None and self._template is not None:
+                # A whole request that is like one before it is not parsed again.
+                start, _, body = data.partition(b"\r\n\r\n")
+                head = self.face.heads.get(start) or self._alike(start, data)
+                if head is not None and len(body) == head.length and not self._queue and not self._stalled:
+                    self._serial += 1
+                    turn = self._active = Turn(self, head, head.keep_alive, body)
+                    self.face.endpoint.handle(turn)
+                    return
             self._first = data
         elif phase is _DEAF:
             self._fed += len(data)
@@ -268,7 +275,8 @@ class HubProtocol(HttpToolsProtocol):
         self.transport.write(data)
         turn.connection = None
         turn.on_gone = None
-        self.face.streams.pop(turn, None)
+        if self.face.streams:
+            self.face.streams.pop(turn, None)
         self._active = None
         self.server_state.total_requests += 1
         if not turn.keep_alive or self._draining:
@@ -348,26 +356,13 @@ class HubProtocol(HttpToolsProtocol):
 
     # Steps of ours.
 
-    def _is_known(self, data: bytes) -> bool:
-        """Take a whole request that is like the one before it, without parsing it."""
-        template = self._template
-        if template is None or self._queue or self._stalled:
-            return False
-        face = self.face
-        start, _, body = data.partition(b"\r\n\r\n")
-        head = face.heads.get(start)
-        if head is None:
-            match = template.match(data)
-            if match is None:
-                return False
-            head = match[0]
-            face.remember(start, head)
-        if len(body) != head.length or head.length > face.limits.message_bytes:
-            return False
-        self._serial += 1
-        turn = self._active = Turn(self, head, head.keep_alive, body)
-        self.face.endpoint.handle(turn)
-        return True
+    def _alike(self, start: bytes, data: bytes) -> Head | None:
+        """The head of a request that is like the one before it on this connection, remembered for all of them."""
+        match = None if self._template is None else self._template.match(data)
+        if match is None or match[0].length > self.face.limits.message_bytes:
+            return None
+        self.face.remember(start, match[0])
+        return match[0]
 
     def _begin_asgi(self, head: dict[bytes, bytes]) -> None:
         super().on_message_begin()

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from interlock.protocols.mcp.dialect import Dialect
 from interlock.transports.http.guard import Refusal
 
 if TYPE_CHECKING:
@@ -18,6 +19,15 @@ if TYPE_CHECKING:
 STREAM_HEADERS: Final = (
     b"content-type: text/event-stream\r\ncache-control: no-cache, no-transform\r\nx-accel-buffering: no\r\n"
 )
+
+
+class Said(msgspec.Struct, frozen=True):
+    """What a stateless request said of itself."""
+
+    method: str
+    name: str | None
+    meta: bytes
+    dialect: Dialect
 
 
 class Head(msgspec.Struct):
@@ -34,8 +44,8 @@ class Head(msgspec.Struct):
     """The body's, where it was said."""
     fit: bool = False
     """Whether the endpoint found once that it may carry an MCP message."""
-    says: tuple[str, str | None, str] | None = None
-    """The method, name and version that its `Mcp-*` headers were once found to repeat."""
+    said: Said | None = None
+    """What a body said that its `Mcp-*` headers were found to repeat, and how it wanted to be served."""
 
 
 NO_HEAD: Final = Head(b"", "", {}, keep_alive=False, chunked=False)

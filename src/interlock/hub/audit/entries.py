@@ -1,0 +1,104 @@
+"""What waits to be written: whole records, and calls under way, which become records when they are written.
+
+A call is recorded as intended and as ended in one entry if it ends before the entry leaves for the database, and that
+most calls do; so nothing is put into its final form before it has to be.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Mapping
+from typing import Final, TypeAlias
+
+import msgspec
+
+from interlock.hub.audit.record import EXECUTED, INTENDED, OTHER_EXECUTED, Outcome, Record
+from interlock.hub.call import Target
+from interlock.hub.principals import Principal
+
+KEPT_BYTES: Final = 1024
+"""Arguments up to this size wait as they are and are hashed off the loop; larger ones are not held on to."""
+
+
+class Ticket(msgspec.Struct, eq=False):
+    """A call that was recorded as intended. Its outcome is recorded once."""
+
+    seq: int
+    """The place of its intent."""
+    at_ns: int
+    principal: Principal
+    target: Target
+    trace: str
+    arguments: bytes | str
+    """As they were judged, or their digest."""
+    began: float
+    gate: str = ""
+    rule: str = ""
+    details: Mapping[str, object] = {}
+    open: bool = True
+    outcome: Outcome | None = None
+    """How it ended, if it did before its entry left."""
+    reason: str = ""
+    took_us: int = 0
+
+    def record(self) -> Record:
+        """The entry at the place of its intent."""
+        outcome, target = self.outcome, self.target
+        ended = outcome is not None
+        return Record(
+            self.seq,
+            self.at_ns // 1000,
+            EXECUTED.get(target.kind, OTHER_EXECUTED) if ended else INTENDED,
+            self.principal.id,
+            self.principal.kind,
+            target.kind,
+            target.server,
+            target.name,
+            self.trace,
+            self.seq if ended else 0,
+            outcome,
+            self.gate,
+            self.rule,
+            self.reason,
+            self.took_us if ended else None,
+            digest(self.arguments),
+            details=dict(self.details),
+        )
+
+    def ending(self, seq: int, at_us: int, outcome: Outcome, reason: str, details: Mapping[str, object]) -> Record:
+        """The entry of its outcome, at a place of its own."""
+        target = self.target
+        return Record(
+            seq,
+            at_us,
+            EXECUTED.get(target.kind, OTHER_EXECUTED),
+            self.principal.id,
+            self.principal.kind,
+            target.kind,
+            target.server,
+            target.name,
+            self.trace,
+            self.seq,
+            outcome,
+            self.gate,
+            self.rule,
+            reason,
+            self.took_us,
+            digest(self.arguments),
+            details=dict(details),
+        )
+
+
+Entry: TypeAlias = Record | Ticket
+
+
+def kept(arguments: bytes) -> bytes | str:
+    """Arguments as an entry holds them until it is written."""
+    return arguments if len(arguments) <= KEPT_BYTES else digest(arguments)
+
+
+def digest(arguments: bytes | str) -> str:
+    """SHA-256 of arguments; empty for none."""
+    if isinstance(arguments, str):
+        return arguments
+    return hashlib.sha256(arguments).hexdigest() if arguments else ""
