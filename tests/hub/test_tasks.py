@@ -501,3 +501,56 @@ async def test_the_mark_of_a_task_is_rewritten_in_what_it_asks_and_in_its_result
             result: Any = await task.result()
     assert [params["_meta"][RELATED] for params in asked] == [{"taskId": task.id}] * 3
     assert result["_meta"][RELATED] == {"taskId": task.id}
+
+
+async def test_an_id_that_a_server_uses_again_leads_nobody_to_another_principals_task(tmp_path: Path) -> None:
+    async with house(tmp_path, {"n": child("numbering_server.py", era="legacy")}) as hub:
+        async with client(hub, "legacy", "ada") as ada, client(hub, "legacy", "eve") as eve:
+            first = await ada.start_tool("n__note", {"text": "of ada"})
+            await hub.assembly.upstreams["n"].restart()
+            await hub.state("n", State.CONNECTED)
+            second = await eve.start_tool("n__note", {"text": "of eve"})
+            kept = [task.theirs for owner in ("agent:ada", "agent:eve") for task in hub.assembly.tasks.ledger.of(owner)]
+            assert kept == ["1", "1"]
+            for ask in (first.look, first.cancel, first.result):
+                with pytest.raises(Fault) as lost:
+                    await ask()
+                assert lost.value.data["name"] == "OUTCOME_UNKNOWN"
+            assert (await second.look()).status == "working"  # type: ignore[union-attr]
+            finished = await eve.connection.request("tasks/result", {"taskId": second.id})
+            assert b"of eve" in finished
+
+
+async def test_an_id_that_a_server_used_again_before_anyone_asked_is_found_out_by_its_age(tmp_path: Path) -> None:
+    servers = {"n": child("numbering_server.py", era="legacy")}
+    async with house(tmp_path, servers) as hub, client(hub, "legacy", "ada") as ada:
+        task = await ada.start_tool("n__note", {"text": "of ada"})
+    async with house(tmp_path, servers) as hub, client(hub, "legacy", "ada") as ada:
+        # Somebody else at the same server, of whom this hub knows nothing.
+        line = await hub.assembly.upstreams["n"].open_line(None)
+        await line.connection.request("tools/call", {"name": "note", "arguments": {"text": "of eve"}, "task": {}})
+        for ask in (ada.task(task.id).result, ada.task(task.id).cancel):
+            with pytest.raises(Fault) as lost:
+                await ask()
+            assert lost.value.data["name"] == "OUTCOME_UNKNOWN"
+        left = await line.connection.request("tasks/get", {"taskId": "1"})
+        assert b"working" in left
+
+
+async def test_equal_ids_in_processes_of_their_own_are_not_mixed_up(tmp_path: Path) -> None:
+    heard: dict[str, list[Any]] = {"ada": [], "eve": []}
+    handlers = Handlers(elicit_form=name)
+    async with house(tmp_path, {"n": child("numbering_server.py", era="legacy")}) as hub:
+        async with (
+            client(hub, "legacy", "ada", handlers=handlers, heard=lambda *said: heard["ada"].append(said)) as ada,
+            client(hub, "legacy", "eve", handlers=handlers, heard=lambda *said: heard["eve"].append(said)) as eve,
+        ):
+            first = await ada.start_tool("n__note", {"text": "of ada"})
+            second = await eve.start_tool("n__note", {"text": "of eve"})
+            finished = await ada.connection.request("tasks/result", {"taskId": first.id})
+            assert b"of ada" in finished
+            await until(lambda: bool(heard["ada"]))
+            assert heard["ada"][0][1]["taskId"] == first.id
+            assert (await second.look()).status == "working"  # type: ignore[union-attr]
+            assert heard["eve"] == []
+            assert b"of eve" in await eve.connection.request("tasks/result", {"taskId": second.id})

@@ -7,7 +7,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from interlock.hub.lines import Line
+from interlock.hub.lines import Line, LineOwner
 from interlock.hub.questions import relay_question
 from interlock.hub.tasks.ledger import KeptTask
 from interlock.protocols.mcp.tasks import with_related
@@ -16,13 +16,16 @@ from interlock.transports.link import Outgoing
 from interlock.wire.errors import Fault, Tongue
 from interlock.wire.messages import Failure, Id, Request, Result
 
+Told = Callable[[str, LineOwner | None, str, bytes], None]
+"""Takes what a server tells of tasks: which server, on whose connection, what."""
+
 
 class ResultWait:
     """One `tasks/result` on its way. The sink of the request it sends; what the task asks goes to its owner."""
 
     __slots__ = ("_exchange", "_handle", "_line", "_over", "_task", "_told", "answer")
 
-    def __init__(self, exchange: Exchange, task: KeptTask, line: Line, told: Callable[[str, str, bytes], None]) -> None:
+    def __init__(self, exchange: Exchange, task: KeptTask, line: Line, told: Told) -> None:
         self._exchange = exchange
         self._task = task
         self._line = line
@@ -73,7 +76,7 @@ class ResultWait:
 
     def notified(self, method: str, params: bytes) -> None:
         """What the server tells on the way: of the task, or of another one."""
-        self._told(self._task.server, method, params)
+        self._told(self._task.server, self._line.owner, method, params)
 
     def asked(self, request: Request) -> None:
         """The task asks its owner. On a shared connection nobody can know whom."""

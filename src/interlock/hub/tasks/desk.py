@@ -6,8 +6,8 @@ Another principal's task is answered exactly like one that never was.
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import secrets
+from collections import Counter
 from collections.abc import Callable, Coroutine
 from functools import partial
 from typing import Final, cast
@@ -24,7 +24,7 @@ from interlock.hub.results.finishing import Finish
 from interlock.hub.tasks.beginning import Beginning
 from interlock.hub.tasks.carrying import ResultWait
 from interlock.hub.tasks.ledger import KeptTask, full
-from interlock.hub.tasks.tracker import Expected, Tracker, renamed, unknown_outcome
+from interlock.hub.tasks.tracker import Expected, Tracker, renamed
 from interlock.protocols.mcp.meta import CLIENT_CAPABILITIES, PROGRESS_TOKEN, members
 from interlock.protocols.mcp.results import COMPLETE
 from interlock.protocols.mcp.tasks import (
@@ -42,6 +42,8 @@ from interlock.wire.errors import Fault
 from interlock.wire.messages import Failure, Result, one_line
 
 PAGE: Final = 100
+MOST_ASKING: Final = 512
+"""Requests about tasks of one principal that are under way, with those that wait for a result."""
 Later = Callable[[Coroutine[None, None, None]], None]
 Offered = Callable[[Exchange, Caller], bool]
 
@@ -68,6 +70,7 @@ class TaskDesk:
         self._reaches = reaches
         self._finish_of = finish_of
         self._clock = clock
+        self._asking: Counter[str] = Counter()
         self.methods: dict[str, Callable[[Exchange, Caller], None]] = {
             "tasks/get": self._get,
             "tasks/result": self._result,
@@ -165,13 +168,8 @@ class TaskDesk:
         self._serve(exchange, self._got(exchange, caller, task, target))
 
     async def _got(self, exchange: Exchange, caller: Caller, task: KeptTask, target: Target) -> None:
-        if task.lost:
-            raise unknown_outcome(task)
-        said = one_line(await self._tracker.ask(task, "tasks/get", self._passed_on(exchange, task)))
-        state = read_state(said, task.modern)
-        raw = members(said).get("result")
-        self._tracker.observe(task, state, None if raw is None else outcome_of(bytes(raw)))
-        self._tracker.tell_if_new(task, said)
+        said = await self._tracker.look(task, self._passed_on(exchange, task))
+        state = self._tracker.live(task).state
         if state.over and (task.modern or state.status == "cancelled"):
             self._tracker.delivered(task)
         self.finished(exchange, caller, task, target, said, exchange.result)
@@ -181,16 +179,11 @@ class TaskDesk:
         self._serve(exchange, self._waited(exchange, caller, task, target))
 
     async def _waited(self, exchange: Exchange, caller: Caller, task: KeptTask, target: Target) -> None:
-        if task.lost:
-            raise unknown_outcome(task)
-        answer = await self._tracker.on_line(task, partial(self._wait, exchange, task))
+        # An error may be the outcome itself, so that whether there is such a task is asked apart.
+        answer = await self._tracker.after_look(task, partial(self._wait, exchange, task))
         if isinstance(answer, Failure):
-            with contextlib.suppress(Fault):
-                # An error may be the task's own outcome, or say that there is no such task.
-                await self._tracker.look(task)
-            current = self._ledger.get(task.id)
-            if current is not None and current.lost:
-                raise unknown_outcome(task)
+            await self._tracker.look(task)
+            self._tracker.delivered(task)
             raise remote_fault(answer.error)
         result = one_line(answer.result)
         self._tracker.ended_with(task, outcome_of(result))
@@ -211,8 +204,6 @@ class TaskDesk:
         self._serve(exchange, self._cancelled(exchange, task))
 
     async def _cancelled(self, exchange: Exchange, task: KeptTask) -> None:
-        if task.lost:
-            raise unknown_outcome(task)
         said = await self._tracker.ask(task, "tasks/cancel", self._passed_on(exchange, task))
         if task.modern:
             exchange.result(COMPLETE)
@@ -225,8 +216,6 @@ class TaskDesk:
         self._serve(exchange, self._updated(exchange, task))
 
     async def _updated(self, exchange: Exchange, task: KeptTask) -> None:
-        if task.lost:
-            raise unknown_outcome(task)
         await self._tracker.ask(task, "tasks/update", self._passed_on(exchange, task))
         exchange.result(COMPLETE)
 
@@ -329,6 +318,12 @@ class TaskDesk:
         return msgspec.json.encode(fields)
 
     def _serve(self, exchange: Exchange, work: Coroutine[None, None, None]) -> None:
+        owner = exchange.caller.owner
+        if self._asking[owner] >= MOST_ASKING:
+            work.close()
+            message = f"{MOST_ASKING} requests of this caller about tasks are under way"
+            raise Fault("RESOURCE_EXHAUSTED", message, retry_after_ms=500)
+        self._asking[owner] += 1
         self._later(self._answer(exchange, work))
 
     async def _answer(self, exchange: Exchange, work: Coroutine[None, None, None]) -> None:
@@ -347,6 +342,11 @@ class TaskDesk:
             exchange.fail(Fault("SERVER_NOT_READY", "the task's server was not ready in time", retry_after_ms=2000))
         except (msgspec.DecodeError, UnicodeDecodeError) as cause:
             exchange.fail(Fault("UPSTREAM_ERROR", f"the server's word on a task cannot be read: {cause}"))
+        finally:
+            owner = exchange.caller.owner
+            self._asking[owner] -= 1
+            if not self._asking[owner]:
+                del self._asking[owner]
 
 
 _Notify = Callable[[str, bytes], None]

@@ -78,7 +78,6 @@ class Ledger:
         self._store: Store
         self._mirror: Mirror[KeptTask]
         self._known: dict[str, KeptTask] = {}
-        self._by_theirs: dict[tuple[str, str], str] = {}
         self._owners: Counter[str] = Counter()
         self._reserved: Counter[str] = Counter()
 
@@ -103,10 +102,6 @@ class Ledger:
     def at_id(self, id: str) -> KeptTask | None:
         """The same, even if its time is over."""
         return self._known.get(id)
-
-    def at(self, server: str, theirs: str) -> KeptTask | None:
-        """A task by its server's id."""
-        return self._known.get(self._by_theirs.get((server, theirs), ""))
 
     def of(self, owner: str) -> list[KeptTask]:
         """An owner's tasks, the oldest first."""
@@ -158,13 +153,11 @@ class Ledger:
     def _follow(self, id: str, task: KeptTask | None) -> None:
         before = self._known.pop(id, None)
         if before is not None:
-            self._by_theirs.pop((before.server, before.theirs), None)
             self._owners[before.owner] -= 1
             if not self._owners[before.owner]:
                 del self._owners[before.owner]
         if task is not None:
             self._known[id] = task
-            self._by_theirs[task.server, task.theirs] = id
             self._owners[task.owner] += 1
 
 

@@ -19,10 +19,10 @@ from interlock.hub.audit.entries import Ticket
 from interlock.hub.audit.record import CANCELLED, SUCCEEDED, TASK_ENDED, TOOL_FAILED, UNKNOWN, Outcome, outcome_of
 from interlock.hub.audit.recorder import Recorder
 from interlock.hub.call import Call, Target
-from interlock.hub.lines import Line
+from interlock.hub.lines import Line, LineOwner
 from interlock.hub.principals import Principal
 from interlock.hub.sharing import Lane
-from interlock.hub.tasks.ledger import KeptTask, Ledger, full
+from interlock.hub.tasks.ledger import KeptTask, Ledger
 from interlock.hub.upstreams.upstreams import Upstreams
 from interlock.protocols.mcp.meta import PROGRESS_TOKEN, members
 from interlock.protocols.mcp.tasks import STATUS_CHANGED, Status, TaskState, read_state, with_related
@@ -30,7 +30,7 @@ from interlock.store import StoreError
 from interlock.transports.exchange import Session
 from interlock.wire.conversation import PROGRESS
 from interlock.wire.errors import TABLE, Fault
-from interlock.wire.messages import Id
+from interlock.wire.messages import Id, one_line
 
 LOOK_S: Final = 10.0
 """How long a server may take to say where a task stands."""
@@ -68,6 +68,10 @@ class LiveTask:
         """Whether its server is kept running for it."""
 
 
+Place = tuple[str, LineOwner | None, str]
+"""A server, whose connection to it, and an id of the server's."""
+
+
 class Expected(msgspec.Struct, frozen=True):
     """A task that a call is about to become, whose progress may come before anything else of it (2025-11-25)."""
 
@@ -97,6 +101,8 @@ class Tracker:
         self._live: dict[str, LiveTask] = {}
         self._tokens: dict[str, Expected] = {}
         """Our progress tokens, each with the task it is for."""
+        self._places: dict[Place, str] = {}
+        """Which task is meant by a server's id on a connection. A server may use the same id on another one."""
         self._work: set[asyncio.Task[None]] = set()
 
     # Beginning
@@ -138,14 +144,13 @@ class Tracker:
         live.line, live.ticket, live.session, live.token = line, ticket, call.exchange.session, token
         self._live[task.id] = live
         try:
-            if self.ledger.at(task.server, task.theirs) is not None:
-                raise Fault("UPSTREAM_ERROR", f"{task.server} gave a task an id that another one has")
             await self.ledger.add(task)
-        except (Fault, StoreError) as cause:
-            self._forget(task.id)
+        except StoreError as cause:
             self._end(task, live, UNKNOWN, "the task could not be kept")
+            self._forget(task.id)
             await self._stop(task, line)
-            raise cause if isinstance(cause, Fault) else full() from None
+            raise Fault("INTERNAL_ERROR", f"the task could not be kept: {cause.message}", mend=cause.mend) from None
+        self._place(task, live, line)
         self._hold(task, live)
         if said.over:
             self.observe(task, said)
@@ -156,6 +161,8 @@ class Tracker:
         live = self.live(task)
         if live.line is not None:
             await self._stop(task, live.line)
+        self._let_go(task, live)
+        self._leave(task, live)
         self._end(task, live, CANCELLED, "the caller was gone before the task could be handed over")
         self._forget(task.id)
         with contextlib.suppress(StoreError):
@@ -177,62 +184,98 @@ class Tracker:
     async def line(self, task: KeptTask) -> Line:
         """The connection to ask on: the one it was begun on, or where that is gone, one like it."""
         live = self.live(task)
-        if live.line is None:
-            upstream = self._upstreams.get(task.server)
-            if upstream is None:
-                raise Fault("SERVER_NOT_READY", f"{task.server} is not configured any more")
-            lane = Lane(f"principal:{task.owner}") if upstream.share == "principal" else None
-            line = await upstream.open_line(lane)
-            if line.connection.modern != task.modern:
-                raise Fault("OUTCOME_UNKNOWN", f"{task.server} speaks another revision now, and tasks do not cross")
-            live.line = line
-        return live.line
+        if live.line is not None:
+            return live.line
+        upstream = self._upstreams.get(task.server)
+        if upstream is None:
+            raise Fault("SERVER_NOT_READY", f"{task.server} is not configured any more")
+        lane = Lane(f"principal:{task.owner}") if upstream.share == "principal" else None
+        line = await asyncio.wait_for(upstream.open_line(lane), LOOK_S)
+        taken = self._places.get((task.server, line.owner, task.theirs), task.id)
+        if taken != task.id or line.connection.modern != task.modern:
+            # The server is not what it was: it gave the id to another task, or speaks another revision.
+            self.lost(task)
+            raise TaskLost(task)
+        self._place(task, live, line)
+        return line
 
-    async def ask(self, task: KeptTask, method: str, params: bytes | None = None) -> bytes:
-        """The server's answer to a request about a task. Raises its error, or OUTCOME_UNKNOWN for one it lost."""
+    def _place(self, task: KeptTask, live: LiveTask, line: Line) -> None:
+        """This is where the task is asked for. Another one in this very place is not there any more: an id is unique
+        among the tasks of a server, so that it can only be used again by one that lost what it had."""
+        place = (task.server, line.owner, task.theirs)
+        before = self.ledger.at_id(self._places.get(place, task.id))
+        if before is not None and before.id != task.id:
+            self.lost(before)
+        live.line = line
+        self._places[place] = task.id
+
+    def _leave(self, task: KeptTask, live: LiveTask) -> None:
+        if live.line is not None:
+            place = (task.server, live.line.owner, task.theirs)
+            if self._places.get(place) == task.id:
+                del self._places[place]
+            live.line = None
+
+    async def ask(self, task: KeptTask, method: str, params: bytes) -> bytes:
+        """The server's answer to a request that changes a task. Raises its error, or OUTCOME_UNKNOWN for one it lost.
+
+        The task is looked at first: an answer, or a cancellation, must not reach another one under the same id.
+        """
+
+        async def once(line: Line) -> bytes:
+            return await line.connection.request(method, params, timeout=LOOK_S)
+
+        return await self.after_look(task, once)
+
+    async def after_look(self, task: KeptTask, ask: Callable[[Line], Awaitable[R]]) -> R:
+        """Ask on the very line on which the task was just seen; where that breaks, look and ask once more."""
+
+        async def looked() -> R:
+            await self.look(task)
+            return await ask(await self.line(task))
+
+        return await self._twice(task, looked)
+
+    async def look(self, task: KeptTask, params: bytes | None = None) -> bytes:
+        """Ask its server where it stands: the answer as it came. Raises OUTCOME_UNKNOWN for a task it does not know."""
+        if task.lost:
+            raise TaskLost(task)
         try:
-            return await self._ask(task, method, params)
+            said = await self._state(task, params)
         except Fault as fault:
             if fault.foreign_code != NO_TASK:
                 raise
-            if method != "tasks/get":
-                # What is wrong may be anything about the request; a look tells whether the task is there.
-                await self.look(task)
-                raise
             self.lost(task)
-            raise unknown_outcome(task) from None
-
-    async def look(self, task: KeptTask) -> TaskState:
-        """Ask its server where it stands."""
-        said = await self.ask(task, "tasks/get")
+            raise TaskLost(task) from None
         state = read_state(said, task.modern)
+        if state.id != task.theirs or state.created_at != task.created_at:
+            # Begun at another time, it is another task: a server that lost what it had has used the id again.
+            self.lost(task)
+            raise TaskLost(task)
         self.observe(task, state, outcome_in(said) if state.status == "completed" else None)
         self.tell_if_new(task, said)
-        return self.live(task).state
+        return said
 
-    async def _ask(self, task: KeptTask, method: str, params: bytes | None) -> bytes:
-        async def once(line: Line) -> bytes:
+    async def _state(self, task: KeptTask, params: bytes | None) -> bytes:
+        async def asked() -> bytes:
+            line = await self.line(task)
             payload = self._params(task, line) if params is None else params
-            return await line.connection.request(method, payload, timeout=LOOK_S)
+            return await line.connection.request("tasks/get", payload, timeout=LOOK_S)
 
-        return await self.on_line(task, once)
+        return one_line(await self._twice(task, asked))
 
-    async def on_line(self, task: KeptTask, ask: Callable[[Line], Awaitable[R]]) -> R:
-        """Ask on the task's line; where that turns out to be gone, once more on another. Requests about a task change
-        nothing when they are made twice."""
-        try:
-            return await ask(await asyncio.wait_for(self.line(task), LOOK_S))
-        except Fault as fault:
-            if fault.name not in GONE:
-                raise
-        live = self.live(task)
-        self._let_go(task, live)
-        live.line = None
-        try:
-            return await ask(await asyncio.wait_for(self.line(task), LOOK_S))
-        except Fault as fault:
-            if fault.name not in GONE:
-                raise
+    async def _twice(self, task: KeptTask, ask: Callable[[], Awaitable[R]]) -> R:
+        """Ask; where the task's line turns out to be gone, once more on another. Requests about a task change nothing
+        when they are made twice."""
+        for _ in range(2):
+            try:
+                return await ask()
+            except Fault as fault:
+                if fault.name not in GONE or isinstance(fault, TaskLost):
+                    raise
+            live = self.live(task)
+            self._let_go(task, live)
+            self._leave(task, live)
         raise Fault("SERVER_NOT_READY", f"{task.server} cannot be reached", retry_after_ms=2000)
 
     def _params(self, task: KeptTask, line: Line) -> bytes:
@@ -281,6 +324,7 @@ class Tracker:
             live = self.live(task)
             self._end(task, live, UNKNOWN, "the server does not know the task any more")
             self._let_go(task, live)
+            self._leave(task, live)
             self._later(self._keep(msgspec.structs.replace(task, lost=True)))
 
     def _end(self, task: KeptTask, live: LiveTask, outcome: Outcome, reason: str) -> None:
@@ -324,8 +368,8 @@ class Tracker:
 
     # Telling
 
-    def told(self, server: str, method: str, params: bytes) -> None:
-        """A server tells something of a task by itself."""
+    def told(self, server: str, owner: LineOwner | None, method: str, params: bytes) -> None:
+        """A server tells something of a task by itself, on the connection of `owner`; None for the shared one."""
         if method == PROGRESS:
             self._progressed(server, params)
             return
@@ -334,8 +378,8 @@ class Tracker:
             said = read_state(params, modern)
         except Fault:
             return
-        task = self.ledger.at(server, said.id)
-        if task is None or task.modern != modern:
+        task = self.ledger.get(self._places.get((server, owner, said.id), ""))
+        if task is None or task.modern != modern or task.created_at != said.created_at:
             return
         self.observe(task, said, outcome_in(params) if modern and said.status == "completed" else None)
         self.tell(task, method, renamed(params, task))
@@ -417,7 +461,11 @@ class Tracker:
             live = self.live(task)
             self._end(task, live, UNKNOWN, "the task's time to live is over")
             self._let_go(task, live)
+            self._leave(task, live)
             self._forget(task.id)
+        for id_ in [id_ for id_ in self._live if self._live[id_].ticket is None and self.ledger.at_id(id_) is None]:
+            # Another node has forgotten it.
+            self._forget(id_)
         if expired:
             with contextlib.suppress(StoreError):
                 await self.ledger.drop(expired)
@@ -450,14 +498,15 @@ def outcome_in(detailed: bytes) -> Outcome | None:
     return None if raw is None else outcome_of(bytes(raw))
 
 
-def unknown_outcome(task: KeptTask) -> Fault:
+class TaskLost(Fault):
     """The truth about a task that its server lost."""
-    return Fault(
-        "OUTCOME_UNKNOWN",
-        f"{task.server} does not know this task any more: whether it was carried out is unknown",
-        mend="find out at the server before calling the tool again; the hub never does so by itself",
-        data={"taskId": task.id},
-    )
+
+    def __init__(self, task: KeptTask) -> None:
+        super().__init__(
+            "OUTCOME_UNKNOWN",
+            f"{task.server} does not know this task any more: whether it was carried out is unknown",
+            mend="find out at the server before calling the tool again; the hub never does so by itself",
+        )
 
 
 _OUTCOMES: Final = {"completed": SUCCEEDED, "failed": TOOL_FAILED, "cancelled": CANCELLED}

@@ -76,8 +76,8 @@ class Upstream:
         self.open_calls = 0
         self.tasks = 0
         """Tasks at it whose outcome their owners do not have yet."""
-        self.task_told: Callable[[str, str, bytes], None] | None = None
-        """Hears what the server tells of tasks."""
+        self.task_told: Callable[[str, LineOwner | None, str, bytes], None] | None = None
+        """Hears what the server tells of tasks, and on whose connection."""
         self.watched_tasks: Callable[[str], list[str]] = lambda _: []
         """The tasks at it that somebody wants to hear of."""
         self.restarts = Restarts(settings.restart)
@@ -435,11 +435,11 @@ class Upstream:
     def _said(self, capability: str, feature: str) -> bool:
         return self._peer is not None and self._peer.offers(capability, feature)
 
-    def heard(self, method: str, params: bytes) -> None:
-        """A notification that belongs to no call."""
+    def heard(self, method: str, params: bytes, owner: LineOwner | None = None) -> None:
+        """A notification that belongs to no call; `owner` is whose connection it came on, None for the shared one."""
         if method in TASK_NOTICES:
             if self.task_told is not None:
-                self.task_told(self.id, method, params)
+                self.task_told(self.id, owner, method, params)
         elif method.endswith("/list_changed"):
             self.lists_changed()
         elif method == "notifications/resources/updated":
@@ -498,7 +498,7 @@ class _LaneEars:
 
     def notified(self, method: str, params: bytes) -> None:
         if method in TASK_NOTICES:
-            self._upstream.heard(method, params)
+            self._upstream.heard(method, params, self._owner)
         elif not self._owner.told(method, params) and method.endswith("/list_changed"):
             self._upstream.lists_changed()
 
