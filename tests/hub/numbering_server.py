@@ -27,8 +27,8 @@ def answer(method: str, params: dict[str, Any]) -> Any:
         return {"tools": [TOOL]}
     if method == "tools/call":
         id_ = str(len(tasks) + 1)
-        # Two processes never begin a task at the same time.
-        created = f"{time.time():.6f}-{STARTED}"
+        # Two processes never begin a task at the same time, unless the clock has stopped.
+        created = "noon" if "noon" in sys.argv else f"{time.time():.6f}-{STARTED}"
         tasks[id_] = {"taskId": id_, "status": "working", "createdAt": created, "lastUpdatedAt": created, "ttl": None}
         noted[id_] = str(params["arguments"]["text"])
         return {"task": tasks[id_]}

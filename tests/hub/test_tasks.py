@@ -14,6 +14,7 @@ import pytest
 from interlock.client import Client, Handlers
 from interlock.config.settings import Hub, Limits, Server, Timeouts
 from interlock.hub.audit.search import Search, search
+from interlock.hub.tasks import desk
 from interlock.hub.upstreams.states import State
 from interlock.protocols.mcp.tasks import EXTENSION, RELATED
 from interlock.server import TaskLimits
@@ -476,6 +477,25 @@ async def test_a_task_s_process_is_not_closed_for_being_idle_before_its_result_w
         await hub.state("t", State.DISCONNECTED)
 
 
+async def test_how_much_is_asked_about_tasks_at_once_is_bounded(
+    tmp_path: Path, jobs: Jobs, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(desk, "MOST_ASKING", 2)
+    async with served("legacy", jobs) as servers, house(tmp_path, servers) as hub, client(hub, "legacy") as ada:
+        task = await ada.start_tool("t__work", {"mark": "a"})
+        about = {"taskId": task.id}
+        waiting = [asyncio.ensure_future(ada.connection.request("tasks/result", about)) for _ in range(2)]
+        await until(lambda: hub.assembly.hub._tasks_desk._asking["agent:local"] == 2)
+        with pytest.raises(Fault, match="about tasks are under way"):
+            await task.look()
+        async with client(hub, "legacy", "eve") as eve:
+            with pytest.raises(Fault, match="no such task"):
+                await eve.task(task.id).look()
+        jobs.go.set()
+        assert all(b"a worked" in result for result in await asyncio.gather(*waiting))
+        assert (await task.look()).status == "completed"  # type: ignore[union-attr]
+
+
 async def test_a_list_of_tasks_has_pages(tmp_path: Path, jobs: Jobs) -> None:
     async with served("legacy", jobs) as servers, house(tmp_path, servers) as hub, client(hub, "legacy") as ada:
         made = {(await ada.start_tool("t__work", {"mark": str(number)})).id for number in range(105)}
@@ -503,8 +523,11 @@ async def test_the_mark_of_a_task_is_rewritten_in_what_it_asks_and_in_its_result
     assert result["_meta"][RELATED] == {"taskId": task.id}
 
 
-async def test_an_id_that_a_server_uses_again_leads_nobody_to_another_principals_task(tmp_path: Path) -> None:
-    async with house(tmp_path, {"n": child("numbering_server.py", era="legacy")}) as hub:
+@pytest.mark.parametrize("clock", ["runs", "noon"])
+async def test_an_id_that_a_server_uses_again_leads_nobody_to_another_principals_task(
+    tmp_path: Path, clock: str
+) -> None:
+    async with house(tmp_path, {"n": child("numbering_server.py", clock, era="legacy")}) as hub:
         async with client(hub, "legacy", "ada") as ada, client(hub, "legacy", "eve") as eve:
             first = await ada.start_tool("n__note", {"text": "of ada"})
             await hub.assembly.upstreams["n"].restart()
