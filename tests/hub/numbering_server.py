@@ -26,6 +26,8 @@ def answer(method: str, params: dict[str, Any]) -> Any:
     if method == "tools/list":
         return {"tools": [TOOL]}
     if method == "tools/call":
+        if params["arguments"].get("forget"):
+            tasks.clear()
         id_ = str(len(tasks) + 1)
         # Two processes never begin a task at the same time, unless the clock has stopped.
         created = "noon" if "noon" in sys.argv else f"{time.time():.6f}-{STARTED}"

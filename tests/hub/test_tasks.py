@@ -524,15 +524,17 @@ async def test_the_mark_of_a_task_is_rewritten_in_what_it_asks_and_in_its_result
 
 
 @pytest.mark.parametrize("clock", ["runs", "noon"])
+@pytest.mark.parametrize("ends", [True, False])
 async def test_an_id_that_a_server_uses_again_leads_nobody_to_another_principals_task(
-    tmp_path: Path, clock: str
+    tmp_path: Path, ends: bool, clock: str
 ) -> None:
     async with house(tmp_path, {"n": child("numbering_server.py", clock, era="legacy")}) as hub:
         async with client(hub, "legacy", "ada") as ada, client(hub, "legacy", "eve") as eve:
             first = await ada.start_tool("n__note", {"text": "of ada"})
-            await hub.assembly.upstreams["n"].restart()
-            await hub.state("n", State.CONNECTED)
-            second = await eve.start_tool("n__note", {"text": "of eve"})
+            if ends:
+                await hub.assembly.upstreams["n"].restart()
+                await hub.state("n", State.CONNECTED)
+            second = await eve.start_tool("n__note", {"text": "of eve", "forget": True})
             kept = [task.theirs for owner in ("agent:ada", "agent:eve") for task in hub.assembly.tasks.ledger.of(owner)]
             assert kept == ["1", "1"]
             for ask in (first.look, first.cancel, first.result):
