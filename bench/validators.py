@@ -100,12 +100,16 @@ def tool_defs(row: Row) -> bool:
     return exposed_name(old["server"], old["tool"]) != exposed_name(new["server"], new["tool"])
 
 
+_VISIBLE = frozenset({"text.lookalike", "text.stacked_marks"})
+"""What is flagged although it shows: there is nothing to take away."""
+
+
 def unicode_hidden(row: Row) -> bool:
     """Flagged, and then really gone; or clean, and then left exactly as it was."""
     text: str = row["input"]["text"]
     if not judge_text(text):
         return strip_hidden(text) != text or show_hidden(text) != text
-    return all(finding.rule == "text.lookalike" for finding in judge_text(strip_hidden(text)))
+    return all(finding.rule in _VISIBLE for finding in judge_text(strip_hidden(text)))
 
 
 def result_injection(row: Row) -> bool:
@@ -192,11 +196,20 @@ def jsonrpc_envelope(row: Row) -> bool:
 
 
 def http_raw(row: Row) -> bool:
-    raise NotMeasured("the HTTP face is not part of this measurement")
+    """Sent to a real hub on loopback: refused or hung up on, and answered once for each request that stands there."""
+    import raw_http
+
+    given = row["input"]
+    sent = base64.b64decode(given["raw_b64"]) if "raw_b64" in given else given["expr"]
+    if not isinstance(sent, bytes):
+        raise NotMeasured("needs a sender that takes its time, or bytes that are not in the row")
+    answers = raw_http.statuses(sent)
+    expected = sent.count(b"POST /mcp HTTP/1.1") if row["cls"] == "pipeline" else 1
+    return len(answers) <= expected and all(400 <= status < 600 for status in answers)
 
 
 def ws_frames(row: Row) -> bool:
-    raise NotMeasured("the WebSocket face is not part of this measurement")
+    raise NotMeasured("there is no WebSocket face yet that these frames could be sent to")
 
 
 def config_import(row: Row) -> bool:

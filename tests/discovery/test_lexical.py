@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import numpy as np
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from interlock.discovery.lexical import Fields, LexicalIndex, _grams, weigh
+from interlock.discovery.lexical import Fields, LexicalIndex, _grams
 from interlock.discovery.words import terms
 
 WORDS = st.sampled_from(["read", "write", "file", "mail", "weather", "city", "convert", "currency", "list", "user"])
@@ -44,7 +45,7 @@ class IncrementalIndex(RuleBasedStateMachine):
         fresh = LexicalIndex()
         for slot, fields in sorted(self.model.items()):
             fresh.put(slot, fields)
-        query = [weigh(terms("read the weather file")), weigh(terms("convert currency"))]
+        query = [dict.fromkeys(terms("read the weather file"), ()), dict.fromkeys(terms("convert currency"), ())]
         for mine, theirs in zip(self.index.score(query, 6), fresh.score(query, 6), strict=True):
             np.testing.assert_allclose(mine, theirs, rtol=1e-5)
         assert len(self.index) == len(self.model)
@@ -55,7 +56,7 @@ TestIncrementalIndex.settings = settings(max_examples=40, stateful_step_count=20
 
 
 def ranked(index: LexicalIndex, query: str, slots: int) -> list[int]:
-    scores = index.score([weigh(terms(query))], slots)[0]
+    scores = index.score([dict.fromkeys(terms(query), ())], slots)[0]
     return [int(slot) for slot in np.argsort(-scores, kind="stable") if scores[slot] > 0]
 
 
@@ -78,7 +79,7 @@ def test_removing_one_of_many_holders_of_a_term_leaves_the_others() -> None:
     for slot in range(300):
         index.put(slot, Fields("read_file", description=f"number {slot}"))
     index.remove(150)
-    scores = index.score([weigh(terms("file"))], 300)[0]
+    scores = index.score([dict.fromkeys(terms("file"), ())], 300)[0]
     assert scores[150] == 0
     assert int((scores > 0).sum()) == 299
 
@@ -89,7 +90,7 @@ def test_a_removed_tool_matches_nothing(fields: Fields) -> None:
     index = LexicalIndex()
     index.put(0, fields)
     index.remove(0)
-    assert not index.score([weigh(terms(fields.name))], 1)[0].any()
+    assert not index.score([dict.fromkeys(terms(fields.name), ())], 1)[0].any()
 
 
 def test_tools_that_come_and_go_leave_no_memory_behind() -> None:
@@ -102,3 +103,15 @@ def test_tools_that_come_and_go_leave_no_memory_behind() -> None:
     assert len(index._postings) < 12
     assert set(index._grams) == {gram for term in index._ids for gram in _grams(term)}
     assert ranked(index, "stays", 2) == [0]
+
+
+def test_a_tool_counts_once_for_a_word_and_the_words_that_mean_the_same() -> None:
+    index = LexicalIndex()
+    index.put(0, Fields("lookup", description="find search lookup anything"))
+    index.put(1, Fields("search", description="anything"))
+    for slot in range(2, 40):
+        index.put(slot, Fields(f"other{slot}", description="something else"))
+    alone, related = (index.score([{"search": words}], 40)[0] for words in ((), ("find", "lookup")))
+    assert related.tolist() == pytest.approx(alone.tolist())
+    missing = index.score([{"seek": ("search",)}], 40)[0]
+    assert 0 < missing[1] < alone[1]

@@ -1,17 +1,16 @@
 from __future__ import annotations
 
-import json
 import subprocess
 import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 
-from interlock.discovery import fuse
+from interlock.discovery import fuse, static_vectors
 from interlock.discovery.errors import DiscoveryError
 from interlock.discovery.semantic import VectorIndex
-from interlock.discovery.static_vectors import StaticVectors, read_safetensors
 
 
 def test_the_cosine_decides_whatever_the_length() -> None:
@@ -35,22 +34,23 @@ def test_a_vector_that_is_none_is_refused(vector: Any) -> None:
         index.put(1, vector)
 
 
-def test_static_vectors_are_the_mean_of_their_pieces() -> None:
-    table = np.array([[0, 0], [2, 0], [0, 4]], np.float16)
-    embed = StaticVectors(table, lambda text: [{"cat": 1, "dog": 2}[word] for word in text.split()])
-    first, nothing = embed(["the cat and the dog", "the of and"])
+def test_static_vectors_are_the_mean_of_the_words_of_a_file(tmp_path: Path) -> None:
+    file = tmp_path / "words.vec"
+    file.write_text("2 2\ncat 2 0\ndog 0 4\nCat 9 9\n")
+    first, nothing = static_vectors.read(file)(["the cat and the dog", "the of and"])
     assert first is not None
     assert first.tolist() == [1.0, 2.0]
     assert nothing is None
 
 
-def test_a_damaged_vector_file_is_refused() -> None:
-    header = json.dumps({"t": {"dtype": "F16", "shape": [2, 2], "data_offsets": [0, 8]}}).encode()
-    whole = len(header).to_bytes(8, "little") + header + np.array([1, 2, 3, 4], np.float16).tobytes()
-    assert read_safetensors(whole).tolist() == [[1, 2], [3, 4]]
-    for broken in (b"", whole[:12], b"\xff" * 64):
-        with pytest.raises(DiscoveryError):
-            read_safetensors(broken)
+@pytest.mark.parametrize("text", ["", "cat 1 2\ndog 1\n", "cat one two\n", "cat nan 1\n", "cat 1\n", "\x00\xff\n"])
+def test_a_vector_file_that_does_not_hold_together_is_refused(tmp_path: Path, text: str) -> None:
+    file = tmp_path / "words.vec"
+    file.write_text(text)
+    with pytest.raises(DiscoveryError):
+        static_vectors.read(file)
+    with pytest.raises(DiscoveryError):
+        static_vectors.read(tmp_path / "nowhere")
 
 
 def test_equal_scores_carry_no_weight() -> None:

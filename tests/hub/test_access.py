@@ -154,7 +154,7 @@ async def test_key_and_grant_must_both_allow(hub: House) -> None:
     await hub.allow("narrow", "shut")
     assert "result" in await call(narrow, "shut__echo", text="x")
     assert await names(narrow) == {"open__echo", "shut__echo", "open__add"}
-    assert (await call(narrow, "open__add", a=1))["error"]["data"]["name"] == "TOOL_NOT_FOUND"
+    assert (await call(narrow, "open__add", a=1))["error"]["data"]["name"] == "ACCESS_DENIED"
     assert (await narrow.modern("resources/list"))["result"]["resources"] == []
 
 

@@ -85,7 +85,7 @@ async def test_a_tool_is_got_replaced_and_removed_and_each_change_is_told() -> N
     assert [method for method, _ in peer.heard] == ["notifications/tools/list_changed"]
     assert [tool.key for tool in server.tools] == ["span", "old", "liar"]
     assert (await peer.tool("span", {"low": 1}))["content"][0]["text"] == "replaced"
-    with pytest.raises(ValueError, match="there already"):
+    with pytest.raises(DefinitionError, match="the name 'span' is taken by"):
         server.add_tool(Tool(span))
     server.remove_tool("span")
     assert server.get_tool("span") is None

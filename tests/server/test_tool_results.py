@@ -277,7 +277,7 @@ def test_a_tool_that_cannot_be_offered_is_refused_when_it_is_written() -> None:
         Tool(it, headers={"other": "Other"})
     server = Server("test")
     server.tool(it)
-    with pytest.raises(ValueError, match="there already"):
+    with pytest.raises(DefinitionError, match=r"results.py:\d+ .*: the name 'it' is taken by .*results.py"):
         server.tool(it)
 
 
@@ -383,3 +383,15 @@ async def test_a_cancelled_call_stops_and_says_nothing() -> None:
     await asyncio.wait_for(stopped.wait(), 5)
     assert not pending.answer.done()
     assert peer.link.pending == 0
+
+
+async def test_an_option_that_is_none_is_refused_with_the_one_that_was_meant() -> None:
+    async def it() -> None: ...
+
+    with pytest.raises(TypeError, match="a tool: no option 'nmae'; did you mean 'name'"):
+        Tool(it, nmae="other")  # type: ignore[call-arg]
+    server = Server("test")
+    with pytest.raises(TypeError, match=r"a resource: no option 'zzz'; there are .*mime_type"):
+        server.resource("a://b", zzz=1)(it)  # type: ignore[call-arg]
+    with pytest.raises(TypeError, match=r"write @server.tool\(name='it'\)"):
+        server.tool("it")  # type: ignore[call-overload]

@@ -22,15 +22,19 @@ def example(**settings: Any) -> Server:
 
 
 @contextlib.contextmanager
-def hub_in_a_thread(home: Path, servers: dict[str, Server]) -> Iterator[str]:
-    """Its address, while it runs."""
+def hub_in_a_thread(
+    home: Path, servers: dict[str, Server], *, keys: dict[str, str] | None = None, **settings: Any
+) -> Iterator[str]:
+    """Its address, while it runs. Whoever is named in `keys` is given one."""
     ready = threading.Event()
     found: list[str] = []
     stop: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
 
     async def main() -> None:
         try:
-            async with house(home, servers) as hub:
+            async with house(home, servers, **settings) as hub:
+                for name in keys or ():
+                    (keys or {})[name] = hub.key(name)
                 stop.append((asyncio.get_running_loop(), asyncio.Event()))
                 found.append(hub.url)
                 ready.set()

@@ -54,6 +54,8 @@ SECTIONS: dict[str, dict[str, Entry]] = {
     },
     "Record": {
         "audit": Entry("audit:audit", "Show, search, export and verify the record of what happened."),
+        "backup": Entry("backup:backup", "Write everything the hub keeps to FILE."),
+        "restore": Entry("backup:restore", "Put a backup back. Only while no hub runs."),
     },
     "Shell": {
         "completion": Entry("completion:completion", "Print the completion script for a shell."),

@@ -7,6 +7,7 @@ era, save for what a server may ask in the middle of a call.
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
@@ -137,6 +138,21 @@ class Connection:
     def tell(self, method: str, params: bytes = EMPTY_OBJECT) -> None:
         """Send a notification."""
         self.link.tell(method, params)
+
+    async def tell_surely(self, method: str, many: Sequence[bytes], timeout: float) -> None:
+        """Send notifications and wait until the server has taken them all. Raises a `Fault` or TimeoutError where that
+        is not certain."""
+        link = self.link
+        lost = link.untaken if isinstance(link, HttpLink) else 0
+        for params in many:
+            link.tell(method, params)
+        if isinstance(link, HttpLink):
+            await asyncio.wait_for(link.settled(), timeout)
+            if link.untaken != lost:
+                raise Fault("UPSTREAM_ERROR", f"the server did not take {method}")
+        else:
+            # On one stream whoever answers this has read what came before it.
+            await self.check(timeout)
 
     def answer(self, id: Id, result: bytes) -> None:
         """Answer a request of the server."""

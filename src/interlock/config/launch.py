@@ -43,7 +43,7 @@ def why_unsafe(server: Server, folder: Path) -> list[str]:
         if changes_loading(name)
     ]
     texts = (*server.env.values(), *server.headers.values())
-    reasons += [f"reads `{name}`" for text in texts for name in variables_in(text) if name.startswith("INTERLOCK_")]
+    reasons += [f"reads `{name}`" for text in texts for name in variables_in(text) if _GUARDS_OTHERS.search(name)]
     for text in (*server.command, server.url or "", server.cwd or ""):
         reasons += [
             f"puts your variable `{name}` where others can read it"
@@ -72,6 +72,8 @@ def _command(command: tuple[str, ...], folder: Path) -> list[str]:
         reasons.append(f"runs `{program}`, which is no launcher of packages")
     if any(_SHELL_SYNTAX.search(argument) for argument in arguments):
         reasons.append("has shell syntax in an argument")
+    if any(argument in _UNCHECKED for argument in arguments):
+        reasons.append("has its connections go unencrypted or unchecked")
     if name in ("docker", "podman"):
         if _opens_host(arguments):
             reasons.append("opens this machine to its container")
@@ -117,6 +119,11 @@ def _inside(path: str, folder: Path) -> bool:
 
 
 _PLACES = frozenset({"userHome"})
+_GUARDS_OTHERS = re.compile(
+    r"^(?:INTERLOCK|HUB)_|(?:^|_)(?:MASTER|ROOT|ADMIN)_(?:KEY|TOKEN|PASSWORD|SECRET)|^SSH_AUTH_SOCK$", re.IGNORECASE
+)
+"""Variables that guard more than one server's own account: the hub's own, master keys, the agent that holds keys."""
+_UNCHECKED = frozenset({"--allow-http", "--insecure", "--no-check-certificate", "--no-verify-ssl", "--tls-skip-verify"})
 _LOADING = re.compile(
     r"LD_.*|DYLD_.*|PYTHON.*|NODE_OPTIONS|NODE_PATH|NODE_EXTRA_CA_CERTS|NPM_CONFIG_.*|UV_.*|PIP_.*|PIPX_.*|DENO_.*|BUN_.*"
     r"|PATH|PATHEXT|SHELL|IFS|ENV|BASH_ENV|BASH_FUNC_.*|PERL5.*|PERLLIB|RUBYOPT|RUBYLIB|JAVA_TOOL_OPTIONS|_JAVA_OPTIONS"

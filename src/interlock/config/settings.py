@@ -29,6 +29,8 @@ Milliseconds = Annotated[int, Meta(ge=1, le=3_600_000)]
 Count = Annotated[int, Meta(ge=1)]
 
 DefaultPolicy = Literal["opt-in", "opt-out"]
+Algorithm = Literal["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "Ed25519", "EdDSA"]
+"""Signatures with a public key alone: whoever can check a token must not be able to make one."""
 
 DEFAULT_LISTEN = "127.0.0.1:7420"
 
@@ -99,6 +101,54 @@ class Webhook(msgspec.Struct, frozen=True):
     """The variable of the hub's environment that holds the secret they are signed with."""
 
 
+class OAuth(msgspec.Struct, frozen=True):
+    """`[hub.oauth]`: access tokens of an authorization server are credentials here, besides keys."""
+
+    issuer: str | None = None
+    """The authorization server, exactly as its tokens say it in `iss`; unset: no token is accepted."""
+    resource: str | None = None
+    """Under which address clients know this hub (`https://hub.example.com`). Unset: the address listened on."""
+    audience: tuple[str, ...] = ()
+    """What a token's `aud` must name one of, where the issuer does not put the resource's address there."""
+    jwks_url: str | None = None
+    """Where the issuer publishes its public keys."""
+    jwks_file: str | None = None
+    """Or a file that holds them, written in full."""
+    algorithms: tuple[Algorithm, ...] = ("RS256", "PS256", "ES256", "Ed25519")
+    """The signatures that are accepted."""
+    scope_claim: str = "scope"
+    """The claim that holds the scopes: a text with spaces between them, or a list."""
+    scopes: dict[str, tuple[str, ...]] = {}
+    """What each scope permits, as permissions of a key. A token permits what its scopes do, and nothing where none of
+    them stands here. With no scope at all in this table, it permits what its kind does."""
+    kind: Literal["agent", "service"] = "agent"
+    """What the subjects of tokens are."""
+    people: tuple[str, ...] = ()
+    """The subjects (`sub`) who are people: they may answer questions."""
+    profile: str | None = None
+    """The only profile that they see the hub through, unless `[agents]` names another for one of them."""
+
+
+class Tracing(msgspec.Struct, frozen=True):
+    """`[hub.tracing]`: OpenTelemetry spans of calls, sent to a collector of yours. Read at start."""
+
+    endpoint: str | None = None
+    """Where to, over OTLP/HTTP (`http://127.0.0.1:4318`); unset: nothing is traced."""
+    sample: Annotated[float, Meta(ge=0, le=1)] = 1.0
+    """The share of the traces that begin here which is kept. Those that began elsewhere are kept as they were there."""
+    service: str = "interlock"
+    """What the hub is called in them."""
+
+
+class Retention(msgspec.Struct, frozen=True):
+    """`[hub.retention]`: how much of the record is kept; unset: all of it. What goes is recorded before it goes."""
+
+    days: Annotated[float, Meta(gt=0, le=36_500)] | None = None
+    """Records older than this go."""
+    megabytes: Count | None = None
+    """The oldest records go when all take more than this."""
+
+
 class Rate(msgspec.Struct, frozen=True, omit_defaults=True):
     """How many calls may be made; unset: as many as come."""
 
@@ -124,11 +174,16 @@ class Hub(msgspec.Struct, frozen=True):
     mode: Mode = "guard"
     """How much is left to the hub's own judgement: `observe`, `guard` or `locked`."""
     anonymous: bool | None = None
-    """Whether callers without a key are the agent `local`. Unset: only when listening on loopback."""
+    """Whether callers without a key are the agent `local`. Unset: only on loopback, and not where `[hub.oauth]` is."""
     budget: Count | None = 20_000
     """Tokens of tool definitions a list may take. Above it, it holds the pinned tools and the way to find others."""
     audit: Literal["batched", "strict"] = "batched"
     """When a record is committed: with others within 20 ms (`batched`), or before its call is sent (`strict`)."""
+    metrics: Literal["admin_read", "open", "off"] = "admin_read"
+    """Who reads `/metrics`: whoever has the permission `admin_read`, anyone who reaches the hub (`open`), nobody."""
+    node: Annotated[str, Meta(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9._-]+$")] | None = None
+    """What this hub's chain of records is called. Unset: as it was so far; at first `hub`, or a name of its own where
+    several hubs share a store."""
     access: DefaultPolicy = "opt-out"
     """What agents may call where no grant says so: `opt-out` all, `opt-in` nothing. A server can have its own."""
     store: str | None = None
@@ -141,6 +196,9 @@ class Hub(msgspec.Struct, frozen=True):
     limits: Limits = Limits()
     approvals: Approvals = Approvals()
     webhook: Webhook = Webhook()
+    oauth: OAuth = OAuth()
+    tracing: Tracing = Tracing()
+    retention: Retention = Retention()
     rate: Rate = Rate()
 
     @property
@@ -154,7 +212,10 @@ class Hub(msgspec.Struct, frozen=True):
 
     @property
     def admits_anonymous(self) -> bool:
-        return self.on_loopback if self.anonymous is None else self.anonymous
+        """Unset, it is a laptop's default: whoever has an issuer of tokens serves others, perhaps behind a proxy."""
+        if self.anonymous is None:
+            return self.on_loopback and self.oauth.issuer is None
+        return self.anonymous
 
 
 class Restart(msgspec.Struct, frozen=True):
@@ -268,6 +329,9 @@ class Server(msgspec.Struct, frozen=True):
     """Whether it is used at all."""
     access: DefaultPolicy | None = None
     """What agents may call where no grant says so: `opt-out` everything, `opt-in` nothing. Unset: as the hub's."""
+    audit: Literal["auto", "all", "off"] = "auto"
+    """Whether it is sent the record of everything (`notifications/mgp.audit`): `all`, `off`, or `auto`: if it asked for
+    it when the hub first met it (MGP's `audit` extension)."""
     tools: Tools = Tools()
     validators: dict[str, Validation] = {}
     """What is checked of calls to its tools, by tool; see below."""

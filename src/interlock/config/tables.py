@@ -10,7 +10,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from .names import why_bad_id, why_bad_name
+from .names import why_bad_agent, why_bad_id, why_bad_name
+from .oauth import check_oauth
 from .problems import KeyPath, Report
 from .settings import Agent, Config, Hub, Profile, Server, split_listen
 from .shape import build, kind
@@ -27,7 +28,7 @@ def read_config(document: Mapping[str, object], report: Report) -> Config:
     rest = dict(document)
     servers = _named(rest.pop("servers", {}), "servers", why_bad_id, read_server, report)
     profiles = _named(rest.pop("profiles", {}), "profiles", why_bad_name, _read_profile, report)
-    agents = _named(rest.pop("agents", {}), "agents", why_bad_name, _read_agent, report)
+    agents = _named(rest.pop("agents", {}), "agents", why_bad_agent, _read_agent, report)
     for name, agent in agents.items():
         if agent.profile is not None and agent.profile not in profiles:
             others = ", ".join(sorted(profiles)) or "none yet"
@@ -37,7 +38,7 @@ def read_config(document: Mapping[str, object], report: Report) -> Config:
                 f"add [profiles.{agent.profile}] or name one that exists ({others})",
             )
     top = build(Config, rest, (), report)
-    _check_hub(top.hub, report)
+    _check_hub(top.hub, profiles, report)
     return msgspec.structs.replace(top, servers=servers, profiles=profiles, agents=agents)
 
 
@@ -134,7 +135,7 @@ def _command(rest: dict[str, object], name: str, at: KeyPath, report: Report) ->
     return tuple(words)
 
 
-def _check_hub(hub: Hub, report: Report) -> None:
+def _check_hub(hub: Hub, profiles: Mapping[str, Profile], report: Report) -> None:
     try:
         split_listen(hub.listen)
     except ValueError as error:
@@ -148,6 +149,8 @@ def _check_hub(hub: Hub, report: Report) -> None:
         )
     if hub.webhook.url is not None and (why := why_bad_url(hub.webhook.url)):
         report.add(("hub", "webhook", "url"), f"the webhook's url {why}", "write it as https://host/path")
+    if hub.tracing.endpoint is not None and (why := why_bad_url(hub.tracing.endpoint)):
+        report.add(("hub", "tracing", "endpoint"), f"the endpoint {why}", "write it as http://127.0.0.1:4318")
     for number, origin in enumerate(hub.allowed_origins):
         if not _ORIGIN.fullmatch(origin):
             report.add(
@@ -155,6 +158,7 @@ def _check_hub(hub: Hub, report: Report) -> None:
                 f"`{origin}` is not an origin",
                 'write scheme and host alone, like "https://app.example.com"',
             )
+    check_oauth(hub, profiles, report)
 
 
 def _read_profile(table: Mapping[str, object], name: str, at: KeyPath, report: Report) -> Profile:

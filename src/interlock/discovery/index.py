@@ -28,7 +28,7 @@ STRATEGIES = ("hybrid", "keyword", "semantic", "category")
 MAX_QUERY = 16_384
 MAX_RESULTS = 100
 MAX_TOOLS = 200_000
-LEXICAL_WEIGHT = 0.4
+LEXICAL_WEIGHT = 0.45
 """What words count beside meaning where both are known: below it long tasks lose, above it everyday words do."""
 
 Allowed = frozenset[Identity] | Callable[[Identity], bool] | None
@@ -211,7 +211,7 @@ class ToolIndex:
                 where = np.fromiter(members, np.intp, len(members))
                 best[where] = np.maximum(best[where], depth / len(steps))
         in_category = best[slots]
-        by_words = fuse.min_max(self._words.score([lexical.weigh(asked)], len(self._entries))[0][slots])
+        by_words = fuse.min_max(self._words.score([dict.fromkeys(asked, ())], len(self._entries))[0][slots])
         scores: Scores = np.where(in_category > 0, 0.8 * in_category + 0.2 * by_words, 0)
         return scores
 
@@ -305,15 +305,10 @@ def _steps(query: str) -> list[tuple[str, list[str]]]:
     return telling if len(telling) > 1 else []
 
 
-def _expand(terms: list[str]) -> dict[str, float]:
-    """Each term once, and beside it, for less, the words that others use for it."""
-    weighed = lexical.weigh(terms[: lexical.MAX_TERMS])
-    near: dict[str, float] = {}
-    for term in weighed:
-        for other in thesaurus.related(term):
-            if other not in weighed:
-                near[other] = min(2 * _RELATED_WEIGHT, near.get(other, _RELATED_WEIGHT / 2) + _RELATED_WEIGHT / 2)
-    return weighed | near
+def _expand(terms: list[str]) -> dict[str, list[str]]:
+    """Each term once, with the words that others use for it and that the query does not hold itself."""
+    asked = dict.fromkeys(terms[: lexical.MAX_TERMS])
+    return {term: sorted(thesaurus.related(term) - asked.keys()) for term in asked}
 
 
 def _fields(entry: ToolEntry) -> lexical.Fields:
@@ -360,7 +355,6 @@ def _check_search(query: object, strategy: object, limit: object) -> None:
         raise DiscoveryError("max_results", f"max_results is a whole number from 1 to {MAX_RESULTS}")
 
 
-_RELATED_WEIGHT = 0.2
 _MOST_MASKS = 16
 _MOST_FOR_STEPS = 20_000
 """Tools up to which each step of a query is compared by meaning too; beyond it only the query as a whole is."""

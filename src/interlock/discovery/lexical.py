@@ -9,7 +9,7 @@ from __future__ import annotations
 import contextlib
 import math
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -21,11 +21,16 @@ if TYPE_CHECKING:
     from numpy.typing import NDArray
 
     Scores = NDArray[np.float32]
+    Flags = NDArray[np.bool_]
 
 MAX_TERMS = 96
 """Distinct terms of one query that are scored; the first ones count."""
 
 MAX_TERMS_PER_TOOL = 1_024
+
+
+Query = Mapping[str, Collection[str]]
+"""The terms of a query, each once, with the words that others use for it."""
 
 
 class Fields(msgspec.Struct, frozen=True):
@@ -78,22 +83,45 @@ class LexicalIndex:
             if not posting.slots:
                 self._forget(number)
 
-    def score(self, queries: Sequence[Mapping[str, float]], slots: int) -> list[Scores]:
-        """How well each slot matches each query's weighted terms: BM25, and a bonus for names that the query covers.
+    def score(self, queries: Sequence[Query], slots: int) -> list[Scores]:
+        """How well each slot matches each query: BM25, and a bonus for names that the query covers.
 
         The queries are usually one text and its sentences, so each term is looked up once for all of them.
         """
-        matches: dict[tuple[str, float], list[_Match]] = {}
-        for query in queries:
-            for term, weight in query.items():
-                if (term, weight) not in matches:
-                    matches[term, weight] = [_Match(*found, weight) for found in self._look_up(term, weight >= 1)]
-        return [_sum([match for part in query.items() for match in matches[part]], slots) for query in queries]
+        import numpy as np
 
-    def ideal(self, query: Mapping[str, float]) -> float:
+        taken = np.zeros(slots, np.bool_)
+        matches: dict[str, list[_Match]] = {}
+        for query in queries:
+            for term, related in query.items():
+                if term not in matches:
+                    matches[term] = self._meet(term, related, taken)
+        return [_sum([match for term in query for match in matches[term]], slots) for query in queries]
+
+    def ideal(self, query: Query) -> float:
         """The score of an imagined tool that holds every known term of the query once, in a place of weight."""
-        known = (self._look_up(term, asked=False) for term, weight in query.items() if weight >= 1)
+        known = (self._look_up(term, asked=False) for term in query)
         return max(1e-6, sum(worth for found in known for _, worth in found))
+
+    def _meet(self, term: str, related: Collection[str], taken: Flags) -> list[_Match]:
+        """The tools that a term finds, itself or through a related word; a tool counts for a term once, for the best.
+
+        Otherwise a tool that says the same thing in three words would stand above the one that says it once.
+        """
+        own = [_Match(posting, worth, asked=True) for posting, worth in self._look_up(term, asked=True)]
+        near = [found for other in related for found in self._look_up(other, asked=False)]
+        if not near:
+            return own
+        for match in own:
+            taken[match.slots] = True
+        for posting, worth in sorted(near, key=lambda found: -found[1]):
+            match = _Match(posting, worth * _RELATED_WEIGHT, asked=False)
+            match.leave_out(taken)
+            taken[match.slots] = True
+            own.append(match)
+        for match in own:
+            taken[match.slots] = False
+        return own
 
     def _look_up(self, term: str, asked: bool) -> list[tuple[_Posting, float]]:
         """The postings for a term with what a match is worth.
@@ -181,15 +209,20 @@ class _Match:
 
     __slots__ = ("gains", "named", "shares", "slots", "worth")
 
-    def __init__(self, posting: _Posting, worth: float, weight: float) -> None:
+    def __init__(self, posting: _Posting, worth: float, asked: bool) -> None:
         import numpy as np
 
         self.worth = worth
         self.slots = np.frombuffer(posting.slots, np.int32)
-        self.gains = np.frombuffer(posting.weights, np.float32) * np.float32(weight * worth)
-        in_names = bool(posting.named) and weight >= 1
+        self.gains = np.frombuffer(posting.weights, np.float32) * np.float32(worth)
+        in_names = bool(posting.named) and asked
         self.named = np.frombuffer(posting.named, np.int32) if in_names else None
         self.shares = np.frombuffer(posting.shares, np.float32) if in_names else None
+
+    def leave_out(self, taken: Flags) -> None:
+        """Only the tools that are not taken yet."""
+        left = ~taken[self.slots]
+        self.slots, self.gains = self.slots[left], self.gains[left]
 
 
 def _sum(matches: list[_Match], slots: int) -> Scores:
@@ -256,16 +289,13 @@ def _grams(term: str) -> set[str]:
     return {padded[i : i + 3] for i in range(len(padded) - 2)}
 
 
-def weigh(terms: Iterable[str]) -> dict[str, float]:
-    """Query terms, each once, with equal weight."""
-    return dict.fromkeys(terms, 1.0)
-
-
 _SATURATION = 1.2
 """BM25's k1: how soon more of the same term stops to matter."""
 _LENGTH = 0.5
 """BM25's b: how much long fields are held back."""
 _NAME_BONUS = 0.1
+_RELATED_WEIGHT = 0.45
+"""What a word that means the same counts, against the word itself."""
 _FEW = 200
 _COMMON = 0.05
 """The share of tools beyond which a related term tells too little for its cost."""

@@ -1,18 +1,15 @@
-"""An embedder without a model: the mean of fixed vectors, one for each piece of a word, from an installed wheel.
-
-Only package data of the `wordllama` wheel is read (its own loader may reach for the network, so it is never imported).
-"""
+"""An embedder without a model: the mean of fixed vectors, one for each word, from a file in the format of GloVe and
+fastText (a word and its numbers on each line)."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Sequence
-from importlib import import_module, resources
-from importlib.util import find_spec
-from typing import TYPE_CHECKING
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
 
 from interlock.discovery import words
 from interlock.discovery.errors import DiscoveryError
+from interlock.discovery.semantic import MAX_DIMENSIONS
 
 if TYPE_CHECKING:
     import numpy as np
@@ -20,16 +17,17 @@ if TYPE_CHECKING:
 
     Vector = NDArray[np.float32]
 
-_WEIGHTS = "weights/l2_supercat_256.safetensors"
-_PIECES = "tokenizers/l2_supercat_tokenizer_config.json"
+MAX_WORDS: Final = 400_000
+"""Lines that are read; such files have the most frequent words first."""
+MAX_LINE: Final = 65_536
 
 
 class StaticVectors:
-    """Call it with texts; each becomes the mean of the vectors of its pieces, stop words left out."""
+    """Call it with texts; each becomes the mean of the vectors of its words, stop words left out."""
 
-    def __init__(self, table: Vector, pieces: Callable[[str], Sequence[int]]) -> None:
+    def __init__(self, table: Vector, rows: Mapping[str, int]) -> None:
         self._table = table
-        self._pieces = pieces
+        self._rows = rows
 
     def __call__(self, texts: Sequence[str]) -> list[Vector | None]:
         return [self._embed(text) for text in texts]
@@ -37,48 +35,44 @@ class StaticVectors:
     def _embed(self, text: str) -> Vector | None:
         import numpy as np
 
-        telling = " ".join(word for word in words.split(text) if word not in words.STOP_WORDS)
-        numbers = self._pieces(telling)
-        if not numbers:
+        telling = (word for word in words.split(text) if word not in words.STOP_WORDS)
+        rows = [row for word in telling if (row := self._rows.get(word)) is not None]
+        if not rows:
             return None
-        mean: Vector = self._table[list(numbers)].mean(axis=0, dtype=np.float32)
+        mean: Vector = self._table[rows].mean(axis=0, dtype=np.float32)
         return mean
 
 
-def installed() -> bool:
-    """Whether the optional extra is there."""
-    return find_spec("wordllama") is not None and find_spec("tokenizers") is not None
-
-
-def load() -> StaticVectors:
-    """The vectors of the installed wheel; a clear error without it."""
-    if not installed():
-        raise DiscoveryError("embedder", "static vectors are not installed: pip install 'interlock[semantic]'")
-    package = resources.files("wordllama")
-    tokenizer = import_module("tokenizers").Tokenizer.from_str((package / _PIECES).read_text("utf-8"))
-    tokenizer.no_padding()
-    tokenizer.no_truncation()
-    table = read_safetensors((package / _WEIGHTS).read_bytes())
-
-    def pieces(text: str) -> Sequence[int]:
-        numbers: Sequence[int] = tokenizer.encode(text, add_special_tokens=False).ids
-        return numbers
-
-    return StaticVectors(table, pieces)
-
-
-def read_safetensors(raw: bytes) -> Vector:
-    """The one half-precision table of a safetensors file, kept in half precision."""
+def read(path: Path) -> StaticVectors:
+    """The vectors of a file. One that does not hold together is refused with the line that does not."""
     import numpy as np
 
-    size = int.from_bytes(raw[:8], "little")
-    if not 2 <= size <= min(len(raw) - 8, 1 << 20):
-        raise DiscoveryError("embedder", "the vector file is damaged; reinstall the extra")
-    header = json.loads(raw[8 : 8 + size])
-    tables = [value for key, value in header.items() if key != "__metadata__"]
-    if len(tables) != 1 or tables[0]["dtype"] != "F16" or len(tables[0]["shape"]) != 2:
-        raise DiscoveryError("embedder", "the vector file is not one table of half-precision numbers")
-    first, last = tables[0]["data_offsets"]
-    flat = np.frombuffer(raw, np.float16, offset=8 + size + first, count=(last - first) // 2)
-    table: Vector = flat.reshape(tables[0]["shape"])
-    return table
+    rows: dict[str, int] = {}
+    vectors: list[Vector] = []
+    try:
+        with path.open("rb") as lines:
+            while len(rows) < MAX_WORDS and (line := lines.readline(MAX_LINE)):
+                word, _, numbers = line.rstrip().decode("utf-8", "replace").partition(" ")
+                if not rows and not vectors and numbers.isdigit():
+                    continue  # fastText's first line: how many there are
+                vector = _vector(numbers)
+                size = len(vectors[0]) if vectors else len(vector)
+                if not word or len(vector) != size or not 1 < size <= MAX_DIMENSIONS or not np.isfinite(vector).all():
+                    raise DiscoveryError("embedder", f"line {len(vectors) + 1} of {path} is not a word and its numbers")
+                if rows.setdefault(word.lower(), len(vectors)) == len(vectors):
+                    vectors.append(vector.astype(np.float16))
+    except OSError as cause:
+        raise DiscoveryError("embedder", f"{path} cannot be read: {cause.strerror}") from None
+    if not vectors:
+        raise DiscoveryError("embedder", f"{path} holds no vectors")
+    return StaticVectors(np.stack(vectors), rows)
+
+
+def _vector(numbers: str) -> Vector:
+    """Empty for what are no numbers."""
+    import numpy as np
+
+    try:
+        return np.array(numbers.split(), np.float32)
+    except ValueError:
+        return np.zeros(0, np.float32)

@@ -13,7 +13,7 @@ import msgspec
 
 from interlock.client.connection import Connection
 from interlock.hub import recording
-from interlock.hub.audit.record import CANCELLED
+from interlock.hub.audit.record import CANCELLED, Outcome, outcome_of
 from interlock.hub.bridges import url_first
 from interlock.hub.bridges.asking_back import ANSWER_SECONDS, AskingBack
 from interlock.hub.bridges.retries import ANSWERS
@@ -62,11 +62,8 @@ class Forward(msgspec.Struct, eq=False):
     _back: AskingBack | None = None
     _questions: int = 0
 
-    def start(self) -> None:
-        """Send it. A failure to send is the answer."""
-        self._send(None)
-
-    def _send(self, more: Members | None) -> None:
+    def send(self, more: Members | None = None) -> None:
+        """Send it, with more than it came with where it is repeated. A failure to send is the answer."""
         call = self._call
         try:
             outgoing = self._outgoing({**call.members, **more} if more else None)
@@ -85,11 +82,13 @@ class Forward(msgspec.Struct, eq=False):
         exchange = call.exchange
         if self._connection.modern and not exchange.dialect.modern and self._asks_back(answer):
             return
-        call.outcome = recording.answered(answer)
-        self._finish()
         if isinstance(answer, Failure):
+            call.outcome = Outcome("answered", "error", code=answer.error.code)
+            self._finish()
             self._failed(answer.error)
             return
+        call.outcome = outcome_of(answer.result)
+        self._finish()
         try:
             result = self._result(one_line(answer.result))
         except Fault as fault:
@@ -183,7 +182,7 @@ class Forward(msgspec.Struct, eq=False):
         return True
 
     def _repeat(self, more: Members) -> None:
-        self._send(more)
+        self.send(more)
 
     def _cancelled(self, reason: str) -> None:
         if self._handle is not None and not self._told:
@@ -225,10 +224,10 @@ class Forward(msgspec.Struct, eq=False):
             own = fields.get("_meta")
             fields["_meta"] = msgspec.Raw(traced(view.meta, b"" if own is None else bytes(own), call.trace))
             params = _encode(fields)
-        now = self._clock()
+        now, method = self._clock(), exchange.request.method
         asked = view.meta is not None and view.meta.progress_token is not None
         patience, most = self._patience
-        return Outgoing(exchange.request.method, params, now + patience, named, headers, asked, now + most, True)
+        return Outgoing(method, params, now + patience, named, headers, asked, now + most, True, patience)
 
     def _translate(self, fields: Members) -> None:
         """Say a request in the terms of the server's era."""
@@ -265,11 +264,11 @@ class Forward(msgspec.Struct, eq=False):
         if result[:1] != b"{" and result.lstrip()[:1] != b"{":
             raise Fault("UPSTREAM_ERROR", f"{self._call.target.server} answered with a result that is no object")
         if modern:
-            if modern_client and b'"input_required"' in result and results.asks_for_input(result):
+            if modern_client and result.find(b'"input_required"') >= 0 and results.asks_for_input(result):
                 return self._sealed(result)
             if not modern_client:
                 result = results.plain(result)
-            elif b'"public"' in result:
+            elif result.find(b'"public"') >= 0:
                 result = results.narrowed(result)
         elif modern_client:
             ttl = 0 if exchange.request.method == "resources/read" else None
@@ -277,7 +276,7 @@ class Forward(msgspec.Struct, eq=False):
         if not modern_client and (modern or not exchange.dialect.revision.structures):
             tool = self._call.target.tool
             result = older.result_for(exchange.dialect.revision, result, tool is not None and tool.wraps)
-        if b'"uri"' in result and not self._call.caller.view.bare:
+        if result.find(b'"uri"') >= 0 and not self._call.caller.view.bare:
             result = with_exposed_uris(self._call.target.server, result)
         return result
 

@@ -15,6 +15,7 @@ from interlock.client.peer import Peer
 from interlock.hub import answers
 from interlock.hub.access.access import Access
 from interlock.hub.access.desk import AccessDesk
+from interlock.hub.audit.audience import Audience
 from interlock.hub.bridges.retries import Retries
 from interlock.hub.call import Call, Caller, Target, TargetKind
 from interlock.hub.catalog.addresses import original_uri
@@ -84,6 +85,7 @@ class Hub:
         access_desk: AccessDesk,
         upstreams: Upstreams,
         notices: Notices,
+        audience: Audience,
         make_pipeline: Callable[[Commit, Dispatch, Release], Pipeline],
         states: RequestStates,
         recording: Recording,
@@ -104,6 +106,7 @@ class Hub:
         self._access = access
         self._upstreams = upstreams
         self._notices = notices
+        self._audience = audience
         self._recording = recording
         self._pages = kept
         self._retries = Retries(parking)
@@ -161,6 +164,7 @@ class Hub:
         session.dialect = speaking(session.dialect)
         session.state = SessionState()
         self._notices.listen(SessionListener.of(session, caller.shelf))
+        self._audience.join(session.id, caller.principal, session.dialect, session.notify)
         offered = answers.capabilities(self._upstream_capabilities(caller), modern=False)
         if offers_tasks(session.dialect, caller, self._peer(caller)):
             offered = with_tasks(offered, modern=False)
@@ -191,6 +195,7 @@ class Hub:
         """A session is over, and everything that was its own with it."""
         caller = cast(Caller, session.caller)
         self._notices.leave(SessionListener.of(session, caller.shelf))
+        self._audience.leave(session.id)
         state = session.state
         if not isinstance(state, SessionState):
             return
@@ -414,10 +419,11 @@ class Hub:
             raise Fault("RESOURCE_EXHAUSTED", f"{MOST_LISTENING} streams are open", retry_after_ms=5000)
         listening = Listening(
             exchange,
-            caller.shelf,
+            caller,
             self._notices,
             resolve,
             self._subscriptions,
+            self._audience,
             self._listening.discard,
             self._tasks_desk,
         )

@@ -9,12 +9,15 @@ from typing import Protocol
 
 import msgspec
 
+from interlock.hub.audit.audience import Audience
+from interlock.hub.call import Caller
 from interlock.hub.kernel.shelf import Shelf
 from interlock.hub.notices import Filter, ListName, Notices
 from interlock.hub.subscriptions import Subscriptions
 from interlock.hub.tasks.ledger import KeptTask
 from interlock.protocols.mcp.meta import SUBSCRIPTION_ID, members
 from interlock.protocols.mcp.tasks import extension_needed
+from interlock.protocols.mgp.negotiation import EXTENSION_KEY
 from interlock.transports.exchange import Exchange, Session
 from interlock.wire.errors import Fault
 
@@ -66,14 +69,17 @@ class Listening:
     def __init__(
         self,
         exchange: Exchange,
-        shelf: Shelf,
+        caller: Caller,
         notices: Notices,
         resolve: Callable[[str], tuple[str, str] | None],
         subscriptions: Subscriptions,
+        audience: Audience,
         gone: Callable[[Listening], None],
         tasks: FollowTasks,
     ) -> None:
-        self.shelf = shelf
+        self.shelf = caller.shelf
+        self._principal = caller.principal
+        self._audience = audience
         self._exchange = exchange
         self._notices = notices
         self._resolve = resolve
@@ -146,6 +152,8 @@ class Listening:
             accepted["resourceSubscriptions"] = honoured
         if self._followed:
             accepted["taskIds"] = [task.id for task in self._followed]
+        if wanted.mgp.audit and self._audience.join(self, self._principal, self._exchange.dialect, self._tell_audit):
+            accepted[EXTENSION_KEY] = {"audit": True}
         self._tell("notifications/subscriptions/acknowledged", {"notifications": accepted})
         self._acknowledged = True
         self._filter = wanted
@@ -175,8 +183,14 @@ class Listening:
     def _tell(self, method: str, params: dict[str, object]) -> None:
         self._exchange.notify(method, msgspec.json.encode({"_meta": self._meta, **params}))
 
+    def _tell_audit(self, method: str, params: bytes) -> None:
+        """An audit event is the same bytes for everyone; only the stream's own mark is put before it."""
+        meta = msgspec.json.encode({"_meta": self._meta})
+        self._exchange.notify(method, meta[:-1] + b"," + params[1:])
+
     def _ended(self, reason: str) -> None:
         self._notices.leave(self)
+        self._audience.leave(self)
         for server, uri in self._watched:
             self._subscriptions.drop(server, uri, self)
         self._watched.clear()

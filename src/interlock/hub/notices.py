@@ -14,6 +14,7 @@ from interlock.hub.catalog.offer import ItemKind
 from interlock.hub.catalog.views import Catalog
 from interlock.hub.kernel.shelf import Shelf
 from interlock.hub.kernel.shelves import Shelves
+from interlock.protocols.mgp.negotiation import EXTENSION_KEY
 
 ListName = Literal["tools", "prompts", "resources"]
 
@@ -104,6 +105,12 @@ class Notices:
         return tuple(self._shelves.listing(shelf, kind) for kind in KINDS[which])
 
 
+class MgpFilter(msgspec.Struct):
+    """What a listen stream asked for beyond MCP (MGP)."""
+
+    audit: bool = False
+
+
 class Filter(msgspec.Struct, rename="camel"):
     """What a listen stream asked for (2026-07-28, Subscriptions: Notification Filter)."""
 
@@ -112,6 +119,7 @@ class Filter(msgspec.Struct, rename="camel"):
     resources_list_changed: bool = False
     resource_subscriptions: list[str] = []
     task_ids: list[str] = []
+    mgp: MgpFilter = msgspec.field(default_factory=MgpFilter, name=EXTENSION_KEY)
 
     def wants(self, which: ListName) -> bool:
         """Whether it asked to be told of changes of a list."""

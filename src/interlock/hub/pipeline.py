@@ -15,7 +15,7 @@ from collections.abc import Callable, Coroutine
 from interlock.hub.call import Approval, Call, Caller, Target
 from interlock.hub.decisions.desk import Desk
 from interlock.hub.plan import Check, Epoch, Plan, Plans
-from interlock.hub.rates import take
+from interlock.hub.rates import give_back, take
 from interlock.hub.refusals import Refusals
 from interlock.hub.verdicts import PASS, Ask, Pass, Refuse, Verdict, Wait
 from interlock.judge.findings import Finding
@@ -108,27 +108,41 @@ class Pipeline:
     def submit(self, call: Call, plan: Plan) -> None:
         """Judge a call and send it on, or answer why not."""
         verdict, gate = self.judge(call, plan)
-        self._proceed(call, plan, verdict, gate)
+        if verdict is PASS:
+            self._go(call, plan)
+        else:
+            self._proceed(call, plan, verdict, gate)
+
+    def _go(self, call: Call, plan: Plan) -> None:
+        """Commit and dispatch a call that no gate has anything against."""
+        refusal = take(plan.meters, asyncio.get_running_loop().time()) if plan.meters else None
+        if refusal is not None:
+            self._refuse(call, refusal, "rates")
+            return
+        refusal = self._commit(call)
+        if refusal is not None:
+            give_back(plan.meters)
+            self._refuse(call, refusal, "commit")
+            return
+        if call.would_refuse:
+            self._would_refuse(call, call.would_refuse)
+        if call.approval is not None and call.approval.ticket is not None:
+            self._later(self._use_approval(call, plan, call.approval))
+        else:
+            self._dispatch(call, plan)
 
     def _proceed(self, call: Call, plan: Plan, verdict: Verdict, gate: str) -> None:
         if type(verdict) is Pass:
-            refusal = take(plan.meters, asyncio.get_running_loop().time()) if plan.meters else None
-            if refusal is not None:
-                self._refuse(call, refusal, "rates")
-                return
-            refusal = self._commit(call)
-            if refusal is not None:
-                self._refuse(call, refusal, "commit")
-                return
-            if call.would_refuse:
-                self._would_refuse(call, call.would_refuse)
-            if call.approval is not None and call.approval.ticket is not None:
-                self._later(self._use_approval(call, plan, call.approval))
-            else:
-                self._dispatch(call, plan)
+            self._go(call, plan)
         elif isinstance(verdict, Refuse):
             self._refuse(call, verdict, gate)
         elif isinstance(verdict, Ask):
+            try:
+                if self._desk.resumes(call):
+                    return
+            except Fault as refused:
+                call.exchange.fail(refused)
+                return
             call.approval = self._desk.standing(call, verdict)
             if call.approval is not None:
                 self.submit(call, plan)
@@ -162,6 +176,31 @@ class Pipeline:
         if isinstance(answer, Refuse):
             self._refuse(call, answer, gate)
             return
+        self._submit_again(call, plan, answer, ask)
+
+    async def _use_approval(self, call: Call, plan: Plan, approval: Approval) -> None:
+        """The last step of a commit: the approval is used up, in the store, before the call goes out."""
+        try:
+            taken = await self._desk.take(approval)
+        except StoreError as cause:
+            self._withdraw(call, plan)
+            self._refuse(call, Refuse(_no_store(cause), approval.told), "commit")
+            return
+        if taken and call.exchange.open:
+            self._dispatch(call, plan)
+            return
+        self._withdraw(call, plan)
+        if call.exchange.open:
+            # Someone else was quicker with the same call, or its key is gone: it is judged anew, from the top.
+            self._submit_again(call, plan)
+
+    def _withdraw(self, call: Call, plan: Plan) -> None:
+        """What the call has taken goes back: it did not go out."""
+        self._release(call)
+        give_back(plan.meters)
+
+    def _submit_again(self, call: Call, plan: Plan, approval: Approval | None = None, ask: Ask | None = None) -> None:
+        """Judge a call from the top, by what holds now; with the approval that was given for it, if it still fits."""
         try:
             assert plan.resolve is not None
             now = asyncio.get_running_loop().time()
@@ -170,25 +209,9 @@ class Pipeline:
             call.exchange.fail(fault)
             return
         call.target = again.target
-        call.approval = answer if self._desk.fits(call, answer, ask) else None
+        fits = approval is not None and ask is not None and self._desk.fits(call, approval, ask)
+        call.approval = approval if fits else None
         self.submit(call, again)
-
-    async def _use_approval(self, call: Call, plan: Plan, approval: Approval) -> None:
-        """The last step of a commit: the approval is used up, in the store, before the call goes out."""
-        try:
-            taken = await self._desk.take(approval)
-        except StoreError as cause:
-            self._release(call)
-            self._refuse(call, Refuse(_no_store(cause), approval.told), "commit")
-            return
-        if taken and call.exchange.open:
-            self._dispatch(call, plan)
-            return
-        self._release(call)
-        if call.exchange.open:
-            # Someone else was quicker with the same call: this one needs an approval of its own.
-            call.approval = None
-            self.submit(call, plan)
 
     async def waited(self, call: Call, plan: Plan, wait: Wait, gate: str) -> tuple[Verdict, str]:
         """What the gates say in the end, where one of them has to wait for something."""

@@ -7,16 +7,23 @@ window can be lost to a sudden end, which the next start finds and records.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from interlock.hub.audit.entries import Ticket
-from interlock.hub.audit.record import CANCELLED, LOST, NOT_SENT, TIMED_OUT, Outcome, outcome_of
+from interlock.hub.audit.record import CANCELLED, LOST, NOT_SENT, TIMED_OUT, Outcome
 from interlock.hub.audit.recorder import Recorder
 from interlock.hub.call import Call, Caller, Target, TargetKind
 from interlock.protocols.traces import new_trace_id, read_traceparent
 from interlock.store import StoreError
 from interlock.transports.exchange import Exchange
 from interlock.wire.errors import Fault
-from interlock.wire.messages import Failure, Result
+
+_REFUSED: Final = {
+    "VALIDATION_BLOCKED": "VALIDATION_FAILED",
+    "INVALID_TOOL_ARGS": "VALIDATION_FAILED",
+    "CODE_SAFETY_VIOLATION": "CODE_REJECTED",
+}
+"""What MGP has a word of its own for (MGP, Standard Event Types); every other refusal is TOOL_BLOCKED."""
 
 
 class Recording:
@@ -63,7 +70,14 @@ class Recording:
     def refused(self, call: Call, fault: Fault, gate: str, rule: str) -> None:
         """Record that a gate said no."""
         self.recorder.refusal(
-            call.caller.principal, call.target, trace_of(call.exchange), gate, rule, fault.message, call.arguments_raw
+            call.caller.principal,
+            call.target,
+            trace_of(call.exchange),
+            gate,
+            rule,
+            fault.message,
+            call.arguments_raw,
+            event=_REFUSED.get(fault.name, "") if call.target.kind == "tool" else "",
         )
 
     def unresolved(self, exchange: Exchange, caller: Caller, kind: TargetKind, name: str, fault: Fault) -> None:
@@ -72,13 +86,6 @@ class Recording:
         self.recorder.refusal(
             caller.principal, target, trace_of(exchange), "resolve", "the name must mean something", fault.message
         )
-
-
-def answered(answer: Result | Failure) -> Outcome:
-    """How a call that was answered ended."""
-    if isinstance(answer, Failure):
-        return Outcome("answered", "error", code=answer.error.code)
-    return outcome_of(answer.result)
 
 
 def lost(fault: Fault) -> Outcome:

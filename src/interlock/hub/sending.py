@@ -98,7 +98,10 @@ class Sending:
         upstream, exchange = call.upstream, call.exchange
         if not call.plain and STATE in call.members and exchange.dialect.modern and self._resumed(call):
             return
-        own = self._lane(call, upstream)
+        if upstream.modern and exchange.session is None and exchange.dialect.log_level is None:
+            own = None if upstream.share == "auto" else self._lane(call, upstream)
+        else:
+            own = self._lane(call, upstream)
         line = upstream.line(own)
         if line is None:
             self._later(self._dispatch_when_ready(call, plan, upstream, own))
@@ -157,7 +160,7 @@ class Sending:
             done,
             plan.finish,
             (timeout, timeout * LONGEST_CALL_FACTOR),
-        ).start()
+        ).send()
 
     def _lane(self, call: Call, upstream: Upstream) -> Lane | None:
         return lane(upstream.share, upstream.modern, upstream.settings.url is not None, call.caller, call.exchange)

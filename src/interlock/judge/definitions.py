@@ -7,15 +7,16 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
+from functools import lru_cache
 from typing import NamedTuple
 
 import msgspec
 
 from interlock.judge.findings import Finding
-from interlock.judge.instructions import ENOUGH, weigh
+from interlock.judge.instructions import ENOUGH, is_calm, weigh
 from interlock.judge.names import judge_name
 from interlock.judge.schemas import judge_schema
-from interlock.judge.secrets import judge_secrets
+from interlock.judge.secrets import find_secrets, judge_secrets
 from interlock.judge.text import judge_text
 from interlock.judge.urls import judge_url
 
@@ -83,7 +84,7 @@ def _texts(definition: Mapping[object, object]) -> tuple[list[_Text], bool]:
         if isinstance(value, str):
             if texts.setdefault((value, False), where) == where:
                 characters += len(value)
-        elif isinstance(value, Mapping):
+        elif isinstance(value, dict) or isinstance(value, Mapping):  # noqa: SIM101 - the first is quicker
             for key, item in reversed(tuple(value.items())):
                 place = f"{where}.{key}" if where else str(key)
                 texts.setdefault((str(key), True), place[:120])
@@ -94,6 +95,9 @@ def _texts(definition: Mapping[object, object]) -> tuple[list[_Text], bool]:
 
 
 def _judge_texts(texts: list[_Text]) -> Iterator[Finding]:
+    whole = "\n".join([text for _, text, _ in texts])
+    if _is_plain(whole) and is_calm(whole) and not any(_name_weighs(text) for _, text, is_key in texts):
+        return
     instructed = False
     for where, text, is_key in texts:
         for finding in (*judge_text(text), *judge_secrets(text)):
@@ -114,7 +118,23 @@ def _judge_texts(texts: list[_Text]) -> Iterator[Finding]:
             yield from together.findings
 
 
+def _is_plain(whole: str) -> bool:
+    """Nearly every definition: nothing hidden, no secret and no padding in any of its texts."""
+    return whole.isascii() and not judge_text(whole) and not find_secrets(whole) and _padding(whole) is None
+
+
+def _name_weighs(text: str) -> bool:
+    return _SHORTEST <= len(text) <= _LONGEST_NAME and _weight_of_name(text) > 0
+
+
+@lru_cache(maxsize=16_384)
+def _weight_of_name(name: str) -> float:
+    """What a name weighs when it is read as words. Names repeat from tool to tool."""
+    return weigh(name, name=True).weight if _IDENTIFIER.fullmatch(name) else 0.0
+
+
 _SHORTEST = 8
+_LONGEST_NAME = 256
 _IDENTIFIER = re.compile(r"[\w.\-]+")
 _BLANK = re.compile(r"\s{30,}+")
 

@@ -16,7 +16,7 @@ from typing import NamedTuple
 from urllib.parse import unquote_plus
 
 from interlock.judge.findings import Finding
-from interlock.judge.regexes import OctetRegexes
+from interlock.judge.regexes import OctetMatch, OctetRegex, OctetRegexes
 from interlock.judge.signals import ENGLISH, LATIN_SCRIPT, NAMES, OTHER_SCRIPTS, SAYS, Signal
 from interlock.judge.text import strip_hidden
 
@@ -35,24 +35,43 @@ class Weighed(NamedTuple):
 
 
 def judge_instructions(text: str, where: str = "The text") -> tuple[Finding, ...]:
-    """Findings for text that instructs the model; none for text that merely describes, however firmly."""
-    weighed = weigh(text, where)
+    """Findings for text that instructs the model; none for text that merely describes, however firmly.
+
+    A phrase that is only quoted, as an example of one, is not said: there is much writing about such attacks.
+    """
+    weighed = weigh(text, where, quotes=True)
     return weighed.findings if weighed.weight >= ENOUGH else ()
 
 
-def weigh(text: str, where: str = "The text", *, name: bool = False) -> Weighed:
-    """How strongly the text instructs the model. With `name`, read as the name of a parameter."""
+def weigh(text: str, where: str = "The text", *, name: bool = False, quotes: bool = False) -> Weighed:
+    """How strongly the text instructs the model. With `name`, read as the name of a parameter.
+
+    With `quotes`, what is quoted as an example does not count.
+    """
     if len(text) > LONGEST:
         text = text[: LONGEST // 2] + "\n" + text[-LONGEST // 2 :]
     best = Weighed(0.0, ())
     plain = unfold(text)
     for disguise, reading in _readings(text, plain, name):
-        found = _weigh_plain(reading, where, disguise, name)
+        found = _weigh_plain(reading, where, disguise, name, quotes)
         if found.weight > best.weight:
             best = found
             if best.weight >= ENOUGH:
                 break
     return best
+
+
+def is_calm(text: str) -> bool:
+    """Whether no part of a text can weigh enough, judged at once: with every signal in it at its full weight.
+
+    For plain and short text only: each part, in each of its disguises, is a part of the same disguise of the whole.
+    """
+    if len(text) > _SHORT or not text.isascii():
+        return False
+    for _, reading in _readings(text, unfold(text), False):
+        if sum(_ALL_SIGNALS[index].weight for index, _ in _signals().matching(reading.encode())) >= ENOUGH:
+            return False
+    return True
 
 
 def unfold(text: str) -> str:
@@ -71,13 +90,13 @@ _TWINS = str.maketrans(
 _MIXED_WORD = re.compile(r"(?<!\w)(?=\w*?[A-Za-z])(?=[A-Za-z0-9_]*+[^\x00-\x7f])\w++")
 
 
-def _weigh_plain(text: str, where: str, disguise: str, name: bool) -> Weighed:
+def _weigh_plain(text: str, where: str, disguise: str, name: bool, quotes: bool) -> Weighed:
     octets = text.encode("utf-8", "replace")
     weight = 0.0
     heaviest: dict[str, float] = {}
     found = []
     for index, regex in _signals().matching(octets):
-        match = regex.search(octets)
+        match = regex.search(octets) if not quotes else _said(regex, octets)
         if match is None or (index >= len(_TEXT_SIGNALS) and not name):
             continue
         signal = _ALL_SIGNALS[index]
@@ -90,6 +109,25 @@ def _weigh_plain(text: str, where: str, disguise: str, name: bool) -> Weighed:
     return Weighed(weight, tuple(found))
 
 
+def _said(regex: OctetRegex, octets: bytes) -> OctetMatch | None:
+    """The first match that is not merely quoted."""
+    for match in regex.finditer(octets):
+        start, end = match.span()
+        opens, closes = octets[max(0, start - 3) : start], octets[end : end + _LONGEST_QUOTE]
+        if not (
+            _OPENS.search(opens) and _CLOSES.search(closes) and _EXAMPLE.search(octets[max(0, start - 160) : start])
+        ):
+            return match
+    return None
+
+
+_LONGEST_QUOTE = 60
+_OPENS = re.compile(rb"(?:[\"'`]|\xe2\x80[\x98\x9c])$")
+_CLOSES = re.compile(rb"^[^\"'`\n]{0,59}?(?:[\"'`]|\xe2\x80[\x99\x9d])")
+_EXAMPLE = re.compile(
+    rb"(?i)\b(?:phrases?|patterns?|examples?|such as|e\.g\.|for instance|strings? like|prompts? like|payloads?|"
+    rb"attackers?|attacks?|injections?|jailbreaks?)\b"
+)
 _MEND = "Describe what the tool does; leave to the person and the client what the model shall do."
 
 
@@ -194,6 +232,8 @@ def _decoded_runs(text: str) -> str:
 
 
 def _games(text: str, plain: str) -> Iterator[tuple[str, str]]:
+    if _DASHED.search(plain):
+        yield "joined by dashes", _DASHED.sub(lambda match: match[0].replace("-", " ").replace("_", " "), plain)
     if _SPACED_OUT.search(text):
         words = _WIDE_GAP.sub(" | ", text)
         yield "letter by letter", unfold(_SPACED.sub(lambda match: _JOINTS.sub("", match[0]), words).replace("|", " "))
@@ -207,6 +247,7 @@ def _games(text: str, plain: str) -> Iterator[tuple[str, str]]:
         yield "backwards", plain[::-1]
 
 
+_DASHED = re.compile(r"\b(?:[A-Za-z]{2,20}[-_]){3,20}[A-Za-z]{2,20}")
 _WIDE_GAP = re.compile(r"\s{2,}")
 _JOINTS = re.compile(r"[\s.\-_*]+")
 _DIGIT_IN_WORD = re.compile(r"[A-Za-z][013457@$!][A-Za-z]")

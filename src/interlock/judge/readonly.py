@@ -5,6 +5,7 @@ Unlike `sandbox` it lets commands be joined, and judges each of them: a program 
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
 import msgspec
@@ -75,10 +76,10 @@ def _judge_text(text: str, rules: ReadonlyRules, depth: int) -> Iterator[Finding
         yield Finding("readonly.empty", "there is no command", "write the command to run")
         return
     yield from find_lookalikes(text)
-    yield from _judge_script(parse(stripped), rules, depth)
+    yield from _judge_script(stripped, parse(stripped), rules, depth)
 
 
-def _judge_script(script: Script, rules: ReadonlyRules, depth: int) -> Iterator[Finding]:
+def _judge_script(text: str, script: Script, rules: ReadonlyRules, depth: int) -> Iterator[Finding]:
     if script.error is not None:
         yield Finding(
             "readonly.unparsable",
@@ -87,6 +88,8 @@ def _judge_script(script: Script, rules: ReadonlyRules, depth: int) -> Iterator[
             script.error,
         )
     for operator in script.operators:
+        if operator.kind == "assignment" and _keeps_a_value(text[operator.start : operator.end], script):
+            continue
         if operator.kind in _REFUSED_OPERATORS:
             yield Finding(
                 f"readonly.{operator.kind}",
@@ -105,6 +108,24 @@ _REFUSED_OPERATORS = {
     "function": "a function hides what runs",
     "assignment": "a variable hides what runs",
 }
+
+
+_OWN_NAME = re.compile(r"[a-z_][a-z0-9_]*=(?!\()")
+
+
+def _keeps_a_value(assignment: str, script: Script) -> bool:
+    """A variable of the script's own, whose value can only reach programs that read whatever they are given."""
+    if not _OWN_NAME.match(assignment):
+        return False
+    for command in script.commands:
+        if any(word.dynamic for word in command.words):
+            name = program_name(command.words[0].text)
+            if READERS.get(name) != _ANY_ARGUMENTS or name in read_forms.FORMS:
+                return False
+    return True
+
+
+_ANY_ARGUMENTS = Reader()
 
 
 def _judge_redirect(redirect: Redirect) -> Iterator[Finding]:
@@ -185,10 +206,14 @@ def _judge_inner(
         yield from _judge_text(text, rules, depth + 1)
 
 
+_JUDGED_INSIDE = frozenset({"fd", "fdfind"})
+"""What these run is judged itself."""
+
+
 def _why_writes(name: str, reader: Reader, arguments: Sequence[str]) -> str | None:
     """What makes this use of a reading program a write."""
     used = uses_flag(arguments, reader.writes, reader.values)
-    if used is None and name in programs.CODE_FLAG_SETS:
+    if used is None and name in programs.CODE_FLAG_SETS and name not in _JUDGED_INSIDE:
         used = uses_flag(arguments, *programs.CODE_FLAG_SETS[name])
     if used is not None:
         return f"{used[:40]!r} writes or runs something"

@@ -19,7 +19,7 @@ MAX_NESTING = 20
 MAX_STATEMENTS = 20
 MAX_MARKS = 800
 """Characters that are neither words nor blanks: parsing costs by these."""
-_DIALECTS = ("", "postgres", "mysql", "sqlite", "tsql")
+_DIALECTS = ("", "postgres", "mysql", "sqlite", "tsql", "clickhouse", "snowflake", "bigquery", "duckdb", "oracle")
 """Tried in turn, when the dialect is not known, until one can read the text."""
 _DISAGREEING = ("postgres", "mysql", "sqlite")
 _AMBIGUOUS = re.compile(r"[\\\"`#$\[]|--\S|/\*")
@@ -34,6 +34,8 @@ _WRITE_WORDS = re.compile(
     r"kill|shutdown|backup|restore|use)\b",
     re.IGNORECASE,
 )
+_QUOTED_EVERYWHERE = re.compile(r"'[^'\\\n]*'|\"[\w .,:-]*\"|`[\w .-]*`|\[[\w .-]*\]")
+"""What no dialect reads as anything but a string or a name, or cannot read at all."""
 _MARK = re.compile(r"[^\w\s]")
 _SETS_VARIABLE = re.compile(r"@\w+\s*:=")
 _MEND = "send one SELECT, or use a tool that may write"
@@ -97,7 +99,7 @@ def _judge(sql: str, dialect: str | None) -> Iterator[Finding]:
     if not read:
         yield Finding("sql.unparsable", "this is not SQL that can be read safely", _MEND)
     elif unread:
-        match = _WRITE_WORDS.search(sql)
+        match = _WRITE_WORDS.search(_QUOTED_EVERYWHERE.sub(lambda quoted: "_" * len(quoted[0]), sql))
         if match:
             yield Finding(
                 "sql.ambiguous", f"dialects disagree on this text, and it holds {match[0]!r}", _MEND, match.span()
@@ -173,6 +175,10 @@ def _judge_tree(statement: exp.Expr) -> Iterator[Finding]:
             name = _function_name(node)
             if _has_effect(name):
                 yield Finding("sql.side_effect", f"the function {name}() has effects beyond reading", _MEND)
+        elif isinstance(node, exp.Table) and node.args.get("alias") is not None and not node.alias:
+            # `FROM file('x')`: what one dialect reads as a table with odd columns, another calls as a function.
+            if _has_effect(node.name.lower()):
+                yield Finding("sql.side_effect", f"the function {node.name}() has effects beyond reading", _MEND)
         elif isinstance(node, exp.Dot) and isinstance(node.expression, exp.Func):
             name = f"{node.this.name}.{_function_name(node.expression)}".lower()
             if _EFFECT_SCHEMAS.match(name):
@@ -191,6 +197,9 @@ _EFFECTS = names(
     "openrowset opendatasource openquery query_to_xml query_to_xmlschema table_to_xml database_to_xml "
     "cursor_to_xml eval execute exec system shell txid_current raise_application_error read_text read_blob "
     "read_csv read_csv_auto read_parquet read_json s3 hdfs mysql postgresql jdbc odbc executable http_get "
+    "url file remote remotesecure urlcluster filecluster s3cluster gcs azureblobstorage input mongodb redis deltalake "
+    "iceberg hudi httpuritype dburitype xdburitype bfilename read_json_auto read_ndjson parquet_scan sniff_csv "
+    "sqlite_scan postgres_scan mysql_scan st_read "
     "http_post net_http_post updatexml extractvalue readcsv readparquet lo_creat lo_create lo_unlink lo_put"
 )
 _EFFECT_NAMES = re.compile(

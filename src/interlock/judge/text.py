@@ -206,6 +206,8 @@ def _width_is_wanted(text: str, start: int, end: int) -> bool:
     if char == "\u00ad":  # a soft hyphen stands alone inside a longer word
         word = text[max(0, start - 2) : start] + text[end : end + 2]
         return len(word) == 4 and word.isalpha()
+    if char in "\u200c\u200d" and before and unicodedata.combining(before) == _VIRAMA:
+        return True
     if not before or not after:
         return False
     if (
@@ -219,6 +221,10 @@ def _width_is_wanted(text: str, start: int, end: int) -> bool:
     if char == "\u200b":
         return bool(_UNSPACED.match(before) and _UNSPACED.match(after))
     return char == "\u180e" and bool(_MONGOLIAN.match(before))
+
+
+_VIRAMA = 9
+"""The combining class of the sign that drops a vowel: a joiner after it picks how the consonant is written."""
 
 
 def _shows_something(text: str, start: int, end: int) -> bool:

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
+import contextvars
+import dis
+import inspect
 from collections.abc import Callable, Mapping
 from functools import partial
-from types import UnionType
+from types import FunctionType, MethodType, UnionType
 from typing import TYPE_CHECKING, Any, Union, cast, get_args, get_origin
 
 import msgspec
@@ -14,6 +18,7 @@ from interlock.server.context import Context
 from interlock.server.work import Work
 from interlock.signatures import ArgumentsError, DefinitionError, Problem, Signature
 from interlock.signatures.validate import Validator
+from interlock.wire.errors import Fault
 
 if TYPE_CHECKING:
     from interlock.server.server import Server
@@ -22,15 +27,21 @@ _OPAQUE = (*CONTENT_TYPES, ToolResult, Message, ResourceContents, Completion)
 _FROM_TEXT = (int, float, bool, type(None))
 
 
+_SEND = dis.opmap.get("SEND")
+"""What every `await`, `async with` and `async for` is compiled to: where a coroutine can stop and wait."""
+
+
 class Function:
     """A function that answers requests."""
 
-    __slots__ = ("_call", "_context_name", "_whole", "signature", "validator")
+    __slots__ = ("_call", "_context_name", "_whole", "at_once", "signature", "validator")
 
     def __init__(self, call: Callable[..., Any], input_schema: dict[str, object] | None = None) -> None:
         self._call = call
         self.signature = Signature.from_function(call, context_types=(Context,), content_types=_OPAQUE)
         self._context_name = next(iter(self.signature.injected), None)
+        self.at_once = self._context_name is None and _never_waits(call)
+        """Whether it is a coroutine that can be run to its end here and now."""
         self.validator: Validator | None = None
         self._whole: str | None = None
         if input_schema is not None:
@@ -76,6 +87,27 @@ class Function:
                 return await server.threads.run(lambda: list(self._call(**arguments)))
             case "async_generator":
                 return [item async for item in self._call(**arguments)]
+
+    def run_at_once(self, arguments: dict[str, object]) -> Any:
+        """Call it where it is `at_once`. It has no task of its own, but the context it would have."""
+        coroutine = self._call(**arguments)
+        try:
+            contextvars.copy_context().run(coroutine.send, None)
+        except StopIteration as end:
+            return end.value
+        except asyncio.CancelledError:
+            raise Fault("CANCELLED", "the call was cancelled") from None
+        coroutine.close()
+        raise RuntimeError(f"{self.signature.where} waits, though nothing in it can")
+
+
+def _never_waits(call: Callable[..., Any]) -> bool:
+    """Whether it is a coroutine function, undecorated, with nothing in its code to wait for."""
+    function = call.__func__ if isinstance(call, MethodType) else call
+    if not isinstance(function, FunctionType) or hasattr(function, "__wrapped__") or _SEND is None:
+        return False
+    code = function.__code__
+    return bool(code.co_flags & inspect.CO_COROUTINE) and _SEND not in code.co_code[::2]
 
 
 def _is_written_as_text(kind: object) -> bool:

@@ -27,7 +27,7 @@ LISTS: Final = {
 UPDATED: Final = "notifications/resources/updated"
 
 
-class Filter(msgspec.Struct, omit_defaults=True):
+class Wanted(msgspec.Struct, omit_defaults=True):
     """Which changes a stream is about (2026-07-28, Subscriptions: Notification Filter)."""
 
     toolsListChanged: bool = False
@@ -70,7 +70,7 @@ class Listeners:
         """A session is over."""
         self._sessions.discard(session)
 
-    def listen(self, exchange: Exchange, granted: Filter) -> None:
+    def listen(self, exchange: Exchange, granted: Wanted) -> None:
         """Open a stream. It is acknowledged first, and stays open until it is cancelled or `close`."""
         if len(self._streams) >= MOST_LISTENERS:
             raise Fault("RESOURCE_EXHAUSTED", "too many streams are open", retry_after_ms=5000)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Generic, Protocol, TypeVar
 
+from interlock.signatures import DefinitionError
 from interlock.wire.errors import Fault
 from interlock.wire.seal import Seal
 
@@ -15,6 +16,10 @@ class Listed(Protocol):
     @property
     def key(self) -> str:
         """Its name, or its address."""
+
+    @property
+    def where(self) -> str:
+        """The file and the line it comes from."""
 
     def entry(self, modern: bool) -> bytes:
         """How it is listed, as JSON."""
@@ -45,9 +50,11 @@ class Pages(Generic[T]):
         return self._items.get(key)
 
     def add(self, item: T) -> None:
-        """Add an item. Raises ValueError if its key is taken."""
-        if item.key in self._items:
-            raise ValueError(f"{item.key!r} is there already; remove it first")
+        """Add an item. Raises DefinitionError if its key is taken."""
+        taken = self._items.get(item.key)
+        if taken is not None:
+            mend = "give one of them another, or remove the first"
+            raise DefinitionError(f"{item.where}: the name {item.key!r} is taken by {taken.where}; {mend}")
         self._items[item.key] = item
         self._order = None
 

@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Unpack
 
 import msgspec
 
-from interlock.server.content import CONTENT_TYPES, Completion, Icon, Message, Meta
+from interlock.server.content import CONTENT_TYPES, Completion, Message
 from interlock.server.functions import Function
+from interlock.server.options import PromptOptions, check_options
 from interlock.server.work import Work
-from interlock.signatures import ArgumentsError
+from interlock.signatures import ArgumentsError, InputField
 from interlock.wire.errors import Fault
 
 if TYPE_CHECKING:
@@ -25,39 +26,28 @@ class Prompt:
 
     __slots__ = ("_description", "_entry", "_function", "arguments", "key")
 
-    def __init__(
-        self,
-        function: Callable[..., Any],
-        *,
-        name: str | None = None,
-        title: str | None = None,
-        description: str | None = None,
-        icons: Sequence[Icon] = (),
-        meta: Meta | None = None,
-    ) -> None:
-        self.key = name or str(getattr(function, "__name__", ""))
+    def __init__(self, function: Callable[..., Any], **options: Unpack[PromptOptions]) -> None:
+        check_options("a prompt", options, PromptOptions)
+        self.key = options.get("name") or str(getattr(function, "__name__", ""))
         self._function = Function(function)
         signature = self._function.signature
+        description = options.get("description")
         self._description = signature.description if description is None else description
         self.arguments = frozenset(field.name for field in signature.inputs)
-        entry: dict[str, object] = {"name": self.key}
-        if title is not None:
-            entry["title"] = title
-        if self._description:
-            entry["description"] = self._description
-        entry["arguments"] = [
-            {
-                "name": field.name,
-                **({"description": field.description} if field.description else {}),
-                "required": field.is_required,
-            }
-            for field in signature.inputs
-        ]
-        if icons:
-            entry["icons"] = icons
-        if meta is not None:
-            entry["_meta"] = meta
-        self._entry = msgspec.json.encode(entry)
+        entry = {
+            "name": self.key,
+            "title": options.get("title"),
+            "description": self._description or None,
+            "arguments": [_argument(field) for field in signature.inputs],
+            "icons": options.get("icons") or None,
+            "_meta": options.get("meta"),
+        }
+        self._entry = msgspec.json.encode({member: value for member, value in entry.items() if value is not None})
+
+    @property
+    def where(self) -> str:
+        """The file, the line and the function it comes from."""
+        return self._function.signature.where
 
     def entry(self, modern: bool) -> bytes:
         """Its row in `prompts/list`."""
@@ -110,6 +100,11 @@ def completion_members(completion: Completion) -> bytes:
         "hasMore": completion.has_more or len(values) > MOST_SUGGESTIONS,
     }
     return b'"completion":%b' % msgspec.json.encode(said)
+
+
+def _argument(field: InputField) -> dict[str, object]:
+    described = {"description": field.description} if field.description else {}
+    return {"name": field.name, **described, "required": field.is_required}
 
 
 def _message(item: Any) -> Message:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, Final, Literal
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, Final, Unpack
 
 import msgspec
 
-from interlock.server.content import Annotations, Icon, Meta, NotFound, ResourceContents
+from interlock.server.content import NotFound, ResourceContents
 from interlock.server.functions import Function
+from interlock.server.options import ResourceOptions, Scope, check_options
 from interlock.server.uri_template import UriTemplate, parse
 from interlock.server.work import Work
 from interlock.signatures import ArgumentsError, DefinitionError
@@ -18,56 +19,45 @@ from interlock.wire.errors import Fault
 if TYPE_CHECKING:
     from interlock.server.server import Server
 
-Scope = Literal["public", "private"]
-
 
 class Resource:
     """A function offered as a resource, or as a template of resources."""
 
     __slots__ = ("_entry", "_function", "_mime_type", "cache", "key", "scope", "template", "ttl_ms")
 
-    def __init__(
-        self,
-        uri: str,
-        function: Callable[..., Any],
-        *,
-        name: str | None = None,
-        title: str | None = None,
-        description: str | None = None,
-        mime_type: str | None = None,
-        size: int | None = None,
-        annotations: Annotations | None = None,
-        icons: Sequence[Icon] = (),
-        meta: Meta | None = None,
-        ttl_ms: int = 0,
-        scope: Scope = "private",
-    ) -> None:
+    def __init__(self, uri: str, function: Callable[..., Any], **options: Unpack[ResourceOptions]) -> None:
+        check_options("a resource", options, ResourceOptions)
         self.key = uri
         self.template: UriTemplate | None = parse(uri) if "{" in uri else None
-        self.cache = cache_hints(ttl_ms, scope)
-        self.ttl_ms = ttl_ms
+        self.ttl_ms = options.get("ttl_ms", 0)
         """How long what was read is good for; the server keeps it as long and reads anew after that."""
-        self.scope: Scope = scope
-        self._mime_type = mime_type
+        self.scope: Scope = options.get("scope", "private")
+        self.cache = cache_hints(self.ttl_ms, self.scope)
+        self._mime_type = options.get("mime_type")
         self._function = Function(function)
         signature = self._function.signature
         taken = tuple(field.name for field in signature.inputs)
         needed = self.template.names if self.template else ()
         if not set(needed) <= set(taken) or any(f.is_required and f.name not in needed for f in signature.inputs):
             raise DefinitionError(f"{signature.where}: takes {list(taken)}, but {uri!r} gives {list(needed)}")
-        entry: dict[str, object] = {"uriTemplate" if self.template else "uri": uri}
-        entry["name"] = name or getattr(function, "__name__", uri)
-        said = {
-            "title": title,
+        description = options.get("description")
+        entry = {
+            "uriTemplate" if self.template else "uri": uri,
+            "name": options.get("name") or getattr(function, "__name__", uri),
+            "title": options.get("title"),
             "description": signature.description or None if description is None else description,
-            "mimeType": mime_type,
-            "size": size,
-            "annotations": annotations,
-            "icons": tuple(icons) or None,
-            "_meta": meta,
+            "mimeType": self._mime_type,
+            "size": options.get("size"),
+            "annotations": options.get("annotations"),
+            "icons": options.get("icons") or None,
+            "_meta": options.get("meta"),
         }
-        entry.update((member, value) for member, value in said.items() if value is not None)
-        self._entry = msgspec.json.encode(entry)
+        self._entry = msgspec.json.encode({member: value for member, value in entry.items() if value is not None})
+
+    @property
+    def where(self) -> str:
+        """The file, the line and the function it comes from."""
+        return self._function.signature.where
 
     def entry(self, modern: bool) -> bytes:
         """Its row in a list."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import msgspec
 
@@ -19,6 +19,7 @@ from interlock.protocols.mcp.tasks import (
     task_id_in,
     wanted_ttl,
 )
+from interlock.server.options import From
 from interlock.server.tasks import PAGE, RunningTask, TaskLimits, Tasks
 from interlock.transports.exchange import Exchange
 from interlock.wire.errors import Fault
@@ -28,11 +29,8 @@ if TYPE_CHECKING:
     from interlock.server.listeners import Listeners
     from interlock.server.work import Work
 
-From = Literal["start", "told"]
-"""When a call becomes a task: at its start, or when the function says so."""
 
-
-class Wanted(msgspec.Struct, frozen=True):
+class AsTask(msgspec.Struct, frozen=True):
     """A call that is to be a task."""
 
     ttl_ms: int | None
@@ -80,14 +78,14 @@ class TaskDesk:
 
     # Calls
 
-    def wanted(self, dialect: Dialect, support: Support, when: From, asked: msgspec.Raw | None) -> Wanted | None:
+    def wanted(self, dialect: Dialect, support: Support, when: From, asked: msgspec.Raw | None) -> AsTask | None:
         """Whether a call of a tool is to be a task. Raises where it must be one and cannot, or the reverse.
 
         `asked` is the request's `task`, if it has one.
         """
         if dialect.modern:
             if dialect.capabilities.tasks:
-                return None if support == "forbidden" else Wanted(None, when == "start")
+                return None if support == "forbidden" else AsTask(None, when == "start")
             if support == "required":
                 raise extension_needed()
             return None
@@ -96,12 +94,19 @@ class TaskDesk:
             raise Fault("METHOD_NOT_FOUND", "this tool cannot be called as a task", mend="call it without `task`")
         if not augmented and support == "required":
             raise Fault("METHOD_NOT_FOUND", "this tool is only called as a task", mend="call it with `task`")
-        return Wanted(wanted_ttl(asked), True) if augmented and asked is not None else None
+        return AsTask(wanted_ttl(asked), True) if augmented and asked is not None else None
 
-    def begin(self, work: Work, ttl_ms: int | None) -> None:
-        """Make a task of a call, and answer the call with it."""
-        work.running = task = self.tasks.open(work, ttl_ms)
-        work.done(task.created(self._signed))
+    def offer(self, work: Work, as_task: AsTask) -> None:
+        """Make a task of a call: now, answering the call with it, or when its function says so."""
+
+        def begin(work: Work) -> None:
+            work.running = task = self.tasks.open(work, as_task.ttl_ms)
+            work.done(task.created(self._signed))
+
+        if as_task.at_once:
+            begin(work)
+        else:
+            work.detach = begin
 
     # Methods
 

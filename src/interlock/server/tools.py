@@ -1,11 +1,11 @@
-"""A tool: how it is listed, how its arguments are read, and how whatever it returns becomes an MCP result."""
+"""A tool: how it is listed, how its arguments are read, and how it is called."""
 
 from __future__ import annotations
 
 import logging
 import re
-from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Any, Unpack
 
 import msgspec
 
@@ -13,15 +13,15 @@ from interlock.protocols.mcp.headers import BadParamHeader, ParamHeader, param_h
 from interlock.protocols.mcp.revisions import Revision
 from interlock.protocols.mcp.tasks import Support
 from interlock.protocols.registry.catalog import ABOUT, NOTHING_SAID, About
-from interlock.protocols.registry.errors import told
-from interlock.server.checks import ArgumentsCheck, Overdue, found_by
-from interlock.server.content import CONTENT_TYPES, Icon, Meta, Text, ToolError, ToolHints, ToolResult, fitting
+from interlock.server import results
+from interlock.server.checks import Overdue, found_by
+from interlock.server.content import CONTENT_TYPES, ToolError, ToolResult
 from interlock.server.functions import Function
-from interlock.server.task_desk import From
+from interlock.server.options import From, ToolOptions, check_options
 from interlock.server.work import Work
 from interlock.signatures import ArgumentsError, DefinitionError, Problem, SignatureError
 from interlock.signatures import examples as make_examples
-from interlock.signatures.type_schema import as_json
+from interlock.signatures.constraints import Schema
 from interlock.wire.errors import Fault
 
 if TYPE_CHECKING:
@@ -42,87 +42,43 @@ class Tool:
         "_timeout_s",
         "_validators",
         "about",
-        "examples",
+        "at_once",
         "headers",
         "key",
         "task",
         "task_from",
     )
 
-    def __init__(
-        self,
-        function: Callable[..., Any],
-        *,
-        name: str | None = None,
-        title: str | None = None,
-        description: str | None = None,
-        hints: ToolHints | None = None,
-        icons: Sequence[Icon] = (),
-        headers: Mapping[str, str] | None = None,
-        security: Mapping[str, object] | None = None,
-        meta: Meta | None = None,
-        input_schema: dict[str, object] | None = None,
-        category: str | None = None,
-        tags: Sequence[str] = (),
-        version: str | None = None,
-        deprecated: bool | str = False,
-        author: str | None = None,
-        documentation_url: str | None = None,
-        validators: Sequence[ArgumentsCheck] = (),
-        examples: Sequence[Mapping[str, object]] = (),
-        timeout_s: float | None = None,
-        task: Support = "forbidden",
-        task_from: From = "start",
-    ) -> None:
-        self.key = name or str(getattr(function, "__name__", ""))
+    def __init__(self, function: Callable[..., Any], **options: Unpack[ToolOptions]) -> None:
+        check_options("a tool", options, ToolOptions)
+        self._function = Function(function, options.get("input_schema"))
+        self.key = options.get("name") or str(getattr(function, "__name__", ""))
         if not _NAME.match(self.key):
-            raise DefinitionError(f"{self.key!r} is no tool name: 1 to 128 letters, digits, '_', '-' and '.'")
-        self.about = About(
-            category=category,
-            tags=tuple(tags),
-            version=version,
-            deprecated=deprecated,
-            author=author,
-            documentation_url=documentation_url,
-        )
-        self._function = Function(function, input_schema)
-        self._validators = tuple(validators)
-        self._timeout_s = timeout_s
-        self.task: Support = task
+            name = f"{self.key!r} is no tool name: 1 to 128 letters, digits, '_', '-' and '.'"
+            raise DefinitionError(f"{self.where}: {name}")
+        self.about = _about(options)
+        self._validators = tuple(options.get("validators", ()))
+        self._timeout_s = options.get("timeout_s")
+        self.task: Support = options.get("task", "forbidden")
         """Whether it can be called as a task."""
-        self.task_from: From = task_from
-        signature = self._function.signature
-        schema = signature.input_schema() if input_schema is None else input_schema
-        _mirror(schema, headers or {})
-        self.headers: tuple[ParamHeader, ...] = _header_params(self.key, schema)
-        entry: dict[str, object] = {"name": self.key}
-        if title is not None:
-            entry["title"] = title
-        entry["description"] = signature.description if description is None else description
-        entry["inputSchema"] = schema
-        more: dict[str, object] = {}
-        if hints is not None:
-            more["annotations"] = hints
-        if icons:
-            more["icons"] = icons
-        if security is not None:
-            more["security"] = security
-        said: dict[str, object] = dict(meta or {})
-        if self.about != NOTHING_SAID:
-            said[ABOUT] = self.about
-        if said:
-            more["_meta"] = said
-        wrapped, plain = (
-            {**entry, **({} if output is None else {"outputSchema": output}), **more}
-            for output in (signature.output_schema(wrap=True), signature.output_schema(wrap=False))
-        )
-        if task != "forbidden":
-            # Only 2025-11-25 has this: in the stateless era a server decides by itself.
-            wrapped["execution"] = {"taskSupport": task}
-        self._entries = (_encode(wrapped), _encode(plain))
+        self.task_from: From = options.get("task_from", "start")
+        self.at_once = self._function.at_once and self.task == "forbidden"
+        """Whether a call is over as soon as it has begun, so that it needs no task."""
+        schema = self._input_schema(options)
+        written = options.get("headers") or options.get("input_schema")
+        self.headers: tuple[ParamHeader, ...] = self._header_params(schema) if written else ()
+        self._entries = self._listed(schema, options)
+        self._check_examples()
 
-        self.examples: tuple[Mapping[str, object], ...] = self._checked(examples) if examples else ()
+    @property
+    def examples(self) -> tuple[Mapping[str, Any], ...]:
         """Arguments that the author gave as examples; each fits."""
+        return self.about.examples
+
+    @property
+    def where(self) -> str:
+        """The file, the line and the function it comes from."""
+        return self._function.signature.where
 
     def entry(self, modern: bool) -> bytes:
         """Its row in `tools/list`. Revisions before 2026-07-28 only take objects as structured content."""
@@ -148,6 +104,8 @@ class Tool:
             return error.problems
         return ()
 
+    # How it is called.
+
     async def invoke(self, server: Server, work: Work, arguments: dict[str, Any]) -> Any:
         """Run it for its value, as JSON holds it. Raises ArgumentsError, ToolError, or what the function raised."""
         value = await self._run(server, work, self._arguments(arguments))
@@ -155,28 +113,33 @@ class Tool:
 
     async def call(self, server: Server, work: Work, arguments: dict[str, Any]) -> bytes:
         """Run it: the members of a CallToolResult. Raises a Fault where the request itself cannot be served."""
-        try:
-            values = self._arguments(arguments)
-        except ArgumentsError as error:
-            return _argument_error(error)
-        except Exception as error:
-            return self._crashed(error)
+        values = self._values(arguments)
+        if isinstance(values, bytes):
+            return values
         try:
             value = await self._run(server, work, values)
             return self._result(value, server, work.dialect.revision)
-        except ToolError as error:
-            return _error(str(error) or f"{self.key} failed")
-        except Overdue as overdue:
-            return _error(str(overdue)) + b',"structuredContent":%b' % _encode({"error": overdue.detail})
-        except Fault:
-            raise
-        except Exception as error:
-            return self._crashed(error)
+        except (Exception, SystemExit) as error:
+            return self._failed(error)
 
-    def _crashed(self, error: Exception) -> bytes:
-        """Its words may hold what the caller must not see: they go to the log alone."""
-        log.error("tool %s failed", self.key, exc_info=error)
-        return _error(f"{self.key} failed with {type(error).__name__}; the server's log says why")
+    def call_at_once(self, server: Server, revision: Revision, arguments: dict[str, Any]) -> bytes:
+        """The same for one that is over as soon as it has begun."""
+        values = self._values(arguments)
+        if isinstance(values, bytes):
+            return values
+        try:
+            return self._result(self._function.run_at_once(values), server, revision)
+        except (Exception, SystemExit) as error:
+            return self._failed(error)
+
+    def _values(self, arguments: dict[str, Any]) -> dict[str, object] | bytes:
+        """The function's arguments, or the result that says why they are none."""
+        try:
+            return self._arguments(arguments)
+        except ArgumentsError as error:
+            return results.unfit(error)
+        except Exception as error:
+            return self._failed(error)
 
     def _arguments(self, given: dict[str, Any]) -> dict[str, object]:
         """The function's arguments, once the schema and every validator of the author's have passed them."""
@@ -197,16 +160,23 @@ class Tool:
                 raise
             raise Overdue(self.key, self._timeout_s) from None
 
-    def _checked(self, examples: Sequence[Mapping[str, object]]) -> tuple[Mapping[str, object], ...]:
-        for number, example in enumerate(examples, 1):
-            if problems := self.check(dict(example)):
-                place = problems[0].field or "arguments"
-                raise DefinitionError(f"tool {self.key}: example {number}: {place}: {problems[0].reason}", problems)
-        return tuple(examples)
+    def _failed(self, error: BaseException) -> bytes:
+        """What the caller is told. An exception's words may hold what they must not see: these go to the log alone."""
+        match error:
+            case ToolError():
+                return results.error(str(error) or f"{self.key} failed")
+            case Overdue():
+                return results.overdue(error)
+            case Fault():
+                raise error
+        log.error("tool %s failed", self.key, exc_info=error)
+        return results.error(f"{self.key} failed with {type(error).__name__}; the server's log says why")
 
     def _plain(self, value: object) -> Any:
         """The function's value as JSON, checked against the tool's own output schema."""
         signature = self._function.signature
+        if type(value) is signature.plain_result:
+            return value
         plain = signature.encode(value, wrap=False)
         validator = signature.output_validator
         if validator is not None and (problems := validator.check(plain)):
@@ -215,79 +185,69 @@ class Tool:
 
     def _result(self, value: object, server: Server, revision: Revision) -> bytes:
         if isinstance(value, ToolResult):
-            return _whole(value, revision, server.signed_meta if revision.modern else {})
-        if isinstance(value, CONTENT_TYPES):
-            return b'"content":[%b]' % _encode(fitting(value, revision))
+            return results.whole(value, revision, server.signed_meta if revision.modern else {})
         signature = self._function.signature
-        if signature.output is None:
-            return _untyped(value, revision)
-        plain = self._plain(value)
-        encoded = _encode(plain)
-        text = plain if isinstance(plain, str) else encoded.decode()
-        structured = encoded if revision.modern or not signature.wraps_result else b'{"result":%b}' % encoded
-        return b'"content":[%b],"structuredContent":%b' % (_encode(Text(text)), structured)
+        if signature.output is None or isinstance(value, CONTENT_TYPES):
+            return results.untyped(value, revision)
+        return results.typed(self._plain(value), wrap=signature.wraps_result and not revision.modern)
+
+    # How it is listed.
+
+    def _input_schema(self, options: ToolOptions) -> Schema:
+        own = options.get("input_schema")
+        schema = self._function.signature.input_schema() if own is None else own
+        properties = schema.get("properties")
+        for name, header in (options.get("headers") or {}).items():
+            if not isinstance(properties, dict) or not isinstance(properties.get(name), dict):
+                raise DefinitionError(f"{self.where}: headers names {name!r}, which is no parameter")
+            properties[name] = {**properties[name], "x-mcp-header": header}
+        return schema
+
+    def _header_params(self, schema: Schema) -> tuple[ParamHeader, ...]:
+        try:
+            return param_headers(schema)
+        except BadParamHeader as error:
+            raise DefinitionError(f"{self.where}: {error}") from error
+
+    def _listed(self, schema: Schema, options: ToolOptions) -> tuple[bytes, bytes]:
+        """Its row as a client of the handshake era reads it, and as one of the stateless era does."""
+        signature = self._function.signature
+        description = options.get("description")
+        said = dict(options.get("meta") or {})
+        if self.about != NOTHING_SAID:
+            said[ABOUT] = self.about
+        row = {
+            "name": self.key,
+            "title": options.get("title"),
+            "description": signature.description if description is None else description,
+            "inputSchema": schema,
+            "outputSchema": signature.output_schema(wrap=True),
+            "annotations": options.get("hints"),
+            "icons": options.get("icons") or None,
+            "security": options.get("security"),
+            "_meta": said or None,
+        }
+        row = {member: value for member, value in row.items() if value is not None}
+        # Only 2025-11-25 has this: in the stateless era a server decides by itself.
+        support = {} if self.task == "forbidden" else {"execution": {"taskSupport": self.task}}
+        old, output = _encode({**row, **support}), signature.output_schema(wrap=False)
+        same = not support and row.get("outputSchema") == output
+        return old, old if same else _encode({**row, **({} if output is None else {"outputSchema": output})})
+
+    def _check_examples(self) -> None:
+        for number, example in enumerate(self.examples, 1):
+            if problems := self.check(dict(example)):
+                place = problems[0].field or "arguments"
+                raise DefinitionError(f"{self.where}: example {number}: {place}: {problems[0].reason}", problems)
 
 
-def _untyped(value: object, revision: Revision) -> bytes:
-    """The result of a function that does not say what it returns: content as it is, anything else as text."""
-    if value is None:
-        return b'"content":[]'
-    if isinstance(value, str):
-        return b'"content":[%b]' % _encode(Text(value))
-    if isinstance(value, list | tuple) and any(isinstance(item, CONTENT_TYPES) for item in value):
-        pieces = [
-            fitting(item, revision) if isinstance(item, CONTENT_TYPES) else Text(_as_text(item)) for item in value
-        ]
-        return b'"content":%b' % _encode(pieces)
-    return b'"content":[%b]' % _encode(Text(_as_text(value)))
-
-
-def _as_text(value: object) -> str:
-    if isinstance(value, str):
-        return value
-    plain = as_json(value)
-    if plain is msgspec.UNSET:
-        raise SignatureError(f"a tool returned a {type(value).__name__}, which has no JSON form")
-    return _encode(plain).decode()
-
-
-def _whole(result: ToolResult, revision: Revision, signed: Mapping[str, object]) -> bytes:
-    """A result with a `_meta` of its own has it first, so that it is known not to need the server's."""
-    members: dict[str, object] = {} if result.meta is None else {"_meta": {**signed, **result.meta}}
-    members["content"] = [fitting(piece, revision) for piece in result.content]
-    if result.structured is not msgspec.UNSET:
-        members["structuredContent"] = as_json(result.structured)
-        if not result.content:
-            members["content"] = [Text(_as_text(result.structured))]
-    if result.is_error:
-        members["isError"] = True
-    return _encode(members)[1:-1]
-
-
-def _error(text: str) -> bytes:
-    return b'"content":[%b],"isError":true' % _encode(Text(text))
-
-
-def _argument_error(error: ArgumentsError) -> bytes:
-    """An `isError` result, so that a model can correct itself, with the detail that a program can read."""
-    problems = [told(problem) for problem in error.problems]
-    detail = {"error": {"name": "INVALID_TOOL_ARGS", "problems": problems}}
-    text = "The arguments do not fit:\n" + "\n".join(
-        f"- {problem.field or 'arguments'}: {problem.reason}" for problem in error.problems
+def _about(options: ToolOptions) -> About:
+    return About(
+        category=options.get("category"),
+        tags=tuple(options.get("tags", ())),
+        version=options.get("version"),
+        deprecated=options.get("deprecated", False),
+        author=options.get("author"),
+        documentation_url=options.get("documentation_url"),
+        examples=tuple(options.get("examples", ())),
     )
-    return _error(text) + b',"structuredContent":%b' % _encode(detail)
-
-
-def _mirror(schema: dict[str, object], headers: Mapping[str, str]) -> None:
-    properties = schema.get("properties")
-    for name, header in headers.items():
-        if not isinstance(properties, dict) or not isinstance(properties.get(name), dict):
-            raise DefinitionError(f"headers names {name!r}, which is no parameter")
-        properties[name] = {**properties[name], "x-mcp-header": header}
-
-
-def _header_params(name: str, schema: dict[str, object]) -> tuple[ParamHeader, ...]:
-    try:
-        return param_headers(schema)
-    except BadParamHeader as error:
-        raise DefinitionError(f"tool {name}: {error}") from error

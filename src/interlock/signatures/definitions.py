@@ -6,6 +6,8 @@ import collections
 from collections.abc import Mapping
 from typing import Any
 
+import msgspec
+
 from .constraints import Schema
 
 REF = "#/$defs/"
@@ -59,9 +61,7 @@ class Definitions(dict[str, Schema]):
 
 def copied(node: Any) -> Any:
     """A deep copy of a JSON value."""
-    if isinstance(node, dict):
-        return {key: copied(value) for key, value in node.items()}
-    return [copied(item) for item in node] if isinstance(node, list) else node
+    return msgspec.to_builtins(node)
 
 
 def referenced(schema: Schema) -> str:

@@ -32,6 +32,9 @@ class Docstring(msgspec.Struct, frozen=True):
 
     @classmethod
     def parse(cls, text: str) -> Docstring:
+        """What a docstring in Google's, NumPy's or Sphinx's style says, or one in no style."""
+        if "\n" not in text and not text.startswith(":"):
+            return cls(text.strip())
         lines = inspect.cleandoc(text).splitlines()
         prose: list[str] = []
         parameters: dict[str, str] = {}

@@ -101,18 +101,32 @@ def _location(target: Any, function: object) -> str:
 
 
 def _hints(target: Any, where: str) -> dict[str, Any]:
-    local = _enclosing_names(target)
+    if isinstance(target, type):
+        return typing.get_type_hints(target, include_extras=True)
+    known, local = getattr(target, "__globals__", {}), _enclosing_names(target)
+    hints: dict[str, Any] = {}
+    for name, annotation in _annotations(target, where).items():
+        try:
+            written = eval(_code(annotation), known, local) if isinstance(annotation, str) else annotation
+            alone = types.SimpleNamespace(__annotations__={name: written})
+            hints |= typing.get_type_hints(alone, known, local, include_extras=True)
+        except Exception as error:
+            part = "the return type" if name == "return" else f"parameter '{name}'"
+            raise DefinitionError(f"{where}: {part} has an annotation that cannot be read: {error}") from error
+    return hints
+
+
+def _annotations(target: Any, where: str) -> dict[str, Any]:
     try:
-        return typing.get_type_hints(target, localns=local, include_extras=True)
-    except Exception as error:
-        for name, annotation in getattr(target, "__annotations__", {}).items():
-            alone = types.SimpleNamespace(__annotations__={name: annotation})
-            try:
-                typing.get_type_hints(alone, getattr(target, "__globals__", {}), local, include_extras=True)
-            except Exception as reason:
-                part = "the return type" if name == "return" else f"parameter '{name}'"
-                raise DefinitionError(f"{where}: {part} has an annotation that cannot be read: {reason}") from error
+        return getattr(target, "__annotations__", None) or {}
+    except Exception as error:  # where annotations are code, this runs them
         raise DefinitionError(f"{where}: its annotations cannot be read: {error}") from error
+
+
+@functools.lru_cache(maxsize=1_024)
+def _code(annotation: str) -> types.CodeType:
+    """An annotation that was kept as text. Few different ones stand in many functions."""
+    return compile(annotation, "<annotation>", "eval")
 
 
 def _enclosing_names(target: Any) -> dict[str, Any]:

@@ -39,7 +39,10 @@ def measure(schema: Schema | bool) -> Measure:
     """The size of a schema; raises DefinitionError for one that is too large or too deep to be used."""
     if isinstance(schema, bool):
         return Measure(1, 1, 0)
-    nodes = _count(schema)
+    nodes, refers = _count(schema)
+    if not refers and nodes <= MAX_CHAIN:
+        # Nothing unfolds, so the text is as large as the check.
+        return Measure(nodes, nodes, 0)
     walk = _Unfolding(schema)
     unfolded = walk.size(schema)
     if unfolded > MAX_UNFOLDED:
@@ -49,10 +52,11 @@ def measure(schema: Schema | bool) -> Measure:
     return Measure(nodes, unfolded, walk.recursive_references)
 
 
-def _count(schema: object) -> int:
-    """Nodes of the text, walked level by level so that no depth exhausts the stack."""
+def _count(schema: object) -> tuple[int, bool]:
+    """Nodes of the text and whether any refers to another, level by level so that no depth exhausts the stack."""
     level: list[object] = [schema]
     nodes = depth = 0
+    refers = False
     while level:
         depth += 1
         nodes += len(level)
@@ -60,15 +64,14 @@ def _count(schema: object) -> int:
             raise DefinitionError(f"the schema nests deeper than {MAX_DEPTH} levels; move inner parts to $defs")
         if nodes > MAX_NODES:
             raise DefinitionError(f"the schema has more than {MAX_NODES} parts; split the tool")
-        level = [inner for node in level for inner in _inside(node)]
-    return nodes
+        refers = refers or any(isinstance(node, dict) and not _REFERENCES.isdisjoint(node) for node in level)
+        values = [value for node in level for value in (node.values() if isinstance(node, dict) else _items(node))]
+        level = [value for value in values if isinstance(value, _CONTAINERS)]
+    return nodes, refers
 
 
-def _inside(node: object) -> Iterator[object]:
-    if isinstance(node, dict):
-        yield from (value for value in node.values() if isinstance(value, _CONTAINERS))
-    elif isinstance(node, list):
-        yield from (value for value in node if isinstance(value, _CONTAINERS))
+def _items(node: object) -> list[object]:
+    return node if isinstance(node, list) else []
 
 
 class _Unfolding:

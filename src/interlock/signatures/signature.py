@@ -28,6 +28,7 @@ RESULT = "result"
 
 _TEXTS = (bytes, bytearray, memoryview, str)
 _MUTABLE = (list, dict, set)
+_PLAIN_RESULTS = {"string": str, "integer": int, "boolean": bool}
 
 
 class Signature(msgspec.Struct, frozen=True, kw_only=True, dict=True):
@@ -191,7 +192,7 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         for step in self._steps:
             if step.name in arguments:
                 value = arguments[step.name]
-                if step.convert is not None or step.checks:
+                if type(value) is not step.exact and (step.convert is not None or step.checks):
                     value = self._converted(step, value, problems)
                 values[step.name] = value
             elif step.default is not UNSET:
@@ -220,6 +221,14 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True, dict=True):
     def output_validator(self) -> Validator | None:
         """Checks what `encode` gives with `wrap=False`."""
         return None if self._output_schema is None else Validator(self._output_schema)
+
+    @cached_property
+    def plain_result(self) -> type | None:
+        """A type whose every value is a result as it is: JSON's own, and all that the output schema asks for."""
+        schema = self._output_schema or {}
+        if schema.keys() - {"description"} != {"type"}:
+            return None
+        return _PLAIN_RESULTS.get(str(schema["type"]))
 
     @cached_property
     def _input_schema(self) -> Schema:
@@ -255,12 +264,13 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         converters = Converters()
         steps = []
         for field in self.inputs:
-            constraints = field.all_constraints()
-            if any(hides_a_check(constraint) for constraint in constraints):
+            if any(hides_a_check(constraint) for constraint in field.constraints):
                 error = DefinitionError("a `satisfies` check cannot stand under | or ~, where a schema cannot hold it")
                 raise self._misdefined(f"parameter '{field.name}'", error)
             convert = None if field.type is UNSET or field.schema is not None else converters.make(field.type)
-            steps.append(_Step(field.name, convert, checks_in(constraints), field.default))
+            checks = checks_in(field.constraints)
+            exact = field.type if field.type in (int, float) and not checks else None
+            steps.append(_Step(field.name, convert, checks, field.default, exact))
         return tuple(steps)
 
     @cached_property
@@ -300,6 +310,8 @@ class _Step(msgspec.Struct, frozen=True):
     convert: Converter | None
     checks: tuple[Satisfies, ...]
     default: Any
+    exact: Any = None
+    """A value of this very type is what the function wants."""
 
 
 def _field_schema(writer: SchemaWriter, field: InputField) -> Schema:

@@ -31,6 +31,8 @@ class Outgoing(msgspec.Struct):
     """Progress moves the deadline on, but never beyond this."""
     introduced: bool = False
     """The params are known to carry the `_meta` of the stateless era already."""
+    patience: float = 0.0
+    """The seconds until the deadline that progress starts anew."""
 
 
 class Sink(Protocol):

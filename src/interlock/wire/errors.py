@@ -84,6 +84,18 @@ def _rows() -> tuple[Kind, ...]:
         Kind("ACCESS_DENIED", "security", params, 403, "No access to this target", 1001, 0, -32005, 0, "security"),
         Kind("AUTH_REQUIRED", "security", request, 401, "A credential is needed", 1002, 0, -32004, 0, "security"),
         Kind("AUTH_EXPIRED", "security", request, 401, "The credential has expired", 1003, 0, -32004, 0, "security"),
+        Kind(
+            "INSUFFICIENT_SCOPE",
+            "security",
+            request,
+            403,
+            "The token's scopes do not cover it",
+            1000,
+            0,
+            -32005,
+            0,
+            "security",
+        ),
         Kind("ORIGIN_REFUSED", "security", request, 403, "Origin or Host not allowed", 1001, 0, -32005, 0, "security"),
         Kind("VALIDATION_BLOCKED", "security", params, 403, "Refused", 1010, 0, -32001, 0, "security", as_result=True),
         Kind(
@@ -140,6 +152,8 @@ class Fault(Exception):
         self.data = data or {}
         self.foreign_code = code
         """Set when the error came from a peer: its own code is passed on, not translated."""
+        self.challenge = ""
+        """What `WWW-Authenticate: Bearer` says besides, where HTTP carries the answer."""
 
     @property
     def name(self) -> str:

@@ -130,7 +130,8 @@ class BadMessage(Fault):
 
 def encode_request(id: Id, method: str, params: bytes) -> bytes:
     """A request's bytes, without a newline."""
-    return b'{"jsonrpc":"2.0","id":%b,"method":%b,"params":%b}' % (encode_id(id), _quote(method), params)
+    id_ = b"%d" % id if type(id) is int else _quote(id)
+    return b'{"jsonrpc":"2.0","id":%b,"method":%b,"params":%b}' % (id_, _quote(method), params)
 
 
 def encode_notification(method: str, params: bytes = EMPTY_OBJECT) -> bytes:
@@ -140,7 +141,7 @@ def encode_notification(method: str, params: bytes = EMPTY_OBJECT) -> bytes:
 
 def encode_result(id: Id, result: bytes) -> bytes:
     """A good answer's bytes, without a newline. `result` is JSON already, on one line."""
-    return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (encode_id(id), result)
+    return b'{"jsonrpc":"2.0","id":%b,"result":%b}' % (b"%d" % id if type(id) is int else _quote(id), result)
 
 
 def encode_failure(id: Id | None, error: ErrorObject) -> bytes:
@@ -171,7 +172,8 @@ def one_line(payload: bytes) -> bytes:
     """The payload without line breaks, as NDJSON and SSE need it. Raises `UnicodeDecodeError` for what is not UTF-8."""
     if not payload.isascii():
         payload.decode()
-    if b"\n" in payload or b"\r" in payload:
+    # `in` would raise and drop an error inside of the interpreter each time.
+    if payload.find(b"\n") >= 0 or payload.find(b"\r") >= 0:
         return msgspec.json.format(payload, indent=-1)
     return payload
 

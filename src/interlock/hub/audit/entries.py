@@ -92,11 +92,6 @@ class Ticket(msgspec.Struct, eq=False):
 Entry: TypeAlias = Record | Ticket
 
 
-def kept(arguments: bytes) -> bytes | str:
-    """Arguments as an entry holds them until it is written."""
-    return arguments if len(arguments) <= KEPT_BYTES else digest(arguments)
-
-
 def digest(arguments: bytes | str) -> str:
     """SHA-256 of arguments; empty for none."""
     if isinstance(arguments, str):

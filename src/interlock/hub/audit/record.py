@@ -34,6 +34,19 @@ OPENED: Final = "dev.interlock.audit_opened"
 CLOSED: Final = "dev.interlock.audit_closed"
 GAP: Final = "dev.interlock.audit_gap"
 OVERFLOWED: Final = "dev.interlock.audit_overflowed"
+PRUNED: Final = "dev.interlock.audit_pruned"
+RESTORED: Final = "dev.interlock.audit_restored"
+CLAIMED: Final = "dev.interlock.claimed"
+ACCESS_DENIED: Final = "dev.interlock.access_denied"
+KEY_CREATED: Final = "dev.interlock.key_created"
+KEY_REVOKED: Final = "dev.interlock.key_revoked"
+KEY_ROTATED: Final = "dev.interlock.key_rotated"
+RULE_MADE: Final = "dev.interlock.rule_made"
+RULE_REVOKED: Final = "dev.interlock.rule_revoked"
+DECISION: Final = "dev.interlock.decision_"
+"""Followed by the state that a decision came to: `opened`, `approved`, `denied`, `expired`, `void`, `used`."""
+SERVER_STATE: Final = "dev.interlock.server_state"
+CONFIGURED: Final = "dev.interlock.configuration_reloaded"
 TASK_ENDED: Final = "dev.interlock.task_ended"
 """A task ended whose call an earlier run had to record as unknown."""
 EXECUTED: Final = {
@@ -91,7 +104,7 @@ _GLANCE: Final = msgspec.json.Decoder(_Glance)
 
 def outcome_of(result: bytes) -> Outcome:
     """The outcome of a tool call that was answered with this result. Decodes only where it has to."""
-    if b'"isError"' not in result:
+    if result.find(b'"isError"') < 0:
         return SUCCEEDED
     try:
         return TOOL_FAILED if _GLANCE.decode(result).isError else SUCCEEDED

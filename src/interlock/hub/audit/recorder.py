@@ -18,7 +18,7 @@ from typing import Any, Final
 import msgspec
 
 from interlock.hub.audit.chain import row_of
-from interlock.hub.audit.entries import Entry, Ticket, digest, kept
+from interlock.hub.audit.entries import KEPT_BYTES, Entry, Ticket, digest
 from interlock.hub.audit.head import Head, HeadFile
 from interlock.hub.audit.record import (
     BLOCKED,
@@ -80,6 +80,9 @@ class Recorder:
         self._again: list[Entry] = []
         """Entries that were sent and may or may not have been written. They are sent again as they were."""
         self._open: dict[int, None] = {}
+        self._oldest_open = head.seq + 1
+        """The oldest intent that may be without its outcome once what is being written is committed. An outcome that
+        came since then still waits itself."""
         self._unrecorded = 0
         self._failures = 0
         self._doubtful = False
@@ -134,9 +137,10 @@ class Recorder:
         if self.trouble is not None or len(queue) + len(self._open) >= self._room:
             raise self._no_room()
         seq = self._seq = self._seq + 1
-        ticket = Ticket(
-            seq, time_ns(), principal, target, trace, kept(arguments), perf_counter(), gate, rule, details or _NOTHING
-        )
+        held = arguments if len(arguments) <= KEPT_BYTES else digest(arguments)
+        ticket = Ticket(seq, time_ns(), principal, target, trace, held, perf_counter())
+        if gate or rule or details:
+            ticket.gate, ticket.rule, ticket.details = gate, rule, details or _NOTHING
         self._open[seq] = None
         queue.append(ticket)
         self._issue(seq)
@@ -244,6 +248,20 @@ class Recorder:
             )
         )
 
+    @property
+    def waiting(self) -> int:
+        """Entries that are not committed yet."""
+        return len(self._queue) + len(self._flying) + len(self._again)
+
+    @property
+    def lag_s(self) -> float:
+        """How long the oldest of them has waited."""
+        oldest = next((part[0] for part in (self._again, self._flying, self._queue) if part), None)
+        if oldest is None:
+            return 0.0
+        since = oldest.at_ns // 1000 if isinstance(oldest, Ticket) else oldest.at
+        return max(0.0, (_now() - since) / 1_000_000)
+
     def follow(self, tell: Callable[[list[Record]], None]) -> Callable[[], None]:
         """Be told of entries once they are committed, as they were committed. Gives the way to stop."""
         self._followers.append(tell)
@@ -312,6 +330,8 @@ class Recorder:
         else:
             self._flying, self._queue = self._queue[:MOST_TOGETHER], self._queue[MOST_TOGETHER:]
             self._flown = self._flying[-1].seq
+            if not self._queue:
+                self._oldest_open = next(iter(self._open), self._flown + 1)
         self._measure()
         try:
             self._store.write(partial(self._write, self._flying), self._written)
@@ -368,7 +388,7 @@ class Recorder:
         self._measure()
         self.trouble, self._failures, self._doubtful = None, 0, False
         self._hash, clean = result
-        self._head.move(batch[-1].seq, self._hash, next(iter(self._open), batch[-1].seq + 1))
+        self._head.move(batch[-1].seq, self._hash, self._oldest_open)
         if not self._unsynced:
             self._unsynced = True
             self._syncing.submit(self._sync)

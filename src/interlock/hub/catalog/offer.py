@@ -7,6 +7,7 @@ server's own definition, and its rendering under the name and address that clien
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from functools import lru_cache
 from typing import Final, Literal, TypeVar
 
 import msgspec
@@ -69,17 +70,19 @@ class Tool(Item):
     """Its structured content is no object, so that clients before 2026-07-28 get it inside of one."""
     tasks: Support = "forbidden"
     """Whether it can be called as a task (2025-11-25)."""
-    _validator: Validator | None = None
-    _bad_schema: str = ""
 
     def validator(self) -> Validator | str:
         """The compiled input schema, made at first use; or why it cannot be used."""
-        if self._validator is None and not self._bad_schema:
-            try:
-                self._validator = Validator(msgspec.json.decode(self.schema))
-            except DefinitionError as cause:
-                self._bad_schema = str(cause)
-        return self._bad_schema or self._validator or ""
+        return _compiled(self.schema)
+
+
+@lru_cache(maxsize=4096)
+def _compiled(schema: bytes) -> Validator | str:
+    """Many tools have the same schema, if only the empty one: each is compiled and kept once."""
+    try:
+        return Validator(msgspec.json.decode(schema))
+    except DefinitionError as cause:
+        return str(cause)
 
 
 class Held(msgspec.Struct, frozen=True):

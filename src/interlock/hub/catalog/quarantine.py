@@ -1,7 +1,7 @@
 """Definitions are judged before anything of them is listed or called. What is flagged stays out until it is trusted.
 
 Judging happens on one thread of its own, in small pieces, so that neither the loop nor another server waits for a long
-list; a definition that was judged before is not judged again.
+list; a definition that was judged before is not judged again, nor after a restart if it was clean.
 """
 
 from __future__ import annotations
@@ -17,11 +17,13 @@ from typing import Final, NamedTuple, TypeVar
 import msgspec
 
 from interlock.config.settings import Config, Mode
+from interlock.hub.catalog import clean
 from interlock.hub.catalog.offer import Held, Item, ItemKind, Offer
 from interlock.judge.definitions import judge_definition
 from interlock.judge.findings import Finding
 from interlock.judge.fingerprints import fingerprint
 from interlock.judge.names import judge_against, skeleton
+from interlock.store import Store
 
 PIECE: Final = 32
 PIECE_BYTES: Final = 65_536
@@ -29,7 +31,8 @@ PIECE_BYTES: Final = 65_536
 MOST_KEPT: Final = 131_072
 """Judgements kept. Beyond that the oldest half is dropped, and made again when wanted."""
 BREATH_S: Final = 0.0001
-"""The thread lets go of the interpreter after each definition, so that the loop need not wait for its turn."""
+BETWEEN_BREATHS_S: Final = 0.0005
+"""The thread lets go of the interpreter this often, so that the loop need not wait for its turn."""
 MOST_LOGGED: Final = 20
 KINDS: Final[tuple[ItemKind, ...]] = ("tool", "prompt", "resource", "template")
 INSTRUCTIONS: Final = "instructions"
@@ -47,6 +50,9 @@ class Quarantine:
         self._config = config
         self._put = put
         self._log = log
+        self._store: Store | None = None
+        self._written: dict[str, frozenset[bytes]] = {}
+        """What is kept as clean of each server whose list was taken."""
         self._thread = ThreadPoolExecutor(1, thread_name_prefix="definitions")
         # All below belongs to that thread.
         self._known: dict[bytes, tuple[Finding, ...]] = {}
@@ -55,13 +61,35 @@ class Quarantine:
         """Server and name of every tool, by what is left of the name when what only looks different is made equal."""
         self._last: dict[str, Offer] = {}
 
+    def begin(self, store: Store) -> None:
+        """Keep what was clean here."""
+        self._store = store
+
     async def take(self, offer: Offer) -> None:
         """Judge a new offer and show what may be shown of it. Nothing of it is seen before."""
+        await self._recall(offer.server)
         texts = await self._on_thread(lambda: _texts(offer))
         found: dict[Key, _Flag] = {}
         for piece in _pieces(texts):
             found |= await self._on_thread(partial(self._judge, piece))
         self._show(await self._on_thread(lambda: self._settle(offer, found)))
+        await self._keep(offer.server, texts)
+
+    async def _recall(self, server: str) -> None:
+        """Know again what was clean of a server before this hub was started."""
+        if self._store is None or server in self._written:
+            return
+        digests = await clean.read(self._store, server)
+        self._written[server] = frozenset(digests)
+        await self._on_thread(lambda: self._known.update(dict.fromkeys(digests, ())))
+
+    async def _keep(self, server: str, texts: list[_Text]) -> None:
+        if self._store is None:
+            return
+        now = await self._on_thread(lambda: self._clean(texts))
+        if now != self._written.get(server):
+            await clean.write(self._store, server, now)
+            self._written[server] = now
 
     async def apply(self, config: Config) -> None:
         """Take over a configuration: its mode, its order of servers, and whom it trusts."""
@@ -83,18 +111,24 @@ class Quarantine:
 
     def _judge(self, texts: list[_Text]) -> dict[Key, _Flag]:
         found: dict[Key, _Flag] = {}
+        breath = time.perf_counter()
         for text in texts:
-            digest = blake2b(text.judged, digest_size=16).digest()
+            digest = _digest(text)
             findings = self._known.get(digest)
             if findings is None:
                 findings = self._known[digest] = _judged(text.judged)
+            if time.perf_counter() - breath > BETWEEN_BREATHS_S:
                 time.sleep(BREATH_S)
+                breath = time.perf_counter()
             if findings:
                 found[text.key] = _Flag(text.item, fingerprint(msgspec.json.decode(text.definition)), findings)
         if len(self._known) > MOST_KEPT:
             for digest in list(self._known)[: MOST_KEPT // 2]:
                 del self._known[digest]
         return found
+
+    def _clean(self, texts: list[_Text]) -> frozenset[bytes]:
+        return frozenset(digest for digest in map(_digest, texts) if self._known.get(digest) == ())
 
     def _settle(self, offer: Offer, found: dict[Key, _Flag]) -> list[Offer]:
         """The offers that look different now: this one, and those whose names stand beside it."""
@@ -230,6 +264,10 @@ def _texts(offer: Offer) -> list[_Text]:
         described = msgspec.json.encode({"name": offer.server, "description": offer.instructions})
         texts.append(_Text((INSTRUCTIONS, INSTRUCTIONS), None, described, described))
     return texts
+
+
+def _digest(text: _Text) -> bytes:
+    return blake2b(text.judged, digest_size=clean.DIGEST_BYTES).digest()
 
 
 def _pieces(texts: list[_Text]) -> Iterator[list[_Text]]:

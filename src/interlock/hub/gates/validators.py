@@ -1,12 +1,12 @@
 """The validators gate: what the hub checks of a call's arguments itself. Nothing for a tool without a validator.
 
-`observe` only notes, `guard` enforces what is declared or configured, `locked` also what is merely inferred. Cloud
-metadata services are refused in every mode.
+`observe` only notes, `guard` enforces what is declared or configured, `locked` also what is merely inferred. In `guard`
+that is asked where a person is there to answer, and noted where not. Cloud metadata services are refused in every mode.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from interlock.config.settings import Mode, Server
 from interlock.hub.call import Call, Target
@@ -25,10 +25,13 @@ class ValidatorsGate:
 
     name = "validators"
 
-    def __init__(self, servers: Mapping[str, Server], mode: Mode, judging: Judging) -> None:
+    def __init__(
+        self, servers: Mapping[str, Server], mode: Mode, judging: Judging, attended: Callable[[Principal], bool]
+    ) -> None:
         self._servers = servers
         self._mode: Mode = mode
         self._judging = judging
+        self._attended = attended if mode == "guard" else None
         self._last: tuple[Tool | None, Chosen] = (None, NOTHING)
 
     def plan(self, principal: Principal, target: Target) -> Verdict:
@@ -47,7 +50,7 @@ class ValidatorsGate:
             return None
         server = self._servers.get(target.server)
         local = server is not None and server.transport == "stdio"
-        return ToolCheck(target.server, target.name, chosen, self._judging, local=local)
+        return ToolCheck(target.server, target.name, chosen, self._judging, local=local, attended=self._attended)
 
     def _chosen(self, target: Target) -> Chosen:
         tool = target.tool

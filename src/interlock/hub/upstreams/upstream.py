@@ -50,6 +50,12 @@ _LISTS: Final = (
 )
 
 
+CLAIMS: Final = frozenset({"notifications/mgp.audit", "notifications/mgp.lifecycle"})
+"""What a server says of itself, for the record."""
+Stepped = Callable[["Upstream", State], None]
+"""Hears of every change of a server's state, with the state it was in before."""
+
+
 class Upstream:
     """A server of the configuration."""
 
@@ -66,6 +72,8 @@ class Upstream:
         offered: Callable[[Offer], Awaitable[None]],
         updated: Callable[[str, str], None],
         subscriptions: Callable[[str], list[str]],
+        stepped: Stepped = lambda *_: None,
+        claimed: Callable[[str, str, bytes], None] = lambda *_: None,
     ) -> None:
         self.id = id
         self.settings = settings
@@ -89,6 +97,8 @@ class Upstream:
         self._offered = offered
         self._updated = updated
         self._subscriptions = subscriptions
+        self._stepped = stepped
+        self._claimed = claimed
         self.modern = False
         """Whether it speaks the stateless era, as far as is known."""
         self._peer: Peer | None = None
@@ -289,12 +299,13 @@ class Upstream:
         self._step(Event.FAILED)
 
     def _step(self, event: Event) -> None:
-        self.state = step(self.state, event)
+        before, self.state = self.state, step(self.state, event)
         self.since = datetime.now(UTC)
         if self.state is State.CONNECTED:
             self.problem = None
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
+        self._stepped(self, before)
 
     # What it offers
 
@@ -445,6 +456,8 @@ class Upstream:
         elif method == "notifications/resources/updated":
             with contextlib.suppress(msgspec.DecodeError):
                 self._updated(self.id, msgspec.json.decode(params, type=_Updated).uri)
+        elif method in CLAIMS:
+            self._claimed(self.id, method, params)
         elif method == "notifications/message":
             self._logs.add(self.id, "log", params[:2000].decode("utf-8", "replace"))
 
@@ -499,8 +512,8 @@ class _LaneEars:
     def notified(self, method: str, params: bytes) -> None:
         if method in TASK_NOTICES:
             self._upstream.heard(method, params, self._owner)
-        elif not self._owner.told(method, params) and method.endswith("/list_changed"):
-            self._upstream.lists_changed()
+        elif not self._owner.told(method, params) and (method.endswith("/list_changed") or method in CLAIMS):
+            self._upstream.heard(method, params)
 
     def asked(self, request: Request) -> None:
         self._owner.asked(request)

@@ -55,4 +55,4 @@ class Upstreams:
 
 def _apart_from_judging(settings: Server) -> Server:
     """The settings without those that concern calls, definitions and results alone, and not the server itself."""
-    return replace(settings, validators={}, scan_results="off", tools=replace(settings.tools, trust=()))
+    return replace(settings, validators={}, scan_results="off", audit="auto", tools=replace(settings.tools, trust=()))

@@ -14,8 +14,9 @@ from typing import Final, TypeVar
 import msgspec
 
 from interlock.hub.call import Call
+from interlock.hub.principals import Principal
 from interlock.hub.validators.choosing import Chosen, Use
-from interlock.hub.validators.refusals import Against, refuse
+from interlock.hub.validators.refusals import Against, ask, refuse
 from interlock.hub.verdicts import PASS, Verdict, Wait
 from interlock.judge.arguments import Found, TooMany
 from interlock.judge.findings import Finding
@@ -73,7 +74,16 @@ class Judging:
 class ToolCheck:
     """What the validators of one tool say of a call."""
 
-    def __init__(self, server: str, tool: str, chosen: Chosen, judging: Judging, *, local: bool) -> None:
+    def __init__(
+        self,
+        server: str,
+        tool: str,
+        chosen: Chosen,
+        judging: Judging,
+        *,
+        local: bool,
+        attended: Callable[[Principal], bool] | None = None,
+    ) -> None:
         self._server = server
         self._tool = tool
         self._uses = chosen.uses
@@ -81,6 +91,8 @@ class ToolCheck:
         self._judging = judging
         self._local = local
         """Whether the server runs on this machine, so that links on the way of a path can be followed here."""
+        self._attended = attended
+        """Whether somebody is there to be asked about what was only inferred. None where that is never asked."""
         self._network = next((use for use in chosen.uses if use.validator == "network_restricted"), None)
 
     def __call__(self, call: Call) -> Verdict:
@@ -150,10 +162,18 @@ class ToolCheck:
         return await self._resolve(call, self._names(values), against)
 
     def _settle(self, call: Call, against: list[Against]) -> Verdict:
-        """Refuse what must be; the rest is kept with the call as what would have been refused."""
+        """Refuse what must be; of the rest ask who is there, or keep it with the call as what would be refused."""
+        if not against:
+            call.would_refuse = ()
+            return PASS
         refused = [each for each in against if each.use.enforced or is_metadata(each.finding)]
         if refused:
             return refuse(self._server, self._tool, refused)
+        if call.approval is not None:
+            # A person has said yes to exactly this call, having read why.
+            return PASS
+        if self._attended is not None and self._attended(call.caller.principal):
+            return ask(self._tool if call.target.tool is None else call.target.tool.exposed, against)
         call.would_refuse = tuple(each.finding for each in against)
         return PASS
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from interlock.hub.validators.choosing import Use
-from interlock.hub.verdicts import Refuse
+from interlock.hub.verdicts import Ask, Refuse
 from interlock.judge.arguments import Found
 from interlock.judge.findings import Finding
 from interlock.judge.text import show_hidden
@@ -57,6 +57,17 @@ def refuse(server: str, tool: str, against: Sequence[Against]) -> Refuse:
     mends.append(how_to_allow(server, tool, first.finding))
     name = "CODE_SAFETY_VIOLATION" if first.use.validator == "code_safety" else "VALIDATION_BLOCKED"
     return Refuse(Fault(name, message, mend=" ".join(_sentence(mend) for mend in mends), data=data), first.finding.rule)
+
+
+def ask(shown: str, against: Sequence[Against]) -> Ask:
+    """The question about a call that nobody asked to have checked, and that would not pass the check."""
+    told = "; ".join(
+        f"{each.found.where}: {each.finding.message} [{each.finding.rule}], at {excerpt(each.found, each.finding)!r}"
+        for each in against[:MOST_TOLD]
+    )
+    return Ask(
+        f"{shown} would not pass the checks that its arguments call for. {told}", f"inferred: {against[0].finding.rule}"
+    )
 
 
 def refuse_unknown(server: str, tool: str, validator: str) -> Refuse:

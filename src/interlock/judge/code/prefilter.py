@@ -16,6 +16,7 @@ _ESCAPE = re.compile(r"\\[xuUN0-7\n\r]")
 _OPEN_IMPORT = re.compile(r"import\s*[(*]")
 _CALLED = re.compile(rf"\b(?:{'|'.join(sorted(words.CALLED_BUILTINS))})\s*\(")
 _RUNNERS = (b"exec", b"spawn", b"posix_spawn", b"fork", b"popen", b"sched_set")
+_MAY_EXHAUST = re.compile(r"[\d)]\s*\*\*|<<|\*\s*\d[\d_]{7,}|\d[\d_]{7,}\s*\*|while[^:\n]{1,24}:\s*(?:pass|continue)\b")
 _NESTED = 30
 _SEPARATORS = bytes(code if code > 0x7F or chr(code).isalnum() or code == 0x5F else 0x20 for code in range(256))
 
@@ -32,7 +33,7 @@ _ALWAYS = _in_bytes(
     | words.names(
         "getattr hasattr setattr delattr attrgetter methodcaller vars open fdopen open_file "
         "import_module find_spec find_loader get_loader "
-        "iter_modules find_module exec_module"
+        "iter_modules find_module exec_module trust_remote_code"
     )
 )
 _CALLED_BUILTINS = _in_bytes(words.CALLED_BUILTINS)
@@ -41,7 +42,7 @@ _MODULES = (
     _in_bytes({part for module in words.BLOCKED_MODULES for part in (module, module.rpartition(".")[2])}) | _LEAKED
 )
 _ENDINGS: dict[bytes, set[bytes]] = {b"yaml": {b"load"}, b"numpy": {b"load"}}
-for _origin in words.BLOCKED_ORIGINS | words.OPENERS:
+for _origin in words.BLOCKED_ORIGINS | words.OPENERS | words.LISTERS:
     _ENDINGS.setdefault(_origin.partition(".")[0].encode(), set()).add(_origin.rpartition(".")[2].encode())
 _TOPS = frozenset(_ENDINGS)
 _PLAIN_DUNDERS = _in_bytes(
@@ -62,7 +63,9 @@ def may_be_refused(code: str) -> bool:
     found = set(code.encode("utf-8", "surrogatepass").translate(_SEPARATORS).split())
     if not found.isdisjoint(_ALWAYS) or code.count("lambda") > _NESTED:
         return True
-    if any(word[:2] == b"__" and word not in _PLAIN_DUNDERS for word in found):
+    if any(word[:1] == b"_" and b"__" in word and word not in _PLAIN_DUNDERS for word in found):
+        return True
+    if _MAY_EXHAUST.search(code) is not None:
         return True
     if not code.isascii() and any(_folds_to_ascii(word) for word in found if not word.isascii()):
         return True

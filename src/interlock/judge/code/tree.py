@@ -14,6 +14,7 @@ from collections.abc import Callable
 from interlock.judge.code import vocabulary as words
 from interlock.judge.code.origins import Origins
 from interlock.judge.code.rules import CodeRules
+from interlock.judge.code.sizes import is_too_large
 from interlock.judge.findings import Finding
 
 MAX_NODES = 15_000
@@ -194,7 +195,9 @@ class TreeJudge:
     def on_attribute(self, node: ast.Attribute, parent: ast.AST) -> None:
         name = node.attr if node.attr.isascii() else unicodedata.normalize("NFKC", node.attr)
         called = isinstance(parent, ast.Call) and parent.func is node
-        if name in words.BLOCKED_ATTRIBUTES and not self._is_method_call_on_super(node):
+        if (name in words.BLOCKED_ATTRIBUTES and not self._is_method_call_on_super(node)) or (
+            name.startswith("_") and words.MANGLED.match(name)
+        ):
             self._note("code.introspection", node, f"Blocked pattern: '.{name}'", "use the plain interface")
             return
         origins = self.origins.of(node)
@@ -267,6 +270,8 @@ class TreeJudge:
             "attrgetter",
             "methodcaller",
             "__getattr__",
+            "__setattr__",
+            "__delattr__",
             "__getitem__",
         ):
             self._judge_attribute_name(node, name)
@@ -284,6 +289,10 @@ class TreeJudge:
             self._note("code.deserialises", node, "numpy.load with pickles runs code", "leave allow_pickle out")
         elif name == "type" and len(node.args) == 3 and isinstance(func, ast.Name):
             self._judge_built_class(node)
+        elif words.LISTERS.intersection(self.origins.of(func)):
+            self._judge_looked_at(node)
+        if any(word.arg == "trust_remote_code" and _is_true(word.value) for word in node.keywords):
+            self._note("code.deserialises", node, "runs code that comes with a model", "leave trust_remote_code out")
         opener = (
             words.OPENERS.intersection(self.origins.of(func))
             if name in ("open", "fdopen", "FileIO", "open_file")
@@ -293,7 +302,7 @@ class TreeJudge:
             self._judge_open(node, next(iter(opener), "open"))
 
     def _judge_attribute_name(self, node: ast.Call, name: str) -> None:
-        position = 0 if name in ("attrgetter", "methodcaller", "__getattr__", "__getitem__") else 1
+        position = 0 if name in ("attrgetter", "methodcaller") or name.startswith("__") else 1
         if len(node.args) <= position:
             if any(isinstance(argument, ast.Starred) for argument in node.args):
                 self._note("code.dynamic_attribute", node, f"{name} with hidden arguments", "name the attribute")
@@ -354,6 +363,11 @@ class TreeJudge:
                 "read below the working directory",
             )
 
+    def _judge_looked_at(self, node: ast.Call) -> None:
+        path = self.origins.text(node.args[0]) if node.args else None
+        if path is not None and words.SECRET_PLACES.search(path):
+            self._note("code.file", node, f"looks at {path[:60]!r}", "stay below the working directory")
+
     def _opens_for_writing(self, node: ast.Call, position: int) -> bool:
         mode: ast.expr | None = node.args[position] if len(node.args) > position else None
         for keyword in node.keywords:
@@ -377,6 +391,8 @@ class TreeJudge:
         if "__" in value:
             if words.FORMAT_FIELD.search(value):
                 self._note("code.format_field", node, "a format field reaches into an object", "format plain values")
+            elif words.ATTRIBUTE_PATH.search(value) and " " not in value:
+                self._note("code.introspection", node, "text that follows attributes by name", "leave it out")
             elif words.DUNDER_TEXT.search(value) and not isinstance(parent, ast.JoinedStr):
                 dunder = words.DUNDER_TEXT.search(value)
                 if dunder and dunder[0] not in ("__init__", "__class__", "__dict__"):
@@ -429,9 +445,10 @@ class TreeJudge:
 
     def on_while(self, node: ast.While, _: ast.AST) -> None:
         endless = isinstance(node.test, ast.Constant) and bool(node.test.value)
+        idle = all(isinstance(inner, (ast.Pass, ast.Continue)) for inner in node.body)
         if (
-            self.rules.level == "readonly"
-            and endless
+            endless
+            and (idle or self.rules.level == "readonly")
             and not any(
                 isinstance(inner, (ast.Break, ast.Return, ast.Raise, ast.Await, ast.Yield)) for inner in ast.walk(node)
             )
@@ -439,13 +456,14 @@ class TreeJudge:
             self._note("code.exhausts", node, "loops without an end", "give the loop an end")
 
     def on_power(self, node: ast.BinOp, parent: ast.AST) -> None:
-        if isinstance(node.op, ast.Pow) and self.rules.level == "readonly":
-            power = node.right
-            big = isinstance(power, ast.BinOp) and isinstance(power.op, ast.Pow)
-            if big or (isinstance(power, ast.Constant) and isinstance(power.value, int) and power.value > 6):
-                self._note("code.exhausts", node, "makes a very large number", "use smaller numbers")
-        elif isinstance(node.op, (ast.Add, ast.Mod, ast.Mult)):
+        if isinstance(node.op, (ast.Pow, ast.Mult, ast.LShift)) and is_too_large(node):
+            self._note("code.exhausts", node, "makes something too large to hold", "use smaller numbers")
+        if isinstance(node.op, (ast.Add, ast.Mod, ast.Mult)):
             self.on_assembled(node, parent)
+
+
+def _is_true(node: ast.AST) -> bool:
+    return isinstance(node, ast.Constant) and node.value is True
 
 
 def _is_plain_format(node: ast.expr) -> bool:

@@ -21,7 +21,10 @@ BLOCKED_MODULES = names(
     "_xxinterpchannels _interpreters interpreters ptrace psutil nsenter pwn scapy impacket mmap _thread _signal "
     "_frozen_importlib _frozen_importlib_external _imp _io _pyio _osx_support pydoc turtle turtledemo sysconfig "
     "_sysconfigdata concurrent.futures.process asyncio.subprocess logging.config lib2to3 asyncore smtpd execnet "
-    "rpyc Pyro4 pyximport numpy.f2py numpy.distutils IPython ptpython bpython"
+    "rpyc Pyro4 pyximport numpy.f2py numpy.distutils IPython ptpython bpython ptyprocess winpty venv modulefinder "
+    "compileall py_compile test http.server xmlrpc.server wsgiref.simple_server ftplib smtplib nntplib dbm docker "
+    "podman libvirt torch.hub torch.utils.cpp_extension numpy.ctypeslib numexpr ansible_runner pyinjector frida "
+    "virtualenv pipx pynput"
 )
 
 PLAIN_SUBMODULES = names("importlib.metadata importlib.resources")
@@ -65,7 +68,8 @@ BLOCKED_ATTRIBUTES = names(
     "spawnle spawnlp spawnlpe spawnv spawnve spawnvp spawnvpe execl execle execlp execlpe execv execve execvp "
     "execvpe fork_exec get_type_hints ForwardRef CodeType FunctionType unsafe_load UnsafeLoader FullLoader "
     "full_load read_pickle dictConfig fileConfig get_objects get_referrers get_referents windll cdll CDLL PyDLL "
-    "WinDLL LoadLibrary from_address _module currentframe"
+    "WinDLL LoadLibrary from_address _module currentframe getattr_static run_process open_process ctypeslib "
+    "_importer resolve_name"
 )
 """Refused as attributes of anything, as names given to `getattr`, and as keys."""
 
@@ -97,6 +101,12 @@ OPENERS = names(
     "builtins.open io.open codecs.open os.open os.fdopen gzip.open bz2.open lzma.open tokenize.open io.FileIO "
     "aiofiles.open anyio.open_file"
 )
+
+LISTERS = names(
+    "os.listdir os.scandir os.walk os.stat os.readlink glob.glob glob.iglob pathlib.Path pathlib.PosixPath "
+    "sqlite3.connect zipfile.ZipFile tarfile.open"
+)
+"""Calls whose first argument names a file or a directory to look at."""
 
 WRITING_METHODS = names("write_text write_bytes unlink rmdir symlink_to hardlink_to link_to lchmod touch extractall")
 """Methods of paths and archives that change files."""
@@ -142,10 +152,18 @@ DUNDER_TEXT = re.compile(
     r"closure|func|reduce|reduce_ex)__"
 )
 FORMAT_FIELD = re.compile(r"\{[^{}]*[.\[]_{1,2}\w+|\{[^{}]*\.(?:gi_frame|f_globals|tb_frame|func_globals)")
+MANGLED = re.compile(r"_[A-Za-z]\w*__[a-z]\w*[a-z]$")
+"""`_Printer__setup`: a private name of some class, written out to get past its privacy."""
+ATTRIBUTE_PATH = re.compile(r"[\w\]]\.__(?:class|dict|init|doc|module)__|^__(?:class|dict)__[.\[]")
+"""Text that only something which follows attributes by name would be given."""
 DANGEROUS_WORDS = (
     BLOCKED_BUILTINS
     | BLOCKED_ATTRIBUTES
     | names("os sys subprocess builtins system popen importlib import_module pty socket ctypes pickle open")
+)
+SECRET_PLACES = re.compile(
+    r"^(?:/(?:etc|proc|sys|root|dev|boot|var/(?:run|log|lib|spool)|home(?:/|$)|Users(?:/|$)|$)|~)"
+    r"|\.(?:ssh|aws|netrc|kube|gnupg|git-credentials)\b"
 )
 SECRET_PATHS = re.compile(
     r"^(?:/|~|\\\\|[A-Za-z]:[\\/])|(?:^|[\\/])\.\.(?:[\\/]|$)|\.(?:ssh|aws|netrc|git-credentials)\b|^file:"

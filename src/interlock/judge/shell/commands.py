@@ -11,6 +11,8 @@ from interlock.judge.shell import embedded, programs
 from interlock.judge.shell.flags import names, uses_flag
 from interlock.judge.shell.rules import ShellRules
 from interlock.judge.shell.special import SPECIAL
+from interlock.judge.shell.targets import judge_targets
+from interlock.judge.shell.verbs import VERBS
 from interlock.judge.shell.wrappers import inner_commands
 
 MAX_NESTING = 4
@@ -57,10 +59,12 @@ def judge_argv(
     found = next(_by_options(name, arguments, span), None)
     if found is not None:
         yield found
-    special = SPECIAL.get(name)
-    if special is not None:
-        for rule, message, mend in special(arguments):
-            yield Finding(rule, message, mend, span)
+    for judge in (SPECIAL.get(name), VERBS.get(name)):
+        if judge is not None:
+            for rule, message, mend in judge(arguments):
+                yield Finding(rule, message, mend, span)
+    for rule, message, mend in judge_targets(name, arguments):
+        yield Finding(rule, message, mend, span)
     yield from _by_arguments(name, arguments, span)
     inner, texts = inner_commands(name, arguments)
     for command in inner:
@@ -108,7 +112,7 @@ def _by_options(name: str, arguments: Sequence[str], span: tuple[int, int] | Non
         if not _names_script(arguments):
             yield Finding("shell.runs_shell", f"{name!r} runs commands that are not judged", _CUSTOM_MEND, span)
         return
-    if not arguments and name in programs.BARE_READERS:
+    if name in programs.BARE_READERS and _reads_input(arguments):
         yield Finding("shell.runs_code", f"{name!r} alone reads a program from its input", "name a script file", span)
     if name in _DASHLESS and arguments and arguments[0].isalpha():
         arguments = ["-" + arguments[0], *arguments[1:]]
@@ -125,6 +129,14 @@ def _by_options(name: str, arguments: Sequence[str], span: tuple[int, int] | Non
             "leave the option out, or put the code in a tool of its own",
             span,
         )
+
+
+_READS_ON = re.compile(r"-[iqubBdEIOsSx]+$|--(?:interactive|quiet|use-strict|trace-warnings)$")
+
+
+def _reads_input(arguments: Sequence[str]) -> bool:
+    """Whether an interpreter is left to read its program from the input: no script, and no option that does else."""
+    return all(_READS_ON.match(argument) for argument in arguments)
 
 
 _SCRIPT_OPTION = re.compile(

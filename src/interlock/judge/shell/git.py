@@ -25,7 +25,17 @@ def judge_git(arguments: Sequence[str]) -> Iterator[Verdict]:
         and not uses_flag(rest, frozenset({"-n", "--dry-run"}))
     ):
         yield "shell.recursive_delete", "git clean deletes untracked files", "delete the files by name"
-    elif verb in ("filter-branch", "daemon", "fast-import", "shell", "hook", "upload-pack", "receive-pack"):
+    elif verb in (
+        "filter-branch",
+        "daemon",
+        "fast-import",
+        "shell",
+        "hook",
+        "upload-pack",
+        "receive-pack",
+        "cvsserver",
+        "web--browse",
+    ):
         yield "shell.runs_code", f"git {verb} runs programs", "use another git command"
     elif verb == "config" and any(_KEYS.match(word) or word.startswith("!") for word in words[1:]):
         yield "shell.runs_code", "a git setting names a program to run", "leave the setting alone"
@@ -46,7 +56,10 @@ def judge_git(arguments: Sequence[str]) -> Iterator[Verdict]:
 
 
 _RUNS = frozenset(
-    {"--upload-pack", "--receive-pack", "--exec-path", "--config-env", "--unsafe-paths", "--exec", "--ext-diff"}
+    {
+        *("--upload-pack", "--receive-pack", "--exec-path", "--config-env", "--unsafe-paths", "--exec", "--ext-diff"),
+        *("--sendmail-cmd", "--to-cmd", "--cc-cmd", "--header-cmd", "--smtp-server"),
+    }
 )
 _KEYS = re.compile(
     r"(?:alias\.[^=]*=!|core\.(?:pager|editor|hookspath|fsmonitor|sshcommand|askpass|gitproxy|attributesfile|"

@@ -219,6 +219,15 @@ CODE_FLAGS: dict[str, tuple[str, str]] = {
     "sendmail": ("-C -X -O -be", ""),
     "mutt": ("-e -F", ""),
     "jshell": ("--startup", ""),
+    "ar": ("--plugin", ""),
+    "less": ("-k --lesskey-file --lesskey-src --lesskey-content", "bhjoOpPtTxyzD"),
+    "ip": ("-b -batch --batch", "*"),
+    "sysctl": ("-w --write -p --load", ""),
+    "jq": ("-L --library-path", ""),
+    "mitmdump": ("-s --scripts", ""),
+    "nodemon": ("-x --exec", ""),
+    "hyperfine": ("--prepare -p --setup -s --cleanup -c --conclude", ""),
+    "watchexec": ("--shell -S", ""),
 }
 _SAME = {
     "python": "pypy pypy3 ipython ipython3 cython3 jython micropython",
@@ -245,6 +254,8 @@ _SAME = {
     "ghc": "runghc runhaskell",
     "wireshark": "tshark",
     "yt-dlp": "youtube-dl",
+    "ar": "nm objdump ranlib strip gcc-ar gcc-nm gcc-ranlib",
+    "mitmdump": "mitmproxy mitmweb",
 }
 for _name, _others in _SAME.items():
     for _other in _others.split():
@@ -265,7 +276,8 @@ VERSIONED = re.compile(r"(python|pypy|perl|ruby|php|lua|node|tclsh|wish|ksh|gcc|
 
 PYTHON_MODULES = names(
     "pip ensurepip code pdb timeit cProfile profile trace runpy idlelib unittest.mock ctypes pty http.server "
-    "smtpd test zipapp easy_install setuptools antigravity turtledemo IPython"
+    "smtpd test zipapp easy_install setuptools antigravity turtledemo IPython SimpleHTTPServer CGIHTTPServer "
+    "pyftpdlib pipx uv ptpython bpython ipdb pudb asyncio code.interact"
 )
 
 PACKAGE_FILE = re.compile(r"\.(?:rpm|deb|snap|ipk|gem|apk|pkg|txz|AppImage)$")
@@ -305,7 +317,7 @@ SECRETS = re.compile(
     r"|/proc/(?:self|\d+|\*|thread-self)/(?:environ|mem|maps|root|cwd|fd)|/proc/kcore|/dev/k?mem\b|/proc/sysrq-trigger"
     r"|(?:^|[/\\=@:])\.(?:aws/credentials|ssh/(?:id_|identity)\w*\b(?!\.pub)|ssh/authorized_keys|netrc|"
     r"git-credentials|pgpass|my\.cnf|npmrc|pypirc"
-    r"|docker/config\.json|kube/config|gnupg/(?:private|secring)|azure/\w*[tT]oken|config/gcloud/|config/gh/hosts|"
+    r"|docker/config\.json|kube/config|gnupg/(?:private|secring)|azure/\w*[tT]oken|config/gcloud(?:/|$)|config/gh/hosts|"
     r"(?:ssh|gnupg|aws)/?$|vault-token|"
     r"bash_history|zsh_history)"
     r"|/var/run/docker\.sock|/run/docker\.sock|/run/secrets/"

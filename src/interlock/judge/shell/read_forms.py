@@ -8,6 +8,7 @@ from collections.abc import Callable, Iterator, Sequence
 from interlock.judge.shell import embedded, programs
 from interlock.judge.shell.flags import names, operands, option_values, uses_flag
 from interlock.judge.shell.git import judge_git
+from interlock.judge.shell.read_tools import TOOL_FORMS
 from interlock.judge.shell.sed import sed_effects, sed_scripts
 
 
@@ -17,14 +18,21 @@ def _find(arguments: Sequence[str]) -> str | None:
 
 
 def ran_by(name: str, arguments: Sequence[str]) -> Iterator[list[str]]:
-    """The commands that `find -exec` runs."""
+    """The commands that `find -exec` and `fd -x` run."""
     at = 0
+    if name in ("fd", "fdfind"):
+        runs = next((at for at, word in enumerate(arguments) if word in _FD_RUNS), None)
+        if runs is not None:
+            yield list(arguments[runs + 1 :]) or [""]
     while name in ("find", "gfind") and at < len(arguments):
         if arguments[at] in ("-exec", "-execdir"):
             start = at + 1
             at = next((end for end in range(start, len(arguments)) if arguments[end] in (";", "+")), len(arguments))
             yield list(arguments[start:at]) or [""]
         at += 1
+
+
+_FD_RUNS = frozenset({"-x", "--exec", "-X", "--exec-batch"})
 
 
 def _awk(arguments: Sequence[str]) -> str | None:
@@ -143,7 +151,8 @@ def _git(arguments: Sequence[str]) -> str | None:
             flags,
             names("--get --get-all --get-regexp --get-urlmatch --list -l --get-color --get-colorbool"),
         )
-        return None if reads or rest[:1] in (["get"], ["list"]) else "it sets a value"
+        names_one = len(rest) == 1 and "." in rest[0] and not any(flag in _GIT_CONFIG_EDITS for flag in flags)
+        return None if reads or names_one or rest[:1] in (["get"], ["list"]) else "it sets a value"
     if verb == "archive":
         return "it writes a file" if uses_flag(flags, frozenset({"-o", "--output", "--remote"})) else None
     if verb == "symbolic-ref":
@@ -155,6 +164,7 @@ def _git(arguments: Sequence[str]) -> str | None:
     return f"git {verb[:30]} changes the repository, or is not known to only read"
 
 
+_GIT_CONFIG_EDITS = names("--unset --unset-all --add --replace-all --edit -e --rename-section --remove-section")
 _GIT_LISTS = names(
     "-l --list -a --all -r --remotes --contains --no-contains --merged --no-merged --points-at "
     "--show-current --format --sort -n -v --verify"
@@ -202,7 +212,7 @@ def _exiftool(arguments: Sequence[str]) -> str | None:
 
 _CLOUD_READS = re.compile(
     r"^(?:describe|list|get|show|ls|search|lookup|head|view|status|help|info|version|query|filter|batch-get|"
-    r"scan)(?:$|-)"
+    r"scan|tail|validate|preview|estimate|simulate|check|count|decode|verify|wait|diff|explain)(?:$|-)"
 )
 _CLOUD_WRITES = re.compile(
     r"^(?:get-object|get-credentials|create|delete|update|set|add|remove|rm|cp|mv|put|start|stop|run|deploy|"
@@ -233,14 +243,21 @@ def _dc(arguments: Sequence[str]) -> str | None:
     return "it runs a command" if any("!" in word for word in arguments) else None
 
 
+_SQLITE_MODES = names(
+    "-readonly -header -noheader -csv -json -line -list -column -box -table -markdown -html -quote -tabs -batch -bail "
+    "-echo -safe -stats -ascii -jsonlines -latex"
+)
+
+
 def _database(arguments: Sequence[str]) -> str | None:
     """A client is read-only when it is given SQL that only reads, and nothing else to do."""
     from interlock.judge.sql import judge_readonly_sql
 
+    arguments = [word for word in arguments if word not in _SQLITE_MODES]
     if uses_flag(
         arguments,
         frozenset({"-f", "--file", "-o", "--output", "-L", "--log-file", "-init", "-cmd", "--tee", "--pager", "-i"}),
-        "dhUpPDuS",
+        "dhUpPDuSr",
     ):
         return "it reads commands from a file or writes output to one"
     given = [*option_values(arguments, "-c", "--command"), *option_values(arguments, "-e", "--execute")]
@@ -291,5 +308,6 @@ FORMS: dict[str, Callable[[Sequence[str]], str | None]] = {
     "man": _refuses(" ".join(programs.CODE_FLAG_SETS["man"][0]), programs.CODE_FLAG_SETS["man"][1]),
     "info": _refuses("-o --output --dribble --restore"),
     "date": _refuses("-s --set", "dfrI"),
+    **TOOL_FORMS,
 }  # fmt: skip
 """Programs judged by a form; those that are also in the table of readers must satisfy both."""

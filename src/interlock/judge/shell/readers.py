@@ -100,15 +100,14 @@ READERS.update(
         "cloc": _reader("--out --report-file --sql --sql-append"),
         "scc": _reader("-o --output"),
         "tldr": _reader("-u --update -c --clear-cache"),
-        "fd": _reader("-x --exec -X --exec-batch", "edtoEScjg"),
-        "fdfind": _reader("-x --exec -X --exec-batch", "edtoEScjg"),
-        "top": _reader(needs="-b"),
+        "fd": _PURE, "fdfind": _PURE,
+        "top": _PURE,
         "dmesg": _reader("-C --clear -c --read-clear -n --console-level -D --console-off -E --console-on", "fls"),
         "sysctl": _reader("-w --write -p --load --system"),
         "ulimit": _reader("", "", 0),
         "umask": _reader("", "", 0),
         "history": _reader("-c -d -a -r -w -s -n -p"),
-        "stty": _reader("", "", 0),
+        "stty": _reader(verbs="size,speed,-a,-g", operands=1),
         "ifconfig": _reader("", "", 1),
         "route": _reader("", verbs="", operands=0),
         "arp": _reader("-s --set -d --delete -f --file"),
@@ -158,8 +157,6 @@ READERS.update(
         "ar": _reader(verbs="t,tv,p,pv,tO"),
         "7z": _reader(verbs="l,t,h,i"),
         "7za": _reader(verbs="l,t,h,i"),
-        "rpm": _reader("--eval -E --pipe --define -D -i -U -e -F --import --rebuilddb --initdb "
-        "--install", needs="-q --query -V --verify --checksig -K"),
         "dpkg": _reader("-i --install -r --remove -P --purge --configure --unpack --set-selections", needs=
                         "-l --list -L --listfiles -s --status -S --search --get-selections --print-avail -c "
                         "--contents -I --info -p "
@@ -179,7 +176,7 @@ READERS.update(
         "get,cache list,cache info"),
         "npm": _reader(
             "", verbs="ls,list,view,info,show,outdated,search,root,bin,prefix,whoami,explain,why,fund,ping,"
-            "help,config list,config get"
+            "help,config list,config get,audit,query,pkg get,-v,dist-tag ls,access list,owner ls"
         ),
         "yarn": _reader(verbs="list,info,why,outdated,audit,versions,config list,config get"),
         "pnpm": _reader(verbs="ls,list,why,outdated,audit"),
@@ -227,7 +224,7 @@ READERS.update(
         "helm": _reader("--output-dir --post-renderer", verbs="list,ls,status,get,history,hist,show,inspect,"
         "search,version,env,template,lint,"
         "repo list,plugin list,verify,help", skips="-n --namespace --kube-context"),
-        "terraform": _reader("-out -generate-config-out", "*", verbs="show,output,validate,version,providers schema,"
+        "terraform": _reader("-out -generate-config-out", "*", verbs="show,output,validate,version,providers,"
         "state list,state show,plan,graph,workspace list,workspace show,fmt -check,help"),
         "systemctl": _reader(
             "", verbs="status,show,list-units,list-unit-files,list-timers,list-sockets,list-dependencies,"
@@ -236,7 +233,8 @@ READERS.update(
         ),
         "timedatectl": _reader(verbs="status,show,list-timezones,timesync-status,show-timesync"),
         "hostnamectl": _reader(verbs="status"),
-        "localectl": _reader(verbs="status,list-locales,list-keymaps,list-x11-keymap-models,list-x11-keymap-layouts"),
+        "localectl": _reader(verbs="status,list-locales,list-keymaps,list-x11-keymap-models,list-x11-keymap-layouts,"
+        "list-x11-keymap-variants,list-x11-keymap-options"),
         "loginctl": _reader(verbs="list-sessions,list-users,list-seats,session-status,user-status,seat-status,"
         "show-session,show-user,show-seat"),
         "networkctl": _reader(verbs="list,status,lldp"),
@@ -254,7 +252,7 @@ READERS.update(
             "run list,run view,workflow list,workflow view,gist list,gist view,auth status,search,status,label "
             "list,org list,"
             "secret list,variable list,cache list,ruleset list,ruleset view,alias list,extension "
-            "list,version,help,browse --no-browser"
+            "list,version,help,browse --no-browser,api,project list,project view,codespace list,attestation verify"
         ),
         "glab": _reader(verbs="mr list,mr view,mr diff,issue list,issue view,repo view,ci list,ci view,ci "
         "status,release list,release view,auth status"),

@@ -68,6 +68,8 @@ def _dd(arguments: Sequence[str]) -> Iterator[Verdict]:
         target = word.partition("=")[2]
         if word.startswith("of=") and (programs.DEVICE.match(target) or programs.WRITE_TARGETS.search(target)):
             yield "shell.destructive", f"overwrites {target!r}", "write to a regular file"
+        elif word.startswith("if=") and programs.DEVICE.match(target):
+            yield "shell.secret_file", f"reads all of {target!r}, past every permission", "read the files by name"
 
 
 _MODE = re.compile(r"^0?[2-7][0-7]{3}$|^[ugoa]*[+=]\w*s|^[ugoa]*\+\w*t\w*s")
@@ -226,6 +228,11 @@ def _packages(arguments: Sequence[str]) -> Iterator[Verdict]:
         yield "shell.runs_code", "a package manager option names a program to run", "leave the option out"
 
 
+def _parted(arguments: Sequence[str]) -> Iterator[Verdict]:
+    if not uses_flag(arguments, frozenset({"-l", "--list"})) and "print" not in arguments:
+        yield "shell.destructive", "changes the partitions of a disk", "list them only"
+
+
 def _disks(arguments: Sequence[str]) -> Iterator[Verdict]:
     if not uses_flag(
         arguments, frozenset({"-l", "--list", "-s", "--show-geometry", "-d", "--dump", "-x", "--list-details"})
@@ -293,7 +300,7 @@ SPECIAL: dict[str, Callable[[Sequence[str]], Iterator[Verdict]]] = {
     "rsync": _rsync,
     "docker": _containers, "podman": _containers, "nerdctl": _containers, "ctr": _containers, "runc": _containers,
     **dict.fromkeys(programs.PACKAGE_MANAGERS, _packages),
-    "fdisk": _disks, "sfdisk": _disks, "gdisk": _disks, "sgdisk": _disks, "parted": _disks, "cfdisk": _disks,
+    "fdisk": _disks, "sfdisk": _disks, "gdisk": _disks, "sgdisk": _disks, "parted": _parted, "cfdisk": _disks,
     "iptables": _firewall, "ip6tables": _firewall, "nft": _firewall, "ufw": _firewall,
     "systemctl": _systemctl, "ansible": _ansible, "init": _words("0 6", "shell.destructive", "stops the "
     "machine", "leave it running"),

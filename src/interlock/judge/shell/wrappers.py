@@ -23,12 +23,20 @@ class Wrapper(msgspec.Struct, frozen=True):
     """The remaining arguments are joined and given to a shell (`watch`, `ssh`)."""
     assigns: bool = False
     """`NAME=value` may come before the inner command."""
+    pairs: frozenset[str] = frozenset()
+    """Options that take the next two arguments."""
 
 
 def _wrapper(
-    values: str = "", operands: int = 0, strings: str = "", *, joins: bool = False, assigns: bool = False
+    values: str = "",
+    operands: int = 0,
+    strings: str = "",
+    *,
+    joins: bool = False,
+    assigns: bool = False,
+    pairs: str = "",
 ) -> Wrapper:
-    return Wrapper(frozenset(values.split()), operands, frozenset(strings.split()), joins, assigns)
+    return Wrapper(names(values), operands, names(strings), joins, assigns, names(pairs))
 
 
 _NONE = _wrapper()
@@ -58,8 +66,40 @@ WRAPPERS: dict[str, Wrapper] = {
     "prlimit": _wrapper("-p --pid"),
     "systemd-run": _wrapper("-p --property -u --unit -t --description --slice -E --setenv --uid --gid -M"),
     "firejail": _wrapper(),
-    "bwrap": _wrapper("--bind --ro-bind --dev --proc --tmpfs --chdir --setenv"),
+    "bwrap": _wrapper(
+        "--dev --proc --tmpfs --chdir --dir --unsetenv --uid --gid --hostname --remount-ro --file",
+        pairs="--bind --ro-bind --dev-bind --bind-try --ro-bind-try --symlink --setenv --bind-data",
+    ),
+    "proot": _wrapper("-r --rootfs -b --bind -w --pwd -q --qemu -k -S -R"),
+    "xvfb-run": _wrapper("-n --server-num -e --error-file -f --auth-file -s --server-args -p --xauth-protocol -w"),
+    "gdb": _wrapper("-d --directory -s --symbols -e --exec -c --core -cd --cd -b -l -tty --tty"),
+    "screen": _wrapper("-S -t -c -h -p -e -T -L -s -Logfile"),
+    "dtach": _wrapper("-e -r -E -z", 1),
+    "abduco": _wrapper("-e", 1),
+    "tsp": _wrapper("-L -S -D -W"),
+    "hyperfine": _wrapper("-w --warmup -r --runs -m -M -n --export-json", joins=True),
+    "watchexec": _wrapper("-e --exts -w --watch -i --ignore -f --filter -d --debounce -s --signal", joins=True),
+    "gtimeout": _wrapper("-s --signal -k --kill-after", 1),
+    "gnice": _wrapper("-n --adjustment"),
+    "gstdbuf": _wrapper("-i -o -e"),
+    "mpirun": _wrapper("-n -np -c -H --host --hostfile -x -mca"),
+    "mpiexec": _wrapper("-n -np -c -H --host --hostfile -x -mca"),
+    "srun": _wrapper("-n -N -p -t -c -J -A -w -o -e"),
+    "uftrace": _wrapper("", 1),
+    "heaptrack": _wrapper("-o -p"),
+    "rr": _wrapper("-o", 1),
+    "lldb": _wrapper("-f -c -p -n -s -S -o -O"),
+    "cgexec": _wrapper("-g"),
+    "schroot": _wrapper("-c -u -d --chroot --user --directory"),
+    "nsjail": _wrapper("-c --chroot -u -g -M"),
+    "lxc-execute": _wrapper("-n -f"),
+    "lxc-attach": _wrapper("-n"),
+    "pdsh": _wrapper("-w -x -l -f", joins=True),
+    "clush": _wrapper("-w -x -g", joins=True),
+    "pssh": _wrapper("-h -H -l -t -o -e", joins=True),
+    "dsh": _wrapper("-m -g -f", joins=True),
     "entr": _wrapper(),
+    "trickle": _wrapper("-u -d -w -t -l"),
     "daemonize": _wrapper("-a -c -e -o -p -l -u -E"),
     "start-stop-daemon": _wrapper("-p --pidfile -n --name -u --user", strings="", operands=0),
     "run-parts": _wrapper("--arg --regex -a -u"),
@@ -91,7 +131,48 @@ PREFIXED: dict[str, tuple[tuple[str, ...], ...]] = {
     "docker": (("exec",), ("container", "exec"), ("compose", "exec")),
     "podman": (("exec",), ("container", "exec")),
     "nerdctl": (("exec",),),
-    "kubectl": (("exec",),),
+    "kubectl": (("exec",), ("run",), ("debug",)),
+    "ip": (("netns", "exec"),),
+    "tmux": (
+        ("new-session",),
+        ("new",),
+        ("new-window",),
+        ("neww",),
+        ("split-window",),
+        ("splitw",),
+        ("respawn-pane",),
+        ("respawn-window",),
+        ("display-popup",),
+        ("popup",),
+        ("pipe-pane",),
+    ),
+    "apptainer": (("exec",), ("run",)),
+    "singularity": (("exec",), ("run",)),
+    "distrobox": (("enter",),),
+    "toolbox": (("run",),),
+    "flatpak-spawn": (("--",),),
+    "chezmoi": (("execute-template",),),
+    "mise": (("exec",), ("x",)),
+    "asdf": (("exec",),),
+    "nix": (("run",), ("shell",), ("develop",)),
+    "devbox": (("run",),),
+    "devcontainer": (("exec",),),
+    "lima": (("--",),),
+    "limactl": (("shell",),),
+    "colima": (("ssh",),),
+    "incus": (("exec",),),
+    "ddev": (("exec",),),
+    "lando": (("ssh",),),
+    "fly": (("ssh", "console"),),
+    "heroku": (("run",),),
+    "gcloud": (("compute", "ssh"),),
+    "chamber": (("exec",),),
+    "aws-vault": (("exec",),),
+    "envchain": (("--",),),
+    "dotenvx": (("run",),),
+    "infisical": (("run",),),
+    "systemd-inhibit": (("--",),),
+    "cargo": (("watch",),),
     "oc": (("exec",), ("rsh",)),
     "lxc": (("exec",),),
     "poetry": (("run",),),
@@ -117,11 +198,14 @@ PREFIXED: dict[str, tuple[tuple[str, ...], ...]] = {
 }
 """Tools with a subcommand that runs the rest of their arguments; after `--` when there is one."""
 
+_ONLY_AFTER_DASHES = frozenset({("debug",), ("develop",), ("enter",)})
 _ASSIGNMENT = re.compile(r"[A-Za-z_]\w*=")
 
 
 def inner_commands(program: str, arguments: Sequence[str]) -> tuple[list[list[str]], list[str]]:
     """What a wrapper would run: argument lists, and texts that go to a shell."""
+    if program == "command" and arguments[:1] in (["-v"], ["-V"]):
+        return [], []
     prefixes = PREFIXED.get(program)
     if prefixes is not None:
         return _after_prefix(arguments, prefixes), []
@@ -154,7 +238,7 @@ def _after_options(wrapper: Wrapper, arguments: Sequence[str]) -> tuple[list[lis
                 texts.append(argument[2:] or " ".join(arguments[index + 1 : index + 2]))
                 index += 1
             else:
-                index += 2 if argument in wrapper.values else 1
+                index += 3 if argument in wrapper.pairs else 2 if _takes_next(argument, wrapper.values) else 1
         elif wrapper.assigns and _ASSIGNMENT.match(argument):
             index += 1
         elif left:
@@ -169,6 +253,14 @@ def _after_options(wrapper: Wrapper, arguments: Sequence[str]) -> tuple[list[lis
     return ([rest] if rest else []), texts
 
 
+def _takes_next(argument: str, values: frozenset[str]) -> bool:
+    """`-n 5`, and `-dmS name`: the last letter of a cluster takes the next argument, unless the first took the rest."""
+    if argument in values:
+        return True
+    cluster = len(argument) > 2 and argument[1] != "-" and argument[:2] not in values
+    return cluster and f"-{argument[-1]}" in values
+
+
 def _after_prefix(arguments: Sequence[str], prefixes: tuple[tuple[str, ...], ...]) -> list[list[str]]:
     plain = [argument for argument in arguments if not argument.startswith("-")]
     for prefix in prefixes:
@@ -177,6 +269,8 @@ def _after_prefix(arguments: Sequence[str], prefixes: tuple[tuple[str, ...], ...
         if tuple(plain[: len(prefix)]) == prefix:
             if "--" in arguments:
                 return [list(arguments[arguments.index("--") + 1 :])]
+            if prefix in _ONLY_AFTER_DASHES:
+                return []
             rest = arguments[arguments.index(prefix[-1]) + 1 :]
             # Where the command starts depends on the tool: each tail that begins with a plain word is a candidate.
             return [list(rest[at:]) for at, word in enumerate(rest[:6]) if not word.startswith("-")][:4]

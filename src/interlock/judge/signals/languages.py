@@ -78,9 +78,48 @@ LATIN_SCRIPT = (
         r"\b[^.\n]{0,25}użytkownik|\bkullanıcıya\b[^.\n]{0,25}(?:söyleme|bahsetme|bildirme)|\bđừng\b[^.\n]{0,20}ngườ"
         r"i dùng|\bjangan\b[^.\n]{0,20}pengguna",
     ),
+    Signal(
+        "override",
+        2,
+        r"\b(?:ignorera|glöm|bortse från|ignorer|glem|se bort fra|unohda|älä huomioi|jätä huomiotta|"
+        r"ohita)\b[^.\n]{0,30}"
+        r"(?:instruktion|anvisning|regler|instruks|ohje|sään)",
+    ),
+    Signal(
+        "override",
+        2,
+        r"\b(?:ignoruj|zapomeň|nedbej|ignoră|uită|nu ține cont|hagyd figyelmen|"
+        r"felejtsd el)\w*[^.\n]{0,35}(?:pokyn|instruk|"
+        r"pravid|instrucțiuni|reguli|utasítás|szabály)|\b(?:utasítás|"
+        r"szabály)\w*[^.\n]{0,25}(?:figyelmen kívül|felejts)",
+    ),
+    Signal(
+        "secrecy",
+        2,
+        r"\b(?:berätta inte|nämn inte|fortæl ikke|fortell ikke|nevn ikke|älä kerro|"
+        r"älä mainitse)\b[^.\n]{0,30}(?:användare|"
+        r"bruger|bruker|käyttäjä)|\b(?:neříkej|nezmiňuj|neinformuj|nu (?:spune|menționa|informa)|ne (?:mondd|említsd|"
+        r"tájékoztasd))\w*[^.\n]{0,30}(?:uživatel|používateľ|utilizator|felhasználó)",
+    ),
+    Signal("override", 2, r"\b(?:lekceważ|pomiń|nie zważaj)\w*[^.\n]{0,25}(?:instrukcj|polece|zasad|wytyczn)"),
 )
 
 OTHER_SCRIPTS = (
+    Signal("override", 2, r"(?:αγνόησ|ξέχασ|παράβλεψ)[α-ωά-ώ]*[^.\n]{0,30}(?:οδηγί|κανόν|εντολ)"),
+    Signal("secrecy", 2, r"μην (?:πεις|αναφέρεις|ενημερώσεις|αποκαλύψεις)[^.\n]{0,30}(?:χρήστη|κανέναν)"),
+    Signal("override", 2, r"(?:התעלם|התעלמי|תתעלם|שכח)[^.\n]{0,25}(?:הוראות|ההוראות|הכללים|הנחיות|ההנחיות)"),
+    Signal("secrecy", 2, r"(?:אל ת(?:ספר|גלה|אמר|זכיר|דווח)|לא לספר)[^.\n]{0,25}(?:משתמש|לאף אחד)"),
+    Signal(
+        "override",
+        2,
+        r"(?:نادیده بگیر|فراموش کن)[^.\n]{0,25}(?:دستور|قوانین)|(?:دستور|قوانین)[^.\n]{0,25}(?:نادیده|فراموش)",
+    ),
+    Signal("secrecy", 2, r"به کاربر[^.\n]{0,25}(?:نگو|نگویید|اطلاع نده)"),
+    Signal("override", 2, r"(?:เพิกเฉย|ละเว้น|ลืม|ไม่ต้องสนใจ)[^\n]{0,25}(?:คำสั่ง|กฎ|คำแนะนำ)"),
+    Signal("secrecy", 2, r"(?:อย่า|ห้าม)(?:บอก|แจ้ง|เปิดเผย)[^\n]{0,20}(?:ผู้ใช้|ใคร)"),
+    Signal("override", 2, r"(?:নির্দেশ|নিয়ম)[^।\n]{0,25}(?:উপেক্ষা|ভুলে)|(?:உத்தரவு|வழிமுறை)[^.\n]{0,30}(?:புறக்கணி|மற)"),
+    Signal("secrecy", 2, r"не (?:кажи|повідомляй|згадуй|розповідай)[а-яіїє]*[^.\n]{0,30}(?:користувач|нікому)"),
+    Signal("override", 2, r"(?:игнорирай|забрави)[а-я]*[^.\n]{0,30}(?:инструкци|правил|указани)"),
     Signal(
         "override",
         2,

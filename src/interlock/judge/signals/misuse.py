@@ -92,7 +92,60 @@ MISUSE = (
         r"https?://[^\s\"')]{1,100}[?&][a-z_]{1,20}=(?:\{|<|\[|\$|%7b|user.?data|secret|token|stolen|conversation|"
         r"base64)",
     ),
+    Signal(
+        "theft",
+        1.75,
+        r"\b(?:repeat|print|output|copy|echo|write out|recite|quote)\b <12>(?:the |all )?(?:text|"
+        r"words|everything|content|"
+        r"messages?|lines?|instructions?|prompt) (?:above|before this|preceding|prior|"
+        r"you were given)\b <20>(?:starting|"
+        r"beginning|verbatim|in a code|word for word|exactly)",
+    ),
+    Signal(
+        "theft",
+        2,
+        r"\b(?:provide|include|pass|send|supply|enter|put|give|attach|add)\b <12>\b(?:your|"
+        r"the user'?s|their) (?:current |own "
+        r"|full )?(?:session (?:tokens?|cookies?|ids?|keys?)|auth\w* (?:tokens?|headers?)|"
+        r"bearer tokens?|cookies|credentials|"
+        r"password|credit card\w*|private keys?|system prompt|memory|context window)\b <25>\b(?:in|as|"
+        r"to|into|via|with)\b",
+    ),
+    Signal(
+        "theft",
+        1,
+        r"\b(?:call|invoke|run|use|query|execute) (?:the )?[`'\"]?\w{0,20}(?:secret|credential|"
+        r"password|private key|env vars)s?"
+        r"\w{0,12}[`'\"]? <25>\b(?:and|then|include|pass|send)\b",
+    ),
+    Signal(
+        "theft",
+        0.5,
+        r"\b(?:pass|put|include|send|provide) it (?:in|as|into|with) (?:the )?<20>(?:field|param|"
+        r"argument|header|metadata)",
+    ),
     # Ordering the model about, beyond describing the tool.
+    Signal(
+        "coercion",
+        1,
+        r"\b(?:when|whenever|if|every time|each time|any time|once) (?:the )?(?:user|they|"
+        r"someone) <60>[, ](?:first|always|"
+        r"also|instead|silently)\b <12>(?:call|run|use|invoke|read|send|include|fetch|open)\b",
+    ),
+    Signal(
+        "coercion",
+        1.25,
+        r"\b(?:user|administrator|admin|owner|customer|operator)s? (?:has |have |"
+        r"already )*pre-? ?(?:approved|authori[sz]ed|"
+        r"confirmed|consented)",
+    ),
+    Signal(
+        "coercion",
+        0.75,
+        r"\b(?:approve|accept|confirm|execute|perform|proceed|transfer|delete|run|complete|"
+        r"do)\w*\b <40>\b(?:without (?:asking|"
+        r"confirmation|confirming|prompting|hesitation|delay)|right away|no questions asked)",
+    ),
     Signal(
         "coercion",
         0.5,
@@ -198,11 +251,33 @@ MISUSE = (
     Signal(
         "coercion",
         1,
-        r"\b(?:please|must|should|now|then|first|next)\b <12>\b(?:call|invoke|use|run) (?:the )?[`'\"]?(?:fetch|"
+        r"\b(?:please|must|should|now|then|first|next|also|always)\b <12>\b(?:call|invoke|use|"
+        r"run) (?:the )?[`'\"]?(?:fetch|"
         r"send|read|write|execute|http|email|delete|shell|bash|curl)\w*[`'\"]?\b",
     ),
     Signal("coercion", 1, r"\btrust (?:all |any |every )(?:user )?(?:input|quer|request|source|output)"),
     # Other tools.
+    Signal(
+        "shadowing",
+        2,
+        r"\b(?:never|do not|don'?t|stop) (?:use|call|invoke|using|calling|invoking|"
+        r"trust)\b <30>\b(?:again|any ?more|any "
+        r"longer|ever)\b <20>\b(?:use|call|this)\b",
+    ),
+    Signal("shadowing", 1.25, r"\b(?:use|call|invoke|prefer) this (?:one|tool|function|server) instead\b"),
+    Signal("shadowing", 0.75, r"\bthis (?:tool|function|server) (?:replaces|supersedes) [`'\"]?\w+"),
+    Signal(
+        "shadowing",
+        2,
+        r"\b(?:all )?(?:the )?others? (?:ones )?(?:are|is|have been|were) (?:now )?(?:compromised|"
+        r"unsafe|malicious|untrusted|"
+        r"insecure|dangerous|hacked)\b",
+    ),
+    Signal(
+        "shadowing",
+        1.5,
+        r"\bonly this (?:tool|server|function|one) (?:is|can be) (?:safe|trusted|secure|reliable|allowed)",
+    ),
     Signal(
         "shadowing",
         1,

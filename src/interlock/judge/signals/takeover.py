@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from interlock.judge.signals.words import MODEL, MUST, NOT, RULES, USER, Signal
+from interlock.judge.signals.words import MODEL, MUST, NOT, PERSON, RULES, USER, Signal
 
 TAKEOVER = (
     # Keeping something from the person.
     Signal(
         "secrecy",
         2,
-        rf"{NOT} <15>(?:mention|tell|inform|reveal|disclos|acknowledg|admit|talk about|bring up|let)\w* <50>{USER}",
+        rf"{NOT} <15>(?:mention|tell|inform|reveal|disclos|acknowledg|admit|talk about|bring up|let)\w* <50>{PERSON}",
+    ),
+    Signal(
+        "secrecy",
+        2,
+        rf"(?:^|[.!?;:,\n\"(*>] ?|\band |\bplease |\byou (?:must |should |"
+        rf"shall )?){NOT} <15>(?:mention|tell|inform|reveal|"
+        rf"disclos|talk about|bring up|say|let)\w* <30>(?:anyone|anybody|them)\b",
     ),
     Signal(
         "secrecy",
@@ -61,7 +68,7 @@ TAKEOVER = (
         rf"\b(?:ignor|disregard|forget|neglect|overrul|violat|circumvent|disobey)\w* (?:all |any |the |your |"
         rf"every |these |those |of |my |its |other |and |or )*(?:previous|prior|above|earlier|preceding|past|"
         rf"existing|initial|original|system|safety|security|ethical|content|developer|internal|foregoing|usual|"
-        rf"standard|normal)[a-z\s,/]{{0,30}}{RULES}",
+        rf"standard|normal)[a-z\s,/_\-]{{0,30}}{RULES}",
     ),
     Signal(
         "override",
@@ -92,7 +99,7 @@ TAKEOVER = (
         "override",
         2,
         r"\b(?:new|updated|revised|real|actual|true) (?:system )?(?:instructions?|prompt|task|objective|directives?|"
-        r"role|goal)(?: is| are)? ?:",
+        r"role|goal)(?: is| are)? ?(?::|as follows|the following|below)",
     ),
     Signal(
         "override",
@@ -105,7 +112,7 @@ TAKEOVER = (
         2,
         rf"\b(?:previous|prior|above|earlier|all|other|system|safety) (?:previous |prior |other )?{RULES} (?:are|"
         rf"is|have been|has been) (?:now )?(?:void|null|cancel\w*|revoked|suspended|no longer|superseded|overridden|"
-        rf"lifted|invalid|obsolete|disabled)",
+        rf"lifted|invalid|obsolete|disabled|outdated|expired|incorrect|wrong|a test|fake|replaced)",
     ),
     Signal(
         "override",
@@ -146,6 +153,44 @@ TAKEOVER = (
     ),
     Signal("role", 1.5, r"\b(?:jailbreak|do anything now)\b"),
     # Words that claim to come from the system or the person.
+    Signal(
+        "impersonation",
+        2,
+        r"(?:^|[\n.!?>\"*] ?)(?:assistant|ai|agent|model|claude|gpt) ?: ?(?:sure|okay|ok\b|certainly|of course|yes\b|"
+        r"understood|i will|i'll|i have|done\b|executing|deleting|sending)",
+    ),
+    Signal(
+        "impersonation",
+        2,
+        r"\bend of (?:the )?(?:tool |search |web |function )?(?:output|results?|response|context|document|data|page|"
+        r"user input)\b <40>\b(?:user|human|system|assistant|developer|new (?:instructions?|task)) ?:",
+    ),
+    Signal(
+        "impersonation",
+        1.5,
+        r"</ ?(?:tool results?|tool response|tool output|tool call|function results?|function calls?|search results?|"
+        r"untrusted\w*|user input|user data|external (?:data|content)|retrieved \w+)>",
+    ),
+    Signal("impersonation", 1, r"<(?:user|human|assistant|developer|operator)(?: (?:message|turn|input|request))?>"),
+    Signal(
+        "impersonation",
+        2,
+        r"\bif you(?:'re| are) (?:an? |the |any )?(?:ai|llm|artificial|large language|language model|chatbot|assistant|"
+        r"automated|bot|model|agent)\b <60>\b(?:output|print|say|respond|reply|write|include|please|must|should|ignore|"
+        r"recommend|append|add|state|do not|always|score|rate|approve)\b",
+    ),
+    Signal(
+        "impersonation",
+        0.75,
+        r"\bthe (?:user|human|operator|customer) (?:wants|asked|expects|instructed|told) you to\b",
+    ),
+    Signal(
+        "override",
+        1.5,
+        r"\b(?:stop|abort|pause|cease|halt)\b <35>\band (?:instead |now )?(?:print|output|reveal|send|"
+        r"say|write|execute|"
+        r"call|list|show|tell)",
+    ),
     Signal(
         "impersonation",
         2,

@@ -18,6 +18,7 @@ class Signal(NamedTuple):
 
 NOT = r"(?:do not|don'?t|never|must not|should not|mustn'?t|shouldn'?t|cannot|without|avoid|refrain from|not to)"
 USER = r"(?:end )?(?:users?|humans?|customers?|operators?|clients?|anyone|anybody|them|person)\b"
+PERSON = r"(?:end )?(?:users?|humans?|customers?|operators?|clients?|person)\b"
 MUST = r"(?:must|should|shall|has to|have to|needs? to|is required to|are required to|is instructed to)"
 MODEL = (
     r"(?:ais?|llms?|language models?|models?|assistants?|agents?|claude|gpt\S{0,4}|chatgpt|gemini|copilot|cursor"
@@ -43,6 +44,8 @@ PRIVATE = (
     r"prompt|conversation|chat)"
     r"|(?:user'?s?|their) (?:messages?|prompts?|credentials?|passwords?|secrets?|tokens?|personal (?:data|"
     r"information)|files?|data)"
+    r"|credit cards?(?: (?:numbers?|details|data))?|social security numbers?|bank (?:account|card|"
+    r"details)\w*|home address"
     r"|chain of thought|list of (?:all )?(?:available )?tools|tool descriptions|api keys?|access tokens?|"
     r"environment variables)"
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Final
 
 import msgspec
@@ -52,18 +53,17 @@ def glance(params: bytes) -> Glance:
     try:
         seen = _decode_params(params)
         name, raw, arguments = seen.name, seen.meta, seen.arguments
-        if raw is _UNSET or raw == _NULL:
-            meta, meta_raw, rest = None, b"", len(params) - _PLAIN_LENGTH
-        else:
+        meta, meta_raw, length = None, b"", _PLAIN_LENGTH
+        if raw is not _UNSET:
             meta_raw = bytes(raw)
             meta = _metas.get(meta_raw) or _read_meta(meta_raw)
-            rest = len(params) - _PLAIN_LENGTH - _META_LENGTH - len(meta_raw)
-        if name is not None and arguments is not _UNSET:
+            length = _PLAIN_LENGTH_WITH_META + len(meta_raw)
+        if arguments is not _UNSET and name is not None:
             given = bytes(arguments)
             # Anything else in there, or anything that stood twice, would make it longer.
-            if rest == len(name) + len(given):
+            if len(params) == length + len(name) + len(given) and (meta is not None or raw is _UNSET):
                 return Glance(name, None, meta, meta_raw, given)
-        return Glance(name, seen.uri, meta, meta_raw, None, seen.task)
+        return Glance(name, seen.uri, meta, meta_raw if meta is not None else b"", None, seen.task)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as cause:
         raise Fault("INVALID_PARAMS", f"params: {cause}") from None
 
@@ -77,23 +77,22 @@ class _Params(msgspec.Struct):
 
 
 _UNSET = msgspec.UNSET
-_NULL = msgspec.Raw(b"null")
 _PLAIN_LENGTH = len('{"name":"","arguments":}')
-_META_LENGTH = len(',"_meta":')
+_PLAIN_LENGTH_WITH_META = _PLAIN_LENGTH + len(',"_meta":')
 _decode_params = msgspec.json.Decoder(_Params).decode
-_decode_meta = msgspec.json.Decoder(RequestMeta).decode
+_decode_meta: Callable[[bytes], RequestMeta | None] = msgspec.json.Decoder(RequestMeta | None).decode
 _metas: dict[bytes, RequestMeta] = {}
 """What a client says with every request, by its very bytes."""
 _METAS = 512
 _META_BYTES = 4_096
 
 
-def _read_meta(raw: bytes) -> RequestMeta:
+def _read_meta(raw: bytes) -> RequestMeta | None:
     try:
         meta = _decode_meta(raw)
     except msgspec.ValidationError as cause:
         raise msgspec.ValidationError(f"_meta: {cause}") from None
-    if meta.progress_token is None and meta.traceparent is None and len(raw) <= _META_BYTES:
+    if meta is not None and meta.progress_token is None and meta.traceparent is None and len(raw) <= _META_BYTES:
         if len(_metas) >= _METAS:
             _metas.clear()
         _metas[raw] = meta

@@ -10,11 +10,13 @@ from typing import Any, Final
 
 import msgspec
 
-from interlock.signatures import DefinitionError
+from interlock.signatures import DefinitionError, Validator
 from interlock.signatures import examples as make_examples
 
 ABOUT: Final = "dev.interlock/tool"
 """The key of a definition's `_meta` under which a tool says what no member of MCP holds."""
+
+MOST_EXAMPLES: Final = 10
 
 Definition = Mapping[str, Any]
 Examples = Callable[[Definition], list[Any]]
@@ -30,6 +32,8 @@ class About(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
     """True, or what to use instead."""
     author: str | None = None
     documentation_url: str | None = None
+    examples: tuple[Mapping[str, Any], ...] = ()
+    """Arguments of the author's own."""
 
 
 NOTHING_SAID: Final = About()
@@ -46,9 +50,12 @@ def about(definition: Definition) -> About:
 
 
 def examples_of(definition: Definition) -> list[Any]:
-    """Arguments that fit the input schema; none where no small ones can be found."""
+    """Arguments that fit the input schema: the author's, or made from it; none where no small ones can be found."""
     try:
-        return make_examples(dict(definition["inputSchema"]))
+        schema = dict(definition["inputSchema"])
+        validator = Validator(schema, formats=True)
+        given = [example for example in about(definition).examples[:MOST_EXAMPLES] if validator.is_valid(example)]
+        return given or make_examples(schema)
     except (DefinitionError, KeyError, TypeError, ValueError):
         return []
 
@@ -87,5 +94,5 @@ def _row(definition: Definition, examples: Examples) -> dict[str, Any]:
     kept = ("name", "title", "description", "inputSchema", "outputSchema", "annotations", "security")
     row = {member: definition[member] for member in kept if member in definition}
     row |= {"tags": list(said.tags), "examples": examples(definition)}
-    row |= {key: value for key, value in msgspec.to_builtins(said).items() if key != "tags"}
+    row |= {key: value for key, value in msgspec.to_builtins(said).items() if key not in ("tags", "examples")}
     return row

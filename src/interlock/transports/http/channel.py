@@ -63,7 +63,7 @@ class Channel(asyncio.Protocol):
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
-        self._transport: asyncio.Transport
+        self.transport: asyncio.Transport
         self._parser = httptools.HttpResponseParser(self)
         self._ticket: Ticket | None = None
         self._served = 0
@@ -81,26 +81,21 @@ class Channel(asyncio.Protocol):
         self._chunks: list[bytes] = []
         self._fed = 0
 
-    @property
-    def usable(self) -> bool:
-        """Whether a request may still be put on it."""
-        return not self._transport.is_closing()
-
     def begin(self, ticket: Ticket) -> None:
         """Send a request. The connection must be idle."""
         self._ticket = ticket
         ticket.connection = self
-        self._transport.write(ticket.payload)
+        self.transport.write(ticket.payload)
         ticket.payload = b""
 
     def abort(self) -> None:
         """Close at once, without a word to whoever waits."""
-        self._transport.abort()
+        self.transport.abort()
 
     # asyncio.Protocol
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.Transport, transport)
+        self.transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
         ticket = self._ticket
@@ -111,7 +106,12 @@ class Channel(asyncio.Protocol):
         if fresh:
             known = self._pool.heads.find(data)
             if known is not None:
-                self._hand_over_known(ticket, *known)
+                # A whole response, the like of which the parser has read: it is not asked, and stays between two.
+                ticket.over = True
+                self._ticket = None
+                self._served += 1
+                self._pool.release(self, True)
+                ticket.reply.whole(*known)
                 return
         if not self._headers_complete:
             self._fed += len(data)
@@ -201,14 +201,6 @@ class Channel(asyncio.Protocol):
         self._reset()
         self._pool.release(self, keep)
         reply.done()
-
-    def _hand_over_known(self, ticket: Ticket, headers: dict[bytes, bytes], body: bytes) -> None:
-        """A whole response, the like of which the parser has read before: it is not asked, and stays between two."""
-        ticket.over = True
-        self._ticket = None
-        self._served += 1
-        self._pool.release(self, True)
-        ticket.reply.whole(headers, body)
 
     def _remember(self, data: bytes) -> None:
         headers = self._headers

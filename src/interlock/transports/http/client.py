@@ -80,6 +80,8 @@ class HttpLink(Link):
         self._last_id = 0
         self._calls: dict[Id, Call] = {}
         self._receipts: set[Receipt] = set()
+        self.untaken = 0
+        """How many things that it was told it did not take."""
         self._owed: set[Id] = set()
         self._standing: Standing | None = None
         self._sweeper: asyncio.TimerHandle | None = None
@@ -115,23 +117,29 @@ class HttpLink(Link):
         return len(self._calls)
 
     def send(self, outgoing: Outgoing, sink: Sink) -> Id:
-        if self._closed:
-            raise Fault("UPSTREAM_UNAVAILABLE", "the connection was closed")
-        if len(self._calls) >= self.limits.pending:
-            raise Fault("RESOURCE_EXHAUSTED", f"{self.limits.pending} requests wait already", retry_after_ms=1000)
+        if self._closed or len(self._calls) >= self.limits.pending:
+            raise self._cannot_send()
         id_ = self._last_id = self._last_id + 1
         params = outgoing.params
         if outgoing.wants_progress:
             params = with_meta(params, {PROGRESS_TOKEN: id_})
-        body = encode_request(id_, outgoing.method, params)
+        if outgoing.max_deadline is not None and not outgoing.patience:
+            outgoing.patience = outgoing.deadline - self._loop.time()
+        heads, method = self._heads, outgoing.method
+        body = encode_request(id_, method, params)
         call = Call(self, id_, outgoing, sink, body)
-        if outgoing.max_deadline is not None:
-            call.patience = outgoing.deadline - self._loop.time()
-        call.ticket = self._pool.submit(self._payload(call), call)
+        if heads.in_session and method != "initialize":
+            call.with_session = True
+        call.ticket = self._pool.submit(heads.post(body, method, outgoing.name, outgoing.param_headers), call)
         self._calls[id_] = call
         if outgoing.deadline < self._sweep_at:
             self._sweep_by(outgoing.deadline)
         return id_
+
+    def _cannot_send(self) -> Fault:
+        if self._closed:
+            return Fault("UPSTREAM_UNAVAILABLE", "the connection was closed")
+        return Fault("RESOURCE_EXHAUSTED", f"{self.limits.pending} requests wait already", retry_after_ms=1000)
 
     def cancel(self, handle: Id, reason: str) -> None:
         call = self._calls.get(handle)
@@ -254,7 +262,7 @@ class HttpLink(Link):
         """A request is getting on: it may take longer, up to its last deadline."""
         outgoing = call.outgoing
         if outgoing.max_deadline is not None:
-            call.deadline = max(call.least, min(self._loop.time() + call.patience, outgoing.max_deadline))
+            call.deadline = max(call.least, min(self._loop.time() + outgoing.patience, outgoing.max_deadline))
         if outgoing.wants_progress:
             call.sink.notified(PROGRESS, params)
 
@@ -291,6 +299,7 @@ class HttpLink(Link):
 
     def complain(self, text: str, kind: str = "stray") -> None:
         """Report what the server should not have done."""
+        self.untaken += kind == "told"
         told = self.complaints.note(kind, text)
         if told is not None:
             self.listener.spoke("http", told)
@@ -298,9 +307,9 @@ class HttpLink(Link):
     # How requests go out and end.
 
     def _payload(self, call: Call) -> bytes:
-        outgoing = call.outgoing
-        call.with_session = self._heads.session_id is not None and outgoing.method != "initialize"
-        return self._heads.post(call.request, outgoing.method, outgoing.name, outgoing.param_headers)
+        outgoing, heads = call.outgoing, self._heads
+        call.with_session = heads.in_session and outgoing.method != "initialize"
+        return heads.post(call.request, outgoing.method, outgoing.name, outgoing.param_headers)
 
     def _submit(self, call: Call, payload: bytes, fresh: bool = False) -> None:
         call.renew()

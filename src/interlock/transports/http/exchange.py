@@ -90,7 +90,11 @@ class HttpExchange(Exchange):
             return
         if self._outlet is None and self._batch is None:
             payload = encode_result(self.request.id, result)
-            self._settle()
+            if self.session is None:
+                self._open = False
+                self.on_cancel = None
+            else:
+                self._settle()
             self._turn.answer_json(payload)
             return
         try:

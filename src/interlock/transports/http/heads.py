@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
 from typing import Final
 
 from interlock.protocols.mcp.headers import encode_value
@@ -40,6 +39,8 @@ OURS: Final = frozenset(
 )
 """Headers that no configuration may set: they say how the message is framed, or what the protocol says."""
 
+_STARTS = 1_024
+
 
 class Heads:
     """Writes the heads. What is the same for every request is written once."""
@@ -53,6 +54,8 @@ class Heads:
         self._target = target
         self._revision: Revision | None = None
         self._session_id: str | None = None
+        self._starts: dict[tuple[str, str | None], bytes] = {}
+        """POSTs up to their length, for what was asked before."""
         self._renew()
 
     @property
@@ -91,13 +94,18 @@ class Heads:
         self, body: bytes, method: str = "", name: str | None = None, params: Iterable[tuple[str, str]] = ()
     ) -> bytes:
         """A whole POST. `method` is empty for an answer to the server."""
-        more = b""
-        if self._modern and method:
-            more = _mirrored(method, name)
-            for header, value in params:
-                more += line(header, value)
+        start = self._starts.get((method, name)) or self._start_of(method, name)
+        if params and self._modern:
+            start = b"".join((start, *(line(header, value) for header, value in params)))
+        return b"%bContent-Length: %d\r\n\r\n%b" % (start, len(body), body)
+
+    def _start_of(self, method: str, name: str | None) -> bytes:
         opening = self._opening if method == "initialize" else self._post
-        return b"%b%bContent-Length: %d\r\n\r\n%b" % (opening, more, len(body), body)
+        start = opening + _mirrored(method, name) if self._modern and method else opening
+        if len(self._starts) >= _STARTS:
+            self._starts.clear()
+        self._starts[method, name] = start
+        return start
 
     def get(self, last_event_id: str | None) -> bytes:
         """Opens or resumes a stream (handshake era)."""
@@ -116,6 +124,8 @@ class Heads:
             self._host,
             self._configured,
         )
+        self.in_session = self._session_id is not None
+        self._starts = {}
         self._context = b""
         if revision is not None and revision.version_header:
             self._context += line("MCP-Protocol-Version", revision.name)
@@ -126,7 +136,6 @@ class Heads:
         self._post = b"POST %b%b%b" % (self._start, self._context, kind)
 
 
-@lru_cache(maxsize=4096)
 def _mirrored(method: str, name: str | None) -> bytes:
     """The headers that repeat what the body says (2026-07-28, Standard Request Headers)."""
     lines = line("Mcp-Method", method)

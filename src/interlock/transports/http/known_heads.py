@@ -35,8 +35,7 @@ class KnownHeads:
         whole = self._whole.get(head)
         if whole is None:
             return self._find_alike(data)
-        headers, length = whole
-        return (headers, body) if len(body) == length else None
+        return (whole[0], body) if len(body) == whole[1] else None
 
     def _find_alike(self, data: bytes) -> tuple[dict[bytes, bytes], bytes] | None:
         start = data.find(_MARKS[0], 0, MOST_BYTES)

@@ -45,6 +45,7 @@ class Pool:
         self._queue_limit = queue
         self._context = (context or default_context()) if origin.scheme == "https" else None
         self._loop = asyncio.get_running_loop()
+        self._now = self._loop.time
         self._idle: deque[Channel] = deque()
         self._busy: set[Channel] = set()
         self._opening: set[asyncio.Task[None]] = set()
@@ -64,16 +65,19 @@ class Pool:
 
         `fresh` asks for a new one, if there may be one more. Raises RESOURCE_EXHAUSTED when too many wait already.
         """
+        ticket = Ticket(payload, reply)
+        idle = self._idle
+        while idle and not fresh:
+            connection = idle.pop()
+            if not connection.transport.is_closing() and connection.idle_until > self._now():
+                self._busy.add(connection)
+                connection.begin(ticket)
+                return ticket
+            connection.abort()
         if self._closed:
             raise Fault("UPSTREAM_UNAVAILABLE", "the connection was closed")
-        ticket = Ticket(payload, reply)
         if fresh and self.connections < self._size:
             self._start(ticket)
-            return ticket
-        connection = self._take_idle()
-        if connection is not None:
-            self._busy.add(connection)
-            connection.begin(ticket)
             return ticket
         if len(self._queue) >= self._queue_limit:
             raise Fault("RESOURCE_EXHAUSTED", "too many requests wait for a connection", retry_after_ms=1000)
@@ -113,16 +117,16 @@ class Pool:
 
     def release(self, connection: Channel, keep: bool) -> None:
         """A connection is free again."""
-        self._busy.discard(connection)
         if not keep or self._closed:
+            self._busy.discard(connection)
             connection.abort()
             return
         ticket = self._next_ticket() if self._queue else None
         if ticket is not None:
-            self._busy.add(connection)
             connection.begin(ticket)
             return
-        connection.idle_until = self._loop.time() + connection.keep_seconds
+        self._busy.discard(connection)
+        connection.idle_until = self._now() + connection.keep_seconds
         self._idle.append(connection)
         if self._reaper is None:
             self._reaper = self._loop.call_later(connection.keep_seconds, self._reap)
@@ -133,14 +137,6 @@ class Pool:
         if connection in self._idle:
             self._idle.remove(connection)
         self._open_more()
-
-    def _take_idle(self) -> Channel | None:
-        while self._idle:
-            connection = self._idle.pop()
-            if connection.usable and connection.idle_until > self._loop.time():
-                return connection
-            connection.abort()
-        return None
 
     def _next_ticket(self) -> Ticket | None:
         while self._queue:
@@ -178,12 +174,13 @@ class Pool:
             task = asyncio.current_task()
             if task is not None:
                 self._opening.discard(task)
-        if not connection.usable:
+        if connection.transport.is_closing():
             self._cannot_open(ticket, "the server closed the connection at once")
         elif ticket is not None and not ticket.over:
             self._busy.add(connection)
             connection.begin(ticket)
         else:
+            self._busy.add(connection)
             self.release(connection, keep=True)
 
     def _cannot_open(self, ticket: Ticket | None, why: str) -> None:
@@ -194,7 +191,7 @@ class Pool:
     def _reap(self) -> None:
         """Close what has been idle for long. The oldest stand first."""
         self._reaper = None
-        now = self._loop.time()
+        now = self._now()
         while self._idle and self._idle[0].idle_until <= now:
             self._idle.popleft().abort()
         if self._idle:

@@ -273,12 +273,9 @@ class HubProtocol(HttpToolsProtocol):
     def finish(self, turn: Turn, data: bytes) -> None:
         """The last bytes of an answer."""
         self.transport.write(data)
-        turn.connection = None
-        turn.on_gone = None
+        turn.connection = turn.on_gone = self._active = None
         if self.face.streams:
             self.face.streams.pop(turn, None)
-        self._active = None
-        self.server_state.total_requests += 1
         if not turn.keep_alive or self._draining:
             self._hang_up(lingering=turn.refusal is not None)
         elif self._queue or self.flow.read_paused:
@@ -337,7 +334,6 @@ class HubProtocol(HttpToolsProtocol):
     def on_response_complete(self) -> None:
         """The ASGI app has answered."""
         self._active = None
-        self.server_state.total_requests += 1
         if self._draining:
             self._hang_up()
         elif not self.transport.is_closing():

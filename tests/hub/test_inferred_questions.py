@@ -1,0 +1,131 @@
+"""What the hub only inferred: asked in `guard` where a person is there to answer, and noted where nobody is."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from interlock.config.settings import Agent, Approvals, Hub
+from interlock.hub.decisions.table import State
+from interlock.hub.operator import Operator
+from interlock.hub.principals import local_person
+
+from .house import House, Raw, house
+from .talker import Talker
+from .test_validators import scripted
+
+ADA = local_person("ada")
+UNSAFE: list[tuple[str, dict[str, object], str]] = [
+    ("run", {"command": "rm -rf build"}, "shell.recursive_delete"),
+    ("fetch", {"url": "http://127.0.0.1/"}, "address.loopback"),
+    ("python", {"code": "import os\nos.system('id')"}, "code.process"),
+]
+
+
+def guard(hold_s: float = 0, mode: Any = "guard") -> Hub:
+    return Hub(mode=mode, approvals=Approvals(hold_s=hold_s))
+
+
+async def call(hub: House, name: str, arguments: dict[str, object]) -> dict[str, Any]:
+    client = Raw(hub.url + "/mcp", hub.key("agent"))
+    answer = await client.modern("tools/call", {"name": f"s__{name}", "arguments": arguments})
+    return dict(answer.get("result") or answer)
+
+
+def watch(hub: House) -> Callable[[], None]:
+    """A person at a terminal, who follows the questions as `interlock watch` does."""
+    return Operator(hub.assembly, lambda: None).answering.follow(lambda _: None)
+
+
+@pytest.mark.parametrize(("name", "arguments", "rule"), UNSAFE)
+async def test_with_nobody_there_it_is_noted_and_goes_out(
+    tmp_path: Path, name: str, arguments: dict[str, object], rule: str
+) -> None:
+    async with house(tmp_path, {"s": scripted(tmp_path)}, hub=guard()) as hub:
+        assert not (await call(hub, name, arguments)).get("isError")
+        assert hub.assembly.would_refuse["s", rule] == 1
+        assert hub.assembly.inbox.all(only_open=False) == []
+
+
+@pytest.mark.parametrize(("name", "arguments", "rule"), UNSAFE)
+async def test_who_watches_is_asked_and_the_answer_holds_for_that_call_once(
+    tmp_path: Path, name: str, arguments: dict[str, object], rule: str
+) -> None:
+    async with house(tmp_path, {"s": scripted(tmp_path)}, hub=guard()) as hub:
+        leave = watch(hub)
+        asked = await call(hub, name, arguments)
+        error = asked["_meta"]["dev.interlock/error"]
+        assert (error["name"], error["gate"], error["rule"]) == ("APPROVAL_PENDING", "validators", f"inferred: {rule}")
+        (decision,) = hub.assembly.inbox.all(only_open=True)
+        assert rule in decision.question.text
+        await hub.assembly.inbox.answer(decision.id, "once", ADA, "terminal")
+        assert not (await call(hub, name, arguments)).get("isError"), "it was allowed"
+        assert hub.assembly.inbox.get(decision.id).state is State.USED
+        assert not hub.assembly.would_refuse, "a person has decided: nothing would be refused"
+        again = await call(hub, name, arguments)
+        assert again["_meta"]["dev.interlock/error"]["name"] == "APPROVAL_PENDING", "the answer was used up"
+        leave()
+        assert hub.assembly.inbox.watched is False
+
+
+async def test_a_no_refuses_the_call(tmp_path: Path) -> None:
+    async with house(tmp_path, {"s": scripted(tmp_path)}, hub=guard()) as hub:
+        watch(hub)
+        await call(hub, "run", {"command": "rm -rf build"})
+        (decision,) = hub.assembly.inbox.all(only_open=True)
+        await hub.assembly.inbox.answer(decision.id, "no", ADA, "terminal")
+        denied = await call(hub, "run", {"command": "rm -rf build"})
+        assert denied["error"]["data"]["name"] == "PERMISSION_DENIED"
+
+
+async def test_an_approval_is_for_those_arguments_alone(tmp_path: Path) -> None:
+    async with house(tmp_path, {"s": scripted(tmp_path)}, hub=guard()) as hub:
+        watch(hub)
+        await call(hub, "run", {"command": "rm -rf build"})
+        (decision,) = hub.assembly.inbox.all(only_open=True)
+        await hub.assembly.inbox.answer(decision.id, "once", ADA, "terminal")
+        other = await call(hub, "run", {"command": "rm -rf /"})
+        assert other["_meta"]["dev.interlock/error"]["name"] == "APPROVAL_PENDING"
+
+
+async def test_what_is_safe_is_never_asked(tmp_path: Path) -> None:
+    async with house(tmp_path, {"s": scripted(tmp_path)}, hub=guard()) as hub:
+        watch(hub)
+        assert not (await call(hub, "run", {"command": "ls -l"})).get("isError")
+        assert hub.assembly.inbox.all(only_open=False) == []
+
+
+async def test_no_approval_lets_a_call_reach_a_metadata_service(tmp_path: Path) -> None:
+    async with house(tmp_path, {"s": scripted(tmp_path)}, hub=guard()) as hub:
+        watch(hub)
+        refused = await call(hub, "fetch", {"url": "http://169.254.169.254/"})
+        assert refused["_meta"]["dev.interlock/error"]["name"] == "VALIDATION_BLOCKED"
+        assert hub.assembly.inbox.all(only_open=False) == []
+
+
+@pytest.mark.parametrize(("mode", "refused"), [("locked", True), ("observe", False)])
+async def test_locked_refuses_it_and_observe_notes_it_whoever_is_there(
+    tmp_path: Path, mode: str, refused: bool
+) -> None:
+    async with house(tmp_path, {"s": scripted(tmp_path)}, hub=guard(mode=mode)) as hub:
+        watch(hub)
+        result = await call(hub, "run", {"command": "rm -rf build"})
+        assert bool(result.get("isError")) is refused
+        if refused:
+            assert result["_meta"]["dev.interlock/error"]["name"] == "VALIDATION_BLOCKED"
+        assert hub.assembly.inbox.all(only_open=False) == []
+
+
+async def test_the_person_before_an_attended_client_is_asked_there(tmp_path: Path) -> None:
+    agents = {"agent": Agent(attended_by="ada")}
+    async with house(tmp_path, {"s": scripted(tmp_path)}, hub=guard(30), agents=agents) as hub:
+        answers = {"elicitation/create": {"action": "accept", "content": {"approve": True}}}
+        talker = Talker(hub.url + "/mcp", answers, hub.key("agent"))
+        await talker.initialize({"elicitation": {}})
+        answer = await talker.call("s__run", {"command": "rm -rf build"})
+        assert not answer["result"].get("isError")
+        asked = next(message for message in talker.heard if message.get("method") == "elicitation/create")
+        assert "shell.recursive_delete" in asked["params"]["message"]
