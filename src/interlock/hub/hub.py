@@ -200,6 +200,7 @@ class Hub:
         if not isinstance(state, SessionState):
             return
         self._kernel.forget(session, caller)
+        self._tracker.leave(session, state)
         for server, uri in list(state.subscriptions):
             self._subscriptions.drop(server, uri, session.id)
         for server, name in state.lanes:

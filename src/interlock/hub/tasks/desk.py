@@ -152,8 +152,7 @@ class TaskDesk:
         target = self._reaches(caller, task)
         if target is None:
             raise unknown_task()
-        if exchange.session is not None:
-            self._tracker.live(task).session = exchange.session
+        self._tracker.seen(task, exchange.session)
         return task, target
 
     def _check_form(self, exchange: Exchange) -> None:

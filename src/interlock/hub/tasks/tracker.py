@@ -21,7 +21,7 @@ from interlock.hub.audit.recorder import Recorder
 from interlock.hub.call import Call, Target
 from interlock.hub.lines import Line, LineOwner
 from interlock.hub.principals import Principal
-from interlock.hub.sharing import Lane
+from interlock.hub.sharing import Lane, SessionState
 from interlock.hub.tasks.ledger import KeptTask, Ledger
 from interlock.hub.upstreams.upstreams import Upstreams
 from interlock.protocols.mcp.meta import PROGRESS_TOKEN, members
@@ -141,8 +141,9 @@ class Tracker:
             0 if ticket is None else ticket.seq,
         )
         live = LiveTask(task.state, self._clock())
-        live.line, live.ticket, live.session, live.token = line, ticket, call.exchange.session, token
+        live.line, live.ticket, live.token = line, ticket, token
         self._live[task.id] = live
+        self.seen(task, call.exchange.session)
         try:
             await self.ledger.add(task)
         except StoreError as cause:
@@ -171,6 +172,19 @@ class Tracker:
     async def _stop(self, task: KeptTask, line: Line) -> None:
         with contextlib.suppress(Fault):
             await line.connection.request("tasks/cancel", self._params(task, line), timeout=LOOK_S)
+
+    def seen(self, task: KeptTask, session: Session | None) -> None:
+        """Its owner is here now, and is told of it here (2025-11-25)."""
+        if session is not None and isinstance(session.state, SessionState):
+            self.live(task).session = session
+            session.state.tasks.add(task.id)
+
+    def leave(self, session: Session, state: SessionState) -> None:
+        """A session is over. Its tasks are not."""
+        for id_ in state.tasks:
+            live = self._live.get(id_)
+            if live is not None and live.session is session:
+                live.session = None
 
     # Asking its server
 
@@ -363,8 +377,12 @@ class Tracker:
 
     def _forget(self, id: str) -> None:
         live = self._live.pop(id, None)
-        if live is not None and live.token is not None:
+        if live is None:
+            return
+        if live.token is not None:
             self._tokens.pop(live.token, None)
+        if live.session is not None and isinstance(live.session.state, SessionState):
+            live.session.state.tasks.discard(id)
 
     # Telling
 
