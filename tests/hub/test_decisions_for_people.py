@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 
-from interlock.config.settings import Agent, Rate
+from interlock.config.settings import Agent, Approvals, Hub, OAuth, Rate
 from interlock.hub.decisions.table import State
 from interlock.hub.sending import Room
 from interlock.wire.errors import Fault
@@ -122,6 +122,24 @@ async def test_an_approval_ends_with_what_its_asker_was_permitted_by(tmp_path: P
         again = await Raw(hub.url + "/mcp", second).modern("tools/call", echo("a"))
         assert "result" not in again or error_of(again)["name"] == "APPROVAL_PENDING"
         assert not await hub.assembly.inbox.use(decision)
+
+
+async def test_an_approval_outlives_the_access_token_it_was_asked_with(tmp_path: Path) -> None:
+    pytest.importorskip("joserfc", reason="needs interlock[oauth]")
+    from .issuer import ISSUER, RESOURCE, Issuer
+
+    async with Issuer() as issuer:
+        settings = Hub(
+            approvals=Approvals(hold_s=0), oauth=OAuth(issuer=ISSUER, resource=RESOURCE, jwks_url=issuer.url)
+        )
+        agents = {f"{ISSUER}#alice": Agent(ask=("busy__ec*",))}
+        async with house(tmp_path, {"busy": child("busy_server.py")}, hub=settings, agents=agents) as hub:
+            assert hub.assembly.oauth is not None
+            await hub.assembly.oauth.keys.settled()
+            told = await Raw(hub.url + "/mcp", issuer.token()).modern("tools/call", echo("a"))
+            await hub.assembly.inbox.answer(error_of(told)["decision"], "once", ADA, "terminal")
+            renewed = Raw(hub.url + "/mcp", issuer.token(jti="renewed"))
+            assert text_of(await renewed.modern("tools/call", echo("a"))) == "a"
 
 
 async def test_a_question_of_a_key_that_is_gone_cannot_be_answered(tmp_path: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,7 @@ from interlock.store import StoreFull
 from interlock.store.records import Search
 from interlock.wire.errors import Fault
 
-from .house import House, Raw, child, house
+from .house import House, Raw, child, house, until
 
 ADA = Principal("person:ada", "person")
 TRACE = "0af7651916cd43dd8448eb211c80319c"
@@ -83,6 +84,18 @@ async def test_keys_are_recorded_by_what_may_be_shown_of_them_and_never_whole(tm
         assert second.encode() not in whole
 
 
+async def test_t23_a_key_of_the_hubs_own_is_in_no_record_and_no_question(tmp_path: Path) -> None:
+    settings = Hub(timeouts=Timeouts(start_s=30), approvals=Approvals(hold_s=0))
+    agents = {"careful": Agent(ask=("busy__ec*",))}
+    async with house(tmp_path, {"busy": child("busy_server.py")}, hub=settings, agents=agents) as hub:
+        key = await hub.new_key("careful")
+        client = Raw(hub.url + "/mcp", key)
+        await client.modern("tools/call", {"name": "busy__echo", "arguments": {"text": f"my key is {key}"}})
+        await hub.allow("careful", "busy", justification=f"it asked with {key}")
+        assert key not in hub.assembly.inbox.all(only_open=True)[0].question.summary
+        assert key.encode() not in b"".join([line async for line in exported(hub)])
+
+
 async def exported(hub: House) -> Any:
     for line in await hub.assembly.store.read(lambda database: list(records.export(database))):
         yield line
@@ -118,6 +131,34 @@ async def test_what_a_server_may_is_recorded_with_who_decided_and_by_which_rule(
         record = (await only(hub, event)).record
         assert (record.actor, record.server, record.rule) == ("person:ada", "busy", "interactive")
         assert record.details == {"permission": "network.outbound"}
+
+
+@pytest.mark.parametrize("place", ["_meta", "params"])
+async def test_a_trace_named_as_mgp_does_is_the_calls_own(tmp_path: Path, place: str) -> None:
+    async with house(tmp_path, {"busy": child("busy_server.py")}) as hub:
+        client = Raw(hub.url + "/mcp", hub.key("ci"))
+        named = "0AF76519-16cd-43dd-8448-eb211c80319c"
+        call: dict[str, Any] = {"name": "busy__echo", "arguments": {"text": "trace_id"}}
+        said = {**call, "_meta": {"trace_id": named}} if place == "_meta" else {**call, "trace_id": named}
+        await client.modern("tools/call", said)
+        await client.modern("tools/call", {"name": "busy__echo", "arguments": {"trace_id": named}})
+        executed, blocked = await only(hub, "TOOL_EXECUTED"), await only(hub, "VALIDATION_FAILED")
+        assert executed.record.trace == TRACE
+        assert blocked.record.trace not in ("", TRACE), "what stands in the arguments is the tool's affair"
+
+
+async def test_a_call_is_one_trace_from_its_question_to_its_end_though_nobody_named_one(tmp_path: Path) -> None:
+    settings = Hub(timeouts=Timeouts(start_s=30), approvals=Approvals(hold_s=30))
+    agents = {"careful": Agent(ask=("busy__ec*",))}
+    async with house(tmp_path, {"busy": child("busy_server.py")}, hub=settings, agents=agents) as hub:
+        client = Raw(hub.url + "/mcp", hub.key("careful"))
+        call = {"name": "busy__echo", "arguments": {"text": "a"}}
+        held = asyncio.ensure_future(client.modern("tools/call", call))
+        await until(lambda: bool(hub.assembly.inbox.all(only_open=True)))
+        await hub.assembly.inbox.answer(hub.assembly.inbox.all(only_open=True)[0].id, "once", ADA, "terminal")
+        await held
+        told = ["dev.interlock.decision_opened", "dev.interlock.decision_used", "TOOL_EXECUTED"]
+        assert len({(await only(hub, event)).record.trace for event in told}) == 1
 
 
 async def test_servers_come_and_go_in_the_record(tmp_path: Path) -> None:

@@ -29,6 +29,8 @@ Milliseconds = Annotated[int, Meta(ge=1, le=3_600_000)]
 Count = Annotated[int, Meta(ge=1)]
 
 DefaultPolicy = Literal["opt-in", "opt-out"]
+PermissionPolicy = Literal["interactive", "auto_approve", "deny_all", "config_only"]
+TrustLevel = Literal["trusted", "standard", "sandboxed"]
 Algorithm = Literal["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "Ed25519", "EdDSA"]
 """Signatures with a public key alone: whoever can check a token must not be able to make one."""
 
@@ -36,16 +38,57 @@ DEFAULT_LISTEN = "127.0.0.1:7420"
 
 
 class Timeouts(msgspec.Struct, frozen=True):
-    """How long the hub waits. A server's own `timeout_s` goes before `tool_s`."""
+    """How long the hub waits. A server's own go before these, and a tool's before its server's."""
 
-    tool_s: Seconds = 60
+    tool_s: Seconds = 30
     """One tool call, from dispatch; progress extends it."""
-    discovery_s: Seconds = 10
-    """Listing one server; after that the last known list serves."""
+    validation_s: Seconds = 5
+    """All checks of one call together, where one has to wait for something."""
+    discovery_s: Seconds = 2
+    """Listing one server again; after that the last known list serves. The first listing may take `start_s`."""
+    lock_s: Seconds = 0.5
+    """Waiting for a lock of the hub's own; after that the call is refused as overloaded."""
     start_s: Seconds = 120
     """Starting one server: a first `npx` downloads its package."""
     idle_s: Seconds = 300
     """How long an on-demand server or a private session may be unused before it is closed."""
+
+
+class ServerTimeouts(msgspec.Struct, frozen=True):
+    """How long the hub waits for one server; what is unset is the hub's."""
+
+    tool_s: Seconds | None = None
+    """One call, from dispatch; progress extends it."""
+    validation_s: Seconds | None = None
+    """All checks of one call together."""
+    discovery_s: Seconds | None = None
+    """Listing it again."""
+    lock_s: Seconds | None = None
+    """Waiting for a lock of the hub's own."""
+
+
+class ToolTimeouts(msgspec.Struct, frozen=True):
+    """How long the hub waits for one tool."""
+
+    tool_s: Seconds | None = None
+    validation_s: Seconds | None = None
+    lock_s: Seconds | None = None
+
+
+class Permissions(msgspec.Struct, frozen=True):
+    """What a server may do that it says it needs (MGP, Permission Declarations). A family stands for its members."""
+
+    policy: PermissionPolicy = "interactive"
+    """Who decides what is not named below: `interactive` a person, `auto_approve` nobody, all is approved, `deny_all`
+    a person who thinks of it (`interlock permissions approve`), `config_only` nobody, all is denied."""
+    approve: tuple[str, ...] = ()
+    """Approved without asking."""
+    deny: tuple[str, ...] = ()
+    """Denied, whatever anyone else says."""
+    require: tuple[str, ...] = ()
+    """Needed by it beyond what it says itself."""
+    on_denied: Literal["degrade", "refuse"] = "degrade"
+    """Without a permission that it needs, it serves the tools that do without (`degrade`), or not at all (`refuse`)."""
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -178,7 +221,7 @@ class Hub(msgspec.Struct, frozen=True):
     budget: Count | None = 20_000
     """Tokens of tool definitions a list may take. Above it, it holds the pinned tools and the way to find others."""
     audit: Literal["batched", "strict"] = "batched"
-    """When a record is committed: with others within 20 ms (`batched`), or before its call is sent (`strict`)."""
+    """When a record is committed: with others within 0.1 s (`batched`), or before its call is sent (`strict`)."""
     metrics: Literal["admin_read", "open", "off"] = "admin_read"
     """Who reads `/metrics`: whoever has the permission `admin_read`, anyone who reaches the hub (`open`), nobody."""
     node: Annotated[str, Meta(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9._-]+$")] | None = None
@@ -249,6 +292,9 @@ class Tools(msgspec.Struct, frozen=True):
     definition, at least 16 characters of its fingerprint. `interlock status` prints the line to write."""
     rate: dict[str, Rate] = {}
     """A tool's own name, and how often it may be called by all together: `{ per_minute = 30, per_hour = 500 }`."""
+    timeouts: dict[str, ToolTimeouts] = {}
+    """A tool's own name or a pattern, and its `tool_s`, `validation_s` and `lock_s`. Of several that fit, the last
+    one's that has it."""
 
 
 class Validation(msgspec.Struct, frozen=True):
@@ -322,13 +368,18 @@ class Server(msgspec.Struct, frozen=True):
     """With the hub (`eager`), or with the first call (`on-demand`)."""
     restart: Restart = Restart()
     timeout_s: Seconds | None = None
-    """How long a call to it may take; progress extends it."""
+    """How long a call to it may take; progress extends it. Short for `timeouts.tool_s`."""
+    timeouts: ServerTimeouts = ServerTimeouts()
     era: Era = "auto"
     """Which kind of MCP it speaks, where it need not be found out: `modern` or `legacy`."""
     enabled: bool = True
     """Whether it is used at all."""
     access: DefaultPolicy | None = None
     """What agents may call where no grant says so: `opt-out` everything, `opt-in` nothing. Unset: as the hub's."""
+    trust: TrustLevel = "standard"
+    """How far its own word counts: a `trusted` one's on the risk of its tools is taken, a `sandboxed` one's can only
+    make things worse. A server can call itself less than this, never more."""
+    permissions: Permissions = Permissions()
     audit: Literal["auto", "all", "off"] = "auto"
     """Whether it is sent the record of everything (`notifications/mgp.audit`): `all`, `off`, or `auto`: if it asked for
     it when the hub first met it (MGP's `audit` extension)."""

@@ -43,9 +43,11 @@ from interlock.hub.doors import Doors
 from interlock.hub.gates.access import AccessGate
 from interlock.hub.gates.confirm import ConfirmGate
 from interlock.hub.gates.headers import HeadersGate
+from interlock.hub.gates.permissions import PermissionsGate
 from interlock.hub.gates.risk import RiskGate
 from interlock.hub.gates.schema import SchemaGate
 from interlock.hub.gates.validators import ValidatorsGate
+from interlock.hub.governing import Governing
 from interlock.hub.hub import Hub
 from interlock.hub.kernel.kernel import Kernel
 from interlock.hub.kernel.search import ToolSearch
@@ -57,6 +59,8 @@ from interlock.hub.notices import Notices
 from interlock.hub.oauth.desk import OAuthDesk, open_desk
 from interlock.hub.operating.keys import KeyDesk
 from interlock.hub.operating.records import RecordDesk
+from interlock.hub.permissions.desk import PermissionsDesk
+from interlock.hub.permissions.entries import ENTRIES as PERMISSIONS
 from interlock.hub.pipeline import Commit, Dispatch, Pipeline, Release
 from interlock.hub.plan import Epoch, Gate, Plans
 from interlock.hub.principals import Principal
@@ -69,6 +73,8 @@ from interlock.hub.sending import Room
 from interlock.hub.spans.opening import open_spans
 from interlock.hub.tasks.ledger import TASKS, Ledger
 from interlock.hub.tasks.tracker import Tracker
+from interlock.hub.timeouts import CallTimeouts, timeouts_for
+from interlock.hub.upstreams.agreement import asking
 from interlock.hub.upstreams.states import State
 from interlock.hub.upstreams.upstream import Upstream
 from interlock.hub.upstreams.upstreams import Upstreams
@@ -107,6 +113,7 @@ COLLECTIONS: Final[tuple[Collection[Any], ...]] = (
     CLEAN,
     CURSORS,
     TASKS,
+    PERMISSIONS,
 )
 """Every collection that the hub keeps in its store."""
 
@@ -146,7 +153,9 @@ class Assembly:
         self.tokens = TokenCounts(self._changed)
         self.shelves = Shelves(self.catalog, self.tokens, self.access)
         self.notices = Notices(self.catalog, self.shelves)
-        self.kernel = Kernel(self.catalog, self.shelves, ToolSearch(self.catalog, self.tokens), self.tokens)
+        self.kernel = Kernel(
+            self.catalog, self.shelves, ToolSearch(self.catalog, self.tokens, self._lock_s), self.tokens
+        )
         self.limits = _limits(config)
         self.upstreams = Upstreams(self._upstream)
         self.oauth: OAuthDesk | None = None
@@ -162,7 +171,13 @@ class Assembly:
             told_rule=lambda rule, by, made: (self.journal.rule_made if made else self.journal.rule_revoked)(by, rule),
         )
         self.heralds = Heralds(lambda: self.config.hub, self._note)
-        self._desk = Desk(self.inbox, lambda: self.config.hub.approvals.hold_s, self._attended_by, self.parking)
+        self._desk = Desk(
+            self.inbox,
+            lambda: self.config.hub.approvals.hold_s,
+            self._attended_by,
+            self.parking,
+            lambda server: self.governing.trust_of(server),
+        )
         self._pins = Pins(self.inbox, lambda: self.config.hub.mode, self.quarantine.take, self._relist, self._note)
         self._resolver = Resolver()
         self.judging = Judging(self._resolver)
@@ -172,6 +187,17 @@ class Assembly:
         """How many calls there were and how long they took."""
         self.flagged: Counter[tuple[str, str]] = Counter()
         """How often something was flagged in results, by server and rule."""
+        self.governing = Governing(
+            lambda: self.config,
+            self.upstreams,
+            self.inbox,
+            self.epoch,
+            show=self._show,
+            journal=self.journal,
+            log=self._note,
+        )
+        self.permissions = self.governing.permissions
+        self.permission_desk = PermissionsDesk(self.permissions, self.access, lambda: self.config.servers, self.journal)
         self.pages = Pages(time.monotonic)
         self._plans: Plans
         self._finishes: dict[str, Finish | None] = {}
@@ -206,6 +232,7 @@ class Assembly:
             limits=self.limits,
             info=msgspec.json.encode({"name": "interlock", "title": "Interlock", "version": VERSION}),
             room=_room(config),
+            risk_of=self.governing.risk_of,
             clock=asyncio.get_running_loop().time,
         )
         self.service: Service = self.hub
@@ -244,6 +271,7 @@ class Assembly:
         await self.tasks.ledger.begin(self.store)
         self._pins.begin(self.store)
         self.quarantine.begin(self.store)
+        await self.permissions.begin(self.store)
         self.inbox.on_change(self.heralds.heard)
         await self.apply(self.config)
         self.begun = True
@@ -265,6 +293,9 @@ class Assembly:
             self.catalog.arrange(enabled, config.profiles)
             await self.quarantine.apply(config)
             changed = await self.upstreams.apply(enabled, DRAIN_S)
+            for upstream in self.upstreams:
+                upstream.timeouts = config.hub.timeouts
+            await self.permissions.apply()
             self._tell()
             return changed
 
@@ -274,6 +305,7 @@ class Assembly:
             if timer is not None:
                 timer.cancel()
         await self.tokens.close()
+        await self.governing.close()
         await self.heralds.close()
         if self.oauth is not None:
             await self.oauth.close()
@@ -303,10 +335,11 @@ class Assembly:
             settings,
             self.config.hub.timeouts,
             dial_for(settings, self.limits),
-            Identity("interlock", VERSION, title="Interlock"),
+            Identity("interlock", VERSION, asking(b"{}"), title="Interlock"),
             self.logs,
             most_lanes=self.config.hub.limits.private_sessions_per_server,
-            offered=self._pins.take,
+            prepared=self.governing.prepared,
+            offered=self._take,
             updated=self.notices.updated,
             subscriptions=self.notices.subscriptions,
             stepped=self._stepped,
@@ -332,10 +365,11 @@ class Assembly:
         config = self.config
         gates: list[Gate] = [
             AccessGate(self.access, asyncio.get_running_loop().time, self._short_of_scope),
+            PermissionsGate(self.permissions, asyncio.get_running_loop().time),
             HeadersGate(),
             SchemaGate(),
             ValidatorsGate(config.servers, config.hub.mode, self.judging, self._is_attended),
-            RiskGate(config.hub.mode, self._note),
+            RiskGate(config.hub.mode, self._note, self.governing.trust_of, self.permissions.needs),
             ConfirmGate(config.agents, config.hub.mode, self._note),
         ]
         self._finishes = {
@@ -343,7 +377,7 @@ class Assembly:
         }
         self._plans = Plans(
             gates,
-            self._timeout_of,
+            self._timeouts_of,
             self._finish_of,
             self.rates.of,
         )
@@ -448,16 +482,26 @@ class Assembly:
         if gone:
             self._note("hub", f"{gone} records were cut off, as the retention settings say")
 
-    def _timeout_of(self, target: Target) -> float:
-        server = self.config.servers.get(target.server)
-        own = None if server is None else server.timeout_s
-        return own if own is not None else self.config.hub.timeouts.tool_s
+    def _timeouts_of(self, target: Target) -> CallTimeouts:
+        tool = target.name if target.kind == "tool" else ""
+        return timeouts_for(self.config.hub.timeouts, self.config.servers.get(target.server), tool)
+
+    def _lock_s(self) -> float:
+        return self.config.hub.timeouts.lock_s
+
+    async def _take(self, offer: Offer) -> None:
+        """What a server offers, before any of it is shown: what its tools need, and whether they are the same."""
+        await self.permissions.take(offer)
+        await self._pins.take(offer)
 
     def _most_tasks(self) -> tuple[int, int]:
         limits = self.config.hub.limits
         return limits.tasks, limits.tasks_per_agent
 
     def _offered(self, offer: Offer) -> None:
+        self._show(self.permissions.sifted(offer))
+
+    def _show(self, offer: Offer) -> None:
         self.catalog.put(offer)
         self.tokens.count(offer.tools.values())
         self._changed()

@@ -19,7 +19,7 @@ from interlock.hub.audit.audience import Audience
 from interlock.hub.bridges.retries import Retries
 from interlock.hub.call import Call, Caller, Target, TargetKind
 from interlock.hub.catalog.addresses import original_uri
-from interlock.hub.catalog.offer import ItemKind
+from interlock.hub.catalog.offer import ItemKind, Tool
 from interlock.hub.catalog.views import Catalog
 from interlock.hub.doors import Doors
 from interlock.hub.judgement import Judgement
@@ -32,6 +32,7 @@ from interlock.hub.notices import Notices
 from interlock.hub.pipeline import Commit, Dispatch, Pipeline, Release, Resolve
 from interlock.hub.plan import Plan
 from interlock.hub.recording import Recording, trace_of
+from interlock.hub.recovering import Recovering
 from interlock.hub.refusals import Refusals
 from interlock.hub.request_states import RequestStates
 from interlock.hub.results import pages
@@ -52,6 +53,7 @@ from interlock.protocols.mcp.meta import Members, members
 from interlock.protocols.mcp.methods import LOG_LEVELS, METHODS
 from interlock.protocols.mcp.older import tools_for
 from interlock.protocols.mcp.results import EMPTY, complete
+from interlock.protocols.mgp.permissions import Risk
 from interlock.protocols.registry.errors import registry_fault
 from interlock.transports.exchange import Caller as AnyCaller
 from interlock.transports.exchange import Exchange, Session
@@ -96,6 +98,7 @@ class Hub:
         limits: Limits,
         info: bytes,
         room: Room,
+        risk_of: Callable[[Tool], Risk],
         clock: Callable[[], float],
     ) -> None:
         self._doors = doors
@@ -123,6 +126,8 @@ class Hub:
         prepare = self._tasks_desk.prepare
         self.sending = Sending(upstreams, recording, states, self._retries, prepare, room, self._later, clock)
         self._pipeline = make_pipeline(self.sending.commit, self.sending.dispatch, self.sending.done)
+        self.recovering = Recovering(self._pipeline, catalog, risk_of, recording, clock)
+        self.sending.recovering = self.recovering
         self._limits = limits
         self._info = info
         self._clock = clock
@@ -370,6 +375,9 @@ class Hub:
     def _resolve_tool(self, caller: Caller, name: str) -> Target:
         tool = self._catalog.tool(caller.view, name)
         if tool is None:
+            # Known, so that the gates can say why it cannot be called.
+            tool = self._catalog.lacking(caller.view, name)
+        if tool is None:
             decision = self._catalog.withheld(caller.view, name)
             if decision is not None:
                 raise _withheld(name, decision)
@@ -496,6 +504,7 @@ class Hub:
         for listening in list(self._listening):
             listening.end()
         self._retries.close()
+        self.recovering.close()
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)

@@ -18,6 +18,7 @@ from interlock.hub.forward import Forward
 from interlock.hub.lines import Line
 from interlock.hub.plan import Plan
 from interlock.hub.recording import Recording
+from interlock.hub.recovering import Recovering
 from interlock.hub.request_states import RequestStates
 from interlock.hub.sharing import Lane, SessionState, lane
 from interlock.hub.upstreams.upstream import Upstream
@@ -58,6 +59,8 @@ class Sending:
         later: Callable[[Coroutine[None, None, None]], None],
         clock: Callable[[], float],
     ) -> None:
+        self.recovering: Recovering
+        """Takes what servers answer with an error; set once there is a pipeline to judge it again."""
         self._upstreams = upstreams
         self._recording = recording
         self._states = states
@@ -158,6 +161,7 @@ class Sending:
             self._states,
             self._clock,
             done,
+            self.recovering,
             plan.finish,
             (timeout, timeout * LONGEST_CALL_FACTOR),
         ).send()

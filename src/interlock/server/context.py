@@ -100,6 +100,11 @@ class Context:
 
     # Telling.
 
+    @property
+    def reports(self) -> bool:
+        """Whether the client asked to be told how far it is."""
+        return self._progress_token is not None
+
     def progress(self, done: float, total: float | None = None, message: str | None = None) -> None:
         """Say how far it is. `done` must grow; what does not is left out, as is all where the client did not ask."""
         if done <= self._progress:
@@ -110,8 +115,7 @@ class Context:
         if running is not None:
             self._on_loop(lambda: running.progressed(done, total, message))
             return
-        meta = self._work.exchange.glance.meta
-        token = None if meta is None else meta.progress_token
+        token = self._progress_token
         if token is None:
             return
         said: dict[str, object] = {"progressToken": token, "progress": done}
@@ -186,6 +190,11 @@ class Context:
     async def roots(self, *, key: str | None = None) -> list[Root]:
         """The places that the client lets servers work in."""
         return await self._work.ask("roots/list", {}, asking.read_roots, key)
+
+    @property
+    def _progress_token(self) -> Id | None:
+        meta = self._work.exchange.glance.meta
+        return None if meta is None else meta.progress_token
 
     def _wanted_rank(self) -> int | None:
         dialect = self._work.dialect

@@ -26,6 +26,7 @@ from interlock.server.task_desk import TaskDesk
 from interlock.server.tasks import TaskLimits
 from interlock.server.threads import Threads
 from interlock.server.tools import Tool
+from interlock.signatures import DefinitionError
 from interlock.transports.exchange import Caller, Exchange, Session
 from interlock.transports.parking import Limits, Parking
 from interlock.wire.errors import Fault
@@ -106,10 +107,9 @@ class Server:
         It returns a text, bytes, something with a JSON form, or `ResourceContents`.
         """
 
-        def offer(function: F) -> F:
-            self.add_resource(Resource(uri, function, **options))
-            return function
-
+        offer: Callable[[F], F] = _decorate(
+            "resource", None, lambda given: self.add_resource(Resource(uri, given, **options))
+        )
         return offer
 
     @overload
@@ -267,7 +267,11 @@ def _decorate(what: str, function: Any, offer: Callable[[Any], None]) -> Any:
         raise TypeError(f"@server.{what} takes options by their names: write @server.{what}(name={function!r})")
 
     def decorator(given: F) -> F:
-        offer(given)
+        try:
+            offer(given)
+        except DefinitionError as error:
+            # Its words name the file, the line and the parameter; the way through this library would only hide them.
+            raise error.with_traceback(None) from None
         return given
 
     return decorator if function is None else decorator(function)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Mapping
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, Unpack
 
 import msgspec
@@ -22,6 +23,7 @@ from interlock.server.work import Work
 from interlock.signatures import ArgumentsError, DefinitionError, Problem, SignatureError
 from interlock.signatures import examples as make_examples
 from interlock.signatures.constraints import Schema
+from interlock.signatures.problems import shown
 from interlock.wire.errors import Fault
 
 if TYPE_CHECKING:
@@ -62,6 +64,7 @@ class Tool:
         self.task: Support = options.get("task", "forbidden")
         """Whether it can be called as a task."""
         self.task_from: From = options.get("task_from", "start")
+        self._check_options()
         self.at_once = self._function.at_once and self.task == "forbidden"
         """Whether a call is over as soon as it has begun, so that it needs no task."""
         schema = self._input_schema(options)
@@ -169,7 +172,7 @@ class Tool:
                 return results.overdue(error)
             case Fault():
                 raise error
-        log.error("tool %s failed", self.key, exc_info=error)
+        log.error("tool %s failed", self.key, exc_info=(type(error), error, _from_the_author(error.__traceback__)))
         return results.error(f"{self.key} failed with {type(error).__name__}; the server's log says why")
 
     def _plain(self, value: object) -> Any:
@@ -234,11 +237,27 @@ class Tool:
         same = not support and row.get("outputSchema") == output
         return old, old if same else _encode({**row, **({} if output is None else {"outputSchema": output})})
 
+    def _check_options(self) -> None:
+        seconds: object = self._timeout_s
+        if seconds is not None and not (isinstance(seconds, int | float) and seconds > 0):
+            raise DefinitionError(f"{self.where}: timeout_s is seconds, more than 0, not {shown(seconds)}")
+        for validator in self._validators:
+            if not callable(validator):
+                raise DefinitionError(f"{self.where}: a validator is a function, not {shown(validator)}")
+
     def _check_examples(self) -> None:
         for number, example in enumerate(self.examples, 1):
             if problems := self.check(dict(example)):
                 place = problems[0].field or "arguments"
                 raise DefinitionError(f"{self.where}: example {number}: {place}: {problems[0].reason}", problems)
+
+
+def _from_the_author(trace: TracebackType | None) -> TracebackType | None:
+    """The part of a traceback that begins in the author's own code."""
+    inner = trace
+    while inner is not None and inner.tb_frame.f_globals.get("__package__") == __package__:
+        inner = inner.tb_next
+    return inner or trace
 
 
 def _about(options: ToolOptions) -> About:

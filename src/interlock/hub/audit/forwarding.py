@@ -19,7 +19,6 @@ from interlock.hub.audit.mgp import METHOD, notification
 from interlock.hub.audit.record import CLAIMED
 from interlock.hub.audit.recorder import Recorder
 from interlock.hub.upstreams.upstream import Upstream
-from interlock.protocols.mgp.negotiation import read_offer
 from interlock.store import Collection, Store, StoreError
 from interlock.store import records as rows
 from interlock.store.records import RecordRow
@@ -172,8 +171,4 @@ class _Way:
 
 def asks_for_audit(server: Upstream) -> bool:
     """Whether a server negotiated MGP's audit extension."""
-    try:
-        offer = read_offer(msgspec.json.encode(server.capabilities or {}))
-    except Fault:
-        return False
-    return offer is not None and "audit" in offer[0].extensions
+    return server.agreement is not None and server.agreement.speaks("audit")

@@ -20,7 +20,7 @@ from interlock.hub.call import Approval, Call
 from interlock.hub.decisions.decision import Decision, Question
 from interlock.hub.decisions.inbox import Inbox
 from interlock.hub.decisions.table import State
-from interlock.hub.principals import Principal, local_person
+from interlock.hub.principals import TOKEN, Principal, local_person
 from interlock.hub.recording import trace_of
 from interlock.hub.verdicts import Ask, Refuse
 from interlock.judge.fingerprints import fingerprint
@@ -84,9 +84,9 @@ class Desk:
         """Use an approval up. A rule is not used up."""
         return approval.ticket is None or await self._inbox.use(approval.ticket)
 
-    async def settle(self, call: Call, ask: Ask) -> Approval | Refuse:
+    async def settle(self, call: Call, ask: Ask, lock_s: float | None = None) -> Approval | Refuse:
         """Ask, and wait for the answer as long as calls are held."""
-        decision = await self._inbox.ask(self._question(call, ask))
+        decision = await self._inbox.ask(self._question(call, ask), lock_s)
         if decision.state is State.OPEN:
             decision = await self._hold(call, decision)
         match decision.state:
@@ -146,13 +146,14 @@ class Desk:
         trust = self._trust_of(call.target.server)
         tool = call.target.tool
         risk = ask.risk or ("" if tool is None else effective_risk(*read_security(tool.definition), trust).word)
+        call.trace = call.trace or trace_of(call.exchange)
         findings = tuple(f"{found.rule}: {found.message}"[:LONGEST_FINDING] for found in call.would_refuse)
         return msgspec.structs.replace(
             question_of(call, ask),
             risk=risk,
             trust=trust.name.lower(),
             findings=findings[:MOST_FINDINGS],
-            trace=trace_of(call.exchange),
+            trace=call.trace,
         )
 
     async def _take_answer(self, id: str, answer: asyncio.Future[bytes], person: Principal) -> None:
@@ -182,7 +183,8 @@ def question_of(call: Call, ask: Ask) -> Question:
         arguments_hash=fingerprint(call.arguments),
         summary=summary_of(call.arguments),
         risk=ask.risk,
-        asked_with=principal.key,
+        # An access token is renewed every few minutes, and who repeats the call shows a good one anyway.
+        asked_with="" if principal.key.startswith(TOKEN) else principal.key,
     )
 
 

@@ -16,6 +16,7 @@ from interlock.hub.audit.recorder import NOBODY
 from interlock.hub.decisions.decision import DECISIONS, Answer, Decision, Question, Where
 from interlock.hub.decisions.rules import OFFER_AFTER, RULES, Rule, learn, rule_id
 from interlock.hub.decisions.table import Event, State
+from interlock.hub.locks import held
 from interlock.hub.principals import Kind, Principal
 from interlock.store import Conflict, Mirror, Store
 from interlock.wire.errors import Fault
@@ -148,9 +149,10 @@ class Inbox:
 
     # Asking and answering
 
-    async def ask(self, question: Question) -> Decision:
-        """Open a question, or join the one on the same matter. Raises RESOURCE_EXHAUSTED when too many are open."""
-        async with self._asking:
+    async def ask(self, question: Question, within_s: float | None = None) -> Decision:
+        """Open a question, or join the one on the same matter. Raises RESOURCE_EXHAUSTED when too many are open, or
+        too many ask at once."""
+        async with held(self._asking, within_s, "the inbox"):
             standing = self.standing(question)
             if standing is not None:
                 return standing
@@ -198,7 +200,8 @@ class Inbox:
             said = f"decision {id} is void: {decision.question.asker} may not ask for it any more"
             raise Fault("INVALID_PARAMS", said, mend="have the call repeated with a key that holds")
         rule = None
-        if answer == "always":
+        if answer == "always" and decision.question.kind != "permission":
+            # A permission is granted until it is taken back in any case.
             rule = self._learn([after], by, now)
         if not await self._change(decision, after, by, rule):
             raise Fault("INVALID_PARAMS", f"decision {id} has just been answered", mend="`interlock approvals show` it")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -10,6 +11,7 @@ import msgspec
 from interlock.hub.catalog.offer import Offer, Tool
 from interlock.hub.catalog.views import Catalog
 from interlock.hub.kernel.tokens import TokenCounts
+from interlock.hub.locks import held
 from interlock.protocols.mgp.security import Trust, effective_risk, read_security
 
 if TYPE_CHECKING:
@@ -21,16 +23,17 @@ Identity = tuple[str, str]
 class ToolSearch:
     """One index for everyone; what a caller may not see has no part in its answer."""
 
-    def __init__(self, catalog: Catalog, tokens: TokenCounts) -> None:
+    def __init__(self, catalog: Catalog, tokens: TokenCounts, lock_s: Callable[[], float]) -> None:
         self._catalog = catalog
         self._tokens = tokens
         self._index: ToolIndex | None = None
         self._indexed: dict[str, Offer] = {}
         self._busy = asyncio.Lock()
+        self._lock_s = lock_s
 
     async def find(self, seen: frozenset[Identity], query: str, strategy: str, limit: int, filters: Filters) -> Found:
-        """The best tools for a query among those that are seen. Raises `DiscoveryError`."""
-        async with self._busy:
+        """The best tools for a query among those that are seen. Raises `DiscoveryError`, and where too many search."""
+        async with held(self._busy, self._lock_s(), "the index of tools"):
             return await asyncio.to_thread(self._find, seen, query, strategy, limit, filters)
 
     def _find(self, seen: frozenset[Identity], query: str, strategy: str, limit: int, filters: Filters) -> Found:

@@ -28,6 +28,8 @@ LINKS_SINCE: Final = "2025-06-18"
 """The first revision with resource links; an older client gets the address in the text alone."""
 
 Flagged = Callable[[Call, tuple[Finding, ...]], None]
+Finishing = Callable[[Call, bytes, Callable[[bytes], None]], None]
+"""Takes a call, its good result, and who is to have it."""
 
 
 class Finish:

@@ -28,7 +28,7 @@ Later = Callable[[Coroutine[None, None, None]], None]
 class Beginning(Exchange):
     """Stands before the exchange of such a call."""
 
-    __slots__ = ("_call", "_id", "_later", "_line", "_real", "_record", "_release", "_ticket", "_token", "_tracker")
+    __slots__ = ("_call", "_id", "_later", "_line", "_record", "_release", "_ticket", "_token", "_tracker", "real")
 
     def __init__(
         self,
@@ -48,7 +48,7 @@ class Beginning(Exchange):
             # The link must not set a token of its own, which would be worth nothing once the call is answered.
             glance = msgspec.structs.replace(glance, meta=msgspec.structs.replace(glance.meta, progress_token=None))
         super().__init__(real.request, glance, real.dialect, real.caller, real.session, real.headers)
-        self._real = real
+        self.real = real
         self._call = call
         self._line = line
         self._tracker = tracker
@@ -62,7 +62,7 @@ class Beginning(Exchange):
 
     @property
     def open(self) -> bool:
-        return self._real.open
+        return self.real.open
 
     def hold_ticket(self) -> None:
         """The call is over for whoever carried it: its end is not recorded before it is known whether it is one."""
@@ -80,39 +80,39 @@ class Beginning(Exchange):
             return
         if said is None:
             self._no_task()
-            self._real.result(result)
+            self.real.result(result)
         else:
             self._later(self._begin(result, said))
 
     def fail(self, fault: Fault) -> None:
         self._no_task()
-        self._real.fail(fault)
+        self.real.fail(fault)
 
     def pass_failure(self, error: ErrorObject) -> None:
         self._no_task()
-        self._real.pass_failure(error)
+        self.real.pass_failure(error)
 
     def notify(self, method: str, params: bytes) -> None:
-        self._real.notify(method, params)
+        self.real.notify(method, params)
 
     def ask(self, method: str, params: bytes) -> asyncio.Future[bytes]:
-        return self._real.ask(method, params)
+        return self.real.ask(method, params)
 
     async def _begin(self, result: bytes, said: TaskState) -> None:
         ticket, self._ticket = self._ticket, None
-        self._call.exchange = self._real
+        self._call.exchange = self.real
         try:
             task = await self._tracker.begin(self._id, self._call, self._line, said, ticket, self._token)
         except Fault as fault:
-            self._real.fail(fault)
+            self.real.fail(fault)
             return
         finally:
             self._ended()
-        if self._real.dialect.modern and not self._real.open:
+        if self.real.dialect.modern and not self.real.open:
             # Closing the stream cancels in the stateless era, and the id was told to nobody.
             await self._tracker.abandon(task)
             return
-        self._real.result(_created(result, task))
+        self.real.result(_created(result, task))
 
     def _cancelled(self, reason: str) -> None:
         if self.on_cancel is not None:

@@ -86,6 +86,9 @@ class TaskDesk:
 
         Tasks do not cross between the eras: a client's wish for one ends here, unless its server has the same form.
         """
+        if isinstance(call.exchange, Beginning):
+            # It was sent before, came back with an error, and is tried again.
+            call.exchange = call.exchange.real
         exchange, connection = call.exchange, line.connection
         dialect = exchange.dialect
         if dialect.modern:

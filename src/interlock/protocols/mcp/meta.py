@@ -33,6 +33,8 @@ class RequestMeta(msgspec.Struct, frozen=True):
     )
     log_level: str | None = msgspec.field(default=None, name=LOG_LEVEL)
     traceparent: str | None = None
+    trace_id: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    """MGP's way to name a trace, as it came."""
 
 
 class Glance(msgspec.Struct, frozen=True):
@@ -92,11 +94,16 @@ def _read_meta(raw: bytes) -> RequestMeta | None:
         meta = _decode_meta(raw)
     except msgspec.ValidationError as cause:
         raise msgspec.ValidationError(f"_meta: {cause}") from None
-    if meta is not None and meta.progress_token is None and meta.traceparent is None and len(raw) <= _META_BYTES:
+    if meta is not None and _repeats(meta) and len(raw) <= _META_BYTES:
         if len(_metas) >= _METAS:
             _metas.clear()
         _metas[raw] = meta
     return meta
+
+
+def _repeats(meta: RequestMeta) -> bool:
+    """Whether a client may say the very same with its next request."""
+    return meta.progress_token is None and meta.traceparent is None and meta.trace_id is _UNSET
 
 
 Members = dict[str, msgspec.Raw]
