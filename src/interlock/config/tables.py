@@ -148,6 +148,15 @@ def _check_hub(hub: Hub, report: Report) -> None:
         )
     if hub.webhook.url is not None and (why := why_bad_url(hub.webhook.url)):
         report.add(("hub", "webhook", "url"), f"the webhook's url {why}", "write it as https://host/path")
+    if hub.embeddings.url is not None:
+        if why := why_bad_url(hub.embeddings.url):
+            report.add(("hub", "embeddings", "url"), f"the endpoint's url {why}", "write it as https://host/v1")
+        if hub.embeddings.path is not None:
+            report.add(
+                ("hub", "embeddings", "path"),
+                "vectors come from one place, and both `url` and `path` are set",
+                "leave one of them out",
+            )
     for number, origin in enumerate(hub.allowed_origins):
         if not _ORIGIN.fullmatch(origin):
             report.add(

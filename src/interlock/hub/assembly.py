@@ -25,6 +25,7 @@ from interlock.hub.catalog.clean import CLEAN
 from interlock.hub.catalog.offer import Offer
 from interlock.hub.catalog.pins import PINS, Pins
 from interlock.hub.catalog.quarantine import Quarantine
+from interlock.hub.catalog.remembered import remembered
 from interlock.hub.catalog.views import Catalog
 from interlock.hub.decisions.decision import DECISIONS
 from interlock.hub.decisions.desk import Desk
@@ -40,6 +41,8 @@ from interlock.hub.gates.schema import SchemaGate
 from interlock.hub.gates.validators import ValidatorsGate
 from interlock.hub.hub import Hub
 from interlock.hub.kernel.kernel import Kernel
+from interlock.hub.kernel.meaning import EMBEDDINGS, Meaning
+from interlock.hub.kernel.requests import Requests, off_loop
 from interlock.hub.kernel.search import ToolSearch
 from interlock.hub.kernel.shelves import Shelves
 from interlock.hub.kernel.tokens import TokenCounts
@@ -55,6 +58,7 @@ from interlock.hub.request_states import RequestStates
 from interlock.hub.results.finishing import finish_for
 from interlock.hub.results.pages import Pages
 from interlock.hub.sending import Room
+from interlock.hub.upstreams.states import State
 from interlock.hub.upstreams.upstream import Upstream
 from interlock.hub.upstreams.upstreams import Upstreams
 from interlock.hub.validators.checking import Judging
@@ -77,7 +81,7 @@ DRAIN_S: Final = 10.0
 
 CHAIN: Final = "hub"
 """The name of this hub's chain of records."""
-COLLECTIONS: Final[tuple[Collection[Any], ...]] = (KEYS, KEY_USES, GRANTS, DECISIONS, RULES, PINS, CLEAN)
+COLLECTIONS: Final[tuple[Collection[Any], ...]] = (KEYS, KEY_USES, GRANTS, DECISIONS, RULES, PINS, CLEAN, EMBEDDINGS)
 """Every collection that the hub keeps in its store."""
 
 
@@ -105,12 +109,17 @@ class Assembly:
         self.tokens = TokenCounts(self._changed)
         self.shelves = Shelves(self.catalog, self.tokens, self.access)
         self.notices = Notices(self.catalog, self.shelves)
-        self.kernel = Kernel(self.catalog, self.shelves, ToolSearch(self.catalog, self.tokens), self.tokens)
         self.limits = _limits(config)
         self.upstreams = Upstreams(self._upstream)
         self.doors = Doors(lambda: self.config, self.keys, self.catalog, self.access)
         self.quarantine = Quarantine(config, self._offered, self._note)
         self.inbox = Inbox(lambda: self.config.hub.approvals.valid_s)
+        self.meaning = Meaning(lambda: self.config.hub.embeddings, lambda: self.store, Resolver(), self._note)
+        self.search = ToolSearch(self.catalog, self.tokens, self.meaning, self._connected)
+        self._requested: set[asyncio.Task[None]] = set()
+        self.requests = Requests(self.inbox, self.access_desk, off_loop(self._requested), self._note)
+        tell = self.notices.requested
+        self.kernel = Kernel(self.catalog, self.shelves, self.search, self.tokens, self.requests, tell)
         self.heralds = Heralds(lambda: self.config.hub, self._note)
         self._desk = Desk(self.inbox, lambda: self.config.hub.approvals.hold_s, self._attended_by)
         self._pins = Pins(self.inbox, lambda: self.config.hub.mode, self.quarantine.take, self._relist, self._note)
@@ -162,6 +171,7 @@ class Assembly:
         await self.grants.begin(self.store, self._access_changed)
         await self.inbox.begin(self.store)
         self._pins.begin(self.store)
+        self.requests.begin()
         self.quarantine.begin(self.store)
         self.inbox.on_change(self.heralds.heard)
         await self.apply(self.config)
@@ -182,6 +192,7 @@ class Assembly:
             self.catalog.arrange(enabled, config.profiles)
             await self.quarantine.apply(config)
             changed = await self.upstreams.apply(enabled, DRAIN_S)
+            await self._remember(changed)
             self._tell()
             return changed
 
@@ -191,6 +202,7 @@ class Assembly:
             if timer is not None:
                 timer.cancel()
         await self.tokens.close()
+        await self.search.close()
         await self.heralds.close()
         await self.hub.close()
         await self.upstreams.end(DRAIN_S)
@@ -248,6 +260,21 @@ class Assembly:
         """Whether a person is there to answer for a caller who is none: before their client, or at the inbox."""
         return principal.kind != "person" and (self.inbox.watched or self._attended_by(principal) is not None)
 
+    async def _remember(self, servers: list[str]) -> None:
+        """Servers that start on demand are known by their tools of earlier, until they run."""
+        for server in servers:
+            settings = self.config.servers.get(server)
+            offer = self.catalog.offer(server)
+            if settings is None or settings.start != "on-demand" or offer is None or offer.tools:
+                continue
+            known = await remembered(self.store, server, settings)
+            if known is not None:
+                await self.quarantine.take(known)
+
+    def _connected(self, server: str) -> bool:
+        upstream = self.upstreams.get(server)
+        return upstream is not None and upstream.state is State.CONNECTED
+
     def _attended_by(self, principal: Principal) -> str | None:
         agent = self.config.agents.get(principal.id) if principal.kind == "agent" else None
         return None if agent is None else agent.attended_by
@@ -302,6 +329,7 @@ class Assembly:
     def _tell(self) -> None:
         self._telling = None
         self.notices.catalog_changed()
+        self.requests.look_again()
 
     def _reap(self) -> None:
         now = asyncio.get_running_loop().time()

@@ -12,6 +12,7 @@ from interlock.hub.kernel.shelf import Shelf
 from interlock.hub.notices import Filter, ListName, Notices
 from interlock.hub.subscriptions import Subscriptions
 from interlock.protocols.mcp.meta import SUBSCRIPTION_ID
+from interlock.protocols.mgp.negotiation import EXTENSION_KEY
 from interlock.transports.exchange import Exchange, Session
 from interlock.wire.errors import Fault
 
@@ -34,6 +35,9 @@ class SessionListener(msgspec.Struct, frozen=True):
     def list_changed(self, which: ListName) -> None:
         """Say so on whatever stream the session has."""
         self.notify(f"notifications/{which}/list_changed", b"{}")
+
+    def requested(self, event: bytes) -> None:
+        """A session hears of its own requests where it made them."""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, SessionListener) and other.session_id == self.session_id
@@ -84,6 +88,11 @@ class Listening:
         if self._filter.wants(which):
             self._tell(f"notifications/{which}/list_changed", {})
 
+    def requested(self, event: bytes) -> None:
+        """Say what became of a request for tools, if that was asked for."""
+        if self._filter.mgp.tools:
+            self._tell("notifications/mgp.event", dict(msgspec.json.decode(event, type=dict[str, msgspec.Raw])))
+
     def end(self) -> None:
         """The hub ends the stream: a clean result, as the specification has it."""
         self._ended("the hub is closing")
@@ -115,6 +124,8 @@ class Listening:
         }
         if honoured:
             accepted["resourceSubscriptions"] = honoured
+        if wanted.mgp.tools:
+            accepted[EXTENSION_KEY] = {"tools": True}
         self._tell("notifications/subscriptions/acknowledged", {"notifications": accepted})
         self._acknowledged = True
         self._filter = wanted

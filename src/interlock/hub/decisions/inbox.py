@@ -164,7 +164,7 @@ class Inbox:
         now = self._clock()
         after = decision.answered(answer, by, where, now)
         rule = None
-        if answer == "always":
+        if answer == "always" and decision.question.kind != "tool_access":
             rule = self._learn([after], by, now)
         if not await self._change(decision, after, rule):
             raise Fault("INVALID_PARAMS", f"decision {id} has just been answered", mend="`interlock approvals show` it")

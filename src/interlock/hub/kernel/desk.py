@@ -91,7 +91,9 @@ class KernelDesk:
 
     async def _request(self, caller: Caller, exchange: Exchange, params: dict[str, Any]) -> dict[str, object]:
         before = self._kernel.loaded(caller, exchange.session)
-        result = await self._kernel.request(caller, exchange.session, params)
+        # Who came by the method, or agreed on MGP, also hears of decisions by its events.
+        speaks_mgp = exchange.request.method.startswith("mgp/") or exchange.dialect.mgp is not None
+        result = await self._kernel.request(caller, exchange.session, params, speaks_mgp=speaks_mgp)
         if exchange.session is not None and self._kernel.loaded(caller, exchange.session) != before:
             exchange.session.notify("notifications/tools/list_changed", b"{}")
         return result
