@@ -81,6 +81,7 @@ class Meaning:
         self._made_from: Embeddings | None = None
         self._engine: Engine | None = None
         self._queries: OrderedDict[str, Vector | None] = OrderedDict()
+        self._asking: set[asyncio.Task[None]] = set()
         self._stored: set[str] | None = None
         self._used: set[str] = set()
         self._rest_until = 0.0
@@ -97,19 +98,17 @@ class Meaning:
         """The vectors of a query and its sentences; empty where they cannot be had soon enough."""
         if not self.there:
             return {}
-        missing = [text for text in dict.fromkeys(texts) if text not in self._queries]
-        for start in range(0, len(missing), BATCH):
-            part = missing[start : start + BATCH]
-            vectors = await self._ask(part, QUERY_WITHIN_S)
-            if vectors is None:
-                return {}
-            for text, vector in zip(part, vectors, strict=True):
-                self._queries[text] = None if vector is None else unpacked(vector)
-        found = {text: self._queries[text] for text in texts}
+        wanted = list(dict.fromkeys(texts))[:BATCH]
+        missing = [text for text in wanted if text not in self._queries]
+        if missing:
+            # An engine that only starts now goes on behind the search, and knows more the next time.
+            asking = asyncio.ensure_future(self._ask_query(missing))
+            self._asking.add(asking)
+            asking.add_done_callback(self._asking.discard)
+            await asyncio.wait([asking], timeout=QUERY_WITHIN_S)
+        found = {text: self._queries[text] for text in wanted if text in self._queries}
         for text in found:
             self._queries.move_to_end(text)
-        while len(self._queries) > MOST_QUERIES:
-            self._queries.popitem(last=False)
         return found
 
     async def of_tools(self, texts: Sequence[str]) -> list[Vector | None] | None:
@@ -133,15 +132,27 @@ class Meaning:
 
     async def close(self) -> None:
         """Ask no more."""
+        for asking in list(self._asking):
+            asking.cancel()
+        await asyncio.gather(*self._asking, return_exceptions=True)
         if self._engine is not None:
             await self._engine.close()
+
+    async def _ask_query(self, texts: list[str]) -> None:
+        vectors = await self._ask(texts, 2 * QUERY_WITHIN_S)
+        for text, vector in zip(texts, vectors or (), strict=False):
+            self._queries[text] = None if vector is None else unpacked(vector)
+        while len(self._queries) > MOST_QUERIES:
+            self._queries.popitem(last=False)
 
     def _current(self) -> Engine | None:
         settings = self._settings()
         if settings != self._made_from:
             old, self._engine = self._engine, _engine(settings, self._resolver)
             if old is not None:
-                self._closing = asyncio.ensure_future(old.close())
+                closing = asyncio.ensure_future(old.close())
+                self._asking.add(closing)
+                closing.add_done_callback(self._asking.discard)
             self._made_from = settings
             self._queries.clear()
             self._used.clear()
