@@ -57,9 +57,7 @@ async def test_an_endpoint_finds_what_no_word_does_and_each_text_is_asked_once(
             assert server.texts == [QUERY]  # the tools' vectors were in the store
 
 
-async def test_vectors_of_a_file_do_the_same_without_a_network(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_vectors_of_a_file_do_the_same_without_a_network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PYTHONPATH", str(SOURCE))
     words = ["tide", "ocean", "harbour", "port", "invoice", "ticket"]
     file = tmp_path / "words.vec"
@@ -123,5 +121,3 @@ async def test_another_endpoint_means_other_vectors(tmp_path: Path) -> None:
 def _shorter(asked: dict[str, Any]) -> tuple[int, bytes]:
     rows = [{"index": place, "embedding": vector_of(text)[:4]} for place, text in enumerate(asked["input"])]
     return 200, json.dumps({"data": rows}).encode()
-
-

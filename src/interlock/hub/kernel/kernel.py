@@ -183,7 +183,7 @@ class Kernel:
         shelf = caller.shelf
         askable, withheld = self._shelves.askable(shelf), self._shelves.withheld(shelf)
         seen = self._shelves.seen(shelf)
-        allowed = seen | askable | withheld.keys() if askable or withheld else seen
+        allowed = seen | askable | frozenset(withheld) if askable or withheld else seen
         try:
             found = await self._search.find(allowed, query, "hybrid", 2, Filters.read(risk))
         except DiscoveryError as cause:

@@ -22,7 +22,7 @@ from interlock.hub.decisions.decision import Decision, Question
 from interlock.hub.decisions.desk import summary_of
 from interlock.hub.decisions.inbox import Inbox
 from interlock.hub.decisions.table import State
-from interlock.hub.principals import local_person
+from interlock.hub.principals import Principal
 from interlock.protocols.mgp.security import Trust, effective_risk, read_security
 from interlock.transports.exchange import Session
 from interlock.wire.errors import Fault
@@ -134,7 +134,7 @@ class Requests:
             "justification": f"approval {decision.id}",
         }
         try:
-            await self._desk.grant(local_person(decision.answered_by), msgspec.json.encode(grant))
+            await self._desk.grant(Principal(decision.answered_by, "person"), msgspec.json.encode(grant))
         except Fault as fault:
             self._log(asked.server, f"approval {decision.id} gave no access: {fault.message}")
             self._refuse(decision)

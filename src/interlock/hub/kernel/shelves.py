@@ -26,6 +26,8 @@ from interlock.judge.patterns import PatternSet
 MOST_CATEGORIES: Final = 60
 KERNEL_TOKENS: Final = sum(TOKENS.values()) + len(TOKENS)
 """What the kernel's own definitions cost in a list."""
+WRAPPING_TOKENS: Final = 20
+"""What the object around a result that is none costs: clients before 2026-07-28 are promised one."""
 CATEGORIES_TOKENS: Final = 8
 """What the word before the categories costs; each name costs less than its letters."""
 MOST_KEPT: Final = 10_000
@@ -106,8 +108,8 @@ class Shelves:
         return found
 
     def cost(self, shelf: Shelf, tool: Tool) -> int:
-        """What a tool costs as this shelf shows it."""
-        return self._tokens.of_text(self._catalog.render(shelf.view, tool))
+        """What a tool costs as this shelf shows it, to the clients for whom it costs most."""
+        return self._tokens.of_text(self._catalog.render(shelf.view, tool)) + (WRAPPING_TOKENS if tool.wraps else 0)
 
     def pinned(self, shelf: Shelf) -> dict[str, int]:
         """The tools that are always listed, as far as the budget holds them, with what each costs."""
