@@ -13,6 +13,10 @@ from load import Round
 FLAT = 1.25
 """Cost per call counts as flat while it grows by less than this factor."""
 
+GOVERNED = "governed, batched"
+STRICT = "governed, strict"
+AMONG = "governed, batched, 10,000 others"
+
 Verdict = Literal["PASS", "FAIL", "NOT MEASURED"]
 
 
@@ -61,9 +65,13 @@ class Extras(msgspec.Struct):
 def bars(rows: Sequence[Row], extras: Extras) -> list[Bar]:
     """Every bar, with what was measured for it."""
     return [
-        _cpu(rows),
+        _cpu(rows, "Interlock over http", 3.5),
+        _cpu(rows, GOVERNED, 4.0),
         _faster(rows, "python", 15),
         _faster(rows, "node", 8),
+        _governed_faster(rows),
+        _strict(rows),
+        _others(rows),
         _tail(rows),
         _added(rows),
         _idle(rows),
@@ -102,14 +110,44 @@ def cpu_ratio(row: Row, rows: Sequence[Row]) -> float | None:
     return median(one.cpu_us / other.cpu_us for one, other in pairs)
 
 
-def _cpu(rows: Sequence[Row]) -> Bar:
-    ratios = {(row.era, row.concurrency): cpu_ratio(row, rows) for row in rows if row.target == "Interlock over http"}
+def _cpu(rows: Sequence[Row], target: str, most: float) -> Bar:
+    ratios = {(row.era, row.concurrency): cpu_ratio(row, rows) for row in rows if row.target == target}
     found = {place: ratio for place, ratio in ratios.items() if ratio is not None}
-    name, limit = "CPU per call beside nginx's", "3.5 x"
+    name, limit = f"CPU per call beside nginx's, {target}", f"{most:g} x"
     if not found:
         return Bar(name, limit, "", "NOT MEASURED")
     told = ", ".join(f"{era} {at_once}: {ratio:.2f}" for (era, at_once), ratio in found.items())
-    return Bar(name, limit, told, "PASS" if max(found.values()) <= 3.5 else "FAIL")
+    return Bar(name, limit, told, "PASS" if max(found.values()) <= most else "FAIL")
+
+
+def _governed_faster(rows: Sequence[Row]) -> Bar:
+    """With a key, grants, schema check and record, against the fastest Python proxy without any of them."""
+    name, limit = "calls/s with a key and grants beside the fastest Python proxy", "12 x"
+    theirs = [row.mid("calls_s") for row in rows if row.kind == "python" and row.rounds]
+    ours = [row.mid("calls_s") for row in rows if row.target == GOVERNED and row.rounds]
+    return _at_least(name, limit, max(ours) / max(theirs) if theirs and ours else None, 12)
+
+
+def _strict(rows: Sequence[Row]) -> Bar:
+    """What it costs to commit every intent before its call is sent, where many calls are under way."""
+    batched, strict = _find(rows, GOVERNED, "modern", 256), _find(rows, STRICT, "modern", 256)
+    ratio = None if batched is None or strict is None else strict.mid("calls_s") / batched.mid("calls_s")
+    return _at_least("calls/s `strict` beside `batched` at 256", "0.5 x", ratio, 0.5)
+
+
+def _others(rows: Sequence[Row]) -> Bar:
+    name, limit = "CPU per call with 10,000 keys and 100,000 grants of others", f"{FLAT:g} x"
+    alone, among = _find(rows, GOVERNED, "modern", 32), _find(rows, AMONG, "modern", 32)
+    if alone is None or among is None:
+        return Bar(name, limit, "", "NOT MEASURED")
+    ratio = among.mid("cpu_us") / alone.mid("cpu_us")
+    return Bar(name, limit, f"{ratio:.2f} x", "PASS" if ratio <= FLAT else "FAIL")
+
+
+def _at_least(name: str, limit: str, ratio: float | None, least: float) -> Bar:
+    if ratio is None:
+        return Bar(name, limit, "", "NOT MEASURED")
+    return Bar(name, limit, f"{ratio:.2f} x", "PASS" if ratio >= least else "FAIL")
 
 
 def _faster(rows: Sequence[Row], kind: str, factor: float) -> Bar:

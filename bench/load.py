@@ -16,7 +16,7 @@ from typing import Any
 import httptools
 import msgspec
 
-from workload import FIRST_ID, LEGACY, Era, Shot, context_headers, post
+from workload import FIRST_ID, LEGACY, Era, Shot, context_headers, credential, post
 
 PATIENCE_S = 30.0
 WARM_CALLS = 400
@@ -306,13 +306,13 @@ async def open_session(port: int, path: str = "/mcp") -> str:
     return session
 
 
-async def list_tools(port: int, era: Era, session: str = "", path: str = "/mcp") -> int:
+async def list_tools(port: int, era: Era, session: str = "", key: str = "", path: str = "/mcp") -> int:
     """How many tools are listed."""
     from workload import modern_meta
 
     params = b'{"_meta":%b}' % modern_meta() if era == "modern" else b"{}"
     request = b'{"jsonrpc":"2.0","id":2,"method":"tools/list","params":%b}' % params
-    headers = context_headers(era, "tools/list", session=session)
+    headers = context_headers(era, "tools/list", session=session) + credential(key)
     status, _, body = await ask(port, post(path, port, request, headers))
     if status != 200:
         raise WrongAnswer(f"tools/list: HTTP {status} {body[:200]!r}")

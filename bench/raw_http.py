@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import re
 import socket
 import tempfile
 import threading
 from functools import cache
 from pathlib import Path
+from typing import Any, cast
 
 from interlock.config.settings import Config, Hub, Timeouts
 from interlock.hub.assembly import Assembly
@@ -28,10 +30,9 @@ _STATUS = re.compile(rb"HTTP/1\.[01] (\d{3}) ")
 def statuses(sent: bytes) -> list[int]:
     """The status of every answer to these bytes; none where the connection was closed without one."""
     with socket.create_connection(("127.0.0.1", _port()), ANSWER_WITHIN_S) as peer:
-        try:
+        # It may close before it has read everything: what it said first still counts.
+        with contextlib.suppress(OSError):
             peer.sendall(sent)
-        except OSError:
-            pass  # it closed before it had read everything: what it said first still counts
         heard = b""
         while len(heard) < MOST_READ:
             peer.settimeout(QUIET_S if heard else ANSWER_WITHIN_S)
@@ -56,7 +57,7 @@ def _port() -> int:
             assembly = Assembly(Config(hub=Hub(timeouts=Timeouts(start_s=5))), Path(home))
             endpoint = McpEndpoint(assembly.hub, assembly.limits)
             # The names that the rows use are let in, so that each is refused for what it is about, or not at all.
-            http = await start(endpoint, make_app(assembly), is_mcp=is_mcp_path, hosts=HOSTS)
+            http = await start(endpoint, cast(Any, make_app(assembly)), is_mcp=is_mcp_path, hosts=HOSTS)
             await assembly.begin()
             ready.append(http.port)
             begun.set()

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import os
+import subprocess
 import sys
 import time
 from collections.abc import Callable, Sequence
@@ -62,6 +64,8 @@ class Target:
         self.idle_mb: float | None = None
         self.problem = ""
         """Why it is not measured."""
+        self.key = ""
+        """What it is called with, where it asks who calls."""
         self._shots: list[list[Shot]] = []
 
     @property
@@ -87,7 +91,7 @@ class Target:
     async def prepare_shots(self) -> None:
         chosen = picks(self.servers, self.tools, PICKS)
         if self.era == "modern":
-            self._shots = [shots(chosen, self.era, self.view, self.tools, self.port)]
+            self._shots = [shots(chosen, self.era, self.view, self.tools, self.port, key=self.key)]
             return
         path = upstream_path("legacy", self.tools, 0) if self.view == "direct" else "/mcp"
         sessions = [await open_session(self.port, path) for _ in range(SESSIONS)]
@@ -160,6 +164,9 @@ class Interlock(Target):
     def launch(self, ground: Ground) -> Process:
         self.home = ground.folder / f"hub-{self.port}"
         self.home.mkdir()
+        return self._run(ground)
+
+    def _run(self, ground: Ground) -> Process:
         config = self.home / "bench.toml"
         config.write_text(self._config(ground))
         command = [sys.executable, "-m", "interlock.cli", "up", "--json", "--config", str(config)]
@@ -176,7 +183,8 @@ class Interlock(Target):
         while listed < self.servers * self.tools:
             if time.monotonic() - began > 120:
                 raise NotRunning(f"{listed} of {self.servers * self.tools} tools were listed after 120 s")
-            listed = await list_tools(self.port, self.era, session)
+            with contextlib.suppress(WrongAnswer):  # it listens before its keys are there
+                listed = await list_tools(self.port, self.era, session, self.key)
             await asyncio.sleep(0.05)
         self.ready_s = time.monotonic() - began
         await super().settle(ground)
@@ -192,6 +200,32 @@ class Interlock(Target):
                 command = ground.stdio_command(self.era, self.tools, server)
                 parts.append(f"command = [{', '.join(map(_quoted, command))}]\n")
         return "".join(parts)
+
+
+class Governed(Interlock):
+    """The hub as a platform runs it: no call without a key and a grant, each recorded; `strict` before it is sent."""
+
+    def __init__(self, servers: int, tools: int, audit: Literal["batched", "strict"], others: int = 0) -> None:
+        super().__init__("modern", servers, tools)
+        self.name = f"governed, {audit}" + (f", {others:,} others" if others else "")
+        self.setup = f"a key and {servers} grants are asked for, and the record is {audit}"
+        self.audit = audit
+        self.others = others
+
+    def launch(self, ground: Ground) -> Process:
+        self.home = ground.folder / f"hub-{self.port}"
+        self.home.mkdir()
+        prepare = [sys.executable, str(HERE / "governed.py"), str(self.home), "--servers", str(self.servers)]
+        env = {**os.environ, **self.env}
+        made = subprocess.run([*prepare, "--others", str(self.others)], env=env, capture_output=True, text=True)
+        if made.returncode:
+            raise NotRunning(made.stderr[-500:])
+        self.key = made.stdout.strip()
+        return self._run(ground)
+
+    def _config(self, ground: Ground) -> str:
+        more = f'[hub]\nanonymous = false\naccess = "opt-in"\naudit = "{self.audit}"\n'
+        return super()._config(ground).replace("[hub]\n", more, 1)
 
 
 class InterlockClient(Target):

@@ -64,9 +64,11 @@ def picks(servers: int, tools: int, count: int) -> list[tuple[int, int]]:
     return [(rng.randrange(servers), rng.randrange(tools)) for _ in range(count)]
 
 
-def shots(chosen: list[tuple[int, int]], era: Era, view: View, tools: int, port: int, session: str = "") -> list[Shot]:
+def shots(
+    chosen: list[tuple[int, int]], era: Era, view: View, tools: int, port: int, session: str = "", key: str = ""
+) -> list[Shot]:
     """HTTP requests for these tools."""
-    return [_shot(server, tool, era, view, tools, port, session) for server, tool in chosen]
+    return [_shot(server, tool, era, view, tools, port, session, key) for server, tool in chosen]
 
 
 def lines(chosen: list[tuple[int, int]], era: Era) -> list[Shot]:
@@ -113,10 +115,16 @@ def context_headers(era: Era, method: str, name: str = "", session: str = "") ->
     return f"MCP-Protocol-Version: {LEGACY}\r\n" + (f"Mcp-Session-Id: {session}\r\n" if session else "")
 
 
-def _shot(server: int, tool: int, era: Era, view: View, tools: int, port: int, session: str) -> Shot:
+def credential(key: str) -> str:
+    """The header that says who asks, where that is asked for."""
+    return f"Authorization: Bearer {key}\r\n" if key else ""
+
+
+def _shot(server: int, tool: int, era: Era, view: View, tools: int, port: int, session: str, key: str) -> Shot:
     name = f"s{server}__t{tool}" if view == "hub" else f"t{tool}"
     path = upstream_path(era, tools, server) if view == "direct" else "/mcp"
     body = call_body(name, era)
     length = len(body % (FIRST_ID, FIRST_ID))
-    request = post(path, port, body, context_headers(era, "tools/call", name, session), length)
+    headers = context_headers(era, "tools/call", name, session) + credential(key)
+    request = post(path, port, body, headers, length)
     return Shot(request, f"{0 if view == 'single' else server}/t{tool}/%d")

@@ -61,7 +61,7 @@ def test_a_new_project_is_clean_by_the_type_checker_and_the_linter(user: User) -
         assert checked.returncode == 0, checked.stdout
 
 
-@pytest.mark.parametrize("name", ["9lives", "Weather", "a b", "../out", ""])
+@pytest.mark.parametrize("name", ["9lives", "Weather", "a b", "../out", "", "json", "class", "interlock", "asyncio"])
 def test_a_bad_name_makes_nothing(user: User, name: str) -> None:
     assert user.run("new", name).exit_code == 2
     assert not list(user.folder.iterdir())
@@ -201,7 +201,11 @@ def test_a_file_on_trial_is_started_again_after_each_change_and_each_call_is_sho
             good = file.read_text()
             file.write_text("syntax error")
             assert trial.hear("changed")["text"] == "weather_map.py"
-            assert "SyntaxError" in trial.hear("broken")["text"]
+            assert trial.hear("broken")["text"].startswith("SyntaxError: ")
+            file.write_text(good.replace("text: Annotated[str,", "text: Annotated[Strung,"))
+            told = trial.hear("broken")["text"]
+            assert told.startswith(f"{file}:")
+            assert told.endswith("parameter 'text' has an annotation that cannot be read: name 'Strung' is not defined")
             file.write_text(good.replace("async def count(", "async def counted("))
             assert trial.hear("ready")["text"] == "counted"
             assert post(f"{address}/tools/weather_map__counted", {"text": "x"})["structuredContent"]["words"] == 1

@@ -17,6 +17,9 @@ from interlock.cli.app import EXIT_CODES, SECTIONS, app
 from interlock.config import settings
 from interlock.hub.upstreams.states import mermaid
 from interlock.protocols.mcp.methods import METHODS
+from interlock.protocols.mgp.permissions import STANDARD
+from interlock.web.admin.addresses import ADDRESSES
+from interlock.web.metrics.table import METRICS, PROCESS
 from interlock.wire.errors import TABLE
 
 DOCS = Path(__file__).parents[2] / "docs"
@@ -27,9 +30,14 @@ TABLES: list[tuple[str, type[msgspec.Struct]]] = [
     ("[hub.limits]", settings.Limits),
     ("[hub.approvals]", settings.Approvals),
     ("[hub.webhook]", settings.Webhook),
+    ("[hub.oauth]", settings.OAuth),
+    ("[hub.tracing]", settings.Tracing),
+    ("[hub.retention]", settings.Retention),
     ("[hub.rate]", settings.Rate),
     ("[servers.ID]", settings.Server),
     ("[servers.ID.restart]", settings.Restart),
+    ("[servers.ID.timeouts]", settings.ServerTimeouts),
+    ("[servers.ID.permissions]", settings.Permissions),
     ("[servers.ID.tools]", settings.Tools),
     ("[servers.ID.validators.TOOL]", settings.Validation),
     ("[profiles.NAME]", settings.Profile),
@@ -104,6 +112,16 @@ def help_of(command: click.Command, path: list[str]) -> str:
     return "\n\n".join(parts)
 
 
+def addresses() -> str:
+    """Rows of the table of the admin API."""
+    rows = []
+    for address in ADDRESSES:
+        takes = ", ".join(f"`{field.encode_name}`" for field in msgspec.structs.fields(address.asks)) or "–"
+        cells = [address.verb, f"`{address.path}`", f"`{address.right}`", address.summary, takes]
+        rows.append(f"| {' | '.join(cells)} |")
+    return "\n".join(rows)
+
+
 def field_texts(struct: type) -> dict[str, str]:
     """The text under each field of a struct."""
     tree = ast.parse(inspect.getsource(inspect.getmodule(struct)))  # type: ignore[arg-type]
@@ -137,12 +155,36 @@ def default_of(field: Any) -> str:
     return f"`{value:,}`".replace(",", "_") if isinstance(value, int) else f"`{value}`"
 
 
+def permissions() -> str:
+    """Rows of the table of permissions."""
+    return "\n".join(f"| `{name}` | {risk.word} |" for name, risk in STANDARD.items())
+
+
+def metrics() -> str:
+    """Rows of the table of metrics."""
+    rows = ["| metric | kind | labels | meaning |", "|---|---|---|---|"]
+    for metric in METRICS.values():
+        labels = ", ".join(f"`{label}`" for label in metric.labels) or "–"
+        rows.append(f"| `{metric.name}` | {metric.kind} | {labels} | {metric.meaning} |")
+    return "\n".join(rows)
+
+
+def process() -> str:
+    """Rows of the metrics of the process."""
+    rows = ["| metric | meaning |", "|---|---|"]
+    return "\n".join(rows + [f"| `{name}` | {meaning} |" for name, meaning in PROCESS.items()])
+
+
 GENERATED: list[tuple[str, str, Callable[[], str]]] = [
     ("errors.md", "errors", errors),
+    ("permissions.md", "permissions", permissions),
     ("protocol.md", "methods", methods),
     ("protocol.md", "states", states),
     ("configuration.md", "settings", configuration),
     ("commands.md", "commands", commands),
+    ("admin-api.md", "addresses", addresses),
+    ("metrics.md", "metrics", metrics),
+    ("metrics.md", "process", process),
 ]
 
 

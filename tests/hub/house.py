@@ -24,6 +24,7 @@ from interlock.transports.http.endpoint import McpEndpoint
 from interlock.transports.http.serve import start
 from interlock.transports.parking import Limits as ParkingLimits
 from interlock.web.app import make_app
+from interlock.web.metrics.page import MetricsPage
 
 HERE = Path(__file__).parent
 SOURCE = HERE.parents[1] / "src"
@@ -88,8 +89,11 @@ async def house(
     settings = hub or Hub(timeouts=Timeouts(start_s=30, discovery_s=10, tool_s=20))
     config = Config(hub=settings, servers=dict(servers), profiles=dict(profiles or {}), agents=dict(agents or {}))
     assembly = Assembly(config, tmp_path / "home", parking)
-    endpoint = McpEndpoint(assembly.hub, assembly.limits)
-    http = await start(endpoint, make_app(assembly), is_mcp=is_mcp_path)
+    endpoint = McpEndpoint(assembly.service, assembly.limits)
+    metrics = MetricsPage(assembly)
+    http = await start(endpoint, make_app(assembly, metrics=metrics), is_mcp=is_mcp_path)
+    metrics.face = http.face
+    assembly.listen = f"127.0.0.1:{http.port}"
     await assembly.begin()
     running = House(assembly, f"http://127.0.0.1:{http.port}", endpoint)
     try:

@@ -19,6 +19,10 @@ class RawWeb:
         self.connections = 0
         self.replies: dict[str, bytes] = {}
         self.drip = b""
+        self.told: list[Any] = []
+        """Notifications that it took."""
+        self.refuses = 0
+        """So many of them it does not take."""
         self._tasks: set[asyncio.Task[None]] = set()
         self._server: asyncio.Server
 
@@ -70,7 +74,12 @@ class RawWeb:
                 await writer.drain()
                 await asyncio.sleep(0.02)
             return False
+        if "id" not in message and self.refuses and message["method"] != "notifications/initialized":
+            self.refuses -= 1
+            writer.write(b"HTTP/1.1 503 Busy\r\ncontent-length: 0\r\n\r\n")
+            return True
         if "id" not in message:
+            self.told.append(message)
             writer.write(b"HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n")
             return True
         answer = json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": _result(message)}).encode()

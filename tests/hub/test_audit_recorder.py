@@ -314,6 +314,23 @@ async def test_what_was_lost_is_counted_and_recorded_and_an_open_call_ends_as_un
     assert [finding.problem for finding in report.findings] == ["lost"]
 
 
+async def test_an_intent_whose_outcome_was_lost_ends_as_unknown(house: House) -> None:
+    recorder = await house.open()
+    ticket, _ = await strict(recorder)
+    # While something else is being written the call ends; its end waits for the next batch, which never goes.
+    recorder.refusal(AGENT, TOOL, TRACE, "g", "r")
+    flushed = asyncio.ensure_future(recorder.flushed())
+    await asyncio.sleep(0)
+    recorder.outcome(ticket, SUCCEEDED)
+    recorder._flush = lambda: None  # type: ignore[method-assign]
+    await flushed
+    await house.crash()
+    await house.open()
+    (ended,) = [record for record in house.records() if record.intent == ticket.seq]
+    assert ended.outcome == UNKNOWN
+    await house.close()
+
+
 async def test_a_clean_end_leaves_nothing_to_say(house: House) -> None:
     await house.open()
     await house.close()

@@ -261,7 +261,7 @@ async def test_always_makes_a_rule_for_that_call_alone_which_can_be_revoked(tmp_
         assert error_of(await client.modern("tools/call", echo("b")))["name"] == "APPROVAL_PENDING"
         (rule,) = inbox.rules()
         assert "careful may call busy__echo" in rule.explain()
-        await inbox.revoke_rule(rule.id)
+        await inbox.revoke_rule(rule.id, ADA)
         assert error_of(await client.modern("tools/call", echo("a")))["name"] == "APPROVAL_PENDING"
 
 

@@ -15,7 +15,7 @@ from interlock.transports.http.serve import start
 from .house import Raw, child, house
 
 OFFER = {"version": "0.2.0", "extensions": ["access_control", "tool_discovery", "audit", "com.example.own"]}
-AGREED = {"version": "0.2.0", "extensions": ["access_control", "tool_discovery"]}
+AGREED = {"version": "0.2.0", "extensions": ["access_control", "audit", "tool_discovery"]}
 HOMES: list[Callable[[Any], dict[str, Any]]] = [
     lambda said: {"mgp": said},
     lambda said: {"experimental": {"mgp": said}},

@@ -395,3 +395,36 @@ async def test_an_option_that_is_none_is_refused_with_the_one_that_was_meant() -
         server.resource("a://b", zzz=1)(it)  # type: ignore[call-arg]
     with pytest.raises(TypeError, match=r"write @server.tool\(name='it'\)"):
         server.tool("it")  # type: ignore[call-overload]
+
+
+async def test_the_items_of_a_generator_are_told_as_they_come_to_whoever_wants_to_know() -> None:
+    server = Server("test")
+
+    @server.tool
+    async def words(text: str) -> AsyncIterator[str]:
+        for word in text.split():
+            yield word
+
+    @server.tool
+    def squares(count: int) -> Iterator[dict[str, int]]:
+        for number in range(count):
+            yield {"square": number**2}
+
+    @server.tool
+    async def reporting(ctx: Context) -> AsyncIterator[str]:
+        ctx.progress(50, 100, "half way")
+        yield "x"
+
+    peer = Peer(server)
+    for name, arguments, told, whole in (
+        ("words", {"text": "one two"}, [(1, "one"), (2, "two")], ["one", "two"]),
+        ("squares", {"count": 2}, [(1, '{"square":0}'), (2, '{"square":1}')], [{"square": 0}, {"square": 1}]),
+        ("reporting", {}, [(50, "half way")], ["x"]),
+    ):
+        _, pending = peer.start("tools/call", name=name, arguments=arguments, _meta={"progressToken": name})
+        answer = await pending.answer
+        notes = [(note["progress"], note["message"]) for _, note in pending.notes]
+        assert (notes, answer["structuredContent"]) == (told, whole)
+        _, silent = peer.start("tools/call", name=name, arguments=arguments)
+        assert (await silent.answer)["structuredContent"] == whole
+        assert silent.notes == []

@@ -80,3 +80,17 @@ def test_prose_stays_prose(text: str) -> None:
 @given(st.text(alphabet="Args: \n-param()*Retuns", max_size=80))
 def test_no_text_is_too_odd_to_read(text: str) -> None:
     assert isinstance(Docstring.parse(text).text, str)
+
+
+@pytest.mark.parametrize(
+    ("said", "kept"),
+    [
+        ("int: how many", "how many"),
+        ("dict[str, list[int]]: by name", "by name"),
+        ("int | None: how many", "how many"),
+        ("a list of names: the best first", "a list of names: the best first"),
+        ("nothing", "nothing"),
+    ],
+)
+def test_a_type_before_what_googles_style_says_of_a_result_is_left_out(said: str, kept: str) -> None:
+    assert Docstring.parse(f"Do it.\n\nReturns:\n    {said}\n").returns == kept

@@ -5,12 +5,14 @@ from __future__ import annotations
 import dataclasses
 import datetime
 import functools
+import json
 import os
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal, NamedTuple
 
+import msgspec
 import pydantic
 import pytest
 
@@ -242,14 +244,42 @@ def misreturned() -> complex:
     return 1j
 
 
+def wrong_default(a: int = "five") -> None: ...  # type: ignore[assignment]
+
+
+def low_default(a: Annotated[int, InputField(min_value=5)] = 1) -> None: ...
+
+
+def no_choice(a: Literal["x", "y"] = "z") -> None: ...  # type: ignore[assignment]
+
+
+def bad_item(a: list[int] = ["x"]) -> None: ...  # type: ignore[list-item]  # noqa: B006
+
+
+def nothing_between(a: Annotated[int, InputField(min_value=5, max_value=1)]) -> None: ...
+
+
+def no_length(a: Annotated[list[int], InputField(min_length=3, max_length=2)]) -> None: ...
+
+
+def method(self, a: int) -> None: ...  # type: ignore[no-untyped-def]
+
+
 @pytest.mark.parametrize(
     ("function", "says"),
     [
+        (wrong_default, "parameter 'a': its default does not fit: Type mismatch: expected integer, got 'five'"),
+        (low_default, "parameter 'a': its default does not fit: Too small: expected at least 5, got 1"),
+        (no_choice, "parameter 'a': its default does not fit: Not a choice"),
+        (bad_item, "parameter 'a': its default does not fit: Type mismatch"),
+        (nothing_between, "parameter 'a': nothing fits: at least 5 and at most 1"),
+        (no_length, "parameter 'a': nothing fits: at least 3 items and at most 2 items"),
+        (method, "'self' has no object"),
         (keywords, r"parameter '\*\*options'"),
         (positional, "parameter 'a' is positional only"),
         (unknown, "parameter 'a' has an annotation that cannot be read: name 'Nowhere'"),
         (unfit, "parameter 'a': complex has no JSON form"),
-        (unread, "its parameters: not a valid JSON Schema at properties/a/pattern"),
+        (unread, "parameter 'a': not a valid JSON Schema at properties/a/pattern"),
         (misreturned, "the return type: complex has no JSON form"),
     ],
 )
@@ -315,3 +345,55 @@ def test_every_wrong_argument_is_told_at_once() -> None:
 
     problems = Signature.from_function(tool).check({"first": "x", "second": "y", "count": "z"})
     assert {problem.field for problem in problems} == {"first", "second", "count"}
+
+
+@dataclasses.dataclass
+class Place:
+    """Somewhere."""
+
+    x: float
+    y: float = 0.5
+
+
+class Row(NamedTuple):
+    """A row."""
+
+    number: int
+    word: str = "none"
+
+
+class Trip(msgspec.Struct):
+    """Places."""
+
+    stops: list[Place]
+    start: Place = msgspec.field(default_factory=lambda: Place(0))
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "plain"),
+    [
+        (Place, {"x": 1}, {"x": 1.0, "y": 0.5}),
+        (list[Place], [{"x": 1}], [{"x": 1.0, "y": 0.5}]),
+        (dict[str, Place], {"a": {"x": 1}}, {"a": {"x": 1.0, "y": 0.5}}),
+        (Place | None, {"x": 1}, {"x": 1.0, "y": 0.5}),
+        (Trip, {"stops": [{"x": 1}]}, {"stops": [{"x": 1.0, "y": 0.5}], "start": {"x": 0, "y": 0.5}}),
+        (Row, [3], [3, "none"]),
+        (list[Row], [[3], [4, "b"]], [[3, "none"], [4, "b"]]),
+    ],
+)
+def test_the_defaults_of_a_class_are_in_what_is_given_back(kind: Any, given: Any, plain: Any) -> None:
+    def again(value: Any) -> Any:
+        return value
+
+    again.__annotations__ = {"value": kind, "return": kind}
+    signature = Signature.from_function(again)
+    values = signature.decode({"value": given})
+    assert json.loads(msgspec.json.encode(signature.encode(values["value"], wrap=False))) == plain
+
+
+def test_a_default_of_none_only_says_that_a_parameter_may_be_left_out() -> None:
+    def search(text: str, within: str = None) -> None: ...  # type: ignore[assignment]  # noqa: RUF013
+
+    signature = Signature.from_function(search)
+    assert "default" not in signature.input_schema()["properties"]["within"]  # type: ignore[index,operator]
+    assert signature.decode({"text": "x"}) == {"text": "x", "within": None}

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import asyncio
+import dataclasses
+import enum
+import inspect
 import time
 import typing
 from typing import Annotated, Any, Literal
@@ -12,6 +16,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from interlock import Server
 from interlock.signatures import (
     ArgumentsError,
     InputField,
@@ -44,14 +49,29 @@ def numbers(draw: st.DrawFn) -> Any:
     return Annotated[draw(st.sampled_from([int, float])), InputField(min_value=low, max_value=high)]
 
 
+class Colour(enum.Enum):
+    RED = "red"
+    BLUE = "blue"
+
+
+CLASSES: list[Any] = [
+    lambda members: msgspec.defstruct("Made", members, kw_only=True),
+    lambda members: dataclasses.make_dataclass("Data", members),
+    lambda members: typing.TypedDict("Dict", dict(members)),  # type: ignore[misc]
+    lambda members: typing.NamedTuple("Row", members),
+]
+
+
 SCALARS = st.one_of(
-    st.sampled_from([str, int, float, bool, Literal["a", "b"], Literal[1, 2, None], bytes, Any]), texts(), numbers()
+    st.sampled_from([str, int, float, bool, Literal["a", "b"], Literal[1, 2, None], bytes, Any, Colour]),
+    texts(),
+    numbers(),
 )
 
 
 def composed(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
-    structs = st.dictionaries(NAMES, inner, min_size=1, max_size=3).map(
-        lambda members: msgspec.defstruct("Made", list(members.items()), kw_only=True)
+    classes = st.tuples(st.dictionaries(NAMES, inner, min_size=1, max_size=3), st.sampled_from(CLASSES)).map(
+        lambda drawn: drawn[1](list(drawn[0].items()))
     )
     return st.one_of(
         inner.map(lambda kind: list[kind]),  # type: ignore[valid-type]
@@ -59,7 +79,7 @@ def composed(inner: st.SearchStrategy[Any]) -> st.SearchStrategy[Any]:
         inner.map(lambda kind: typing.Optional[kind]),  # noqa: UP045
         st.tuples(inner, inner).map(lambda kinds: tuple[kinds]),  # type: ignore[valid-type]
         st.tuples(inner, inner).map(lambda kinds: typing.Union[kinds]),  # noqa: UP007
-        structs,
+        classes,
     )
 
 
@@ -99,6 +119,58 @@ def test_a_schema_read_back_is_the_same_schema(function: Any) -> None:
     again = Signature.from_json_schema(schema)
     assert again.input_schema() == schema
     assert Signature.from_json_schema(again.input_schema()) == again
+
+
+@st.composite
+def echoes(draw: st.DrawFn) -> tuple[Any, type]:
+    """A coroutine that returns its arguments, and the class of what it returns."""
+    function = draw(functions())
+    members = [(name, kind) for name, kind in function.__annotations__.items() if name in _required(function)]
+    kind = draw(st.sampled_from(CLASSES[:2]))(members)
+
+    async def echo(**given: Any) -> Any:
+        return kind(**{name: given[name] for name, _ in members})
+
+    scope: dict[str, Any] = {"echo": echo}
+    names = ", ".join(f"{name}" if name in _required(function) else f"{name}=None" for name in _names(function))
+    passed = ", ".join(f"{name}={name}" for name in _names(function))
+    exec(f"async def tool({names}):\n    return await echo({passed})", scope)
+    scope["tool"].__annotations__ = {**function.__annotations__, "return": kind}
+    return scope["tool"], kind
+
+
+@settings(max_examples=100, deadline=None)
+@given(echoes())
+def test_any_signature_is_offered_and_invoked_and_gives_back_what_it_was_given(drawn: tuple[Any, type]) -> None:
+    function, kind = drawn
+    server = Server("any")
+    server.tool(function)
+    [tool] = server.tools
+    definition = tool.definition
+    for schema in (definition["inputSchema"], definition["outputSchema"]):
+        jsonschema_rs.meta.validate(schema)
+    signature = Signature.from_function(function)
+    for arguments in tool.make_examples():
+        answer = asyncio.run(server.invoke("tool", arguments))
+        jsonschema_rs.validate(definition["outputSchema"], answer)
+        values = signature.decode(dict(arguments))
+        # What came out, read again, is what went in.
+        again = signature.decode({**arguments, **answer})
+        assert {name: again[name] for name in answer} == {name: values[name] for name in answer}
+        assert answer.keys() == {field.name for field in _fields(kind)}
+
+
+def _fields(kind: type) -> Any:
+    return dataclasses.fields(kind) if dataclasses.is_dataclass(kind) else msgspec.structs.fields(kind)
+
+
+def _names(function: Any) -> list[str]:
+    return list(inspect.signature(function).parameters)
+
+
+def _required(function: Any) -> set[str]:
+    parameters = inspect.signature(function).parameters.values()
+    return {parameter.name for parameter in parameters if parameter.default is inspect.Parameter.empty}
 
 
 JSON = st.recursive(

@@ -102,3 +102,13 @@ def test_a_bad_call_names_the_argument_in_process_over_mcp_and_over_rest(
     assert (status, error["code"], error["field"]) == (422, -32001, field)
     assert reason in error["reason"]
     assert error["suggestions"]
+
+
+def test_a_model_reads_which_constraint_failed_and_how_to_keep_it(server: Server, address: str) -> None:
+    told = "ticker_symbol: Pattern mismatch: expected ^[A-Z]{1,5}$, got 'invalid123'"
+    told += "; use uppercase letters; 1 to 5 characters"
+    bad = {"ticker_symbol": "invalid123", "period_days": 90}
+    for where, name in ((server, "FinancialAnalyzer"), (f"{address}/mcp", "fin__FinancialAnalyzer")):
+        answer = call(where, bad, name)
+        assert answer["isError"]
+        assert told in answer["content"][0]["text"]

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import asyncio
 import json
+import sys
 from collections.abc import AsyncIterator, Mapping
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from hub.house import House, Raw, child, house, until
-from interlock.config.settings import Agent, Approvals, Era, Hub, Limits, Profile, Rate, Timeouts
+from hub.house import SOURCE, House, Raw, child, house, until
+from interlock.config.settings import Agent, Approvals, Era, Hub, Limits, Profile, Rate, Server, Timeouts
 from interlock.hub.audit.search import search
 from interlock.store.records import Search
 from interlock.web.rest import routes
@@ -22,6 +23,20 @@ from .running import example
 
 pytestmark = pytest.mark.anyio
 
+COUNTING = """
+import asyncio
+from collections.abc import AsyncIterator
+from interlock import Server
+server = Server("counting")
+
+@server.tool
+async def count(to: int) -> AsyncIterator[int]:
+    for number in range(1, to + 1):
+        await asyncio.sleep(0)
+        yield number
+
+server.run()
+"""
 GOOD = {"ticker_symbol": "AAPL", "period_days": 90}
 ANALYZER = "/tools/fin__FinancialAnalyzer"
 
@@ -152,6 +167,20 @@ async def test_what_a_tool_says_on_the_way_is_streamed_to_who_accepts_events(res
     assert [name for name, _ in told] == ["progress", "progress", "result"]
     assert told[0][1]["message"] == "step 1"
     assert told[-1][1]["content"][0]["text"] == "reported"
+
+
+async def test_the_items_of_a_generator_are_streamed_as_they_come(tmp_path: Path) -> None:
+    file = tmp_path / "counting.py"
+    file.write_text(COUNTING)
+    server = Server(command=(sys.executable, str(file)), env={"PYTHONPATH": str(SOURCE)})
+    async with house(tmp_path, {"counting": server}) as hub:
+        headers = {"accept": "text/event-stream"}
+        _, _, body = await Rest(hub).ask("POST", "/tools/counting__count", {"to": 3}, headers)
+    events = [event.split("\n") for event in body.decode().strip().split("\n\n")]
+    assert [name for name, _ in events] == ["event: progress"] * 3 + ["event: result"]
+    said = [json.loads(data.removeprefix("data: ")) for _, data in events]
+    assert [event["message"] for event in said[:3]] == ["1", "2", "3"]
+    assert said[3]["structuredContent"] == [1, 2, 3]
 
 
 async def test_a_stream_with_nothing_to_tell_holds_the_result_alone(rest: Rest) -> None:

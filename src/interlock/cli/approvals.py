@@ -129,6 +129,8 @@ def details(row: dict[str, Any]) -> None:
         ("asked by", f"{row.get('asker')} ({row.get('asker_kind')})"),
         ("for", str(row.get("target"))),
         ("risk", str(row.get("risk") or "not said")),
+        ("trust", str(row.get("trust") or "standard")),
+        *(("found", str(finding)) for finding in row.get("findings") or ()),
         ("because", str(row.get("rule"))),
         ("state", str(row.get("state"))),
         ("deadline", str(row.get("deadline"))),

@@ -36,19 +36,25 @@ def tail(lines: int, as_json: bool) -> None:
 
 
 @audit.command()
+@click.option(
+    "--event", metavar="TYPE", help="Only this kind: TOOL_EXECUTED, ACCESS_GRANTED, dev.interlock.key_created, …"
+)
 @click.option("--agent", metavar="NAME", help="Only what this agent, person or service did.")
 @click.option("--server", metavar="ID", help="Only calls to this server.")
 @click.option("--tool", metavar="NAME", help="Only this tool, by its server's own name.")
 @click.option("--result", type=click.Choice(["SUCCESS", "FAILURE", "BLOCKED", "UNKNOWN"]), help="Only with this end.")
 @click.option("--trace", metavar="ID", help="Only this trace.")
+@click.option("--chain", metavar="NAME", help="Only what this hub recorded, where several share a store.")
 @click.option("-n", "--lines", default=100, show_default=True, type=click.IntRange(1, 10_000))
 @json_option
 def search(
+    event: str | None,
     agent: str | None,
     server: str | None,
     tool: str | None,
     result: str | None,
     trace: str | None,
+    chain: str | None,
     lines: int,
     as_json: bool,
 ) -> None:
@@ -58,8 +64,10 @@ def search(
     Example:
       interlock audit search --agent cursor --result BLOCKED
     """
-    wanted = {"agent": agent, "server": server, "tool": tool, "result": result, "trace": trace, "most": lines}
-    _print(ask_hub("hub/audit.search", {key: value for key, value in wanted.items() if value is not None}), as_json)
+    wanted = {"event": event, "agent": agent, "server": server, "tool": tool, "result": result, "trace": trace}
+    wanted |= {"chain": chain}
+    asked: dict[str, object] = {"most": lines, **{key: value for key, value in wanted.items() if value is not None}}
+    _print(ask_hub("hub/audit.search", asked), as_json)
 
 
 @audit.command()
@@ -101,15 +109,16 @@ def export(file: str, as_json: bool) -> None:
 
 
 @audit.command()
+@click.option("--file", type=click.Path(exists=True, dir_okay=False), help="An export to check; needs no hub.")
 @json_option
-def verify(as_json: bool) -> None:
+def verify(file: str | None, as_json: bool) -> None:
     """Check that no record was changed, dropped, moved or cut off.
 
     \b
     Example:
-      interlock audit verify
+      interlock audit verify --file audit.jsonl
     """
-    found = ask_hub("hub/audit.verify", {}, timeout=600)
+    found = ask_hub("hub/audit.verify", {}, timeout=600) if file is None else _verified(file)
     if as_json:
         show_json(found)
     else:
@@ -120,6 +129,19 @@ def verify(as_json: bool) -> None:
         raise Failure("the record is not as it was written", "keep a copy of the store, and compare it with a backup")
 
 
+def _verified(file: str) -> dict[str, Any]:
+    import msgspec
+
+    from interlock.hub.audit.verify import verify_export
+
+    try:
+        with open(file, "rb") as lines:
+            report = verify_export(lines, {})
+    except (msgspec.MsgspecError, ValueError) as cause:
+        raise Failure(f"{file} is no export of the record: {cause}", "name a file made by `audit export`") from None
+    return {**msgspec.to_builtins(report), "sound": report.sound}
+
+
 def _print(found: dict[str, Any], as_json: bool) -> None:
     if as_json:
         show_json(found)
@@ -128,12 +150,19 @@ def _print(found: dict[str, Any], as_json: bool) -> None:
         say(line)
 
 
+_OURS = "dev.interlock."
+_COLOURS = {"SUCCESS": "green", "PENDING": "yellow"}
+
+
 def _row(entry: dict[str, Any]) -> tuple[str, ...]:
     record = as_dict(entry["record"])
     at = datetime.fromtimestamp(int(record.get("at", 0)) / 1_000_000).strftime("%m-%d %H:%M:%S")
     target = "__".join(part for part in (record.get("server", ""), record.get("name", "")) if part)
     result = str(entry.get("result", ""))
-    shown = coloured(result, "green" if result == "SUCCESS" else "red") if result else ""
+    event = str(record.get("event", ""))
+    shown = coloured(result, _COLOURS.get(result, "red")) if result != "RECORDED" else plain(event.removeprefix(_OURS))
+    if record.get("claimed_by"):
+        shown = coloured(f"{plain(str(record['claimed_by']))} claims", "yellow")
     why = str(record.get("reason") or record.get("rule") or "")
     took = f"{int(record['duration_us']) / 1000:.1f} ms" if record.get("duration_us") is not None else ""
     return (str(entry["seq"]), at, plain(record.get("actor", "")), plain(target), shown, took, one_line(why, 60))

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import keyword
 import re
+import sys
 from pathlib import Path
 
 import click
@@ -11,6 +13,8 @@ from .failures import WrongUsage
 from .show import json_option, plain, say, show_json
 
 _NAME = re.compile(r"[a-z][a-z0-9_-]{0,40}\Z")
+
+_TAKEN = frozenset({"interlock", "msgspec", "pytest", "test"})
 
 _SERVER = '''\
 """{title}: tools for agents."""
@@ -118,6 +122,8 @@ def new(name: str, folder: Path, as_json: bool) -> None:
     if not _NAME.match(name):
         raise WrongUsage(f"`{name}` cannot be a server's name", "use small letters, digits, - and _, a letter first")
     module = name.replace("-", "_")
+    if keyword.iskeyword(module) or module in sys.stdlib_module_names or module in _TAKEN:
+        raise WrongUsage(f"a file {module}.py would stand in the way of Python's own", "choose another name")
     project = folder.expanduser().absolute() / name
     if project.exists():
         raise WrongUsage(f"{project} is there already", "choose another name, or remove it")

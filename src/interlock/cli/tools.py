@@ -61,7 +61,7 @@ def call(name: str, arguments: tuple[str, ...], timeout: float | None, as_json: 
         for block in result.get("content") or []:
             say(_block(block))
     if result.get("isError"):
-        raise Failure(f"{name} reported an error", "correct the arguments; `interlock list --json` shows what it takes")
+        raise Failure(f"{name} reported an error", _mend(name, result))
 
 
 def read_arguments(words: tuple[str, ...], schema: Any) -> dict[str, Any]:
@@ -91,6 +91,15 @@ def read_arguments(words: tuple[str, ...], schema: Any) -> dict[str, Any]:
                 value = text
         given[key] = value
     return given
+
+
+def _mend(name: str, result: dict[str, Any]) -> str:
+    """What to do about a call that failed: its arguments are wrong, or the tool is."""
+    hub_says = as_dict(as_dict(result.get("_meta")).get("dev.interlock/error"))
+    server_says = as_dict(as_dict(result.get("structuredContent")).get("error"))
+    if "INVALID_TOOL_ARGS" in (hub_says.get("name"), server_says.get("name")):
+        return "correct the arguments; `interlock list --json` shows what it takes"
+    return f"`interlock logs {name.partition('__')[0]}` shows what its server wrote"
 
 
 def _value(text: str) -> Any:

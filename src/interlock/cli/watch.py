@@ -10,7 +10,7 @@ import click
 from .approvals import answered, details
 from .failures import Failure
 from .hub_link import HubLink
-from .show import as_dict, bold, is_attended, json_option, one_line, plain, say, show_json
+from .show import as_dict, bold, coloured, is_attended, json_option, one_line, plain, say, show_json
 
 KEYS = {"y": "once", "a": "always", "n": "no"}
 
@@ -81,5 +81,7 @@ def _headline(row: dict[str, Any]) -> None:
     risk = f" [{row['risk']}]" if row.get("risk") else ""
     say(f"{bold(str(row.get('id')))}{plain(risk)} {plain(str(row.get('asker')))} → {plain(str(row.get('target')))}")
     say(f"  {one_line(str(row.get('question') or ''), 160)}")
+    for finding in row.get("findings") or ():
+        say(f"  {coloured('found', 'yellow')} {one_line(str(finding), 150)}")
     if row.get("summary"):
         say(f"  {one_line(str(row['summary']), 160)}")

@@ -36,6 +36,14 @@ def why_bad_name(name: str) -> str | None:
     return None
 
 
+def why_bad_agent(name: str) -> str | None:
+    """As `why_bad_name`; an agent may also be the subject of a token, named by its issuer (`https://issuer#subject`)."""
+    issuer, mark, subject = name.partition("#")
+    if mark and subject and issuer.startswith(("https://", "http://")) and name.isprintable() and len(name) <= 1024:
+        return None
+    return why_bad_name(name)
+
+
 def adopt_id(name: str) -> str | None:
     """The id that a server of another program's file gets here; None if its name is empty or hides characters."""
     if any(unicodedata.category(char).startswith("C") for char in name):

@@ -31,21 +31,66 @@ Tokens = Annotated[int, Meta(ge=600)]
 """Less does not hold the way to find tools."""
 
 DefaultPolicy = Literal["opt-in", "opt-out"]
+PermissionPolicy = Literal["interactive", "auto_approve", "deny_all", "config_only"]
+TrustLevel = Literal["trusted", "standard", "sandboxed"]
+Algorithm = Literal["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "Ed25519", "EdDSA"]
+"""Signatures with a public key alone: whoever can check a token must not be able to make one."""
 
 DEFAULT_LISTEN = "127.0.0.1:7420"
 
 
 class Timeouts(msgspec.Struct, frozen=True):
-    """How long the hub waits. A server's own `timeout_s` goes before `tool_s`."""
+    """How long the hub waits. A server's own go before these, and a tool's before its server's."""
 
-    tool_s: Seconds = 60
+    tool_s: Seconds = 30
     """One tool call, from dispatch; progress extends it."""
-    discovery_s: Seconds = 10
-    """Listing one server; after that the last known list serves."""
+    validation_s: Seconds = 5
+    """All checks of one call together, where one has to wait for something."""
+    discovery_s: Seconds = 2
+    """Listing one server again; after that the last known list serves. The first listing may take `start_s`."""
+    lock_s: Seconds = 0.5
+    """Waiting for a lock of the hub's own; after that the call is refused as overloaded."""
     start_s: Seconds = 120
     """Starting one server: a first `npx` downloads its package."""
     idle_s: Seconds = 300
     """How long an on-demand server or a private session may be unused before it is closed."""
+
+
+class ServerTimeouts(msgspec.Struct, frozen=True):
+    """How long the hub waits for one server; what is unset is the hub's."""
+
+    tool_s: Seconds | None = None
+    """One call, from dispatch; progress extends it."""
+    validation_s: Seconds | None = None
+    """All checks of one call together."""
+    discovery_s: Seconds | None = None
+    """Listing it again."""
+    lock_s: Seconds | None = None
+    """Waiting for a lock of the hub's own."""
+
+
+class ToolTimeouts(msgspec.Struct, frozen=True):
+    """How long the hub waits for one tool."""
+
+    tool_s: Seconds | None = None
+    validation_s: Seconds | None = None
+    lock_s: Seconds | None = None
+
+
+class Permissions(msgspec.Struct, frozen=True):
+    """What a server may do that it says it needs (MGP, Permission Declarations). A family stands for its members."""
+
+    policy: PermissionPolicy = "interactive"
+    """Who decides what is not named below: `interactive` a person, `auto_approve` nobody, all is approved, `deny_all`
+    a person who thinks of it (`interlock permissions approve`), `config_only` nobody, all is denied."""
+    approve: tuple[str, ...] = ()
+    """Approved without asking."""
+    deny: tuple[str, ...] = ()
+    """Denied, whatever anyone else says."""
+    require: tuple[str, ...] = ()
+    """Needed by it beyond what it says itself."""
+    on_denied: Literal["degrade", "refuse"] = "degrade"
+    """Without a permission that it needs, it serves the tools that do without (`degrade`), or not at all (`refuse`)."""
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -65,6 +110,20 @@ class Limits(msgspec.Struct, frozen=True):
     """Open downstream sessions."""
     private_sessions_per_server: Count = 32
     """Upstream sessions (processes, on stdio) opened for one principal alone."""
+    parked: Count = 4096
+    """Calls that wait for a client's answers, of all principals together."""
+    parked_per_agent: Count = 256
+    """Calls of one principal that wait for its answers."""
+    parked_s: Annotated[float, Meta(gt=0, le=86_400)] = 600
+    """How long a client has to answer before its call is cancelled at the server."""
+    parked_bytes: Annotated[int, Meta(ge=1024, le=1 << 34)] = 64 * 1024 * 1024
+    """Open questions and kept outcomes of such calls, all together."""
+    tasks: Count = 4096
+    """Tasks that are kept, of all principals together."""
+    tasks_per_agent: Count = 256
+    """Tasks of one principal."""
+    task_s: Annotated[float, Meta(gt=0, le=30 * 86_400)] = 86_400
+    """How long a task is kept at most, whatever its server says."""
 
 
 class Approvals(msgspec.Struct, frozen=True):
@@ -101,6 +160,54 @@ class Embeddings(msgspec.Struct, frozen=True):
     """A folder with the model all-MiniLM-L6-v2, or a file of word vectors (GloVe, fastText) on this machine."""
 
 
+class OAuth(msgspec.Struct, frozen=True):
+    """`[hub.oauth]`: access tokens of an authorization server are credentials here, besides keys."""
+
+    issuer: str | None = None
+    """The authorization server, exactly as its tokens say it in `iss`; unset: no token is accepted."""
+    resource: str | None = None
+    """Under which address clients know this hub (`https://hub.example.com`). Unset: the address listened on."""
+    audience: tuple[str, ...] = ()
+    """What a token's `aud` must name one of, where the issuer does not put the resource's address there."""
+    jwks_url: str | None = None
+    """Where the issuer publishes its public keys."""
+    jwks_file: str | None = None
+    """Or a file that holds them, written in full."""
+    algorithms: tuple[Algorithm, ...] = ("RS256", "PS256", "ES256", "Ed25519")
+    """The signatures that are accepted."""
+    scope_claim: str = "scope"
+    """The claim that holds the scopes: a text with spaces between them, or a list."""
+    scopes: dict[str, tuple[str, ...]] = {}
+    """What each scope permits, as permissions of a key. A token permits what its scopes do, and nothing where none of
+    them stands here. With no scope at all in this table, it permits what its kind does."""
+    kind: Literal["agent", "service"] = "agent"
+    """What the subjects of tokens are."""
+    people: tuple[str, ...] = ()
+    """The subjects (`sub`) who are people: they may answer questions."""
+    profile: str | None = None
+    """The only profile that they see the hub through, unless `[agents]` names another for one of them."""
+
+
+class Tracing(msgspec.Struct, frozen=True):
+    """`[hub.tracing]`: OpenTelemetry spans of calls, sent to a collector of yours. Read at start."""
+
+    endpoint: str | None = None
+    """Where to, over OTLP/HTTP (`http://127.0.0.1:4318`); unset: nothing is traced."""
+    sample: Annotated[float, Meta(ge=0, le=1)] = 1.0
+    """The share of the traces that begin here which is kept. Those that began elsewhere are kept as they were there."""
+    service: str = "interlock"
+    """What the hub is called in them."""
+
+
+class Retention(msgspec.Struct, frozen=True):
+    """`[hub.retention]`: how much of the record is kept; unset: all of it. What goes is recorded before it goes."""
+
+    days: Annotated[float, Meta(gt=0, le=36_500)] | None = None
+    """Records older than this go."""
+    megabytes: Count | None = None
+    """The oldest records go when all take more than this."""
+
+
 class Rate(msgspec.Struct, frozen=True, omit_defaults=True):
     """How many calls may be made; unset: as many as come."""
 
@@ -126,11 +233,16 @@ class Hub(msgspec.Struct, frozen=True):
     mode: Mode = "guard"
     """How much is left to the hub's own judgement: `observe`, `guard` or `locked`."""
     anonymous: bool | None = None
-    """Whether callers without a key are the agent `local`. Unset: only when listening on loopback."""
+    """Whether callers without a key are the agent `local`. Unset: only on loopback, and not where `[hub.oauth]` is."""
     budget: Tokens | None = 20_000
     """Tokens of tool definitions a list may take. Above it, it holds the pinned tools and the way to find others."""
     audit: Literal["batched", "strict"] = "batched"
-    """When a record is committed: with others within 20 ms (`batched`), or before its call is sent (`strict`)."""
+    """When a record is committed: with others within 0.1 s (`batched`), or before its call is sent (`strict`)."""
+    metrics: Literal["admin_read", "open", "off"] = "admin_read"
+    """Who reads `/metrics`: whoever has the permission `admin_read`, anyone who reaches the hub (`open`), nobody."""
+    node: Annotated[str, Meta(min_length=1, max_length=100, pattern=r"^[A-Za-z0-9._-]+$")] | None = None
+    """What this hub's chain of records is called. Unset: as it was so far; at first `hub`, or a name of its own where
+    several hubs share a store."""
     access: DefaultPolicy = "opt-out"
     """What agents may call where no grant says so: `opt-out` all, `opt-in` nothing. A server can have its own."""
     store: str | None = None
@@ -144,6 +256,9 @@ class Hub(msgspec.Struct, frozen=True):
     approvals: Approvals = Approvals()
     webhook: Webhook = Webhook()
     embeddings: Embeddings = Embeddings()
+    oauth: OAuth = OAuth()
+    tracing: Tracing = Tracing()
+    retention: Retention = Retention()
     rate: Rate = Rate()
 
     @property
@@ -157,7 +272,10 @@ class Hub(msgspec.Struct, frozen=True):
 
     @property
     def admits_anonymous(self) -> bool:
-        return self.on_loopback if self.anonymous is None else self.anonymous
+        """Unset, it is a laptop's default: whoever has an issuer of tokens serves others, perhaps behind a proxy."""
+        if self.anonymous is None:
+            return self.on_loopback and self.oauth.issuer is None
+        return self.anonymous
 
 
 class Restart(msgspec.Struct, frozen=True):
@@ -191,6 +309,9 @@ class Tools(msgspec.Struct, frozen=True):
     definition, at least 16 characters of its fingerprint. `interlock status` prints the line to write."""
     rate: dict[str, Rate] = {}
     """A tool's own name, and how often it may be called by all together: `{ per_minute = 30, per_hour = 500 }`."""
+    timeouts: dict[str, ToolTimeouts] = {}
+    """A tool's own name or a pattern, and its `tool_s`, `validation_s` and `lock_s`. Of several that fit, the last
+    one's that has it."""
 
 
 class Validation(msgspec.Struct, frozen=True):
@@ -264,18 +385,26 @@ class Server(msgspec.Struct, frozen=True):
     """With the hub (`eager`), or with the first call (`on-demand`)."""
     restart: Restart = Restart()
     timeout_s: Seconds | None = None
-    """How long a call to it may take; progress extends it."""
+    """How long a call to it may take; progress extends it. Short for `timeouts.tool_s`."""
+    timeouts: ServerTimeouts = ServerTimeouts()
     era: Era = "auto"
     """Which kind of MCP it speaks, where it need not be found out: `modern` or `legacy`."""
     enabled: bool = True
     """Whether it is used at all."""
     access: DefaultPolicy | None = None
     """What agents may call where no grant says so: `opt-out` everything, `opt-in` nothing. Unset: as the hub's."""
+    trust: TrustLevel = "standard"
+    """How far its own word counts: a `trusted` one's on the risk of its tools is taken, a `sandboxed` one's can only
+    make things worse. A server can call itself less than this, never more."""
+    permissions: Permissions = Permissions()
+    audit: Literal["auto", "all", "off"] = "auto"
+    """Whether it is sent the record of everything (`notifications/mgp.audit`): `all`, `off`, or `auto`: if it asked for
+    it when the hub first met it (MGP's `audit` extension)."""
     tools: Tools = Tools()
     validators: dict[str, Validation] = {}
     """What is checked of calls to its tools, by tool; see below."""
     max_result_tokens: Annotated[int, Meta(ge=100)] | None = None
-    """The longest text of a result, in tokens of about four bytes. A longer one becomes its head and a link to the
+    """The longest text of a result, in tokens (o200k). A longer one becomes its head and a link to the
     rest; tools are then listed without an `outputSchema`, which a head could not keep."""
     scan_results: ScanResults = "off"
     """Whether results are searched for hidden text and instructions to the model: `flag` notes them in the log,

@@ -10,11 +10,12 @@ from urllib.parse import urlsplit
 
 import msgspec
 
-from .names import why_bad_id, why_bad_name
+from .names import why_bad_agent, why_bad_id, why_bad_name
+from .oauth import check_oauth
 from .problems import KeyPath, Report
-from .settings import Agent, Config, Hub, Profile, Server, split_listen
+from .settings import Agent, Config, Hub, Profile, Server, ToolTimeouts, split_listen
 from .shape import build, kind
-from .validation import check_trust, read_validators
+from .validation import check_permissions, check_timeouts, check_trust, read_timeouts, read_validators
 
 T = TypeVar("T")
 
@@ -27,7 +28,7 @@ def read_config(document: Mapping[str, object], report: Report) -> Config:
     rest = dict(document)
     servers = _named(rest.pop("servers", {}), "servers", why_bad_id, read_server, report)
     profiles = _named(rest.pop("profiles", {}), "profiles", why_bad_name, _read_profile, report)
-    agents = _named(rest.pop("agents", {}), "agents", why_bad_name, _read_agent, report)
+    agents = _named(rest.pop("agents", {}), "agents", why_bad_agent, _read_agent, report)
     for name, agent in agents.items():
         if agent.profile is not None and agent.profile not in profiles:
             others = ", ".join(sorted(profiles)) or "none yet"
@@ -37,7 +38,7 @@ def read_config(document: Mapping[str, object], report: Report) -> Config:
                 f"add [profiles.{agent.profile}] or name one that exists ({others})",
             )
     top = build(Config, rest, (), report)
-    _check_hub(top.hub, report)
+    _check_hub(top.hub, profiles, report)
     return msgspec.structs.replace(top, servers=servers, profiles=profiles, agents=agents)
 
 
@@ -47,9 +48,22 @@ def read_server(table: Mapping[str, object], name: str, at: KeyPath, report: Rep
     rest = dict(table)
     command = _command(rest, name, at, report)
     validators = read_validators(rest.pop("validators", {}), (*at, "validators"), report, server=name)
+    tools = rest.get("tools")
+    timeouts: dict[str, ToolTimeouts] = {}
+    if isinstance(tools, Mapping) and "timeouts" in tools:
+        timeouts = read_timeouts(tools["timeouts"], (*at, "tools", "timeouts"), report, server=name)
+        rest["tools"] = {key: value for key, value in tools.items() if key != "timeouts"}
     settings = build(Server, rest, at, report, server=name)
-    server = msgspec.structs.replace(settings, command=command, validators=validators, source=str(report.file))
+    server = msgspec.structs.replace(
+        settings,
+        command=command,
+        validators=validators,
+        tools=msgspec.structs.replace(settings.tools, timeouts=timeouts),
+        source=str(report.file),
+    )
     check_trust(server.tools.trust, (*at, "tools", "trust"), report, server=name)
+    check_permissions(server.permissions, (*at, "permissions"), report, server=name)
+    check_timeouts(server, at, report, name=name)
     check_server(server, name, at, report, has_command="command" in table)
     return server
 
@@ -134,7 +148,7 @@ def _command(rest: dict[str, object], name: str, at: KeyPath, report: Report) ->
     return tuple(words)
 
 
-def _check_hub(hub: Hub, report: Report) -> None:
+def _check_hub(hub: Hub, profiles: Mapping[str, Profile], report: Report) -> None:
     try:
         split_listen(hub.listen)
     except ValueError as error:
@@ -157,6 +171,8 @@ def _check_hub(hub: Hub, report: Report) -> None:
                 "vectors come from one place, and both `url` and `path` are set",
                 "leave one of them out",
             )
+    if hub.tracing.endpoint is not None and (why := why_bad_url(hub.tracing.endpoint)):
+        report.add(("hub", "tracing", "endpoint"), f"the endpoint {why}", "write it as http://127.0.0.1:4318")
     for number, origin in enumerate(hub.allowed_origins):
         if not _ORIGIN.fullmatch(origin):
             report.add(
@@ -164,6 +180,7 @@ def _check_hub(hub: Hub, report: Report) -> None:
                 f"`{origin}` is not an origin",
                 'write scheme and host alone, like "https://app.example.com"',
             )
+    check_oauth(hub, profiles, report)
 
 
 def _read_profile(table: Mapping[str, object], name: str, at: KeyPath, report: Report) -> Profile:

@@ -9,7 +9,7 @@ import time
 from collections import Counter
 from importlib.metadata import version
 from pathlib import Path
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -19,7 +19,15 @@ from interlock.config.settings import Config, Server
 from interlock.hub.access.access import Access
 from interlock.hub.access.desk import AccessDesk
 from interlock.hub.access.grants import GRANTS, Grants
+from interlock.hub.audit.audience import Audience
+from interlock.hub.audit.claims import Claims
+from interlock.hub.audit.counts import Counts
+from interlock.hub.audit.forwarding import CURSORS, Forwarding
+from interlock.hub.audit.head import HeadDamaged
+from interlock.hub.audit.heads import ALONE, head_path, node_name
+from interlock.hub.audit.journal import Journal
 from interlock.hub.audit.recorder import Recorder
+from interlock.hub.audit.retention import Pruner
 from interlock.hub.call import Call, Target
 from interlock.hub.catalog.clean import CLEAN
 from interlock.hub.catalog.offer import Offer
@@ -27,18 +35,20 @@ from interlock.hub.catalog.pins import PINS, Pins
 from interlock.hub.catalog.quarantine import Quarantine
 from interlock.hub.catalog.remembered import remembered
 from interlock.hub.catalog.views import Catalog
-from interlock.hub.decisions.decision import DECISIONS
+from interlock.hub.decisions.decision import DECISIONS, Question
 from interlock.hub.decisions.desk import Desk
 from interlock.hub.decisions.heralds import Heralds
-from interlock.hub.decisions.inbox import Inbox
+from interlock.hub.decisions.inbox import Inbox, asker_of
 from interlock.hub.decisions.rules import RULES
 from interlock.hub.doors import Doors
 from interlock.hub.gates.access import AccessGate
 from interlock.hub.gates.confirm import ConfirmGate
 from interlock.hub.gates.headers import HeadersGate
+from interlock.hub.gates.permissions import PermissionsGate
 from interlock.hub.gates.risk import RiskGate
 from interlock.hub.gates.schema import SchemaGate
 from interlock.hub.gates.validators import ValidatorsGate
+from interlock.hub.governing import Governing
 from interlock.hub.hub import Hub
 from interlock.hub.kernel.kernel import Kernel
 from interlock.hub.kernel.meaning import EMBEDDINGS, Meaning
@@ -49,39 +59,67 @@ from interlock.hub.kernel.tokens import TokenCounts
 from interlock.hub.keys import KEY_USES, KEYS, Keys
 from interlock.hub.logs import Logs
 from interlock.hub.notices import Notices
+from interlock.hub.oauth.desk import OAuthDesk, open_desk
+from interlock.hub.operating.keys import KeyDesk
+from interlock.hub.operating.records import RecordDesk
+from interlock.hub.permissions.desk import PermissionsDesk
+from interlock.hub.permissions.entries import ENTRIES as PERMISSIONS
 from interlock.hub.pipeline import Commit, Dispatch, Pipeline, Release
 from interlock.hub.plan import Epoch, Gate, Plans
 from interlock.hub.principals import Principal
 from interlock.hub.rates import Rates
 from interlock.hub.recording import Recording
 from interlock.hub.request_states import RequestStates
-from interlock.hub.results.finishing import finish_for
+from interlock.hub.results.finishing import Finish, finish_for
+from interlock.hub.results.measuring import Measuring
 from interlock.hub.results.pages import Pages
 from interlock.hub.sending import Room
+from interlock.hub.spans.opening import open_spans
+from interlock.hub.tasks.ledger import TASKS, Ledger
+from interlock.hub.tasks.tracker import Tracker
+from interlock.hub.timeouts import CallTimeouts, timeouts_for
+from interlock.hub.upstreams.agreement import asking
 from interlock.hub.upstreams.states import State
 from interlock.hub.upstreams.upstream import Upstream
 from interlock.hub.upstreams.upstreams import Upstreams
 from interlock.hub.validators.checking import Judging
 from interlock.judge.findings import Finding
 from interlock.judge.secrets import redact
-from interlock.store import Collection, Store
+from interlock.store import Collection, Store, StoreError
+from interlock.transports.exchange import Service
 from interlock.transports.parking import Limits as ParkingLimits
 from interlock.transports.parking import Parking
 from interlock.transports.resolving import Resolver
 from interlock.transports.stdio.process import Command
+from interlock.wire.errors import Fault
 from interlock.wire.limits import Limits
+
+if TYPE_CHECKING:
+    from interlock.hub.oauth.tokens import Tokens
 
 VERSION: Final = version("interlock")
 NOTICE_EVERY_S: Final = 0.05
 """Changes of the catalog within this time are told as one."""
 REAP_EVERY_S: Final = 15.0
+PRUNE_EVERY_S: Final = 3600.0
+"""How often it is looked whether records are to go."""
 DRAIN_S: Final = 10.0
 """How long calls under way may take to finish when a server or the hub goes."""
 
 
-CHAIN: Final = "hub"
-"""The name of this hub's chain of records."""
-COLLECTIONS: Final[tuple[Collection[Any], ...]] = (KEYS, KEY_USES, GRANTS, DECISIONS, RULES, PINS, CLEAN, EMBEDDINGS)
+COLLECTIONS: Final[tuple[Collection[Any], ...]] = (
+    KEYS,
+    KEY_USES,
+    GRANTS,
+    DECISIONS,
+    RULES,
+    PINS,
+    CLEAN,
+    CURSORS,
+    TASKS,
+    PERMISSIONS,
+    EMBEDDINGS,
+)
 """Every collection that the hub keeps in its store."""
 
 
@@ -102,7 +140,18 @@ class Assembly:
         self.keys = Keys(home)
         self.grants = Grants()
         self.access = Access(lambda: self.config, self.keys, self.grants)
-        self.access_desk = AccessDesk(self.access, self.grants)
+        self.recorder: Recorder
+        """What happened. Opened by `begin`."""
+        self.node = ALONE
+        """What this hub's chain of records is called."""
+        self.journal = Journal(lambda: self.recorder)
+        self.access_desk = AccessDesk(self.access, self.grants, self.journal)
+        self.key_desk = KeyDesk(lambda: self.config, self.keys, self.access, self.journal)
+        self.record_desk = RecordDesk(self)
+        self.audience = Audience(self.access)
+        self._claims = Claims(lambda: self.recorder, asyncio.get_running_loop().time, self._note)
+        self.forwarding: Forwarding
+        """Sends the record to audit servers. Made by `begin`."""
         self.rates = Rates(lambda: self.config, self.keys, asyncio.get_running_loop().time)
         self.logs = Logs()
         self.catalog = Catalog(self.epoch.advance)
@@ -111,30 +160,67 @@ class Assembly:
         self.notices = Notices(self.catalog, self.shelves)
         self.limits = _limits(config)
         self.upstreams = Upstreams(self._upstream)
-        self.doors = Doors(lambda: self.config, self.keys, self.catalog, self.access)
+        self.oauth: OAuthDesk | None = None
+        """Access tokens, where the operator accepts them."""
+        self.doors = Doors(lambda: self.config, self.keys, self.catalog, self.access, self._tokens)
         self.quarantine = Quarantine(config, self._offered, self._note)
-        self.inbox = Inbox(lambda: self.config.hub.approvals.valid_s)
-        self.meaning = Meaning(lambda: self.config.hub.embeddings, lambda: self.store, Resolver(), self._note)
-        self.search = ToolSearch(self.catalog, self.tokens, self.meaning, self._connected)
+        self._resolver = Resolver()
+        self._parking_limits = parking
+        self.parking = Parking(parking or _parking_limits(config), secrets.token_bytes(32))
+        self.inbox = Inbox(
+            lambda: self.config.hub.approvals.valid_s,
+            stands=self._still_asks,
+            told=self.journal.decided,
+            told_rule=lambda rule, by, made: (self.journal.rule_made if made else self.journal.rule_revoked)(by, rule),
+        )
+        self.meaning = Meaning(lambda: self.config.hub.embeddings, lambda: self.store, self._resolver, self._note)
+        self.search = ToolSearch(self.catalog, self.tokens, self.meaning, self._connected, self._lock_s)
         self._requested: set[asyncio.Task[None]] = set()
         self.requests = Requests(self.inbox, self.access_desk, off_loop(self._requested), self._note)
         tell = self.notices.requested
         self.kernel = Kernel(self.catalog, self.shelves, self.search, self.tokens, self.requests, tell)
         self.heralds = Heralds(lambda: self.config.hub, self._note)
-        self._desk = Desk(self.inbox, lambda: self.config.hub.approvals.hold_s, self._attended_by)
+        self._desk = Desk(
+            self.inbox,
+            lambda: self.config.hub.approvals.hold_s,
+            self._attended_by,
+            self.parking,
+            lambda server: self.governing.trust_of(server),
+        )
         self._pins = Pins(self.inbox, lambda: self.config.hub.mode, self.quarantine.take, self._relist, self._note)
-        self.judging = Judging(Resolver())
+        self.judging = Judging(self._resolver)
         self.would_refuse: Counter[tuple[str, str]] = Counter()
         """How often calls went out that a stricter mode would have refused, by server and rule."""
+        self.counts = Counts()
+        """How many calls there were and how long they took."""
         self.flagged: Counter[tuple[str, str]] = Counter()
         """How often something was flagged in results, by server and rule."""
+        self.governing = Governing(
+            lambda: self.config,
+            self.upstreams,
+            self.inbox,
+            self.epoch,
+            show=self._show,
+            journal=self.journal,
+            log=self._note,
+        )
+        self.permissions = self.governing.permissions
+        self.permission_desk = PermissionsDesk(self.permissions, self.access, lambda: self.config.servers, self.journal)
         self.pages = Pages(time.monotonic)
+        self.measuring = Measuring()
         self._plans: Plans
+        self._finishes: dict[str, Finish | None] = {}
         self._renew_gates()
-        self.parking = Parking(parking or ParkingLimits(), secrets.token_bytes(32))
-        self.recorder: Recorder
-        """What happened. Opened by `begin`."""
-        self.recording = Recording(strict=config.hub.audit == "strict")
+        self.spans = open_spans(config.hub.tracing)
+        """Spans of calls, where the operator wants them."""
+        self.recording = self._recording(strict=config.hub.audit == "strict")
+        self.tasks = Tracker(
+            Ledger(self._most_tasks),
+            self.upstreams,
+            lambda: self.recorder,
+            lambda: int(self.config.hub.limits.task_s * 1000),
+            asyncio.get_running_loop().time,
+        )
         self.hub = Hub(
             doors=self.doors,
             catalog=self.catalog,
@@ -144,35 +230,58 @@ class Assembly:
             access_desk=self.access_desk,
             upstreams=self.upstreams,
             notices=self.notices,
+            audience=self.audience,
             make_pipeline=self._pipeline,
             states=RequestStates(secrets.token_bytes(32)),
             recording=self.recording,
             kept=self.pages,
             parking=self.parking,
+            tracker=self.tasks,
+            finish_of=self._finish_of,
             limits=self.limits,
             info=msgspec.json.encode({"name": "interlock", "title": "Interlock", "version": VERSION}),
             room=_room(config),
+            risk_of=self.governing.risk_of,
             clock=asyncio.get_running_loop().time,
         )
+        self.service: Service = self.hub
+        """What transports hand requests to: the hub, or where calls are traced what stands before it."""
+        if self.spans is not None:
+            from interlock.hub.spans.traced import TracedService
+
+            self.service = TracedService(self.hub, self.spans)
         self._telling: asyncio.TimerHandle | None = None
         self._reaper: asyncio.TimerHandle | None = None
         self._sweeping: asyncio.Task[None] | None = None
         self._noting: asyncio.Task[None] | None = None
+        self._tracking: asyncio.Task[None] | None = None
+        self._pruner: Pruner
+        self._pruning: asyncio.Task[None] | None = None
+        self._prune_at = 0.0
         self._applying = asyncio.Lock()
 
     async def begin(self) -> None:
         """Open the store, and start every server at the same time, waiting for none of them."""
-        where = self.config.hub.store or self.home / "hub.db"
+        where = store_of(self.config, self.home)
         self.store = await Store.open(where, COLLECTIONS, backups=self.home / "backups")
-        self.recorder = await Recorder.open(self.store, CHAIN, self.home / "audit.head", redact_with=redact)
+        self.node = node_name(self.config.hub.node, self.home, where)
+        head = head_path(self.home, self.node)
+        self.recorder = await Recorder.open(self.store, self.node, head, redact_with=redact)
         self.recording.recorder = self.recorder
+        if self.config.hub.metrics != "off":
+            self.recorder.follow(self.counts.take)
+        self.recorder.follow(lambda records: self.audience.told(self.node, records))
+        self._pruner = Pruner(self.store, self.recorder, head)
+        self.forwarding = Forwarding(self.recorder, self.store, self._note)
         await self.keys.begin(self.store)
         self.keys.mirror.on_change(lambda *_: self._access_changed())
         await self.grants.begin(self.store, self._access_changed)
         await self.inbox.begin(self.store)
+        await self.tasks.ledger.begin(self.store)
         self._pins.begin(self.store)
         self.requests.begin()
         self.quarantine.begin(self.store)
+        await self.permissions.begin(self.store)
         self.inbox.on_change(self.heralds.heard)
         await self.apply(self.config)
         self.begun = True
@@ -183,15 +292,20 @@ class Assembly:
         async with self._applying:
             self.config = config
             self.limits = _limits(config)
+            self.parking.bound(self._parking_limits or _parking_limits(config))
             self.hub.sending.room = _room(config)
             self.recording.strict = config.hub.audit == "strict"
             self.epoch.advance()
             self.doors.forget()
+            await self._renew_oauth()
             self._renew_gates()
             enabled = {id_: server for id_, server in config.servers.items() if server.enabled}
             self.catalog.arrange(enabled, config.profiles)
             await self.quarantine.apply(config)
             changed = await self.upstreams.apply(enabled, DRAIN_S)
+            for upstream in self.upstreams:
+                upstream.timeouts = config.hub.timeouts
+            await self.permissions.apply()
             await self._remember(changed)
             self._tell()
             return changed
@@ -203,32 +317,56 @@ class Assembly:
                 timer.cancel()
         await self.tokens.close()
         await self.search.close()
+        await self.governing.close()
         await self.heralds.close()
+        if self.oauth is not None:
+            await self.oauth.close()
         await self.hub.close()
         await self.upstreams.end(DRAIN_S)
         if self._sweeping is not None:
             await asyncio.gather(self._sweeping, return_exceptions=True)
         if self._noting is not None:
             await self._noting
+        if self._tracking is not None:
+            await asyncio.gather(self._tracking, return_exceptions=True)
+        if self._pruning is not None:
+            self._pruning.cancel()
+            await asyncio.gather(self._pruning, return_exceptions=True)
         await self._note_uses()
+        await self.forwarding.close()
         await self.recorder.close()
         self.judging.close()
+        await self.measuring.close()
         self.quarantine.close()
         await self.store.close()
+        if self.spans is not None:
+            await asyncio.to_thread(self.spans.close)
 
     def _upstream(self, id: str, settings: Server) -> Upstream:
-        return Upstream(
+        upstream = Upstream(
             id,
             settings,
             self.config.hub.timeouts,
             dial_for(settings, self.limits),
-            Identity("interlock", VERSION, title="Interlock"),
+            Identity("interlock", VERSION, asking(b"{}"), title="Interlock"),
             self.logs,
             most_lanes=self.config.hub.limits.private_sessions_per_server,
-            offered=self._pins.take,
+            prepared=self.governing.prepared,
+            offered=self._take,
             updated=self.notices.updated,
             subscriptions=self.notices.subscriptions,
+            stepped=self._stepped,
+            claimed=self._claims.take,
         )
+        upstream.task_told, upstream.watched_tasks = self.tasks.told, self.tasks.followed
+        return upstream
+
+    def _recording(self, *, strict: bool) -> Recording:
+        if self.spans is None:
+            return Recording(strict=strict)
+        from interlock.hub.spans.traced import TracedRecording
+
+        return TracedRecording(self.spans, strict=strict)
 
     def _pipeline(self, commit: Commit, dispatch: Dispatch, release: Release) -> Pipeline:
         refused, would_refuse = self.recording.refused, self._would_refuse
@@ -239,22 +377,27 @@ class Assembly:
     def _renew_gates(self) -> None:
         config = self.config
         gates: list[Gate] = [
-            AccessGate(self.access, asyncio.get_running_loop().time),
+            AccessGate(self.access, asyncio.get_running_loop().time, self._short_of_scope),
+            PermissionsGate(self.permissions, asyncio.get_running_loop().time),
             HeadersGate(),
             SchemaGate(),
             ValidatorsGate(config.servers, config.hub.mode, self.judging, self._is_attended),
-            RiskGate(config.hub.mode, self._note),
+            RiskGate(config.hub.mode, self._note, self.governing.trust_of, self.permissions.needs),
             ConfirmGate(config.agents, config.hub.mode, self._note),
         ]
-        finishes = {
-            name: finish_for(server, self.pages, self.judging, self._flagged) for name, server in config.servers.items()
+        self._finishes = {
+            name: finish_for(server, self.pages, self.judging, self.measuring, self._flagged)
+            for name, server in config.servers.items()
         }
         self._plans = Plans(
             gates,
-            self._timeout_of,
-            lambda target: finishes.get(target.server) if target.kind == "tool" else None,
+            self._timeouts_of,
+            self._finish_of,
             self.rates.of,
         )
+
+    def _finish_of(self, target: Target) -> Finish | None:
+        return self._finishes.get(target.server) if target.kind == "tool" else None
 
     def _is_attended(self, principal: Principal) -> bool:
         """Whether a person is there to answer for a caller who is none: before their client, or at the inbox."""
@@ -269,11 +412,58 @@ class Assembly:
                 continue
             known = await remembered(self.store, server, settings)
             if known is not None:
+                await self.permissions.take(known)
                 await self.quarantine.take(known)
 
     def _connected(self, server: str) -> bool:
         upstream = self.upstreams.get(server)
         return upstream is not None and upstream.state is State.CONNECTED
+
+    async def _renew_oauth(self) -> None:
+        """Tokens as the configuration says now. Those of before are worth nothing where it changed."""
+        settings = self.config.hub.oauth
+        if self.oauth is not None and self.oauth.settings == settings:
+            return
+        if self.oauth is not None:
+            await self.oauth.close()
+        self.oauth = None
+        if settings.issuer is not None:
+            try:
+                self.oauth = open_desk(
+                    settings,
+                    self._resolver,
+                    lambda: self.listen,
+                    self._note,
+                    self.doors.forget,
+                    lambda: self.access.now(),
+                )
+            except ValueError as cause:
+                self._note("hub", f"no access token is accepted: {cause}")
+            else:
+                self.oauth.tick()
+        self.keys.beside = (lambda hash_: None) if self.oauth is None else self.oauth.tokens.get
+
+    def _tokens(self) -> Tokens | None:
+        return None if self.oauth is None else self.oauth.tokens
+
+    def _short_of_scope(self, exposed: str, server: str) -> Fault | None:
+        return None if self.oauth is None else self.oauth.tokens.short_of_scope(exposed, server)
+
+    def _stepped(self, upstream: Upstream, before: State) -> None:
+        self.journal.server_stepped(upstream.id, before, upstream.state, upstream.problem)
+        if upstream.state is State.CONNECTED:
+            self.forwarding.connected(upstream)
+
+    def _still_asks(self, question: Question) -> bool:
+        """Whether whoever asked may still do what they asked for, with the credential they asked with."""
+        asker = asker_of(question)
+        if question.kind != "tool_call" or not asker.id:
+            return True
+        asker = msgspec.structs.replace(asker, key=question.asked_with)
+        rights = self.access.rights(asker)
+        if rights is None or not rights.invokes(question.shown):
+            return False
+        return self.access.decision(asker, question.server, question.name).permission == "allow"
 
     def _attended_by(self, principal: Principal) -> str | None:
         agent = self.config.agents.get(principal.id) if principal.kind == "agent" else None
@@ -304,20 +494,44 @@ class Assembly:
         self.logs.add(target.server, "hub", told)
 
     def _access_changed(self) -> None:
-        """Every plan is old now, and lists may be: both are looked at when they are next asked for."""
+        """Every caller and plan is old now, and lists may be: each is looked at when it is next asked for."""
         self.epoch.advance()
+        self.doors.forget()
         self._changed()
 
     async def _note_uses(self) -> None:
         self.doors.note_uses()
         await self.keys.write_uses()
 
-    def _timeout_of(self, target: Target) -> float:
-        server = self.config.servers.get(target.server)
-        own = None if server is None else server.timeout_s
-        return own if own is not None else self.config.hub.timeouts.tool_s
+    async def _prune(self) -> None:
+        try:
+            gone = await self._pruner.prune(self.config.hub.retention)
+        except (StoreError, HeadDamaged) as cause:
+            self._note("hub", f"old records could not be cut off: {cause}")
+            return
+        if gone:
+            self._note("hub", f"{gone} records were cut off, as the retention settings say")
+
+    def _timeouts_of(self, target: Target) -> CallTimeouts:
+        tool = target.name if target.kind == "tool" else ""
+        return timeouts_for(self.config.hub.timeouts, self.config.servers.get(target.server), tool)
+
+    def _lock_s(self) -> float:
+        return self.config.hub.timeouts.lock_s
+
+    async def _take(self, offer: Offer) -> None:
+        """What a server offers, before any of it is shown: what its tools need, and whether they are the same."""
+        await self.permissions.take(offer)
+        await self._pins.take(offer)
+
+    def _most_tasks(self) -> tuple[int, int]:
+        limits = self.config.hub.limits
+        return limits.tasks, limits.tasks_per_agent
 
     def _offered(self, offer: Offer) -> None:
+        self._show(self.permissions.sifted(offer))
+
+    def _show(self, offer: Offer) -> None:
         self.catalog.put(offer)
         self.tokens.count(offer.tools.values())
         self._changed()
@@ -335,11 +549,23 @@ class Assembly:
         now = asyncio.get_running_loop().time()
         for upstream in self.upstreams:
             upstream.reap_lanes(now)
+        if self.oauth is not None:
+            self.oauth.tick()
         if self._sweeping is None or self._sweeping.done():
             self._sweeping = asyncio.ensure_future(self.inbox.sweep())
+        if self._tracking is None or self._tracking.done():
+            self._tracking = asyncio.ensure_future(self.tasks.sweep())
+        if (self._pruning is None or self._pruning.done()) and now >= self._prune_at:
+            self._prune_at = now + PRUNE_EVERY_S
+            self._pruning = asyncio.ensure_future(self._prune())
         if self._noting is None or self._noting.done():
             self._noting = asyncio.ensure_future(self._note_uses())
         self._reaper = asyncio.get_running_loop().call_later(REAP_EVERY_S, self._reap)
+
+
+def store_of(config: Config, home: Path) -> str:
+    """Where a hub keeps what must survive."""
+    return config.hub.store or str(home / "hub.db")
 
 
 def dial_for(settings: Server, limits: Limits) -> Dial:
@@ -348,6 +574,16 @@ def dial_for(settings: Server, limits: Limits) -> Dial:
         return to_url(settings.url, settings.headers, limits)
     inherited = {name: os.environ[name] for name in settings.inherit_env if name in os.environ}
     return to_command(Command(settings.command, {**inherited, **settings.env}, settings.cwd), limits)
+
+
+def _parking_limits(config: Config) -> ParkingLimits:
+    limits = config.hub.limits
+    return ParkingLimits(
+        parked=limits.parked,
+        per_owner=limits.parked_per_agent,
+        seconds=limits.parked_s,
+        held_bytes=limits.parked_bytes,
+    )
 
 
 def _room(config: Config) -> Room:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from typing import Final
+from typing import TYPE_CHECKING, Final
 from weakref import WeakValueDictionary
 
 from interlock.config.settings import Agent, Config, Profile
@@ -12,9 +12,12 @@ from interlock.hub.access.access import Access
 from interlock.hub.call import Caller, Load
 from interlock.hub.catalog.views import EVERYTHING, Catalog, View
 from interlock.hub.kernel.shelf import Shelf
-from interlock.hub.keys import Keys, expired
-from interlock.hub.principals import LOCAL_AGENT, Principal
+from interlock.hub.keys import PREFIX, Keys, expired
+from interlock.hub.principals import LOCAL_AGENT, TOKEN, Principal
 from interlock.wire.errors import Fault
+
+if TYPE_CHECKING:
+    from interlock.hub.oauth.tokens import Tokens
 
 MOST_CALLERS: Final = 10_000
 """Callers remembered. Beyond that they are all looked up again."""
@@ -31,29 +34,34 @@ def is_mcp_path(path: str) -> bool:
 class Doors:
     """Admits callers. The same credential at the same address is the same caller."""
 
-    def __init__(self, config: Callable[[], Config], keys: Keys, catalog: Catalog, access: Access) -> None:
+    def __init__(
+        self,
+        config: Callable[[], Config],
+        keys: Keys,
+        catalog: Catalog,
+        access: Access,
+        tokens: Callable[[], Tokens | None] = lambda: None,
+    ) -> None:
+        self._tokens = tokens
         self._config = config
         self._keys = keys
         self._catalog = catalog
         self._access = access
         self._admitted: dict[tuple[str, bytes | None], Caller] = {}
         self._loads: WeakValueDictionary[str, Load] = WeakValueDictionary()
-        self._keys_seen = -1
 
     def admit(self, path: str, headers: Mapping[bytes, bytes]) -> Caller:
         """Who asks, at an HTTP address."""
         credential = headers.get(b"authorization")
-        if self._keys.generation != self._keys_seen:
-            self._keys_seen = self._keys.generation
-            self._admitted.clear()
         caller = self._admitted.get((path, credential))
         if caller is None:
-            caller = self.admit_principal(self._principal(credential), path)
+            caller = self.admit_principal(self._principal(credential, path), path)
             if len(self._admitted) >= MOST_CALLERS:
                 self._admitted.clear()
             self._admitted[path, credential] = caller
         elif caller.expires is not None and self._access.now() >= caller.expires:
-            raise expired()
+            tokens = self._tokens() if caller.principal.key.startswith(TOKEN) else None
+            raise expired() if tokens is None else tokens.expired(path)
         caller.used = True
         return caller
 
@@ -113,15 +121,22 @@ class Doors:
             return View(profile=profile[1])
         return None
 
-    def _principal(self, credential: bytes | None) -> Principal:
-        if credential is None:
-            if self._config().hub.admits_anonymous:
-                return LOCAL_AGENT
-            raise _auth_required("a key is needed")
-        scheme, _, text = credential.decode("latin-1").partition(" ")
-        if scheme.lower() != "bearer":
-            raise _auth_required("only `Authorization: Bearer KEY` is understood")
-        return self._bearer(text.strip())
+    def _principal(self, credential: bytes | None, path: str) -> Principal:
+        tokens = self._tokens()
+        try:
+            if credential is None:
+                if self._config().hub.admits_anonymous:
+                    return LOCAL_AGENT
+                raise _auth_required("a key is needed" if tokens is None else "a key or an access token is needed")
+            scheme, _, text = credential.decode("latin-1").partition(" ")
+            if scheme.lower() != "bearer":
+                raise _auth_required("only `Authorization: Bearer KEY` is understood")
+            text = text.strip()
+            return self._bearer(text) if tokens is None or text.startswith(PREFIX) else tokens.principal(text, path)
+        except Fault as fault:
+            if tokens is not None and fault.name == "AUTH_REQUIRED" and not fault.challenge:
+                fault.challenge = tokens.challenge(path)
+            raise
 
     def _bearer(self, key: str) -> Principal:
         principal = self._keys.principal(key)

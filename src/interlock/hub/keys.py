@@ -8,6 +8,7 @@ from __future__ import annotations
 import hashlib
 import hmac
 import secrets
+from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -67,6 +68,8 @@ class Keys:
         self._keys: Mirror[Key] | None = None
         self._uses: Mirror[KeyUse]
         self._used: set[str] = set()
+        self.beside: Callable[[str], Key | None] = lambda hash_: None
+        """Where credentials are found that are no keys of ours, by the hash that their principals carry."""
 
     async def begin(self, store: Store) -> None:
         """Take over what the store holds, and once what was kept in a file of its own before there was one."""
@@ -156,9 +159,13 @@ class Keys:
         self._used.add(key.hash)
         return Principal(key.principal, key.kind, key.profile, key.hash)
 
+    def of(self, text: str) -> Key | None:
+        """What is kept of a key that is at hand."""
+        return self.mirror.get(self._hash(text))
+
     def get(self, hash: str) -> Key | None:
-        """What is kept of a key."""
-        return self.mirror.get(hash)
+        """What is kept of a key, or of another credential that is worth as much."""
+        return self.mirror.get(hash) or self.beside(hash)
 
     def used(self, hash: str) -> None:
         """Remember that a key was used; `write_uses` writes it down."""

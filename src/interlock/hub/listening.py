@@ -5,13 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from functools import partial
+from typing import Protocol
 
 import msgspec
 
+from interlock.hub.audit.audience import Audience
+from interlock.hub.call import Caller
 from interlock.hub.kernel.shelf import Shelf
 from interlock.hub.notices import Filter, ListName, Notices
 from interlock.hub.subscriptions import Subscriptions
-from interlock.protocols.mcp.meta import SUBSCRIPTION_ID
+from interlock.hub.tasks.ledger import KeptTask
+from interlock.protocols.mcp.meta import SUBSCRIPTION_ID, members
+from interlock.protocols.mcp.tasks import extension_needed
 from interlock.protocols.mgp.negotiation import EXTENSION_KEY
 from interlock.transports.exchange import Exchange, Session
 from interlock.wire.errors import Fault
@@ -46,24 +51,46 @@ class SessionListener(msgspec.Struct, frozen=True):
         return hash(self.session_id)
 
 
+class FollowTasks(Protocol):
+    """Whoever knows which tasks a stream may be about."""
+
+    def follow(
+        self, exchange: Exchange, ids: list[str], who: object, tell: Callable[[str, bytes], None]
+    ) -> list[KeptTask]:
+        """Tell of the caller's own among the ids from now on."""
+
+    async def watch(self, tasks: list[KeptTask]) -> None:
+        """See to it that their servers tell of them."""
+
+    def unfollow(self, task: KeptTask, who: object) -> None:
+        """Tell no more."""
+
+
 class Listening:
     """One listen stream: acknowledged first, then told what it asked for, until either side ends it."""
 
     def __init__(
         self,
         exchange: Exchange,
+        caller: Caller,
         shelf: Shelf,
         notices: Notices,
         resolve: Callable[[str], tuple[str, str] | None],
         subscriptions: Subscriptions,
+        audience: Audience,
         gone: Callable[[Listening], None],
+        tasks: FollowTasks,
     ) -> None:
         self.shelf = shelf
+        self._principal = caller.principal
+        self._audience = audience
         self._exchange = exchange
         self._notices = notices
         self._resolve = resolve
         self._subscriptions = subscriptions
         self._gone = gone
+        self._tasks = tasks
+        self._followed: list[KeptTask] = []
         self._meta = {SUBSCRIPTION_ID: exchange.request.id}
         self._watched: list[tuple[str, str]] = []
         self._starting: asyncio.Task[None] | None = None
@@ -71,6 +98,8 @@ class Listening:
         self._acknowledged = False
         self._early: list[str] = []
         """Resources that were updated before the acknowledgment could be sent."""
+        self._early_of_tasks: dict[bytes, tuple[str, bytes]] = {}
+        """And the last that was told of each task by then."""
 
     def start(self) -> None:
         """Read the filter, and begin."""
@@ -80,6 +109,10 @@ class Listening:
             raise Fault("INVALID_PARAMS", f"notifications: {cause}") from None
         if len(wanted.resource_subscriptions) > MOST_SUBSCRIPTIONS:
             raise Fault("INVALID_PARAMS", f"a stream may watch {MOST_SUBSCRIPTIONS} resources")
+        if len(wanted.task_ids) > MOST_SUBSCRIPTIONS:
+            raise Fault("INVALID_PARAMS", f"a stream may watch {MOST_SUBSCRIPTIONS} tasks")
+        if wanted.task_ids and not self._exchange.dialect.capabilities.tasks:
+            raise extension_needed()
         self._exchange.on_cancel = self._ended
         self._starting = asyncio.ensure_future(self._begin(wanted))
 
@@ -110,6 +143,8 @@ class Listening:
                 continue
             self._watched.append(found)
             honoured.append(uri)
+        self._followed = self._tasks.follow(self._exchange, wanted.task_ids, self, self._tell_of_task)
+        await self._tasks.watch(self._followed)
         if not self._exchange.open:
             self._ended("gone before it began")
             return
@@ -124,8 +159,13 @@ class Listening:
         }
         if honoured:
             accepted["resourceSubscriptions"] = honoured
-        if wanted.mgp.tools:
-            accepted[EXTENSION_KEY] = {"tools": True}
+        more = {"tools": True} if wanted.mgp.tools else {}
+        if self._followed:
+            accepted["taskIds"] = [task.id for task in self._followed]
+        if wanted.mgp.audit and self._audience.join(self, self._principal, self._exchange.dialect, self._tell_audit):
+            more["audit"] = True
+        if more:
+            accepted[EXTENSION_KEY] = more
         self._tell("notifications/subscriptions/acknowledged", {"notifications": accepted})
         self._acknowledged = True
         self._filter = wanted
@@ -133,6 +173,9 @@ class Listening:
         for uri in self._early:
             self._updated(uri)
         self._early.clear()
+        early, self._early_of_tasks = self._early_of_tasks, {}
+        for method, params in early.values():
+            self._tell_of_task(method, params)
 
     def _updated(self, uri: str) -> None:
         if self._acknowledged:
@@ -140,14 +183,32 @@ class Listening:
         elif uri not in self._early:
             self._early.append(uri)
 
+    def _tell_of_task(self, method: str, params: bytes) -> None:
+        fields: dict[str, object] = dict(members(params))
+        if self._acknowledged:
+            own = fields.pop("_meta", None)
+            meta = self._meta if not isinstance(own, msgspec.Raw) else {**members(bytes(own)), **self._meta}
+            self._exchange.notify(method, msgspec.json.encode({**fields, "_meta": meta}))
+        else:
+            self._early_of_tasks[bytes(members(params).get("taskId", b""))] = (method, params)
+
     def _tell(self, method: str, params: dict[str, object]) -> None:
         self._exchange.notify(method, msgspec.json.encode({"_meta": self._meta, **params}))
 
+    def _tell_audit(self, method: str, params: bytes) -> None:
+        """An audit event is the same bytes for everyone; only the stream's own mark is put before it."""
+        meta = msgspec.json.encode({"_meta": self._meta})
+        self._exchange.notify(method, meta[:-1] + b"," + params[1:])
+
     def _ended(self, reason: str) -> None:
         self._notices.leave(self)
+        self._audience.leave(self)
         for server, uri in self._watched:
             self._subscriptions.drop(server, uri, self)
         self._watched.clear()
+        for task in self._followed:
+            self._tasks.unfollow(task, self)
+        self._followed = []
         self._gone(self)
 
 

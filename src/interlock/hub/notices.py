@@ -120,6 +120,7 @@ class MgpFilter(msgspec.Struct):
     """What a listen stream asked for beyond MCP (MGP)."""
 
     tools: bool = False
+    audit: bool = False
 
 
 class Filter(msgspec.Struct, rename="camel"):
@@ -129,6 +130,7 @@ class Filter(msgspec.Struct, rename="camel"):
     prompts_list_changed: bool = False
     resources_list_changed: bool = False
     resource_subscriptions: list[str] = []
+    task_ids: list[str] = []
     mgp: MgpFilter = msgspec.field(default_factory=MgpFilter, name=EXTENSION_KEY)
 
     def wants(self, which: ListName) -> bool:

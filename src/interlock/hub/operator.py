@@ -13,30 +13,23 @@ import shlex
 import sys
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 
 from interlock.config import Confirmations, Loaded, load_again
-from interlock.config.settings import Rate
-from interlock.hub.access.desk import Instant
-from interlock.hub.assembly import CHAIN, VERSION, Assembly
-from interlock.hub.audit import search as records
-from interlock.hub.audit.head import read_head
-from interlock.hub.audit.verify import verify
+from interlock.hub.assembly import VERSION, Assembly
+from interlock.hub.audit.recorder import NOBODY
 from interlock.hub.call import Caller
 from interlock.hub.catalog.offer import Held, Tool
 from interlock.hub.catalog.views import EVERYTHING, View
 from interlock.hub.decisions.answering import Answering
 from interlock.hub.local import call_locally
 from interlock.hub.logs import LogLine
-from interlock.hub.principals import LOCAL_AGENT, Kind, Principal, local_person
-from interlock.hub.rights import check_permissions
+from interlock.hub.principals import LOCAL_AGENT, Principal, local_person
 from interlock.hub.upstreams.upstream import Upstream
-from interlock.store.database import Database
-from interlock.store.records import Search
+from interlock.protocols.traces import new_trace_id
 from interlock.wire.errors import Fault
 from interlock.wire.messages import EMPTY_OBJECT
 
@@ -53,7 +46,7 @@ class Operator:
         self._stop = stop
         self._problems: list[dict[str, object]] = []
         self.person = local_person(getpass.getuser() if sys.platform != "win32" else os.environ.get("USERNAME", "user"))
-        self.answering = Answering(assembly.inbox, self.person)
+        self.answering = Answering(assembly.inbox, self.person, "terminal", assembly.journal.kept)
         self.methods: dict[str, Callable[[bytes], Awaitable[object]]] = {
             "hub/status": self._status,
             "hub/tools": self._tools,
@@ -61,21 +54,26 @@ class Operator:
             "hub/find": self._find,
             "hub/budget": self._budget,
             "hub/logs": self._logs,
-            "hub/audit.search": self._audit_search,
-            "hub/audit.show": self._audit_show,
-            "hub/audit.export": self._audit_export,
-            "hub/audit.verify": self._audit_verify,
+            "hub/audit.search": self._as_person(assembly.record_desk.search),
+            "hub/audit.show": self._as_person(assembly.record_desk.show),
+            "hub/audit.export": self._as_person(assembly.record_desk.export),
+            "hub/audit.verify": self._as_person(assembly.record_desk.verify),
+            "hub/backup": self._as_person(assembly.record_desk.backup),
             "hub/reload": self._reload,
             "hub/stop": self._stop_hub,
             "hub/restart": self._restart,
-            "hub/keys.create": self._create_key,
-            "hub/keys.list": self._list_keys,
-            "hub/keys.revoke": self._revoke_keys,
-            "hub/keys.rotate": self._rotate_keys,
-            "hub/grants.list": self._list_grants,
-            "hub/grants.query": lambda params: assembly.access_desk.query(self.person, params),
-            "hub/grants.grant": lambda params: assembly.access_desk.grant(self.person, params),
-            "hub/grants.revoke": lambda params: assembly.access_desk.revoke(self.person, params),
+            "hub/keys.create": self._as_person(assembly.key_desk.create),
+            "hub/keys.list": self._as_person(assembly.key_desk.list),
+            "hub/keys.revoke": self._as_person(assembly.key_desk.revoke),
+            "hub/keys.rotate": self._as_person(assembly.key_desk.rotate),
+            "hub/grants.list": self._as_person(assembly.access_desk.list),
+            "hub/grants.query": self._as_person(assembly.access_desk.query),
+            "hub/grants.grant": self._as_person(assembly.access_desk.grant),
+            "hub/grants.revoke": self._as_person(assembly.access_desk.revoke),
+            "hub/permissions.list": self._as_person(assembly.permission_desk.list),
+            "hub/permissions.approve": self._as_person(assembly.permission_desk.approve_at_terminal),
+            "hub/permissions.deny": self._as_person(assembly.permission_desk.deny),
+            "hub/permissions.revoke": self._as_person(assembly.permission_desk.revoke),
             "hub/why": self._why,
             "hub/confirm": self._confirm,
             **self.answering.methods,
@@ -90,13 +88,25 @@ class Operator:
 
         return self._assembly.logs.follow(chosen)
 
+    def _as_person(
+        self, do: Callable[[Principal, bytes, str], Awaitable[object]]
+    ) -> Callable[[bytes], Awaitable[object]]:
+        return lambda params: do(self.person, params, new_trace_id())
+
     @property
     def problems(self) -> list[dict[str, object]]:
         """What was wrong with the configuration when it was last read."""
         return self._problems
 
-    async def reload(self) -> dict[str, object]:
+    async def reload(self, by: Principal = NOBODY) -> dict[str, object]:
         """Read the configuration again. One that cannot be used changes nothing."""
+        told = await self._read_again()
+        problems = [f"{problem['file']}: {problem['message']}" for problem in self._problems]
+        changed = [str(name) for name in told["changed"]] if isinstance(told["changed"], list) else []
+        self._assembly.journal.configured(by, applied=told["applied"] is True, changed=changed, problems=problems)
+        return told
+
+    async def _read_again(self) -> dict[str, object]:
         assembly = self._assembly
         loaded: Loaded = await asyncio.to_thread(load_again, assembly.config, home=assembly.home)
         self._problems = [
@@ -149,7 +159,11 @@ class Operator:
             "tokens": None if offer is None else self._assembly.tokens.exact(offer.tools.values()),
             "problem": None if problem is None else problem.message,
             "mend": None if problem is None else problem.mend or f"see `interlock logs {upstream.id}`",
-            "left_out": upstream.left_out,
+            "mgp": _agreed(upstream),
+            "trust": self._assembly.governing.trust_of(upstream.id).name.lower(),
+            "permissions": self._assembly.permission_desk.shown(upstream.id),
+            "withheld": [] if offer is None else [tool.exposed for tool in offer.lacking.values()][:MOST_QUARANTINED],
+            "left_out": upstream.lists.left_out,
             "would_refuse": _by_rule(self._assembly.would_refuse, upstream.id),
             "flagged": _by_rule(self._assembly.flagged, upstream.id),
             "quarantined": [] if offer is None else [_quarantined(held) for held in offer.held[:MOST_QUARANTINED]],
@@ -177,6 +191,8 @@ class Operator:
                     "inputSchema": definition.get("inputSchema"),
                     "outputSchema": definition.get("outputSchema"),
                     "annotations": definition.get("annotations"),
+                    "security": definition.get("security"),
+                    "permissions": list(self._assembly.permissions.needs(item)) if isinstance(item, Tool) else [],
                     "_meta": definition.get("_meta"),
                     "tokens": self._assembly.tokens.of(item) if isinstance(item, Tool) else None,
                 }
@@ -235,45 +251,8 @@ class Operator:
             raise Fault("INVALID_PARAMS", f"no server {asked.server!r}", mend="`interlock status` names them")
         return {"lines": self._assembly.logs.tail(asked.server, min(asked.lines, 10_000))}
 
-    async def _audit_search(self, params: bytes) -> object:
-        asked = _read(params, _AuditSearch)
-        wanted = Search(actor=asked.agent, server=asked.server, name=asked.tool, result=asked.result, trace=asked.trace)
-        await self._assembly.recorder.flushed()
-        found = await self._assembly.store.read(lambda database: records.search(database, wanted, asked.most))
-        return {"entries": found[::-1]}
-
-    async def _audit_show(self, params: bytes) -> object:
-        asked = _read(params, _AuditShow)
-        found = await self._assembly.store.read(
-            lambda database: records.show(database, asked.chain or CHAIN, asked.seq)
-        )
-        if found is None:
-            raise Fault("INVALID_PARAMS", f"no record {asked.seq}", mend="`interlock audit tail` shows the newest")
-        return {"entry": found[0], "related": found[1]}
-
-    async def _audit_export(self, params: bytes) -> object:
-        asked = _read(params, _AuditExport)
-        await self._assembly.recorder.flushed()
-
-        def write(database: Database) -> int:
-            count = 0
-            with open(asked.file, "xb", opener=lambda name, flags: os.open(name, flags, 0o600)) as out:
-                for line in records.export(database):
-                    out.write(line)
-                    count += 1
-            return count
-
-        return {"records": await self._assembly.store.read(write)}
-
-    async def _audit_verify(self, params: bytes) -> object:
-        await self._assembly.recorder.flushed()
-        head = read_head(self._assembly.home / "audit.head")
-        heads = {} if head is None else {CHAIN: head}
-        report = await self._assembly.store.read(lambda database: verify(database, heads))
-        return {**msgspec.to_builtins(report), "sound": report.sound}
-
     async def _reload(self, params: bytes) -> object:
-        return await self.reload()
+        return await self.reload(self.person)
 
     async def _stop_hub(self, params: bytes) -> object:
         asyncio.get_running_loop().call_soon(self._stop)
@@ -285,56 +264,6 @@ class Operator:
             raise Fault("INVALID_PARAMS", "no such server", mend="`interlock status` names them")
         await upstream.restart()
         return {"state": upstream.state.value}
-
-    async def _create_key(self, params: bytes) -> object:
-        asked = _read(params, _CreateKey)
-        if asked.profile is not None and asked.profile not in self._assembly.config.profiles:
-            raise Fault("INVALID_PARAMS", f"no profile {asked.profile!r}", mend="name one of [profiles.…]")
-        if asked.expires_at is not None and asked.expires_at <= datetime.now(UTC):
-            raise Fault("INVALID_PARAMS", "expires_at is over already", mend="name an instant to come")
-        permissions = None if asked.permissions is None else check_permissions(asked.permissions)
-        key = await self._assembly.keys.create(
-            asked.agent,
-            asked.kind,
-            profile=asked.profile,
-            expires_at=asked.expires_at,
-            permissions=permissions,
-            rate=asked.rate,
-        )
-        return {"key": key, "principal": {"id": asked.agent, "kind": asked.kind}}
-
-    async def _list_keys(self, params: bytes) -> object:
-        return {
-            "keys": [
-                {
-                    "prefix": key.shown,
-                    "principal": key.principal,
-                    "kind": key.kind,
-                    "profile": key.profile,
-                    "created": key.created,
-                    "expires_at": key.expires_at,
-                    "last_used": self._assembly.keys.last_used(key.hash),
-                    "permissions": key.permissions,
-                    "rate": key.rate,
-                }
-                for key in self._assembly.keys.list()
-            ]
-        }
-
-    async def _revoke_keys(self, params: bytes) -> object:
-        return {"revoked": await self._assembly.keys.revoke(_read(params, _Revoke).agent)}
-
-    async def _rotate_keys(self, params: bytes) -> object:
-        return {"key": await self._assembly.keys.rotate(_read(params, _Revoke).agent)}
-
-    async def _list_grants(self, params: bytes) -> object:
-        asked = _read(params, _Grants)
-        grants = self._assembly.grants
-        found = grants.list() if asked.agent is None else grants.of_agent(asked.agent)
-        now = self._assembly.access.now()
-        shown = sorted(found, key=lambda grant: (*grant.place[:2], grant.tool_name or ""))[: asked.most]
-        told = [{**msgspec.to_builtins(grant), "expired": not grant.holds(now)} for grant in shown]
-        return {"grants": told, "total": len(found)}
 
     async def _why(self, params: bytes) -> object:
         """The last refusal, or what a call would come to."""
@@ -348,12 +277,26 @@ class Operator:
     async def _confirm(self, params: bytes) -> object:
         asked = _read(params, _Confirm)
         Confirmations(self._assembly.home).add(Path(asked.path), asked.hash)
-        await self.reload()
+        await self.reload(self.person)
         return {"confirmed": True}
 
 
 def _by_rule(counts: Mapping[tuple[str, str], int], server: str) -> dict[str, int]:
     return {rule: count for (name, rule), count in counts.items() if name == server}
+
+
+def _agreed(upstream: Upstream) -> dict[str, object] | None:
+    """What is spoken beyond MCP, with what the server says of itself: that is its word, and no more."""
+    found = upstream.agreement
+    if found is None:
+        return None
+    return {
+        "version": found.offer.version[:40],
+        "extensions": sorted(found.agreed.extensions),
+        "place": found.agreed.home.value,
+        "warning": found.agreed.warning or None,
+        "claims": {"server_id": found.offer.server_id, "trust_level": found.offer.trust_level},
+    }
 
 
 def _quarantined(held: Held) -> dict[str, object]:
@@ -400,50 +343,14 @@ class _Logs(msgspec.Struct):
     follow: bool = False
 
 
-class _AuditSearch(msgspec.Struct):
-    agent: str = ""
-    server: str = ""
-    tool: str = ""
-    result: str = ""
-    trace: str = ""
-    most: int = 100
-
-
-class _AuditShow(msgspec.Struct):
-    seq: int
-    chain: str = ""
-
-
-class _AuditExport(msgspec.Struct):
-    file: str
-
-
 class _Restart(msgspec.Struct):
     server: str
-
-
-class _CreateKey(msgspec.Struct):
-    agent: str
-    kind: Kind = "agent"
-    profile: str | None = None
-    expires_at: Instant | None = None
-    permissions: list[str] | None = None
-    rate: Rate = Rate()
-
-
-class _Grants(msgspec.Struct):
-    agent: str | None = None
-    most: int = 1000
 
 
 class _Why(msgspec.Struct):
     agent: str | None = None
     tool: str | None = None
     arguments: msgspec.Raw = msgspec.Raw(b"{}")
-
-
-class _Revoke(msgspec.Struct):
-    agent: str
 
 
 class _Confirm(msgspec.Struct):

@@ -15,8 +15,9 @@ from collections.abc import Callable, Coroutine
 from interlock.hub.call import Approval, Call, Caller, Target
 from interlock.hub.decisions.desk import Desk
 from interlock.hub.plan import Check, Epoch, Plan, Plans
-from interlock.hub.rates import take
+from interlock.hub.rates import give_back, take
 from interlock.hub.refusals import Refusals
+from interlock.hub.timeouts import checks_timed_out
 from interlock.hub.verdicts import PASS, Ask, Pass, Refuse, Verdict, Wait
 from interlock.judge.findings import Finding
 from interlock.protocols.mcp.results import refusal_result
@@ -31,8 +32,6 @@ Release = Callable[[Call], None]
 WouldRefuse = Callable[[Call, tuple[Finding, ...]], None]
 """Hears of each call that goes out although a stricter mode would have refused it, and what for."""
 
-GATES_TIMEOUT_S = 10.0
-"""All gates of one call together, where one of them has to wait for something."""
 MOST_WAITING = 4096
 """Calls whose gates wait for something."""
 
@@ -121,6 +120,7 @@ class Pipeline:
             return
         refusal = self._commit(call)
         if refusal is not None:
+            give_back(plan.meters)
             self._refuse(call, refusal, "commit")
             return
         if call.would_refuse:
@@ -136,6 +136,12 @@ class Pipeline:
         elif isinstance(verdict, Refuse):
             self._refuse(call, verdict, gate)
         elif isinstance(verdict, Ask):
+            try:
+                if self._desk.resumes(call):
+                    return
+            except Fault as refused:
+                call.exchange.fail(refused)
+                return
             call.approval = self._desk.standing(call, verdict)
             if call.approval is not None:
                 self.submit(call, plan)
@@ -158,7 +164,7 @@ class Pipeline:
 
         call.exchange.on_cancel = cancelled
         try:
-            answer = await self._desk.settle(call, ask)
+            answer = await self._desk.settle(call, ask, plan.lock_s)
         except Fault as fault:
             answer = Refuse(fault, ask.rule)
         except StoreError as cause:
@@ -169,6 +175,31 @@ class Pipeline:
         if isinstance(answer, Refuse):
             self._refuse(call, answer, gate)
             return
+        self._submit_again(call, plan, answer, ask)
+
+    async def _use_approval(self, call: Call, plan: Plan, approval: Approval) -> None:
+        """The last step of a commit: the approval is used up, in the store, before the call goes out."""
+        try:
+            taken = await self._desk.take(approval)
+        except StoreError as cause:
+            self._withdraw(call, plan)
+            self._refuse(call, Refuse(_no_store(cause), approval.told), "commit")
+            return
+        if taken and call.exchange.open:
+            self._dispatch(call, plan)
+            return
+        self._withdraw(call, plan)
+        if call.exchange.open:
+            # Someone else was quicker with the same call, or its key is gone: it is judged anew, from the top.
+            self._submit_again(call, plan)
+
+    def _withdraw(self, call: Call, plan: Plan) -> None:
+        """What the call has taken goes back: it did not go out."""
+        self._release(call)
+        give_back(plan.meters)
+
+    def _submit_again(self, call: Call, plan: Plan, approval: Approval | None = None, ask: Ask | None = None) -> None:
+        """Judge a call from the top, by what holds now; with the approval that was given for it, if it still fits."""
         try:
             assert plan.resolve is not None
             now = asyncio.get_running_loop().time()
@@ -177,31 +208,16 @@ class Pipeline:
             call.exchange.fail(fault)
             return
         call.target = again.target
-        call.approval = answer if self._desk.fits(call, answer, ask) else None
+        fits = approval is not None and ask is not None and self._desk.fits(call, approval, ask)
+        call.approval = approval if fits else None
         self.submit(call, again)
-
-    async def _use_approval(self, call: Call, plan: Plan, approval: Approval) -> None:
-        """The last step of a commit: the approval is used up, in the store, before the call goes out."""
-        try:
-            taken = await self._desk.take(approval)
-        except StoreError as cause:
-            self._release(call)
-            self._refuse(call, Refuse(_no_store(cause), approval.told), "commit")
-            return
-        if taken and call.exchange.open:
-            self._dispatch(call, plan)
-            return
-        self._release(call)
-        if call.exchange.open:
-            # Someone else was quicker with the same call: this one needs an approval of its own.
-            call.approval = None
-            self.submit(call, plan)
 
     async def waited(self, call: Call, plan: Plan, wait: Wait, gate: str) -> tuple[Verdict, str]:
         """What the gates say in the end, where one of them has to wait for something."""
-        verdict, gate = await self._waited_once(call, plan, wait, gate)
+        ends = asyncio.get_running_loop().time() + plan.validation_s
+        verdict: Verdict = wait
         while isinstance(verdict, Wait):
-            verdict, gate = await self._waited_once(call, plan, verdict, gate)
+            verdict, gate = await self._waited_once(call, plan, verdict, gate, ends)
         return verdict, gate
 
     async def _wait(self, call: Call, plan: Plan, wait: Wait, gate: str) -> None:
@@ -209,12 +225,13 @@ class Pipeline:
         if call.exchange.open:
             self._proceed(call, plan, verdict, gate)
 
-    async def _waited_once(self, call: Call, plan: Plan, wait: Wait, gate: str) -> tuple[Verdict, str]:
+    async def _waited_once(self, call: Call, plan: Plan, wait: Wait, gate: str, ends: float) -> tuple[Verdict, str]:
         verdict: Verdict
         try:
-            verdict = await asyncio.wait_for(wait.work(), GATES_TIMEOUT_S)
+            async with asyncio.timeout_at(ends):
+                verdict = await wait.work()
         except TimeoutError:
-            verdict = Refuse(Fault("TIMEOUT", f"the {gate} check took too long", retry_after_ms=1000), "gates timeout")
+            verdict = Refuse(checks_timed_out(gate, plan.validation_s), "all checks of a call have `validation_s`")
         except Fault as fault:
             verdict = Refuse(fault, "the check could not be made")
         if type(verdict) is Pass and self._epoch.number != plan.epoch:

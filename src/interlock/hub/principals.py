@@ -17,13 +17,16 @@ class Principal(msgspec.Struct, frozen=True):
     profile: str | None = None
     """The profile this principal always sees the hub through, or None for the view it asks for."""
     key: str = ""
-    """The hash of the key it came with; empty without one."""
+    """The hash of the key or access token it came with; empty without one."""
 
     @property
     def decides(self) -> bool:
         """Whether it answers for itself: default policies speak of agents and services alone."""
         return self.kind in ("person", "admin")
 
+
+TOKEN: Final = "token:"  # noqa: S105 - a mark, not a token
+"""What the hash of an access token begins with, where that of a key would stand."""
 
 LOCAL_AGENT: Final = Principal("local", "agent")
 """Whoever calls from this machine without a key, where the operator allows that."""

@@ -39,6 +39,10 @@ class _Bucket:
         """One less. `wait_s` said that there is one."""
         self._held -= 1
 
+    def give_back(self) -> None:
+        """One more, after all."""
+        self._held = min(self._size, self._held + 1)
+
 
 class Meter:
     """What is left of one rate."""
@@ -59,6 +63,11 @@ class Meter:
         """Use up one call."""
         for bucket in self._buckets:
             bucket.take()
+
+    def give_back(self) -> None:
+        """A call that was taken was not made."""
+        for bucket in self._buckets:
+            bucket.give_back()
 
 
 class Rates:
@@ -113,3 +122,9 @@ def take(meters: Sequence[Meter], now: float) -> Refuse | None:
         for meter in meters:
             meter.take()
     return refusal
+
+
+def give_back(meters: Sequence[Meter]) -> None:
+    """Undo a `take`: the call did not go out."""
+    for meter in meters:
+        meter.give_back()

@@ -7,14 +7,26 @@ window can be lost to a sudden end, which the next start finds and records.
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
-from interlock.hub.audit.record import CANCELLED, LOST, NOT_SENT, TIMED_OUT, Outcome
+import msgspec
+
+from interlock.hub.audit.entries import Ticket
+from interlock.hub.audit.record import CANCELLED, FELL_BACK, LOST, NOT_SENT, RETRIED, TIMED_OUT, Outcome
 from interlock.hub.audit.recorder import Recorder
 from interlock.hub.call import Call, Caller, Target, TargetKind
-from interlock.protocols.traces import new_trace_id, read_traceparent
+from interlock.protocols.mcp.meta import members
+from interlock.protocols.traces import find_trace_id, new_trace_id, read_traceparent
 from interlock.store import StoreError
 from interlock.transports.exchange import Exchange
-from interlock.wire.errors import Fault
+from interlock.wire.errors import ErrorObject, Fault
+
+_REFUSED: Final = {
+    "VALIDATION_BLOCKED": "VALIDATION_FAILED",
+    "INVALID_TOOL_ARGS": "VALIDATION_FAILED",
+    "CODE_SAFETY_VIOLATION": "CODE_REJECTED",
+}
+"""What MGP has a word of its own for (MGP, Standard Event Types); every other refusal is TOOL_BLOCKED."""
 
 
 class Recording:
@@ -29,7 +41,7 @@ class Recording:
 
     def begin(self, call: Call) -> None:
         """Record the intent. Raises a `Fault` where it cannot be recorded, and the call must not be sent."""
-        trace = call.trace = trace_of(call.exchange)
+        trace = call.trace = call.trace or trace_of(call.exchange)
         call.ticket = self.recorder.intent(call.caller.principal, call.target, trace, call.arguments_raw)
 
     def begin_strictly(self, call: Call, send: Callable[[], None], refuse: Callable[[Fault], None]) -> None:
@@ -41,7 +53,7 @@ class Recording:
             else:
                 refuse(Fault("RESOURCE_EXHAUSTED", error.message, mend=error.mend, retry_after_ms=1000))
 
-        call.trace = trace_of(call.exchange)
+        call.trace = call.trace or trace_of(call.exchange)
         try:
             call.ticket = self.recorder.intent(
                 call.caller.principal, call.target, call.trace, call.arguments_raw, committed=committed
@@ -54,11 +66,36 @@ class Recording:
         if call.ticket is not None:
             self.recorder.outcome(call.ticket, call.outcome or NOT_SENT)
 
+    def end_later(self, ticket: Ticket, outcome: Outcome | None) -> None:
+        """The same for a call whose end could not be recorded with it, since it might have become a task."""
+        self.recorder.outcome(ticket, outcome or NOT_SENT)
+
     def refused(self, call: Call, fault: Fault, gate: str, rule: str) -> None:
         """Record that a gate said no."""
+        call.trace = call.trace or trace_of(call.exchange)
         self.recorder.refusal(
-            call.caller.principal, call.target, trace_of(call.exchange), gate, rule, fault.message, call.arguments_raw
+            call.caller.principal,
+            call.target,
+            call.trace,
+            gate,
+            rule,
+            fault.message,
+            call.arguments_raw,
+            event=_REFUSED.get(fault.name, "") if call.target.kind == "tool" else "",
         )
+
+    def retried(self, call: Call, error: ErrorObject, attempt: int, pause_s: float) -> None:
+        """Record that a call will be sent again, and after which error (MGP, Client Retry Behavior)."""
+        said: dict[str, object] = {"attempt": attempt, "pause_ms": round(pause_s * 1000), "error_code": error.code}
+        self._tell(RETRIED, call, error, said)
+
+    def fell_back(self, call: Call, error: ErrorObject, target: Target) -> None:
+        """Record that another tool is called in the place of one that failed."""
+        self._tell(FELL_BACK, call, error, {"fallback_tool": target.name, "error_code": error.code})
+
+    def _tell(self, event: str, call: Call, error: ErrorObject, details: dict[str, object]) -> None:
+        principal, reason = call.caller.principal, error.message[:1000]
+        self.recorder.event(event, principal, call.target, call.trace, reason=reason, details=details)
 
     def unresolved(self, exchange: Exchange, caller: Caller, kind: TargetKind, name: str, fault: Fault) -> None:
         """Record that a name meant nothing to this caller."""
@@ -81,9 +118,25 @@ def lost(fault: Fault) -> Outcome:
 
 
 def trace_of(exchange: Exchange) -> str:
-    """The caller's own trace id, or a new one."""
-    meta = exchange.glance.meta
-    if meta is None or meta.traceparent is None:
-        return new_trace_id()
-    parent = read_traceparent(meta.traceparent)
-    return new_trace_id() if parent is None else parent.trace
+    """The caller's own trace id, wherever it says it, or a new one."""
+    seen = exchange.glance
+    meta = seen.meta
+    if meta is not None:
+        parent = None if meta.traceparent is None else read_traceparent(meta.traceparent)
+        if parent is not None:
+            return parent.trace
+        if meta.trace_id is not msgspec.UNSET:
+            return _named(bytes(meta.trace_id)) or new_trace_id()
+    # A call that is nothing but a name and arguments has no place for it.
+    if seen.arguments is None and b'"trace_id"' in exchange.request.params:
+        said = members(exchange.request.params).get("trace_id")
+        return _named(b"null" if said is None else bytes(said)) or new_trace_id()
+    return new_trace_id()
+
+
+def _named(value: bytes) -> str:
+    """A `trace_id` as somebody wrote it (MGP, Trace ID Propagation); empty for what is none."""
+    try:
+        return find_trace_id({}, {"trace_id": msgspec.json.decode(value)}, {})
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return ""

@@ -11,10 +11,10 @@ from functools import lru_cache
 from typing import Final
 
 from interlock.hub.principals import Kind
-from interlock.judge.patterns import PatternError, PatternSet
+from interlock.judge.patterns import PatternSet
+from interlock.protocols.registry.permissions import WRITTEN, why_bad_permission
 from interlock.wire.errors import Fault
 
-ALONE: Final = frozenset({"list_all", "admin_read", "admin_write"})
 MOST: Final = 256
 
 _EVERYTHING: Final = ("invoke:**",)
@@ -66,14 +66,8 @@ def check_permissions(permissions: Sequence[str]) -> tuple[str, ...]:
     if len(permissions) > MOST:
         raise Fault("INVALID_PARAMS", f"a key has at most {MOST} permissions", mend="use patterns")
     for permission in permissions:
-        verb, _, pattern = permission.partition(":")
-        if permission not in ALONE and (verb not in ("invoke", "read") or not pattern):
-            mend = "write invoke:PATTERN, read:PATTERN, list_all, admin_read or admin_write"
-            raise Fault("INVALID_PARAMS", f"{permission[:100]!r} is no permission", mend=mend)
-    try:
-        Rights(permissions)
-    except PatternError as cause:
-        raise Fault("INVALID_PARAMS", str(cause)) from None
+        if (why := why_bad_permission(permission)) is not None:
+            raise Fault("INVALID_PARAMS", why, mend=WRITTEN)
     return tuple(dict.fromkeys(permissions))
 
 

@@ -11,7 +11,7 @@ import msgspec
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mgp.negotiation import Agreed, Home, agree, answer
 
-OFFERED: Final = ("access_control", "tool_discovery")
+OFFERED: Final = ("access_control", "audit", "tool_discovery")
 """The extensions that this hub has for clients."""
 
 _METHODS_ALONE: Final = Agreed(frozenset(), Home.PLAIN)

@@ -69,6 +69,7 @@ def judge_secrets(text: str) -> tuple[Finding, ...]:
 
 _FORMS = (
     ("private_key", r"-----BEGIN (?:[A-Z0-9]+ )*PRIVATE KEY(?: BLOCK)?-----(?s:.*?)(?:-----END [A-Z0-9 ]+-----|\z)"),
+    ("interlock_key", r"\bilk_[A-Za-z0-9_\-]{43}"),
     ("aws_access_key", r"\b(?:AKIA|ASIA|ABIA|ACCA)[A-Z2-7]{16}\b"),
     ("github_token", r"\b(?:gh[pousr]_[A-Za-z0-9]{36,255}|github_pat_[A-Za-z0-9_]{60,255})\b"),
     ("gitlab_token", r"\bgl(?:pat|ptt|dt|rt|soat|cbt)-[A-Za-z0-9_\-]{20,64}"),

@@ -9,7 +9,7 @@ import inspect
 from collections.abc import Callable, Mapping
 from functools import partial
 from types import FunctionType, MethodType, UnionType
-from typing import TYPE_CHECKING, Any, Union, cast, get_args, get_origin
+from typing import TYPE_CHECKING, Any, TypeVar, Union, cast, get_args, get_origin
 
 import msgspec
 
@@ -17,13 +17,17 @@ from interlock.server.content import CONTENT_TYPES, Completion, Message, Resourc
 from interlock.server.context import Context
 from interlock.server.work import Work
 from interlock.signatures import ArgumentsError, DefinitionError, Problem, Signature
+from interlock.signatures.type_schema import as_json
 from interlock.signatures.validate import Validator
 from interlock.wire.errors import Fault
 
 if TYPE_CHECKING:
     from interlock.server.server import Server
 
+T = TypeVar("T")
+
 _OPAQUE = (*CONTENT_TYPES, ToolResult, Message, ResourceContents, Completion)
+_TOLD_CHARS = 4_000
 _FROM_TEXT = (int, float, bool, type(None))
 
 
@@ -75,18 +79,22 @@ class Function:
         return self.signature.decode(values)
 
     async def run(self, server: Server, work: Work, arguments: dict[str, object]) -> Any:
-        """Call it: a coroutine on the loop, anything else in a thread. A generator's items become a list."""
+        """Call it: a coroutine on the loop, anything else in a thread. A generator's items become a list, and each is
+        told as it comes to a client that wants to know how far it is."""
+        context = Context(server, work)
         if self._context_name is not None:
-            arguments[self._context_name] = Context(server, work)
+            # Whoever can report does so in their own words.
+            arguments[self._context_name] = context
+        told = _Telling(context if self._context_name is None else None).tell
         match self.signature.kind:
             case "coroutine":
                 return await self._call(**arguments)
             case "function":
                 return await server.threads.run(partial(self._call, **arguments))
             case "generator":
-                return await server.threads.run(lambda: list(self._call(**arguments)))
+                return await server.threads.run(lambda: [told(item) for item in self._call(**arguments)])
             case "async_generator":
-                return [item async for item in self._call(**arguments)]
+                return [told(item) async for item in self._call(**arguments)]
 
     def run_at_once(self, arguments: dict[str, object]) -> Any:
         """Call it where it is `at_once`. It has no task of its own, but the context it would have."""
@@ -99,6 +107,29 @@ class Function:
             raise Fault("CANCELLED", "the call was cancelled") from None
         coroutine.close()
         raise RuntimeError(f"{self.signature.where} waits, though nothing in it can")
+
+
+class _Telling:
+    """The items of a generator as progress: how many there were so far, and each in words."""
+
+    def __init__(self, context: Context | None) -> None:
+        self._context = context
+        self._count = 0
+
+    def tell(self, item: T) -> T:
+        """Report an item, and pass it on."""
+        if self._context is not None:
+            self._count += 1
+            self._context.progress(self._count, message=_in_words(item) if self._context.reports else None)
+        return item
+
+
+def _in_words(item: object) -> str | None:
+    plain = item if isinstance(item, str) else as_json(item)
+    if plain is msgspec.UNSET:
+        return None
+    text = plain if isinstance(plain, str) else msgspec.json.encode(plain).decode()
+    return text if len(text) <= _TOLD_CHARS else text[:_TOLD_CHARS] + "…"
 
 
 def _never_waits(call: Callable[..., Any]) -> bool:

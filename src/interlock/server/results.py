@@ -62,10 +62,8 @@ def unfit(failure: ArgumentsError) -> bytes:
     """An `isError` result, so that a model can correct itself, with the detail that a program can read."""
     problems = [told(problem) for problem in failure.problems]
     detail = {"error": {"name": "INVALID_TOOL_ARGS", "problems": problems}}
-    text = "The arguments do not fit:\n" + "\n".join(
-        f"- {problem.field or 'arguments'}: {problem.reason}" for problem in failure.problems
-    )
-    return error(text) + b',"structuredContent":%b' % _encode(detail)
+    lines = ["The arguments do not fit:", *(f"- {problem.words}" for problem in failure.problems)]
+    return error("\n".join(lines)) + b',"structuredContent":%b' % _encode(detail)
 
 
 def overdue(failure: Overdue) -> bytes:

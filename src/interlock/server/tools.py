@@ -5,22 +5,25 @@ from __future__ import annotations
 import logging
 import re
 from collections.abc import Callable, Mapping
+from types import TracebackType
 from typing import TYPE_CHECKING, Any, Unpack
 
 import msgspec
 
 from interlock.protocols.mcp.headers import BadParamHeader, ParamHeader, param_headers
 from interlock.protocols.mcp.revisions import Revision
+from interlock.protocols.mcp.tasks import Support
 from interlock.protocols.registry.catalog import ABOUT, NOTHING_SAID, About
 from interlock.server import results
 from interlock.server.checks import Overdue, found_by
 from interlock.server.content import CONTENT_TYPES, ToolError, ToolResult
 from interlock.server.functions import Function
-from interlock.server.options import ToolOptions, check_options
+from interlock.server.options import From, ToolOptions, check_options
 from interlock.server.work import Work
 from interlock.signatures import ArgumentsError, DefinitionError, Problem, SignatureError
 from interlock.signatures import examples as make_examples
 from interlock.signatures.constraints import Schema
+from interlock.signatures.problems import shown
 from interlock.wire.errors import Fault
 
 if TYPE_CHECKING:
@@ -35,7 +38,18 @@ _encode = msgspec.json.Encoder().encode
 class Tool:
     """A function offered as a tool."""
 
-    __slots__ = ("_entries", "_function", "_timeout_s", "_validators", "about", "at_once", "headers", "key")
+    __slots__ = (
+        "_entries",
+        "_function",
+        "_timeout_s",
+        "_validators",
+        "about",
+        "at_once",
+        "headers",
+        "key",
+        "task",
+        "task_from",
+    )
 
     def __init__(self, function: Callable[..., Any], **options: Unpack[ToolOptions]) -> None:
         check_options("a tool", options, ToolOptions)
@@ -47,7 +61,11 @@ class Tool:
         self.about = _about(options)
         self._validators = tuple(options.get("validators", ()))
         self._timeout_s = options.get("timeout_s")
-        self.at_once = self._function.at_once
+        self.task: Support = options.get("task", "forbidden")
+        """Whether it can be called as a task."""
+        self.task_from: From = options.get("task_from", "start")
+        self._check_options()
+        self.at_once = self._function.at_once and self.task == "forbidden"
         """Whether a call is over as soon as it has begun, so that it needs no task."""
         schema = self._input_schema(options)
         written = options.get("headers") or options.get("input_schema")
@@ -154,7 +172,7 @@ class Tool:
                 return results.overdue(error)
             case Fault():
                 raise error
-        log.error("tool %s failed", self.key, exc_info=error)
+        log.error("tool %s failed", self.key, exc_info=(type(error), error, _from_the_author(error.__traceback__)))
         return results.error(f"{self.key} failed with {type(error).__name__}; the server's log says why")
 
     def _plain(self, value: object) -> Any:
@@ -213,14 +231,33 @@ class Tool:
             "_meta": said or None,
         }
         row = {member: value for member, value in row.items() if value is not None}
-        old, output = _encode(row), signature.output_schema(wrap=False)
-        return old, old if row.get("outputSchema") == output else _encode({**row, "outputSchema": output})
+        # Only 2025-11-25 has this: in the stateless era a server decides by itself.
+        support = {} if self.task == "forbidden" else {"execution": {"taskSupport": self.task}}
+        old, output = _encode({**row, **support}), signature.output_schema(wrap=False)
+        same = not support and row.get("outputSchema") == output
+        return old, old if same else _encode({**row, **({} if output is None else {"outputSchema": output})})
+
+    def _check_options(self) -> None:
+        seconds: object = self._timeout_s
+        if seconds is not None and not (isinstance(seconds, int | float) and seconds > 0):
+            raise DefinitionError(f"{self.where}: timeout_s is seconds, more than 0, not {shown(seconds)}")
+        for validator in self._validators:
+            if not callable(validator):
+                raise DefinitionError(f"{self.where}: a validator is a function, not {shown(validator)}")
 
     def _check_examples(self) -> None:
         for number, example in enumerate(self.examples, 1):
             if problems := self.check(dict(example)):
                 place = problems[0].field or "arguments"
                 raise DefinitionError(f"{self.where}: example {number}: {place}: {problems[0].reason}", problems)
+
+
+def _from_the_author(trace: TracebackType | None) -> TracebackType | None:
+    """The part of a traceback that begins in the author's own code."""
+    inner = trace
+    while inner is not None and inner.tb_frame.f_globals.get("__package__") == __package__:
+        inner = inner.tb_next
+    return inner or trace
 
 
 def _about(options: ToolOptions) -> About:

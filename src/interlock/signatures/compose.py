@@ -65,8 +65,9 @@ def plain_choice(value: object) -> object:
     raise DefinitionError(f"a choice must be a text, a number, a boolean or null, not {value!r}")
 
 
-def fixed_array(items: list[Schema]) -> Schema:
-    """An array with one schema for each place."""
+def fixed_array(items: list[Schema], required: int | None = None) -> Schema:
+    """An array with one schema for each place; the places after the first `required` may be left out."""
     if not items:
         return {"type": "array", "maxItems": 0}
-    return {"type": "array", "prefixItems": items, "minItems": len(items), "maxItems": len(items)}
+    fewest = len(items) if required is None else required
+    return {"type": "array", "prefixItems": items, "minItems": fewest, "maxItems": len(items)}

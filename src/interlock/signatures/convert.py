@@ -17,7 +17,7 @@ import msgspec
 
 from .compose import plain_choice
 from .constraints import Schema
-from .members import has_members, members_of
+from .members import has_members, holds_class_defaults, is_named_tuple, members_of
 from .pydantic_types import is_pydantic, loader_of
 from .type_schema import SchemaWriter, is_hashable
 from .validate import Validator
@@ -119,6 +119,9 @@ class Converters:
     def _make_class(self, kind: type, arguments: tuple[Any, ...]) -> Converter:
         bound = dict(zip(getattr(kind, "__parameters__", ()), arguments, strict=False))
         members = [(member.name, member.wire_name, self.make(member.annotation)) for member in members_of(kind, bound)]
+        if is_named_tuple(kind):
+            parts = [convert for _, _, convert in members]
+            return lambda value: kind(*(_apply(convert, item) for convert, item in zip(parts, value, strict=False)))
         return lambda value: kind(
             **{name: _apply(convert, value[wire]) for name, wire, convert in members if wire in value}
         )
@@ -148,6 +151,8 @@ def _apply(convert: Converter | None, value: Any) -> Any:
 
 
 def _msgspec_knows(annotation: Any) -> bool:
+    if holds_class_defaults(annotation):
+        return False
     try:
         msgspec.json.Decoder(annotation, dec_hook=_load)
     except TypeError:

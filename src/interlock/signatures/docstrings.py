@@ -9,6 +9,8 @@ from collections.abc import Mapping
 import msgspec
 
 _GOOGLE_SECTION = re.compile(r"^(?P<title>[A-Z][A-Za-z ]{1,30}):$")
+_GOOGLE_TYPE = re.compile(r"^[\w.]+(?:\[[\w.,\[\] |]*\])?(?: \| [\w.\[\], ]+)*:\s+(?=\S)")
+"""`dict[str, int]: ` before what is said of a result."""
 _GOOGLE_ENTRY = re.compile(r"^\*{0,2}(?P<name>\w+)\s*(?:\([^)]*\))?\s*:\s*(?P<text>.*)$")
 _NUMPY_ENTRY = re.compile(r"^\*{0,2}(?P<names>\w+(?:\s*,\s*\*{0,2}\w+)*)\s*(?::.*)?$")
 _SPHINX_ENTRY = re.compile(r"^:(?P<role>[a-z]+)(?:\s+(?P<what>[^:]*))?:\s*(?P<text>.*)$")
@@ -47,7 +49,7 @@ class Docstring(msgspec.Struct, frozen=True):
                 if title in _PARAMETERS:
                     parameters |= _numpy_entries(body) if numpy else _google_entries(body)
                 elif title in _RETURNS:
-                    returns = _numpy_returns(body) if numpy else _joined(body)
+                    returns = _numpy_returns(body) if numpy else _GOOGLE_TYPE.sub("", _joined(body))
             elif entry := _SPHINX_ENTRY.match(lines[index]):
                 told, index = _continued(lines, index, entry["text"])
                 if entry["role"] in _SPHINX_PARAMETERS and entry["what"]:

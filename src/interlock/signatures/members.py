@@ -65,6 +65,25 @@ def members_of(kind: type, arguments: Mapping[Any, Any]) -> tuple[Member, ...]:
     )
 
 
+def holds_class_defaults(annotation: Any, seen: frozenset[Any] = frozenset()) -> bool:
+    """Whether a dataclass that keeps a default in its class stands anywhere in a type.
+
+    msgspec leaves such a default there when it makes one, and does not find it when it writes the value out again.
+    """
+    kind = typing.get_origin(annotation) or annotation
+    arguments = typing.get_args(annotation)
+    if any(holds_class_defaults(argument, seen) for argument in arguments if not isinstance(argument, str)):
+        return True
+    if not has_members(kind) or kind in seen:
+        return False
+    if dataclasses.is_dataclass(kind) and "__slots__" not in kind.__dict__:
+        plain = (field.default is not dataclasses.MISSING for field in dataclasses.fields(kind))
+        if any(plain):
+            return True
+    members = members_of(kind, {})
+    return any(holds_class_defaults(member.annotation, seen | {kind}) for member in members)
+
+
 def summary_of(kind: type) -> str:
     """The first paragraph of the class's own docstring; the ones that Python writes by itself say nothing."""
     text = kind.__dict__.get("__doc__")

@@ -33,6 +33,11 @@ class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
             text += f"[{name}]" if isinstance(step, int) else f".{name}" if text else str(name)
         return text
 
+    @property
+    def words(self) -> str:
+        """All of it in one line, for whoever has to mend it: `ticker: Pattern mismatch: …; use uppercase letters`."""
+        return "; ".join([f"{self.field or 'arguments'}: {self.reason}", *self.suggestions])
+
 
 class SignatureError(ValueError):
     """The only error of this room; its problems say what is wrong and how to mend it."""

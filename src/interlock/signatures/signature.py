@@ -18,6 +18,7 @@ from .explain import conversion_problem, quoted
 from .fields import InputField, OutputField
 from .from_schema import read_schema
 from .functions import Kind, read_function
+from .mistakes import find_mistake
 from .problems import ArgumentsError, DefinitionError, Problem, SignatureError, shown
 from .tool import tool_definition
 from .type_schema import SchemaWriter, as_json
@@ -81,6 +82,8 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             raise
         except Exception as error:  # annotations and defaults are the author's objects and may do anything
             raise DefinitionError(f"{facts.where}: cannot become a tool: {error}") from error
+        if mistake := find_mistake(signature._input_schema["properties"], signature.input_validator):
+            raise signature._misdefined(f"parameter '{mistake.parameter}'", DefinitionError(mistake.reason))
         return signature
 
     @classmethod
@@ -215,7 +218,9 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         try:
             return Validator(self._input_schema, formats=True)
         except DefinitionError as error:
-            raise self._misdefined("its parameters", error) from error
+            named = (f.name for f in self.inputs if f" at properties/{f.name}/" in str(error))
+            part = next((f"parameter '{name}'" for name in named), "its parameters")
+            raise self._misdefined(part, error) from error
 
     @cached_property
     def output_validator(self) -> Validator | None:

@@ -202,7 +202,7 @@ class SchemaWriter:
         described = Docstring.parse(kind.__doc__ or "").parameters
         schemas = {member.wire_name: self._write_member(member, described) for member in members}
         if is_named_tuple(kind) or _is_array_like(kind):
-            return fixed_array(list(schemas.values()))
+            return fixed_array(list(schemas.values()), sum(member.required for member in members))
         schema: Schema = {"type": "object"}
         if summary := summary_of(kind):
             schema["description"] = summary

@@ -86,6 +86,11 @@ def _restore_chain(backup: Database, chain: str, write: Write) -> None:
             return
         # Each hash holds all before it, so one equal pair means one history.
         shared = min(here.seq, newest.seq)
+        oldest = records.first(database, chain)
+        if oldest is not None and oldest.seq > shared:
+            # All of what the backup has was cut off here since; it does not come back.
+            have[:] = [newest.seq]
+            return
         one, other = records.get(database, chain, shared), records.get(backup, chain, shared)
         if one is None or other is None or one.hash != other.hash:
             raise StoreError(f"the backup tells another history of chain {chain}", "restore it into an empty database")

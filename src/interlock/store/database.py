@@ -51,6 +51,9 @@ class Database(Protocol):
     def announce(self) -> None:
         """With the commit, wake the nodes that follow this database."""
 
+    def others(self) -> int:
+        """How many other connections of a hub there are to the same database, as far as can be told."""
+
     def tables(self) -> set[str]:
         """The names of the tables there are."""
 
@@ -82,10 +85,14 @@ def in_chunks(items: Sequence[T], most: int = 256) -> Iterator[Sequence[T]]:
             at += size
 
 
+def is_shared(where: str) -> bool:
+    """Whether a place is one that several hubs can use at the same time."""
+    return urlsplit(where).scheme in ("postgresql", "postgres")
+
+
 def connect(where: str, *, read_only: bool = False) -> Database:
     """Connect to a path, a `sqlite:` URL or a `postgresql:` URL."""
-    scheme = urlsplit(where).scheme
-    if scheme in ("postgresql", "postgres"):
+    if is_shared(where):
         try:
             from .postgres import Postgres
         except ImportError:

@@ -19,6 +19,7 @@ SCHEMA: Final = "interlock"
 CHANNEL: Final = "interlock_changes"
 _MIGRATION_LOCK: Final = 0x1_7E21_0C4B
 _CONNECT_S: Final = 5
+_APPLICATION: Final = "interlock"
 _OPTIONS: Final = (
     f"-c search_path={SCHEMA} -c statement_timeout=60000 -c lock_timeout=5000"
     " -c idle_in_transaction_session_timeout=30000"
@@ -40,7 +41,7 @@ class Postgres:
                 autocommit=True,
                 connect_timeout=_CONNECT_S,
                 options=_OPTIONS,
-                application_name="interlock",
+                application_name=_APPLICATION,
                 keepalives_idle=10,
                 keepalives_interval=5,
                 keepalives_count=3,
@@ -92,6 +93,14 @@ class Postgres:
 
     def announce(self) -> None:
         self._announcing = True
+
+    def others(self) -> int:
+        found = self.execute(
+            "SELECT count(*) FROM pg_stat_activity"
+            " WHERE application_name = ? AND datname = current_database() AND pid <> pg_backend_pid()",
+            (_APPLICATION,),
+        )
+        return int(found[0][0] or 0)
 
     def tables(self) -> set[str]:
         found = self.execute("SELECT tablename FROM pg_tables WHERE schemaname = ?", (SCHEMA,))

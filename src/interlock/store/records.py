@@ -1,4 +1,7 @@
-"""The rows of the audit record: appended, read in order, searched; never changed. Their meaning is the hub's."""
+"""The rows of the audit record: appended, read in order, searched, cut off at the front; never changed.
+
+Their meaning is the hub's.
+"""
 
 from __future__ import annotations
 
@@ -13,6 +16,8 @@ _COLUMNS: Final = ("chain", "seq", "at", "event", "actor", "server", "name", "tr
 _SELECT: Final = f"SELECT {', '.join(_COLUMNS)} FROM records"
 _LONGEST: Final = 200
 PAGE: Final = 2000
+_ROW_BYTES: Final = 300
+"""About what a row takes beside its body."""
 
 
 class RecordRow(msgspec.Struct, frozen=True):
@@ -62,6 +67,46 @@ def last(database: Database, chain: str) -> RecordRow | None:
     return _row(rows[0]) if rows else None
 
 
+def first(database: Database, chain: str) -> RecordRow | None:
+    """The oldest row of a chain that is there."""
+    found = page(database, chain, 0, 1)
+    return found[0] if found else None
+
+
+def at_or_before(database: Database, chain: str, seq: int) -> RecordRow | None:
+    """The row with a number, or the one before it where there is a gap."""
+    rows = database.execute(f"{_SELECT} WHERE chain = ? AND seq <= ? ORDER BY seq DESC LIMIT 1", (chain, seq))
+    return _row(rows[0]) if rows else None
+
+
+def beyond(database: Database, chain: str, most_bytes: int) -> int:
+    """The newest row of a chain before those that take so many bytes together; 0 when all take less."""
+    total, before = 0, None
+    while True:
+        newer = "" if before is None else " AND seq < ?"
+        sql = f"SELECT seq, length(body) FROM records WHERE chain = ?{newer} ORDER BY seq DESC LIMIT {PAGE}"
+        rows = database.execute(sql, (chain,) if before is None else (chain, before))
+        for seq, size in rows:
+            assert isinstance(seq, int)
+            assert isinstance(size, int)
+            total += size + _ROW_BYTES
+            if total > most_bytes:
+                return seq
+            before = seq
+        if len(rows) < PAGE:
+            return 0
+
+
+def drop_page(database: Database, chain: str, through: int) -> int:
+    """Delete the oldest rows of a chain, up to a number and not too many at once. Says how many those were."""
+    oldest = first(database, chain)
+    if oldest is None or oldest.seq > through:
+        return 0
+    last = min(through, oldest.seq + PAGE - 1)
+    database.execute("DELETE FROM records WHERE chain = ? AND seq <= ?", (chain, last))
+    return last - oldest.seq + 1
+
+
 def get(database: Database, chain: str, seq: int) -> RecordRow | None:
     """One row."""
     rows = database.execute(f"{_SELECT} WHERE chain = ? AND seq = ?", (chain, seq))
@@ -90,6 +135,12 @@ def in_order(database: Database, chain: str, after: int = 0) -> Iterator[RecordR
         if len(rows) < PAGE:
             return
         after = _row(rows[-1]).seq
+
+
+def page(database: Database, chain: str, after: int, most: int) -> list[RecordRow]:
+    """The next rows of a chain after a number, at most so many."""
+    rows = database.execute(f"{_SELECT} WHERE chain = ? AND seq > ? ORDER BY seq LIMIT ?", (chain, after, most))
+    return [_row(row) for row in rows]
 
 
 def newest_first(database: Database, search: Search, most: int, before: RecordRow | None = None) -> list[RecordRow]:

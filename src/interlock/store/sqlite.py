@@ -66,6 +66,10 @@ class Sqlite:
         # Nobody else follows a file.
         return
 
+    def others(self) -> int:
+        # A file says nothing about who has it open; the hub's own lock does.
+        return 0
+
     def tables(self) -> set[str]:
         found = self.execute("SELECT name FROM sqlite_master WHERE type = 'table' AND name NOT LIKE 'sqlite_%'")
         return {str(name) for (name,) in found}

@@ -8,13 +8,25 @@ from starlette.responses import JSONResponse, PlainTextResponse
 from starlette.routing import Route
 
 from interlock.hub.assembly import VERSION, Assembly
+from interlock.hub.operator import Operator
 from interlock.hub.upstreams.states import State
 from interlock.transports.exchange import Service
+from interlock.web.admin.routes import admin_paths, admin_routes
+from interlock.web.metrics.page import MetricsPage
 from interlock.web.rest.routes import rest_routes
+from interlock.web.well_known import well_known_routes
 
 
-def make_app(assembly: Assembly, service: Service | None = None) -> Starlette:
-    """The routes beside the MCP addresses. `service` stands before the hub where somebody watches."""
+def make_app(
+    assembly: Assembly,
+    service: Service | None = None,
+    operator: Operator | None = None,
+    metrics: MetricsPage | None = None,
+) -> Starlette:
+    """The routes beside the MCP addresses. `service` stands before the hub where somebody watches; without an
+    `operator` the admin API has one of its own."""
+    operator = operator or Operator(assembly, lambda: None)
+    metrics = metrics or MetricsPage(assembly)
 
     async def root(request: Request) -> PlainTextResponse:
         return PlainTextResponse(f"Interlock {VERSION}\nMCP is served at /mcp, REST at /tools (see /docs)\n")
@@ -33,4 +45,6 @@ def make_app(assembly: Assembly, service: Service | None = None) -> Starlette:
         return JSONResponse({"ready": ready, "waiting": len(waiting)}, status_code=200 if ready else 503)
 
     own = [Route("/", root), Route("/healthz", healthz), Route("/readyz", readyz)]
-    return Starlette(routes=[*own, *rest_routes(service or assembly.hub, assembly.doors)])
+    rest = rest_routes(service or assembly.service, assembly.doors, admin_paths(assembly))
+    admin = admin_routes(assembly, operator)
+    return Starlette(routes=[*own, *metrics.routes, *well_known_routes(assembly), *rest, *admin])

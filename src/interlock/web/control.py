@@ -172,7 +172,7 @@ class _Connection(asyncio.Protocol):
             return
         caller = self._assembly.doors.admit_key(hello.key, hello.view or "/mcp")
         self._welcome(id, caller.principal.id, caller.principal.kind)
-        stdio = self._stdio = StdioServer(self._assembly.hub, caller, limits=self._assembly.limits)
+        stdio = self._stdio = StdioServer(self._assembly.service, caller, limits=self._assembly.limits)
         stdio.connection_made(self._transport)
         self._transport.set_protocol(_HandedOn(stdio, self))
         if rest:

@@ -20,12 +20,15 @@ from interlock.config.home import info_path, lock_path, socket_path
 from interlock.config.settings import Config
 from interlock.hub.assembly import DRAIN_S, VERSION, Assembly
 from interlock.hub.doors import is_mcp_path
+from interlock.hub.oauth.desk import check_installed
 from interlock.hub.operator import Operator
+from interlock.hub.spans.opening import check_otel
 from interlock.transports.http.bounds import HttpBounds
 from interlock.transports.http.endpoint import McpEndpoint
 from interlock.transports.http.serve import start as start_http
 from interlock.web.app import make_app
 from interlock.web.control import ControlSocket
+from interlock.web.metrics.page import MetricsPage
 
 if TYPE_CHECKING:
     from uvicorn._types import ASGI3Application
@@ -51,6 +54,8 @@ def run_hub(config: Config, *, home: Path, on_ready: Callable[[Ready], None]) ->
     # The few thousand objects of start-up live as long as the process: the collector need not look at them again.
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)
+    # The thread that writes records would otherwise keep the loop waiting for five milliseconds at a time.
+    sys.setswitchinterval(0.0005)
     with _only_one(home):
         try:
             _run(serve(config, home, on_ready))
@@ -61,18 +66,21 @@ def run_hub(config: Config, *, home: Path, on_ready: Callable[[Ready], None]) ->
 
 async def serve(config: Config, home: Path, on_ready: Callable[[Ready], None]) -> None:
     """The whole life of a hub on the running loop."""
+    check_installed(config.hub.oauth)
+    check_otel(config.hub.tracing)
     stopping = asyncio.Event()
     assembly = Assembly(config, home)
     operator = Operator(assembly, stopping.set)
     control = ControlSocket(assembly, operator)
     bounds = HttpBounds(sessions=config.hub.limits.sessions)
-    endpoint = McpEndpoint(assembly.hub, assembly.limits, bounds)
+    endpoint = McpEndpoint(assembly.service, assembly.limits, bounds)
     host, port = config.hub.address
     if not config.hub.on_loopback and config.hub.admits_anonymous:
         raise ValueError("a hub that listens beyond this machine needs keys: set `anonymous = false` in [hub]")
+    metrics = MetricsPage(assembly)
     http = await start_http(
         endpoint,
-        cast("ASGI3Application", make_app(assembly)),
+        cast("ASGI3Application", make_app(assembly, operator=operator, metrics=metrics)),
         host=host,
         port=port,
         hosts=config.hub.allowed_hosts,
@@ -81,6 +89,7 @@ async def serve(config: Config, home: Path, on_ready: Callable[[Ready], None]) -
         bounds=bounds,
         is_mcp=is_mcp_path,
     )
+    metrics.face = http.face
     assembly.listen = f"{host if ':' not in host else f'[{host}]'}:{http.port}"
     await assembly.begin()
     await control.listen(socket_path(home))

@@ -31,6 +31,8 @@ if TYPE_CHECKING:
 LOOK_EVERY_S: Final = 0.25
 MOST_FILES: Final = 1_000
 SHOWN: Final = ("tools/call", "prompts/get", "resources/read", "completion/complete", "tools/validate")
+_OURS: Final = re.compile(r"^\s*(from|import) interlock\b", re.MULTILINE)
+_RAISED: Final = re.compile(r"(?:[\w.]+\.)?(?P<kind>\w+): (?P<words>.+)")
 _OTHERS: Final = {"node_modules", "__pycache__", "venv", "site-packages"}
 
 
@@ -48,6 +50,7 @@ class Trial:
     def __init__(self, file: Path, tell: Callable[[Told], None]) -> None:
         self._file = file
         self._tell = tell
+        self._last_words = ""
         self.name: Final = re.sub(r"[^A-Za-z0-9_-]", "_", file.stem)
 
     async def run(self, port: int) -> None:
@@ -73,6 +76,8 @@ class Trial:
             cwd=str(self._file.parent),
             inherit_env=tuple(os.environ),
             restart=Restart(policy="never"),
+            # One of ours is not asked which era it speaks, so that a broken one is started once and not again.
+            era="modern" if _OURS.search(self._file.read_text("utf-8", errors="replace")) else "auto",
         )
         hub = Hub(listen=f"127.0.0.1:{port}", timeouts=Timeouts(start_s=30))
         return Config(hub=hub, servers={self.name: server})
@@ -96,10 +101,17 @@ class Trial:
         while upstream.since <= began or upstream.state not in (State.CONNECTED, State.ERROR):
             await asyncio.sleep(0.02)
         if upstream.state is State.ERROR:
-            self._tell(Told("broken", "" if upstream.problem is None else upstream.problem.message))
+            self._tell(Told("broken", self._why_broken("" if upstream.problem is None else upstream.problem.message)))
             return
         offer = assembly.catalog.offer(self.name)
         self._tell(Told("ready", ", ".join(offer.tools) if offer is not None else ""))
+
+    def _why_broken(self, problem: str) -> str:
+        """An exception's own words, where one ended the file: what is wrong and where, without the way there."""
+        found = _RAISED.match(self._last_words) if "exited with code 1" in problem else None
+        if found is None:
+            return problem
+        return found["words"] if found["kind"] == "DefinitionError" else f"{found['kind']}: {found['words']}"
 
     def _stamps(self) -> frozenset[tuple[str, int]]:
         """The code beside the file, with when each was last written. Bounded, and without other people's code."""
@@ -121,4 +133,5 @@ class Trial:
 
     def _logged(self, line: LogLine) -> None:
         if line.stream != "hub":
+            self._last_words = line.text or self._last_words
             self._tell(Told("log", line.text))

@@ -19,6 +19,7 @@ from interlock.hub.principals import Kind, Principal
 from interlock.hub.rights import Rights, rights_of
 from interlock.protocols.mgp.access import Access as Decision
 from interlock.protocols.mgp.access import DefaultPolicy, decide
+from interlock.wire.errors import Fault
 
 
 def utc_now() -> datetime:
@@ -69,6 +70,17 @@ class Access:
     def key(self, principal: Principal) -> Key | None:
         """The key that a principal came with, as it is now; None for one that is gone."""
         return self._keys.get(principal.key) if principal.key else None
+
+    def demand(self, asking: Principal, to: str, *, write: bool = False) -> None:
+        """What runs the hub is read with the right to, and changed only by a person or an administrator with the right.
+
+        Raises PERMISSION_DENIED.
+        """
+        rights = self.rights(asking)
+        allowed = rights is not None and (rights.admin_write if write else rights.admin_read)
+        if not allowed or (write and not asking.decides):
+            mend = f"a person or an administrator with `admin_{'write' if write else 'read'}` can"
+            raise Fault("PERMISSION_DENIED", f"{asking.id} may not {to}", mend=mend)
 
     def rights(self, principal: Principal) -> Rights | None:
         """What the principal's credential permits now; None for a key that was revoked or has expired."""

@@ -5,9 +5,9 @@ Who granted is the credential that asked, never what the request says of it (MGP
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from datetime import datetime
-from typing import Annotated, Final, TypeVar
+from typing import Annotated, Final, Protocol, TypeVar
 
 import msgspec
 
@@ -15,6 +15,7 @@ from interlock.hub.access.access import Access
 from interlock.hub.access.grants import Grant, Grants, grant_id
 from interlock.hub.call import Caller
 from interlock.hub.principals import Principal
+from interlock.hub.recording import trace_of
 from interlock.protocols.mcp.results import complete
 from interlock.protocols.mgp.access import EntryType, Permission
 from interlock.store import StoreError
@@ -32,21 +33,32 @@ LONGEST_JUSTIFICATION: Final = 2_000
 class AccessDesk:
     """Answers for access control."""
 
-    def __init__(self, access: Access, grants: Grants) -> None:
+    def __init__(self, access: Access, grants: Grants, record: GrantRecord) -> None:
         self._access = access
         self._grants = grants
+        self._record = record
 
     def methods(self, later: Later) -> dict[str, Callable[[Exchange, Caller], None]]:
         """What clients may send."""
         work = {"query": self.query, "grant": self.grant, "revoke": self.revoke}
         return {f"mgp/access/{name}": _method(do, later) for name, do in work.items()}
 
-    async def query(self, asking: Principal, params: bytes) -> dict[str, object]:
+    async def list(self, asking: Principal, params: bytes, trace: str = "") -> dict[str, object]:
+        """Every grant, or those of one agent."""
+        self._access.demand(asking, "read grants")
+        asked = read(params, ListGrants)
+        found = self._grants.list() if asked.agent is None else self._grants.of_agent(asked.agent)
+        now = self._access.now()
+        shown = sorted(found, key=lambda grant: (*grant.place[:2], grant.tool_name or ""))[: asked.most]
+        told = [{**msgspec.to_builtins(grant), "expired": not grant.holds(now)} for grant in shown]
+        return {"grants": told, "total": len(found)}
+
+    async def query(self, asking: Principal, params: bytes, trace: str = "") -> dict[str, object]:
         """`mgp/access/query`: what an agent may, and by what. Of oneself, or with the right to read of others."""
         asked = read(params, Query)
         agent = asked.agent_id or asking.id
         if agent != asking.id:
-            self._needs(asking, write=False)
+            self._access.demand(asking, "read grants")
         decision = self._access.decision(self._subject(asking, agent), asked.server_id, asked.tool_name)
         entry = decision.entry
         said: dict[str, object] = {
@@ -58,9 +70,9 @@ class AccessDesk:
         }
         return said
 
-    async def grant(self, asking: Principal, params: bytes) -> dict[str, object]:
+    async def grant(self, asking: Principal, params: bytes, trace: str = "") -> dict[str, object]:
         """`mgp/access/grant`: allow or deny. A denial at the same level still wins, and the answer says so."""
-        self._needs(asking, write=True)
+        self._access.demand(asking, "change grants", write=True)
         asked = read(params, Give)
         if (asked.entry_type == "tool_grant") != (asked.tool_name is not None):
             raise Fault("INVALID_PARAMS", "a tool grant names its tool, a server grant names none")
@@ -68,19 +80,21 @@ class AccessDesk:
         if asked.expires_at is not None and asked.expires_at <= now:
             raise Fault("INVALID_PARAMS", "expires_at is over already", mend="name an instant to come, with its zone")
         place = (asked.agent_id, asked.server_id, asked.tool_name)
-        await self._grants.put(
-            Grant(
-                asked.entry_type,
-                *place[:2],
-                asked.permission,
-                asked.tool_name,
-                asking.id,
-                now,
-                asked.expires_at,
-                asked.justification,
-                id=grant_id(*place, asked.permission),
-            )
+        grant = Grant(
+            asked.entry_type,
+            *place[:2],
+            asked.permission,
+            asked.tool_name,
+            asking.id,
+            now,
+            asked.expires_at,
+            asked.justification,
+            id=grant_id(*place, asked.permission),
         )
+        self._record.ready()
+        await self._grants.put(grant)
+        self._record.granted(asking, grant, trace)
+        await self._record.kept()
         standing = self._access.decision(self._subject(asking, asked.agent_id), asked.server_id, asked.tool_name)
         return {
             "granted": True,
@@ -90,23 +104,44 @@ class AccessDesk:
             "source": standing.source,
         }
 
-    async def revoke(self, asking: Principal, params: bytes) -> dict[str, object]:
+    async def revoke(self, asking: Principal, params: bytes, trace: str = "") -> dict[str, object]:
         """`mgp/access/revoke`: take back what was said at one level. The next call is judged without it."""
-        self._needs(asking, write=True)
+        self._access.demand(asking, "change grants", write=True)
         asked = read(params, Take)
-        gone = await self._grants.revoke(asked.entry_type, asked.agent_id, asked.server_id, asked.tool_name)
+        self._record.ready()
+        place = (asked.agent_id, asked.server_id, asked.tool_name)
+        there = [grant for grant in self._grants.at(*place) if grant.tool_name == asked.tool_name]
+        gone = await self._grants.revoke(asked.entry_type, *place)
+        self._record.revoked(asking, there, trace)
+        await self._record.kept()
         return {"revoked": gone}
 
     def _subject(self, asking: Principal, agent: str) -> Principal:
         """The principal that is spoken of, as far as default policies tell kinds apart."""
         return asking if agent == asking.id else Principal(agent, self._access.kind_of(agent))
 
-    def _needs(self, asking: Principal, *, write: bool) -> None:
-        rights = self._access.rights(asking)
-        allowed = rights is not None and (rights.admin_write if write else rights.admin_read)
-        if not allowed or (write and not asking.decides):
-            mend = "a person or an administrator can: `interlock grants …`"
-            raise Fault("PERMISSION_DENIED", f"{asking.id} may not {'change' if write else 'read'} grants", mend=mend)
+
+class GrantRecord(Protocol):
+    """Where grants are recorded."""
+
+    def ready(self) -> None:
+        """Raises where nothing can be recorded, and so nothing may be changed."""
+
+    def granted(self, by: Principal, grant: Grant, trace: str = "") -> None:
+        """An agent was allowed something, or denied it."""
+
+    def revoked(self, by: Principal, grants: Iterable[Grant], trace: str = "") -> None:
+        """What was said of an agent's access was taken back."""
+
+    async def kept(self) -> None:
+        """Wait until it is committed."""
+
+
+class ListGrants(msgspec.Struct):
+    """Which grants to list."""
+
+    agent: Name | None = None
+    most: Annotated[int, msgspec.Meta(ge=1, le=100_000)] = 1000
 
 
 class Query(msgspec.Struct):
@@ -146,13 +181,13 @@ def read(params: bytes, kind: type[Params]) -> Params:
         raise Fault("INVALID_PARAMS", str(cause)) from None
 
 
-Work = Callable[[Principal, bytes], Coroutine[None, None, dict[str, object]]]
+Work = Callable[[Principal, bytes, str], Coroutine[None, None, dict[str, object]]]
 
 
 def _method(do: Work, later: Later) -> Callable[[Exchange, Caller], None]:
     async def answer(exchange: Exchange, caller: Caller) -> None:
         try:
-            result = msgspec.json.encode(await do(caller.principal, exchange.request.params))
+            result = msgspec.json.encode(await do(caller.principal, exchange.request.params, trace_of(exchange)))
         except Fault as fault:
             exchange.fail(fault)
         except StoreError as cause:

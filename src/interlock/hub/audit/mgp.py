@@ -5,12 +5,23 @@ from __future__ import annotations
 from datetime import UTC, datetime
 from typing import Final
 
+import msgspec
+
 from interlock.hub.audit.record import Record
 from interlock.protocols.traces import as_uuid
 
 METHOD: Final = "notifications/mgp.audit"
 
 _NAMES: Final = {"tool": "tool_name", "prompt": "prompt_name", "resource": "resource_uri"}
+
+
+def notification(chain: str, seq: int, record: Record) -> bytes:
+    """The params of the notification, with the place in the chain: two with the same place are the same one."""
+    event = to_mgp(record)
+    details = event["details"]
+    assert isinstance(details, dict)
+    details["record"] = {"chain": chain, "seq": seq}
+    return msgspec.json.encode(event)
 
 
 def to_mgp(record: Record) -> dict[str, object]:

@@ -40,7 +40,9 @@ from interlock.store.database import Database
 from interlock.wire.errors import Fault
 
 WINDOW_S: Final = 0.02
-"""How long an entry waits for others, at most."""
+"""How long an entry waits for others."""
+HOLD_S: Final = 0.1
+"""How long an intent waits for its outcome, so that the two become one entry, and everything behind it with it."""
 FLUSH_AT: Final = 256
 """How many entries do not wait any longer."""
 MOST_TOGETHER: Final = 4096
@@ -79,7 +81,12 @@ class Recorder:
         """The place of the last entry that left the queue: none up to it changes any more."""
         self._again: list[Entry] = []
         """Entries that were sent and may or may not have been written. They are sent again as they were."""
+        self._young: dict[int, Ticket] = {}
+        """Calls without an outcome whose intents are in the queue."""
         self._open: dict[int, None] = {}
+        """The places of intents that left it, until their outcomes are committed too."""
+        """The oldest intent that may be without its outcome once what is being written is committed. An outcome that
+        came since then still waits itself."""
         self._unrecorded = 0
         self._failures = 0
         self._doubtful = False
@@ -131,20 +138,20 @@ class Recorder:
         error, the call must be refused; that it was not sent is recorded by itself.
         """
         queue = self._queue
-        if self.trouble is not None or len(queue) + len(self._open) >= self._room:
+        if self.trouble is not None or len(queue) + len(self._young) + len(self._open) >= self._room:
             raise self._no_room()
         seq = self._seq = self._seq + 1
         held = arguments if len(arguments) <= KEPT_BYTES else digest(arguments)
         ticket = Ticket(seq, time_ns(), principal, target, trace, held, perf_counter())
         if gate or rule or details:
             ticket.gate, ticket.rule, ticket.details = gate, rule, details or _NOTHING
-        self._open[seq] = None
+        self._young[seq] = ticket
         queue.append(ticket)
         self._issue(seq)
         if committed is not None:
             self._waiting.append((ticket, committed))
             self._schedule()
-        elif self._timer is None or len(queue) >= FLUSH_AT:
+        elif self._timer is None:
             self._schedule()
         return ticket
 
@@ -159,9 +166,9 @@ class Recorder:
             return
         ticket.open = False
         seq = ticket.seq
-        del self._open[seq]
         ticket.took_us = int((perf_counter() - ticket.began) * 1_000_000)
         if seq > self._flown:
+            del self._young[seq]
             ticket.outcome = outcome
             ticket.reason = reason
             if details:
@@ -245,6 +252,20 @@ class Recorder:
             )
         )
 
+    @property
+    def waiting(self) -> int:
+        """Entries that are not committed yet."""
+        return len(self._queue) + len(self._flying) + len(self._again)
+
+    @property
+    def lag_s(self) -> float:
+        """How long the oldest of them has waited."""
+        oldest = next((part[0] for part in (self._again, self._flying, self._queue) if part), None)
+        if oldest is None:
+            return 0.0
+        since = oldest.at_ns // 1000 if isinstance(oldest, Ticket) else oldest.at
+        return max(0.0, (_now() - since) / 1_000_000)
+
     def follow(self, tell: Callable[[list[Record]], None]) -> Callable[[], None]:
         """Be told of entries once they are committed, as they were committed. Gives the way to stop."""
         self._followers.append(tell)
@@ -279,7 +300,7 @@ class Recorder:
         self._put(msgspec.structs.replace(record, seq=self._next()))
 
     def _taken(self) -> int:
-        return len(self._queue) + len(self._flying) + len(self._again) + len(self._open)
+        return len(self._queue) + len(self._flying) + len(self._again) + len(self._young) + len(self._open)
 
     def _next(self) -> int:
         self._seq += 1
@@ -310,14 +331,33 @@ class Recorder:
             return
         if self._again:
             self._flying, self._again = self._again, []
-        else:
-            self._flying, self._queue = self._queue[:MOST_TOGETHER], self._queue[MOST_TOGETHER:]
-            self._flown = self._flying[-1].seq
+        elif not self._take_off():
+            self._timer = self._loop.call_later(WINDOW_S, self._flush)
+            return
         self._measure()
         try:
             self._store.write(partial(self._write, self._flying), self._written)
         except StoreError as error:
             self._written(None, error)
+
+    def _take_off(self) -> bool:
+        """Move what is to be written out of the queue: all before the first call that may still end soon."""
+        queue, young = self._queue, self._young
+        oldest = next(iter(young.values()), None)
+        last = min(len(queue), MOST_TOGETHER)
+        if oldest is not None and not (self._waiting or self._flushing):
+            before = oldest.seq - queue[0].seq
+            if before < last < MOST_TOGETHER and perf_counter() - oldest.began < HOLD_S:
+                last = before
+        self._flying, self._queue = queue[:last], queue[last:]
+        if not last:
+            return False
+        self._flown = self._flying[-1].seq
+        while oldest is not None and oldest.seq <= self._flown:
+            self._open[oldest.seq] = None
+            del young[oldest.seq]
+            oldest = next(iter(young.values()), None)
+        return True
 
     def _measure(self) -> None:
         """How many may still come, with a place for each one's outcome, beside those that are being written."""
@@ -369,6 +409,10 @@ class Recorder:
         self._measure()
         self.trouble, self._failures, self._doubtful = None, 0, False
         self._hash, clean = result
+        if self._open:
+            for record in clean:
+                if record.intent and record.intent != record.seq:
+                    self._open.pop(record.intent, None)
         self._head.move(batch[-1].seq, self._hash, next(iter(self._open), batch[-1].seq + 1))
         if not self._unsynced:
             self._unsynced = True

@@ -10,6 +10,7 @@ from typing import Final
 
 import msgspec
 
+from interlock.hub.audit.anchors import anchor_of
 from interlock.hub.audit.chain import record_of
 from interlock.hub.audit.record import Record
 from interlock.hub.audit.verify import Line
@@ -59,7 +60,7 @@ def show(database: Database, chain: str, seq: int) -> tuple[Entry, list[Entry]] 
 def export(database: Database, chain: str = "", after: int = 0) -> Iterator[bytes]:
     """Every record as a JSON line, chain by chain in order; such an export can be verified by itself."""
     for name in [chain] if chain else rows.chains(database):
-        for row in rows.in_order(database, name, after):
+        for row in rows.in_order(database, name, max(after, anchor_of(database, name))):
             line = Line(row.chain, row.seq, row.hash.hex(), msgspec.Raw(row.body.encode()))
             yield msgspec.json.encode(line) + b"\n"
 

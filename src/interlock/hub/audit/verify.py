@@ -1,7 +1,8 @@
 """Whether the record is what was written: any edit, drop, reorder or cut is found and located. Needs no hub.
 
-Where a gap was recorded by the hub itself after it was killed, that is told, and is not a fault of the chain; records
-that were committed and are gone are one, recorded or not.
+Where a gap was recorded by the hub itself after it was killed, or by a restore, that is told, and is not a fault of the
+chain; records that were committed and are gone are one, recorded or not. A chain that was cut at the front by retention
+begins with the record that its anchor names.
 """
 
 from __future__ import annotations
@@ -12,14 +13,17 @@ from typing import Literal, TypeAlias
 
 import msgspec
 
+from interlock.hub.audit.anchors import anchor_of
 from interlock.hub.audit.chain import follow, genesis, record_of
 from interlock.hub.audit.head import Head
-from interlock.hub.audit.record import GAP, Record
+from interlock.hub.audit.record import GAP, PRUNED, RESTORED, Record
 from interlock.store import records as rows
 from interlock.store.database import Database
 from interlock.store.records import RecordRow, column
 
-Problem: TypeAlias = Literal["altered", "misplaced", "missing", "columns", "unreadable", "cut", "head", "lost"]
+Problem: TypeAlias = Literal[
+    "altered", "misplaced", "missing", "columns", "unreadable", "cut", "head", "lost", "restored"
+]
 
 
 class Finding(msgspec.Struct, frozen=True):
@@ -41,8 +45,8 @@ class Report(msgspec.Struct, frozen=True):
 
     @property
     def sound(self) -> bool:
-        """Nothing was changed. What was lost to a kill and recorded as lost does not count against it."""
-        return all(finding.problem == "lost" for finding in self.findings)
+        """Nothing was changed. What was lost to a kill or a restore, and recorded so, does not count against it."""
+        return all(finding.problem in ("lost", "restored") for finding in self.findings)
 
 
 class Walk:
@@ -56,11 +60,19 @@ class Walk:
         self._most = most
         self._hash = genesis(chain)
         self._seq = 0
+        self._first: RecordRow | None = None
+        """The first record of a chain whose beginning is gone, until the anchor that accounts for it is found."""
+        self._first_follows = 0
 
     def step(self, row: RecordRow) -> None:
         """Look at the next record."""
         self.count += 1
         record = self._read(row)
+        if self._seq == 0 and row.seq > 1 and not _tells_gap(record, 1):
+            self._begin_cut(row, record)
+            return
+        if record is not None and record.event == PRUNED:
+            self._anchor(record)
         if row.seq != self._seq + 1 and (record is None or not self._gap(record)):
             self._find(self._seq + 1, "missing", f"records {self._seq + 1} to {row.seq - 1} are missing")
         if follow(self._hash, row.body.encode()) != row.hash:
@@ -75,6 +87,9 @@ class Walk:
     def end(self) -> list[Finding]:
         """There is no further record."""
         head = self._head
+        if self._first is not None:
+            seq = self._first.seq
+            self.findings.insert(0, Finding(self.chain, 1, "missing", f"records 1 to {seq - 1} are missing"))
         if head is not None and head.seq > self._seq:
             self._find(self._seq + 1, "cut", f"records {self._seq + 1} to {head.seq} were cut off the end")
         return self.findings
@@ -86,11 +101,35 @@ class Walk:
             self._find(row.seq, "unreadable", f"record {row.seq} cannot be read: {cause}")
             return None
 
+    def _begin_cut(self, row: RecordRow, record: Record | None) -> None:
+        """The beginning is gone. Whether that is right is told by an anchor further on."""
+        self._first = row
+        self._first_follows = row.seq - 1
+        if record is not None:
+            told = record.details.get("from")
+            if isinstance(told, int) and _tells_gap(record, told):
+                self._first_follows = told - 1
+            self._compare(row, record)
+        self._hash, self._seq = row.hash, row.seq
+
+    def _anchor(self, record: Record) -> None:
+        """The hub's own word that it cut the chain, and behind which record."""
+        first, told = self._first, record.details
+        if first is None or told.get("through") != self._first_follows:
+            return
+        self._first = None
+        if follow(_unhex(told.get("hash")), first.body.encode()) != first.hash:
+            self._find(first.seq, "altered", f"record {first.seq} is not the one that was kept when the chain was cut")
+
     def _gap(self, record: Record) -> bool:
         """Whether this is the hub's own word on what is missing before it."""
         told = record.details
-        if record.event != GAP or told.get("from") != self._seq + 1 or told.get("to") != record.seq - 1:
+        if not _tells_gap(record, self._seq + 1):
             return False
+        if record.event == RESTORED:
+            missing = f"records {told['from']} to {told['to']} were not in the backup that was put back"
+            self._find(self._seq + 1, "restored", missing)
+            return True
         cut = told.get("cut", 0)
         if cut:
             self._find(self._seq + 1, "cut", f"{cut} committed records were gone when the hub started")
@@ -114,13 +153,28 @@ class Walk:
             self.findings.append(Finding(self.chain, seq, problem, message))
 
 
+def _tells_gap(record: Record | None, start: int) -> bool:
+    """Whether a record says that what is missing before it, from a number on, is known to be."""
+    if record is None or record.event not in (GAP, RESTORED):
+        return False
+    return record.details.get("from") == start and record.details.get("to") == record.seq - 1
+
+
+def _unhex(value: object) -> bytes:
+    try:
+        return binascii.unhexlify(value) if isinstance(value, str) else b""
+    except binascii.Error:
+        return b""
+
+
 def verify(database: Database, heads: Mapping[str, Head]) -> Report:
     """Look at every record of every chain, and at the heads that were kept in the second place."""
     count, findings = 0, list[Finding]()
     chains = sorted({*rows.chains(database), *heads})
     for chain in chains:
         walk = Walk(chain, heads.get(chain))
-        for row in rows.in_order(database, chain):
+        # What an anchor accounts for may be on its way out: it is not part of what is kept.
+        for row in rows.in_order(database, chain, anchor_of(database, chain)):
             walk.step(row)
         findings += walk.end()
         count += walk.count

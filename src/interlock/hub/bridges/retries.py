@@ -39,6 +39,9 @@ class Retries:
         exchange = call.exchange
         if line.owner is None or line.connection.modern or not exchange.dialect.modern:
             return
+        if isinstance(exchange, HeldExchange):
+            # It was asked something already, by the hub itself.
+            return
         if METHODS[exchange.request.method].may_ask:
             call.exchange = HeldExchange(exchange, self._parking, lambda: binding_of(call))
 

@@ -1,18 +1,19 @@
-"""How a person looks at the inbox and answers: the control methods about decisions and rules.
+"""How a person looks at the inbox and answers: the methods about decisions and rules, for the terminal and the API.
 
-Whoever reaches these was checked to be the user the hub belongs to. An answer also needs them at a terminal: a program
-that acts for them is not them.
+Whoever reaches these was checked to have the right to. An answer needs a person: over the control socket, one at a
+terminal, since a program that acts for them is not them; over the API, the holder of a person's key.
 """
 
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
-from typing import Any, Literal
+from typing import Literal
 
 import msgspec
 
-from interlock.hub.decisions.decision import Decision
+from interlock.hub.access.desk import read
+from interlock.hub.decisions.decision import Decision, Where
 from interlock.hub.decisions.inbox import Inbox
 from interlock.hub.decisions.rules import Rule
 from interlock.hub.principals import Principal
@@ -23,11 +24,14 @@ Method = Callable[[bytes], Awaitable[object]]
 
 
 class Answering:
-    """The control methods of one inbox, for one person."""
+    """The methods of one inbox, for one principal in one place."""
 
-    def __init__(self, inbox: Inbox, person: Principal) -> None:
+    def __init__(self, inbox: Inbox, person: Principal, where: Where, kept: Callable[[], Awaitable[None]]) -> None:
         self._inbox = inbox
         self._person = person
+        self._where = where
+        self._kept = kept
+        """Waits until what was done is in the record."""
         self.methods: dict[str, Method] = {
             "hub/decisions.list": _told(self._list),
             "hub/decisions.show": _told(self._show),
@@ -42,28 +46,37 @@ class Answering:
         return self._inbox.watch(lambda decision: tell(self._shown(decision)))
 
     async def _list(self, params: bytes) -> object:
-        found = self._inbox.all(only_open=not _read(params, _List).all)
+        found = self._inbox.all(only_open=not read(params, ListDecisions).all)
         return {"decisions": [self._shown(decision) for decision in found]}
 
     async def _show(self, params: bytes) -> object:
-        return {"decision": self._shown(self._inbox.get(_read(params, _Named).id))}
+        return {"decision": self._shown(self._inbox.get(read(params, Named).id))}
 
     async def _answer(self, params: bytes) -> object:
-        asked = _read(params, _Answer)
-        _at_terminal(asked.terminal)
-        after = await self._inbox.answer(asked.id, asked.answer, self._person, "terminal")
+        asked = read(params, GiveAnswer)
+        self._attended(asked.terminal)
+        after = await self._inbox.answer(asked.id, asked.answer, self._person, self._where)
+        await self._kept()
         return {"decision": self._shown(after)}
 
     async def _rules(self, params: bytes) -> object:
         return {"rules": [_shown_rule(rule) for rule in self._inbox.rules()]}
 
     async def _make_rule(self, params: bytes) -> object:
-        asked = _read(params, _Make)
-        _at_terminal(asked.terminal)
-        return {"rule": _shown_rule(await self._inbox.make_rule(asked.decision, self._person))}
+        asked = read(params, MakeRule)
+        self._attended(asked.terminal)
+        rule = await self._inbox.make_rule(asked.decision, self._person)
+        await self._kept()
+        return {"rule": _shown_rule(rule)}
 
     async def _revoke_rule(self, params: bytes) -> object:
-        return {"revoked": _shown_rule(await self._inbox.revoke_rule(_read(params, _Named).id))}
+        rule = await self._inbox.revoke_rule(read(params, Named).id, self._person)
+        await self._kept()
+        return {"revoked": _shown_rule(rule)}
+
+    def _attended(self, terminal: bool) -> None:
+        if self._where == "terminal" and not terminal:
+            raise Fault("ACCESS_DENIED", "an answer needs a person at a terminal", mend="answer in `interlock watch`")
 
     def _shown(self, decision: Decision) -> dict[str, object]:
         asked = decision.question
@@ -78,9 +91,12 @@ class Answering:
             "question": asked.text,
             "rule": asked.rule,
             "risk": asked.risk,
+            "trust": asked.trust,
+            "findings": list(asked.findings),
             "summary": asked.summary,
             "arguments_hash": asked.arguments_hash,
             "fingerprint": asked.fingerprint,
+            "trace": asked.trace,
             "created": _instant(decision.created),
             "deadline": _instant(decision.deadline),
             "answer": decision.answer,
@@ -104,11 +120,6 @@ def _shown_rule(rule: Rule) -> dict[str, object]:
     }
 
 
-def _at_terminal(terminal: bool) -> None:
-    if not terminal:
-        raise Fault("ACCESS_DENIED", "an answer needs a person at a terminal", mend="answer in `interlock watch`")
-
-
 def _instant(at: int | None) -> str | None:
     return None if at is None else datetime.fromtimestamp(at / 1000, UTC).isoformat(timespec="seconds")
 
@@ -123,28 +134,29 @@ def _told(method: Method) -> Method:
     return answer
 
 
-class _List(msgspec.Struct):
+class ListDecisions(msgspec.Struct):
+    """Which decisions to list: those that are open, or all."""
+
     all: bool = False
     follow: bool = False
 
 
-class _Named(msgspec.Struct):
+class Named(msgspec.Struct):
+    """A decision or a rule."""
+
     id: str
 
 
-class _Answer(msgspec.Struct):
+class GiveAnswer(msgspec.Struct):
+    """An answer to a decision."""
+
     id: str
     answer: Literal["once", "always", "no"]
     terminal: bool = False
 
 
-class _Make(msgspec.Struct):
+class MakeRule(msgspec.Struct):
+    """The decision that becomes a rule."""
+
     decision: str
     terminal: bool = False
-
-
-def _read(params: bytes, kind: type[Any]) -> Any:
-    try:
-        return msgspec.json.decode(params, type=kind)
-    except msgspec.DecodeError as cause:
-        raise Fault("INVALID_PARAMS", str(cause)) from None

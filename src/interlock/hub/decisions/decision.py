@@ -18,7 +18,7 @@ from interlock.wire.errors import Fault
 
 Kind: TypeAlias = Literal["tool_call", "changed_tool", "new_server", "permission", "elicitation", "tool_access"]
 Answer: TypeAlias = Literal["", "once", "always", "no"]
-Where: TypeAlias = Literal["", "terminal", "client", "rule"]
+Where: TypeAlias = Literal["", "terminal", "client", "rule", "api"]
 
 
 class Question(msgspec.Struct, frozen=True):
@@ -40,6 +40,13 @@ class Question(msgspec.Struct, frozen=True):
     summary: str = ""
     """The arguments, or the change, to be read by a person: free of secrets and bounded."""
     risk: str = ""
+    trust: str = ""
+    """How far the server's own word counts."""
+    findings: tuple[str, ...] = ()
+    """What the validators have against it, without having refused it."""
+    asked_with: str = ""
+    """The hash of the credential that asked; an answer holds no longer than that does."""
+    trace: str = ""
 
     @property
     def matter(self) -> str:

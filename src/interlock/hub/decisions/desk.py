@@ -14,21 +14,31 @@ from typing import Final
 import msgspec
 
 from interlock.hub.audit.redaction import redact
+from interlock.hub.bridges.held_exchange import HeldExchange
+from interlock.hub.bridges.retries import STATE, Retries, binding_of
 from interlock.hub.call import Approval, Call
 from interlock.hub.decisions.decision import Decision, Question
 from interlock.hub.decisions.inbox import Inbox
 from interlock.hub.decisions.table import State
-from interlock.hub.principals import Principal, local_person
+from interlock.hub.principals import TOKEN, Principal, local_person
+from interlock.hub.recording import trace_of
 from interlock.hub.verdicts import Ask, Refuse
 from interlock.judge.fingerprints import fingerprint
 from interlock.judge.secrets import redact as redact_secrets
+from interlock.protocols.mgp.security import Trust, effective_risk, read_security
+from interlock.transports.parking import Parking
 from interlock.wire.errors import Fault
 
 PROGRESS_EVERY_S: Final = 5.0
+_ELICIT: Final = "elicitation/create"
 MOST_HELD: Final = 4096
 MOST_HELD_PER_CALLER: Final = 64
 """Calls that wait at the hub. Further ones are told at once to come back."""
 LONGEST_SUMMARY: Final = 4000
+MOST_FINDINGS: Final = 8
+LONGEST_FINDING: Final = 300
+PARKED_S: Final = 600.0
+"""How long the person before a client of the stateless era has to answer it there; the inbox keeps the question."""
 REPEAT_AFTER_MS: Final = 15_000
 
 
@@ -36,12 +46,24 @@ class Desk:
     """Settles questions about calls."""
 
     def __init__(
-        self, inbox: Inbox, hold_s: Callable[[], float], attended_by: Callable[[Principal], str | None]
+        self,
+        inbox: Inbox,
+        hold_s: Callable[[], float],
+        attended_by: Callable[[Principal], str | None],
+        parking: Parking,
+        trust_of: Callable[[str], Trust] = lambda server: Trust.STANDARD,
     ) -> None:
         self._inbox = inbox
         self._hold_s = hold_s
         self._attended_by = attended_by
+        self._retries = Retries(parking)
+        self._parking = parking
+        self._trust_of = trust_of
         self._held: Counter[str] = Counter()
+
+    def resumes(self, call: Call) -> bool:
+        """Whether this goes on with a call that waits for its own client's answer. Raises REQUEST_STATE_REFUSED."""
+        return not call.plain and call.exchange.dialect.modern and STATE in call.members and self._retries.take(call)
 
     def standing(self, call: Call, ask: Ask) -> Approval | None:
         """A yes that is already there: a rule, or an approval nobody has used yet."""
@@ -62,9 +84,9 @@ class Desk:
         """Use an approval up. A rule is not used up."""
         return approval.ticket is None or await self._inbox.use(approval.ticket)
 
-    async def settle(self, call: Call, ask: Ask) -> Approval | Refuse:
+    async def settle(self, call: Call, ask: Ask, lock_s: float | None = None) -> Approval | Refuse:
         """Ask, and wait for the answer as long as calls are held."""
-        decision = await self._inbox.ask(question_of(call, ask))
+        decision = await self._inbox.ask(self._question(call, ask), lock_s)
         if decision.state is State.OPEN:
             decision = await self._hold(call, decision)
         match decision.state:
@@ -83,8 +105,10 @@ class Desk:
         self._held[owner] += 1
         own_client = self._ask_own_client(call, decision)
         progress = asyncio.ensure_future(_progress(call, decision))
+        # A client of the stateless era has its answer already, which is the question: nobody waits at the other end.
+        parked = own_client is not None and call.exchange.dialect.modern
         try:
-            return await self._inbox.settled(decision.id, self._hold_s())
+            return await self._inbox.settled(decision.id, PARKED_S if parked else self._hold_s())
         finally:
             progress.cancel()
             if own_client is not None:
@@ -96,13 +120,41 @@ class Desk:
     def _ask_own_client(self, call: Call, decision: Decision) -> asyncio.Task[None] | None:
         """The caller's own client, where the operator says who sits before it and it can show a question."""
         name = self._attended_by(call.caller.principal)
-        if name is None or call.exchange.dialect.modern:
+        if name is None:
             return None
+        question = _elicitation(decision)
         try:
-            answer = call.exchange.ask("elicitation/create", _elicitation(decision))
+            if call.exchange.dialect.modern:
+                self._make_askable(call, question)
+            answer = call.exchange.ask(_ELICIT, question)
         except Fault:
             return None
         return asyncio.ensure_future(self._take_answer(decision.id, answer, local_person(name)))
+
+    def _make_askable(self, call: Call, question: bytes) -> None:
+        """Let a call of the stateless era wait for its client's next request. Raises MISSING_CAPABILITY."""
+        exchange = call.exchange
+        if not exchange.dialect.capabilities.can_answer(_ELICIT, question):
+            raise Fault("MISSING_CAPABILITY", "the client answers no elicitation")
+        if not isinstance(exchange, HeldExchange):
+            on_cancel = exchange.on_cancel
+            call.exchange = HeldExchange(exchange, self._parking, lambda: binding_of(call))
+            call.exchange.on_cancel = on_cancel
+
+    def _question(self, call: Call, ask: Ask) -> Question:
+        """The question with what a person wants to know of it, beyond what it is about."""
+        trust = self._trust_of(call.target.server)
+        tool = call.target.tool
+        risk = ask.risk or ("" if tool is None else effective_risk(*read_security(tool.definition), trust).word)
+        call.trace = call.trace or trace_of(call.exchange)
+        findings = tuple(f"{found.rule}: {found.message}"[:LONGEST_FINDING] for found in call.would_refuse)
+        return msgspec.structs.replace(
+            question_of(call, ask),
+            risk=risk,
+            trust=trust.name.lower(),
+            findings=findings[:MOST_FINDINGS],
+            trace=call.trace,
+        )
 
     async def _take_answer(self, id: str, answer: asyncio.Future[bytes], person: Principal) -> None:
         # A client that fails or makes no sense has not answered: the question stays open in the inbox.
@@ -131,6 +183,8 @@ def question_of(call: Call, ask: Ask) -> Question:
         arguments_hash=fingerprint(call.arguments),
         summary=summary_of(call.arguments),
         risk=ask.risk,
+        # An access token is renewed every few minutes, and who repeats the call shows a good one anyway.
+        asked_with="" if principal.key.startswith(TOKEN) else principal.key,
     )
 
 
@@ -157,13 +211,16 @@ async def _progress(call: Call, decision: Decision) -> None:
 
 
 def _elicitation(decision: Decision) -> bytes:
+    """What the person before the client reads: the question, what is known against it, and the exact call."""
     asked = decision.question
     schema = {
         "type": "object",
         "properties": {"approve": {"type": "boolean", "title": f"Allow {asked.shown} this once"}},
         "required": ["approve"],
     }
-    message = f"{asked.text}\n{asked.shown} {asked.summary}"
+    known = [f"risk: {asked.risk or 'not known'}", f"trust in the server: {asked.trust or 'standard'}"]
+    known += [f"finding: {finding}" for finding in asked.findings]
+    message = "\n".join([asked.text, *known, f"{asked.shown} {asked.summary}"])
     return msgspec.json.encode({"message": message, "requestedSchema": schema})
 
 

@@ -42,6 +42,11 @@ class Heralds:
         self._news: asyncio.Queue[Decision] = asyncio.Queue(MOST_WAITING)
         self._worker: asyncio.Task[None] | None = None
 
+    @property
+    def waiting(self) -> int:
+        """Open questions that somebody is still to be told of."""
+        return self._news.qsize()
+
     def heard(self, decision: Decision) -> None:
         """A decision changed. Only open ones are news, and only where someone is to be told."""
         hub = self._settings()
@@ -129,6 +134,8 @@ def _send(url: str, secret: str, decision: Decision) -> int:
             "question": asked.text,
             "rule": asked.rule,
             "risk": asked.risk,
+            "trust": asked.trust,
+            "findings": list(asked.findings),
             "summary": asked.summary,
             "created": decision.created,
             "deadline": decision.deadline,

@@ -12,10 +12,12 @@ import time
 from collections.abc import Callable, Iterable
 from typing import Final
 
+from interlock.hub.audit.recorder import NOBODY
 from interlock.hub.decisions.decision import DECISIONS, Answer, Decision, Question, Where
 from interlock.hub.decisions.rules import OFFER_AFTER, RULES, Rule, learn, rule_id
 from interlock.hub.decisions.table import Event, State
-from interlock.hub.principals import Principal
+from interlock.hub.locks import held
+from interlock.hub.principals import Kind, Principal
 from interlock.store import Conflict, Mirror, Store
 from interlock.wire.errors import Fault
 
@@ -31,6 +33,8 @@ _LETTERS: Final = "abcdefghjkmnpqrstuvwxyz23456789"
 """For ids that are read aloud: nothing that looks like something else."""
 
 Heard = Callable[[Decision], None]
+Told = Callable[[Decision, Principal], None]
+ToldRule = Callable[[Rule, Principal, bool], None]
 
 
 def now_ms() -> int:
@@ -41,9 +45,22 @@ def now_ms() -> int:
 class Inbox:
     """All decisions of a hub. Used on the loop's thread, after `begin`."""
 
-    def __init__(self, valid_s: Callable[[], float], clock: Callable[[], int] = now_ms) -> None:
+    def __init__(
+        self,
+        valid_s: Callable[[], float],
+        clock: Callable[[], int] = now_ms,
+        *,
+        stands: Callable[[Question], bool] = lambda question: True,
+        told: Told = lambda decision, by: None,
+        told_rule: ToldRule = lambda rule, by, made: None,
+    ) -> None:
         self._valid_s = valid_s
         self._clock = clock
+        self._stands = stands
+        """Whether whoever asked could still ask: with the same credential, for the same thing."""
+        self._told = told
+        """Hears of what was done here, and by whom; `on_change` also of what other nodes did."""
+        self._told_rule = told_rule
         self._store: Store
         self._decisions: Mirror[Decision]
         self._rules: Mirror[Rule]
@@ -102,10 +119,16 @@ class Inbox:
         kept = (decision for decision in found if not only_open or decision.deadline > now)
         return sorted(kept, key=lambda decision: decision.created)
 
+    @property
+    def open_count(self) -> int:
+        """How many questions wait for an answer."""
+        return len(self._open)
+
     def standing(self, question: Question) -> Decision | None:
         """The decision on this very matter that is open, or whose answer holds."""
         found = self._known.get(self._live.get(question.matter, ""))
-        return found if found is not None and found.deadline > self._clock() else None
+        holds = found is not None and found.deadline > self._clock() and self._stands(found.question)
+        return found if holds else None
 
     def rule_for(self, question: Question) -> Rule | None:
         """The rule that allows this very call."""
@@ -126,12 +149,16 @@ class Inbox:
 
     # Asking and answering
 
-    async def ask(self, question: Question) -> Decision:
-        """Open a question, or join the one on the same matter. Raises RESOURCE_EXHAUSTED when too many are open."""
-        async with self._asking:
+    async def ask(self, question: Question, within_s: float | None = None) -> Decision:
+        """Open a question, or join the one on the same matter. Raises RESOURCE_EXHAUSTED when too many are open, or
+        too many ask at once."""
+        async with held(self._asking, within_s, "the inbox"):
             standing = self.standing(question)
             if standing is not None:
                 return standing
+            stale = self._known.get(self._live.get(question.matter, ""))
+            if stale is not None and stale.deadline > self._clock():
+                await self.void([stale])
             if len(self._open) >= MOST_OPEN:
                 raise _too_many("", MOST_OPEN)
             asker = f"{question.asker_kind}:{question.asker}"
@@ -141,6 +168,7 @@ class Inbox:
             decision = Decision(self._new_id(), question, now, now + int(self._valid_s() * 1000))
             async with self._store.transaction() as change:
                 change.insert(DECISIONS, decision)
+            self._told(decision, asker_of(question))
             return decision
 
     async def ask_all(self, questions: Iterable[Question]) -> list[Decision]:
@@ -148,14 +176,18 @@ class Inbox:
         async with self._asking:
             now = self._clock()
             found: list[Decision] = []
+            new: list[Decision] = []
             async with self._store.transaction() as change:
                 for question in questions:
                     standing = self.standing(question)
                     if standing is None and len(self._open) + len(found) < MOST_OPEN:
                         standing = Decision(self._new_id(), question, now, now + int(self._valid_s() * 1000))
                         change.insert(DECISIONS, standing)
+                        new.append(standing)
                     if standing is not None:
                         found.append(standing)
+            for decision in new:
+                self._told(decision, NOBODY)
             return found
 
     async def answer(self, id: str, answer: Answer, by: Principal, where: Where) -> Decision:
@@ -163,10 +195,15 @@ class Inbox:
         decision = self.get(id)
         now = self._clock()
         after = decision.answered(answer, by, where, now)
+        if not self._stands(decision.question):
+            await self._change(decision, decision.after(Event.CHANGE), NOBODY)
+            said = f"decision {id} is void: {decision.question.asker} may not ask for it any more"
+            raise Fault("INVALID_PARAMS", said, mend="have the call repeated with a key that holds")
         rule = None
-        if answer == "always" and decision.question.kind != "tool_access":
+        if answer == "always" and decision.question.kind not in ("permission", "tool_access"):
+            # What these give, they give until it is taken back in any case.
             rule = self._learn([after], by, now)
-        if not await self._change(decision, after, rule):
+        if not await self._change(decision, after, by, rule):
             raise Fault("INVALID_PARAMS", f"decision {id} has just been answered", mend="`interlock approvals show` it")
         return after
 
@@ -175,13 +212,16 @@ class Inbox:
         decision = self._known.get(id)
         if decision is None or decision.state is not State.APPROVED or decision.deadline <= self._clock():
             return False
-        return await self._change(decision, decision.after(Event.USE))
+        if not self._stands(decision.question):
+            await self._change(decision, decision.after(Event.CHANGE), NOBODY)
+            return False
+        return await self._change(decision, decision.after(Event.USE), asker_of(decision.question))
 
     async def void(self, decisions: Iterable[Decision]) -> None:
         """What these are about has changed: no answer to them holds."""
         for decision in decisions:
             if decision.state in (State.OPEN, State.APPROVED):
-                await self._change(decision, decision.after(Event.CHANGE))
+                await self._change(decision, decision.after(Event.CHANGE), NOBODY)
 
     def about(self, kind: str, server: str) -> list[Decision]:
         """What is live of one kind about one server."""
@@ -196,15 +236,17 @@ class Inbox:
         rule = self._learn([decision], by, self._clock())
         async with self._store.transaction() as change:
             change.put(RULES, rule)
+        self._told_rule(rule, by, True)
         return rule
 
-    async def revoke_rule(self, id: str) -> Rule:
+    async def revoke_rule(self, id: str, by: Principal) -> Rule:
         """Forget a rule: the next such call asks again."""
         rule = self._rules.get(id)
         if rule is None:
             raise Fault("INVALID_PARAMS", f"no rule {id[:40]!r}", mend="`interlock approvals rules` names them")
         async with self._store.transaction() as change:
             change.delete(RULES, id)
+        self._told_rule(rule, by, False)
         # The answers that made it were approvals, too: whoever revokes the rule does not mean to leave one.
         await self.void(self._known[made] for made in rule.decisions if made in self._known)
         return rule
@@ -214,7 +256,7 @@ class Inbox:
         now = self._clock()
         late = [known for known in self._known.values() if known.deadline <= now and _can_expire(known)]
         for decision in late[:SWEPT_AT_ONCE]:
-            await self._change(decision, decision.after(Event.EXPIRE))
+            await self._change(decision, decision.after(Event.EXPIRE), NOBODY)
         over = sorted(
             (known for known in self._known.values() if known.deadline <= now and not _can_expire(known)),
             key=lambda known: known.deadline,
@@ -252,7 +294,7 @@ class Inbox:
         except ValueError as cause:
             raise Fault("INVALID_PARAMS", str(cause)) from None
 
-    async def _change(self, before: Decision, after: Decision, rule: Rule | None = None) -> bool:
+    async def _change(self, before: Decision, after: Decision, by: Principal, rule: Rule | None = None) -> bool:
         document = self._decisions.document(before.id)
         if document is None or document.value != before:
             return False
@@ -264,6 +306,9 @@ class Inbox:
                     change.put(RULES, rule)
         except Conflict:
             return False
+        self._told(after, by)
+        if rule is not None:
+            self._told_rule(rule, by, True)
         return True
 
     def _new_id(self) -> str:
@@ -292,6 +337,13 @@ class Inbox:
             self._live[decision.question.matter] = id
         if decision.state is State.OPEN:
             self._open[id] = f"{decision.question.asker_kind}:{decision.question.asker}"
+
+
+def asker_of(question: Question) -> Principal:
+    """The principal that a question speaks of; a server's own questions are nobody's."""
+    kinds: tuple[Kind, ...] = ("agent", "person", "service", "admin")
+    kind = next((kind for kind in kinds if kind == question.asker_kind), None)
+    return NOBODY if kind is None else Principal(question.asker, kind)
 
 
 def _approved(decision: Decision) -> bool:

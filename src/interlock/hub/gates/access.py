@@ -16,7 +16,7 @@ from interlock.hub.access.access import Access
 from interlock.hub.call import Target
 from interlock.hub.keys import expired
 from interlock.hub.plan import Check
-from interlock.hub.principals import Principal
+from interlock.hub.principals import TOKEN, Principal
 from interlock.hub.rights import Rights
 from interlock.hub.verdicts import FOREVER, PASS, Pass, Refuse, Verdict
 from interlock.wire.errors import Fault
@@ -30,9 +30,15 @@ class AccessGate:
 
     name = "access"
 
-    def __init__(self, access: Access, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        access: Access,
+        clock: Callable[[], float],
+        short_of_scope: Callable[[str, str], Fault | None] = lambda exposed, server: None,
+    ) -> None:
         self._access = access
         self._clock = clock
+        self._short_of_scope = short_of_scope
 
     def plan(self, principal: Principal, target: Target) -> Verdict:
         """What key and grants say now, and for how long."""
@@ -45,6 +51,8 @@ class AccessGate:
         decision = self._access.decision(principal, target.server, target.name if target.kind == "tool" else None)
         until = self._until(decision.until, None if key is None else key.expires_at)
         if not _permits(rights, target):
+            if principal.key.startswith(TOKEN):
+                return self._beyond(rights, principal, target, until, granted=decision.permission == "allow")
             refused = self._refuse(rights, principal, target, "the key's permissions do not name it", until)
             # A key that may read the definition sees the tool, so that it is told the truth about the call.
             reads = target.tool is not None and rights.reads(target.tool.exposed) and decision.permission == "allow"
@@ -61,6 +69,15 @@ class AccessGate:
     def check(self, target: Target) -> Check | None:
         """Whatever the arguments are."""
         return None
+
+    def _beyond(self, rights: Rights, principal: Principal, target: Target, until: float, *, granted: bool) -> Refuse:
+        """What a token's scopes do not cover: whoever may at least read its definition is told which scope would."""
+        refusal = self._refuse(rights, principal, target, "the token's scopes do not cover it", until)
+        exposed = target.tool.exposed if target.tool is not None else ""
+        if not (rights.list_all or (granted and exposed and rights.reads(exposed))):
+            return refusal
+        fault = self._short_of_scope(exposed, target.server)
+        return msgspec.structs.replace(refusal, hidden=False, fault=fault or refusal.fault)
 
     def _refuse(self, rights: Rights, principal: Principal, target: Target, rule: str, until: float) -> Refuse:
         what = target.tool.exposed if target.tool is not None else f"{target.kind} {target.name[:200]}"

@@ -39,7 +39,7 @@ class SchemaGate:
             if is_valid(arguments):
                 return PASS
             found = validator.check(arguments)
-            summary = "; ".join(f"{problem.field or 'arguments'}: {problem.reason}" for problem in found[:5])
+            summary = "; ".join(problem.words for problem in found[:5])
             problems = [told(problem) for problem in found]
             fault = Fault("INVALID_TOOL_ARGS", f"Invalid arguments: {summary}", data={"problems": problems})
             return Refuse(fault, "arguments must fit the tool's input schema")

@@ -13,6 +13,7 @@ from interlock.hub.catalog.offer import Offer, Tool
 from interlock.hub.catalog.views import Catalog
 from interlock.hub.kernel.meaning import BATCH, Meaning
 from interlock.hub.kernel.tokens import TokenCounts
+from interlock.hub.locks import held
 from interlock.protocols.mgp.security import Trust, effective_risk, read_security
 
 if TYPE_CHECKING:
@@ -32,7 +33,12 @@ class ToolSearch:
     """One index for everyone; what a caller may not see has no part in its answer."""
 
     def __init__(
-        self, catalog: Catalog, tokens: TokenCounts, meaning: Meaning, connected: Callable[[str], bool]
+        self,
+        catalog: Catalog,
+        tokens: TokenCounts,
+        meaning: Meaning,
+        connected: Callable[[str], bool],
+        lock_s: Callable[[], float],
     ) -> None:
         self._catalog = catalog
         self._tokens = tokens
@@ -44,13 +50,14 @@ class ToolSearch:
         self._asked: dict[str, Vector | None] = {}
         """The vectors of the search under way."""
         self._busy = asyncio.Lock()
+        self._lock_s = lock_s
         self._learning: asyncio.Task[None] | None = None
         self._made_for = -1
 
     async def find(self, seen: frozenset[Identity], query: str, strategy: str, limit: int, filters: Filters) -> Found:
-        """The best tools for a query among those that are seen. Raises `DiscoveryError`."""
+        """The best tools for a query among those that are seen. Raises `DiscoveryError`, and where too many search."""
         vectors = await self._meant(query) if strategy in ("hybrid", "semantic") else {}
-        async with self._busy:
+        async with held(self._busy, self._lock_s(), "the index of tools"):
             self._asked = vectors
             states = {server: self.status(server) for server in self._catalog.offers()}
             found = await asyncio.to_thread(self._find, states, seen, query, strategy, limit, filters)

@@ -171,10 +171,12 @@ class ToolCheck:
             return refuse(self._server, self._tool, refused)
         if call.approval is not None:
             # A person has said yes to exactly this call, having read why.
+            call.would_refuse = ()
             return PASS
+        # Whoever is asked about the call for any reason reads this, too.
+        call.would_refuse = tuple(each.finding for each in against)
         if self._attended is not None and self._attended(call.caller.principal):
             return ask(self._tool if call.target.tool is None else call.target.tool.exposed, against)
-        call.would_refuse = tuple(each.finding for each in against)
         return PASS
 
     # Names

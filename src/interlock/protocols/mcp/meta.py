@@ -33,6 +33,8 @@ class RequestMeta(msgspec.Struct, frozen=True):
     )
     log_level: str | None = msgspec.field(default=None, name=LOG_LEVEL)
     traceparent: str | None = None
+    trace_id: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    """MGP's way to name a trace, as it came."""
 
 
 class Glance(msgspec.Struct, frozen=True):
@@ -45,6 +47,7 @@ class Glance(msgspec.Struct, frozen=True):
     """The `_meta` as it came; empty where there is none."""
     arguments: bytes | None = None
     """The arguments as they came, where the params are `name`, `arguments` and perhaps `_meta`, and nothing else."""
+    task: str | None = None
 
 
 def glance(params: bytes) -> Glance:
@@ -62,7 +65,7 @@ def glance(params: bytes) -> Glance:
             # Anything else in there, or anything that stood twice, would make it longer.
             if len(params) == length + len(name) + len(given) and (meta is not None or raw is _UNSET):
                 return Glance(name, None, meta, meta_raw, given)
-        return Glance(name, seen.uri, meta, meta_raw if meta is not None else b"")
+        return Glance(name, seen.uri, meta, meta_raw if meta is not None else b"", None, seen.task)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as cause:
         raise Fault("INVALID_PARAMS", f"params: {cause}") from None
 
@@ -70,6 +73,7 @@ def glance(params: bytes) -> Glance:
 class _Params(msgspec.Struct):
     name: str | None = None
     uri: str | None = None
+    task: str | None = msgspec.field(default=None, name="taskId")
     meta: msgspec.Raw | msgspec.UnsetType = msgspec.field(default=msgspec.UNSET, name="_meta")
     arguments: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
 
@@ -90,11 +94,16 @@ def _read_meta(raw: bytes) -> RequestMeta | None:
         meta = _decode_meta(raw)
     except msgspec.ValidationError as cause:
         raise msgspec.ValidationError(f"_meta: {cause}") from None
-    if meta is not None and meta.progress_token is None and meta.traceparent is None and len(raw) <= _META_BYTES:
+    if meta is not None and _repeats(meta) and len(raw) <= _META_BYTES:
         if len(_metas) >= _METAS:
             _metas.clear()
         _metas[raw] = meta
     return meta
+
+
+def _repeats(meta: RequestMeta) -> bool:
+    """Whether a client may say the very same with its next request."""
+    return meta.progress_token is None and meta.traceparent is None and meta.trace_id is _UNSET
 
 
 Members = dict[str, msgspec.Raw]

@@ -21,6 +21,8 @@ def fault_status(fault: Fault, modern: bool) -> int:
     """The status of a request that was served and failed (2026-07-28, Streamable HTTP: Protocol Version Header)."""
     if fault.name in _CREDENTIAL:
         return 401
+    if fault.name == "INSUFFICIENT_SCOPE":
+        return 403
     if not modern:
         return 200
     if fault.foreign_code is not None:
@@ -38,7 +40,16 @@ def fault_headers(fault: Fault) -> bytes:
     lines = b""
     if fault.retry_after_ms is not None:
         lines += b"retry-after: %d\r\n" % max(1, -(-fault.retry_after_ms // 1000))
-    if fault.name in _CREDENTIAL:
-        said = b' error="invalid_token"' if fault.name == "AUTH_EXPIRED" else b""
-        lines += b"www-authenticate: Bearer%b\r\n" % said
+    challenge = bearer_challenge(fault)
+    if challenge is not None:
+        lines += b"www-authenticate: %b\r\n" % challenge.encode("latin-1", "replace")
     return lines
+
+
+def bearer_challenge(fault: Fault) -> str | None:
+    """What `WWW-Authenticate` says (RFC 6750); None for an error that another credential would not mend."""
+    if fault.challenge:
+        return f"Bearer {fault.challenge}"
+    if fault.name not in _CREDENTIAL:
+        return None
+    return 'Bearer error="invalid_token"' if fault.name == "AUTH_EXPIRED" else "Bearer"

@@ -80,6 +80,8 @@ class HttpLink(Link):
         self._last_id = 0
         self._calls: dict[Id, Call] = {}
         self._receipts: set[Receipt] = set()
+        self.untaken = 0
+        """How many things that it was told it did not take."""
         self._owed: set[Id] = set()
         self._standing: Standing | None = None
         self._sweeper: asyncio.TimerHandle | None = None
@@ -123,8 +125,12 @@ class HttpLink(Link):
             params = with_meta(params, {PROGRESS_TOKEN: id_})
         if outgoing.max_deadline is not None and not outgoing.patience:
             outgoing.patience = outgoing.deadline - self._loop.time()
-        call = Call(self, id_, outgoing, sink, encode_request(id_, outgoing.method, params))
-        call.ticket = self._pool.submit(self._payload(call), call)
+        heads, method = self._heads, outgoing.method
+        body = encode_request(id_, method, params)
+        call = Call(self, id_, outgoing, sink, body)
+        if heads.in_session and method != "initialize":
+            call.with_session = True
+        call.ticket = self._pool.submit(heads.post(body, method, outgoing.name, outgoing.param_headers), call)
         self._calls[id_] = call
         if outgoing.deadline < self._sweep_at:
             self._sweep_by(outgoing.deadline)
@@ -293,6 +299,7 @@ class HttpLink(Link):
 
     def complain(self, text: str, kind: str = "stray") -> None:
         """Report what the server should not have done."""
+        self.untaken += kind == "told"
         told = self.complaints.note(kind, text)
         if told is not None:
             self.listener.spoke("http", told)
@@ -301,8 +308,7 @@ class HttpLink(Link):
 
     def _payload(self, call: Call) -> bytes:
         outgoing, heads = call.outgoing, self._heads
-        if heads.in_session and outgoing.method != "initialize":
-            call.with_session = True
+        call.with_session = heads.in_session and outgoing.method != "initialize"
         return heads.post(call.request, outgoing.method, outgoing.name, outgoing.param_headers)
 
     def _submit(self, call: Call, payload: bytes, fresh: bool = False) -> None:

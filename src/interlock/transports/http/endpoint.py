@@ -147,22 +147,22 @@ class McpEndpoint:
         said = head.said
         # The same head said the same before: its headers were checked against that then.
         if said is not None and said.name == view.name and said.meta == view.meta_raw and said.method == request.method:
-            self._serve_alone(turn, HttpExchange(request, view, said.dialect, caller, turn))
+            exchange = HttpExchange(request, view, said.dialect, caller, turn)
+            turn.on_gone = exchange.client_gone
+            self._serve(exchange)
         elif is_modern(request, view, head.headers):
             dialect = read_modern(request, view, head.headers)
             if request.method == "tools/call" and len(view.name or "") + len(view.meta_raw) <= _SHORT:
                 head.said = Said(request.method, view.name, view.meta_raw, dialect)
-            self._serve_alone(turn, HttpExchange(request, view, dialect, caller, turn))
+            exchange = HttpExchange(request, view, dialect, caller, turn)
+            turn.on_gone = exchange.client_gone
+            self._serve(exchange)
+            if request.method == LISTEN and exchange.open:
+                self._listening.add(exchange)
         elif request.method == "initialize":
             self._initialize(turn, caller, request)
         else:
             self._serve_in_session(turn, self._session(turn, caller), caller, request, view, None)
-
-    def _serve_alone(self, turn: Turn, exchange: HttpExchange) -> None:
-        turn.on_gone = exchange.client_gone
-        self._serve(exchange)
-        if exchange.open and exchange.request.method == LISTEN:
-            self._listening.add(exchange)
 
     def _serve(self, exchange: HttpExchange) -> None:
         try:

@@ -13,43 +13,27 @@ from typing import Final
 
 import msgspec
 
-from interlock.protocols.mcp.meta import PROGRESS_TOKEN, SUBSCRIPTION_ID, members, with_meta
-from interlock.transports.complaints import Complaints
-from interlock.transports.link import Link, Listener, Outgoing, Sink
+from interlock.protocols.mcp.meta import SUBSCRIPTION_ID, members
+from interlock.transports.link import Listener, Outgoing, Sink
+from interlock.transports.one_stream import OneStreamLink, Waiter
 from interlock.transports.stdio.chatter import Chatter, printable
 from interlock.transports.stdio.process import STDIN, STDOUT, Command, ServerProcess
-from interlock.wire.conversation import (
-    CANCELLED,
-    Answered,
-    Asked,
-    Conversation,
-    Progressed,
-    Refused,
-    Stray,
-    Told,
-    Withdrawn,
-)
-from interlock.wire.errors import ErrorObject, Fault, Tongue
+from interlock.wire.conversation import CANCELLED
+from interlock.wire.errors import Fault
 from interlock.wire.limits import DEFAULT, Limits
 from interlock.wire.messages import (
     EMPTY_OBJECT,
     BadMessage,
+    Failure,
     Id,
     Message,
     Notification,
-    Request,
+    Result,
     decode,
     decode_batch,
-    encode_failure,
-    encode_notification,
-    encode_result,
     is_batch,
-    one_line,
 )
 from interlock.wire.ndjson import LineReader, Oversize
-
-SWEEP: Final = 0.25
-"""Seconds between two looks for passed deadlines, while something waits."""
 
 HUNG_UP: Final = 1.0
 """Seconds between a closed stream and the end, in which a server that is exiting can exit."""
@@ -64,18 +48,18 @@ BAD_BYTES: Final = 10 * 1024 * 1024
 _ID_IN_HEAD = re.compile(rb'^\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(\d{1,18})\b')
 
 
-class StdioLink(Link):
-    """A connection to a server over its standard streams."""
+class StdioLink(OneStreamLink):
+    """A connection to a server over its standard streams.
+
+    Complaints are of kind `line`, `oversize`, `stray` and `refused`.
+    """
+
+    says = "stdout"
 
     def __init__(self, listener: Listener, limits: Limits = DEFAULT, write_limit: int = WRITE_BYTES) -> None:
-        self.listener = listener
-        self.complaints = Complaints()
-        """Of kind `line`, `oversize`, `stray` and `refused`."""
-        self._limits = limits
+        super().__init__(listener, limits)
         self._write_limit = write_limit
-        self._loop = asyncio.get_running_loop()
-        self._conversation: Conversation[_Waiter] = Conversation(limits)
-        self._subscriptions: dict[Id, _Waiter] = {}
+        self._subscriptions: dict[Id, Waiter] = {}
         self._lines = LineReader(limits.message_bytes)
         self._head = b""
         self._stderr = Chatter()
@@ -83,13 +67,10 @@ class StdioLink(Link):
         self._outbox_bytes = 0
         self._asked_last = 0
         self._sent_last = 0
-        self._handshake: Id | None = None
         self._full = False
-        self._sweeping = False
         self._bad_lines = 0
         self._bad_bytes = 0
         self._bad_limit = max(BAD_BYTES, limits.message_bytes * 5 // 4)
-        self._fault: Fault | None = None
         self._closed = False
         self._ending: asyncio.Task[None] | None = None
         self._process: ServerProcess
@@ -108,53 +89,17 @@ class StdioLink(Link):
         """The server's process id, which is also its group's."""
         return self._process.pid
 
-    @property
-    def pending(self) -> int:
-        return self._conversation.waiting
-
     def send(self, outgoing: Outgoing, sink: Sink) -> Id:
-        if self._fault is not None:
-            raise Fault("UPSTREAM_UNAVAILABLE", self._fault.message)
-        if self._full or self._outbox_bytes > self._write_limit:
+        if self._fault is None and (self._full or self._outbox_bytes > self._write_limit):
             raise Fault(
                 "RESOURCE_EXHAUSTED", "the server does not read its input", mend="wait a little", retry_after_ms=250
             )
-        conversation = self._conversation
-        id_ = conversation.reserve()
-        params = _sendable(outgoing.params)
-        if outgoing.wants_progress:
-            params = with_meta(params, {PROGRESS_TOKEN: id_})
-        patience = 0.0 if outgoing.max_deadline is None else outgoing.deadline - self._loop.time()
-        waiter = _Waiter(id_, outgoing, sink, patience)
+        waiter, message = self._begin(outgoing, sink)
         if outgoing.method == "subscriptions/listen":
-            self._subscriptions[id_] = waiter
-        elif outgoing.method == "initialize":
-            self._handshake = id_
-        self._write(conversation.ask(id_, outgoing.method, params, waiter, outgoing.deadline))
-        self._asked_last = id_
-        if not self._sweeping:
-            self._sweeping = True
-            self._loop.call_later(SWEEP, self._sweep)
-        return id_
-
-    def cancel(self, handle: Id, reason: str) -> None:
-        self._withdraw(handle, reason)
-
-    def extend(self, handle: Id, deadline: float) -> None:
-        waiter = self._conversation.extend(handle, deadline)
-        if waiter is not None:
-            waiter.least = deadline
-
-    def tell(self, method: str, params: bytes) -> None:
-        self._write(encode_notification(method, _sendable(params)))
-
-    def answer(self, id: Id, result: bytes) -> None:
-        if self._conversation.settle(id):
-            self._write(encode_result(id, _sendable(result)))
-
-    def refuse(self, id: Id, error: ErrorObject) -> None:
-        if self._conversation.settle(id):
-            self._write(encode_failure(id, error))
+            self._subscriptions[waiter.id] = waiter
+        self._write(message)
+        self._asked_last = waiter.id
+        return waiter.id
 
     async def close(self) -> None:
         self._give_up(Fault("UPSTREAM_UNAVAILABLE", "the connection was closed"))
@@ -260,42 +205,9 @@ class StdioLink(Link):
         self._bad_bytes = 0
         if type(message) is Notification and self._subscriptions and self._for_subscription(message):
             return
-        match self._conversation.take(message):
-            case Answered(waiter, answer):
-                if self._subscriptions:
-                    self._subscriptions.pop(waiter.id, None)
-                waiter.sink.answered(answer)
-            case Progressed(waiter, params):
-                self._progressed(waiter, params)
-            case Told(notification):
-                self.listener.notified(notification.method, notification.params)
-            case Asked(request):
-                self._asked(request)
-            case Withdrawn():
-                assert isinstance(message, Notification)
-                self.listener.notified(CANCELLED, message.params)
-            case Stray(reason):
-                self._complain("stray", reason)
-            case Refused(bad):
-                self._complain("refused", bad.message)
-                if bad.id is not None:
-                    self._write(encode_failure(bad.id, bad.render(Tongue.OLD_MCP)))
-
-    def _asked(self, request: Request) -> None:
-        if request.method == "ping":
-            self.answer(request.id, EMPTY_OBJECT)
-        else:
-            self.listener.asked(request)
-
-    def _progressed(self, waiter: _Waiter, params: bytes) -> None:
-        outgoing = waiter.outgoing
-        if not outgoing.wants_progress:
-            self._complain("stray", f"progress of {waiter.id}, which did not ask for it")
-            return
-        if outgoing.max_deadline is not None:
-            deadline = min(self._loop.time() + waiter.patience, outgoing.max_deadline)
-            self._conversation.extend(waiter.id, max(waiter.least, deadline))
-        waiter.sink.notified("notifications/progress", params)
+        if self._subscriptions and isinstance(message, Result | Failure) and message.id is not None:
+            self._subscriptions.pop(message.id, None)
+        super()._take(message)
 
     def _for_subscription(self, notification: Notification) -> bool:
         """Whether this belongs to a `subscriptions/listen` (2026-07-28, Subscriptions: Receiving Notifications)."""
@@ -338,33 +250,18 @@ class StdioLink(Link):
             if waiting == id and self._forget(id):
                 waiter.sink.lost(Fault("UPSTREAM_ERROR", why))
 
-    def _complain(self, kind: str, text: str) -> None:
-        told = self.complaints.note(kind, text)
-        if told is not None:
-            self.listener.spoke("stdout", told)
-
     # How requests end.
 
-    def _sweep(self) -> None:
-        self._sweeping = False
-        for id_, waiter in self._conversation.expire(self._loop.time()):
-            if self._withdraw(id_, "the deadline passed"):
-                waiter.sink.lost(Fault("UPSTREAM_TIMEOUT", f"no answer to {waiter.outgoing.method} in time"))
-        if self._conversation.waiting and not self._sweeping:
-            self._sweeping = True
-            self._loop.call_later(SWEEP, self._sweep)
-
     def _withdraw(self, id: Id, reason: str) -> bool:
-        """Stop waiting and tell the server. The handshake itself is never cancelled (2025-11-25, Cancellation)."""
         self._subscriptions.pop(id, None)
-        told = self._conversation.withdraw(id, reason)
-        if told is not None and id != self._handshake:
-            self._write(told)
-        return told is not None
+        return super()._withdraw(id, reason)
 
     def _forget(self, id: Id) -> bool:
         self._subscriptions.pop(id, None)
-        return self._conversation.withdraw(id) is not None
+        return super()._forget(id)
+
+    def _reached(self, waiter: Waiter) -> bool:
+        return waiter.id <= self._sent_last
 
     def _give_up(self, fault: Fault) -> None:
         """End the server, and everyone's waiting first."""
@@ -375,12 +272,9 @@ class StdioLink(Link):
         self._ending = self._loop.create_task(self._process.end())
 
     def _lose_all(self, fault: Fault) -> None:
-        self._fault = fault
         self._outbox.clear()
         self._subscriptions.clear()
-        for waiter in self._conversation.abandon():
-            name = "OUTCOME_UNKNOWN" if waiter.id <= self._sent_last else "UPSTREAM_UNAVAILABLE"
-            waiter.sink.lost(Fault(name, fault.message))
+        super()._lose_all(fault)
 
     def _closed_once(self) -> None:
         if self._closed:
@@ -395,32 +289,10 @@ class StdioLink(Link):
         return f"the server {how}" + (f": {last}" if last else "")
 
 
-class _Waiter:
-    """One request's place in the conversation."""
-
-    __slots__ = ("id", "least", "outgoing", "patience", "sink")
-
-    def __init__(self, id: int, outgoing: Outgoing, sink: Sink, patience: float) -> None:
-        self.id = id
-        self.outgoing = outgoing
-        self.sink = sink
-        self.patience = patience
-        """Seconds it was ready to wait; progress starts them anew."""
-        self.least = 0.0
-        """It may take until then, whatever progress says."""
-
-
 def _id_in(head: bytes) -> int | None:
     """The id at the beginning of a message that cannot be read as a whole."""
     known = _ID_IN_HEAD.match(head)
     return None if known is None else int(known[1])
-
-
-def _sendable(payload: bytes) -> bytes:
-    try:
-        return one_line(payload)
-    except UnicodeDecodeError:
-        raise Fault("INVALID_PARAMS", "the parameters are not UTF-8") from None
 
 
 def _plain(raw: msgspec.Raw | None) -> Id:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import hashlib
 from collections import OrderedDict
+from collections.abc import Mapping
 from functools import cached_property
 from typing import Any, Final
 
@@ -65,16 +66,23 @@ class Listed:
         more = tool_schema(definition)
         return msgspec.json.encode({**definition, "examples": more["examples"], "metadata": more["metadata"]})
 
-    async def openapi(self) -> bytes:
-        """The OpenAPI document. Made off the loop, once."""
+    async def openapi(self, more: Mapping[str, object] | None = None) -> bytes:
+        """The OpenAPI document, with further paths for a caller who has them. Made off the loop, once."""
         if self._making is None or (self._making.done() and self._making.exception() is not None):
             self._making = asyncio.ensure_future(asyncio.to_thread(self._make))
-        return await asyncio.shield(self._making)
+        document = await asyncio.shield(self._making)
+        return await asyncio.to_thread(_with_paths, document, more) if more else document
 
     def _make(self) -> bytes:
         tools = [msgspec.json.decode(tool, type=dict[str, Any]) for tool in self.tools.values()]
         document = openapi(tools, title="Interlock", version=VERSION, description=ABOUT_THE_HUB)
         return msgspec.json.encode(document)
+
+
+def _with_paths(document: bytes, more: Mapping[str, object]) -> bytes:
+    whole = msgspec.json.decode(document, type=dict[str, msgspec.Raw])
+    paths = msgspec.json.decode(whole["paths"], type=dict[str, msgspec.Raw])
+    return msgspec.json.encode({**whole, "paths": {**paths, **more}})
 
 
 class _List(msgspec.Struct):

@@ -8,6 +8,7 @@ import msgspec
 from starlette.responses import Response
 
 from interlock.protocols.registry.errors import ErrorBody, error_body
+from interlock.transports.http.answers import bearer_challenge
 from interlock.wire.errors import Fault
 
 _STATUSES: Final = {
@@ -70,8 +71,9 @@ def refusal(fault: Fault, where: Where, *, allow: str = "") -> Response:
     response = answer(msgspec.json.encode(body_of(fault, where)), where, status_of(fault))
     if fault.retry_after_ms is not None:
         response.headers["retry-after"] = str(max(1, -(-fault.retry_after_ms // 1000)))
-    if response.status_code == 401:
-        response.headers["www-authenticate"] = "Bearer"
+    challenge = bearer_challenge(fault)
+    if challenge is not None:
+        response.headers["www-authenticate"] = challenge
     if allow:
         response.headers["allow"] = allow
     return response

@@ -44,19 +44,23 @@ KEEP_ALIVE_S: Final = 15.0
 Answer = Callable[[Request, Where], Awaitable[Response]]
 
 
-def rest_routes(service: Service, doors: Doors) -> list[Route]:
+More = Callable[[Caller], Mapping[str, object]]
+"""Further paths of the OpenAPI document, for callers who have them."""
+
+
+def rest_routes(service: Service, doors: Doors, more: More = lambda caller: {}) -> list[Route]:
     """The routes, for an application to take in."""
-    rest = _Rest(service, doors)
+    rest = _Rest(service, doors, more)
     return [
-        Route("/tools", _Address({"GET": rest.list})),
-        Route("/tools/{tool_name}", _Address({"GET": rest.show, "POST": rest.call})),
-        Route("/tools/{tool_name}/validate", _Address({"POST": rest.validate})),
-        Route("/openapi.json", _Address({"GET": rest.openapi})),
-        Route("/docs", _Address({"GET": documentation_page})),
+        Route("/tools", Address({"GET": rest.list})),
+        Route("/tools/{tool_name}", Address({"GET": rest.show, "POST": rest.call})),
+        Route("/tools/{tool_name}/validate", Address({"POST": rest.validate})),
+        Route("/openapi.json", Address({"GET": rest.openapi})),
+        Route("/docs", Address({"GET": documentation_page})),
     ]
 
 
-class _Address:
+class Address:
     """One address and the methods it answers. Whatever goes wrong is told in the registry's words."""
 
     def __init__(self, methods: Mapping[str, Answer]) -> None:
@@ -87,9 +91,10 @@ class _Address:
 class _Rest:
     """What each address does."""
 
-    def __init__(self, service: Service, doors: Doors) -> None:
+    def __init__(self, service: Service, doors: Doors, more: More) -> None:
         self._service = service
         self._doors = doors
+        self._more = more
         self._documents = Documents()
 
     async def list(self, request: Request, where: Where) -> Response:
@@ -106,7 +111,8 @@ class _Rest:
 
     async def openapi(self, request: Request, where: Where) -> Response:
         listed = await self._listed(request)
-        return answer(await listed.openapi(), where)
+        more = self._more(self._admit(request))
+        return answer(await listed.openapi(more), where)
 
     async def call(self, request: Request, where: Where) -> Response:
         caller = self._admit(request)
@@ -226,7 +232,8 @@ async def _arguments(request: Request) -> bytes:
 
 def _params(request: Request, where: Where, arguments: bytes, *, streams: bool) -> bytes:
     meta: dict[str, object] = {PROTOCOL_VERSION: LATEST.name, CLIENT_CAPABILITIES: {}}
-    meta["traceparent"] = str(Traceparent(where.trace_id, new_span_id()))
+    parent = read_traceparent(request.headers.get("traceparent", ""))
+    meta["traceparent"] = str(parent or Traceparent(where.trace_id, new_span_id(), sampled=True))
     if streams:
         meta[PROGRESS_TOKEN] = where.trace_id
     name = request.path_params["tool_name"]

@@ -1,0 +1,113 @@
+"""How many calls there were and how long they took, counted from the record as it is committed.
+
+No call does anything for it. Every label is bounded: servers and rules by number; nothing a caller chose is one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from bisect import bisect_left
+from typing import Final
+
+import msgspec
+
+from interlock.hub.audit.record import INTENDED, SUCCEEDED, Outcome, Record
+
+BOUNDS_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
+MOST_SERVERS: Final = 1000
+MOST_RULES: Final = 256
+OTHER: Final = "other"
+"""Whatever is beyond those numbers."""
+PIECE: Final = 512
+"""Entries counted in one turn of the loop."""
+
+_BOUNDS_US: Final = tuple(int(bound * 1_000_000) for bound in BOUNDS_S)
+
+
+class Durations:
+    """How long the calls of one server took."""
+
+    __slots__ = ("buckets", "sum_us")
+
+    def __init__(self) -> None:
+        self.buckets = [0] * (len(BOUNDS_S) + 1)
+        """How many were at most as long as each bound and longer than the one before; the last, longer than all."""
+        self.sum_us = 0
+
+
+class Counts:
+    """Follows one recorder."""
+
+    def __init__(self) -> None:
+        self.entries = 0
+        self.calls: dict[tuple[str, str, str], int] = {}
+        """By server, kind of target and outcome."""
+        self.refusals: dict[tuple[str, str], int] = {}
+        """By gate and rule."""
+        self.durations: dict[str, Durations] = {}
+        """By server."""
+
+    def take(self, batch: list[Record]) -> None:
+        """Entries were committed: count them, in pieces that hold up nobody."""
+        loop = asyncio.get_running_loop()
+        for at in range(0, len(batch), PIECE):
+            loop.call_soon(self.count, batch[at : at + PIECE])
+
+    def count(self, entries: list[Record]) -> None:
+        """Count them now."""
+        self.entries += len(entries)
+        calls, durations = self.calls, self.durations
+        for entry in entries:
+            outcome = entry.outcome
+            if outcome is None:
+                if entry.gate and entry.event != INTENDED:
+                    self._refused(entry)
+                continue
+            server = entry.server
+            taken = durations.get(server)
+            if taken is None:
+                server, taken = self._meet(server)
+            key = (server, entry.kind, "ok" if outcome is SUCCEEDED else outcome_word(outcome))
+            calls[key] = calls.get(key, 0) + 1
+            duration = entry.duration_us or 0
+            taken.buckets[bisect_left(_BOUNDS_US, duration)] += 1
+            taken.sum_us += duration
+
+    def _refused(self, entry: Record) -> None:
+        key = (entry.gate, rule_word(entry.rule))
+        if key not in self.refusals and len(self.refusals) >= MOST_RULES:
+            key = (OTHER, OTHER)
+        self.refusals[key] = self.refusals.get(key, 0) + 1
+
+    def _meet(self, server: str) -> tuple[str, Durations]:
+        name = server if len(self.durations) < MOST_SERVERS else OTHER
+        return name, self.durations.setdefault(name, Durations())
+
+
+def outcome_word(outcome: Outcome) -> str:
+    """How a call ended, in one word."""
+    if outcome.transport != "answered":
+        return outcome.transport
+    if outcome.protocol == "error":
+        return "error"
+    return "tool_error" if outcome.tool == "error" else "ok"
+
+
+def rule_word(rule: str) -> str:
+    """A rule without what is particular to one caller: who granted it, and how much it allows."""
+    return rule.partition(": ")[0].partition(" by ")[0][:64]
+
+
+class Snapshot(msgspec.Struct, frozen=True):
+    """The counts of one moment, for whoever renders them elsewhere."""
+
+    entries: int
+    calls: dict[tuple[str, str, str], int]
+    refusals: dict[tuple[str, str], int]
+    durations: dict[str, tuple[list[int], int]]
+
+    @classmethod
+    def of(cls, counts: Counts) -> Snapshot:
+        """A copy."""
+        durations = {server: (list(taken.buckets), taken.sum_us) for server, taken in counts.durations.items()}
+        return cls(counts.entries, dict(counts.calls), dict(counts.refusals), durations)

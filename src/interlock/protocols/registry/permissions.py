@@ -1,0 +1,28 @@
+"""The tool registry's permissions as text (Authentication & Authorization): what each may look like.
+
+`invoke:PATTERN` and `read:PATTERN` are over exposed names; `list_all`, `admin_read` and `admin_write` stand alone.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+from interlock.judge.patterns import PatternError, compile_pattern
+
+ALONE: Final = frozenset({"list_all", "admin_read", "admin_write"})
+OVER_NAMES: Final = frozenset({"invoke", "read"})
+WRITTEN: Final = "write invoke:PATTERN, read:PATTERN, list_all, admin_read or admin_write"
+
+
+def why_bad_permission(permission: str) -> str | None:
+    """What keeps a text from being a permission; None if nothing does."""
+    if permission in ALONE:
+        return None
+    verb, _, pattern = permission.partition(":")
+    if verb not in OVER_NAMES or not pattern:
+        return f"{permission[:100]!r} is no permission"
+    try:
+        compile_pattern(pattern)
+    except PatternError as cause:
+        return str(cause)
+    return None

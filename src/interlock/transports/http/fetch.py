@@ -1,0 +1,74 @@
+"""One GET of a small document, for what the hub itself has to know: bounded in size and time, no redirect followed.
+
+Where it connects to is the guard's word: an address that was judged, never just a name.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from typing import Final
+
+from interlock.transports.http.channel import Failed
+from interlock.transports.http.origin import split_url
+from interlock.transports.http.pool import Guard, Pool
+from interlock.wire.errors import Fault
+
+WITHIN_S: Final = 10.0
+
+
+async def fetch(url: str, *, guard: Guard, most_bytes: int, within_s: float = WITHIN_S) -> bytes:
+    """The document at an address. Raises a `Fault` for anything but a whole 200 answer."""
+    origin, target = split_url(url)
+    pool = Pool(origin, size=1, queue=1, guard=guard)
+    head = (
+        f"GET {target} HTTP/1.1\r\nHost: {origin.authority}\r\nUser-Agent: interlock\r\n"
+        "Accept: application/json\r\nAccept-Encoding: identity\r\nConnection: close\r\n\r\n"
+    )
+    document = _Document(most_bytes)
+    try:
+        pool.submit(head.encode("ascii"), document)
+        async with asyncio.timeout(within_s):
+            return await document.whole_body
+    except TimeoutError:
+        raise Fault("TIMEOUT", f"{origin.authority} did not answer within {within_s:g} s") from None
+    finally:
+        with contextlib.suppress(OSError):
+            await pool.close()
+
+
+class _Document:
+    """The answer as it comes."""
+
+    def __init__(self, most_bytes: int) -> None:
+        self._most = most_bytes
+        self._body = b""
+        self.whole_body: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+
+    def head(self, status: int, headers: dict[bytes, bytes]) -> None:
+        if status != 200:
+            self._fail(f"it answered with status {status}")
+        elif headers.get(b"content-encoding", b"identity").strip().lower() != b"identity":
+            self._fail("it answered in an encoding that was not asked for")
+
+    def body(self, data: bytes) -> None:
+        if len(self._body) + len(data) > self._most:
+            self._fail(f"it answered with more than {self._most} bytes")
+        else:
+            self._body += data
+
+    def done(self) -> None:
+        if not self.whole_body.done():
+            self.whole_body.set_result(self._body)
+
+    def whole(self, headers: dict[bytes, bytes], body: bytes) -> None:
+        self.head(200, headers)
+        self.body(body)
+        self.done()
+
+    def failed(self, how: Failed) -> None:
+        self._fail(how.why)
+
+    def _fail(self, why: str) -> None:
+        if not self.whole_body.done():
+            self.whole_body.set_exception(Fault("UPSTREAM_UNAVAILABLE", why))

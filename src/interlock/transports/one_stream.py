@@ -1,0 +1,209 @@
+"""A link on which all requests share one stream: who waits for which answer, until when, and how each wait ends.
+
+What the stream is made of is the transport's affair: it hands in messages, and writes the bytes it is given.
+"""
+
+from __future__ import annotations
+
+import abc
+import asyncio
+from typing import Final
+
+from interlock.protocols.mcp.meta import PROGRESS_TOKEN, with_meta
+from interlock.transports.complaints import Complaints
+from interlock.transports.link import Link, Listener, Outgoing, Sink
+from interlock.wire.conversation import (
+    CANCELLED,
+    PROGRESS,
+    Answered,
+    Asked,
+    Conversation,
+    Progressed,
+    Refused,
+    Stray,
+    Told,
+    Withdrawn,
+)
+from interlock.wire.errors import ErrorObject, Fault, Tongue
+from interlock.wire.limits import Limits
+from interlock.wire.messages import (
+    EMPTY_OBJECT,
+    Id,
+    Message,
+    Notification,
+    Request,
+    encode_failure,
+    encode_notification,
+    encode_result,
+    one_line,
+)
+
+SWEEP: Final = 0.25
+"""Seconds between two looks for passed deadlines, while something waits."""
+
+
+class Waiter:
+    """One request's place in the conversation."""
+
+    __slots__ = ("id", "least", "outgoing", "patience", "sent", "sink")
+
+    def __init__(self, id: int, outgoing: Outgoing, sink: Sink, patience: float) -> None:
+        self.id = id
+        self.outgoing = outgoing
+        self.sink = sink
+        self.patience = patience
+        """Seconds it was ready to wait; progress starts them anew."""
+        self.least = 0.0
+        """It may take until then, whatever progress says."""
+        self.sent = False
+        """Whether the server may have got it, where the transport knows that of each."""
+
+
+class OneStreamLink(Link):
+    """A connection to a server that speaks on one stream."""
+
+    says: str
+    """What a complaint is said to come from."""
+
+    def __init__(self, listener: Listener, limits: Limits) -> None:
+        self.listener = listener
+        self.complaints = Complaints()
+        self._limits = limits
+        self._loop = asyncio.get_running_loop()
+        self._conversation: Conversation[Waiter] = Conversation(limits)
+        self._handshake: Id | None = None
+        self._sweeping = False
+        self._fault: Fault | None = None
+
+    @abc.abstractmethod
+    def _write(self, message: bytes) -> None:
+        """Send a message that belongs to no waiting request. Nothing happens once the link is gone."""
+
+    @abc.abstractmethod
+    def _reached(self, waiter: Waiter) -> bool:
+        """Whether the server may have got this request."""
+
+    @property
+    def pending(self) -> int:
+        return self._conversation.waiting
+
+    def cancel(self, handle: Id, reason: str) -> None:
+        self._withdraw(handle, reason)
+
+    def extend(self, handle: Id, deadline: float) -> None:
+        waiter = self._conversation.extend(handle, deadline)
+        if waiter is not None:
+            waiter.least = deadline
+
+    def tell(self, method: str, params: bytes) -> None:
+        self._write(encode_notification(method, sendable(params)))
+
+    def answer(self, id: Id, result: bytes) -> None:
+        if self._conversation.settle(id):
+            self._write(encode_result(id, sendable(result)))
+
+    def refuse(self, id: Id, error: ErrorObject) -> None:
+        if self._conversation.settle(id):
+            self._write(encode_failure(id, error))
+
+    # How a request begins.
+
+    def _begin(self, outgoing: Outgoing, sink: Sink) -> tuple[Waiter, bytes]:
+        """A place in the conversation, and the request's bytes. Raises RESOURCE_EXHAUSTED or UPSTREAM_UNAVAILABLE."""
+        if self._fault is not None:
+            raise Fault("UPSTREAM_UNAVAILABLE", self._fault.message)
+        id_ = self._conversation.reserve()
+        params = sendable(outgoing.params)
+        if outgoing.wants_progress:
+            params = with_meta(params, {PROGRESS_TOKEN: id_})
+        patience = 0.0 if outgoing.max_deadline is None else outgoing.deadline - self._loop.time()
+        waiter = Waiter(id_, outgoing, sink, patience)
+        if outgoing.method == "initialize":
+            self._handshake = id_
+        message = self._conversation.ask(id_, outgoing.method, params, waiter, outgoing.deadline)
+        if not self._sweeping:
+            self._sweeping = True
+            self._loop.call_later(SWEEP, self._sweep)
+        return waiter, message
+
+    # What the server says.
+
+    def _take(self, message: Message) -> None:
+        """One message, handed to whom it concerns."""
+        match self._conversation.take(message):
+            case Answered(waiter, answer):
+                waiter.sink.answered(answer)
+            case Progressed(waiter, params):
+                self._progressed(waiter, params)
+            case Told(notification):
+                self.listener.notified(notification.method, notification.params)
+            case Asked(request):
+                self._asked(request)
+            case Withdrawn():
+                assert isinstance(message, Notification)
+                self.listener.notified(CANCELLED, message.params)
+            case Stray(reason):
+                self._complain("stray", reason)
+            case Refused(bad):
+                self._complain("refused", bad.message)
+                if bad.id is not None:
+                    self._write(encode_failure(bad.id, bad.render(Tongue.OLD_MCP)))
+
+    def _asked(self, request: Request) -> None:
+        if request.method == "ping":
+            self.answer(request.id, EMPTY_OBJECT)
+        else:
+            self.listener.asked(request)
+
+    def _progressed(self, waiter: Waiter, params: bytes) -> None:
+        outgoing = waiter.outgoing
+        if not outgoing.wants_progress:
+            self._complain("stray", f"progress of {waiter.id}, which did not ask for it")
+            return
+        if outgoing.max_deadline is not None:
+            deadline = min(self._loop.time() + waiter.patience, outgoing.max_deadline)
+            self._conversation.extend(waiter.id, max(waiter.least, deadline))
+        waiter.sink.notified(PROGRESS, params)
+
+    def _complain(self, kind: str, text: str) -> None:
+        """Report what the server should not have done."""
+        told = self.complaints.note(kind, text)
+        if told is not None:
+            self.listener.spoke(self.says, told)
+
+    # How a request ends without an answer.
+
+    def _sweep(self) -> None:
+        self._sweeping = False
+        for id_, waiter in self._conversation.expire(self._loop.time()):
+            if self._withdraw(id_, "the deadline passed"):
+                waiter.sink.lost(Fault("UPSTREAM_TIMEOUT", f"no answer to {waiter.outgoing.method} in time"))
+        if self._conversation.waiting and not self._sweeping:
+            self._sweeping = True
+            self._loop.call_later(SWEEP, self._sweep)
+
+    def _withdraw(self, id: Id, reason: str) -> bool:
+        """Stop waiting and tell the server. The handshake itself is never cancelled (2025-11-25, Cancellation)."""
+        told = self._conversation.withdraw(id, reason)
+        if told is not None and id != self._handshake:
+            self._write(told)
+        return told is not None
+
+    def _forget(self, id: Id) -> bool:
+        """Stop waiting, and tell nobody."""
+        return self._conversation.withdraw(id) is not None
+
+    def _lose_all(self, fault: Fault) -> None:
+        """The stream is gone, and with it everyone's answer."""
+        self._fault = fault
+        for waiter in self._conversation.abandon():
+            name = "OUTCOME_UNKNOWN" if self._reached(waiter) else "UPSTREAM_UNAVAILABLE"
+            waiter.sink.lost(Fault(name, fault.message))
+
+
+def sendable(payload: bytes) -> bytes:
+    """The payload on one line. Raises INVALID_PARAMS for what is not UTF-8."""
+    try:
+        return one_line(payload)
+    except UnicodeDecodeError:
+        raise Fault("INVALID_PARAMS", "the parameters are not UTF-8") from None

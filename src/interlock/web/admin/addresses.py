@@ -1,0 +1,182 @@
+"""Every address of the admin API in one table: who may use it, what it takes, and which desk does it.
+
+None of them decides anything: the desks ask for the right, judge the request and record what was done, whoever asks.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+from typing import Annotated, Any, Final, Literal, TypeAlias
+
+import msgspec
+from msgspec import Meta
+
+from interlock.hub.access.desk import Give, ListGrants, Query, Take
+from interlock.hub.assembly import Assembly
+from interlock.hub.decisions.answering import Answering, Method
+from interlock.hub.operating.keys import CreateKey, KeysOf
+from interlock.hub.operating.records import SearchRecords, ShowRecord
+from interlock.hub.operator import Operator
+from interlock.hub.permissions.desk import ApprovePermissions, ChangePermissions, ListPermissions
+from interlock.hub.principals import Principal
+
+Verb: TypeAlias = Literal["GET", "POST", "DELETE"]
+Right: TypeAlias = Literal["admin_read", "admin_write"]
+Desk: TypeAlias = Callable[[Principal, bytes, str], Awaitable[object]]
+"""Does something for a principal, with its params, under a trace."""
+
+
+class Address(msgspec.Struct, frozen=True):
+    """One thing that can be done."""
+
+    verb: Verb
+    path: str
+    summary: str
+    right: Right
+    asks: type[msgspec.Struct]
+    """What it takes: from the path, and from the query of a GET or DELETE or the body of a POST."""
+    do: Callable[[Assembly, Operator], Desk]
+
+
+class Nothing(msgspec.Struct):
+    """No parameters."""
+
+
+class Which(msgspec.Struct):
+    """Which decisions to list."""
+
+    all: bool = False
+    """Also those that are answered or over."""
+
+
+class OneDecision(msgspec.Struct):
+    """A decision or a rule, by its id."""
+
+    id: str
+
+
+class OneAnswer(msgspec.Struct):
+    """A person's answer."""
+
+    id: str
+    answer: Literal["once", "always", "no"]
+
+
+class OneRule(msgspec.Struct):
+    """The decision that becomes a rule."""
+
+    decision: str
+
+
+class OneCall(msgspec.Struct, omit_defaults=True):
+    """A call to be judged and not made; without a tool, an agent's last refusal."""
+
+    agent: str | None = None
+    tool: str | None = None
+    arguments: dict[str, Any] = {}
+
+
+class OneServer(msgspec.Struct):
+    """A server, by its id."""
+
+    server: Annotated[str, Meta(min_length=1, max_length=200)]
+
+
+def _answering(method: str) -> Callable[[Assembly, Operator], Desk]:
+    """A method of the inbox, for whoever asks: the inbox itself knows who may answer what."""
+
+    def made(assembly: Assembly, operator: Operator) -> Desk:
+        async def do(asking: Principal, params: bytes, trace: str) -> object:
+            found: Method = Answering(assembly.inbox, asking, "api", assembly.journal.kept).methods[method]
+            return await found(params)
+
+        return do
+
+    return made
+
+
+def _operator(method: str) -> Callable[[Assembly, Operator], Desk]:
+    return lambda assembly, operator: lambda asking, params, trace: operator.methods[method](params)
+
+
+READ: Final = "admin_read"
+WRITE: Final = "admin_write"
+
+ADDRESSES: Final[tuple[Address, ...]] = (
+    Address("GET", "/admin/status", "What runs, and how to mend what does not", READ, Nothing, _operator("hub/status")),
+    Address(
+        "POST", "/admin/servers/{server}/restart", "Start a server afresh", WRITE, OneServer, _operator("hub/restart")
+    ),
+    Address(
+        "POST",
+        "/admin/reload",
+        "Read the configuration again",
+        WRITE,
+        Nothing,
+        lambda hub, operator: lambda asking, params, trace: operator.reload(asking),
+    ),
+    Address("POST", "/admin/why", "What a call would come to, without making it", READ, OneCall, _operator("hub/why")),
+    Address("GET", "/admin/keys", "The keys there are", READ, Nothing, lambda hub, _: hub.key_desk.list),
+    Address("POST", "/admin/keys", "Make a key, shown once", WRITE, CreateKey, lambda hub, _: hub.key_desk.create),
+    Address("DELETE", "/admin/keys/{agent}", "Revoke all keys", WRITE, KeysOf, lambda hub, _: hub.key_desk.revoke),
+    Address(
+        "POST",
+        "/admin/keys/{agent}/rotate",
+        "One new key in place of all old ones",
+        WRITE,
+        KeysOf,
+        lambda hub, _: hub.key_desk.rotate,
+    ),
+    Address("GET", "/admin/grants", "Grants and denials", READ, ListGrants, lambda hub, _: hub.access_desk.list),
+    Address("POST", "/admin/grants", "Allow or deny", WRITE, Give, lambda hub, _: hub.access_desk.grant),
+    Address("DELETE", "/admin/grants", "Take back what was said", WRITE, Take, lambda hub, _: hub.access_desk.revoke),
+    Address("GET", "/admin/access", "What an agent may", READ, Query, lambda hub, _: hub.access_desk.query),
+    Address(
+        "GET",
+        "/admin/permissions",
+        "What servers need, and how it stands",
+        READ,
+        ListPermissions,
+        lambda hub, _: hub.permission_desk.list,
+    ),
+    Address(
+        "POST",
+        "/admin/permissions/{server}/approve",
+        "Grant a server permissions; only a person can",
+        WRITE,
+        ApprovePermissions,
+        lambda hub, _: hub.permission_desk.approve,
+    ),
+    Address(
+        "POST",
+        "/admin/permissions/{server}/deny",
+        "Deny a server permissions",
+        WRITE,
+        ChangePermissions,
+        lambda hub, _: hub.permission_desk.deny,
+    ),
+    Address(
+        "POST",
+        "/admin/permissions/{server}/revoke",
+        "Take back what a server was granted",
+        WRITE,
+        ChangePermissions,
+        lambda hub, _: hub.permission_desk.revoke,
+    ),
+    Address("GET", "/admin/decisions", "Open questions", READ, Which, _answering("hub/decisions.list")),
+    Address("GET", "/admin/decisions/{id}", "One question", READ, OneDecision, _answering("hub/decisions.show")),
+    Address(
+        "POST",
+        "/admin/decisions/{id}/answer",
+        "Answer a question; only a person can, and never whoever asked",
+        WRITE,
+        OneAnswer,
+        _answering("hub/decisions.answer"),
+    ),
+    Address("GET", "/admin/rules", "What is allowed without asking", READ, Nothing, _answering("hub/rules.list")),
+    Address("POST", "/admin/rules", "Make a rule; only a person can", WRITE, OneRule, _answering("hub/rules.make")),
+    Address("DELETE", "/admin/rules/{id}", "Forget a rule", WRITE, OneDecision, _answering("hub/rules.revoke")),
+    Address("GET", "/admin/audit", "Search the record", READ, SearchRecords, lambda hub, _: hub.record_desk.search),
+    Address("GET", "/admin/audit/{seq}", "One record", READ, ShowRecord, lambda hub, _: hub.record_desk.show),
+    Address("POST", "/admin/audit/verify", "Check the record", READ, Nothing, lambda hub, _: hub.record_desk.verify),
+)

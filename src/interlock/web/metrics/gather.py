@@ -1,0 +1,97 @@
+"""Reads what there is to tell, on the loop, as plain values: at most a few thousand, and nothing is rendered here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from interlock.hub.assembly import VERSION, Assembly
+from interlock.hub.audit.counts import Snapshot
+from interlock.hub.upstreams.states import State
+from interlock.transports.http.endpoint import McpEndpoint
+from interlock.transports.http.face import Face
+
+Values = Iterable[tuple[tuple[str, ...], float]]
+"""A metric's values, each with its labels in the order of the table."""
+
+
+class Gathered(msgspec.Struct, frozen=True):
+    """One moment of the hub."""
+
+    counts: Snapshot
+    values: Mapping[str, Values]
+
+
+def gather(assembly: Assembly, face: Face | None) -> Gathered:
+    """What the hub says of itself now."""
+    counts = Snapshot.of(assembly.counts)
+    values = {**_of_calls(assembly, counts), **_of_servers(assembly), **_of_record(assembly, counts)}
+    values["interlock_info"] = [((VERSION,), 1)]
+    if face is not None:
+        values |= _of_http(face)
+    return Gathered(counts, values)
+
+
+def _of_calls(assembly: Assembly, counts: Snapshot) -> dict[str, Values]:
+    return {
+        "interlock_calls_total": counts.calls.items(),
+        "interlock_refusals_total": counts.refusals.items(),
+        "interlock_would_refuse_total": dict(assembly.would_refuse).items(),
+        "interlock_flagged_total": dict(assembly.flagged).items(),
+        "interlock_calls_open": [((upstream.id,), upstream.open_calls) for upstream in assembly.upstreams],
+        "interlock_calls_held": _one(assembly.hub.held_calls),
+        "interlock_calls_parked": _one(len(assembly.parking)),
+        "interlock_decisions_open": _one(assembly.inbox.open_count),
+        "interlock_decisions_untold": _one(assembly.heralds.waiting),
+    }
+
+
+def _of_servers(assembly: Assembly) -> dict[str, Values]:
+    states: list[tuple[tuple[str, ...], float]] = []
+    restarts: list[tuple[tuple[str, ...], float]] = []
+    tools: list[tuple[tuple[str, ...], float]] = []
+    held: list[tuple[tuple[str, ...], float]] = []
+    for upstream in assembly.upstreams:
+        id_ = upstream.id
+        states += [((id_, state.value), float(upstream.state is state)) for state in State]
+        restarts.append(((id_,), upstream.restarts.total))
+        offer = assembly.catalog.offer(id_)
+        tools.append(((id_,), 0 if offer is None else len(offer.tools)))
+        held.append(((id_,), 0 if offer is None else len(offer.held)))
+    return {
+        "interlock_server_state": states,
+        "interlock_server_restarts_total": restarts,
+        "interlock_server_tools": tools,
+        "interlock_server_quarantined": held,
+    }
+
+
+def _of_record(assembly: Assembly, counts: Snapshot) -> dict[str, Values]:
+    recorder = assembly.recorder
+    return {
+        "interlock_record_entries_total": _one(counts.entries),
+        "interlock_record_waiting": _one(recorder.waiting),
+        "interlock_record_lag_seconds": _one(recorder.lag_s),
+        "interlock_record_failing": _one(float(recorder.trouble is not None)),
+        "interlock_store_behind_seconds": _one(assembly.store.behind_s()),
+    }
+
+
+def _of_http(face: Face) -> dict[str, Values]:
+    values: dict[str, Values] = {
+        "interlock_connections_open": _one(len(face.connections)),
+        "interlock_streams_open": _one(len(face.streams)),
+        "interlock_body_bytes": _one(face.held),
+        "interlock_requests_refused_total": _one(face.refused),
+        "interlock_streams_overrun_total": _one(face.overrun),
+        "interlock_connections_timed_out_total": _one(face.timed_out),
+    }
+    if isinstance(face.endpoint, McpEndpoint):
+        sessions = [(("http",), len(face.endpoint.sessions)), (("sse",), len(face.endpoint.legacy_sse))]
+        values["interlock_sessions_open"] = sessions
+    return values
+
+
+def _one(value: float) -> Values:
+    return (((), value),)

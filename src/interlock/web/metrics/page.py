@@ -1,0 +1,82 @@
+"""The address `/metrics`, and who may read it: whoever may read as an administrator, or anyone where you say so.
+
+However often it is asked for, it is made at most once a second.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from typing import Final
+
+from starlette.requests import Request
+from starlette.responses import Response
+from starlette.routing import Route
+
+from interlock.hub.assembly import Assembly
+from interlock.protocols.traces import new_trace_id
+from interlock.transports.http.face import Face
+from interlock.web.metrics.gather import gather
+from interlock.web.rest.outcomes import Where, refusal
+from interlock.wire.errors import Fault
+
+KEPT_S: Final = 1.0
+DOOR: Final = "/mcp"
+_HEADERS: Final = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
+
+
+class MetricsPage:
+    """The page of one hub."""
+
+    def __init__(self, assembly: Assembly) -> None:
+        self._assembly = assembly
+        self._page = b""
+        self._made_at = float("-inf")
+        self._making: asyncio.Future[None] | None = None
+        self.face: Face | None = None
+        """The HTTP face, once it listens."""
+
+    @property
+    def routes(self) -> list[Route]:
+        """The route, for an application to take in."""
+        return [Route("/metrics", self._serve)]
+
+    async def _serve(self, request: Request) -> Response:
+        try:
+            self._admit(request)
+            await self._renew()
+        except Fault as fault:
+            return refusal(fault, Where(new_trace_id()))
+        return Response(self._page, headers=_HEADERS, media_type="text/plain; version=0.0.4; charset=utf-8")
+
+    def _admit(self, request: Request) -> None:
+        """Raises a `Fault` for whoever may not read."""
+        assembly = self._assembly
+        match assembly.config.hub.metrics:
+            case "off":
+                raise Fault("METHOD_NOT_FOUND", "nothing is served at /metrics")
+            case "open":
+                return
+        caller = assembly.doors.admit(DOOR, dict(request.scope["headers"]))
+        rights = assembly.access.rights(caller.principal)
+        if rights is None or not rights.admin_read:
+            mend = "`interlock keys create prometheus --kind service --permit admin_read` makes a key that may"
+            raise Fault("PERMISSION_DENIED", "metrics are for administrators", mend=mend)
+
+    async def _renew(self) -> None:
+        if not self._assembly.begun:
+            raise Fault("SERVER_NOT_READY", "the hub is starting", retry_after_ms=500)
+        if self._making is None and time.monotonic() - self._made_at >= KEPT_S:
+            self._making = asyncio.ensure_future(self._make())
+        if self._making is not None:
+            await asyncio.shield(self._making)
+
+    async def _make(self) -> None:
+        try:
+            gathered = gather(self._assembly, self.face)
+            from interlock.web.metrics.render import render
+
+            self._page = await asyncio.to_thread(render, gathered)
+            self._made_at = time.monotonic()
+        finally:
+            self._making = None

@@ -1,0 +1,31 @@
+"""`/.well-known/oauth-protected-resource`, for the hub and for each of its MCP addresses (RFC 9728).
+
+It is the same for every caller: that an address is described says nothing of what is there.
+"""
+
+from __future__ import annotations
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import Route
+
+from interlock.hub.assembly import Assembly
+from interlock.hub.doors import is_mcp_path
+from interlock.hub.oauth.resource import WELL_KNOWN
+from interlock.transports.http.legacy_sse import mcp_path_of
+
+_HEADERS = {"cache-control": "max-age=300", "x-content-type-options": "nosniff"}
+
+
+def well_known_routes(assembly: Assembly) -> list[Route]:
+    """The routes, for an application to take in."""
+
+    async def protected_resource(request: Request) -> Response:
+        path = request.url.path.removeprefix(WELL_KNOWN)
+        if mcp_path_of(path) is not None and is_mcp_path(mcp_path_of(path) or ""):
+            path = ""  # the older transport: a token for the whole hub is good there
+        if assembly.oauth is None or not (path in ("", "/") or is_mcp_path(path)):
+            return JSONResponse({"error": "not_found"}, status_code=404)
+        return JSONResponse(assembly.oauth.resource.metadata(path.rstrip("/")), headers=_HEADERS)
+
+    return [Route(WELL_KNOWN, protected_resource), Route(WELL_KNOWN + "/{path:path}", protected_resource)]

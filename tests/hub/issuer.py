@@ -1,0 +1,72 @@
+"""An authorization server as far as a resource server meets one: real keys, real tokens, a real address for them."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import json
+import time
+from types import TracebackType
+from typing import Any, Self
+
+from joserfc import jwt
+from joserfc.jwk import ECKey, Key, KeySet, RSAKey
+
+ISSUER = "https://login.example.com"
+RESOURCE = "https://hub.example.com"
+
+
+class Issuer:
+    """Signs tokens, and publishes whatever `published` holds. Counts who asks for it."""
+
+    def __init__(self) -> None:
+        self.rsa = RSAKey.generate_key(2048, {"kid": "one", "use": "sig", "alg": "RS256"})
+        self.ec = ECKey.generate_key("P-256", {"kid": "two", "use": "sig"})
+        self.published: bytes = keys_document(self.rsa, self.ec)
+        self.answer: bytes | None = None
+        """Raw bytes in place of a proper answer."""
+        self.fetched = 0
+        self._server: asyncio.Server
+
+    @property
+    def url(self) -> str:
+        """Where its keys are."""
+        return f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}/keys"
+
+    def token(self, key: Key | None = None, header: dict[str, Any] | None = None, **claims: Any) -> str:
+        """A token that is good but for what is said; a claim that is None is left out."""
+        key = key or self.rsa
+        now = int(time.time())
+        said = {"iss": ISSUER, "sub": "alice", "aud": RESOURCE, "iat": now, "exp": now + 300, **claims}
+        algorithm = {"RSA": "RS256", "EC": "ES256", "OKP": "Ed25519", "oct": "HS256"}[key.key_type]
+        top = {"alg": algorithm, "kid": key.kid, "typ": "at+jwt", **(header or {})}
+        top = {name: value for name, value in top.items() if value is not None}
+        return jwt.encode(top, {name: value for name, value in said.items() if value is not None}, key, [top["alg"]])
+
+    async def __aenter__(self) -> Self:
+        self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._server.close()
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        self.fetched += 1
+        length = len(self.published)
+        head = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n" % length
+        writer.write(head + self.published if self.answer is None else self.answer)
+        writer.close()
+
+
+def keys_document(*keys: Key) -> bytes:
+    """What an issuer publishes."""
+    return json.dumps(KeySet(list(keys)).as_dict(private=False)).encode()
+
+
+def raw_token(header: dict[str, Any], claims: dict[str, Any], signature: bytes = b"") -> str:
+    """A token that nobody would sign."""
+    parts = [json.dumps(header).encode(), json.dumps(claims).encode(), signature]
+    return ".".join(base64.urlsafe_b64encode(part).rstrip(b"=").decode() for part in parts)

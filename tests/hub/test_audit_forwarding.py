@@ -1,0 +1,273 @@
+"""The record reaches audit servers and clients with the right, whole and in order, over deaths and restarts."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from interlock.config.settings import Restart, Server
+from interlock.hub.audit import search as records
+from interlock.hub.audit.claims import RATE
+from interlock.hub.audit.forwarding import CURSORS
+from interlock.hub.audit.record import CLAIMED
+from interlock.hub.audit.search import Entry
+from interlock.hub.upstreams.states import State
+from interlock.store import records as rows
+from interlock.store.records import Search
+
+from .house import MODERN, House, Raw, child, house, text_of, until
+from .raw_web import RawWeb
+from .rounds import CAPABILITIES
+from .test_changes import Stream, opened
+
+SECRET = "ghp_" + "a1B2" * 9
+MGP = {"mgp": {"version": "0.2.0", "extensions": ["audit"]}}
+
+
+def auditor(file: Path, *how: str, **settings: Any) -> Server:
+    return child("audit_server.py", str(file), *how, era="legacy", **settings)
+
+
+def heard(file: Path) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in file.read_text().splitlines()] if file.exists() else []
+
+
+def places(events: list[dict[str, Any]]) -> list[int]:
+    return [event["details"]["record"]["seq"] for event in events]
+
+
+async def entries(hub: House, **wanted: Any) -> list[Entry]:
+    await hub.assembly.recorder.flushed()
+    return (await hub.assembly.store.read(lambda database: records.search(database, Search(**wanted), 1000)))[::-1]
+
+
+async def last_place(hub: House) -> int:
+    await hub.assembly.recorder.flushed()
+    found = await hub.assembly.store.read(lambda database: rows.last(database, hub.assembly.node))
+    assert found is not None
+    return found.seq
+
+
+async def echo(client: Raw, text: str = "a") -> None:
+    call = {"name": "busy__echo", "arguments": {"text": text}}
+    assert text_of(await client.modern("tools/call", call)) == text
+
+
+async def test_an_audit_server_hears_of_everything_in_the_format_of_the_protocol(tmp_path: Path) -> None:
+    file = tmp_path / "heard"
+    async with house(tmp_path, {"busy": child("busy_server.py"), "auditor": auditor(file)}) as hub:
+        client = Raw(hub.url + "/mcp", await hub.new_key("cursor"))
+        await echo(client)
+        await client.modern("tools/call", {"name": "busy__echo", "arguments": {"text": 5}})
+        await hub.allow("cursor", "busy")
+        last = await last_place(hub)
+        await until(lambda: last in places(heard(file)))
+        told = heard(file)
+        assert places(told) == list(range(1, len(told) + 1)), "in order, none left out, none twice"
+        types = {event["event_type"] for event in told}
+        assert types >= {"SERVER_CONNECTED", "TOOL_EXECUTED", "VALIDATION_FAILED", "ACCESS_GRANTED"}
+        executed = next(event for event in told if event["event_type"] == "TOOL_EXECUTED")
+        assert executed["actor"] == {"type": "agent", "id": "cursor"}
+        assert executed["target"] == {"server_id": "busy", "tool_name": "echo"}
+        assert executed["result"] == "SUCCESS"
+        assert executed["details"]["record"] == {"chain": "hub", "seq": executed["details"]["record"]["seq"]}
+        assert set(executed) == {"timestamp", "trace_id", "event_type", "actor", "target", "result", "details"}
+
+
+async def test_what_a_server_died_over_is_sent_again_and_recognised(tmp_path: Path) -> None:
+    file = tmp_path / "heard"
+    servers = {"busy": child("busy_server.py"), "auditor": auditor(file, "mute=5", restart=Restart(backoff_base_ms=10))}
+    async with house(tmp_path, servers, wait=False) as hub:
+        await hub.state("busy", State.CONNECTED)
+        client = Raw(hub.url + "/mcp", hub.key("cursor"))
+        for number in range(10):
+            await echo(client, str(number))
+        last = await last_place(hub)
+        await until(lambda: last in places(heard(file)))
+        told = heard(file)
+        assert set(places(told)) >= set(range(1, last + 1)), "nothing is lost"
+        assert len(told) > len(set(places(told))), "and it was sent twice, since nobody had answered for it"
+        by_place: dict[int, dict[str, Any]] = {}
+        for event in told:
+            place = event["details"]["record"]["seq"]
+            assert by_place.setdefault(place, event) == event, "the same place is the same event"
+
+
+async def test_after_a_restart_it_goes_on_where_it_was(tmp_path: Path) -> None:
+    file = tmp_path / "heard"
+    servers = {"busy": child("busy_server.py"), "auditor": auditor(file)}
+    async with house(tmp_path, servers) as hub:
+        await echo(Raw(hub.url + "/mcp", hub.key("cursor")))
+        first = await last_place(hub)
+        await until(lambda: first in places(heard(file)))
+        await hub.assembly.forwarding.close()
+        await echo(Raw(hub.url + "/mcp", hub.key("cursor")))
+        unsent = await last_place(hub)
+        assert unsent not in places(heard(file))
+    async with house(tmp_path, servers) as hub:
+        last = await last_place(hub)
+        await until(lambda: last in places(heard(file)))
+        assert places(heard(file)) == list(range(1, last + 1))
+
+
+async def test_a_server_that_did_not_ask_gets_nothing_unless_the_operator_says_so(tmp_path: Path) -> None:
+    quiet, told = tmp_path / "quiet", tmp_path / "told"
+    servers = {
+        "quiet": auditor(quiet, "silent"),
+        "told": auditor(told, "silent", audit="all"),
+        "off": auditor(tmp_path / "off", audit="off"),
+    }
+    async with house(tmp_path, servers) as hub:
+        last = await last_place(hub)
+        await until(lambda: last in places(heard(told)))
+        assert heard(quiet) == []
+        assert heard(tmp_path / "off") == []
+
+
+async def test_t18_a_server_that_begins_to_ask_later_gets_nothing_until_the_operator_says_so(tmp_path: Path) -> None:
+    file = tmp_path / "heard"
+    async with house(tmp_path, {"s": auditor(file, "silent")}) as hub:
+        async with asyncio.timeout(10):
+            while await hub.assembly.store.get(CURSORS, "hub/s") is None:
+                await asyncio.sleep(0.01)
+    witness = tmp_path / "witness"
+    async with house(tmp_path, {"s": auditor(file), "witness": auditor(witness)}) as hub:
+        last = await last_place(hub)
+        await until(lambda: last in places(heard(witness)))
+        await until(lambda: any("wants the record now" in line.text for line in hub.assembly.logs.tail("s", 100)))
+        assert heard(file) == []
+
+
+async def test_what_servers_say_happened_is_kept_as_their_claim(tmp_path: Path) -> None:
+    async with house(tmp_path, {"s": auditor(tmp_path / "heard")}) as hub:
+        client = Raw(hub.url + "/mcp", hub.key("cursor"))
+        trace = "0af7651916cd43dd8448eb211c80319c"
+        event = {"event_type": "ACCESS_GRANTED", "actor": {"type": "admin", "id": "root"}, "trace_id": trace}
+        event["details"] = {"note": f"with {SECRET}"}
+        state = {"event": "state_changed", "new_state": "connected"}
+        claims = [
+            {"method": "notifications/mgp.audit", "params": event},
+            {"method": "notifications/mgp.lifecycle", "params": state},
+        ]
+        await client.modern("tools/call", {"name": "s__claim", "arguments": {"claims": claims}})
+        audit, lifecycle = await claimed(hub, 2)
+        assert (audit.record.claimed_by, audit.record.server, audit.record.trace) == ("s", "s", trace)
+        assert audit.record.actor == "", "a server names nobody"
+        assert audit.record.details["claim"]["event_type"] == "ACCESS_GRANTED"  # type: ignore[index]
+        assert SECRET not in str(audit.record)
+        assert lifecycle.record.details["claim"] == state
+        assert not await entries(hub, event="ACCESS_GRANTED"), "never as the hub's own knowledge"
+
+
+async def claimed(hub: House, count: int) -> list[Entry]:
+    found: list[Entry] = []
+    async with asyncio.timeout(10):
+        while len(found) < count:
+            found = await entries(hub, event=CLAIMED)
+    return found
+
+
+async def test_t36_a_server_cannot_fill_the_record_with_claims(tmp_path: Path) -> None:
+    async with house(tmp_path, {"s": auditor(tmp_path / "heard")}) as hub:
+        assert RATE.per_minute is not None
+        take = hub.assembly._claims.take
+        for _ in range(RATE.per_minute + 50):
+            take("s", "notifications/mgp.audit", b'{"event_type":"x"}')
+        take("s", "notifications/mgp.audit", b'{"event_type":"' + b"x" * 20_000 + b'"}')
+        take("s", "notifications/mgp.audit", b"[")
+        assert len(await entries(hub, event=CLAIMED)) == RATE.per_minute
+
+
+async def test_two_servers_that_repeat_what_they_hear_do_not_go_on_for_ever(tmp_path: Path) -> None:
+    one, two = tmp_path / "one", tmp_path / "two"
+    async with house(tmp_path, {"one": auditor(one, "echo"), "two": auditor(two, "echo")}) as hub:
+        await claimed(hub, 4)
+        quiet = 0
+        async with asyncio.timeout(20):
+            while quiet < 5:
+                before = await last_place(hub)
+                await asyncio.sleep(0.1)
+                quiet = quiet + 1 if await last_place(hub) == before else 0
+        assert not [event for event in heard(one) + heard(two) if event["event_type"] == CLAIMED]
+
+
+async def test_over_http_what_was_not_taken_is_sent_again(tmp_path: Path) -> None:
+    async with RawWeb() as web:
+        web.refuses = 3
+        async with house(tmp_path, {"web": Server(url=web.url + "/mcp", audit="all", era="legacy")}) as hub:
+            last = await last_place(hub)
+            await until(lambda: last in places(told_to(web)))
+            assert web.refuses == 0
+            assert set(places(told_to(web))) >= set(range(1, last + 1))
+
+
+def told_to(web: RawWeb) -> list[dict[str, Any]]:
+    return [message["params"] for message in web.told if message["method"] == "notifications/mgp.audit"]
+
+
+async def heard_by(hub: House, stream: Stream, hears: bool) -> list[Any]:
+    """What a stream heard of a call, once another listener that has the right has heard of it."""
+    witness = Raw(hub.url + "/mcp", await hub.new_key("witness", "admin"))
+    await witness.initialize(MGP)
+    async with opened(witness, "GET", b"", {}) as sure:
+        await until(lambda: len(hub.assembly.audience._listeners) == 1 + hears)
+        async with asyncio.timeout(10):
+            while not audits(sure) or (hears and not audits(stream)):
+                await echo(Raw(hub.url + "/mcp", hub.key("cursor")))
+                await hub.assembly.recorder.flushed()
+        return audits(stream)
+
+
+def audits(stream: Stream) -> list[Any]:
+    return [message for message in stream.heard if message.get("method") == "notifications/mgp.audit"]
+
+
+@pytest.mark.parametrize(("kind", "asks", "hears"), [("admin", MGP, True), ("agent", MGP, False), ("admin", {}, False)])
+async def test_a_session_that_negotiated_audit_and_has_the_right_hears_of_it(
+    tmp_path: Path, kind: Any, asks: Any, hears: bool
+) -> None:
+    async with house(tmp_path, {"busy": child("busy_server.py")}) as hub:
+        client = Raw(hub.url + "/mcp", await hub.new_key("root", kind))
+        await client.initialize(asks)
+        async with opened(client, "GET", b"", {}) as stream:
+            found = await heard_by(hub, stream, hears)
+            assert bool(found) is hears
+            if hears:
+                assert found[0]["params"]["details"]["record"]["chain"] == "hub"
+
+
+@pytest.mark.parametrize(("kind", "asks", "hears"), [("admin", MGP, True), ("agent", MGP, False), ("admin", {}, False)])
+async def test_a_listen_stream_of_the_stateless_era_hears_of_it_too(
+    tmp_path: Path, kind: Any, asks: Any, hears: bool
+) -> None:
+    async with house(tmp_path, {"busy": child("busy_server.py")}) as hub:
+        client = Raw(hub.url + "/mcp", await hub.new_key("root", kind))
+        meta = {"io.modelcontextprotocol/protocolVersion": MODERN, CAPABILITIES: asks}
+        params = {"notifications": {"dev.cloto/mgp": {"audit": True}}, "_meta": meta}
+        body = json.dumps({"jsonrpc": "2.0", "id": "sub", "method": "subscriptions/listen", "params": params}).encode()
+        headers = {"mcp-protocol-version": MODERN, "mcp-method": "subscriptions/listen"}
+        async with opened(client, "POST", body, headers) as stream:
+            await until(lambda: bool(stream.heard))
+            accepted = stream.heard[0]["params"]["notifications"]
+            assert accepted == ({"dev.cloto/mgp": {"audit": True}} if hears else {})
+            found = await heard_by(hub, stream, hears)
+            assert bool(found) is hears
+            if hears:
+                assert found[0]["params"]["_meta"]["io.modelcontextprotocol/subscriptionId"] == "sub"
+
+
+async def test_t31_a_client_that_loses_the_right_hears_no_more(tmp_path: Path) -> None:
+    async with house(tmp_path, {"busy": child("busy_server.py")}) as hub:
+        client = Raw(hub.url + "/mcp", await hub.new_key("root", "admin"))
+        await client.initialize(MGP)
+        async with opened(client, "GET", b"", {}) as stream:
+            assert hub.assembly.audience._listeners
+            await hub.assembly.keys.revoke("root")
+            await echo(Raw(hub.url + "/mcp", hub.key("cursor")))
+            await hub.assembly.recorder.flushed()
+            assert not hub.assembly.audience._listeners
+            assert "TOOL_EXECUTED" not in {event["params"]["event_type"] for event in audits(stream)}

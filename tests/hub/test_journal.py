@@ -1,0 +1,225 @@
+"""What is not a call is in the same record: grants, keys, decisions, rules, servers, reloads; with who did it."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from interlock.config.settings import Agent, Approvals, Hub, Server, Timeouts, Validation
+from interlock.hub.audit import search as records
+from interlock.hub.audit.mgp import to_mgp
+from interlock.hub.audit.record import EVENTS
+from interlock.hub.audit.search import Entry
+from interlock.hub.operator import Operator
+from interlock.hub.principals import Principal
+from interlock.hub.upstreams.states import State
+from interlock.store import StoreFull
+from interlock.store.records import Search
+from interlock.wire.errors import Fault
+
+from .house import House, Raw, child, house, until
+
+ADA = Principal("person:ada", "person")
+TRACE = "0af7651916cd43dd8448eb211c80319c"
+META = {"traceparent": f"00-{TRACE}-b7ad6b7169203331-01"}
+
+
+async def entries(hub: House, **wanted: Any) -> list[Entry]:
+    await hub.assembly.recorder.flushed()
+    return (await hub.assembly.store.read(lambda database: records.search(database, Search(**wanted), 1000)))[::-1]
+
+
+async def only(hub: House, event: str) -> Entry:
+    found = await entries(hub, event=event)
+    assert len(found) == 1, [entry.record for entry in found]
+    return found[0]
+
+
+async def test_a_grant_and_its_end_are_recorded_with_who_for_whom_and_the_trace(tmp_path: Path) -> None:
+    async with house(tmp_path, {"busy": child("busy_server.py")}) as hub:
+        client = Raw(hub.url + "/mcp", await hub.new_key("root", "admin"))
+        about = {"entry_type": "tool_grant", "agent_id": "ci", "server_id": "busy", "tool_name": "echo", "_meta": META}
+        given = {**about, "permission": "allow", "justification": "the nightly run"}
+        await client.modern("mgp/access/grant", given)
+        await client.modern("mgp/access/revoke", about)
+        granted, revoked = await only(hub, "ACCESS_GRANTED"), await only(hub, "ACCESS_REVOKED")
+        for entry in (granted, revoked):
+            record = entry.record
+            assert (record.actor, record.actor_kind) == ("root", "admin")
+            assert (record.server, record.name, record.trace) == ("busy", "echo", TRACE)
+            assert record.details["agent_id"] == "ci"
+        assert granted.record.reason == "the nightly run"
+        told = to_mgp(granted.record)
+        assert told["target"] == {"server_id": "busy", "tool_name": "echo"}
+        assert told["actor"] == {"type": "admin", "id": "root"}
+
+
+async def test_a_denial_is_no_grant_in_the_record(tmp_path: Path) -> None:
+    async with house(tmp_path, {"busy": child("busy_server.py")}) as hub:
+        await hub.deny("ci", "busy")
+        assert not await entries(hub, event="ACCESS_GRANTED")
+        denied = await only(hub, "dev.interlock.access_denied")
+        assert (denied.record.server, denied.record.name) == ("busy", "")
+
+
+async def test_keys_are_recorded_by_what_may_be_shown_of_them_and_never_whole(tmp_path: Path) -> None:
+    async with house(tmp_path, {"busy": child("busy_server.py")}) as hub:
+        desk, wish = hub.assembly.key_desk, msgspec.json.encode({"agent": "ci"})
+        first = str((await desk.create(ADA, wish))["key"])
+        second = str((await desk.rotate(ADA, wish))["key"])
+        await desk.revoke(ADA, wish)
+        made, rotated, revoked = [
+            await only(hub, f"dev.interlock.key_{what}") for what in ("created", "rotated", "revoked")
+        ]
+        assert {entry.record.actor for entry in (made, rotated, revoked)} == {"person:ada"}
+        assert made.record.details["shown"] == [first[:12]]
+        assert rotated.record.details["replaced"] == [first[:12]]
+        assert revoked.record.details["shown"] == [second[:12]]
+        whole = b"".join([line async for line in exported(hub)])
+        assert first.encode() not in whole
+        assert second.encode() not in whole
+
+
+async def test_t23_a_key_of_the_hubs_own_is_in_no_record_and_no_question(tmp_path: Path) -> None:
+    settings = Hub(timeouts=Timeouts(start_s=30), approvals=Approvals(hold_s=0))
+    agents = {"careful": Agent(ask=("busy__ec*",))}
+    async with house(tmp_path, {"busy": child("busy_server.py")}, hub=settings, agents=agents) as hub:
+        key = await hub.new_key("careful")
+        client = Raw(hub.url + "/mcp", key)
+        await client.modern("tools/call", {"name": "busy__echo", "arguments": {"text": f"my key is {key}"}})
+        await hub.allow("careful", "busy", justification=f"it asked with {key}")
+        assert key not in hub.assembly.inbox.all(only_open=True)[0].question.summary
+        assert key.encode() not in b"".join([line async for line in exported(hub)])
+
+
+async def exported(hub: House) -> Any:
+    for line in await hub.assembly.store.read(lambda database: list(records.export(database))):
+        yield line
+
+
+async def test_a_decision_is_recorded_from_its_question_to_its_use_under_the_trace_of_its_call(tmp_path: Path) -> None:
+    settings = Hub(timeouts=Timeouts(start_s=30), approvals=Approvals(hold_s=0))
+    agents = {"careful": Agent(ask=("busy__ec*",))}
+    async with house(tmp_path, {"busy": child("busy_server.py")}, hub=settings, agents=agents) as hub:
+        client = Raw(hub.url + "/mcp", hub.key("careful"))
+        call = {"name": "busy__echo", "arguments": {"text": "a"}, "_meta": META}
+        await client.modern("tools/call", dict(call))
+        (decision,) = hub.assembly.inbox.all(only_open=True)
+        await hub.assembly.inbox.answer(decision.id, "always", ADA, "terminal")
+        await client.modern("tools/call", dict(call))
+        await hub.assembly.inbox.revoke_rule(hub.assembly.inbox.rules()[0].id, ADA)
+        opened = (await only(hub, "dev.interlock.decision_opened")).record
+        approved = (await only(hub, "dev.interlock.decision_approved")).record
+        assert (opened.actor, opened.actor_kind, opened.trace) == ("careful", "agent", TRACE)
+        assert (approved.actor, approved.actor_kind, approved.trace) == ("person:ada", "person", TRACE)
+        assert (approved.server, approved.name, approved.rule) == ("busy", "echo", "ask: busy__ec*")
+        assert approved.details["answer"] == "always"
+        made, revoked = [(await only(hub, f"dev.interlock.rule_{what}")).record for what in ("made", "revoked")]
+        assert (made.actor, revoked.actor) == ("person:ada", "person:ada")
+        assert made.details["rule"] == revoked.details["rule"]
+        assert (await only(hub, "dev.interlock.decision_void")).record.actor == "", "by the hub itself"
+
+
+@pytest.mark.parametrize("event", ["PERMISSION_GRANTED", "PERMISSION_DENIED", "PERMISSION_REVOKED"])
+async def test_what_a_server_may_is_recorded_with_who_decided_and_by_which_rule(tmp_path: Path, event: Any) -> None:
+    async with house(tmp_path, {"busy": child("busy_server.py")}) as hub:
+        hub.assembly.journal.permission(event, ADA, "busy", "network.outbound", "interactive")
+        record = (await only(hub, event)).record
+        assert (record.actor, record.server, record.rule) == ("person:ada", "busy", "interactive")
+        assert record.details == {"permission": "network.outbound"}
+
+
+@pytest.mark.parametrize("place", ["_meta", "params"])
+async def test_a_trace_named_as_mgp_does_is_the_calls_own(tmp_path: Path, place: str) -> None:
+    async with house(tmp_path, {"busy": child("busy_server.py")}) as hub:
+        client = Raw(hub.url + "/mcp", hub.key("ci"))
+        named = "0AF76519-16cd-43dd-8448-eb211c80319c"
+        call: dict[str, Any] = {"name": "busy__echo", "arguments": {"text": "trace_id"}}
+        said = {**call, "_meta": {"trace_id": named}} if place == "_meta" else {**call, "trace_id": named}
+        await client.modern("tools/call", said)
+        await client.modern("tools/call", {"name": "busy__echo", "arguments": {"trace_id": named}})
+        executed, blocked = await only(hub, "TOOL_EXECUTED"), await only(hub, "VALIDATION_FAILED")
+        assert executed.record.trace == TRACE
+        assert blocked.record.trace not in ("", TRACE), "what stands in the arguments is the tool's affair"
+
+
+async def test_a_call_is_one_trace_from_its_question_to_its_end_though_nobody_named_one(tmp_path: Path) -> None:
+    settings = Hub(timeouts=Timeouts(start_s=30), approvals=Approvals(hold_s=30))
+    agents = {"careful": Agent(ask=("busy__ec*",))}
+    async with house(tmp_path, {"busy": child("busy_server.py")}, hub=settings, agents=agents) as hub:
+        client = Raw(hub.url + "/mcp", hub.key("careful"))
+        call = {"name": "busy__echo", "arguments": {"text": "a"}}
+        held = asyncio.ensure_future(client.modern("tools/call", call))
+        await until(lambda: bool(hub.assembly.inbox.all(only_open=True)))
+        await hub.assembly.inbox.answer(hub.assembly.inbox.all(only_open=True)[0].id, "once", ADA, "terminal")
+        await held
+        told = ["dev.interlock.decision_opened", "dev.interlock.decision_used", "TOOL_EXECUTED"]
+        assert len({(await only(hub, event)).record.trace for event in told}) == 1
+
+
+async def test_servers_come_and_go_in_the_record(tmp_path: Path) -> None:
+    async with house(tmp_path, {"busy": child("busy_server.py")}) as hub:
+        assert (await only(hub, "SERVER_CONNECTED")).record.server == "busy"
+        broken = Server(command=("/nonexistent/program",))
+        await hub.assembly.apply(msgspec.structs.replace(hub.assembly.config, servers={"lost": broken}))
+        await hub.state("lost", State.ERROR)
+        gone = await entries(hub, event="SERVER_DISCONNECTED")
+        told = {entry.record.server: entry.record for entry in gone}
+        assert told.keys() == {"busy", "lost"}
+        assert told["busy"].details == {"from": "connected", "to": "draining"}
+        assert told["lost"].reason
+
+
+async def test_a_reload_is_recorded_with_what_it_changed_and_who_asked(tmp_path: Path) -> None:
+    from interlock.config import load
+
+    file = tmp_path / "interlock.toml"
+    file.write_text("[hub]\nmode = 'guard'\n")
+    async with house(tmp_path, {}) as hub:
+        hub.assembly.config = load(file, home=hub.assembly.home).config
+        operator = Operator(hub.assembly, lambda: None)
+        file.write_text("[hub]\nmode = 'nonsense'\n")
+        await operator.methods["hub/reload"](b"{}")
+        found = await only(hub, "dev.interlock.configuration_reloaded")
+        assert found.record.details["applied"] is False
+        assert found.record.details["problems"]
+        assert found.record.actor == operator.person.id
+
+
+async def test_validators_and_code_have_events_of_their_own(tmp_path: Path) -> None:
+    rules = {"echo": Validation(use=("code_safety",), arguments={"code": ("text",)}, level="strict")}
+    busy = child("busy_server.py", validators=rules)
+    async with house(tmp_path, {"busy": busy}) as hub:
+        client = Raw(hub.url + "/mcp", hub.key("ci"))
+        await client.modern("tools/call", {"name": "busy__echo", "arguments": {"text": "import os\nos.system('id')"}})
+        await client.modern("tools/call", {"name": "busy__echo", "arguments": {"text": 5}})
+        await hub.deny("ci", "busy")
+        await client.modern("tools/call", {"name": "busy__echo", "arguments": {"text": "a"}})
+        assert (await only(hub, "CODE_REJECTED")).result == "BLOCKED"
+        assert (await only(hub, "VALIDATION_FAILED")).record.gate == "schema"
+        assert (await only(hub, "TOOL_BLOCKED")).record.gate == "access"
+
+
+async def test_nothing_is_changed_while_it_could_not_be_recorded(tmp_path: Path) -> None:
+    async with house(tmp_path, {"busy": child("busy_server.py")}) as hub:
+        hub.assembly.recorder.trouble = StoreFull("the disk is full")
+        try:
+            with pytest.raises(Fault, match="cannot be written"):
+                await hub.allow("ci", "busy")
+            with pytest.raises(Fault, match="cannot be written"):
+                await hub.assembly.key_desk.create(ADA, b'{"agent": "ci"}')
+        finally:
+            hub.assembly.recorder.trouble = None
+        assert hub.assembly.grants.list() == []
+        assert hub.assembly.keys.list() == []
+
+
+def test_every_standard_event_is_made_somewhere() -> None:
+    source = Path(__file__).parents[2] / "src" / "interlock" / "hub"
+    said = "".join(path.read_text() for path in source.rglob("*.py") if path.name != "record.py")
+    said += (source / "audit" / "record.py").read_text().partition("INTENDED: Final")[2]
+    assert {event for event in EVENTS if f'"{event}"' not in said} == set()

@@ -1,0 +1,484 @@
+"""Access tokens of a real issuer at every HTTP face: who gets in, as whom, with which rights, and what is refused."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import hashlib
+import hmac
+import json
+import time
+from collections.abc import AsyncIterator, Callable
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from interlock.config.settings import Hub, OAuth, Profile, Server
+
+from .house import House, Raw, child, house, text_of, until
+from .raw_web import RawWeb
+
+pytest.importorskip("joserfc", reason="needs interlock[oauth]")
+
+from joserfc.jwk import ECKey, OctKey, OKPKey, RSAKey
+
+from .issuer import ISSUER, RESOURCE, Issuer, keys_document, raw_token
+
+ECHO = {"name": "busy__echo", "arguments": {"text": "hi"}}
+
+
+@pytest.fixture
+async def issuer() -> AsyncIterator[Issuer]:
+    async with Issuer() as running:
+        yield running
+
+
+def settings(issuer: Issuer, **more: Any) -> Hub:
+    return Hub(oauth=OAuth(issuer=ISSUER, resource=RESOURCE, jwks_url=issuer.url, **more))
+
+
+async def ready(hub: House) -> None:
+    assert hub.assembly.oauth is not None
+    await hub.assembly.oauth.keys.settled()
+
+
+def call_body(name: str = "busy__echo") -> bytes:
+    meta = {
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": {},
+    }
+    params = {"name": name, "arguments": {"text": "hi"}, "_meta": meta}
+    return json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}).encode()
+
+
+async def call(url: str, token: str | None, name: str = "busy__echo") -> tuple[int, dict[str, str], bytes]:
+    said = {"mcp-protocol-version": "2026-07-28", "mcp-method": "tools/call", "mcp-name": name}
+    return await Raw(url, token).post(call_body(name), said)
+
+
+async def test_a_token_opens_every_http_face_and_is_one_principal_everywhere(tmp_path: Path, issuer: Issuer) -> None:
+    servers = {"busy": child("busy_server.py")}
+    async with house(tmp_path, servers, hub=settings(issuer), profiles={"work": Profile()}) as hub:
+        await ready(hub)
+        token = issuer.token()
+        for path in ("/mcp", "/profiles/work/mcp"):
+            assert (await call(hub.url + path, token))[0] == 200, path
+        assert (await call(hub.url + "/servers/busy/mcp", token, "echo"))[0] == 200
+        old = Raw(hub.url + "/mcp", issuer.token(issuer.ec))
+        await old.initialize()
+        assert text_of(await old.legacy("tools/call", ECHO)) == "hi"
+        # A fresh token of the same subject goes on with the session.
+        old.key = issuer.token(jti="another")
+        assert text_of(await old.legacy("tools/call", ECHO)) == "hi"
+        status, _, body = await Raw(hub.url + "/tools/busy__echo", token).post(b'{"text": "hi"}')
+        assert (status, json.loads(body)["content"][0]["text"]) == (200, "hi")
+        await hub.assembly.recorder.flushed()
+        actors = set()
+        hub.assembly.recorder.follow(lambda batch: actors.update((entry.actor, entry.actor_kind) for entry in batch))
+        await call(hub.url + "/mcp", token)
+        await hub.assembly.recorder.flushed()
+        assert actors == {(f"{ISSUER}#alice", "agent")}
+
+
+async def test_the_older_stream_takes_a_token_too(tmp_path: Path, issuer: Issuer) -> None:
+    async with house(tmp_path, {"busy": child("busy_server.py")}, hub=settings(issuer)) as hub:
+        await ready(hub)
+        for token, expected in ((issuer.token(), b"HTTP/1.1 200"), (None, b"HTTP/1.1 401")):
+            host = hub.url.removeprefix("http://")
+            credential = f"authorization: Bearer {token}\r\n" if token else ""
+            reader, writer = await asyncio.open_connection(*host.split(":"))
+            writer.write(f"GET /sse HTTP/1.1\r\nhost: {host}\r\n{credential}\r\n".encode())
+            assert (await reader.read(12)) == expected
+            writer.close()
+
+
+Bad = Callable[[Issuer], str]
+NOW = time.time
+
+
+def hs256_with_the_public_key(issuer: Issuer) -> str:
+    """The classic confusion: the public key's text taken for a shared secret."""
+    top = {"alg": "HS256", "kid": "one", "typ": "JWT"}
+    claims = {"iss": ISSUER, "sub": "alice", "aud": RESOURCE, "exp": int(NOW()) + 300}
+    signed = raw_token(top, claims).rpartition(".")[0]
+    mac = hmac.new(issuer.rsa.as_pem(private=False), signed.encode(), hashlib.sha256).digest()
+    return f"{signed}.{base64.urlsafe_b64encode(mac).rstrip(b'=').decode()}"
+
+
+def none_token(issuer: Issuer) -> str:
+    claims = {"iss": ISSUER, "sub": "alice", "aud": RESOURCE, "exp": int(NOW()) + 300}
+    return raw_token({"alg": "none", "kid": "one"}, claims)
+
+
+def own_key_in_the_header(issuer: Issuer) -> str:
+    mine = RSAKey.generate_key(2048, {"kid": "one"})
+    return issuer.token(mine, header={"jwk": mine.as_dict(private=False)})
+
+
+def unbound(issuer: Issuer) -> RSAKey:
+    """The issuer's own key, without the word that it is for RS256 alone."""
+    return RSAKey.import_key({name: value for name, value in issuer.rsa.as_dict(True).items() if name != "alg"})
+
+
+def swapped_payload(issuer: Issuer) -> str:
+    head, _, signature = issuer.token().split(".")
+    claims = json.dumps({"iss": ISSUER, "sub": "root", "aud": RESOURCE, "exp": int(NOW()) + 300}).encode()
+    return f"{head}.{base64.urlsafe_b64encode(claims).rstrip(b'=').decode()}.{signature}"
+
+
+BAD: dict[str, Bad] = {
+    "none": none_token,
+    "none in another case": lambda issuer: none_token(issuer).replace("none", "None"),
+    "a secret that is the public key": hs256_with_the_public_key,
+    "another's key under a known id": lambda issuer: issuer.token(RSAKey.generate_key(2048, {"kid": "one"})),
+    "a key that comes along": own_key_in_the_header,
+    "an algorithm that the key is not for": lambda issuer: issuer.token(unbound(issuer), {"alg": "PS256"}),
+    "an algorithm that is not accepted": lambda issuer: issuer.token(unbound(issuer), {"alg": "RS384"}),
+    "another's payload": swapped_payload,
+    "another audience": lambda issuer: issuer.token(aud="https://other.example.com"),
+    "no audience": lambda issuer: issuer.token(aud=None),
+    "an audience that only begins alike": lambda issuer: issuer.token(aud=RESOURCE + ".evil.example"),
+    "another issuer": lambda issuer: issuer.token(iss="https://evil.example.com"),
+    "no issuer": lambda issuer: issuer.token(iss=None),
+    "expired": lambda issuer: issuer.token(exp=int(NOW()) - 1),
+    "no expiry": lambda issuer: issuer.token(exp=None),
+    "an expiry that is no number": lambda issuer: issuer.token(exp="never"),
+    "an expiry beyond all time": lambda issuer: issuer.token(exp=10**30),
+    "not yet": lambda issuer: issuer.token(nbf=int(NOW()) + 120),
+    "issued in the future": lambda issuer: issuer.token(iat=int(NOW()) + 120),
+    "no subject": lambda issuer: issuer.token(sub=None),
+    "an empty subject": lambda issuer: issuer.token(sub=""),
+    "a subject with a line break": lambda issuer: issuer.token(sub="alice\nbob"),
+    "a subject that is a list": lambda issuer: issuer.token(sub=["alice"]),
+    "bound to a key of the client": lambda issuer: issuer.token(cnf={"jkt": "x"}),
+    "another kind of token": lambda issuer: issuer.token(header={"typ": "logout+jwt"}),
+    "something critical": lambda issuer: issuer.token(header={"b64": True, "crit": ["b64"]}),
+    "too long": lambda issuer: issuer.token(padding="x" * 8192),
+    "no token": lambda issuer: "a.b.c",
+    "an empty one": lambda issuer: "..",
+    "a header that is a list": lambda issuer: raw_token(["alg"], {}, b"x"),  # type: ignore[arg-type]
+    "five parts": lambda issuer: "a.b.c.d.e",
+    "bytes that are no text": lambda issuer: "\xff\xfe.\xff.\xff",
+}
+
+
+async def test_what_is_wrong_with_a_token_is_refused_at_every_face_and_never_taken_for_none(
+    tmp_path: Path, issuer: Issuer
+) -> None:
+    # Callers without a credential are let in here: a bad one must not become none.
+    hub_settings = msgspec.structs.replace(settings(issuer), anonymous=True)
+    async with house(tmp_path, {"busy": child("busy_server.py")}, hub=hub_settings) as hub:
+        await ready(hub)
+        assert (await call(hub.url + "/mcp", None))[0] == 200
+        assert (await call(hub.url + "/mcp", issuer.token()))[0] == 200
+        for name, make in BAD.items():
+            token = make(issuer)
+            credential = {"authorization": f"Bearer {token}".encode().decode("latin-1")}
+            for path in ("/mcp", "/servers/busy/mcp", "/tools"):
+                body = b"" if path == "/tools" else call_body()
+                method = "GET" if path == "/tools" else "POST"
+                status, headers, said = await Raw(hub.url + path).send(method, body, credential)
+                assert status == 401, (name, path, status, said)
+                assert 'error="invalid_token"' in headers["www-authenticate"], (name, path)
+                assert token not in said.decode("latin-1")
+        assert issuer.fetched == 1
+        logged = " ".join(line.text for line in hub.assembly.logs.tail(None, 1000))
+        assert issuer.token()[:40] not in logged
+
+
+async def test_two_authorization_headers_are_refused(tmp_path: Path, issuer: Issuer) -> None:
+    async with house(tmp_path, {}, hub=settings(issuer)) as hub:
+        await ready(hub)
+        host = hub.url.removeprefix("http://")
+        reader, writer = await asyncio.open_connection(*host.split(":"))
+        lines = f"authorization: Bearer {issuer.token()}\r\nauthorization: Bearer {issuer.token(sub='bob')}\r\n"
+        writer.write(f"GET /tools HTTP/1.1\r\nhost: {host}\r\n{lines}\r\n".encode())
+        assert (await reader.read(12)) == b"HTTP/1.1 400"
+        writer.close()
+
+
+async def test_a_token_in_the_address_is_no_credential(tmp_path: Path, issuer: Issuer) -> None:
+    async with house(tmp_path, {}, hub=settings(issuer)) as hub:
+        await ready(hub)
+        assert (await Raw(f"{hub.url}/tools?access_token={issuer.token()}").send("GET"))[0] == 401
+
+
+async def test_a_client_without_a_token_is_told_where_to_get_one(tmp_path: Path, issuer: Issuer) -> None:
+    scopes = {"tools": ("invoke:**",), "boss": ("admin_write",)}
+    async with house(tmp_path, {"busy": child("busy_server.py")}, hub=settings(issuer, scopes=scopes)) as hub:
+        await ready(hub)
+        status, headers, _ = await call(hub.url + "/servers/busy/mcp", None)
+        metadata = f"{RESOURCE}/.well-known/oauth-protected-resource/servers/busy/mcp"
+        assert status == 401
+        # No error code for a request that carried no token (RFC 6750, Error Codes); no scope of administrators.
+        assert headers["www-authenticate"] == f'Bearer scope="tools", resource_metadata="{metadata}"'
+        for path in ("", "/mcp", "/servers/busy/mcp", "/servers/nobody/mcp", "/profiles/any/mcp"):
+            status, _, body = await Raw(f"{hub.url}/.well-known/oauth-protected-resource{path}").send("GET")
+            assert status == 200
+            assert json.loads(body) == {
+                "resource": RESOURCE + path,
+                "authorization_servers": [ISSUER],
+                "bearer_methods_supported": ["header"],
+                "resource_name": "Interlock",
+                "scopes_supported": ["tools"],
+            }
+        status, _, body = await Raw(f"{hub.url}/.well-known/oauth-protected-resource/sse").send("GET")
+        assert (status, json.loads(body)["resource"]) == (200, RESOURCE)
+        assert (await Raw(f"{hub.url}/.well-known/oauth-protected-resource/etc/passwd").send("GET"))[0] == 404
+
+
+async def test_without_an_issuer_nothing_is_published_and_no_token_is_read(tmp_path: Path, issuer: Issuer) -> None:
+    async with house(tmp_path, {}) as hub:
+        assert (await Raw(f"{hub.url}/.well-known/oauth-protected-resource").send("GET"))[0] == 404
+        status, headers, _ = await call(hub.url + "/mcp", issuer.token())
+        assert (status, headers["www-authenticate"]) == (401, "Bearer")
+
+
+async def test_a_token_for_one_address_is_worth_nothing_at_another(tmp_path: Path, issuer: Issuer) -> None:
+    async with house(tmp_path, {"busy": child("busy_server.py")}, hub=settings(issuer)) as hub:
+        await ready(hub)
+        token = issuer.token(aud=[f"{RESOURCE}/servers/busy/mcp", "https://other.example.com"])
+        assert (await call(hub.url + "/servers/busy/mcp", token, "echo"))[0] == 200
+        assert (await call(hub.url + "/mcp", token))[0] == 401
+        assert (await Raw(hub.url + "/tools", token).send("GET"))[0] == 401
+        assert (await call(hub.url + "/mcp", issuer.token(aud=RESOURCE + "/")))[0] == 200
+
+
+async def test_who_calls_is_issuer_and_subject_whatever_else_the_token_says(tmp_path: Path, issuer: Issuer) -> None:
+    free = {"name": "root", "preferred_username": "root", "kind": "admin", "roles": ["admin"], "scope": "admin_write"}
+    async with house(tmp_path, {"busy": child("busy_server.py")}, hub=settings(issuer, people=("carol",))) as hub:
+        await ready(hub)
+        oauth = hub.assembly.oauth
+        assert oauth is not None
+        who = oauth.tokens.principal(issuer.token(**free), "/mcp")
+        assert (who.id, who.kind) == (f"{ISSUER}#alice", "agent")
+        rights = hub.assembly.access.rights(who)
+        assert rights is not None
+        assert not rights.admin_read
+        assert oauth.tokens.principal(issuer.token(sub="carol"), "/mcp").kind == "person"
+        await hub.deny(f"{ISSUER}#alice", "busy")
+        answer = await Raw(hub.url + "/mcp", issuer.token()).modern("tools/call", ECHO)
+        assert "Unknown tool" in answer["error"]["message"]
+        bob = issuer.token(sub="bob")
+        assert text_of(await Raw(hub.url + "/mcp", bob).modern("tools/call", ECHO)) == "hi"
+
+
+async def test_scopes_are_rights_and_what_they_do_not_cover_asks_for_the_scope(tmp_path: Path, issuer: Issuer) -> None:
+    scopes = {"look": ("read:**",), "echo": ("invoke:busy__echo",), "all": ("invoke:**",)}
+    async with house(tmp_path, {"busy": child("busy_server.py")}, hub=settings(issuer, scopes=scopes)) as hub:
+        await ready(hub)
+        url = hub.url + "/mcp"
+        assert (await call(url, issuer.token(scope="echo")))[0] == 200
+        # Not seen, so not there: no scope is named for it.
+        status, headers, body = await call(url, issuer.token(scope="echo"), "busy__add")
+        assert (status, "www-authenticate" in headers) == (200, False)
+        assert b"Unknown tool" in body
+        # Seen, and not covered.
+        status, headers, _ = await call(url, issuer.token(scope="look openid"))
+        assert status == 403
+        assert headers["www-authenticate"] == (
+            'Bearer error="insufficient_scope", error_description="the token has no scope for busy__echo", '
+            f'scope="echo", resource_metadata="{RESOURCE}/.well-known/oauth-protected-resource"'
+        )
+        rest = await Raw(hub.url + "/tools/busy__echo", issuer.token(scope="look")).post(b'{"text": "hi"}')
+        assert (rest[0], 'error="insufficient_scope"' in rest[1]["www-authenticate"]) == (403, True)
+        # No scope that permits anything, in whatever form the claim comes.
+        for scope in ("openid", "", None, 7, {"echo": 1}, "ECHO", "echo,all"):
+            status, headers, _ = await call(url, issuer.token(scope=scope))
+            assert status == 403, scope
+            assert 'scope="look echo all"' in headers["www-authenticate"]
+        assert (await call(url, issuer.token(scope=["echo"])))[0] == 200
+
+
+async def test_a_token_ends_with_its_time_also_where_it_was_just_good(tmp_path: Path, issuer: Issuer) -> None:
+    async with house(tmp_path, {"busy": child("busy_server.py")}, hub=settings(issuer)) as hub:
+        await ready(hub)
+        token, now = issuer.token(), hub.assembly.access.now
+        assert (await call(hub.url + "/mcp", token))[0] == 200
+        hub.assembly.access.now = lambda: now() + timedelta(seconds=301)
+        for path in ("/mcp", "/servers/busy/mcp"):
+            status, headers, _ = await call(hub.url + path, token)
+            assert (status, 'error="invalid_token"' in headers["www-authenticate"]) == (401, True)
+            assert "resource_metadata" in headers["www-authenticate"]
+
+
+async def test_a_good_token_is_checked_once(tmp_path: Path, issuer: Issuer, monkeypatch: pytest.MonkeyPatch) -> None:
+    from interlock.hub.oauth.tokens import Tokens
+
+    checked = []
+    verify = Tokens._verify
+    monkeypatch.setattr(Tokens, "_verify", lambda self, *args: checked.append(1) or verify(self, *args))
+    async with house(tmp_path, {"busy": child("busy_server.py")}, hub=settings(issuer)) as hub:
+        await ready(hub)
+        token = issuer.token()
+        for path in ("/mcp", "/mcp", "/mcp"):
+            assert (await call(hub.url + path, token))[0] == 200
+        assert (await call(hub.url + "/servers/busy/mcp", token, "echo"))[0] == 200
+        assert len(checked) == 1
+
+
+async def test_keys_that_rotate_are_fetched_again_and_old_ones_end(tmp_path: Path, issuer: Issuer) -> None:
+    async with house(tmp_path, {"busy": child("busy_server.py")}, hub=settings(issuer)) as hub:
+        await ready(hub)
+        url, keys = hub.url + "/mcp", hub.assembly.oauth.keys  # type: ignore[union-attr]
+        old = issuer.token()
+        assert (await call(url, old))[0] == 200
+        fresh = OKPKey.generate_key("Ed25519", {"kid": "three"})
+        issuer.published = keys_document(fresh)
+        new = issuer.token(fresh)
+        assert (await call(url, new))[0] == 401, "they were fetched a moment ago"
+        later = keys.clock() + 61
+        keys.clock = lambda: later
+        status, headers, _ = await call(url, new)
+        assert (status, headers["retry-after"]) == (503, "1")
+        await keys.settled()
+        assert (await call(url, new))[0] == 200
+        assert (await call(url, old))[0] == 401, "a key that is published no more is believed no more"
+        assert issuer.fetched == 2
+
+
+async def test_a_flood_of_unknown_keys_fetches_at_most_once_a_minute(tmp_path: Path, issuer: Issuer) -> None:
+    async with house(tmp_path, {"busy": child("busy_server.py")}, hub=settings(issuer)) as hub:
+        await ready(hub)
+        oauth = hub.assembly.oauth
+        assert oauth is not None
+        later = oauth.keys.clock() + 61
+        oauth.keys.clock = lambda: later
+        good = issuer.token()
+        for number in range(50):
+            head = {"alg": "RS256", "kid": f"unknown-{number}", "typ": "JWT"}
+            assert (await call(hub.url + "/mcp", raw_token(head, {}, b"x")))[0] in (401, 503)
+            assert (await call(hub.url + "/mcp", good))[0] == 200
+        await oauth.keys.settled()
+        assert issuer.fetched == 2
+
+
+@pytest.mark.parametrize(
+    "answer",
+    [
+        b"HTTP/1.1 302 Found\r\nlocation: http://127.0.0.1:1/\r\n\r\nKEYS",
+        b"HTTP/1.1 500 No\r\n\r\nKEYS",
+        b"HTTP/1.1 200 OK\r\ncontent-length: 9\r\n\r\nnot json!",
+        b'HTTP/1.1 200 OK\r\ncontent-length: 11\r\n\r\n{"keys":[]}',
+        b"HTTP/1.1 200 OK\r\n\r\n" + b"KEYS" + b" " * 300_000,
+        b"HTTP/1.1 200 OK\r\ncontent-encoding: gzip\r\n\r\nKEYS",
+        b"",
+    ],
+    ids=["redirect", "500", "no json", "empty", "too large", "gzip", "nothing"],
+)
+async def test_t13_an_issuer_that_fails_or_leads_elsewhere_lets_nobody_in_and_loses_no_key(
+    tmp_path: Path, issuer: Issuer, answer: bytes
+) -> None:
+    async with house(tmp_path, {"busy": child("busy_server.py")}, hub=settings(issuer)) as hub:
+        await ready(hub)
+        oauth = hub.assembly.oauth
+        assert oauth is not None
+        # Keys of somebody else, in an answer that is not to be believed.
+        issuer.answer = answer.replace(b"KEYS", keys_document(ECKey.generate_key("P-256", {"kid": "else"})))
+        start = oauth.keys.clock()
+        oauth.keys.clock = lambda: start + 601
+        oauth.tick()
+        await oauth.keys.settled()
+        assert issuer.fetched == 2
+        assert (await call(hub.url + "/mcp", issuer.token()))[0] == 200
+        # A day later nothing is believed any more.
+        oauth.keys.clock = lambda: start + 86_401
+        assert (await call(hub.url + "/mcp", issuer.token(jti="new")))[0] == 503
+
+
+async def test_shared_secrets_and_small_keys_of_a_key_set_are_passed_over(tmp_path: Path, issuer: Issuer) -> None:
+    secret = OctKey.import_key("x" * 32, {"kid": "shared"})
+    small = RSAKey.generate_key(1024, {"kid": "small"})
+    sealing = RSAKey.generate_key(2048, {"kid": "sealing", "use": "enc"})
+    twice = [ECKey.generate_key("P-256", {"kid": "twice"}) for _ in range(2)]
+    document = json.loads(keys_document(issuer.rsa, small, sealing, *twice))
+    document["keys"].append(secret.as_dict())
+    issuer.published = json.dumps(document).encode()
+    async with house(tmp_path, {"busy": child("busy_server.py")}, hub=settings(issuer)) as hub:
+        await ready(hub)
+        assert (await call(hub.url + "/mcp", issuer.token()))[0] == 200
+        for key in (secret, small, twice[0], twice[1]):
+            assert (await call(hub.url + "/mcp", issuer.token(key)))[0] == 401, key.kid
+        forged = issuer.token(RSAKey.import_key(sealing.as_dict(private=True, use="sig")))
+        assert (await call(hub.url + "/mcp", forged))[0] == 401
+
+
+class Seeing(RawWeb):
+    """Keeps everything that comes."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.seen = b""
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        feed = reader.feed_data
+
+        def keep(data: bytes) -> None:
+            self.seen += data
+            feed(data)
+
+        reader.feed_data = keep  # type: ignore[method-assign]
+        self.seen += bytes(reader._buffer)  # type: ignore[attr-defined]
+        await super()._connected(reader, writer)
+
+
+async def test_t2_a_token_never_reaches_a_server_a_record_or_a_log(tmp_path: Path, issuer: Issuer) -> None:
+    async with Seeing() as web:
+        async with house(tmp_path, {"web": Server(url=web.url)}, hub=settings(issuer)) as hub:
+            await ready(hub)
+            token = issuer.token()
+            old = Raw(hub.url + "/mcp", token)
+            await old.initialize()
+            assert text_of(await old.legacy("tools/call", {"name": "web__ok"})) == "fine"
+            assert (await call(hub.url + "/mcp", token, "web__ok"))[0] == 200
+            assert (await call(hub.url + "/mcp", issuer.token(aud="https://other.example.com"), "web__ok"))[0] == 401
+            assert b"tools/call" in web.seen
+            assert token.encode() not in web.seen
+            assert b"authorization" not in web.seen.lower()
+            await hub.assembly.recorder.flushed()
+            assert token not in " ".join(line.text for line in hub.assembly.logs.tail(None, 1000))
+    kept = b"".join(file.read_bytes() for file in (tmp_path / "home").rglob("*") if file.is_file())
+    assert token.encode() not in kept
+
+
+async def test_a_hub_with_an_issuer_admits_nobody_without_a_credential_even_on_loopback(
+    tmp_path: Path, issuer: Issuer
+) -> None:
+    async with house(tmp_path, {"busy": child("busy_server.py")}, hub=settings(issuer)) as hub:
+        await ready(hub)
+        assert (await call(hub.url + "/mcp", None))[0] == 401
+        assert (await call(hub.url + "/mcp", hub.key("cursor")))[0] == 200, "keys go on being credentials"
+
+
+async def test_a_changed_configuration_takes_tokens_away_at_once(tmp_path: Path, issuer: Issuer) -> None:
+    async with house(tmp_path, {"busy": child("busy_server.py")}, hub=settings(issuer)) as hub:
+        await ready(hub)
+        token = issuer.token()
+        assert (await call(hub.url + "/mcp", token))[0] == 200
+        config = hub.assembly.config
+        other = msgspec.structs.replace(config.hub, oauth=OAuth(issuer="https://other.example", jwks_url=issuer.url))
+        await hub.assembly.apply(msgspec.structs.replace(config, hub=other))
+        await ready(hub)
+        assert (await call(hub.url + "/mcp", token))[0] == 401
+        await hub.assembly.apply(msgspec.structs.replace(config, hub=Hub()))
+        assert (await call(hub.url + "/mcp", token))[0] == 401
+
+
+async def test_keys_may_come_from_a_file(tmp_path: Path, issuer: Issuer) -> None:
+    file = tmp_path / "keys.json"
+    file.write_bytes(issuer.published)
+    oauth = OAuth(issuer=ISSUER, resource=RESOURCE, jwks_file=str(file))
+    async with house(tmp_path, {"busy": child("busy_server.py")}, hub=Hub(oauth=oauth)) as hub:
+        await ready(hub)
+        assert (await call(hub.url + "/mcp", issuer.token()))[0] == 200
+        assert issuer.fetched == 0
+
+
+async def test_t13_a_metadata_address_is_not_asked_for_keys_whoever_wrote_it(tmp_path: Path, issuer: Issuer) -> None:
+    oauth = OAuth(issuer=ISSUER, resource=RESOURCE, jwks_url="https://169.254.169.254/keys")
+    async with house(tmp_path, {}, hub=Hub(oauth=oauth)) as hub:
+        await ready(hub)
+        await until(lambda: any("metadata" in line.text for line in hub.assembly.logs.tail(None, 1000)))

@@ -1,0 +1,84 @@
+"""Putting a backup back gives nobody back what they had used up, nor what was taken from them without saying so."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from interlock.hub.audit.verify import verify
+from interlock.hub.decisions.decision import DECISIONS
+from interlock.hub.decisions.table import State
+from interlock.hub.operating.restoring import put_back
+from interlock.store import Store, StoreBusy
+from interlock.store.database import connect
+
+from .house import Raw, child, house, text_of
+from .test_decisions import ADA, ASK, asking_house, echo, error_of
+
+
+async def test_t32_an_approval_in_a_backup_is_not_good_a_second_time(tmp_path: Path) -> None:
+    file = tmp_path / "approved.backup"
+    async with asking_house(tmp_path) as hub:
+        key = await hub.new_key("careful")
+        client = Raw(hub.url + "/mcp", key)
+        told = await client.modern("tools/call", echo("a"))
+        await hub.assembly.inbox.answer(error_of(told)["decision"], "once", ADA, "terminal")
+        await hub.assembly.store.backup(file)
+        assert text_of(await client.modern("tools/call", echo("a"))) == "a"
+        config, home = hub.assembly.config, hub.assembly.home
+    done = await put_back(config, home, file, ADA)
+    assert (done.voided, done.sound) == (1, True)
+    async with asking_house(tmp_path) as hub:
+        again = await Raw(hub.url + "/mcp", key).modern("tools/call", echo("a"))
+        assert error_of(again)["name"] == "APPROVAL_PENDING"
+        states = [found.value.state for found in await hub.assembly.store.find(DECISIONS)]
+        assert State.APPROVED not in states
+
+
+async def test_a_database_that_a_hub_still_uses_is_left_alone(tmp_path: Path, postgres: str) -> None:
+    from interlock.config.settings import Hub, Timeouts
+
+    file = tmp_path / "a.backup"
+    settings = Hub(store=postgres, timeouts=Timeouts(start_s=30))
+    async with house(tmp_path, {"busy": child("busy_server.py")}, hub=settings, agents=ASK) as hub:
+        await hub.assembly.store.backup(file)
+        with pytest.raises(StoreBusy, match="connections of hubs"):
+            await put_back(hub.assembly.config, tmp_path / "another home", file, ADA)
+        assert hub.assembly.node != "hub", "hubs that share a store have chains of their own"
+
+
+async def test_two_hubs_share_a_store_and_each_has_a_chain_of_its_own(tmp_path: Path, postgres: str) -> None:
+    from interlock.config.settings import Hub, Timeouts
+
+    settings = Hub(store=postgres, timeouts=Timeouts(start_s=30))
+    one, two = tmp_path / "one", tmp_path / "two"
+    busy = {"busy": child("busy_server.py")}
+    async with house(one, busy, hub=settings) as first, house(two, busy, hub=settings) as second:
+        for hub in (first, second):
+            call = {"name": "busy__echo", "arguments": {"text": "a"}}
+            assert text_of(await Raw(hub.url + "/mcp", hub.key("ci")).modern("tools/call", call)) == "a"
+        names = {first.assembly.node, second.assembly.node}
+        assert len(names) == 2
+    async with house(one, busy, hub=settings) as first:
+        assert first.assembly.node in names, "a restart goes on with the same chain"
+    database = connect(postgres, read_only=True)
+    report = verify(database, {})
+    assert (set(report.chains), report.findings) == (names, ())
+    database.close()
+
+
+async def test_another_name_begins_another_chain_and_the_old_one_still_verifies(tmp_path: Path) -> None:
+    from interlock.config.settings import Hub, Timeouts
+    from interlock.hub.audit.heads import heads_of
+
+    busy = {"busy": child("busy_server.py")}
+    async with house(tmp_path, busy) as hub:
+        assert hub.assembly.node == "hub"
+    async with house(tmp_path, busy, hub=Hub(node="north", timeouts=Timeouts(start_s=30))) as hub:
+        home = hub.assembly.home
+        assert hub.assembly.node == "north"
+    store = await Store.open(home / "hub.db")
+    report = await store.read(lambda database: verify(database, heads_of(home)))
+    await store.close()
+    assert (report.chains, report.findings) == (("hub", "north"), ())

@@ -1,0 +1,187 @@
+"""Attacks of one caller on another: handles, answers, caches, request states, and what all of them share."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import math
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+from hub.house import House, Raw, child, house, last_message, text_of, until
+from hub.rounds import Rounder
+from hub.talker import answers
+from interlock.config.settings import Hub, Limits, Rate
+from interlock.protocols.mcp.dialect import Dialect
+from interlock.protocols.mcp.revisions import R2025_11_25
+from interlock.transports.http.bounds import HttpBounds
+from interlock.transports.http.sessions import Sessions
+from interlock.wire.limits import DEFAULT
+
+from .wires import address, call_body
+
+LISTS = ("tools/list", "prompts/list", "resources/list", "resources/templates/list", "server/discover")
+ECHO = {"name": "busy__echo", "arguments": {"text": "x"}}
+
+
+async def test_t6_another_callers_session_is_as_unknown_as_one_that_never_was(tmp_path: Path) -> None:
+    async with house(tmp_path, {"busy": child("busy_server.py")}) as hub:
+        mine, thief = Raw(hub.url + "/mcp", hub.key("a")), Raw(hub.url + "/mcp", hub.key("b"))
+        await mine.initialize()
+        body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": ECHO}).encode()
+        for method, data in (("POST", body), ("GET", b""), ("DELETE", b"")):
+            stolen = await thief.send(method, data, {"mcp-session-id": mine.session or ""})
+            unknown = await thief.send(method, data, {"mcp-session-id": "A" * 32})
+            assert (stolen[0], stolen[2]) == (unknown[0], unknown[2]) == (404, unknown[2]), method
+        assert text_of(await mine.legacy("tools/call", ECHO)) == "x", "and it goes on"
+
+
+async def test_t6_the_older_streams_messages_are_their_openers_alone(tmp_path: Path) -> None:
+    async with house(tmp_path, {"busy": child("busy_server.py")}) as hub:
+        key = hub.key("a")
+        reader, writer = await asyncio.open_connection(*address(hub).split(":"))
+        writer.write(f"GET /sse HTTP/1.1\r\nhost: {address(hub)}\r\nauthorization: Bearer {key}\r\n\r\n".encode())
+        place = (await reader.readuntil(b"/messages/") + await reader.readuntil(b"\n")).rpartition(b"data: ")[2].strip()
+        body = b'{"jsonrpc":"2.0","id":1,"method":"ping"}'
+        thief = Raw(hub.url + place.decode(), hub.key("b"))
+        unknown = Raw(hub.url + "/messages/" + "A" * 32, hub.key("b"))
+        stolen, nothing = await thief.post(body), await unknown.post(body)
+        assert (stolen[0], stolen[2]) == (nothing[0], nothing[2]) == (404, nothing[2])
+        writer.close()
+
+
+def test_t6_session_ids_cannot_be_guessed() -> None:
+    count = 100_000
+    bounds = HttpBounds(sessions=count + 1, sessions_per_owner=count + 1)
+    sessions = Sessions(DEFAULT, bounds, lambda session: None, lambda: 0.0)
+    owner: Any = type("Owner", (), {"owner": "a"})()
+    ids = [sessions.open(owner, Dialect(R2025_11_25)).id for _ in range(count)]
+    assert len(set(ids)) == count
+    bits = 0.0
+    for place in zip(*ids, strict=True):
+        shares = [times / count for times in Counter(place).values()]
+        bits -= sum(share * math.log2(share) for share in shares)
+    assert bits >= 128
+
+
+async def test_t8_answers_reach_whoever_asked_though_everybody_uses_the_same_ids(tmp_path: Path) -> None:
+    agents, rounds = 200, 10
+    async with house(tmp_path, {"busy": child("busy_server.py")}) as hub:
+
+        async def agent(number: int) -> int:
+            key = hub.key(f"agent-{number}")
+            reader, writer = await asyncio.open_connection(*address(hub).split(":"))
+            wrong = 0
+            for turn in range(rounds):
+                text = f"{number}/{turn}"
+                body = call_body("busy__echo", {"text": text}, id=7)
+                writer.write(
+                    f"POST /mcp HTTP/1.1\r\nhost: {address(hub)}\r\ncontent-type: application/json\r\n"
+                    "accept: application/json, text/event-stream\r\nmcp-protocol-version: 2026-07-28\r\n"
+                    f"mcp-method: tools/call\r\nmcp-name: busy__echo\r\nauthorization: Bearer {key}\r\n"
+                    f"content-length: {len(body)}\r\n\r\n".encode()
+                    + body
+                )
+                head = await reader.readuntil(b"\r\n\r\n")
+                length = int(head.lower().partition(b"content-length: ")[2].partition(b"\r\n")[0])
+                answer = last_message(await reader.readexactly(length))
+                wrong += answer["id"] != 7 or text_of(answer) != text
+            writer.close()
+            return wrong
+
+        assert sum(await asyncio.gather(*(agent(number) for number in range(agents)))) == 0
+
+
+async def test_t9_nothing_that_depends_on_who_asks_may_be_kept_for_others(tmp_path: Path) -> None:
+    async with house(tmp_path, {"busy": child("busy_server.py"), "other": child("busy_server.py")}) as hub:
+        one, two = Raw(hub.url + "/mcp", hub.key("one")), Raw(hub.url + "/mcp", hub.key("two"))
+        await hub.deny("two", "other")
+        seen = []
+        for client in (one, two):
+            for method in (
+                "tools/list",
+                "prompts/list",
+                "resources/list",
+                "resources/templates/list",
+                "server/discover",
+            ):
+                result = (await client.modern(method))["result"]
+                assert result["cacheScope"] == "private", method
+            (first, *_) = (await client.modern("resources/list"))["result"]["resources"]
+            read = (await client.modern("resources/read", {"uri": first["uri"]}))["result"]
+            assert read.get("cacheScope", "private") == "private"
+            seen.append({tool["name"] for tool in (await client.modern("tools/list"))["result"]["tools"]})
+        assert "other__echo" in seen[0] - seen[1]
+        for key in (one.key, two.key):
+            for path in ("/tools", "/openapi.json"):
+                _, headers, _ = await Raw(hub.url + path, key).send("GET")
+                assert headers["cache-control"] == "no-store"
+
+
+async def test_t30_a_request_state_is_good_for_its_caller_and_its_call_alone_and_once(tmp_path: Path) -> None:
+    async with house(tmp_path, {"a": child("asking_server.py", era="legacy")}) as hub:
+        mine = Rounder(hub.url + "/mcp", answers("ada"), hub.key("one"))
+        thief = Rounder(hub.url + "/mcp", answers("eve"), hub.key("two"))
+        asked = await mine.start("a__order")
+        assert asked["resultType"] == "input_required"
+        reply = mine.reply(asked)
+        garbage = await thief.ask("tools/call", {"name": "a__order", "arguments": {}}, **{**reply, "requestState": "x"})
+        stolen = await thief.ask("tools/call", {"name": "a__order", "arguments": {}}, **reply)
+        assert stolen["error"]["data"]["name"] == garbage["error"]["data"]["name"] == "REQUEST_STATE_REFUSED"
+        changed = await mine.ask("tools/call", {"name": "a__everything", "arguments": {}}, **reply)
+        assert changed["error"]["data"]["name"] == stolen["error"]["data"]["name"]
+        other = await mine.ask("tools/call", {"name": "a__order", "arguments": {"more": 1}}, **reply)
+        assert "error" in other or other["result"]["isError"]
+        state = reply["requestState"]
+        flipped = state[:-2] + ("A" if state[-2] != "A" else "B") + state[-1]
+        forged = await mine.ask(
+            "tools/call", {"name": "a__order", "arguments": {}}, **{**reply, "requestState": flipped}
+        )
+        assert "error" in forged
+        done = await mine.ask("tools/call", {"name": "a__order", "arguments": {}}, **reply)
+        assert done["result"]["resultType"] == "complete"
+        again = await mine.ask("tools/call", {"name": "a__order", "arguments": {}}, **{**reply, "inputResponses": {}})
+        assert again.get("result") != done["result"] or "error" in again
+
+
+async def test_t36_whoever_asks_too_much_is_told_to_wait_and_nobody_else_is(tmp_path: Path) -> None:
+    limits = Limits(pending_per_agent=4)
+    async with house(tmp_path, {"busy": child("busy_server.py")}, hub=Hub(limits=limits)) as hub:
+        limited = Raw(hub.url + "/mcp", await hub.new_key("limited", rate=Rate(per_minute=3)))
+        free = Raw(hub.url + "/mcp", hub.key("free"))
+        outcomes = [await limited.modern("tools/call", ECHO) for _ in range(6)]
+        refused = [answer["error"]["data"] for answer in outcomes if "error" in answer]
+        assert len(refused) == 3
+        assert all(data["name"] == "RATE_LIMITED" and data["retry_after_ms"] > 0 for data in refused)
+        status, headers, _ = await Raw(hub.url + "/tools/busy__echo", limited.key).post(b'{"text": "x"}')
+        assert (status, int(headers["retry-after"]) > 0) == (429, True)
+        assert text_of(await free.modern("tools/call", ECHO)) == "x"
+        await _fill(hub, free)
+
+
+async def _fill(hub: House, free: Raw) -> None:
+    """One caller hangs all the calls it may have; it is refused more, and its neighbour is served."""
+    greedy = Raw(hub.url + "/mcp", hub.key("greedy"))
+    hanging = {"name": "busy__hang", "arguments": {"mark": "x"}}
+    held = [asyncio.ensure_future(greedy.modern("tools/call", hanging, id=number)) for number in range(4)]
+    await until(lambda: hub.assembly.hub.open_calls == 4)
+    answer = await greedy.modern("tools/call", ECHO)
+    assert answer["error"]["data"]["name"] == "RESOURCE_EXHAUSTED"
+    assert text_of(await free.modern("tools/call", ECHO)) == "x"
+    for one in held:
+        one.cancel()
+    await asyncio.gather(*held, return_exceptions=True)
+
+
+async def test_t36_a_tool_and_the_hub_have_limits_that_hold_for_all_together(tmp_path: Path) -> None:
+    from interlock.config.settings import Tools
+
+    busy = child("busy_server.py", tools=Tools(rate={"echo": Rate(per_minute=2)}))
+    async with house(tmp_path, {"busy": busy}, hub=Hub(rate=Rate(per_minute=4))) as hub:
+        clients = [Raw(hub.url + "/mcp", hub.key(f"agent-{number}")) for number in range(4)]
+        of_tool = [await client.modern("tools/call", ECHO) for client in clients]
+        assert ["result" in answer for answer in of_tool] == [True, True, False, False]
+        pid = {"name": "busy__pid", "arguments": {}}
+        of_hub = [await client.modern("tools/call", pid) for client in clients]
+        assert sum("result" in answer for answer in of_hub) == 2

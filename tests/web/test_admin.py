@@ -1,0 +1,219 @@
+"""The admin API through a whole hub: keys, grants, decisions, rules, the record; each only with the right to."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from hub.house import House, Raw, child, house
+from interlock.config.settings import Agent, Approvals, Hub, Timeouts
+from interlock.hub.decisions.table import State
+from interlock.web.admin.addresses import ADDRESSES, Address
+
+pytestmark = pytest.mark.anyio
+
+CALL = {"name": "busy__echo", "arguments": {"text": "a"}}
+
+
+class Admin:
+    """A client of the admin API."""
+
+    def __init__(self, hub: House, key: str | None) -> None:
+        self.hub = hub
+        self.key = key
+
+    async def ask(self, method: str, path: str, body: object = None, **headers: str) -> tuple[int, Any]:
+        payload = b"" if body is None else body if isinstance(body, bytes) else json.dumps(body).encode()
+        client = Raw(self.hub.url + path, self.key)
+        status, _, answer = await client.send(method, payload, {"accept": "application/json", **headers})
+        return status, json.loads(answer) if answer else None
+
+    async def good(self, method: str, path: str, body: object = None) -> Any:
+        status, answer = await self.ask(method, path, body)
+        assert status == 200, answer
+        return answer
+
+
+@pytest.fixture
+async def hub(tmp_path: Path) -> AsyncIterator[House]:
+    settings = Hub(timeouts=Timeouts(start_s=30), approvals=Approvals(hold_s=0))
+    agents = {"careful": Agent(ask=("busy__ec*",))}
+    async with house(tmp_path, {"busy": child("busy_server.py")}, hub=settings, agents=agents) as running:
+        yield running
+
+
+@pytest.fixture
+async def admin(hub: House) -> Admin:
+    return Admin(hub, await hub.new_key("ada", "person"))
+
+
+async def asked(hub: House) -> str:
+    """A question of an agent's; its id."""
+    await Raw(hub.url + "/mcp", hub.key("careful")).modern("tools/call", CALL)
+    return hub.assembly.inbox.all(only_open=True)[-1].id
+
+
+async def test_keys_are_made_listed_rotated_and_revoked(hub: House, admin: Admin) -> None:
+    made = await admin.good("POST", "/admin/keys", {"agent": "ci", "permissions": ["invoke:busy__*"]})
+    assert "result" in await Raw(hub.url + "/mcp", made["key"]).modern("tools/list")
+    listed = await admin.good("GET", "/admin/keys")
+    assert {key["principal"] for key in listed["keys"]} == {"ada", "ci"}
+    assert made["key"] not in json.dumps(listed)
+    fresh = await admin.good("POST", "/admin/keys/ci/rotate")
+    assert (await Raw(hub.url + "/mcp", made["key"]).post(b"{}"))[0] == 401
+    assert await admin.good("DELETE", "/admin/keys/ci") == {"revoked": 1}
+    assert (await Raw(hub.url + "/mcp", fresh["key"]).post(b"{}"))[0] == 401
+
+
+async def test_grants_are_given_queried_listed_and_taken_back(hub: House, admin: Admin) -> None:
+    about = {"entry_type": "tool_grant", "agent_id": "ci", "server_id": "busy", "tool_name": "echo"}
+    assert (await admin.good("POST", "/admin/grants", {**about, "permission": "deny"}))["granted_by"] == "ada"
+    query = "/admin/access?agent_id=ci&server_id=busy&tool_name=echo"
+    assert (await admin.good("GET", query))["permission"] == "deny"
+    assert (await admin.good("GET", "/admin/grants?agent=ci&most=5"))["total"] == 1
+    gone = "&".join(f"{name}={value}" for name, value in about.items())
+    assert await admin.good("DELETE", f"/admin/grants?{gone}") == {"revoked": 1}
+    assert (await admin.good("GET", query))["permission"] == "allow"
+
+
+async def test_a_person_answers_a_question_and_the_call_goes_through_once(hub: House, admin: Admin) -> None:
+    decision = await asked(hub)
+    (listed,) = (await admin.good("GET", "/admin/decisions"))["decisions"]
+    assert (listed["id"], listed["asker"], listed["risk"], listed["trust"]) == (
+        decision,
+        "careful",
+        "moderate",
+        "standard",
+    )
+    told = await admin.good("POST", f"/admin/decisions/{decision}/answer", {"answer": "once"})
+    assert (told["decision"]["state"], told["decision"]["answered_by"]) == ("approved", "ada")
+    assert told["decision"]["answered_in"] == "api"
+    agent = Raw(hub.url + "/mcp", hub.key("careful"))
+    assert "APPROVAL_PENDING" not in str(await agent.modern("tools/call", CALL))
+    status, refused = await admin.ask("POST", f"/admin/decisions/{decision}/answer", {"answer": "no"})
+    assert (status, "answered once" in refused["message"]) == (400, True)
+
+
+async def test_rules_are_made_listed_and_revoked(hub: House, admin: Admin) -> None:
+    decision = await asked(hub)
+    await admin.good("POST", f"/admin/decisions/{decision}/answer", {"answer": "once"})
+    rule = (await admin.good("POST", "/admin/rules", {"decision": decision}))["rule"]
+    assert [known["id"] for known in (await admin.good("GET", "/admin/rules"))["rules"]] == [rule["id"]]
+    await admin.good("DELETE", f"/admin/rules/{rule['id']}")
+    assert (await admin.good("GET", "/admin/rules"))["rules"] == []
+
+
+@pytest.mark.parametrize("kind", ["agent", "service", "admin"])
+async def test_t32_no_key_but_a_persons_answers_whatever_it_permits(hub: House, kind: Any) -> None:
+    decision = await asked(hub)
+    key = await hub.new_key("robot", kind, permissions=("invoke:**", "admin_read", "admin_write"))
+    robot = Admin(hub, key)
+    for path, body in (
+        (f"/admin/decisions/{decision}/answer", {"answer": "once"}),
+        (f"/admin/decisions/{decision}/answer", {"answer": "always"}),
+        ("/admin/rules", {"decision": decision}),
+    ):
+        status, refused = await robot.ask("POST", path, body)
+        assert status == 403, refused
+    assert hub.assembly.inbox.get(decision).state is State.OPEN
+    assert not hub.assembly.inbox.rules()
+    status, _ = await robot.ask("POST", "/admin/keys", {"agent": "puppet", "kind": "person"})
+    assert status == 403, "nor does it make itself a person's key"
+
+
+async def test_t32_whoever_asked_cannot_answer(hub: House) -> None:
+    from interlock.hub.decisions.decision import Question
+
+    key = await hub.new_key("ada", "person")
+    question = Question("tool_call", "ada", "person", "busy", "echo", "busy__echo", "May ada?", "a rule")
+    decision = await hub.assembly.inbox.ask(question)
+    status, refused = await Admin(hub, key).ask("POST", f"/admin/decisions/{decision.id}/answer", {"answer": "once"})
+    assert (status, refused["message"]) == (403, "whoever asked cannot answer")
+    second = Admin(hub, await hub.new_key("bob", "person"))
+    assert (await second.good("POST", f"/admin/decisions/{decision.id}/answer", {"answer": "once"}))["decision"]
+
+
+def filled(address: Address) -> str:
+    return (
+        address.path.replace("{server}", "busy").replace("{seq}", "1").replace("{id}", "abc").replace("{agent}", "ci")
+    )
+
+
+@pytest.mark.parametrize("address", ADDRESSES, ids=lambda address: f"{address.verb} {address.path}")
+async def test_t3_t15_no_address_opens_without_a_key_that_has_the_right(hub: House, address: Address) -> None:
+    path = filled(address)
+    reader = await hub.new_key("reader", "person", permissions=("admin_read",))
+    agent = await hub.new_key("agent", "agent")
+    greedy = await hub.new_key("greedy", "agent", permissions=("invoke:**", "admin_read", "admin_write"))
+    for key, expected in ((None, 401), ("ilk_garbage", 401), (agent, 403)):
+        status, body = await Admin(hub, key).ask(address.verb, path, None)
+        assert status == expected, (key, body)
+        assert {"code", "message", "error_type", "trace_id"} <= body.keys()
+    if address.right == "admin_write":
+        for key in (reader, greedy):
+            assert (await Admin(hub, key).ask(address.verb, path, None))[0] == 403
+
+
+@pytest.mark.parametrize(
+    "headers", [{"origin": "https://evil.example"}, {"host": "evil.example"}], ids=["origin", "host"]
+)
+async def test_t5_a_page_from_elsewhere_is_refused_though_it_has_a_key(admin: Admin, headers: dict[str, str]) -> None:
+    status, _ = await admin.ask("GET", "/admin/status", None, **headers)
+    assert status == 403
+
+
+@pytest.mark.parametrize(
+    ("path", "body"),
+    [
+        ("/admin/keys", b"[]"),
+        ("/admin/keys", b"{"),
+        ("/admin/keys", b'{"agent":"a","agent":"b"}'),
+        ("/admin/keys", {"agent": "a", "surprise": 1}),
+        ("/admin/keys", {"agent": 5}),
+        ("/admin/keys/ci/rotate", {"agent": "other"}),
+        ("/admin/decisions/abc/answer", {"answer": "maybe"}),
+    ],
+)
+async def test_a_request_that_means_nothing_is_refused_with_the_reason(admin: Admin, path: str, body: object) -> None:
+    status, refused = await admin.ask("POST", path, body)
+    assert status == 400
+    assert refused["message"]
+
+
+async def test_the_record_is_searched_shown_and_verified_and_says_who_did_what(hub: House, admin: Admin) -> None:
+    trace = "0af7651916cd43dd8448eb211c80319c"
+    parent = f"00-{trace}-b7ad6b7169203331-01"
+    status, _ = await admin.ask("POST", "/admin/keys", {"agent": "ci"}, traceparent=parent)
+    assert status == 200
+    (entry,) = (await admin.good("GET", "/admin/audit?event=dev.interlock.key_created"))["entries"]
+    assert (entry["record"]["actor"], entry["record"]["actor_kind"]) == ("ada", "person")
+    assert entry["record"]["trace"] == trace
+    assert (await admin.good("GET", f"/admin/audit/{entry['seq']}"))["entry"] == entry
+    assert (await admin.good("POST", "/admin/audit/verify"))["sound"] is True
+    before = await admin.good("GET", f"/admin/audit?before={entry['seq']}&most=1")
+    assert [found["seq"] for found in before["entries"]] == [entry["seq"] - 1]
+
+
+async def test_status_why_and_restart_are_the_operators(hub: House, admin: Admin) -> None:
+    assert (await admin.good("GET", "/admin/status"))["servers"][0]["id"] == "busy"
+    wish = {"agent": "careful", "tool": "busy__echo", "arguments": {"text": "a"}}
+    hub.key("careful")
+    assert (await admin.good("POST", "/admin/why", wish))["judgement"]["outcome"] == "asked"
+    assert "state" in await admin.good("POST", "/admin/servers/busy/restart")
+
+
+async def test_the_openapi_document_has_the_admin_api_for_whoever_may_use_it(hub: House, admin: Admin) -> None:
+    document = await admin.good("GET", "/openapi.json")
+    told = {(verb.upper(), path) for path, item in document["paths"].items() for verb in item if "/admin" in path}
+    assert told == {(address.verb, address.path) for address in ADDRESSES}
+    reader = Admin(hub, await hub.new_key("reader", "agent", permissions=("admin_read", "invoke:**")))
+    read = (await reader.good("GET", "/openapi.json"))["paths"]
+    assert "post" not in read["/admin/keys"]
+    agent = Admin(hub, hub.key("careful"))
+    assert not [path for path in (await agent.good("GET", "/openapi.json"))["paths"] if "/admin" in path]
+    anonymous = Admin(hub, None)
+    assert not [path for path in (await anonymous.good("GET", "/openapi.json"))["paths"] if "/admin" in path]
