@@ -91,6 +91,10 @@ class TaskDesk:
             call.exchange = call.exchange.real
         exchange, connection = call.exchange, line.connection
         dialect = exchange.dialect
+        if call.target.kind != "tool":
+            # Only calls of tools become tasks, in either form.
+            call.members.pop(AUGMENTED, None)
+            return done
         if dialect.modern:
             # The member of 2025-11-25 means nothing in the stateless era (SEP-2663, Backward Compatibility).
             call.members.pop(AUGMENTED, None)
