@@ -387,7 +387,7 @@ class Server(msgspec.Struct, frozen=True):
     validators: dict[str, Validation] = {}
     """What is checked of calls to its tools, by tool; see below."""
     max_result_tokens: Annotated[int, Meta(ge=100)] | None = None
-    """The longest text of a result, in tokens of about four bytes. A longer one becomes its head and a link to the
+    """The longest text of a result, in tokens (o200k). A longer one becomes its head and a link to the
     rest; tools are then listed without an `outputSchema`, which a head could not keep."""
     scan_results: ScanResults = "off"
     """Whether results are searched for hidden text and instructions to the model: `flag` notes them in the log,

@@ -68,6 +68,7 @@ from interlock.hub.rates import Rates
 from interlock.hub.recording import Recording
 from interlock.hub.request_states import RequestStates
 from interlock.hub.results.finishing import Finish, finish_for
+from interlock.hub.results.measuring import Measuring
 from interlock.hub.results.pages import Pages
 from interlock.hub.sending import Room
 from interlock.hub.spans.opening import open_spans
@@ -199,6 +200,7 @@ class Assembly:
         self.permissions = self.governing.permissions
         self.permission_desk = PermissionsDesk(self.permissions, self.access, lambda: self.config.servers, self.journal)
         self.pages = Pages(time.monotonic)
+        self.measuring = Measuring()
         self._plans: Plans
         self._finishes: dict[str, Finish | None] = {}
         self._renew_gates()
@@ -324,6 +326,7 @@ class Assembly:
         await self.forwarding.close()
         await self.recorder.close()
         self.judging.close()
+        await self.measuring.close()
         self.quarantine.close()
         await self.store.close()
         if self.spans is not None:
@@ -373,7 +376,8 @@ class Assembly:
             ConfirmGate(config.agents, config.hub.mode, self._note),
         ]
         self._finishes = {
-            name: finish_for(server, self.pages, self.judging, self._flagged) for name, server in config.servers.items()
+            name: finish_for(server, self.pages, self.judging, self.measuring, self._flagged)
+            for name, server in config.servers.items()
         }
         self._plans = Plans(
             gates,
