@@ -204,14 +204,12 @@ class Permissions:
         self._whole[offer.server] = offer
         if not self.declared(offer.server) and not self._named.get(offer.server):
             return offer
-        known: dict[str, bool] = {}
-
-        def has(permission: str) -> bool:
-            if permission not in known:
-                known[permission] = self.standing(offer.server, permission).grant == "approved"
-            return known[permission]
-
-        return offer.unpermitted(tool for tool in offer.tools.values() if not all(map(has, self.needs(tool))))
+        # Tools that name the same permissions lack the same; many name the same.
+        lacks: dict[tuple[str, ...] | None, bool] = {}
+        for tool in offer.tools.values():
+            if tool.permissions not in lacks:
+                lacks[tool.permissions] = bool(self.lacking(tool)[0])
+        return offer.unpermitted(tool for tool in offer.tools.values() if lacks[tool.permissions])
 
     def resifted(self, server: str) -> Offer | None:
         """What may be shown now of the offer that was last seen."""
