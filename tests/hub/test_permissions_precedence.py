@@ -19,6 +19,7 @@ from interlock.hub.permissions.permissions import Permissions as Room
 from interlock.hub.permissions.telling import outcome
 from interlock.protocols.mgp.security import Trust
 from interlock.store import Store
+from interlock.store.documents import Change
 
 pytestmark = pytest.mark.anyio
 
@@ -131,3 +132,13 @@ def test_a_server_is_told_the_first_end_and_everyone_who_approved() -> None:
 def test_nobody_approved_what_nobody_approved() -> None:
     told = outcome("perm-1", [Standing("a.b.c", "denied", "", "person:eve", "person")])
     assert (told.approved_by, told.expires_at) == (None, None)
+
+
+async def test_what_was_decided_and_cannot_be_read_is_no_yes(scene: Scene) -> None:
+    scene.set("guard", policy="auto_approve")
+    await scene.say("approved")
+    assert scene.room.standing("s", SHELL).grant == "approved"
+    mirror = scene.room._entries
+    assert mirror is not None
+    mirror.apply(Change(ENTRIES.name, entry_id("s", SHELL), 9, 9, "{}"))
+    assert scene.room.standing("s", SHELL).grant == "denied"
