@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import secrets
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
 from interlock.hub.audit.recorder import NOBODY
@@ -181,7 +181,8 @@ class Inbox:
                 for question in questions:
                     standing = self.standing(question)
                     if standing is None and len(self._open) + len(found) < MOST_OPEN:
-                        standing = Decision(self._new_id(), question, now, now + int(self._valid_s() * 1000))
+                        id_ = self._new_id({other.id for other in new})
+                        standing = Decision(id_, question, now, now + int(self._valid_s() * 1000))
                         change.insert(DECISIONS, standing)
                         new.append(standing)
                     if standing is not None:
@@ -311,11 +312,12 @@ class Inbox:
             self._told_rule(rule, by, True)
         return True
 
-    def _new_id(self) -> str:
+    def _new_id(self, taken: Collection[str] = ()) -> str:
+        """An id that no decision has, nor one that is about to be stored."""
         for length in range(3, 12):
             for _ in range(8):
                 id_ = "".join(secrets.choice(_LETTERS) for _ in range(length))
-                if id_ not in self._known:
+                if id_ not in self._known and id_ not in taken:
                     return id_
         raise Fault("INTERNAL_ERROR", "no free id for a decision")
 
