@@ -120,12 +120,14 @@ async def test_a_server_that_did_not_ask_gets_nothing_unless_the_operator_says_s
         "quiet": auditor(quiet, "silent"),
         "told": auditor(told, "silent", audit="all"),
         "off": auditor(tmp_path / "off", audit="off"),
+        "boxed": auditor(tmp_path / "boxed", trust="sandboxed"),
     }
     async with house(tmp_path, servers) as hub:
         last = await last_place(hub)
         await until(lambda: last in places(heard(told)))
         assert heard(quiet) == []
         assert heard(tmp_path / "off") == []
+        assert heard(tmp_path / "boxed") == []
 
 
 async def test_t18_a_server_that_begins_to_ask_later_gets_nothing_until_the_operator_says_so(tmp_path: Path) -> None:
