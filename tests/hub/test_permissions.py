@@ -358,6 +358,16 @@ async def test_a_changed_policy_holds_without_a_restart_of_the_server(tmp_path: 
         assert script.methods().count("initialize") == 1
 
 
+async def test_a_configuration_that_changes_nothing_tells_a_server_nothing(tmp_path: Path) -> None:
+    script = shelly(tmp_path, "shell.execute", tools=[tool("a")])
+    async with script.house() as hub:
+        for _ in range(3):
+            await hub.assembly.apply(hub.assembly.config)
+        await hub.assembly.permissions.put("s", "shell.execute", "approved", ADA)
+        await until(lambda: script.params(RESPONSE)[-1]["grants"]["shell.execute"] == "approved")
+        assert len(script.params(RESPONSE)) == 2
+
+
 async def test_observe_withholds_nothing(tmp_path: Path) -> None:
     script = shelly(tmp_path, "shell.execute")
     async with script.house(mode="observe", permissions=policy("deny_all")) as hub:

@@ -108,6 +108,20 @@ class Limits(msgspec.Struct, frozen=True):
     """Open downstream sessions."""
     private_sessions_per_server: Count = 32
     """Upstream sessions (processes, on stdio) opened for one principal alone."""
+    parked: Count = 4096
+    """Calls that wait for a client's answers, of all principals together."""
+    parked_per_agent: Count = 256
+    """Calls of one principal that wait for its answers."""
+    parked_s: Annotated[float, Meta(gt=0, le=86_400)] = 600
+    """How long a client has to answer before its call is cancelled at the server."""
+    parked_bytes: Annotated[int, Meta(ge=1024, le=1 << 34)] = 64 * 1024 * 1024
+    """Open questions and kept outcomes of such calls, all together."""
+    tasks: Count = 4096
+    """Tasks that are kept, of all principals together."""
+    tasks_per_agent: Count = 256
+    """Tasks of one principal."""
+    task_s: Annotated[float, Meta(gt=0, le=30 * 86_400)] = 86_400
+    """How long a task is kept at most, whatever its server says."""
 
 
 class Approvals(msgspec.Struct, frozen=True):
@@ -373,7 +387,7 @@ class Server(msgspec.Struct, frozen=True):
     validators: dict[str, Validation] = {}
     """What is checked of calls to its tools, by tool; see below."""
     max_result_tokens: Annotated[int, Meta(ge=100)] | None = None
-    """The longest text of a result, in tokens of about four bytes. A longer one becomes its head and a link to the
+    """The longest text of a result, in tokens (o200k). A longer one becomes its head and a link to the
     rest; tools are then listed without an `outputSchema`, which a head could not keep."""
     scan_results: ScanResults = "off"
     """Whether results are searched for hidden text and instructions to the model: `flag` notes them in the log,

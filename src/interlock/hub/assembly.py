@@ -67,10 +67,13 @@ from interlock.hub.principals import Principal
 from interlock.hub.rates import Rates
 from interlock.hub.recording import Recording
 from interlock.hub.request_states import RequestStates
-from interlock.hub.results.finishing import finish_for
+from interlock.hub.results.finishing import Finish, finish_for
+from interlock.hub.results.measuring import Measuring
 from interlock.hub.results.pages import Pages
 from interlock.hub.sending import Room
 from interlock.hub.spans.opening import open_spans
+from interlock.hub.tasks.ledger import TASKS, Ledger
+from interlock.hub.tasks.tracker import Tracker
 from interlock.hub.timeouts import CallTimeouts, timeouts_for
 from interlock.hub.upstreams.agreement import asking
 from interlock.hub.upstreams.states import State
@@ -110,6 +113,7 @@ COLLECTIONS: Final[tuple[Collection[Any], ...]] = (
     PINS,
     CLEAN,
     CURSORS,
+    TASKS,
     PERMISSIONS,
 )
 """Every collection that the hub keeps in its store."""
@@ -159,7 +163,8 @@ class Assembly:
         """Access tokens, where the operator accepts them."""
         self.doors = Doors(lambda: self.config, self.keys, self.catalog, self.access, self._tokens)
         self.quarantine = Quarantine(config, self._offered, self._note)
-        self.parking = Parking(parking or ParkingLimits(), secrets.token_bytes(32))
+        self._parking_limits = parking
+        self.parking = Parking(parking or _parking_limits(config), secrets.token_bytes(32))
         self.inbox = Inbox(
             lambda: self.config.hub.approvals.valid_s,
             stands=self._still_asks,
@@ -195,11 +200,20 @@ class Assembly:
         self.permissions = self.governing.permissions
         self.permission_desk = PermissionsDesk(self.permissions, self.access, lambda: self.config.servers, self.journal)
         self.pages = Pages(time.monotonic)
+        self.measuring = Measuring()
         self._plans: Plans
+        self._finishes: dict[str, Finish | None] = {}
         self._renew_gates()
         self.spans = open_spans(config.hub.tracing)
         """Spans of calls, where the operator wants them."""
         self.recording = self._recording(strict=config.hub.audit == "strict")
+        self.tasks = Tracker(
+            Ledger(self._most_tasks),
+            self.upstreams,
+            lambda: self.recorder,
+            lambda: int(self.config.hub.limits.task_s * 1000),
+            asyncio.get_running_loop().time,
+        )
         self.hub = Hub(
             doors=self.doors,
             catalog=self.catalog,
@@ -215,6 +229,8 @@ class Assembly:
             recording=self.recording,
             kept=self.pages,
             parking=self.parking,
+            tracker=self.tasks,
+            finish_of=self._finish_of,
             limits=self.limits,
             info=msgspec.json.encode({"name": "interlock", "title": "Interlock", "version": VERSION}),
             room=_room(config),
@@ -231,6 +247,7 @@ class Assembly:
         self._reaper: asyncio.TimerHandle | None = None
         self._sweeping: asyncio.Task[None] | None = None
         self._noting: asyncio.Task[None] | None = None
+        self._tracking: asyncio.Task[None] | None = None
         self._pruner: Pruner
         self._pruning: asyncio.Task[None] | None = None
         self._prune_at = 0.0
@@ -253,6 +270,7 @@ class Assembly:
         self.keys.mirror.on_change(lambda *_: self._access_changed())
         await self.grants.begin(self.store, self._access_changed)
         await self.inbox.begin(self.store)
+        await self.tasks.ledger.begin(self.store)
         self._pins.begin(self.store)
         self.quarantine.begin(self.store)
         await self.permissions.begin(self.store)
@@ -266,6 +284,7 @@ class Assembly:
         async with self._applying:
             self.config = config
             self.limits = _limits(config)
+            self.parking.bound(self._parking_limits or _parking_limits(config))
             self.hub.sending.room = _room(config)
             self.recording.strict = config.hub.audit == "strict"
             self.epoch.advance()
@@ -298,6 +317,8 @@ class Assembly:
             await asyncio.gather(self._sweeping, return_exceptions=True)
         if self._noting is not None:
             await self._noting
+        if self._tracking is not None:
+            await asyncio.gather(self._tracking, return_exceptions=True)
         if self._pruning is not None:
             self._pruning.cancel()
             await asyncio.gather(self._pruning, return_exceptions=True)
@@ -305,13 +326,14 @@ class Assembly:
         await self.forwarding.close()
         await self.recorder.close()
         self.judging.close()
+        await self.measuring.close()
         self.quarantine.close()
         await self.store.close()
         if self.spans is not None:
             await asyncio.to_thread(self.spans.close)
 
     def _upstream(self, id: str, settings: Server) -> Upstream:
-        return Upstream(
+        upstream = Upstream(
             id,
             settings,
             self.config.hub.timeouts,
@@ -326,6 +348,8 @@ class Assembly:
             stepped=self._stepped,
             claimed=self._claims.take,
         )
+        upstream.task_told, upstream.watched_tasks = self.tasks.told, self.tasks.followed
+        return upstream
 
     def _recording(self, *, strict: bool) -> Recording:
         if self.spans is None:
@@ -351,15 +375,19 @@ class Assembly:
             RiskGate(config.hub.mode, self._note, self.governing.trust_of, self.permissions.needs),
             ConfirmGate(config.agents, config.hub.mode, self._note),
         ]
-        finishes = {
-            name: finish_for(server, self.pages, self.judging, self._flagged) for name, server in config.servers.items()
+        self._finishes = {
+            name: finish_for(server, self.pages, self.judging, self.measuring, self._flagged)
+            for name, server in config.servers.items()
         }
         self._plans = Plans(
             gates,
             self._timeouts_of,
-            lambda target: finishes.get(target.server) if target.kind == "tool" else None,
+            self._finish_of,
             self.rates.of,
         )
+
+    def _finish_of(self, target: Target) -> Finish | None:
+        return self._finishes.get(target.server) if target.kind == "tool" else None
 
     def _is_attended(self, principal: Principal) -> bool:
         """Whether a person is there to answer for a caller who is none: before their client, or at the inbox."""
@@ -470,6 +498,10 @@ class Assembly:
         await self.permissions.take(offer)
         await self._pins.take(offer)
 
+    def _most_tasks(self) -> tuple[int, int]:
+        limits = self.config.hub.limits
+        return limits.tasks, limits.tasks_per_agent
+
     def _offered(self, offer: Offer) -> None:
         self._show(self.permissions.sifted(offer))
 
@@ -494,6 +526,8 @@ class Assembly:
             self.oauth.tick()
         if self._sweeping is None or self._sweeping.done():
             self._sweeping = asyncio.ensure_future(self.inbox.sweep())
+        if self._tracking is None or self._tracking.done():
+            self._tracking = asyncio.ensure_future(self.tasks.sweep())
         if (self._pruning is None or self._pruning.done()) and now >= self._prune_at:
             self._prune_at = now + PRUNE_EVERY_S
             self._pruning = asyncio.ensure_future(self._prune())
@@ -513,6 +547,16 @@ def dial_for(settings: Server, limits: Limits) -> Dial:
         return to_url(settings.url, settings.headers, limits)
     inherited = {name: os.environ[name] for name in settings.inherit_env if name in os.environ}
     return to_command(Command(settings.command, {**inherited, **settings.env}, settings.cwd), limits)
+
+
+def _parking_limits(config: Config) -> ParkingLimits:
+    limits = config.hub.limits
+    return ParkingLimits(
+        parked=limits.parked,
+        per_owner=limits.parked_per_agent,
+        seconds=limits.parked_s,
+        held_bytes=limits.parked_bytes,
+    )
 
 
 def _room(config: Config) -> Room:

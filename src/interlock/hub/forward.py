@@ -18,11 +18,11 @@ from interlock.hub.bridges import url_first
 from interlock.hub.bridges.asking_back import ANSWER_SECONDS, AskingBack
 from interlock.hub.bridges.retries import ANSWERS
 from interlock.hub.call import Call
-from interlock.hub.catalog.addresses import exposed_uri
 from interlock.hub.lines import LineOwner
 from interlock.hub.questions import relay_question
 from interlock.hub.recovering import Recovering
 from interlock.hub.request_states import RequestStates
+from interlock.hub.results.addresses import with_exposed_uris
 from interlock.hub.results.finishing import Finishing
 from interlock.hub.sharing import log_level_of
 from interlock.hub.timeouts import timed_out
@@ -291,17 +291,8 @@ class Forward(msgspec.Struct, eq=False):
             tool = self._call.target.tool
             result = older.result_for(exchange.dialect.revision, result, tool is not None and tool.wraps)
         if result.find(b'"uri"') >= 0 and not self._call.caller.view.bare:
-            result = self._with_exposed_uris(result)
+            result = with_exposed_uris(self._call.target.server, result)
         return result
-
-    def _with_exposed_uris(self, result: bytes) -> bytes:
-        """Links and embedded resources lead back through the hub, under the addresses it gave them."""
-        value = msgspec.json.decode(result)
-        for block in [*_blocks(value.get("content")), *_blocks(value.get("contents")), *_messages(value)]:
-            holder = block.get("resource") if isinstance(block.get("resource"), dict) else block
-            if isinstance(holder, dict) and isinstance(holder.get("uri"), str):
-                holder["uri"] = exposed_uri(self._call.target.server, holder["uri"])
-        return msgspec.json.encode(value)
 
     def _error(self, error: ErrorObject) -> ErrorObject:
         """The server's own error, with codes of the other era put into this one's."""
@@ -336,12 +327,3 @@ def _with_token(params: bytes, token: Id) -> bytes:
     fields: dict[str, object] = dict(msgspec.json.decode(params, type=dict[str, msgspec.Raw]))
     fields["progressToken"] = token
     return msgspec.json.encode(fields)
-
-
-def _blocks(value: object) -> list[dict[str, object]]:
-    return [block for block in value if isinstance(block, dict)] if isinstance(value, list) else []
-
-
-def _messages(value: dict[str, object]) -> list[dict[str, object]]:
-    contents = (message.get("content") for message in _blocks(value.get("messages")))
-    return [content for content in contents if isinstance(content, dict)]

@@ -118,6 +118,7 @@ class Filter(msgspec.Struct, rename="camel"):
     prompts_list_changed: bool = False
     resources_list_changed: bool = False
     resource_subscriptions: list[str] = []
+    task_ids: list[str] = []
     mgp: MgpFilter = msgspec.field(default_factory=MgpFilter, name=EXTENSION_KEY)
 
     def wants(self, which: ListName) -> bool:

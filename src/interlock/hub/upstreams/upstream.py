@@ -24,7 +24,7 @@ from interlock.hub.logs import Logs
 from interlock.hub.sharing import Lane
 from interlock.hub.timeouts import discovery_s
 from interlock.hub.upstreams.agreement import Agreement, agreement, asking
-from interlock.hub.upstreams.ears import CLAIMS, LaneEars, SharedEars
+from interlock.hub.upstreams.ears import CLAIMS, TASK_NOTICES, LaneEars, SharedEars
 from interlock.hub.upstreams.listing import Lists
 from interlock.hub.upstreams.restarts import Restarts
 from interlock.hub.upstreams.states import Event, State, step
@@ -78,6 +78,12 @@ class Upstream:
         self.since = datetime.now(UTC)
         self.problem: Fault | None = None
         self.open_calls = 0
+        self.tasks = 0
+        """Tasks at it whose outcome their owners do not have yet."""
+        self.task_told: Callable[[str, LineOwner | None, str, bytes], None] | None = None
+        """Hears what the server tells of tasks, and on whose connection."""
+        self.watched_tasks: Callable[[str], list[str]] = lambda _: []
+        """The tasks at it that somebody wants to hear of."""
         self.restarts = Restarts(settings.restart)
         self.lists = Lists(id, logs, offered)
         self.timeouts = timeouts
@@ -283,7 +289,7 @@ class Upstream:
             if ended.done():
                 break
             if not self.lists.changed.is_set():
-                if not self.open_calls and loop.time() - self._last_use >= self.timeouts.idle_s:
+                if not self.open_calls and not self.tasks and loop.time() - self._last_use >= self.timeouts.idle_s:
                     return None
                 continue
             await self.lists.read(connection, self.settings, self.timeouts)
@@ -375,8 +381,10 @@ class Upstream:
         self._lanes.lost(connection)
 
     def close_lane(self, lane: str) -> None:
-        """Its owner is gone."""
-        self._lanes.drop(lane)
+        """Its owner is gone. What was begun as a task goes on until it is fetched or has expired."""
+        line = self._lanes.get(lane)
+        if line is None or line.owner is None or not line.owner.tasks:
+            self._lanes.drop(lane)
 
     def reap_lanes(self, now: float) -> None:
         """Close private connections that were not used for a while."""
@@ -412,14 +420,23 @@ class Upstream:
         """Tell the server what is to be heard of: changed lists, and whatever resources someone subscribed to."""
         async with self._watching:
             if self._shared is not None:
-                await self._shared.watch(lists=True, uris=frozenset(self._subscriptions(self.id)))
+                tasks = frozenset(self.watched_tasks(self.id)) if self.modern else frozenset[str]()
+                await self._shared.watch(lists=True, uris=frozenset(self._subscriptions(self.id)), tasks=tasks)
+
+    async def watch_again(self) -> None:
+        """Hear of what somebody wants to hear of by now."""
+        with contextlib.suppress(Fault):
+            await self._watch_resources()
 
     def _said(self, capability: str, feature: str) -> bool:
         return self._peer is not None and self._peer.offers(capability, feature)
 
-    def heard(self, method: str, params: bytes) -> None:
-        """A notification that belongs to no call."""
-        if method.endswith("/list_changed"):
+    def heard(self, method: str, params: bytes, owner: LineOwner | None = None) -> None:
+        """A notification that belongs to no call; `owner` is whose connection it came on, None for the shared one."""
+        if method in TASK_NOTICES:
+            if self.task_told is not None:
+                self.task_told(self.id, owner, method, params)
+        elif method.endswith("/list_changed"):
             self.lists_changed()
         elif method == "notifications/resources/updated":
             with contextlib.suppress(msgspec.DecodeError):
