@@ -116,8 +116,9 @@ class Inbox:
         """Decisions, the oldest first."""
         found = [self._known[id_] for id_ in self._open] if only_open else list(self._known.values())
         now = self._clock()
-        kept = (decision for decision in found if not only_open or decision.deadline > now)
-        return sorted(kept, key=lambda decision: decision.created)
+        if only_open:
+            found = [decision for decision in found if decision.deadline > now and self._stands(decision.question)]
+        return sorted(found, key=lambda decision: decision.created)
 
     @property
     def open_count(self) -> int:
@@ -258,6 +259,8 @@ class Inbox:
         late = [known for known in self._known.values() if known.deadline <= now and _can_expire(known)]
         for decision in late[:SWEPT_AT_ONCE]:
             await self._change(decision, decision.after(Event.EXPIRE), NOBODY)
+        live = [known for known in self._known.values() if known.deadline > now and _can_expire(known)]
+        await self.void([known for known in live if not self._stands(known.question)][:SWEPT_AT_ONCE])
         over = sorted(
             (known for known in self._known.values() if known.deadline <= now and not _can_expire(known)),
             key=lambda known: known.deadline,
