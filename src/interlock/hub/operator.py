@@ -183,6 +183,7 @@ class Operator:
                     "inputSchema": definition.get("inputSchema"),
                     "outputSchema": definition.get("outputSchema"),
                     "annotations": definition.get("annotations"),
+                    "security": definition.get("security"),
                     "_meta": definition.get("_meta"),
                     "tokens": self._assembly.tokens.of(item) if isinstance(item, Tool) else None,
                 }
