@@ -156,6 +156,7 @@ class Assembly:
         """Access tokens, where the operator accepts them."""
         self.doors = Doors(lambda: self.config, self.keys, self.catalog, self.access, self._tokens)
         self.quarantine = Quarantine(config, self._offered, self._note)
+        self._states = RequestStates(secrets.token_bytes(32))
         self._resolver = Resolver()
         self._parking_limits = parking
         self.parking = Parking(parking or _parking_limits(config), secrets.token_bytes(32))
@@ -232,7 +233,7 @@ class Assembly:
             notices=self.notices,
             audience=self.audience,
             make_pipeline=self._pipeline,
-            states=RequestStates(secrets.token_bytes(32)),
+            states=self._states,
             recording=self.recording,
             kept=self.pages,
             parking=self.parking,
@@ -291,6 +292,7 @@ class Assembly:
         async with self._applying:
             self.config = config
             self.limits = _limits(config)
+            self._states.life_s = config.hub.limits.parked_s
             self.parking.bound(self._parking_limits or _parking_limits(config))
             self.hub.sending.room = _room(config)
             self.recording.strict = config.hub.audit == "strict"
