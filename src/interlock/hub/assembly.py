@@ -28,7 +28,7 @@ from interlock.hub.audit.journal import Journal
 from interlock.hub.audit.recorder import Recorder
 from interlock.hub.audit.retention import Pruner
 from interlock.hub.catalog.clean import CLEAN
-from interlock.hub.catalog.offer import Offer
+from interlock.hub.catalog.offer import Offer, Tool
 from interlock.hub.catalog.pins import PINS, Pins
 from interlock.hub.catalog.quarantine import Quarantine
 from interlock.hub.catalog.remembered import remembered
@@ -148,7 +148,7 @@ class Assembly:
         self.logs = Logs()
         self.catalog = Catalog(self.epoch.advance)
         self.tokens = TokenCounts(self._changed)
-        self.shelves = Shelves(self.catalog, self.tokens, self.access)
+        self.shelves = Shelves(self.catalog, self.tokens, self.access, self._deferred)
         self.notices = Notices(self.catalog, self.shelves)
         self.limits = _limits(config)
         self.upstreams = Upstreams(self._upstream)
@@ -389,6 +389,13 @@ class Assembly:
             if known is not None:
                 await self.permissions.take(known)
                 await self.quarantine.take(known)
+
+    def _deferred(self, tool: Tool) -> str:
+        """The question that is open about a permission that a tool lacks, unless another was denied."""
+        lacking, _ = self.permissions.lacking(tool)
+        if any(standing.grant == "denied" for standing in lacking):
+            return ""
+        return next((standing.decision for standing in lacking if standing.decision), "")
 
     def _connected(self, server: str) -> bool:
         upstream = self.upstreams.get(server)
