@@ -133,6 +133,8 @@ class InboxLife(RuleBasedStateMachine):
         for known in self.known.values():
             if known.state in (State.OPEN, State.APPROVED) and self.now >= known.deadline:
                 known.state = State.EXPIRED
+            elif known.state in (State.OPEN, State.APPROVED) and known.key != self.keys[known.asker]:
+                known.state = State.VOID
 
     @rule()
     def restart(self) -> None:
@@ -148,6 +150,12 @@ class InboxLife(RuleBasedStateMachine):
             assert {id_: self.inbox.get(id_).state for id_ in self.known} == {
                 id_: known.state for id_, known in self.known.items()
             }
+            answerable = {
+                id_
+                for id_, known in self.known.items()
+                if known.state is State.OPEN and self.now < known.deadline and known.key == self.keys[known.asker]
+            }
+            assert {decision.id for decision in self.inbox.all(only_open=True)} == answerable
 
     def teardown(self) -> None:
         if hasattr(self, "store"):
