@@ -424,6 +424,7 @@ class Assembly:
             else:
                 self.oauth.tick()
         self.keys.beside = (lambda hash_: None) if self.oauth is None else self.oauth.tokens.get
+        self.access.short_of_right = (lambda right: None) if self.oauth is None else self.oauth.tokens.short_of_right
 
     def _tokens(self) -> Tokens | None:
         return None if self.oauth is None else self.oauth.tokens
