@@ -10,6 +10,7 @@ import tempfile
 import threading
 from functools import cache
 from pathlib import Path
+from typing import Any, cast
 
 from interlock.config.settings import Config, Hub, Timeouts
 from interlock.hub.assembly import Assembly
@@ -56,7 +57,7 @@ def _port() -> int:
             assembly = Assembly(Config(hub=Hub(timeouts=Timeouts(start_s=5))), Path(home))
             endpoint = McpEndpoint(assembly.hub, assembly.limits)
             # The names that the rows use are let in, so that each is refused for what it is about, or not at all.
-            http = await start(endpoint, make_app(assembly), is_mcp=is_mcp_path, hosts=HOSTS)
+            http = await start(endpoint, cast(Any, make_app(assembly)), is_mcp=is_mcp_path, hosts=HOSTS)
             await assembly.begin()
             ready.append(http.port)
             begun.set()

@@ -93,6 +93,17 @@ def test_codex_names_of_variables_and_tools_are_understood(desk: Desk) -> None:
     assert server.timeout_s == 7
 
 
+@pytest.mark.parametrize(
+    ("said", "kept"), [("sandboxed", "sandboxed"), ("standard", "standard"), ("trusted", "standard")]
+)
+def test_what_a_foreign_file_says_of_trust_can_only_lower_it(desk: Desk, said: str, kept: str) -> None:
+    mgp = f'trust_level = "{said}"\npermissions_required = ["network.outbound"]'
+    text = f'[[servers]]\nid = "a"\ncommand = "x"\n[servers.mgp]\n{mgp}'
+    server = imported(desk, "m.toml", text).config.servers["a"]
+    assert server.trust == kept
+    assert server.permissions.require == ("network.outbound",)
+
+
 def test_mgp_restart_settings_are_kept(desk: Desk) -> None:
     text = '[[servers]]\nid = "a"\ncommand = "x"\n[servers.mgp]\nrestart_policy = "always"\nmax_restarts = 9'
     server = imported(desk, "m.toml", text).config.servers["a"]

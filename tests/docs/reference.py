@@ -17,6 +17,7 @@ from interlock.cli.app import EXIT_CODES, SECTIONS, app
 from interlock.config import settings
 from interlock.hub.upstreams.states import mermaid
 from interlock.protocols.mcp.methods import METHODS
+from interlock.protocols.mgp.permissions import STANDARD
 from interlock.web.admin.addresses import ADDRESSES
 from interlock.web.metrics.table import METRICS, PROCESS
 from interlock.wire.errors import TABLE
@@ -35,6 +36,8 @@ TABLES: list[tuple[str, type[msgspec.Struct]]] = [
     ("[hub.rate]", settings.Rate),
     ("[servers.ID]", settings.Server),
     ("[servers.ID.restart]", settings.Restart),
+    ("[servers.ID.timeouts]", settings.ServerTimeouts),
+    ("[servers.ID.permissions]", settings.Permissions),
     ("[servers.ID.tools]", settings.Tools),
     ("[servers.ID.validators.TOOL]", settings.Validation),
     ("[profiles.NAME]", settings.Profile),
@@ -152,6 +155,11 @@ def default_of(field: Any) -> str:
     return f"`{value:,}`".replace(",", "_") if isinstance(value, int) else f"`{value}`"
 
 
+def permissions() -> str:
+    """Rows of the table of permissions."""
+    return "\n".join(f"| `{name}` | {risk.word} |" for name, risk in STANDARD.items())
+
+
 def metrics() -> str:
     """Rows of the table of metrics."""
     rows = ["| metric | kind | labels | meaning |", "|---|---|---|---|"]
@@ -169,6 +177,7 @@ def process() -> str:
 
 GENERATED: list[tuple[str, str, Callable[[], str]]] = [
     ("errors.md", "errors", errors),
+    ("permissions.md", "permissions", permissions),
     ("protocol.md", "methods", methods),
     ("protocol.md", "states", states),
     ("configuration.md", "settings", configuration),

@@ -17,7 +17,7 @@ import pytest
 from interlock.config.settings import Hub, Restart, Server, Timeouts
 from interlock.hub.catalog.offer import make_offer
 from interlock.hub.logs import KEPT
-from interlock.hub.upstreams import upstream
+from interlock.hub.upstreams import listing
 from interlock.hub.upstreams.states import State
 from interlock.transports.stdio import process
 
@@ -295,7 +295,7 @@ async def test_a_bug_of_the_hub_over_one_server_is_that_servers_problem(
             raise ZeroDivisionError("a bug of ours")
         return make_offer(server, *lists, **rules)
 
-    monkeypatch.setattr(upstream, "make_offer", broken)
+    monkeypatch.setattr(listing, "make_offer", broken)
     reported: list[object] = []
     asyncio.get_running_loop().set_exception_handler(lambda loop, context: reported.append(context["exception"]))
     async with scene(tmp_path, hostile(tmp_path), wait=False) as here:

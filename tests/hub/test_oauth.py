@@ -369,7 +369,7 @@ async def test_a_flood_of_unknown_keys_fetches_at_most_once_a_minute(tmp_path: P
     ],
     ids=["redirect", "500", "no json", "empty", "too large", "gzip", "nothing"],
 )
-async def test_an_issuer_that_fails_lets_nobody_in_and_loses_no_key(
+async def test_t13_an_issuer_that_fails_or_leads_elsewhere_lets_nobody_in_and_loses_no_key(
     tmp_path: Path, issuer: Issuer, answer: bytes
 ) -> None:
     async with house(tmp_path, {"busy": child("busy_server.py")}, hub=settings(issuer)) as hub:
@@ -477,7 +477,7 @@ async def test_keys_may_come_from_a_file(tmp_path: Path, issuer: Issuer) -> None
         assert issuer.fetched == 0
 
 
-async def test_a_metadata_address_is_not_asked_for_keys_whoever_wrote_it(tmp_path: Path, issuer: Issuer) -> None:
+async def test_t13_a_metadata_address_is_not_asked_for_keys_whoever_wrote_it(tmp_path: Path, issuer: Issuer) -> None:
     oauth = OAuth(issuer=ISSUER, resource=RESOURCE, jwks_url="https://169.254.169.254/keys")
     async with house(tmp_path, {}, hub=Hub(oauth=oauth)) as hub:
         await ready(hub)

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import asyncio
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from interlock.discovery.tokens import TokenCounter
+from interlock.hub.results.measuring import Measuring
 from interlock.hub.results.pages import MOST_BYTES_EACH, PREFIX, Pages
 from interlock.wire.errors import Fault
 
@@ -72,12 +75,46 @@ async def test_a_long_result_becomes_its_head_and_a_link_to_the_rest_in_pages(tm
         assert not result.get("isError")
         texts = [block["text"] for block in result["content"] if block["type"] == "text"]
         assert texts[0] == "before"
-        assert sum(len(each.encode()) for each in texts[:-1]) <= 2000
-        assert "tokens are shown" in texts[-1]
+        shown = sum(map(TokenCounter(), texts[:-1]))
+        assert 400 < shown <= 500
+        assert f"[Cut here: {shown:,} of 25,0" in texts[-1], "what is told was counted"
         assert link(result) in texts[-1]
         whole = texts[1] + await rest(hub, link(result))
         assert whole == LINES + "\n\nafter"
         assert LINES.startswith(texts[1])
+
+
+async def test_every_page_holds_no_more_tokens_than_a_result_may(tmp_path: Path) -> None:
+    async with house(tmp_path, {"s": scripted(tmp_path, SCRIPT, max_result_tokens=500)}) as hub:
+        uri = link(await call(hub, "long"))
+        count, pages = TokenCounter(), []
+        while uri:
+            content = (await read(hub, uri))["result"]["contents"][0]
+            pages.append(count(content["text"]))
+            uri = content["_meta"].get("dev.interlock/next", "")
+        assert max(pages) <= 500
+        assert sum(pages) / len(pages) > 400, "and not many fewer"
+
+
+async def test_many_bytes_of_few_tokens_are_shown_whole(tmp_path: Path) -> None:
+    blank = {"tools": [tool("blank", text=TEXT)], "results": {"blank": text(" " * 20_000)}}
+    async with house(tmp_path, {"s": scripted(tmp_path, blank, max_result_tokens=500)}) as hub:
+        assert (await call(hub, "blank"))["content"] == blank["results"]["blank"]["content"]
+
+
+async def test_without_the_process_that_counts_a_result_is_cut_by_an_estimate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def nowhere(self: Measuring) -> asyncio.subprocess.Process:
+        raise FileNotFoundError("no such program")
+
+    monkeypatch.setattr(Measuring, "_started", nowhere)
+    async with house(tmp_path, {"s": scripted(tmp_path, SCRIPT, max_result_tokens=500)}) as hub:
+        result = await call(hub, "long")
+        texts = [block["text"] for block in result["content"] if block["type"] == "text"]
+        assert sum(len(each.encode()) for each in texts[:-1]) <= 2000
+        assert "of about " in texts[-1]
+        assert texts[1] + await rest(hub, link(result)) == LINES + "\n\nafter"
 
 
 async def test_what_fits_or_is_no_text_is_passed_on_whole(tmp_path: Path) -> None:
@@ -154,11 +191,11 @@ async def test_a_result_in_no_known_form_is_passed_on_and_flagged(tmp_path: Path
 def test_pages_are_bounded_per_principal_and_go_when_their_time_is_over() -> None:
     now = [0.0]
     pages = Pages(lambda: now[0])
-    first, _ = pages.keep("a", b"x" * (MOST_BYTES_EACH // 2), 1000)
-    other, _ = pages.keep("b", b"y", 1000)
-    second, _ = pages.keep("a", b"x" * (MOST_BYTES_EACH // 2), 1000)
+    first, _ = pages.keep("a", b"x" * (MOST_BYTES_EACH // 2), [1000])
+    other, _ = pages.keep("b", b"y", [1])
+    second, _ = pages.keep("a", b"x" * (MOST_BYTES_EACH // 2), [1000])
     pages.read("a", first)
-    third, _ = pages.keep("a", b"x", 1000)
+    third, _ = pages.keep("a", b"x", [1])
     with pytest.raises(Fault):
         pages.read("a", first)
     for owner, uri in (("a", second), ("a", third), ("b", other)):
@@ -171,7 +208,7 @@ def test_pages_are_bounded_per_principal_and_go_when_their_time_is_over() -> Non
 @pytest.mark.parametrize("bad", ["", "/1", "x", "x/0", "x/-1", "x/²", "x/1/1", "x/99999999999"])
 def test_an_address_that_names_no_page_is_not_found(bad: str) -> None:
     pages = Pages(lambda: 0.0)
-    uri, _ = pages.keep("a", b"text", 1000)
+    uri, _ = pages.keep("a", b"text", [4])
     with pytest.raises(Fault):
         pages.read("a", PREFIX + bad)
     with pytest.raises(Fault):

@@ -12,9 +12,17 @@ from hypothesis import strategies as st
 
 from interlock.protocols.mgp.access import Entry, decide
 from interlock.protocols.mgp.negotiation import EXTENSIONS, Home, agree, answer, question, read_offer
-from interlock.protocols.mgp.permissions import STANDARD, Risk, expand, risk_of
+from interlock.protocols.mgp.permissions import STANDARD, Risk, expand, expand_all, is_permission, risk_of
 from interlock.protocols.mgp.permissions import decide as decide_permission
-from interlock.protocols.mgp.security import Hints, Security, Trust, effective_risk, lower_trust, read_security
+from interlock.protocols.mgp.security import (
+    Hints,
+    Security,
+    Trust,
+    effective_risk,
+    lower_trust,
+    named_permissions,
+    read_security,
+)
 from interlock.wire.errors import Fault
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -101,6 +109,42 @@ def test_a_family_stands_for_its_members(names: list[str], expanded: tuple[str, 
 def test_an_unknown_permission_is_refused(name: str) -> None:
     with pytest.raises(Fault, match="no such permission"):
         expand([name])
+
+
+@pytest.mark.parametrize(
+    ("security", "named"),
+    [
+        ({}, None),
+        ({"risk_level": "safe"}, None),
+        ({"permissions_required": []}, ()),
+        ({"permissions_required": ["shell", "com.example.own"]}, ("shell.execute", "com.example.own")),
+        ({"permissions_required": ["everything"]}, ("everything",)),
+        ({"permissions_required": "shell"}, None),
+        ({"permissions_required": [1]}, None),
+        ([], None),
+    ],
+)
+def test_a_tool_names_its_permissions_and_what_cannot_be_read_names_none(
+    security: object, named: tuple[str, ...] | None
+) -> None:
+    assert named_permissions(json.dumps(security).encode()) == named
+
+
+@pytest.mark.parametrize(
+    ("name", "risk"), [("memory", Risk.MODERATE), ("network", Risk.DANGEROUS), ("x", Risk.DANGEROUS)]
+)
+def test_a_family_is_as_risky_as_its_worst_member(name: str, risk: Risk) -> None:
+    assert risk_of(name) is risk
+
+
+@given(st.lists(st.sampled_from([*STANDARD, "shell", "network", "com.x.y", "everything", ""])))
+def test_what_a_server_declares_is_expanded_and_nothing_of_it_is_lost(names: list[str]) -> None:
+    found = expand_all(names)
+    assert len(found) == len(set(found))
+    assert all(name in found or any(one.startswith(name + ".") for one in found) for name in names)
+    assert [name for name in found if not is_permission(name)] == [
+        name for name in dict.fromkeys(names) if name in ("everything", "")
+    ]
 
 
 def test_a_custom_permission_counts_as_dangerous() -> None:

@@ -62,6 +62,27 @@ def test_the_ten_rows_have_their_codes(name: str, error_type: str, code: int, re
     assert (body.error_type, body.code, body.retry, body.trace_id) == (error_type, code, retry, "req-12345")
 
 
+@pytest.mark.parametrize(
+    ("name", "retry"),
+    [
+        ("UPSTREAM_ERROR", True),
+        ("UPSTREAM_TIMEOUT", True),
+        ("TIMEOUT", True),
+        ("SERVER_RESTARTING", True),
+        ("RATE_LIMITED", True),
+        ("APPROVAL_PENDING", True),
+        ("OUTCOME_UNKNOWN", False),
+        ("QUOTA_EXCEEDED", False),
+        ("CANCELLED", False),
+        ("TOOL_DISABLED", False),
+        ("VALIDATION_BLOCKED", False),
+    ],
+)
+def test_what_tells_more_than_its_row_goes_by_itself(name: str, retry: bool) -> None:
+    """A tool that crashed may be called again; what may have been done already must not be."""
+    assert error_body(Fault(name, "no"), "t").retry is retry
+
+
 @pytest.mark.parametrize("name", TABLE)
 def test_every_error_of_the_house_has_a_registry_code_and_type(name: str) -> None:
     fault = Fault(name, "something", mend="do this")

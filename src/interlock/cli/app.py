@@ -45,6 +45,7 @@ SECTIONS: dict[str, dict[str, Entry]] = {
         "approvals": Entry("approvals:approvals", "Answer what agents and servers ask a person."),
         "why": Entry("why:why", "Say why a call was refused, or what one would come to."),
         "grants": Entry("grants:grants", "Allow and deny agents servers and tools."),
+        "permissions": Entry("permissions:permissions", "Say what servers may do on this machine."),
         "keys": Entry("keys:keys", "Make, list and revoke the keys of agents and people."),
     },
     "Write": {

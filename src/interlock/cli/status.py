@@ -74,12 +74,22 @@ def server_lines(servers: list[dict[str, Any]]) -> list[str]:
         lines.append(row)
         if server.get("problem") and server.get("mend"):
             lines.append(f"      → {plain(str(server['mend']))}")
+        for permission in server.get("permissions") or []:
+            lines += _permission(permission)
         for held in server.get("quarantined") or []:
             found = held["findings"][0]
             told = f"in quarantine: {held['kind']} {held['name']} ({found['rule']}): {found['message']}"
             lines.append("      " + coloured(one_line(told, 160), "yellow"))
             lines.append(f"      → to allow it: {plain(str(held['mend']))}")
     return lines
+
+
+def _permission(row: dict[str, Any]) -> list[str]:
+    if row.get("grant") == "approved":
+        return []
+    name, server = plain(str(row.get("permission"))), plain(str(row.get("server")))
+    told = f"      permission {name} is {plain(str(row.get('grant')))}: {plain(str(row.get('rule')))}"
+    return [coloured(told, "yellow"), f"      → to grant it: `interlock permissions approve {server} {name}`"]
 
 
 def duration(seconds: float) -> str:

@@ -7,7 +7,7 @@ era, save for what a server may ask in the middle of a call.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from typing import Final
 
 import msgspec
@@ -18,9 +18,11 @@ from interlock.client.peer import Identity, Peer, remote_fault
 from interlock.client.second_chance import SecondChance
 from interlock.client.waiting import Asked, Notified, Waiting
 from interlock.client.watch import Watch
+from interlock.protocols.mcp.intake import name_in
 from interlock.protocols.mcp.meta import glance, with_meta
 from interlock.protocols.mcp.methods import METHODS
 from interlock.protocols.mcp.revisions import Revision
+from interlock.protocols.mgp.negotiation import Agreed
 from interlock.transports.http.client import HttpLink
 from interlock.transports.http.replies import IDEMPOTENT
 from interlock.transports.link import Link, Listener, Outgoing, Sink
@@ -35,6 +37,10 @@ PAGES: Final = 1_000
 LIST_BYTES: Final = 64 * 1024 * 1024
 
 
+Prepare = Callable[["Connection"], Awaitable[None]]
+"""Done with a server that has introduced itself, before it is told that it may begin. Ask it with `early`."""
+
+
 class Listing(msgspec.Struct, frozen=True):
     """A whole list, all pages of it."""
 
@@ -47,7 +53,9 @@ class Listing(msgspec.Struct, frozen=True):
 class Connection:
     """A server we are connected to. Made by `open`."""
 
-    def __init__(self, link: Link, peer: Peer, listener: Listener, identity: Identity) -> None:
+    def __init__(
+        self, link: Link, peer: Peer, listener: Listener, identity: Identity, prepare: Prepare | None = None
+    ) -> None:
         self.link = link
         self.peer = peer
         self.listener = listener
@@ -57,6 +65,9 @@ class Connection:
         self._loop = asyncio.get_running_loop()
         self.modern = peer.revision.modern
         """Whether the stateless era is spoken with the server."""
+        self.mgp: Agreed | None = None
+        """What was agreed beyond MCP; set by whoever asked for it."""
+        self._prepare = prepare
         self._meta = msgspec.json.encode(identity.meta(peer.revision))
         self._reopening: asyncio.Task[None] | None = None
         self._watch: Watch | None = None
@@ -72,6 +83,7 @@ class Connection:
         pin: Pin = "auto",
         timeout: float = 60.0,
         probe_timeout: float = PROBE_SECONDS,
+        prepare: Prepare | None = None,
     ) -> Connection:
         """Connect and find out what the server speaks. Raises a `Fault`; nothing is left behind then, and the
         listener is not told of a connection that never was."""
@@ -81,7 +93,7 @@ class Connection:
         try:
             async with asyncio.timeout(timeout):
                 link, peer = await meeting.meet(pin, probe_timeout)
-                connection = cls(link, peer, listener, identity)
+                connection = cls(link, peer, listener, identity, prepare)
                 await connection._greet(peer)
         except BaseException as cause:
             if meeting.link is not None:
@@ -175,10 +187,12 @@ class Connection:
         name: str | None = None,
         param_headers: tuple[tuple[str, str], ...] = (),
         idempotent: bool | None = None,
+        early: bool = False,
     ) -> bytes:
         """Ask and wait. Raises a `Fault`: the server's own error has its `foreign_code`.
 
-        With `notified`, progress is asked for, and it moves the deadline on up to `max_timeout`.
+        With `notified`, progress is asked for, and it moves the deadline on up to `max_timeout`. `early` is for what is
+        asked before the server may begin: nothing waits for a session then, since this is what opens it.
         """
         now = self._loop.time()
         payload = params if isinstance(params, bytes) else msgspec.json.encode(params)
@@ -192,7 +206,11 @@ class Connection:
             max_deadline=None if max_timeout is None else now + max_timeout,
         )
         waiting = Waiting(notified or self.listener.notified, asked or self._refuse_unknown)
-        handle = self.send(outgoing, waiting, idempotent=idempotent)
+        if early:
+            outgoing.params = self._introduced(payload) if self.modern else payload
+            handle = self.link.send(outgoing, waiting)
+        else:
+            handle = self.send(outgoing, waiting, idempotent=idempotent)
         try:
             answer = await waiting.future
         except asyncio.CancelledError:
@@ -232,12 +250,15 @@ class Connection:
         """See whether the server is still there. Raises a `Fault` if not."""
         await self.request("server/discover" if self.modern else "ping", timeout=timeout)
 
-    async def watch(self, *, lists: bool = True, uris: frozenset[str] = frozenset()) -> None:
-        """Hear of changes: of the lists that the server says may change, and of these resources. Replaces the last
-        watch. Kept up until `close`, whatever breaks in between; what changed meanwhile is for the caller to ask."""
+    async def watch(
+        self, *, lists: bool = True, uris: frozenset[str] = frozenset(), tasks: frozenset[str] = frozenset()
+    ) -> None:
+        """Hear of changes: of the lists that the server says may change, of these resources and tasks. Replaces the
+        last watch. Kept up until `close`, whatever breaks in between; what changed meanwhile is for the caller to
+        ask."""
         if self._watch is None:
             self._watch = Watch(self)
-        await self._watch.set(lists, uris)
+        await self._watch.set(lists, uris, tasks)
 
     async def close(self) -> None:
         """End it and everything that belongs to it."""
@@ -284,6 +305,8 @@ class Connection:
         if isinstance(link, HttpLink):
             link.revision = peer.revision
             link.session_id = None if self.modern else link.offered_session
+        if self._prepare is not None:
+            await self._prepare(self)
         if not self.modern:
             link.tell("notifications/initialized", EMPTY_OBJECT)
             if isinstance(link, HttpLink):
@@ -354,5 +377,4 @@ def _name_of(method: str, params: bytes) -> str | None:
     row = METHODS.get(method)
     if row is None or not row.named_by:
         return None
-    view = glance(params)
-    return view.name if row.named_by == "name" else view.uri
+    return name_in(method, glance(params))

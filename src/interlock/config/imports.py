@@ -18,7 +18,7 @@ from .expand import literal
 from .launch import why_unsafe
 from .names import adopt_id
 from .problems import KeyPath, Report
-from .settings import Restart, Server, Tools
+from .settings import Permissions, Restart, Server, Tools
 from .shape import kind
 from .tables import check_server
 
@@ -102,6 +102,9 @@ class _Foreign:
                 deny=tuple(self._either(list[str], ("excludeTools", "disabledTools", "disabled_tools"))),
             ),
             restart=self._restart(),
+            # Only the operator's own file can raise it.
+            trust="sandboxed" if self._mgp("trust_level", str, "") == "sandboxed" else "standard",
+            permissions=Permissions(require=tuple(self._mgp("permissions_required", list[str], []))),
         )
 
     def _env(self) -> dict[str, str]:
@@ -122,6 +125,17 @@ class _Foreign:
         milliseconds = self._take("timeout", float, 0.0)
         seconds = self._take("tool_timeout_sec", float, 0.0) or milliseconds / 1000
         return seconds if 0 < seconds <= 86_400 else None
+
+    def _mgp(self, key: str, wanted: type[T], default: D) -> T | D:
+        """A setting of the server's `mgp` section (MGP, Configuration File Discovery)."""
+        section = self.table.get("mgp")
+        if not isinstance(section, Mapping) or key not in section:
+            return default
+        try:
+            return msgspec.convert(section[key], wanted)
+        except msgspec.ValidationError as error:
+            self._wrong("mgp", f"`{key}` cannot be read: {error}", "correct or remove it")
+            return default
 
     def _restart(self) -> Restart:
         """MGP, Restart Policies: these stand in the server's `mgp` section, or beside `command`."""

@@ -27,8 +27,12 @@ Level = Literal["L0", "L1", "L2", "L3"]
 Seconds = Annotated[float, Meta(gt=0, le=86_400)]
 Milliseconds = Annotated[int, Meta(ge=1, le=3_600_000)]
 Count = Annotated[int, Meta(ge=1)]
+Tokens = Annotated[int, Meta(ge=600)]
+"""Less does not hold the way to find tools."""
 
 DefaultPolicy = Literal["opt-in", "opt-out"]
+PermissionPolicy = Literal["interactive", "auto_approve", "deny_all", "config_only"]
+TrustLevel = Literal["trusted", "standard", "sandboxed"]
 Algorithm = Literal["RS256", "RS384", "RS512", "PS256", "PS384", "PS512", "ES256", "ES384", "ES512", "Ed25519", "EdDSA"]
 """Signatures with a public key alone: whoever can check a token must not be able to make one."""
 
@@ -36,16 +40,57 @@ DEFAULT_LISTEN = "127.0.0.1:7420"
 
 
 class Timeouts(msgspec.Struct, frozen=True):
-    """How long the hub waits. A server's own `timeout_s` goes before `tool_s`."""
+    """How long the hub waits. A server's own go before these, and a tool's before its server's."""
 
-    tool_s: Seconds = 60
+    tool_s: Seconds = 30
     """One tool call, from dispatch; progress extends it."""
-    discovery_s: Seconds = 10
-    """Listing one server; after that the last known list serves."""
+    validation_s: Seconds = 5
+    """All checks of one call together, where one has to wait for something."""
+    discovery_s: Seconds = 2
+    """Listing one server again; after that the last known list serves. The first listing may take `start_s`."""
+    lock_s: Seconds = 0.5
+    """Waiting for a lock of the hub's own; after that the call is refused as overloaded."""
     start_s: Seconds = 120
     """Starting one server: a first `npx` downloads its package."""
     idle_s: Seconds = 300
     """How long an on-demand server or a private session may be unused before it is closed."""
+
+
+class ServerTimeouts(msgspec.Struct, frozen=True):
+    """How long the hub waits for one server; what is unset is the hub's."""
+
+    tool_s: Seconds | None = None
+    """One call, from dispatch; progress extends it."""
+    validation_s: Seconds | None = None
+    """All checks of one call together."""
+    discovery_s: Seconds | None = None
+    """Listing it again."""
+    lock_s: Seconds | None = None
+    """Waiting for a lock of the hub's own."""
+
+
+class ToolTimeouts(msgspec.Struct, frozen=True):
+    """How long the hub waits for one tool."""
+
+    tool_s: Seconds | None = None
+    validation_s: Seconds | None = None
+    lock_s: Seconds | None = None
+
+
+class Permissions(msgspec.Struct, frozen=True):
+    """What a server may do that it says it needs (MGP, Permission Declarations). A family stands for its members."""
+
+    policy: PermissionPolicy = "interactive"
+    """Who decides what is not named below: `interactive` a person, `auto_approve` nobody, all is approved, `deny_all`
+    a person who thinks of it (`interlock permissions approve`), `config_only` nobody, all is denied."""
+    approve: tuple[str, ...] = ()
+    """Approved without asking."""
+    deny: tuple[str, ...] = ()
+    """Denied, whatever anyone else says."""
+    require: tuple[str, ...] = ()
+    """Needed by it beyond what it says itself."""
+    on_denied: Literal["degrade", "refuse"] = "degrade"
+    """Without a permission that it needs, it serves the tools that do without (`degrade`), or not at all (`refuse`)."""
 
 
 class Limits(msgspec.Struct, frozen=True):
@@ -65,6 +110,20 @@ class Limits(msgspec.Struct, frozen=True):
     """Open downstream sessions."""
     private_sessions_per_server: Count = 32
     """Upstream sessions (processes, on stdio) opened for one principal alone."""
+    parked: Count = 4096
+    """Calls that wait for a client's answers, of all principals together."""
+    parked_per_agent: Count = 256
+    """Calls of one principal that wait for its answers."""
+    parked_s: Annotated[float, Meta(gt=0, le=86_400)] = 600
+    """How long a client has to answer before its call is cancelled at the server."""
+    parked_bytes: Annotated[int, Meta(ge=1024, le=1 << 34)] = 64 * 1024 * 1024
+    """Open questions and kept outcomes of such calls, all together."""
+    tasks: Count = 4096
+    """Tasks that are kept, of all principals together."""
+    tasks_per_agent: Count = 256
+    """Tasks of one principal."""
+    task_s: Annotated[float, Meta(gt=0, le=30 * 86_400)] = 86_400
+    """How long a task is kept at most, whatever its server says."""
 
 
 class Approvals(msgspec.Struct, frozen=True):
@@ -85,6 +144,20 @@ class Webhook(msgspec.Struct, frozen=True):
     """Where to; unset: nowhere. Redirections are not followed."""
     secret_env: str = "INTERLOCK_WEBHOOK_SECRET"  # noqa: S105 - the name of a variable
     """The variable of the hub's environment that holds the secret they are signed with."""
+
+
+class Embeddings(msgspec.Struct, frozen=True):
+    """`[hub.embeddings]`: how tools are found by meaning, beside their words. With neither `url` nor `path`, by the
+    model of the extra `semantic` where it is installed, else by words alone."""
+
+    url: str | None = None
+    """An endpoint that speaks OpenAI's API (`https://api.openai.com/v1`); the texts of tools and queries go there."""
+    model: str = "text-embedding-3-small"
+    """What the endpoint calls its model."""
+    key_env: str = "OPENAI_API_KEY"
+    """The variable of the hub's environment that holds the endpoint's key, if it needs one."""
+    path: str | None = None
+    """A folder with the model all-MiniLM-L6-v2, or a file of word vectors (GloVe, fastText) on this machine."""
 
 
 class OAuth(msgspec.Struct, frozen=True):
@@ -161,7 +234,7 @@ class Hub(msgspec.Struct, frozen=True):
     """How much is left to the hub's own judgement: `observe`, `guard` or `locked`."""
     anonymous: bool | None = None
     """Whether callers without a key are the agent `local`. Unset: only on loopback, and not where `[hub.oauth]` is."""
-    budget: Count | None = 20_000
+    budget: Tokens | None = 20_000
     """Tokens of tool definitions a list may take. Above it, it holds the pinned tools and the way to find others."""
     audit: Literal["batched", "strict"] = "batched"
     """When a record is committed: with others within 0.1 s (`batched`), or before its call is sent (`strict`)."""
@@ -182,6 +255,7 @@ class Hub(msgspec.Struct, frozen=True):
     limits: Limits = Limits()
     approvals: Approvals = Approvals()
     webhook: Webhook = Webhook()
+    embeddings: Embeddings = Embeddings()
     oauth: OAuth = OAuth()
     tracing: Tracing = Tracing()
     retention: Retention = Retention()
@@ -235,6 +309,9 @@ class Tools(msgspec.Struct, frozen=True):
     definition, at least 16 characters of its fingerprint. `interlock status` prints the line to write."""
     rate: dict[str, Rate] = {}
     """A tool's own name, and how often it may be called by all together: `{ per_minute = 30, per_hour = 500 }`."""
+    timeouts: dict[str, ToolTimeouts] = {}
+    """A tool's own name or a pattern, and its `tool_s`, `validation_s` and `lock_s`. Of several that fit, the last
+    one's that has it."""
 
 
 class Validation(msgspec.Struct, frozen=True):
@@ -308,13 +385,18 @@ class Server(msgspec.Struct, frozen=True):
     """With the hub (`eager`), or with the first call (`on-demand`)."""
     restart: Restart = Restart()
     timeout_s: Seconds | None = None
-    """How long a call to it may take; progress extends it."""
+    """How long a call to it may take; progress extends it. Short for `timeouts.tool_s`."""
+    timeouts: ServerTimeouts = ServerTimeouts()
     era: Era = "auto"
     """Which kind of MCP it speaks, where it need not be found out: `modern` or `legacy`."""
     enabled: bool = True
     """Whether it is used at all."""
     access: DefaultPolicy | None = None
     """What agents may call where no grant says so: `opt-out` everything, `opt-in` nothing. Unset: as the hub's."""
+    trust: TrustLevel = "standard"
+    """How far its own word counts: a `trusted` one's on the risk of its tools is taken, a `sandboxed` one's can only
+    make things worse. A server can call itself less than this, never more."""
+    permissions: Permissions = Permissions()
     audit: Literal["auto", "all", "off"] = "auto"
     """Whether it is sent the record of everything (`notifications/mgp.audit`): `all`, `off`, or `auto`: if it asked for
     it when the hub first met it (MGP's `audit` extension)."""
@@ -322,7 +404,7 @@ class Server(msgspec.Struct, frozen=True):
     validators: dict[str, Validation] = {}
     """What is checked of calls to its tools, by tool; see below."""
     max_result_tokens: Annotated[int, Meta(ge=100)] | None = None
-    """The longest text of a result, in tokens of about four bytes. A longer one becomes its head and a link to the
+    """The longest text of a result, in tokens (o200k). A longer one becomes its head and a link to the
     rest; tools are then listed without an `outputSchema`, which a head could not keep."""
     scan_results: ScanResults = "off"
     """Whether results are searched for hidden text and instructions to the model: `flag` notes them in the log,
@@ -356,7 +438,7 @@ class Profile(msgspec.Struct, frozen=True):
     """An exposed name, and what it is called here."""
     describe: dict[str, str] = {}
     """An exposed name, and what it says it does here."""
-    budget: Count | None = None
+    budget: Tokens | None = None
     """Tokens of tool definitions that its list may take; unset: the hub's."""
     level: Level | None = None
     """How much of it is listed: `L0` all tools, `L1` the way to find tools with their categories, `L2` the way to find
@@ -370,14 +452,18 @@ class Agent(msgspec.Struct, frozen=True):
 
     profile: str | None = None
     """The only profile it sees."""
-    budget: Count | None = None
-    """Tokens of tool definitions that its list may take; unset: its profile's."""
+    budget: Tokens | None = None
+    """Tokens of tool definitions that any list and any result of a search may take; unset: its profile's. It holds over
+    a `level` of `L0`, too."""
     level: Level | None = None
     """How much of it is listed; unset: as its profile says."""
     pinned: tuple[str, ...] = ()
     """Exposed tool names (patterns) that are always listed, beside its profile's."""
     ask: tuple[str, ...] = ()
     """Exposed tool names (patterns) that a person must confirm."""
+    request: tuple[str, ...] = ()
+    """Exposed tool names (patterns) that it may ask for where it has no access: `request_tools` then names them to the
+    agent, and puts the question to a person. Nothing else that it has no access to is ever named."""
     attended_by: str | None = None
     """The person who sits before this agent's client: questions about its calls are asked there, too."""
     rate: Rate = Rate()

@@ -13,9 +13,9 @@ import msgspec
 from .names import why_bad_agent, why_bad_id, why_bad_name
 from .oauth import check_oauth
 from .problems import KeyPath, Report
-from .settings import Agent, Config, Hub, Profile, Server, split_listen
+from .settings import Agent, Config, Hub, Profile, Server, ToolTimeouts, split_listen
 from .shape import build, kind
-from .validation import check_trust, read_validators
+from .validation import check_permissions, check_timeouts, check_trust, read_timeouts, read_validators
 
 T = TypeVar("T")
 
@@ -48,9 +48,22 @@ def read_server(table: Mapping[str, object], name: str, at: KeyPath, report: Rep
     rest = dict(table)
     command = _command(rest, name, at, report)
     validators = read_validators(rest.pop("validators", {}), (*at, "validators"), report, server=name)
+    tools = rest.get("tools")
+    timeouts: dict[str, ToolTimeouts] = {}
+    if isinstance(tools, Mapping) and "timeouts" in tools:
+        timeouts = read_timeouts(tools["timeouts"], (*at, "tools", "timeouts"), report, server=name)
+        rest["tools"] = {key: value for key, value in tools.items() if key != "timeouts"}
     settings = build(Server, rest, at, report, server=name)
-    server = msgspec.structs.replace(settings, command=command, validators=validators, source=str(report.file))
+    server = msgspec.structs.replace(
+        settings,
+        command=command,
+        validators=validators,
+        tools=msgspec.structs.replace(settings.tools, timeouts=timeouts),
+        source=str(report.file),
+    )
     check_trust(server.tools.trust, (*at, "tools", "trust"), report, server=name)
+    check_permissions(server.permissions, (*at, "permissions"), report, server=name)
+    check_timeouts(server, at, report, name=name)
     check_server(server, name, at, report, has_command="command" in table)
     return server
 
@@ -149,6 +162,15 @@ def _check_hub(hub: Hub, profiles: Mapping[str, Profile], report: Report) -> Non
         )
     if hub.webhook.url is not None and (why := why_bad_url(hub.webhook.url)):
         report.add(("hub", "webhook", "url"), f"the webhook's url {why}", "write it as https://host/path")
+    if hub.embeddings.url is not None:
+        if why := why_bad_url(hub.embeddings.url):
+            report.add(("hub", "embeddings", "url"), f"the endpoint's url {why}", "write it as https://host/v1")
+        if hub.embeddings.path is not None:
+            report.add(
+                ("hub", "embeddings", "path"),
+                "vectors come from one place, and both `url` and `path` are set",
+                "leave one of them out",
+            )
     if hub.tracing.endpoint is not None and (why := why_bad_url(hub.tracing.endpoint)):
         report.add(("hub", "tracing", "endpoint"), f"the endpoint {why}", "write it as http://127.0.0.1:4318")
     for number, origin in enumerate(hub.allowed_origins):

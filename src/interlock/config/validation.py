@@ -1,4 +1,4 @@
-"""Reads `[servers.ID.validators.TOOL]` and `tools.trust`, and checks at start what would otherwise fail at a call."""
+"""Reads what is set tool by tool, and checks at start what would otherwise fail at a call or a connection."""
 
 from __future__ import annotations
 
@@ -10,21 +10,38 @@ from pathlib import PurePosixPath, PureWindowsPath
 from interlock.judge.addresses import METADATA
 from interlock.judge.arguments import KINDS, ArgumentKind
 from interlock.judge.patterns import PatternError, compile_pattern
+from interlock.protocols.mgp.permissions import expand
+from interlock.wire.errors import Fault
 
 from .problems import KeyPath, Report
-from .settings import Validation
-from .shape import build, kind
+from .settings import Permissions, Server, ToolTimeouts, Validation
+from .shape import S, build, kind
 
 SHORTEST_FINGERPRINT = 16
 """Hexadecimal characters: fewer could be matched by a definition made for that."""
 
 
 def read_validators(tables: object, at: KeyPath, report: Report, *, server: str) -> dict[str, Validation]:
-    """Each tool's table. Whatever is wrong is reported, with its line."""
+    """Each tool's validators. Whatever is wrong is reported, with its line."""
+    found = _by_tool(Validation, tables, at, report, server=server)
+    for tool, rules in found.items():
+        for key, message, mend in _wrong(rules):
+            report.add((*at, tool, *key), message, mend, server=server)
+    return found
+
+
+def read_timeouts(tables: object, at: KeyPath, report: Report, *, server: str) -> dict[str, ToolTimeouts]:
+    """Each tool's timeouts, likewise."""
+    return _by_tool(ToolTimeouts, tables, at, report, server=server)
+
+
+def _by_tool(cls: type[S], tables: object, at: KeyPath, report: Report, *, server: str) -> dict[str, S]:
+    """A table for each tool, by its name or a pattern."""
     if not isinstance(tables, Mapping):
-        report.add(at, f"`validators` must be tables, not {kind(tables)}", 'write [….validators."TOOL"]', server=server)
+        name = at[-1]
+        report.add(at, f"`{name}` must be tables, not {kind(tables)}", f'write [….{name}."TOOL"]', server=server)
         return {}
-    found: dict[str, Validation] = {}
+    found: dict[str, S] = {}
     for tool, table in tables.items():
         place = (*at, tool)
         try:
@@ -34,9 +51,7 @@ def read_validators(tables: object, at: KeyPath, report: Report, *, server: str)
                 place, f"`{tool}` is no tool name or pattern: {why}", "name a tool, or write `**`", server=server
             )
             continue
-        found[tool] = build(Validation, table, place, report, server=server)
-        for key, message, mend in _wrong(found[tool]):
-            report.add((*place, *key), message, mend, server=server)
+        found[tool] = build(cls, table, place, report, server=server)
     return found
 
 
@@ -50,6 +65,24 @@ def check_trust(trust: tuple[str, ...], at: KeyPath, report: Report, *, server: 
                 f"write name@fingerprint ({SHORTEST_FINGERPRINT} characters or more) as `interlock status` prints it",
                 server=server,
             )
+
+
+def check_permissions(permissions: Permissions, at: KeyPath, report: Report, *, server: str) -> None:
+    """Only permissions that there are can be approved, denied or required."""
+    for key in ("approve", "deny", "require"):
+        for number, name in enumerate(getattr(permissions, key)):
+            try:
+                expand([name])
+            except Fault as fault:
+                report.add((*at, key, number), f"`{name}` in `{key}` is no permission", fault.mend, server=server)
+
+
+def check_timeouts(server: Server, at: KeyPath, report: Report, *, name: str) -> None:
+    """One word on each timeout."""
+    if server.timeout_s is not None and server.timeouts.tool_s is not None:
+        report.add(
+            (*at, "timeout_s"), "`timeout_s` and `timeouts.tool_s` mean the same", "keep one of them", server=name
+        )
 
 
 def _wrong(rules: Validation) -> Iterator[tuple[KeyPath, str, str]]:

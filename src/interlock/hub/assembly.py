@@ -33,6 +33,7 @@ from interlock.hub.catalog.clean import CLEAN
 from interlock.hub.catalog.offer import Offer
 from interlock.hub.catalog.pins import PINS, Pins
 from interlock.hub.catalog.quarantine import Quarantine
+from interlock.hub.catalog.remembered import remembered
 from interlock.hub.catalog.views import Catalog
 from interlock.hub.decisions.decision import DECISIONS, Question
 from interlock.hub.decisions.desk import Desk
@@ -43,11 +44,15 @@ from interlock.hub.doors import Doors
 from interlock.hub.gates.access import AccessGate
 from interlock.hub.gates.confirm import ConfirmGate
 from interlock.hub.gates.headers import HeadersGate
+from interlock.hub.gates.permissions import PermissionsGate
 from interlock.hub.gates.risk import RiskGate
 from interlock.hub.gates.schema import SchemaGate
 from interlock.hub.gates.validators import ValidatorsGate
+from interlock.hub.governing import Governing
 from interlock.hub.hub import Hub
 from interlock.hub.kernel.kernel import Kernel
+from interlock.hub.kernel.meaning import EMBEDDINGS, Meaning
+from interlock.hub.kernel.requests import Requests, off_loop
 from interlock.hub.kernel.search import ToolSearch
 from interlock.hub.kernel.shelves import Shelves
 from interlock.hub.kernel.tokens import TokenCounts
@@ -57,16 +62,23 @@ from interlock.hub.notices import Notices
 from interlock.hub.oauth.desk import OAuthDesk, open_desk
 from interlock.hub.operating.keys import KeyDesk
 from interlock.hub.operating.records import RecordDesk
+from interlock.hub.permissions.desk import PermissionsDesk
+from interlock.hub.permissions.entries import ENTRIES as PERMISSIONS
 from interlock.hub.pipeline import Commit, Dispatch, Pipeline, Release
 from interlock.hub.plan import Epoch, Gate, Plans
 from interlock.hub.principals import Principal
 from interlock.hub.rates import Rates
 from interlock.hub.recording import Recording
 from interlock.hub.request_states import RequestStates
-from interlock.hub.results.finishing import finish_for
+from interlock.hub.results.finishing import Finish, finish_for
+from interlock.hub.results.measuring import Measuring
 from interlock.hub.results.pages import Pages
 from interlock.hub.sending import Room
 from interlock.hub.spans.opening import open_spans
+from interlock.hub.tasks.ledger import TASKS, Ledger
+from interlock.hub.tasks.tracker import Tracker
+from interlock.hub.timeouts import CallTimeouts, timeouts_for
+from interlock.hub.upstreams.agreement import asking
 from interlock.hub.upstreams.states import State
 from interlock.hub.upstreams.upstream import Upstream
 from interlock.hub.upstreams.upstreams import Upstreams
@@ -95,7 +107,19 @@ DRAIN_S: Final = 10.0
 """How long calls under way may take to finish when a server or the hub goes."""
 
 
-COLLECTIONS: Final[tuple[Collection[Any], ...]] = (KEYS, KEY_USES, GRANTS, DECISIONS, RULES, PINS, CLEAN, CURSORS)
+COLLECTIONS: Final[tuple[Collection[Any], ...]] = (
+    KEYS,
+    KEY_USES,
+    GRANTS,
+    DECISIONS,
+    RULES,
+    PINS,
+    CLEAN,
+    CURSORS,
+    TASKS,
+    PERMISSIONS,
+    EMBEDDINGS,
+)
 """Every collection that the hub keeps in its store."""
 
 
@@ -134,24 +158,36 @@ class Assembly:
         self.tokens = TokenCounts(self._changed)
         self.shelves = Shelves(self.catalog, self.tokens, self.access)
         self.notices = Notices(self.catalog, self.shelves)
-        self.kernel = Kernel(self.catalog, self.shelves, ToolSearch(self.catalog, self.tokens), self.tokens)
         self.limits = _limits(config)
         self.upstreams = Upstreams(self._upstream)
         self.oauth: OAuthDesk | None = None
         """Access tokens, where the operator accepts them."""
         self.doors = Doors(lambda: self.config, self.keys, self.catalog, self.access, self._tokens)
         self.quarantine = Quarantine(config, self._offered, self._note)
-        self.parking = Parking(parking or ParkingLimits(), secrets.token_bytes(32))
+        self._resolver = Resolver()
+        self._parking_limits = parking
+        self.parking = Parking(parking or _parking_limits(config), secrets.token_bytes(32))
         self.inbox = Inbox(
             lambda: self.config.hub.approvals.valid_s,
             stands=self._still_asks,
             told=self.journal.decided,
             told_rule=lambda rule, by, made: (self.journal.rule_made if made else self.journal.rule_revoked)(by, rule),
         )
+        self.meaning = Meaning(lambda: self.config.hub.embeddings, lambda: self.store, self._resolver, self._note)
+        self.search = ToolSearch(self.catalog, self.tokens, self.meaning, self._connected, self._lock_s)
+        self._requested: set[asyncio.Task[None]] = set()
+        self.requests = Requests(self.inbox, self.access_desk, off_loop(self._requested), self._note)
+        tell = self.notices.requested
+        self.kernel = Kernel(self.catalog, self.shelves, self.search, self.tokens, self.requests, tell)
         self.heralds = Heralds(lambda: self.config.hub, self._note)
-        self._desk = Desk(self.inbox, lambda: self.config.hub.approvals.hold_s, self._attended_by, self.parking)
+        self._desk = Desk(
+            self.inbox,
+            lambda: self.config.hub.approvals.hold_s,
+            self._attended_by,
+            self.parking,
+            lambda server: self.governing.trust_of(server),
+        )
         self._pins = Pins(self.inbox, lambda: self.config.hub.mode, self.quarantine.take, self._relist, self._note)
-        self._resolver = Resolver()
         self.judging = Judging(self._resolver)
         self.would_refuse: Counter[tuple[str, str]] = Counter()
         """How often calls went out that a stricter mode would have refused, by server and rule."""
@@ -159,12 +195,32 @@ class Assembly:
         """How many calls there were and how long they took."""
         self.flagged: Counter[tuple[str, str]] = Counter()
         """How often something was flagged in results, by server and rule."""
+        self.governing = Governing(
+            lambda: self.config,
+            self.upstreams,
+            self.inbox,
+            self.epoch,
+            show=self._show,
+            journal=self.journal,
+            log=self._note,
+        )
+        self.permissions = self.governing.permissions
+        self.permission_desk = PermissionsDesk(self.permissions, self.access, lambda: self.config.servers, self.journal)
         self.pages = Pages(time.monotonic)
+        self.measuring = Measuring()
         self._plans: Plans
+        self._finishes: dict[str, Finish | None] = {}
         self._renew_gates()
         self.spans = open_spans(config.hub.tracing)
         """Spans of calls, where the operator wants them."""
         self.recording = self._recording(strict=config.hub.audit == "strict")
+        self.tasks = Tracker(
+            Ledger(self._most_tasks),
+            self.upstreams,
+            lambda: self.recorder,
+            lambda: int(self.config.hub.limits.task_s * 1000),
+            asyncio.get_running_loop().time,
+        )
         self.hub = Hub(
             doors=self.doors,
             catalog=self.catalog,
@@ -180,9 +236,12 @@ class Assembly:
             recording=self.recording,
             kept=self.pages,
             parking=self.parking,
+            tracker=self.tasks,
+            finish_of=self._finish_of,
             limits=self.limits,
             info=msgspec.json.encode({"name": "interlock", "title": "Interlock", "version": VERSION}),
             room=_room(config),
+            risk_of=self.governing.risk_of,
             clock=asyncio.get_running_loop().time,
         )
         self.service: Service = self.hub
@@ -195,6 +254,7 @@ class Assembly:
         self._reaper: asyncio.TimerHandle | None = None
         self._sweeping: asyncio.Task[None] | None = None
         self._noting: asyncio.Task[None] | None = None
+        self._tracking: asyncio.Task[None] | None = None
         self._pruner: Pruner
         self._pruning: asyncio.Task[None] | None = None
         self._prune_at = 0.0
@@ -217,8 +277,11 @@ class Assembly:
         self.keys.mirror.on_change(lambda *_: self._access_changed())
         await self.grants.begin(self.store, self._access_changed)
         await self.inbox.begin(self.store)
+        await self.tasks.ledger.begin(self.store)
         self._pins.begin(self.store)
+        self.requests.begin()
         self.quarantine.begin(self.store)
+        await self.permissions.begin(self.store)
         self.inbox.on_change(self.heralds.heard)
         await self.apply(self.config)
         self.begun = True
@@ -229,6 +292,7 @@ class Assembly:
         async with self._applying:
             self.config = config
             self.limits = _limits(config)
+            self.parking.bound(self._parking_limits or _parking_limits(config))
             self.hub.sending.room = _room(config)
             self.recording.strict = config.hub.audit == "strict"
             self.epoch.advance()
@@ -239,6 +303,10 @@ class Assembly:
             self.catalog.arrange(enabled, config.profiles)
             await self.quarantine.apply(config)
             changed = await self.upstreams.apply(enabled, DRAIN_S)
+            for upstream in self.upstreams:
+                upstream.timeouts = config.hub.timeouts
+            await self.permissions.apply()
+            await self._remember(changed)
             self._tell()
             return changed
 
@@ -248,6 +316,8 @@ class Assembly:
             if timer is not None:
                 timer.cancel()
         await self.tokens.close()
+        await self.search.close()
+        await self.governing.close()
         await self.heralds.close()
         if self.oauth is not None:
             await self.oauth.close()
@@ -257,6 +327,8 @@ class Assembly:
             await asyncio.gather(self._sweeping, return_exceptions=True)
         if self._noting is not None:
             await self._noting
+        if self._tracking is not None:
+            await asyncio.gather(self._tracking, return_exceptions=True)
         if self._pruning is not None:
             self._pruning.cancel()
             await asyncio.gather(self._pruning, return_exceptions=True)
@@ -264,26 +336,30 @@ class Assembly:
         await self.forwarding.close()
         await self.recorder.close()
         self.judging.close()
+        await self.measuring.close()
         self.quarantine.close()
         await self.store.close()
         if self.spans is not None:
             await asyncio.to_thread(self.spans.close)
 
     def _upstream(self, id: str, settings: Server) -> Upstream:
-        return Upstream(
+        upstream = Upstream(
             id,
             settings,
             self.config.hub.timeouts,
             dial_for(settings, self.limits),
-            Identity("interlock", VERSION, title="Interlock"),
+            Identity("interlock", VERSION, asking(b"{}"), title="Interlock"),
             self.logs,
             most_lanes=self.config.hub.limits.private_sessions_per_server,
-            offered=self._pins.take,
+            prepared=self.governing.prepared,
+            offered=self._take,
             updated=self.notices.updated,
             subscriptions=self.notices.subscriptions,
             stepped=self._stepped,
             claimed=self._claims.take,
         )
+        upstream.task_told, upstream.watched_tasks = self.tasks.told, self.tasks.followed
+        return upstream
 
     def _recording(self, *, strict: bool) -> Recording:
         if self.spans is None:
@@ -302,25 +378,46 @@ class Assembly:
         config = self.config
         gates: list[Gate] = [
             AccessGate(self.access, asyncio.get_running_loop().time, self._short_of_scope),
+            PermissionsGate(self.permissions, asyncio.get_running_loop().time),
             HeadersGate(),
             SchemaGate(),
             ValidatorsGate(config.servers, config.hub.mode, self.judging, self._is_attended),
-            RiskGate(config.hub.mode, self._note),
+            RiskGate(config.hub.mode, self._note, self.governing.trust_of, self.permissions.needs),
             ConfirmGate(config.agents, config.hub.mode, self._note),
         ]
-        finishes = {
-            name: finish_for(server, self.pages, self.judging, self._flagged) for name, server in config.servers.items()
+        self._finishes = {
+            name: finish_for(server, self.pages, self.judging, self.measuring, self._flagged)
+            for name, server in config.servers.items()
         }
         self._plans = Plans(
             gates,
-            self._timeout_of,
-            lambda target: finishes.get(target.server) if target.kind == "tool" else None,
+            self._timeouts_of,
+            self._finish_of,
             self.rates.of,
         )
+
+    def _finish_of(self, target: Target) -> Finish | None:
+        return self._finishes.get(target.server) if target.kind == "tool" else None
 
     def _is_attended(self, principal: Principal) -> bool:
         """Whether a person is there to answer for a caller who is none: before their client, or at the inbox."""
         return principal.kind != "person" and (self.inbox.watched or self._attended_by(principal) is not None)
+
+    async def _remember(self, servers: list[str]) -> None:
+        """Servers that start on demand are known by their tools of earlier, until they run."""
+        for server in servers:
+            settings = self.config.servers.get(server)
+            offer = self.catalog.offer(server)
+            if settings is None or settings.start != "on-demand" or offer is None or offer.tools:
+                continue
+            known = await remembered(self.store, server, settings)
+            if known is not None:
+                await self.permissions.take(known)
+                await self.quarantine.take(known)
+
+    def _connected(self, server: str) -> bool:
+        upstream = self.upstreams.get(server)
+        return upstream is not None and upstream.state is State.CONNECTED
 
     async def _renew_oauth(self) -> None:
         """Tokens as the configuration says now. Those of before are worth nothing where it changed."""
@@ -415,12 +512,26 @@ class Assembly:
         if gone:
             self._note("hub", f"{gone} records were cut off, as the retention settings say")
 
-    def _timeout_of(self, target: Target) -> float:
-        server = self.config.servers.get(target.server)
-        own = None if server is None else server.timeout_s
-        return own if own is not None else self.config.hub.timeouts.tool_s
+    def _timeouts_of(self, target: Target) -> CallTimeouts:
+        tool = target.name if target.kind == "tool" else ""
+        return timeouts_for(self.config.hub.timeouts, self.config.servers.get(target.server), tool)
+
+    def _lock_s(self) -> float:
+        return self.config.hub.timeouts.lock_s
+
+    async def _take(self, offer: Offer) -> None:
+        """What a server offers, before any of it is shown: what its tools need, and whether they are the same."""
+        await self.permissions.take(offer)
+        await self._pins.take(offer)
+
+    def _most_tasks(self) -> tuple[int, int]:
+        limits = self.config.hub.limits
+        return limits.tasks, limits.tasks_per_agent
 
     def _offered(self, offer: Offer) -> None:
+        self._show(self.permissions.sifted(offer))
+
+    def _show(self, offer: Offer) -> None:
         self.catalog.put(offer)
         self.tokens.count(offer.tools.values())
         self._changed()
@@ -432,6 +543,7 @@ class Assembly:
     def _tell(self) -> None:
         self._telling = None
         self.notices.catalog_changed()
+        self.requests.look_again()
 
     def _reap(self) -> None:
         now = asyncio.get_running_loop().time()
@@ -441,6 +553,8 @@ class Assembly:
             self.oauth.tick()
         if self._sweeping is None or self._sweeping.done():
             self._sweeping = asyncio.ensure_future(self.inbox.sweep())
+        if self._tracking is None or self._tracking.done():
+            self._tracking = asyncio.ensure_future(self.tasks.sweep())
         if (self._pruning is None or self._pruning.done()) and now >= self._prune_at:
             self._prune_at = now + PRUNE_EVERY_S
             self._pruning = asyncio.ensure_future(self._prune())
@@ -460,6 +574,16 @@ def dial_for(settings: Server, limits: Limits) -> Dial:
         return to_url(settings.url, settings.headers, limits)
     inherited = {name: os.environ[name] for name in settings.inherit_env if name in os.environ}
     return to_command(Command(settings.command, {**inherited, **settings.env}, settings.cwd), limits)
+
+
+def _parking_limits(config: Config) -> ParkingLimits:
+    limits = config.hub.limits
+    return ParkingLimits(
+        parked=limits.parked,
+        per_owner=limits.parked_per_agent,
+        seconds=limits.parked_s,
+        held_bytes=limits.parked_bytes,
+    )
 
 
 def _room(config: Config) -> Room:

@@ -81,6 +81,16 @@ class Approval(msgspec.Struct, frozen=True):
     """The decision that is used up by it; None for a rule."""
 
 
+class Tried(msgspec.Struct, frozen=True):
+    """What was done so far for a call that a server answered with an error."""
+
+    deadline: float
+    """When nothing more is tried, by the loop's clock."""
+    retries: int = 0
+    fallback: bool = False
+    """It is the alternative to a call that failed, and has none itself."""
+
+
 class Call:
     """One request for a target."""
 
@@ -96,6 +106,8 @@ class Call:
     """What a stricter mode would have refused it for; for the record, once the call goes out."""
     trace = ""
     """Its trace id, once it is recorded."""
+    tried: Tried | None = None
+    """What was done to recover it from an error."""
     _arguments: object = msgspec.UNSET
     _members: Members | None = None
 

@@ -18,12 +18,15 @@ from interlock.hub.bridges import url_first
 from interlock.hub.bridges.asking_back import ANSWER_SECONDS, AskingBack
 from interlock.hub.bridges.retries import ANSWERS
 from interlock.hub.call import Call
-from interlock.hub.catalog.addresses import exposed_uri
 from interlock.hub.lines import LineOwner
 from interlock.hub.questions import relay_question
+from interlock.hub.recovering import Recovering
 from interlock.hub.request_states import RequestStates
-from interlock.hub.results.finishing import Finish
+from interlock.hub.results.addresses import with_exposed_uris
+from interlock.hub.results.finishing import Finishing
 from interlock.hub.sharing import log_level_of
+from interlock.hub.timeouts import timed_out
+from interlock.hub.upstreams.agreement import asking_meta
 from interlock.protocols.mcp import older, results
 from interlock.protocols.mcp.errors_across import error_for_new, error_for_old
 from interlock.protocols.mcp.headers import param_values
@@ -53,7 +56,8 @@ class Forward(msgspec.Struct, eq=False):
     _states: RequestStates
     _clock: Callable[[], float]
     _done: Callable[[Call], None]
-    _last: Finish | None
+    _recovering: Recovering
+    _last: Finishing | None
     """What is still to be done to a good result."""
     _patience: tuple[float, float]
     """Seconds that the server may take, and may take with progress."""
@@ -85,7 +89,8 @@ class Forward(msgspec.Struct, eq=False):
         if isinstance(answer, Failure):
             call.outcome = Outcome("answered", "error", code=answer.error.code)
             self._finish()
-            self._failed(answer.error)
+            if self._connection.mgp is None or not self._recovering.takes(call, answer.error):
+                self._failed(answer.error)
             return
         call.outcome = outcome_of(answer.result)
         self._finish()
@@ -126,6 +131,8 @@ class Forward(msgspec.Struct, eq=False):
 
     def lost(self, fault: Fault) -> None:
         """No answer will come."""
+        if fault.name == "UPSTREAM_TIMEOUT":
+            fault = timed_out(self._call, fault, self._patience[0])
         self._call.outcome = recording.lost(fault)
         self._finish()
         self._call.exchange.fail(fault)
@@ -152,10 +159,14 @@ class Forward(msgspec.Struct, eq=False):
         question = None
         if exchange.dialect.modern and not self._connection.modern:
             question = url_first.as_question(error, exchange.dialect.capabilities)
-        if question is None:
-            exchange.pass_failure(self._error(error))
-        else:
+        if question is not None:
             exchange.result(question)
+            return
+        told = error if self._connection.mgp is None else self._recovering.answer(self._call, error)
+        if isinstance(told, Fault):
+            exchange.fail(told)
+        else:
+            exchange.pass_failure(self._error(told))
 
     def _wants_logs(self) -> bool:
         """A new server was told the level with the call; an old one speaks for this client on its own line alone."""
@@ -208,7 +219,8 @@ class Forward(msgspec.Struct, eq=False):
         headers: tuple[tuple[str, str], ...] = ()
         if target.tool is not None and target.tool.param_headers and modern:
             headers = tuple(param_values(target.tool.param_headers, call.arguments))
-        if call.plain and members is None and modern is exchange.dialect.modern:
+        mgp = self._connection.mgp
+        if call.plain and members is None and mgp is None and modern is exchange.dialect.modern:
             # Name, arguments and `_meta`, each as it came, put together again: what was judged is what goes out.
             meta = traced(view.meta, view.meta_raw, call.trace)
             params = b'{"name":%b,"arguments":%b,"_meta":%b}' % (target.quoted, call.arguments_raw, meta)
@@ -221,6 +233,8 @@ class Forward(msgspec.Struct, eq=False):
             else:
                 named = None
             self._translate(fields)
+            if mgp is not None and modern:
+                fields["_meta"] = asking_meta(fields.get("_meta"))
             own = fields.get("_meta")
             fields["_meta"] = msgspec.Raw(traced(view.meta, b"" if own is None else bytes(own), call.trace))
             params = _encode(fields)
@@ -277,17 +291,8 @@ class Forward(msgspec.Struct, eq=False):
             tool = self._call.target.tool
             result = older.result_for(exchange.dialect.revision, result, tool is not None and tool.wraps)
         if result.find(b'"uri"') >= 0 and not self._call.caller.view.bare:
-            result = self._with_exposed_uris(result)
+            result = with_exposed_uris(self._call.target.server, result)
         return result
-
-    def _with_exposed_uris(self, result: bytes) -> bytes:
-        """Links and embedded resources lead back through the hub, under the addresses it gave them."""
-        value = msgspec.json.decode(result)
-        for block in [*_blocks(value.get("content")), *_blocks(value.get("contents")), *_messages(value)]:
-            holder = block.get("resource") if isinstance(block.get("resource"), dict) else block
-            if isinstance(holder, dict) and isinstance(holder.get("uri"), str):
-                holder["uri"] = exposed_uri(self._call.target.server, holder["uri"])
-        return msgspec.json.encode(value)
 
     def _error(self, error: ErrorObject) -> ErrorObject:
         """The server's own error, with codes of the other era put into this one's."""
@@ -322,12 +327,3 @@ def _with_token(params: bytes, token: Id) -> bytes:
     fields: dict[str, object] = dict(msgspec.json.decode(params, type=dict[str, msgspec.Raw]))
     fields["progressToken"] = token
     return msgspec.json.encode(fields)
-
-
-def _blocks(value: object) -> list[dict[str, object]]:
-    return [block for block in value if isinstance(block, dict)] if isinstance(value, list) else []
-
-
-def _messages(value: dict[str, object]) -> list[dict[str, object]]:
-    contents = (message.get("content") for message in _blocks(value.get("messages")))
-    return [content for content in contents if isinstance(content, dict)]

@@ -38,6 +38,10 @@ class Lanes:
         lane.used = asyncio.get_running_loop().time()
         return lane.line
 
+    def lines(self) -> list[Line]:
+        """Every connection that is there."""
+        return [lane.line for lane in self._lanes.values() if lane.line is not None]
+
     async def open(self, name: str, opener: Callable[[], Awaitable[Line]]) -> Line:
         """The connection, opened if it is not there. Two who want the same one at once get the same one."""
         lane = self._lanes.get(name)
@@ -106,4 +110,5 @@ class Lanes:
 
 
 def _idle(lane: _Lane) -> bool:
-    return lane.line is not None and not lane.line.connection.pending
+    line = lane.line
+    return line is not None and not line.connection.pending and not (line.owner is not None and line.owner.tasks)

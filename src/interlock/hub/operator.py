@@ -70,6 +70,10 @@ class Operator:
             "hub/grants.query": self._as_person(assembly.access_desk.query),
             "hub/grants.grant": self._as_person(assembly.access_desk.grant),
             "hub/grants.revoke": self._as_person(assembly.access_desk.revoke),
+            "hub/permissions.list": self._as_person(assembly.permission_desk.list),
+            "hub/permissions.approve": self._as_person(assembly.permission_desk.approve_at_terminal),
+            "hub/permissions.deny": self._as_person(assembly.permission_desk.deny),
+            "hub/permissions.revoke": self._as_person(assembly.permission_desk.revoke),
             "hub/why": self._why,
             "hub/confirm": self._confirm,
             **self.answering.methods,
@@ -155,7 +159,11 @@ class Operator:
             "tokens": None if offer is None else self._assembly.tokens.exact(offer.tools.values()),
             "problem": None if problem is None else problem.message,
             "mend": None if problem is None else problem.mend or f"see `interlock logs {upstream.id}`",
-            "left_out": upstream.left_out,
+            "mgp": _agreed(upstream),
+            "trust": self._assembly.governing.trust_of(upstream.id).name.lower(),
+            "permissions": self._assembly.permission_desk.shown(upstream.id),
+            "withheld": [] if offer is None else [tool.exposed for tool in offer.lacking.values()][:MOST_QUARANTINED],
+            "left_out": upstream.lists.left_out,
             "would_refuse": _by_rule(self._assembly.would_refuse, upstream.id),
             "flagged": _by_rule(self._assembly.flagged, upstream.id),
             "quarantined": [] if offer is None else [_quarantined(held) for held in offer.held[:MOST_QUARANTINED]],
@@ -184,6 +192,7 @@ class Operator:
                     "outputSchema": definition.get("outputSchema"),
                     "annotations": definition.get("annotations"),
                     "security": definition.get("security"),
+                    "permissions": list(self._assembly.permissions.needs(item)) if isinstance(item, Tool) else [],
                     "_meta": definition.get("_meta"),
                     "tokens": self._assembly.tokens.of(item) if isinstance(item, Tool) else None,
                 }
@@ -212,7 +221,6 @@ class Operator:
         costs: dict[str, int] = {}
         for tool in tools:
             costs[tool.server] = costs.get(tool.server, 0) + tokens.of(tool)
-        known = {tool.full: tokens.of(tool) for tool in tools}
         return {
             "agent": caller.principal.id,
             "level": shelves.level(caller.shelf),
@@ -220,7 +228,8 @@ class Operator:
             "all_tools": len(tools),
             "all_tokens": sum(costs.values()),
             "listed_tools": len(listed),
-            "listed_tokens": sum(known.get(bytes(item)) or len(bytes(item)) // 4 for item in listed),
+            "listed_tokens": sum(tokens.of_text(bytes(item)) for item in listed),
+            "pinned_without_room": shelves.pinned_without_room(caller.shelf),
             "servers": [{"id": id_, "tokens": cost} for id_, cost in sorted(costs.items(), key=lambda row: -row[1])],
         }
 
@@ -274,6 +283,20 @@ class Operator:
 
 def _by_rule(counts: Mapping[tuple[str, str], int], server: str) -> dict[str, int]:
     return {rule: count for (name, rule), count in counts.items() if name == server}
+
+
+def _agreed(upstream: Upstream) -> dict[str, object] | None:
+    """What is spoken beyond MCP, with what the server says of itself: that is its word, and no more."""
+    found = upstream.agreement
+    if found is None:
+        return None
+    return {
+        "version": found.offer.version[:40],
+        "extensions": sorted(found.agreed.extensions),
+        "place": found.agreed.home.value,
+        "warning": found.agreed.warning or None,
+        "claims": {"server_id": found.offer.server_id, "trust_level": found.offer.trust_level},
+    }
 
 
 def _quarantined(held: Held) -> dict[str, object]:

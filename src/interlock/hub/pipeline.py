@@ -17,6 +17,7 @@ from interlock.hub.decisions.desk import Desk
 from interlock.hub.plan import Check, Epoch, Plan, Plans
 from interlock.hub.rates import give_back, take
 from interlock.hub.refusals import Refusals
+from interlock.hub.timeouts import checks_timed_out
 from interlock.hub.verdicts import PASS, Ask, Pass, Refuse, Verdict, Wait
 from interlock.judge.findings import Finding
 from interlock.protocols.mcp.results import refusal_result
@@ -31,8 +32,6 @@ Release = Callable[[Call], None]
 WouldRefuse = Callable[[Call, tuple[Finding, ...]], None]
 """Hears of each call that goes out although a stricter mode would have refused it, and what for."""
 
-GATES_TIMEOUT_S = 10.0
-"""All gates of one call together, where one of them has to wait for something."""
 MOST_WAITING = 4096
 """Calls whose gates wait for something."""
 
@@ -165,7 +164,7 @@ class Pipeline:
 
         call.exchange.on_cancel = cancelled
         try:
-            answer = await self._desk.settle(call, ask)
+            answer = await self._desk.settle(call, ask, plan.lock_s)
         except Fault as fault:
             answer = Refuse(fault, ask.rule)
         except StoreError as cause:
@@ -215,9 +214,10 @@ class Pipeline:
 
     async def waited(self, call: Call, plan: Plan, wait: Wait, gate: str) -> tuple[Verdict, str]:
         """What the gates say in the end, where one of them has to wait for something."""
-        verdict, gate = await self._waited_once(call, plan, wait, gate)
+        ends = asyncio.get_running_loop().time() + plan.validation_s
+        verdict: Verdict = wait
         while isinstance(verdict, Wait):
-            verdict, gate = await self._waited_once(call, plan, verdict, gate)
+            verdict, gate = await self._waited_once(call, plan, verdict, gate, ends)
         return verdict, gate
 
     async def _wait(self, call: Call, plan: Plan, wait: Wait, gate: str) -> None:
@@ -225,12 +225,13 @@ class Pipeline:
         if call.exchange.open:
             self._proceed(call, plan, verdict, gate)
 
-    async def _waited_once(self, call: Call, plan: Plan, wait: Wait, gate: str) -> tuple[Verdict, str]:
+    async def _waited_once(self, call: Call, plan: Plan, wait: Wait, gate: str, ends: float) -> tuple[Verdict, str]:
         verdict: Verdict
         try:
-            verdict = await asyncio.wait_for(wait.work(), GATES_TIMEOUT_S)
+            async with asyncio.timeout_at(ends):
+                verdict = await wait.work()
         except TimeoutError:
-            verdict = Refuse(Fault("TIMEOUT", f"the {gate} check took too long", retry_after_ms=1000), "gates timeout")
+            verdict = Refuse(checks_timed_out(gate, plan.validation_s), "all checks of a call have `validation_s`")
         except Fault as fault:
             verdict = Refuse(fault, "the check could not be made")
         if type(verdict) is Pass and self._epoch.number != plan.epoch:

@@ -14,7 +14,8 @@ import msgspec
 from interlock.hub.call import Call, Caller, Target
 from interlock.hub.principals import Principal
 from interlock.hub.rates import Meter
-from interlock.hub.results.finishing import Finish
+from interlock.hub.results.finishing import Finishing
+from interlock.hub.timeouts import CallTimeouts
 from interlock.hub.unknown import unknown
 from interlock.hub.verdicts import FOREVER, PASS, Ask, Pass, Refuse, Verdict, Wait
 
@@ -59,9 +60,12 @@ class Plan(msgspec.Struct):
     """The gate that gave it."""
     checks: tuple[tuple[str, Check], ...]
     timeout_s: float
+    validation_s: float
+    lock_s: float
+    """How long the tool, the checks, and the wait for a lock may take."""
     epoch: int
     """When it was made."""
-    finish: Finish | None = None
+    finish: Finishing | None = None
     """What is to be done to its results."""
     valid_until: float = FOREVER
     meters: tuple[Meter, ...] = ()
@@ -77,12 +81,12 @@ class Plans:
     def __init__(
         self,
         gates: Sequence[Gate],
-        timeout_of: Callable[[Target], float],
-        finish_of: Callable[[Target], Finish | None] = lambda target: None,
+        timeouts_of: Callable[[Target], CallTimeouts],
+        finish_of: Callable[[Target], Finishing | None] = lambda target: None,
         meters_of: Callable[[Principal, Target], tuple[Meter, ...]] = lambda *_: (),
     ) -> None:
         self._gates = gates
-        self._timeout_of = timeout_of
+        self._timeouts_of = timeouts_of
         self._finish_of = finish_of
         self._meters_of = meters_of
 
@@ -104,12 +108,15 @@ class Plans:
             standing = msgspec.structs.replace(standing, fault=unknown(target.kind, name))
         found = ((gate.name, gate.check(target)) for gate in self._gates)
         checks = tuple((gate, check) for gate, check in found if check is not None)
+        timeouts = self._timeouts_of(target)
         plan = Plan(
             target,
             standing,
             standing_gate,
             checks,
-            self._timeout_of(target),
+            timeouts.tool_s,
+            timeouts.validation_s,
+            timeouts.lock_s,
             epoch,
             self._finish_of(target),
             valid_until,

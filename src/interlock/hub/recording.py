@@ -11,14 +11,15 @@ from typing import Final
 
 import msgspec
 
-from interlock.hub.audit.record import CANCELLED, LOST, NOT_SENT, TIMED_OUT, Outcome
+from interlock.hub.audit.entries import Ticket
+from interlock.hub.audit.record import CANCELLED, FELL_BACK, LOST, NOT_SENT, RETRIED, TIMED_OUT, Outcome
 from interlock.hub.audit.recorder import Recorder
 from interlock.hub.call import Call, Caller, Target, TargetKind
 from interlock.protocols.mcp.meta import members
 from interlock.protocols.traces import find_trace_id, new_trace_id, read_traceparent
 from interlock.store import StoreError
 from interlock.transports.exchange import Exchange
-from interlock.wire.errors import Fault
+from interlock.wire.errors import ErrorObject, Fault
 
 _REFUSED: Final = {
     "VALIDATION_BLOCKED": "VALIDATION_FAILED",
@@ -65,6 +66,10 @@ class Recording:
         if call.ticket is not None:
             self.recorder.outcome(call.ticket, call.outcome or NOT_SENT)
 
+    def end_later(self, ticket: Ticket, outcome: Outcome | None) -> None:
+        """The same for a call whose end could not be recorded with it, since it might have become a task."""
+        self.recorder.outcome(ticket, outcome or NOT_SENT)
+
     def refused(self, call: Call, fault: Fault, gate: str, rule: str) -> None:
         """Record that a gate said no."""
         call.trace = call.trace or trace_of(call.exchange)
@@ -78,6 +83,19 @@ class Recording:
             call.arguments_raw,
             event=_REFUSED.get(fault.name, "") if call.target.kind == "tool" else "",
         )
+
+    def retried(self, call: Call, error: ErrorObject, attempt: int, pause_s: float) -> None:
+        """Record that a call will be sent again, and after which error (MGP, Client Retry Behavior)."""
+        said: dict[str, object] = {"attempt": attempt, "pause_ms": round(pause_s * 1000), "error_code": error.code}
+        self._tell(RETRIED, call, error, said)
+
+    def fell_back(self, call: Call, error: ErrorObject, target: Target) -> None:
+        """Record that another tool is called in the place of one that failed."""
+        self._tell(FELL_BACK, call, error, {"fallback_tool": target.name, "error_code": error.code})
+
+    def _tell(self, event: str, call: Call, error: ErrorObject, details: dict[str, object]) -> None:
+        principal, reason = call.caller.principal, error.message[:1000]
+        self.recorder.event(event, principal, call.target, call.trace, reason=reason, details=details)
 
     def unresolved(self, exchange: Exchange, caller: Caller, kind: TargetKind, name: str, fault: Fault) -> None:
         """Record that a name meant nothing to this caller."""

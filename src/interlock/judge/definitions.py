@@ -96,7 +96,7 @@ def _texts(definition: Mapping[object, object]) -> tuple[list[_Text], bool]:
 
 def _judge_texts(texts: list[_Text]) -> Iterator[Finding]:
     whole = "\n".join([text for _, text, _ in texts])
-    if _is_plain(whole) and is_calm(whole) and not any(_name_weighs(text) for _, text, is_key in texts):
+    if is_calm(whole) and _is_plain(whole) and not any(_name_weighs(text) for _, text, is_key in texts):
         return
     instructed = False
     for where, text, is_key in texts:

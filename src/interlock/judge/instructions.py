@@ -20,8 +20,11 @@ from interlock.judge.regexes import OctetMatch, OctetRegex, OctetRegexes
 from interlock.judge.signals import ENGLISH, LATIN_SCRIPT, NAMES, OTHER_SCRIPTS, SAYS, Signal
 from interlock.judge.text import strip_hidden
 
-ENOUGH = 1.75
+ENOUGH = 1.5
 """The weight at which text counts as an instruction."""
+
+ENOUGH_IN_PROSE = 1.75
+"""The same for a result, which may be a long text about anything."""
 
 LONGEST = 262_144
 """Beyond this only the beginning and the end are read."""
@@ -40,7 +43,7 @@ def judge_instructions(text: str, where: str = "The text") -> tuple[Finding, ...
     A phrase that is only quoted, as an example of one, is not said: there is much writing about such attacks.
     """
     weighed = weigh(text, where, quotes=True)
-    return weighed.findings if weighed.weight >= ENOUGH else ()
+    return weighed.findings if weighed.weight >= ENOUGH_IN_PROSE else ()
 
 
 def weigh(text: str, where: str = "The text", *, name: bool = False, quotes: bool = False) -> Weighed:
@@ -232,6 +235,8 @@ def _decoded_runs(text: str) -> str:
 
 
 def _games(text: str, plain: str) -> Iterator[tuple[str, str]]:
+    if _DOTTED.search(plain):
+        yield "letter by letter", _DOTTED.sub(lambda match: _MARKS.sub("", match[0]), plain)
     if _DASHED.search(plain):
         yield "joined by dashes", _DASHED.sub(lambda match: match[0].replace("-", " ").replace("_", " "), plain)
     if _SPACED_OUT.search(text):
@@ -247,6 +252,8 @@ def _games(text: str, plain: str) -> Iterator[tuple[str, str]]:
         yield "backwards", plain[::-1]
 
 
+_DOTTED = re.compile(r"(?:\b\w[.\-_*]){2,40}\w\b")
+_MARKS = re.compile(r"[.\-_*]")
 _DASHED = re.compile(r"\b(?:[A-Za-z]{2,20}[-_]){3,20}[A-Za-z]{2,20}")
 _WIDE_GAP = re.compile(r"\s{2,}")
 _JOINTS = re.compile(r"[\s.\-_*]+")

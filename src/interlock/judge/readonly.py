@@ -38,7 +38,7 @@ _QUIET_TARGETS = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty
 _WRAPPERS = names(
     "env nice ionice chrt taskset timeout stdbuf time command builtin xargs watch busybox toybox "
     "coreutils setarch linux32 linux64 "
-    "sudo doas unbuffer ifne chronic numactl rlwrap"
+    "sudo doas unbuffer ifne chronic numactl"
 )
 _READ_MEND = "use a program that only reads, or have the operator list it in `readers`"
 
@@ -173,7 +173,7 @@ def _judge_argv(
         return
     if argv[0].rpartition("/")[2] in rules.readers or name in rules.readers:
         return
-    if len(arguments) == 1 and arguments[0] in ("--help", "--version"):
+    if (len(arguments) == 1 or name in READERS) and {"--help", "--version"}.intersection(arguments[-1:]):
         return
     if name in _WRAPPERS:
         yield from _judge_inner(name, arguments, rules, span, depth)
@@ -197,6 +197,8 @@ def _judge_inner(
 ) -> Iterator[Finding]:
     if name == "command" and arguments[:1] in (["-v"], ["-V"]):
         return
+    if name == "time" and uses_flag(arguments[:4], frozenset({"-o", "--output"}), "f"):
+        yield Finding("readonly.writes", "time: '-o' writes a file", _READ_MEND, span)
     inner, texts = inner_commands(name, arguments)
     if name in ("sudo", "doas") and not inner:
         yield Finding("readonly.unknown_program", f"{name!r} starts a shell or an editor", _READ_MEND, span)

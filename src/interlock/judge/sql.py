@@ -175,6 +175,9 @@ def _judge_tree(statement: exp.Expr) -> Iterator[Finding]:
             name = _function_name(node)
             if _has_effect(name):
                 yield Finding("sql.side_effect", f"the function {name}() has effects beyond reading", _MEND)
+        elif isinstance(node, exp.Table) and node.name.lower().startswith("pragma_"):
+            if node.name.lower().removeprefix("pragma_") not in _PRAGMA_READS:
+                yield Finding("sql.writes", f"{node.name} may set something", "use a PRAGMA that only reports")
         elif isinstance(node, exp.Table) and node.args.get("alias") is not None and not node.alias:
             # `FROM file('x')`: what one dialect reads as a table with odd columns, another calls as a function.
             if _has_effect(node.name.lower()):
@@ -203,7 +206,7 @@ _EFFECTS = names(
     "http_post net_http_post updatexml extractvalue readcsv readparquet lo_creat lo_create lo_unlink lo_put"
 )
 _EFFECT_NAMES = re.compile(
-    r"^(?:lo_(?:import|export|from_bytea|truncate)|pg_(?:read|write|ls|stat_file|terminate|cancel|reload|rotate|"
+    r"^(?:(?:query|table|cursor|schema|database)_to_xml|release_\w*locks?$|lo_(?:import|export|from_bytea|truncate)|pg_(?:read|write|ls|stat_file|terminate|cancel|reload|rotate|"
     r"switch|create|drop|start|stop|"
     r"advisory|try_advisory|sleep|logical|replication|promote|file|execute|notify|logdir|import|export|stat_reset|"
     r"log_backend)|dblink|xp_|sp_|utl_|"

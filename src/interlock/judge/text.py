@@ -127,7 +127,7 @@ _HIDDEN = re.compile(
 )
 
 # A word is in disguise if it holds Latin letters and others, and all of the others could pass for Latin ones.
-_TWINS = "асеорхуіјѕһԁԛԝьАВСЕНІЈКМОРЅТХУҮԌ" + "οονυικραΑΒΕΖΗΙΚΜΝΟΡΤΥΧ"
+_TWINS = "асеорхуіјѕһԁԛԝьАВСЕНІЈКМОРЅТХУҮԌ" + "οονυικραΑΒΕΖΗΙΚΜΝΟΡΤΥΧ" + "ⅠⅤⅩⅬⅭⅮⅯⅰⅴⅹⅼⅽⅾⅿ"
 _TWIN = re.compile(f"[{_TWINS}]")
 _TWIN_WORD = re.compile(
     f"(?<![^\\W\\d_])(?=[A-Za-z]*+[{_TWINS}])(?=[{_TWINS}]*+[A-Za-z])[A-Za-z{_TWINS}]{{3,}}+(?![^\\W\\d_])"
@@ -141,7 +141,9 @@ _BLANKS = frozenset("\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0\ufffc\u034f\u180
     map(chr, (*range(0xFE00, 0xFE10), *range(0xE0100, 0xE01F0)))
 )
 
-_RIGHT_TO_LEFT = re.compile("[\u0590-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\U00010800-\U00010fff\U0001e800-\U0001efff]")
+_RIGHT_TO_LEFT = re.compile(
+    "[\u0590-\u061b\u061d-\u08ff\ufb1d-\ufdff\ufe70-\ufefc\U00010800-\U00010fff\U0001e800-\U0001efff]"
+)
 # Scripts in which a joiner or non-joiner changes how letters are written, and those written without spaces.
 _JOINING = re.compile(
     "[\u0600-\u08ff\u0900-\u0dff\u0f00-\u109f\u1780-\u18af\u1900-\u1cff\ua800-\uabff\ufb50-\ufdff\ufe70-\ufefc\U00011000-\U00011fff]"

@@ -40,6 +40,8 @@ class Kind(msgspec.Struct, frozen=True):
     category: str = "validation"
     """MGP's error category."""
     retryable: bool = False
+    strategy: str = "exponential_backoff"
+    """How MGP's clients space their retries, where it may be tried again."""
     as_result: bool = False
     """A tool call so refused is answered with an `isError` result, which the model reads and can correct itself by."""
 
@@ -80,7 +82,21 @@ def _rows() -> tuple[Kind, ...]:
         Kind("CANCELLED", "mcp", internal, 499, "Cancelled by the caller"),
         # Security
         Kind("PERMISSION_DENIED", "security", request, 403, "A permission is missing", 1000, 0, -32005, 0, "security"),
-        Kind("APPROVAL_PENDING", "security", request, 403, "Awaits a yes", 1000, 0, -32005, 0, "security", True, True),
+        Kind(
+            "APPROVAL_PENDING",
+            "security",
+            request,
+            403,
+            "Awaits a yes",
+            1000,
+            0,
+            -32005,
+            0,
+            "security",
+            True,
+            "fixed_delay",
+            as_result=True,
+        ),
         Kind("ACCESS_DENIED", "security", params, 403, "No access to this target", 1001, 0, -32005, 0, "security"),
         Kind("AUTH_REQUIRED", "security", request, 401, "A credential is needed", 1002, 0, -32004, 0, "security"),
         Kind("AUTH_EXPIRED", "security", request, 401, "The credential has expired", 1003, 0, -32004, 0, "security"),
@@ -178,8 +194,13 @@ class Fault(Exception):
         if self.retry_after_ms is not None:
             fields["retry_after_ms"] = self.retry_after_ms
         if self.kind.retryable:
-            fields["retry_strategy"] = "exponential_backoff" if self.retry_after_ms is None else "fixed_delay"
+            fields["retry_strategy"] = self.kind.strategy
             fields["max_retries"] = MAX_RETRIES
+        details = dict(self.data)
+        if fallback := details.pop("fallback_tool", None):
+            fields["fallback_tool"] = fallback
+        if details:
+            fields["details"] = details
         return fields
 
 

@@ -33,6 +33,8 @@ INTENDED: Final = "dev.interlock.call_intended"
 OPENED: Final = "dev.interlock.audit_opened"
 CLOSED: Final = "dev.interlock.audit_closed"
 GAP: Final = "dev.interlock.audit_gap"
+RETRIED: Final = "dev.interlock.call_retried"
+FELL_BACK: Final = "dev.interlock.call_fell_back"
 OVERFLOWED: Final = "dev.interlock.audit_overflowed"
 PRUNED: Final = "dev.interlock.audit_pruned"
 RESTORED: Final = "dev.interlock.audit_restored"
@@ -47,6 +49,8 @@ DECISION: Final = "dev.interlock.decision_"
 """Followed by the state that a decision came to: `opened`, `approved`, `denied`, `expired`, `void`, `used`."""
 SERVER_STATE: Final = "dev.interlock.server_state"
 CONFIGURED: Final = "dev.interlock.configuration_reloaded"
+TASK_ENDED: Final = "dev.interlock.task_ended"
+"""A task ended whose call an earlier run had to record as unknown."""
 EXECUTED: Final = {
     "tool": "TOOL_EXECUTED",
     "prompt": "dev.interlock.prompt_fetched",

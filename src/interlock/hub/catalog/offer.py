@@ -20,6 +20,8 @@ from interlock.judge.names import RESERVED, exposed_name
 from interlock.judge.patterns import PatternSet
 from interlock.protocols.mcp.headers import BadParamHeader, ParamHeader, param_headers
 from interlock.protocols.mcp.older import wraps
+from interlock.protocols.mcp.tasks import Support
+from interlock.protocols.mgp.security import named_permissions
 from interlock.signatures.problems import DefinitionError
 from interlock.signatures.validate import Validator
 
@@ -65,8 +67,12 @@ class Tool(Item):
     idempotent: bool = False
     """The server says that a second call with the same arguments changes nothing more."""
     param_headers: tuple[ParamHeader, ...] = ()
+    permissions: tuple[str, ...] | None = None
+    """The permissions it says it needs; None where it does not say."""
     wraps: bool = False
     """Its structured content is no object, so that clients before 2026-07-28 get it inside of one."""
+    tasks: Support = "forbidden"
+    """Whether it can be called as a task (2025-11-25)."""
 
     def validator(self) -> Validator | str:
         """The compiled input schema, made at first use; or why it cannot be used."""
@@ -130,6 +136,8 @@ class Offer(msgspec.Struct):
     """What the server wants models to know."""
     held: tuple[Held, ...] = ()
     """What is in quarantine."""
+    lacking: dict[str, Tool] = {}
+    """Tools that lack a permission, by exposed name: known, and not offered."""
 
     def leave_out(self, tool: Tool, reason: str) -> None:
         """Do not offer a tool after all."""
@@ -161,6 +169,18 @@ class Offer(msgspec.Struct):
             held=held,
         )
 
+    def unpermitted(self, tools: Iterable[Tool]) -> Offer:
+        """The same without tools that lack a permission."""
+        lacking = {tool.exposed: tool for tool in tools}
+        if not lacking:
+            return self
+        return msgspec.structs.replace(
+            self,
+            tools={name: tool for name, tool in self.tools.items() if tool.exposed not in lacking},
+            tools_by_exposed={name: tool for name, tool in self.tools_by_exposed.items() if name not in lacking},
+            lacking=lacking,
+        )
+
     def items(self, kind: ItemKind) -> Iterable[Item]:
         """All of one kind, in the server's order."""
         match kind:
@@ -183,6 +203,7 @@ def make_offer(
     *,
     rules: Tools | None = None,
     whole_results: bool = True,
+    tasks: bool = False,
 ) -> Offer:
     """An offer from a server's own definitions. What is wrong with an item leaves out that item, never the others.
 
@@ -198,6 +219,9 @@ def make_offer(
             return
         if not whole_results:
             fields.pop("outputSchema", None)
+        if not tasks:
+            # What the server's capabilities do not say does not count (2025-11-25, Tasks: Tool-Level Negotiation).
+            fields.pop("execution", None)
         item = _tool(server, name, definition, fields, rules)
         _put(offer.tools, offer.tools_by_exposed, item)
 
@@ -280,8 +304,16 @@ def _tool(server: str, name: str, definition: bytes, fields: _Fields, rules: Too
         schema=raw,
         idempotent=hints.idempotentHint is True or hints.readOnlyHint is True,
         param_headers=headers,
+        permissions=named_permissions(bytes(fields["security"])) if "security" in fields else None,
         wraps=wraps(None if output is None else bytes(output)),
+        tasks=msgspec.json.decode(fields["execution"], type=_Execution).taskSupport
+        if "execution" in fields
+        else "forbidden",
     )
+
+
+class _Execution(msgspec.Struct):
+    taskSupport: Support = "forbidden"
 
 
 class _Hints(msgspec.Struct):

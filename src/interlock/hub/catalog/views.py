@@ -132,6 +132,15 @@ class Catalog:
                 return decision
         return None
 
+    def lacking(self, view: View, name: str) -> Tool | None:
+        """The tool that a view would show under a name, had it the permissions it needs."""
+        exposed = name if view.profile is None or view.bare else self._lenses[view.profile].original(name)
+        offer = self._offers.get(view.server or exposed.partition("__")[0])
+        for tool in () if offer is None else offer.lacking.values():
+            if (tool.shown if view.bare else tool.exposed) == exposed and self._seen(view, tool):
+                return tool
+        return None
+
     def prompt(self, view: View, name: str) -> Item | None:
         """The prompt that a name means in a view."""
         if view.server is not None:

@@ -84,9 +84,9 @@ class Desk:
         """Use an approval up. A rule is not used up."""
         return approval.ticket is None or await self._inbox.use(approval.ticket)
 
-    async def settle(self, call: Call, ask: Ask) -> Approval | Refuse:
+    async def settle(self, call: Call, ask: Ask, lock_s: float | None = None) -> Approval | Refuse:
         """Ask, and wait for the answer as long as calls are held."""
-        decision = await self._inbox.ask(self._question(call, ask))
+        decision = await self._inbox.ask(self._question(call, ask), lock_s)
         if decision.state is State.OPEN:
             decision = await self._hold(call, decision)
         match decision.state:

@@ -12,6 +12,7 @@ import msgspec
 
 from interlock.config.settings import Mode
 from interlock.hub.call import Target
+from interlock.hub.catalog.offer import Tool
 from interlock.hub.plan import Check
 from interlock.hub.principals import Principal
 from interlock.hub.verdicts import PASS, Ask, Verdict
@@ -27,19 +28,24 @@ class RiskGate:
 
     name = "risk"
 
-    def __init__(self, mode: Mode, note: Note) -> None:
+    def __init__(
+        self, mode: Mode, note: Note, trust_of: Callable[[str], Trust], needs: Callable[[Tool], tuple[str, ...]]
+    ) -> None:
         self._mode = mode
         self._note = note
+        self._trust_of = trust_of
+        self._needs = needs
 
     def plan(self, principal: Principal, target: Target) -> Verdict:
         """The whole tool is dangerous or not, whatever the arguments are."""
         if target.tool is None or principal.kind == "person":
             return PASS
         declared, hints = read_security(target.tool.definition)
-        risk = effective_risk(declared, hints, Trust.STANDARD)
+        trust = self._trust_of(target.server)
+        risk = effective_risk(declared, hints, trust, self._needs(target.tool))
         if declared is not None and declared.confirmation_required:
             rule, said = "the server declares confirmation_required", True
-        elif declared is not None and effective_risk(_said(declared), Hints(), Trust.STANDARD) is Risk.DANGEROUS:
+        elif declared is not None and effective_risk(_said(declared), Hints(), trust) is Risk.DANGEROUS:
             rule, said = "the server declares it dangerous", True
         elif risk is Risk.DANGEROUS:
             rule, said = "the hub takes it for dangerous", False

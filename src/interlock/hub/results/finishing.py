@@ -13,7 +13,9 @@ import msgspec
 
 from interlock.config.settings import Server
 from interlock.hub.call import Call
-from interlock.hub.results.pages import LIFE_S, MOST_BYTES_EACH, Pages, head
+from interlock.hub.results.dividing import Division, left_over
+from interlock.hub.results.measuring import Measuring
+from interlock.hub.results.pages import LIFE_S, MOST_BYTES_EACH, Pages, head, page_end
 from interlock.hub.validators.checking import Judging
 from interlock.judge.findings import Finding
 from interlock.judge.results import judge_result
@@ -21,21 +23,26 @@ from interlock.judge.text import show_hidden
 from interlock.wire.errors import Fault
 
 BYTES_PER_TOKEN: Final = 4
+"""The estimate, where tokens cannot be counted in time. A token takes at least one byte, so fewer bytes always fit."""
 SCAN_HERE: Final = 500
 """Bytes that are searched on the loop; a longer result in a thread."""
-CUT_HERE: Final = 100_000
 LINKS_SINCE: Final = "2025-06-18"
 """The first revision with resource links; an older client gets the address in the text alone."""
 
 Flagged = Callable[[Call, tuple[Finding, ...]], None]
+Finishing = Callable[[Call, bytes, Callable[[bytes], None]], None]
+"""Takes a call, its good result, and who is to have it."""
 
 
 class Finish:
     """What is done to the results of one server's tools."""
 
-    def __init__(self, settings: Server, pages: Pages, judging: Judging, flagged: Flagged) -> None:
-        tokens = settings.max_result_tokens
-        self._most = None if tokens is None else tokens * BYTES_PER_TOKEN
+    def __init__(
+        self, settings: Server, pages: Pages, judging: Judging, measuring: Measuring, flagged: Flagged
+    ) -> None:
+        self._most = settings.max_result_tokens
+        """In tokens."""
+        self._measuring = measuring
         self._scans = settings.scan_results != "off"
         self._escapes = settings.scan_results == "escape"
         self._pages = pages
@@ -46,15 +53,16 @@ class Finish:
     def __call__(self, call: Call, result: bytes, deliver: Callable[[bytes], None]) -> None:
         """Hand the finished result on, now or when a thread is done with it."""
         size = len(result)
-        is_long = self._most is not None and size > self._most
-        if not self._scans and not is_long:
+        may_be_long = self._most is not None and size > self._most
+        if not self._scans and not may_be_long:
             deliver(result)
-        elif size > (SCAN_HERE if self._scans else CUT_HERE):
+        elif may_be_long or size > SCAN_HERE:
             task = asyncio.ensure_future(self._elsewhere(call, result, deliver))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
         else:
-            self._deliver(call, self._prepared(result), deliver)
+            result, found = self._searched(result)
+            self._deliver(call, _Prepared(result, found), deliver)
 
     async def _elsewhere(self, call: Call, result: bytes, deliver: Callable[[bytes], None]) -> None:
         try:
@@ -62,6 +70,11 @@ class Finish:
         except Fault:
             # Too much waits for a thread. The tool has done its work, so its result is not withheld for that.
             prepared = self._prepared(result)
+        if self._most is not None and prepared.long is not None:
+            long, most = prepared.long, self._most
+            extra = len(long.texts) > len(long.blocks)
+            division = await self._measuring.divide(long.texts, most, whole_last=extra)
+            prepared = prepared._replace(cut=_cut(long, division or _by_bytes(long.texts, most, whole_last=extra)))
         self._deliver(call, prepared, deliver)
 
     def _prepared(self, result: bytes) -> _Prepared:
@@ -70,7 +83,7 @@ class Finish:
         if self._most is None or len(result) <= self._most:
             return _Prepared(result, found)
         try:
-            return _Prepared(result, found, _cut(result, self._most))
+            return _Prepared(result, found, _read(result, self._most))
         except (msgspec.MsgspecError, ValueError, RecursionError):
             uncut = Finding("result.uncut", "It is too long, and not in a form that can be cut.")
             return _Prepared(result, (*found, uncut))
@@ -102,80 +115,109 @@ class Finish:
 
     def _with_link(self, call: Call, cut: _Cut) -> bytes:
         """The head of a result, how much of it that is, and where the rest can be read."""
-        assert self._most is not None
-        uri, count = self._pages.keep(call.caller.owner, cut.rest, self._most)
-        shown, total = (cut.whole - len(cut.rest)) // BYTES_PER_TOKEN, cut.whole // BYTES_PER_TOKEN
-        told = f"[Cut here: about {shown:,} of {total:,} tokens are shown. The rest can be read as a resource: {uri}"
+        division = cut.division
+        uri, count = self._pages.keep(call.caller.owner, cut.rest, division.bounds)
+        about = "" if division.exact else "about "
+        told = (
+            f"[Cut here: {division.shown:,} of {about}{division.total:,} tokens are shown. "
+            f"The rest can be read as a resource: {uri}"
+        )
         if count > 1:
             told += f" and on to /{count}"
         if len(cut.rest) > MOST_BYTES_EACH:
             told += f", no further than {MOST_BYTES_EACH:,} bytes"
         kept = [*cut.kept, {"type": "text", "text": f"{told}, for {LIFE_S / 60:.0f} minutes.]"}]
         if call.exchange.dialect.revision.name >= LINKS_SINCE:
-            about = {"name": f"The rest of the result ({count} pages)", "mimeType": "text/plain", "size": len(cut.rest)}
-            kept.append({"type": "resource_link", "uri": uri, **about})
+            named = {"name": f"The rest of the result ({count} pages)", "mimeType": "text/plain", "size": len(cut.rest)}
+            kept.append({"type": "resource_link", "uri": uri, **named})
         return msgspec.json.encode({**cut.fields, "content": kept})
+
+
+class _Long(NamedTuple):
+    """A result that may be too long: what it says, in the order in which it is shown."""
+
+    fields: dict[str, msgspec.Raw]
+    blocks: list[dict[str, object]]
+    texts: list[str]
+    """One for each block; of a structure that no text repeats, one more."""
 
 
 class _Cut(NamedTuple):
     fields: dict[str, msgspec.Raw]
     kept: list[dict[str, object]]
     rest: bytes
-    whole: int
+    division: Division
 
 
 class _Prepared(NamedTuple):
     result: bytes
     found: tuple[Finding, ...] = ()
+    long: _Long | None = None
     cut: _Cut | None = None
 
 
-def finish_for(settings: Server | None, pages: Pages, judging: Judging, flagged: Flagged) -> Finish | None:
+def finish_for(
+    settings: Server | None, pages: Pages, judging: Judging, measuring: Measuring, flagged: Flagged
+) -> Finish | None:
     """What is to be done to a server's results; None where nothing is."""
     if settings is None or (settings.max_result_tokens is None and settings.scan_results == "off"):
         return None
-    return Finish(settings, pages, judging, flagged)
+    return Finish(settings, pages, judging, measuring, flagged)
 
 
-def _cut(result: bytes, most: int) -> _Cut | None:
-    """A result divided where its text gets too long. One whose text fits, beside pictures say, stays whole."""
+def _read(result: bytes, most: int) -> _Long | None:
+    """A result that may have more tokens than it may show. One with few bytes of text, beside pictures say, has not."""
     fields = msgspec.json.decode(result, type=dict[str, msgspec.Raw])
     content = msgspec.json.decode(fields.get("content", b"[]"))
     blocks = [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
-    whole = sum(len(_text_of(block).encode()) for block in blocks)
+    texts = [_text_of(block) for block in blocks]
     structured = bytes(fields.pop("structuredContent", b""))
+    whole = sum(len(text.encode()) for text in texts)
     if whole <= most and len(structured) <= most:
         return None
-    kept, rest = _divided(blocks, most)
     if structured and whole <= most:
-        # The text did not repeat the structure, so this is where it can still be read.
-        rest, whole = structured, whole + len(structured)
-    return _Cut(fields, kept, rest, whole)
+        # The text does not repeat the structure, so that has to be read, too.
+        texts.append(structured.decode())
+    return _Long(fields, blocks, texts)
+
+
+def _cut(long: _Long, division: Division) -> _Cut | None:
+    """A result divided; None for one that can be shown whole."""
+    if division.fits:
+        return None
+    kept: list[dict[str, object]] = []
+    for index, (block, text) in enumerate(zip(long.blocks, long.texts, strict=False)):
+        if not text or index < division.block:
+            kept.append(block)
+        elif index == division.block and division.at:
+            kept.append({"type": "text", "text": text.encode()[: division.at].decode()})
+    rest = left_over(long.texts, division.block, division.at)
+    return _Cut(long.fields, kept, rest.encode(), division)
+
+
+def _by_bytes(texts: list[str], most: int, *, whole_last: bool) -> Division:
+    """A division by an estimate: some bytes for each token."""
+    left = most * BYTES_PER_TOKEN
+    for block, text in enumerate(texts):
+        octets = text.encode()
+        if len(octets) <= left:
+            left -= len(octets)
+            continue
+        partly = left >= BYTES_PER_TOKEN and not (whole_last and block == len(texts) - 1)
+        at = head(octets, left) if partly else 0
+        rest = left_over(texts, block, at).encode()
+        bounds = [0]
+        while bounds[-1] < len(rest):
+            bounds.append(page_end(rest, bounds[-1], most * BYTES_PER_TOKEN))
+        shown = (most * BYTES_PER_TOKEN - left + at) // BYTES_PER_TOKEN
+        return Division(False, block, at, shown, shown + len(rest) // BYTES_PER_TOKEN, bounds[1:], exact=False)
+    return Division(fits=True)
 
 
 def _text_of(block: dict[str, object]) -> str:
     resource = block.get("resource")
     text = resource.get("text") if isinstance(resource, dict) else block.get("text")
     return text if isinstance(text, str) else ""
-
-
-def _divided(blocks: list[dict[str, object]], most: int) -> tuple[list[dict[str, object]], bytes]:
-    """The blocks with at most so many bytes of text, and the text that is left over. What is no text stays."""
-    kept: list[dict[str, object]] = []
-    rest: list[bytes] = []
-    left = most
-    for block in blocks:
-        text = _text_of(block).encode()
-        if not text:
-            kept.append(block)
-            continue
-        at = 0 if rest else len(text) if len(text) <= left else head(text, left) if left >= 4 else 0
-        if at:
-            kept.append(block if at == len(text) else {"type": "text", "text": text[:at].decode()})
-            left -= at
-        if at < len(text):
-            rest.append(text[at:])
-    return kept, b"\n\n".join(rest)
 
 
 def _visible(value: object) -> object:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Final
 
 import msgspec
@@ -34,13 +34,11 @@ class Pages:
         self._bytes = 0
         self._bytes_of: dict[str, int] = {}
 
-    def keep(self, owner: str, text: bytes, page_bytes: int) -> tuple[str, int]:
-        """Keep a text; gives the address of its first page, and how many there are."""
+    def keep(self, owner: str, text: bytes, ends: Sequence[int]) -> tuple[str, int]:
+        """Keep a text whose pages end there; gives the address of its first page, and how many there are."""
         text = text[: _boundary(text, MOST_BYTES_EACH)]
         self._make_room(owner, len(text))
-        bounds = [0]
-        while bounds[-1] < len(text):
-            bounds.append(_page_end(text, bounds[-1], page_bytes))
+        bounds = [0, *(end for end in ends if end < len(text)), len(text)]
         id_ = secrets.token_urlsafe(18)
         self._kept[id_] = _Kept(owner, text, bounds, self._clock() + LIFE_S)
         self._bytes += len(text)
@@ -77,10 +75,11 @@ class Pages:
 
 def head(text: bytes, most: int) -> int:
     """Where the first piece of at most so many bytes ends: at the end of a line if one is near, else of a character."""
-    return _page_end(text, 0, most)
+    return page_end(text, 0, most)
 
 
-def _page_end(text: bytes, start: int, page_bytes: int) -> int:
+def page_end(text: bytes, start: int, page_bytes: int) -> int:
+    """Where a page of at most so many bytes ends that starts there."""
     end = _boundary(text, start + max(page_bytes, 4))
     if end >= len(text):
         return len(text)

@@ -9,43 +9,44 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
-from functools import partial
-from typing import Any, Final
+from typing import Any, Final, Protocol
 
 import msgspec
 
-from interlock.client.connection import Connection
+from interlock.client.connection import Connection, Prepare
 from interlock.client.dial import Dial
 from interlock.client.peer import Identity, Peer
 from interlock.config.settings import Era, Server, Timeouts
-from interlock.hub.catalog.offer import Offer, make_offer
+from interlock.hub.catalog.offer import Offer
 from interlock.hub.lanes import Lanes
 from interlock.hub.lines import Line, LineOwner
 from interlock.hub.logs import Logs
 from interlock.hub.sharing import Lane
+from interlock.hub.timeouts import discovery_s
+from interlock.hub.upstreams.agreement import Agreement, agreement, asking
+from interlock.hub.upstreams.ears import CLAIMS, TASK_NOTICES, LaneEars, SharedEars
+from interlock.hub.upstreams.listing import Lists
 from interlock.hub.upstreams.restarts import Restarts
 from interlock.hub.upstreams.states import Event, State, step
+from interlock.transports.link import Listener
 from interlock.transports.stdio.client import StdioLink
-from interlock.wire.errors import Fault, Tongue
-from interlock.wire.messages import Request
+from interlock.wire.errors import Fault
 
 RELIST_EVERY_S: Final = 1.0
 """A server that says its lists changed is listed again at most this often, one listing at a time."""
 GIVEN_UP_S: Final = 30.0
 """After too many restarts, a call may have it tried once more after so long."""
-OFF_LOOP_BYTES: Final = 100_000
-"""Lists larger than this are read in a thread, so that nobody waits for them."""
-
-_LISTS: Final = (
-    ("tools", "tools/list"),
-    ("prompts", "prompts/list"),
-    ("resources", "resources/list"),
-    ("resources", "resources/templates/list"),
-)
 
 
-CLAIMS: Final = frozenset({"notifications/mgp.audit", "notifications/mgp.lifecycle"})
-"""What a server says of itself, for the record."""
+class Prepared(Protocol):
+    """Settles with a server what must be settled before it is used. Raises a `Fault` where it must not be."""
+
+    def __call__(
+        self, server: str, connection: Connection, agreement: Agreement | None, *, shared: bool
+    ) -> Awaitable[None]:
+        """`shared`: the connection is the one that all use."""
+
+
 Stepped = Callable[["Upstream", State], None]
 """Hears of every change of a server's state, with the state it was in before."""
 
@@ -63,6 +64,7 @@ class Upstream:
         logs: Logs,
         *,
         most_lanes: int,
+        prepared: Prepared,
         offered: Callable[[Offer], Awaitable[None]],
         updated: Callable[[str, str], None],
         subscriptions: Callable[[str], list[str]],
@@ -76,19 +78,28 @@ class Upstream:
         self.since = datetime.now(UTC)
         self.problem: Fault | None = None
         self.open_calls = 0
+        self.tasks = 0
+        """Tasks at it whose outcome their owners do not have yet."""
+        self.task_told: Callable[[str, LineOwner | None, str, bytes], None] | None = None
+        """Hears what the server tells of tasks, and on whose connection."""
+        self.watched_tasks: Callable[[str], list[str]] = lambda _: []
+        """The tasks at it that somebody wants to hear of."""
         self.restarts = Restarts(settings.restart)
-        self.left_out: list[str] = []
-        self._timeouts = timeouts
+        self.lists = Lists(id, logs, offered)
+        self.timeouts = timeouts
+        """The hub's; what the server's own settings say goes before."""
         self._dial = dial
         self._identity = identity
         self._logs = logs
-        self._offered = offered
+        self._prepared = prepared
         self._updated = updated
         self._subscriptions = subscriptions
         self._stepped = stepped
         self._claimed = claimed
         self.modern = False
         """Whether it speaks the stateless era, as far as is known."""
+        self.agreement: Agreement | None = None
+        """What is spoken with it beyond MCP, as last agreed."""
         self._peer: Peer | None = None
         self._capabilities: dict[str, object] | None = None
         self._shared: Connection | None = None
@@ -97,7 +108,6 @@ class Upstream:
         self._wanted = asyncio.Event()
         self._changed = asyncio.Event()
         self._idle = asyncio.Event()
-        self._relist = asyncio.Event()
         self._last_use = 0.0
         self._clock = asyncio.get_running_loop().time
         self._keeper: asyncio.Task[None] | None = None
@@ -117,11 +127,6 @@ class Upstream:
     def capabilities(self) -> dict[str, object] | None:
         """What it last said it can do."""
         return self._capabilities
-
-    @property
-    def instructions(self) -> str:
-        """What it wants models to know."""
-        return "" if self._peer is None else self._peer.instructions
 
     @property
     def pid(self) -> int | None:
@@ -197,8 +202,8 @@ class Upstream:
                 self._at_once = False
                 self._wanted.set()
                 continue
-            if self.settings.problem is not None:
-                # Only another configuration can mend this, and that makes another upstream.
+            if self.settings.problem is not None or failure.name == "PERMISSION_DENIED":
+                # Only another configuration can mend this, or a person's word.
                 continue
             pause = self.restarts.next_pause(asyncio.get_running_loop().time(), failed=True)
             if pause is None:
@@ -212,13 +217,13 @@ class Upstream:
     async def _run(self) -> Fault | None:
         """One life: connect, list, and watch until it ends. Gives why it ended; None when it was just not used."""
         ended = asyncio.get_running_loop().create_future()
-        watcher = _Watcher(self, ended)
+        ears = SharedEars(self, ended)
         connection: Connection | None = None
         try:
-            connection = await self._connect(watcher)
-            watcher.connection = connection
+            connection = await self._connect(ears)
+            ears.connection = connection
             self._greet(connection)
-            await self._list(connection)
+            await self.lists.read(connection, self.settings, self.timeouts)
             self._shared = connection
             self._shared_line = Line(connection)
             self._step(Event.READY)
@@ -232,15 +237,32 @@ class Upstream:
             return Fault("INTERNAL_ERROR", f"the hub failed over {self.id}: {cause!r}")
         finally:
             self._shared = self._shared_line = None
+            self.lists.rest()
             if connection is not None:
                 await connection.close()
 
-    async def _connect(self, watcher: _Watcher) -> Connection:
+    async def _connect(self, ears: SharedEars) -> Connection:
         if self.settings.problem is not None:
             raise Fault("SERVER_NOT_READY", self.settings.problem.message, mend=self.settings.problem.mend)
+        return await self._open(ears, self._identity, self._prepare)
+
+    async def _open(self, ears: Listener, identity: Identity, prepare: Prepare) -> Connection:
         return await Connection.open(
-            self._dial, watcher, self._identity, pin=self._era(), timeout=self._timeouts.start_s
+            self._dial, ears, identity, pin=self._era(), timeout=self.timeouts.start_s, prepare=prepare
         )
+
+    async def _prepare(self, connection: Connection) -> None:
+        """Find out what is spoken beyond MCP, and settle what must be settled before the server is used."""
+        self.agreement, told = agreement(connection.peer.capabilities)
+        if told:
+            self._logs.add(self.id, "hub", told)
+        connection.mgp = None if self.agreement is None else self.agreement.agreed
+        await self._prepared(self.id, connection, self.agreement, shared=True)
+
+    async def _prepare_lane(self, connection: Connection) -> None:
+        found, _ = agreement(connection.peer.capabilities)
+        connection.mgp = None if found is None else found.agreed
+        await self._prepared(self.id, connection, found, shared=False)
 
     def _era(self) -> Era:
         """What was probed once is remembered; a server that changed is found out by its failing."""
@@ -256,10 +278,9 @@ class Upstream:
 
     async def _watch(self, connection: Connection, ended: asyncio.Future[Fault]) -> Fault | None:
         loop = asyncio.get_running_loop()
-        self._relist.clear()
         while not ended.done():
-            relist = asyncio.ensure_future(self._relist.wait())
-            patience = self._timeouts.idle_s if self.settings.start == "on-demand" else None
+            relist = asyncio.ensure_future(self.lists.changed.wait())
+            patience = self.timeouts.idle_s if self.settings.start == "on-demand" else None
             both: set[asyncio.Future[Any]] = {ended, relist}
             try:
                 await asyncio.wait(both, timeout=patience, return_when=asyncio.FIRST_COMPLETED)
@@ -267,12 +288,11 @@ class Upstream:
                 relist.cancel()
             if ended.done():
                 break
-            if not self._relist.is_set():
-                if not self.open_calls and loop.time() - self._last_use >= self._timeouts.idle_s:
+            if not self.lists.changed.is_set():
+                if not self.open_calls and not self.tasks and loop.time() - self._last_use >= self.timeouts.idle_s:
                     return None
                 continue
-            self._relist.clear()
-            await self._list(connection)
+            await self.lists.read(connection, self.settings, self.timeouts)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(asyncio.shield(ended), RELIST_EVERY_S)
         return ended.result()
@@ -299,41 +319,19 @@ class Upstream:
 
     def lists_changed(self) -> None:
         """It says that a list is different now."""
-        self._relist.set()
-
-    async def _list(self, connection: Connection) -> None:
-        """Ask for everything it offers. What cannot be had in time leaves the last known in force."""
-        try:
-            listed = await asyncio.wait_for(self._fetch(connection), self._timeouts.discovery_s)
-        except (TimeoutError, Fault) as cause:
-            self._logs.add(self.id, "hub", f"its lists could not be read, the last known stay: {cause}")
-            return
-        size = sum(len(item) for items in listed for item in items)
-        whole = self.settings.max_result_tokens is None
-        make = partial(_offer_of, self.id, listed, self.settings, whole)
-        offer = await asyncio.to_thread(make) if size > OFF_LOOP_BYTES else make()
-        for reason in offer.left_out:
-            self._logs.add(self.id, "hub", f"left out {reason}")
-        self.left_out = offer.left_out
-        offer.instructions = self.instructions
-        await self._offered(offer)
-
-    async def _fetch(self, connection: Connection) -> list[list[bytes]]:
-        async def one(capability: str, method: str) -> list[bytes]:
-            if capability not in (self._capabilities or {}):
-                return []
-            try:
-                listing = await connection.list_all(method, timeout=self._timeouts.discovery_s)
-                return [bytes(item) for item in listing.items]
-            except Fault as fault:
-                # Templates are optional for servers with resources; any list a server cannot give is an empty one.
-                if fault.foreign_code == -32601:
-                    return []
-                raise
-
-        return list(await asyncio.gather(*(one(capability, method) for capability, method in _LISTS)))
+        self.lists.changed.set()
 
     # Connections to it
+
+    @property
+    def refused(self) -> bool:
+        """Whether it is down because it was denied a permission that it must have."""
+        return self.state is State.ERROR and self.problem is not None and self.problem.name == "PERMISSION_DENIED"
+
+    def connections(self) -> list[Connection]:
+        """Every connection that is open, the shared one first."""
+        shared = [] if self._shared is None else [self._shared]
+        return [*shared, *(line.connection for line in self._lanes.lines())]
 
     def line(self, lane: Lane | None) -> Line | None:
         """A connection that can be used right now."""
@@ -367,10 +365,9 @@ class Upstream:
 
     async def _open_lane(self, lane: Lane) -> Line:
         """A connection for one caller alone, with the capabilities of its client."""
-        identity = msgspec.structs.replace(self._identity, capabilities=lane.capabilities)
+        identity = msgspec.structs.replace(self._identity, capabilities=asking(lane.capabilities))
         owner = LineOwner(lane.session)
-        ears = _LaneEars(self, owner)
-        connection = await Connection.open(self._dial, ears, identity, pin=self._era(), timeout=self._timeouts.start_s)
+        connection = await self._open(LaneEars(self, owner), identity, self._prepare_lane)
         owner.connection = connection
         if not connection.modern:
             # Questions that name no call come on a stream of their own.
@@ -384,12 +381,14 @@ class Upstream:
         self._lanes.lost(connection)
 
     def close_lane(self, lane: str) -> None:
-        """Its owner is gone."""
-        self._lanes.drop(lane)
+        """Its owner is gone. What was begun as a task goes on until it is fetched or has expired."""
+        line = self._lanes.get(lane)
+        if line is None or line.owner is None or not line.owner.tasks:
+            self._lanes.drop(lane)
 
     def reap_lanes(self, now: float) -> None:
         """Close private connections that were not used for a while."""
-        self._lanes.reap(now - self._timeouts.idle_s)
+        self._lanes.reap(now - self.timeouts.idle_s)
 
     async def set_level(self, lane: str, level: str) -> None:
         """Pass on a log level to the private connection it is meant for."""
@@ -403,7 +402,7 @@ class Upstream:
             return
         with contextlib.suppress(Fault):
             params = msgspec.json.encode({"level": level})
-            await connection.request("logging/setLevel", params, timeout=self._timeouts.discovery_s)
+            await connection.request("logging/setLevel", params, timeout=discovery_s(self.timeouts, self.settings))
 
     async def subscribe(self, uri: str) -> None:
         """Hear of updates of a resource, on the shared connection. Raises what the server says against it."""
@@ -421,14 +420,23 @@ class Upstream:
         """Tell the server what is to be heard of: changed lists, and whatever resources someone subscribed to."""
         async with self._watching:
             if self._shared is not None:
-                await self._shared.watch(lists=True, uris=frozenset(self._subscriptions(self.id)))
+                tasks = frozenset(self.watched_tasks(self.id)) if self.modern else frozenset[str]()
+                await self._shared.watch(lists=True, uris=frozenset(self._subscriptions(self.id)), tasks=tasks)
+
+    async def watch_again(self) -> None:
+        """Hear of what somebody wants to hear of by now."""
+        with contextlib.suppress(Fault):
+            await self._watch_resources()
 
     def _said(self, capability: str, feature: str) -> bool:
         return self._peer is not None and self._peer.offers(capability, feature)
 
-    def heard(self, method: str, params: bytes) -> None:
-        """A notification that belongs to no call."""
-        if method.endswith("/list_changed"):
+    def heard(self, method: str, params: bytes, owner: LineOwner | None = None) -> None:
+        """A notification that belongs to no call; `owner` is whose connection it came on, None for the shared one."""
+        if method in TASK_NOTICES:
+            if self.task_told is not None:
+                self.task_told(self.id, owner, method, params)
+        elif method.endswith("/list_changed"):
             self.lists_changed()
         elif method == "notifications/resources/updated":
             with contextlib.suppress(msgspec.DecodeError):
@@ -443,59 +451,5 @@ class Upstream:
         self._logs.add(self.id, stream, text)
 
 
-def _offer_of(server: str, listed: list[list[bytes]], settings: Server, whole: bool) -> Offer:
-    offer = make_offer(server, *listed, rules=settings.tools, whole_results=whole)
-    for tool in offer.tools.values():
-        tool.fingerprint()  # worked out here, where nobody waits for it
-    return offer
-
-
 class _Updated(msgspec.Struct):
     uri: str
-
-
-class _Watcher:
-    """Hears what comes on the shared connection. It answers for nobody: a shared session has no client behind it."""
-
-    def __init__(self, upstream: Upstream, ended: asyncio.Future[Fault]) -> None:
-        self._upstream = upstream
-        self._ended = ended
-        self.connection: Connection | None = None
-
-    def notified(self, method: str, params: bytes) -> None:
-        self._upstream.heard(method, params)
-
-    def asked(self, request: Request) -> None:
-        """Whose question this is cannot be known, so nobody is asked."""
-        fault = Fault("METHOD_NOT_FOUND", f"{request.method} cannot be attributed to a caller on a shared connection")
-        if self.connection is not None:
-            self.connection.refuse(request.id, fault.render(Tongue.OLD_MCP))
-
-    def closed(self, fault: Fault) -> None:
-        if not self._ended.done():
-            self._ended.set_result(fault)
-
-    def spoke(self, stream: str, text: str) -> None:
-        self._upstream.spoke(stream, text)
-
-
-class _LaneEars:
-    """Hears what comes on a private connection: its owner's affairs go to the owner, the server's to the upstream."""
-
-    def __init__(self, upstream: Upstream, owner: LineOwner) -> None:
-        self._upstream = upstream
-        self._owner = owner
-
-    def notified(self, method: str, params: bytes) -> None:
-        if not self._owner.told(method, params) and (method.endswith("/list_changed") or method in CLAIMS):
-            self._upstream.heard(method, params)
-
-    def asked(self, request: Request) -> None:
-        self._owner.asked(request)
-
-    def closed(self, fault: Fault) -> None:
-        if self._owner.connection is not None:
-            self._upstream.lane_lost(self._owner.connection)
-
-    def spoke(self, stream: str, text: str) -> None:
-        self._upstream.spoke(stream, text)

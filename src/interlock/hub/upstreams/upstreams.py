@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator, Mapping
 
 from msgspec.structs import replace
 
-from interlock.config.settings import Server
+from interlock.config.settings import Permissions, Server, ServerTimeouts
 from interlock.hub.upstreams.upstream import Upstream
 
 
@@ -55,4 +55,14 @@ class Upstreams:
 
 def _apart_from_judging(settings: Server) -> Server:
     """The settings without those that concern calls, definitions and results alone, and not the server itself."""
-    return replace(settings, validators={}, scan_results="off", audit="auto", tools=replace(settings.tools, trust=()))
+    return replace(
+        settings,
+        validators={},
+        scan_results="off",
+        timeout_s=None,
+        timeouts=ServerTimeouts(),
+        trust="standard",
+        permissions=Permissions(),
+        audit="auto",
+        tools=replace(settings.tools, trust=(), timeouts={}),
+    )

@@ -159,6 +159,8 @@ def _by_arguments(name: str, arguments: Sequence[str], span: tuple[int, int] | N
     writes, copies, last = edits or name in programs.WRITERS, name in programs.COPIERS, len(arguments) - 1
     for index, argument in enumerate(arguments):
         if len(argument) > 3:
+            if name in _LISTERS and _SECRET_FOLDER.search(argument):
+                continue
             finding = _by_argument(argument, mentions, span)
             if finding is not None:
                 yield finding
@@ -205,6 +207,9 @@ def _by_argument(argument: str, mentions: bool, span: tuple[int, int] | None) ->
     return None
 
 
+_LISTERS = names("ls stat du file tree")
+_SECRET_FOLDER = re.compile(r"/\.(?:ssh|gnupg|aws)/?$")
+"""The names of the files in it are no secret."""
 _STDIN = frozenset({"/dev/stdin", "/dev/fd/0", "/proc/self/fd/0"})
 _REDUNDANT = re.compile(r"/(?:\./)+|//+|/(?!\.\.)[^/]+/\.\./")
 _SECRET_FILES = names(

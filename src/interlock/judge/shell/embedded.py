@@ -7,6 +7,7 @@ import re
 _AWK_CALLS = re.compile(r"\bsystem\s*\(|/inet/|@load|@include|\bgetline\s*<", re.IGNORECASE)
 _AWK_PIPES = re.compile(r"(?<!\|)\|(?!\|)")
 _AWK_PRINTS_TO = re.compile(r"\bprintf?\b[^;}\n]{0,400}?>>?\s*[^=\s]")
+_AWK_STANDARD = re.compile(r'>>?\s*"/dev/(?:stderr|stdout)"')
 _AWK_STRINGS = re.compile(r'"(?:[^"\\]|\\.)*"')
 _AWK_PATTERNS = re.compile(r"(^|[{(,;!~&|\n])(\s*)/(?:[^/\\\n]|\\.)+/")
 """A slash after an operator opens a pattern; after a value it divides."""
@@ -33,7 +34,7 @@ def awk_runs(program: str) -> bool:
 
 
 def awk_writes(program: str) -> bool:
-    return _AWK_PRINTS_TO.search(_awk_bare(program)) is not None
+    return _AWK_PRINTS_TO.search(_awk_bare(_AWK_STANDARD.sub(" ", program))) is not None
 
 
 def _awk_bare(program: str) -> str:

@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator, Sequence
 
 from interlock.judge.shell.flags import uses_flag
+from interlock.judge.shell.programs import WRITE_TARGETS
 
 Verdict = tuple[str, str, str]
 """Rule, message, mend."""
@@ -47,6 +48,12 @@ def judge_git(arguments: Sequence[str]) -> Iterator[Verdict]:
         yield "shell.runs_command", f"git {verb} runs a command", "leave the option out"
     elif verb == "grep" and uses_flag(rest, frozenset({"-O", "--open-files-in-pager"}), "eAmBCf"):
         yield "shell.runs_command", "git grep opens a program", "leave -O out"
+    elif verb in ("clone", "init", "worktree", "archive") and any(WRITE_TARGETS.search(word) for word in rest):
+        yield (
+            "shell.system_file",
+            f"git {verb} writes to a directory of the system",
+            "write below the working directory",
+        )
     elif verb in ("clone", "init", "fetch", "pull", "ls-remote") and (
         uses_flag(
             rest, frozenset({"--template", "-u"}) if verb in ("clone", "init") else frozenset({"--upload-pack"}), "bcjo"

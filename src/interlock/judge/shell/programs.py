@@ -220,6 +220,8 @@ CODE_FLAGS: dict[str, tuple[str, str]] = {
     "mutt": ("-e -F", ""),
     "jshell": ("--startup", ""),
     "ar": ("--plugin", ""),
+    "flatpak": ("--command", ""),
+    "xmllint": ("--shell", "*"),
     "less": ("-k --lesskey-file --lesskey-src --lesskey-content", "bhjoOpPtTxyzD"),
     "ip": ("-b -batch --batch", "*"),
     "sysctl": ("-w --write -p --load", ""),
@@ -260,6 +262,7 @@ _SAME = {
 for _name, _others in _SAME.items():
     for _other in _others.split():
         CODE_FLAGS[_other] = CODE_FLAGS[_name]
+CODE_FLAGS["emacsclient"] = (f"-e {CODE_FLAGS['emacs'][0]}", "*")
 CODE_FLAG_SETS = {name: (names(flags), values) for name, (flags, values) in CODE_FLAGS.items()}
 
 ANY_FLAGS = names(
@@ -277,10 +280,10 @@ VERSIONED = re.compile(r"(python|pypy|perl|ruby|php|lua|node|tclsh|wish|ksh|gcc|
 PYTHON_MODULES = names(
     "pip ensurepip code pdb timeit cProfile profile trace runpy idlelib unittest.mock ctypes pty http.server "
     "smtpd test zipapp easy_install setuptools antigravity turtledemo IPython SimpleHTTPServer CGIHTTPServer "
-    "pyftpdlib pipx uv ptpython bpython ipdb pudb asyncio code.interact"
+    "webbrowser ftplib telnetlib smtplib poplib pyftpdlib pipx uv ptpython bpython ipdb pudb asyncio code.interact"
 )
 
-PACKAGE_FILE = re.compile(r"\.(?:rpm|deb|snap|ipk|gem|apk|pkg|txz|AppImage)$")
+PACKAGE_FILE = re.compile(r"\.pkg\.tar\.\w+$|\.(?:rpm|deb|snap|ipk|gem|apk|pkg|txz|AppImage)$")
 PACKAGE_MANAGERS = names("rpm dpkg apt apt-get dnf yum snap opkg gem apk pkg zypper installer pacman alpm urpmi")
 
 RISKY_VARIABLES = re.compile(
@@ -289,7 +292,7 @@ RISKY_VARIABLES = re.compile(
     r"PYTHON(?!UNBUFFERED$|DONTWRITEBYTECODE$|HASHSEED$|UTF8$|IOENCODING$)\w+|PERL5?\w*|RUBY\w+|GEM_\w+|"
     r"NODE_(?!ENV$)\w+|JAVA_\w+|_JAVA_OPTIONS|JDK_\w+|LUA_\w+|PHP\w+|"
     r"GIT_(?!AUTHOR|COMMITTER|TRACE)\w+|GCONV_PATH|LOCPATH|NLSPATH|TERMINFO\w*|HOSTALIASES|RESOLV_HOST_CONF|"
-    r"\w*(?:PAGER|EDITOR|VISUAL|BROWSER|ASKPASS|SHELL|OPEN|CLOSE|OPTS|OPTIONS|FLAGS|COMMAND|CMD|HOOK|WRAPPER|"
+    r"LESS|MORE|SYSTEMD_LESS|\w*(?:PAGER|EDITOR|VISUAL|BROWSER|ASKPASS|SHELL|OPEN|CLOSE|OPTS|OPTIONS|FLAGS|COMMAND|CMD|HOOK|WRAPPER|"
     r"PRELOAD|LIBRARY_PATH|RC|INIT))$"
 )
 
@@ -331,7 +334,7 @@ WRITE_TARGETS = re.compile(
 WRITERS = names(
     "mv tee dd truncate touch sponge curl wget chattr chmod chown chgrp setfacl mknod mkdir rmdir fallocate"
 )
-COPIERS = names("cp ln install rsync scp")
+COPIERS = names("cp ln install rsync scp uniq")
 """These write only what they are given last."""
 
 DEVICE = re.compile(r"/dev/(?:sd|hd|vd|xvd|nvme|mmcblk|disk|loop|md|dm-|mapper/|rdisk|mem|port|zd)")

@@ -70,7 +70,10 @@ _READ_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
 
 
 def _curl(arguments: Sequence[str]) -> str | None:
-    used = uses_flag(arguments, _CURL_WRITES, _CURL_VALUES + "oX")
+    writes = _CURL_WRITES
+    if uses_flag(arguments, names("-G --get"), _CURL_VALUES + "oX", abbreviated=False):
+        writes = writes - names("-d --data --data-raw --data-binary --data-ascii --data-urlencode")
+    used = uses_flag(arguments, writes, _CURL_VALUES + "oX")
     if used:
         return f"{used[:30]!r} writes or sends something"
     for value in option_values(arguments, "-X", "--request", _CURL_VALUES):
@@ -212,7 +215,7 @@ def _exiftool(arguments: Sequence[str]) -> str | None:
 
 _CLOUD_READS = re.compile(
     r"^(?:describe|list|get|show|ls|search|lookup|head|view|status|help|info|version|query|filter|batch-get|"
-    r"scan|tail|validate|preview|estimate|simulate|check|count|decode|verify|wait|diff|explain)(?:$|-)"
+    r"scan|read|tail|validate|preview|estimate|simulate|check|count|decode|verify|wait|diff|explain)(?:$|-)"
 )
 _CLOUD_WRITES = re.compile(
     r"^(?:get-object|get-credentials|create|delete|update|set|add|remove|rm|cp|mv|put|start|stop|run|deploy|"

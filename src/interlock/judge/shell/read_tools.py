@@ -74,7 +74,8 @@ def _redis(arguments: Sequence[str]) -> str | None:
     if uses_flag(arguments, names("--eval --pipe -x --rdb --functions-rdb --cluster --ldb"), "hpsanriu"):
         return "it runs a script or saves a file"
     words = [
-        word.lower() for word in operands(arguments, names("-h -p -s -a -n -r -i -u -d --user --pass --host --port"))
+        word.lower()
+        for word in operands(arguments, names("-h -p -s -a -n -r -i -u -d --user --pass --host --port --pattern"))
     ]
     if not words:
         scans = uses_flag(arguments, names("--scan --bigkeys --memkeys --hotkeys --stat --latency"))
@@ -103,6 +104,12 @@ def _gh(arguments: Sequence[str]) -> str | None:
 def _service(arguments: Sequence[str]) -> str | None:
     reads = arguments == ["--status-all"] or list(arguments[1:]) == ["status"]
     return None if reads else "anything but status changes a service"
+
+
+def _netcat(arguments: Sequence[str]) -> str | None:
+    if uses_flag(arguments, names("-e -c --exec --sh-exec --lua-exec"), "wpsX"):
+        return "it runs a program"
+    return None if uses_flag(arguments, frozenset({"-z"}), "wpsX") else "without -z it sends what it is given"
 
 
 def _npm_audit(arguments: Sequence[str]) -> str | None:
@@ -173,4 +180,5 @@ TOOL_FORMS: dict[str, Form] = {
     "gh": _gh,
     "service": _service,
     "npm": _npm_audit,
+    **dict.fromkeys(("nc", "ncat", "netcat"), _netcat),
 }

@@ -119,7 +119,7 @@ READERS.update(
             "--cursor-file",
             "nupMDobStg",
         ),
-        "crontab": _reader("-e -r -i", "u", 0, needs="-l"),
+        "crontab": _reader("-e -r -i", "u", 0, needs="-l", skips="-u"),
         "atq": _PURE,
         "mount": _reader("", "t", 0),
         "swapon": _reader("", "", 0, needs="--show -s --summary"),
@@ -184,7 +184,7 @@ READERS.update(
         "dependency,info"),
         "cargo": _reader("--config", verbs="tree,metadata,search,help,version,locate-project,pkgid"),
         "conda": _reader(verbs="list,info,search,config --show"),
-        "go": _reader("-exec -toolexec", "*", verbs="version,list,doc,env,help"),
+        "go": _reader("-exec -toolexec -w", "*", verbs="version,list,doc,env,help"),
         "snap": _reader(verbs="list,info,find,version,changes,connections,interfaces,services"),
         "flatpak": _reader(verbs="list,info,search,remotes,history,ps"),
         "hg": _reader(

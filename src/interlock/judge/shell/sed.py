@@ -26,6 +26,8 @@ def _effects(script: str) -> Iterator[str]:
     at = 0
     for _ in range(_MAX_COMMANDS):
         at = _skip_address(script, _skip(script, at, " \t\n;{}"))
+        while 0 <= at < len(script) and script[at] in "{}":  # a block after its address
+            at = _skip_address(script, _skip(script, at, " \t\n;{}"))
         if at < 0:
             yield "unknown"
             return

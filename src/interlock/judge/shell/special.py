@@ -131,6 +131,8 @@ def _ssh(arguments: Sequence[str]) -> Iterator[Verdict]:
             yield "shell.runs_code", "an ssh option names a program to run", "leave the option out"
         if word.startswith("-R"):
             yield "shell.tunnel", "opens a way back in from the other host", "leave -R out"
+        if word == "/":
+            yield "shell.secret_file", "copies the whole machine", "name the files"
         if "ProxyCommand" in word:
             yield "shell.runs_code", "an ssh option names a program to run", "leave the option out"
 
@@ -167,6 +169,8 @@ def _python(arguments: Sequence[str]) -> Iterator[Verdict]:
             if word.startswith("-m")
             else ""
         )
+        if module in ("venv", "virtualenv") and any(programs.WRITE_TARGETS.search(each) for each in arguments):
+            yield "shell.system_file", "writes to a directory of the system", "write below the working directory"
         if module in programs.PYTHON_MODULES:
             yield "shell.runs_code", f"python -m {module} installs or runs other code", "run a script file"
         if not word.startswith("-"):
@@ -204,7 +208,7 @@ def _rsync(arguments: Sequence[str]) -> Iterator[Verdict]:
 
 
 _MOUNTS_HOST = re.compile(
-    r"^--privileged|^--(?:pid|net|network|ipc|uts|userns|cgroupns)=host|^--cap-add|^--device|^--security-opt"
+    r"^--privileged|security\.privileged=true|^--(?:pid|net|network|ipc|uts|userns|cgroupns)=host|^--cap-add|^--device|^--security-opt"
     r"|(?:^|=|,)(?:src|source)=/(?:,|$|etc|root|var|proc|sys|home|run|boot)|^(?:-v=?|--volume=)?/(?::|(?:etc|root|"
     r"var/run|proc|sys|run|boot)\b.*:)"
 )
@@ -298,7 +302,8 @@ SPECIAL: dict[str, Callable[[Sequence[str]], Iterator[Verdict]]] = {
     **dict.fromkeys(("vim", "vi", "view", "nvim", "ex", "gvim", "rvim", "rview", "vimdiff"), _vim),
     "socat": _socat, "socat1": _socat,
     "rsync": _rsync,
-    "docker": _containers, "podman": _containers, "nerdctl": _containers, "ctr": _containers, "runc": _containers,
+    "docker": _containers, "podman": _containers, "nerdctl": _containers, "ctr": _containers,
+    "runc": _containers, "lxc": _containers, "incus": _containers,
     **dict.fromkeys(programs.PACKAGE_MANAGERS, _packages),
     "fdisk": _disks, "sfdisk": _disks, "gdisk": _disks, "sgdisk": _disks, "parted": _parted, "cfdisk": _disks,
     "iptables": _firewall, "ip6tables": _firewall, "nft": _firewall, "ufw": _firewall,

@@ -98,7 +98,7 @@ def _redis(arguments: Sequence[str]) -> Iterator[Verdict]:
 
 
 _SQL_RUNS = re.compile(
-    r"\bprogram\s+'|\\!|\bxp_cmdshell\b|\bload_extension\s*\(|\bsys_(?:exec|eval)\s*\(|\blo_(?:import|export)\s*\(|"
+    r"\bprogram\s+['\"]|\\!|\bxp_cmdshell\b|\bload_extension\s*\(|\bsys_(?:exec|eval)\s*\(|\blo_(?:import|export)\s*\(|"
     r"\binto\s+(?:out|dump)file\b|\bpg_read_(?:binary_)?file\s*\(|\bload_file\s*\(|\bcopy\b.{0,200}\b(?:to|from)\s+'/|"
     r"\bload\s+data\b|^\s*(?:system|source|shell|\\s|\.shell|\.system|\.load|\.read|\.import|\.output|\.once)\b|"
     r"\bdrop\s+(?:database|schema)\b|\bwritefile\s*\(|\bcreate\s+(?:or\s+replace\s+)?function\b",
@@ -118,7 +118,7 @@ def _database(arguments: Sequence[str]) -> Iterator[Verdict]:
 _URLS = ("http://", "https://", "git+", "git://", "ssh://", "git@", "ftp://")
 _INSTALL_VERBS = names("install i add require download wheel run dlx exec x get create tap")
 _FROM_ELSEWHERE = names(
-    "--index-url --extra-index-url --find-links --registry --from --with --source --repository-url --git"
+    "--index-url --extra-index-url --find-links --registry --package --from --with --source --repository-url --git"
 )
 _UNSIGNED = names("--allow-untrusted --no-gpg-check --no-gpg-checks --nogpgcheck --allow-unauthenticated")
 
@@ -167,7 +167,21 @@ def _always(rule: str, message: str, mend: str, unless: str = "") -> Callable[[S
     return judge
 
 
+_RECURSIVE_REMOVALS = re.compile(
+    r"(?:^|\s)(?:rm|del|delete|-rm|-rmr|remove|rb|delete-batch)\s(?:.*\s)?(?:-\w*[rR]\w*|--recursive|--force)(?:\s|$)"
+    r"|(?:^|\s)-m rm\s|(?:^|\s)(?:purge|-rmr|delete-batch)\s"
+)
+
+
+def _objects(arguments: Sequence[str]) -> Iterator[Verdict]:
+    """Clients of object stores: whole buckets and folders at once."""
+    if _RECURSIVE_REMOVALS.search(" ".join(arguments[:12])):
+        yield "shell.recursive_delete", "deletes everything in a bucket or folder", "delete the objects by name"
+
+
 def _helm(arguments: Sequence[str]) -> Iterator[Verdict]:
+    if operands(arguments)[:2] == ["plugin", "install"]:
+        yield "shell.remote_code", "installs a program that helm runs", "have an operator install it"
     if uses_flag(arguments, names("--post-renderer")):
         yield "shell.runs_code", "helm is told which program to run", "leave the option out"
 
@@ -191,6 +205,24 @@ def _make(arguments: Sequence[str]) -> Iterator[Verdict]:
         yield "shell.runs_code", "a make variable names the program to run", "leave the variable out"
 
 
+def _pager(arguments: Sequence[str]) -> Iterator[Verdict]:
+    if any(word.startswith("+") and "!" in word for word in arguments):
+        yield "shell.runs_code", "gives the pager a command to run", "open the file only"
+
+
+def _editor(arguments: Sequence[str]) -> Iterator[Verdict]:
+    if any(word.startswith("!") for word in arguments):
+        yield "shell.runs_code", "gives the editor a command to run", "open the file only"
+
+
+_EVERYWHERE = ("0.0.0.0", "[::]", "*")  # noqa: S104 - what is looked for, not what is opened
+
+
+def _php(arguments: Sequence[str]) -> Iterator[Verdict]:
+    if any(value.startswith(_EVERYWHERE) for value in option_values(arguments, "-S", "--server")):
+        yield "shell.tunnel", "serves files to every machine around", "serve on 127.0.0.1"
+
+
 def _set(arguments: Sequence[str]) -> Iterator[Verdict]:
     if "history" in arguments:
         yield "shell.covers_tracks", "turns the shell's history off", "leave it on"
@@ -206,7 +238,7 @@ def _net(arguments: Sequence[str]) -> Iterator[Verdict]:
         yield "shell.windows", "changes the accounts of a Windows machine", "ask whoever runs the machine"
 
 
-_CLOUDS = names("aws gcloud az doctl ibmcloud oci linode-cli hcloud gsutil")
+_CLOUDS = names("aws gcloud az doctl ibmcloud oci linode-cli hcloud")
 _INSTALLERS = names(
     "pip pip3 npm pnpm yarn bun gem cargo uv poetry conda mamba composer brew dnf yum apt apt-get apk zypper snap go "
     "luarocks cpan cpanm"
@@ -229,6 +261,10 @@ VERBS: dict[str, Callable[[Sequence[str]], Iterator[Verdict]]] = {
     "eksctl": _destroy("delete"),
     "heroku": _destroy("apps:destroy pg:reset"),
     "helm": _helm,
+    **dict.fromkeys(("gsutil", "rclone", "mc", "s3cmd", "s5cmd", "hdfs", "hadoop", "azcopy"), _objects),
+    **dict.fromkeys(("less", "more", "most"), _pager),
+    **dict.fromkeys(("ed", "red"), _editor),
+    "php": _php,
     "mount": _mount,
     "passwd": _always("shell.privilege", "changes a password", "ask whoever runs the machine", "-S --status"),
     "set": _set,

@@ -110,7 +110,7 @@ WRAPPERS: dict[str, Wrapper] = {
     "ssh-agent": _wrapper("-a -t"),
     "perf": _wrapper("-e -o -p -C", 1),
     "direnv": _wrapper("", 2),
-    "rlwrap": _wrapper("-f -H -p -s -C -b -q"),
+    "rlwrap": _wrapper("-f -H -l -p -s -C -b -q"),
     "su-exec": _wrapper("", 1),
     "gosu": _wrapper("", 1),
     "dotenv": _wrapper("-f -e"),
@@ -129,7 +129,11 @@ for _name in names(
 
 PREFIXED: dict[str, tuple[tuple[str, ...], ...]] = {
     "docker": (("exec",), ("container", "exec"), ("compose", "exec")),
-    "podman": (("exec",), ("container", "exec")),
+    "podman": (("exec",), ("container", "exec"), ("unshare",)),
+    "buildah": (("unshare",), ("run",)),
+    "crictl": (("exec",),),
+    "ctr": (("task", "exec"), ("tasks", "exec")),
+    "bun": (("x",),),
     "nerdctl": (("exec",),),
     "kubectl": (("exec",), ("run",), ("debug",)),
     "ip": (("netns", "exec"),),

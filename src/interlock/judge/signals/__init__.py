@@ -9,11 +9,12 @@ from __future__ import annotations
 from interlock.judge.signals.languages import LATIN_SCRIPT, OTHER_SCRIPTS
 from interlock.judge.signals.misuse import MISUSE
 from interlock.judge.signals.takeover import TAKEOVER
+from interlock.judge.signals.voices import VOICES
 from interlock.judge.signals.words import Signal
 
 __all__ = ["ENGLISH", "LATIN_SCRIPT", "NAMES", "OTHER_SCRIPTS", "SAYS", "Signal"]
 
-ENGLISH = TAKEOVER + MISUSE
+ENGLISH = TAKEOVER + MISUSE + VOICES
 
 NAMES = (
     Signal(

@@ -14,8 +14,9 @@ LATIN_SCRIPT = (
     Signal(
         "secrecy",
         2,
-        r"\bno (?:le |se lo |lo |les )?(?:mencion|dig|inform|revel|cuent|notifi|muestr)\w*[^.\n]{0,30}(?:usuario|"
-        r"nadie)",
+        r"\bno (?:le |se lo |lo |les |nos )?(?:mencion(?:es?|en|ar)|dig(?:as?|an)|deci?r|inform(?:es?|"
+        r"en|ar)|revel(?:es?|en|"
+        r"ar)|cuent(?:es?|en)|notifi(?:ques?|car)|muestr(?:es?|en))\b[^.\n]{0,30}(?:al? (?:los )?usuario|a nadie)",
     ),
     Signal(
         "override",
@@ -25,7 +26,9 @@ LATIN_SCRIPT = (
     Signal(
         "secrecy",
         2,
-        r"\bnão (?:mencion|dig|inform|revel|cont|avis|mostr)\w*[^.\n]{0,30}(?:usuário|utilizador|ninguém)",
+        r"\bnão (?:lhe |o |a )?(?:mencion(?:e|es|ar)|dig(?:a|as)|dizer|inform(?:e|es|ar)|revel(?:e|es|"
+        r"ar)|cont(?:e|es|ar)|"
+        r"avis(?:e|es|ar)|mostr(?:e|es|ar))\b[^.\n]{0,30}(?:usuário|utilizador|ninguém)",
     ),
     Signal(
         "override",
@@ -57,7 +60,8 @@ LATIN_SCRIPT = (
     Signal(
         "secrecy",
         2,
-        r"\bnon (?:menzion|dir|inform|rivel|comunic|avvis|mostr|parlar)\w*[^.\n]{0,30}(?:utente|nessuno)",
+        r"\bnon (?:menzionar|dir|informar|rivelar|comunicar|avvisar|mostrar|parlar|dica|informi|riveli|mostri)\w*"
+        r"[^.\n]{0,30}(?:utente|nessuno)",
     ),
     Signal(
         "override",
@@ -117,7 +121,11 @@ OTHER_SCRIPTS = (
     Signal("secrecy", 2, r"به کاربر[^.\n]{0,25}(?:نگو|نگویید|اطلاع نده)"),
     Signal("override", 2, r"(?:เพิกเฉย|ละเว้น|ลืม|ไม่ต้องสนใจ)[^\n]{0,25}(?:คำสั่ง|กฎ|คำแนะนำ)"),
     Signal("secrecy", 2, r"(?:อย่า|ห้าม)(?:บอก|แจ้ง|เปิดเผย)[^\n]{0,20}(?:ผู้ใช้|ใคร)"),
-    Signal("override", 2, r"(?:নির্দেশ|নিয়ম)[^।\n]{0,25}(?:উপেক্ষা|ভুলে)|(?:உத்தரவு|வழிமுறை)[^.\n]{0,30}(?:புறக்கணி|மற)"),
+    Signal(
+        "override",
+        2,
+        r"(?:নির্দেশ|নিয়ম)[^।\n]{0,25}(?:উপেক্ষা|ভুলে)|(?:உத்தரவு|வழிமுறை)[^.\n]{0,30}(?:புறக்கணி|மற)",
+    ),
     Signal("secrecy", 2, r"не (?:кажи|повідомляй|згадуй|розповідай)[а-яіїє]*[^.\n]{0,30}(?:користувач|нікому)"),
     Signal("override", 2, r"(?:игнорирай|забрави)[а-я]*[^.\n]{0,30}(?:инструкци|правил|указани)"),
     Signal(

@@ -70,6 +70,51 @@ MISUSE = (
     Signal(
         "theft",
         2,
+        r"\b(?:tell|give|show|send|recite|state|write|provide|quote)\b (?:me |us )?(?:your|"
+        r"the) (?:initial|system|original|hidden"
+        r"|full|exact|first|secret) (?:system )?(?:prompts?|instructions?)\b",
+    ),
+    Signal(
+        "theft",
+        1.75,
+        r"\b(?:print|repeat|output|show|copy|echo|return|quote|reproduce|list)\b <10>(?:everything|"
+        r"all(?: of)?(?: the)? (?:text|"
+        r"content|messages?)|the (?:text|content|messages?|words)) (?:that is |written )?(?:above|"
+        r"before this|prior to this|"
+        r"preceding)",
+    ),
+    Signal(
+        "theft",
+        1.75,
+        rf"{GIVE}\b <15>(?:contents?|text|body|value) (?:of|from) <25>(?:\.env\b|env file|"
+        rf"config(?:uration)? file|credentials|"
+        rf"~/|/etc/|/root|/home/|\.ssh|keychain|secrets? file|private key)",
+    ),
+    Signal(
+        "theft",
+        1.25,
+        r"\b(?:include|send|pass|submit|attach|forward|add|append|put|"
+        r"share)\b <20>\b(?:the )?user'?s (?:saved |stored |own |"
+        r"personal )?(?:e-?mails?|phone|location|contacts?|address(?:es)?|passwords?|names?|files?|"
+        r"documents?|calendar|history)"
+        r"\b <40>\b(?:every|each|all|any|to|in|with|form|request)\b",
+    ),
+    Signal(
+        "theft",
+        2,
+        r"[?&][a-z_]{1,20}=(?:\[|\{|<|%7b|%5b)(?:conversation|chat|user|data|secret|history|prompt|"
+        r"memory|api|context|content)",
+    ),
+    Signal(
+        "theft",
+        1.5,
+        r"\b(?:submit|fill in|enter|type|use|provide)\b <25>\b(?:the )?user'?s (?:saved |"
+        r"stored )?(?:passwords?|credentials?|"
+        r"card|login)\b",
+    ),
+    Signal(
+        "theft",
+        2,
         r"\b(?:all|any|every) (?:other )?(?:e?-?mails?|messages?|payments?|transactions?|transfers?|files?|data|"
         r"requests?|calls?|results?) <30>(?:must|should|shall|have to|need to|needs to) <15>(?:be )?(?:sent|"
         r"forwarded|redirected|routed|copied|bcc\w*|cc\w*|go|pass)\b <20>(?:to|through|via)\b",
@@ -256,7 +301,41 @@ MISUSE = (
         r"send|read|write|execute|http|email|delete|shell|bash|curl)\w*[`'\"]?\b",
     ),
     Signal("coercion", 1, r"\btrust (?:all |any |every )(?:user )?(?:input|quer|request|source|output)"),
+    Signal(
+        "coercion",
+        0.5,
+        r"\b(?:when|whenever|if|each time|every time) (?:the )?user (?:mentions|asks|talks|types|says|"
+        r"requests|wants|writes)\b",
+    ),
+    Signal(
+        "coercion",
+        1,
+        r"\b(?:rank|rate|recommend|list|place|put|choose|score|review) (?:this|our|my|it|us|"
+        r"the following)\b <30>\b(?:first|"
+        r"highest|top|best|number one|positively|above)\b",
+    ),
+    Signal(
+        "coercion",
+        1,
+        r"\b(?:do not|don'?t|never) (?:mention|recommend|list|show|suggest|name) (?:any )?(?:other|"
+        r"competitors?|competing|"
+        r"alternatives?|rivals?)",
+    ),
     # Other tools.
+    Signal(
+        "shadowing",
+        1.75,
+        r"\bmust (?:always )?be (?:called|used|invoked|run|executed) (?:first|before|"
+        r"prior to)\b <12>\b(?:any|every|all|each|the) "
+        r"other\b",
+    ),
+    Signal(
+        "shadowing",
+        1.25,
+        r"\b(?:if|when|whenever|once) (?:the )?[`'\"]?[a-z0-9_ ]{2,30}[`'\"]? (?:tool |"
+        r"function )?(?:is|was|gets) (?:used|called|"
+        r"invoked|run)\b <8>(?:also|first|then|instead) (?:copy|send|forward|call|pass|write|post|share|upload)",
+    ),
     Signal(
         "shadowing",
         2,
@@ -345,6 +424,14 @@ MISUSE = (
         r"\b(?:prefer|prioriti[sz]e|choose|select|favou?r|pick) this (?:tool|function|server)\b",
     ),
     # Running something.
+    Signal(
+        "execution",
+        1.75,
+        r"\b(?:fetch|download|open|visit|load|get|curl|browse|retrieve|"
+        r"go to)\b [^!?\n]{0,90}?\b(?:and|then) (?:then )?(?:execute|"
+        r"run|follow|obey|perform|apply|carry out|do) (?:the |any |all |every |its |those |these )?(?:commands?|"
+        r"instructions?|code|scripts?|steps|directives?|payload|what it says)",
+    ),
     Signal("execution", 2, r"\b(?:curl|wget|iwr|invoke webrequest)\b[^\n]{0,200}\| ?(?:sudo )?(?:ba|z|da|k)?sh\b"),
     Signal(
         "execution",

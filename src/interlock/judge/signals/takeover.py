@@ -9,25 +9,25 @@ TAKEOVER = (
     Signal(
         "secrecy",
         2,
-        rf"{NOT} <15>(?:mention|tell|inform|reveal|disclos|acknowledg|admit|talk about|bring up|let)\w* <50>{PERSON}",
+        rf"{NOT} <15>\b(?:mention|tell|inform|reveal|disclos|acknowledg|admit|talk about|bring up|let)\w* <50>{PERSON}",
     ),
     Signal(
         "secrecy",
         2,
         rf"(?:^|[.!?;:,\n\"(*>] ?|\band |\bplease |\byou (?:must |should |"
-        rf"shall )?){NOT} <15>(?:mention|tell|inform|reveal|"
+        rf"shall )?){NOT} <15>\b(?:mention|tell|inform|reveal|"
         rf"disclos|talk about|bring up|say|let)\w* <30>(?:anyone|anybody|them)\b",
     ),
     Signal(
         "secrecy",
         2,
-        rf"{NOT} <12>(?:mention|reveal|disclos|acknowledg|bring up|refer to)\w* (?:this|that|these|it|any of "
+        rf"{NOT} <12>\b(?:mention|reveal|disclos|acknowledg|bring up|refer to)\w* (?:this|that|these|it|any of "
         rf"this|the above)\b",
     ),
     Signal(
         "secrecy",
         1,
-        rf"{NOT} <15>(?:show|display|report|explain|expose|say|notif|alert|warn|ask|prompt)\w* <40>{USER}",
+        rf"{NOT} <15>\b(?:show|display|report|explain|expose|say|notif|alert|warn|ask|prompt)\w* <40>{USER}",
     ),
     Signal(
         "secrecy",
@@ -39,9 +39,33 @@ TAKEOVER = (
     Signal(
         "secrecy",
         2,
-        r"\bkeep (?:this|it|that|these) <15>(?:secret|confidential|between us|to yourself|quiet|hidden)",
+        r"\bkeep (?:this|it|that|these) <15>(?:secret from|between us|to yourself|quiet|hidden from)",
     ),
-    Signal("secrecy", 2, r"\b(?:secretly|covertly|surreptitiously|stealthily|clandestinely)\b"),
+    Signal(
+        "secrecy",
+        2,
+        r"\b(?:secretly|covertly|surreptitiously|stealthily|clandestinely) (?:also |then )?(?:send|copy|read|record|"
+        r"forward|upload|includ|collect|attach|append|transmit|run|execut|call|add|post|exfil|log|"
+        r"stor|encod|base64|pass|"
+        r"sav|track|monitor|delet|modif|chang|install|download|fetch|shar|leak|e?mail|insert|embed|"
+        r"writ|access|open|set|"
+        r"grant|do|perform|scan|extract|redirect)",
+    ),
+    Signal("secrecy", 1, r"\b(?:secretly|covertly|surreptitiously|stealthily|clandestinely)\b"),
+    Signal(
+        "secrecy",
+        2,
+        rf"\b(?:under no circumstances|never|at no point|in no case|not)\b <20>(?:the |your |"
+        rf"our )?{PERSON} <10>(?:be|become|"
+        rf"get) (?:informed|told|notified|made aware|aware|alerted|shown|warned|asked|consulted)",
+    ),
+    Signal(
+        "secrecy",
+        1,
+        r"\b(?:proceed|continue|act|operate|do (?:it|this|so)|go ahead) (?:silently|quietly|covertly|"
+        r"discreetly|without "
+        r"(?:telling|asking|notifying|informing|alerting|confirming))",
+    ),
     Signal(
         "secrecy",
         2,
@@ -57,15 +81,24 @@ TAKEOVER = (
     Signal(
         "secrecy",
         1.5,
-        rf"(?:the )?{USER} (?:must|should|does|do|will|need)(?: not|n'?t) (?:ever |need to )?(?:know|see|notice|"
-        rf"be aware|be told|be informed|find out|realiz|realis)",
+        rf"(?:the )?{USER} (?:must|should|does|do|will|need)(?: not|n'?t) (?:ever |need to )?(?:know|"
+        rf"be aware|be told|be "
+        rf"informed|find out|realiz|realis)",
     ),
+    Signal(
+        "secrecy",
+        1,
+        rf"(?:the )?{USER} (?:must|should|does|do|will|need)(?: not|n'?t) (?:ever |need to )?(?:see|notice)",
+    ),
+    Signal("secrecy", 1, r"\bkeep (?:this|it|that|these) <15>(?:secret|confidential|hidden)\b"),
     Signal("secrecy", 0.75, rf"(?:invisible|hidden|not visible|not shown) (?:to|from) (?:the )?{USER}"),
     # Setting other instructions aside.
     Signal(
         "override",
         2,
-        rf"\b(?:ignor|disregard|forget|neglect|overrul|violat|circumvent|disobey)\w* (?:all |any |the |your |"
+        rf"\b(?:ignor(?:e|ing|ez)|disregard(?:ing)?|forget(?:ting)?|neglect|overrule|violate|"
+        rf"circumvent|disobey|dismiss|drop|"
+        rf"abandon|discard|set aside) (?:all |any |the |your |"
         rf"every |these |those |of |my |its |other |and |or )*(?:previous|prior|above|earlier|preceding|past|"
         rf"existing|initial|original|system|safety|security|ethical|content|developer|internal|foregoing|usual|"
         rf"standard|normal)[a-z\s,/_\-]{{0,30}}{RULES}",
@@ -73,8 +106,8 @@ TAKEOVER = (
     Signal(
         "override",
         2,
-        rf"\b(?:ignor|disregard|forget)\w* (?:all|any|every|everything|your|whatever)(?: of| the| your| other)"
-        rf"* (?:{RULES}|safety|you(?: were|'ve| have)|above|before)",
+        rf"\b(?:ignor(?:e|ing)|disregard(?:ing)?|forget(?:ting)?) (?:all|any|every|everything|your|whatever)"
+        rf"(?: of| the| your| other)* (?:{RULES}|safety|you(?: were|'ve| have)|above|before)",
     ),
     Signal(
         "override",
@@ -98,8 +131,16 @@ TAKEOVER = (
     Signal(
         "override",
         2,
-        r"\b(?:new|updated|revised|real|actual|true) (?:system )?(?:instructions?|prompt|task|objective|directives?|"
-        r"role|goal)(?: is| are)? ?(?::|as follows|the following|below)",
+        r"\b(?:new|updated|revised|real|actual|true) (?:system )?(?:instructions?|"
+        r"system prompt)(?: is| are)? ?(?::|as follows|"
+        r"the following|below)",
+    ),
+    Signal(
+        "override",
+        1,
+        r"\b(?:new|updated|revised|real|actual|true) (?:prompt|task|objective|directives?|role|"
+        r"goal)(?: is| are)? ?(?::|as "
+        r"follows|the following|below)",
     ),
     Signal(
         "override",
@@ -120,7 +161,59 @@ TAKEOVER = (
         r"\b(?:override|unrestricted|privileged|root|admin(?:istrator)?) (?:authority|access|code|mode|privileges?)"
         r"\b",
     ),
+    Signal(
+        "override",
+        2,
+        r"\b(?:forget|ignor(?:e|ing)|disregard(?:ing)?|dismiss|discard) (?:everything|all|anything|whatever|what) "
+        r"(?:that |which )?(?:you(?:'ve| have| were| are)? |the (?:user|human|system)|was |has been |"
+        r"came |i |we |they |"
+        r"before|above|so far|said|else)",
+    ),
+    Signal(
+        "override",
+        1.75,
+        rf"\byour (?:current |own |usual |safety |system |previous |"
+        rf"content )?{RULES} <20>\b(?:no longer|(?:have|has) (?:been |"
+        rf"now )?(?:updated|changed|replaced|lifted|removed|disabled|suspended)|(?:do|does) not apply|"
+        rf"are (?:off|void|lifted))",
+    ),
+    Signal("override", 1.75, r"\bno longer (?:bound|restricted|limited|constrained) (?:by|to)\b"),
+    Signal(
+        "override",
+        1.5,
+        r"\bnew (?:system )?(?:instructions?|orders?|directives?|policy|rules?|guidelines?|"
+        r"mission) (?:from|by|issued|for "
+        r"(?:you|the (?:ai|assistant|model|agent)))\b",
+    ),
+    Signal(
+        "override",
+        1.75,
+        r"\b(?:this|the following|my) (?:message|request|instruction|note|text|task|prompt|notice) (?:has|takes|is of|"
+        r"carries) (?:a |the )?(?:higher|highest|top|absolute|more|greater|utmost) (?:priority|"
+        r"precedence|importance|authority)",
+    ),
+    Signal(
+        "override",
+        1,
+        r"\b(?:above|previous|prior|earlier|preceding)\b <15>\b(?:was|were|is) (?:just |only |"
+        r"merely )?(?:a |an )?(?:test|joke|"
+        r"drill|decoy|mistake|placeholder|distraction|fake)\b",
+    ),
+    Signal(
+        "override",
+        1.5,
+        r"\b(?:the|your) (?:real|actual|true|hidden|genuine) (?:task|goal|request|instructions?|objective|question|job|"
+        r"mission) (?:is|are|follows)\b",
+    ),
+    Signal(
+        "override",
+        1.5,
+        r"\byou (?:may|can|are (?:now )?(?:allowed|authori[sz]ed|permitted|free) to|must|"
+        r"should) (?:now )?(?:reveal|disclose|"
+        r"ignore|bypass|skip|override|leak|expose)\b",
+    ),
     # Another role.
+    Signal("role", 1.75, r"\byou are (?:now )?(?:root|god|admin|unrestricted|unfiltered|jailbroken|free|sudo)\b"),
     Signal("role", 1, r"\b(?:developer|debug|god|admin|maintenance|unrestricted|root|jailbreak) mode\b"),
     Signal("role", 1, r"\b(?:must|shall|will|always) obey\b|\bobey (?:the|this|these|all|every|my)\b"),
     Signal(
@@ -129,7 +222,13 @@ TAKEOVER = (
         r"\b(?:without|skip|no) (?:all |any )?(?:security|safety|access) "
         r"(?:checks?|validations?|restrictions?|controls?)",
     ),
-    Signal("role", 1.5, r"\byou are (?:now|no longer|henceforth|going to act)\b"),
+    Signal(
+        "role",
+        1.5,
+        r"\byou are (?:no longer|going to act|(?:now|henceforth) (?:an?|the|in|my|acting|operating|"
+        r"required|playing|called))\b",
+    ),
+    Signal("role", 1, r"\byou are (?:now|henceforth)\b"),
     Signal("role", 2, r"\bfrom now on\b<10>(?:you|always|every|all)"),
     Signal("role", 2, r"\bpretend (?:to be|you are|you'?re|that you|you have)\b"),
     Signal("role", 1.5, r"\b(?:unrestricted|unfiltered|uncensored|jailbroken) (?:agent|assistant|ai|model|mode)\b"),
@@ -249,10 +348,34 @@ TAKEOVER = (
     Signal(
         "impersonation",
         1.5,
-        rf"\b(?:attention|dear|hey|hello|note (?:to|for)|message (?:to|for)|reminder (?:to|for)|directive (?:to|"
+        rf"\b(?:attention|dear|hey|hello|note (?:to|for)|reminder (?:to|for)|directive (?:to|"
         rf"for)|hidden from humans)[:,\s]+(?:the |all |any |you,? )*{MODEL}",
     ),
     Signal("impersonation", 0.5, rf"\b(?:the |any |an? )?{MODEL} {MUST}\b"),
+    Signal(
+        "impersonation",
+        0.75,
+        rf"\b(?:ais?|llms?|(?:large )?language models?|(?:ai|llm) (?:agents?|assistants?|models?|"
+        rf"systems?)|chatbots?)\b <30>"
+        rf"{MUST}\b",
+    ),
+    Signal(
+        "impersonation",
+        1.25,
+        r"\b(?:ai|llm|language models?|assistants?|bots?|agents?|models?) (?:that (?:is|"
+        r"are) )?(?:reading|processing|visiting|"
+        r"parsing|summari[sz]ing|viewing|crawling|using) (?:this|the (?:page|text|file|email|document|tool))\b",
+    ),
+    Signal(
+        "impersonation", 1.5, r"(?:^|\n) ?#{2,} ?(?:system|admin|instructions?|developer|override)\b ?(?:#|:|\n|prompt)"
+    ),
+    Signal(
+        "impersonation",
+        1.75,
+        r"(?:^|\n) ?(?:human|user) ?: ?(?:delete|ignore|send|transfer|please|now|show|give|run|"
+        r"execute|print|reveal|wire|"
+        r"approve|disregard|forget|yes)\b",
+    ),
     Signal(
         "impersonation",
         1.5,

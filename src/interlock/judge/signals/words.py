@@ -38,7 +38,8 @@ SENSITIVE = (
     r"|environment variables|env vars|session cookies?|browser cookies?)"
 )
 PRIVATE = (
-    r"(?:conversations?(?: history| context| so far)?|chat (?:history|log|context)|system prompts?|(?:previou"
+    r"(?:conversations?(?: history| context| so far)?|chat (?:history|log|context|transcript)|"
+    r"system prompts?|(?:previou"
     r"s|prior|earlier|last|recent|all)(?: \d+)? (?:user )?"
     r"(?:messages?|turns?|prompts?|tool (?:calls?|results?))|(?:full|entire|complete|whole) (?:context|"
     r"prompt|conversation|chat)"

@@ -26,11 +26,14 @@ def wraps(output_schema: bytes | None) -> bool:
     return output_schema is not None and msgspec.json.decode(output_schema, type=_Kind).type != "object"
 
 
-@lru_cache(maxsize=64)
 def tools_for(revision: Revision, items: bytes) -> bytes:
-    """A list of tools, with output schemas as the revision has them. Cached, since a list is asked for often."""
-    if revision.modern or b'"outputSchema"' not in items:
-        return items
+    """A list of tools, with output schemas as the revision has them."""
+    return items if revision.modern or b'"outputSchema"' not in items else _older_tools(revision, items)
+
+
+@lru_cache(maxsize=8)
+def _older_tools(revision: Revision, items: bytes) -> bytes:
+    # Kept, since a list is asked for often, but not many of them: one may be megabytes.
     tools = msgspec.json.decode(items, type=list[dict[str, msgspec.Raw]])
     for tool in tools:
         schema = tool.get("outputSchema")

@@ -103,10 +103,22 @@ def answer(agreed: Agreed, *, server_id: str | None = None) -> dict[str, object]
             return {"extensions": {EXTENSION_KEY: said}}
 
 
-def question() -> dict[str, object]:
+def question(extensions: Iterable[str] = EXTENSIONS) -> dict[str, dict[str, object]]:
     """What the hub, as a client, asks of a server: in every place at once, since servers look in different ones."""
-    said = {"version": VERSION, "extensions": list(EXTENSIONS)}
+    said: dict[str, object] = {"version": VERSION, "extensions": list(extensions)}
     return {"mgp": said, "experimental": {"mgp": said}, "extensions": {EXTENSION_KEY: said}}
+
+
+def asked_with(capabilities: bytes, extensions: Iterable[str]) -> bytes:
+    """Client capabilities with our question in them. What they said of MGP before is not ours, and goes."""
+    try:
+        said = msgspec.json.decode(capabilities, type=dict[str, object])
+    except msgspec.DecodeError as cause:
+        raise Fault("INVALID_PARAMS", f"client capabilities: {cause}") from None
+    for home, ours in question(extensions).items():
+        known = said.get(home)
+        said[home] = {**known, **ours} if home != "mgp" and isinstance(known, dict) else ours
+    return msgspec.json.encode(said)
 
 
 def _numbers(version: str) -> tuple[int, int] | None:

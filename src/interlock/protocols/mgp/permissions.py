@@ -5,7 +5,10 @@ from __future__ import annotations
 import enum
 import re
 from collections.abc import Collection, Iterable, Mapping
+from datetime import datetime
 from typing import Final, Literal
+
+import msgspec
 
 from interlock.wire.errors import Fault
 
@@ -46,8 +49,33 @@ STANDARD: Final[Mapping[str, Risk]] = {
 
 _CUSTOM = re.compile(r"[a-z][a-z0-9-]*(?:\.[a-z0-9][a-z0-9_-]*){2,}\Z", re.IGNORECASE)
 
+LONGEST_NAME: Final = 200
+
 Policy = Literal["interactive", "auto_approve", "deny_all", "config_only"]
 Grant = Literal["approved", "denied", "deferred"]
+
+REQUEST: Final = ("mgp/permission/request", "mgp/permission/await")
+"""Asks a server to wait for a decision; the second name is that of later drafts."""
+RESPONSE: Final = ("mgp/permission/response", "mgp/permission/grant")
+"""Tells a server what was decided; likewise."""
+
+
+class Await(msgspec.Struct, frozen=True):
+    """The params of `mgp/permission/request` (MGP, Permission Request Method)."""
+
+    request_id: str
+    permissions: tuple[str, ...]
+    policy: Policy
+    message: str = "Waiting for operator approval"
+
+
+class Outcome(msgspec.Struct, frozen=True):
+    """The params of `mgp/permission/response` (MGP, Permission Response Method)."""
+
+    request_id: str
+    grants: dict[str, Grant]
+    approved_by: str | None = None
+    expires_at: datetime | None = None
 
 
 def expand(names: Iterable[str]) -> tuple[str, ...]:
@@ -62,18 +90,43 @@ def expand(names: Iterable[str]) -> tuple[str, ...]:
             continue
         members = [permission for permission in STANDARD if permission.startswith(name + ".")]
         if not members:
-            raise Fault(
-                "INVALID_TOOL_ARGS",
-                f"no such permission: {name[:100]!r}",
-                mend=f"one of {', '.join(STANDARD)}, or a reverse-domain name of your own",
-            )
+            raise no_such_permission(name)
         found |= dict.fromkeys(members)
     return tuple(found)
 
 
+def expand_all(names: Iterable[str]) -> tuple[str, ...]:
+    """The same for what a server declares: a name that is no permission stays, and can never be granted."""
+    found: dict[str, None] = {}
+    for name in names:
+        try:
+            found |= dict.fromkeys(expand([name]))
+        except Fault:
+            found[name] = None
+    return tuple(found)
+
+
+def no_such_permission(name: str) -> Fault:
+    """What an undotted name that is no family is refused with."""
+    return Fault(
+        "INVALID_TOOL_ARGS",
+        f"no such permission: {name[:100]!r}",
+        mend=f"one of {', '.join(STANDARD)}, or a reverse-domain name of your own",
+    )
+
+
+def is_permission(name: str) -> bool:
+    """Whether a name is a standard permission, or a custom one in reverse-domain notation."""
+    return name in STANDARD or _CUSTOM.match(name) is not None
+
+
 def risk_of(permission: str) -> Risk:
-    """A permission's risk. Nobody vouches for a custom one, so it counts as dangerous."""
-    return STANDARD.get(permission, Risk.DANGEROUS)
+    """A permission's risk, and a family's worst. Nobody vouches for a custom one, so it counts as dangerous."""
+    known = STANDARD.get(permission)
+    if known is not None:
+        return known
+    family = [risk for name, risk in STANDARD.items() if name.startswith(permission + ".")]
+    return max(family, default=Risk.DANGEROUS)
 
 
 def decide(permission: str, policy: Policy, configured: Collection[str]) -> Grant:

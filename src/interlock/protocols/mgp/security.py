@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import enum
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
 
-from interlock.protocols.mgp.permissions import Risk, read_risk, risk_of
+from interlock.protocols.mgp.permissions import LONGEST_NAME, Risk, expand_all, read_risk, risk_of
 
 VALIDATORS: Final = ("sandbox", "readonly", "network_restricted", "code_safety", "none")
 """The standard validators. Any other name denies: what cannot be checked is not let through."""
@@ -63,6 +64,22 @@ class _Definition(msgspec.Struct):
     annotations: Hints = Hints()
 
 
+class _Naming(msgspec.Struct):
+    permissions_required: tuple[str, ...] | None = None
+
+
+def named_permissions(security: bytes) -> tuple[str, ...] | None:
+    """The permissions that a tool's `security` names, each family by its members; None where it names none.
+
+    What cannot be read names none: it is not trusted to have meant few.
+    """
+    try:
+        named = msgspec.json.decode(security, type=_Naming).permissions_required
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    return None if named is None else expand_all(name[:LONGEST_NAME] for name in named)
+
+
 def read_security(definition: bytes) -> tuple[Security | None, Hints]:
     """What a definition declares. One that cannot be read declares the worst: it is not trusted to have meant less."""
     try:
@@ -72,8 +89,12 @@ def read_security(definition: bytes) -> tuple[Security | None, Hints]:
     return read.security, read.annotations
 
 
-def effective_risk(declared: Security | None, hints: Hints, trust: Trust) -> Risk:
+def effective_risk(
+    declared: Security | None, hints: Hints, trust: Trust, permissions: Iterable[str] | None = None
+) -> Risk:
     """What the hub reckons with: never less than what anything about the tool points to.
+
+    `permissions` are those it needs, where that is more than it declares itself.
 
     A tool without declarations counts as moderate. A trusted server's declaration is its own affair; a standard one may
     call a tool safe, but not one that needs a permission which is not; a sandboxed one cannot lower anything.
@@ -82,10 +103,11 @@ def effective_risk(declared: Security | None, hints: Hints, trust: Trust) -> Ris
     if declared is not None and said is None:
         said = Risk.DANGEROUS
     pointers = [Risk.DANGEROUS] if hints.destructive_hint else []
-    if declared is not None:
-        pointers += [risk_of(permission) for permission in declared.permissions_required]
-        if declared.reversible is False and declared.side_effects:
-            pointers.append(Risk.DANGEROUS)
+    if permissions is None:
+        permissions = () if declared is None else declared.permissions_required
+    pointers += [risk_of(permission) for permission in permissions]
+    if declared is not None and declared.reversible is False and declared.side_effects:
+        pointers.append(Risk.DANGEROUS)
     if trust is Trust.TRUSTED:
         return said if said is not None else max([_by_hint(hints), *pointers])
     if trust is Trust.STANDARD:

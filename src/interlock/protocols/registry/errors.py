@@ -34,9 +34,13 @@ _FINER: Final[Mapping[str, str]] = {
     "RATE_LIMITED": "RateLimited",
     "QUOTA_EXCEEDED": "RateLimited",
     "RESOURCE_EXHAUSTED": "Overloaded",
+    "OUTCOME_UNKNOWN": "OutcomeUnknown",
+    "CANCELLED": "Cancelled",
 }
 """Types that tell more than the row their code stands in."""
-_TIMEOUT_MENDS: Final = (
+RETRY: Final[Mapping[int, bool]] = {code: code in (-32603, -32003) for code in ERROR_TYPES}
+"""The Retry column of the same table. A finer type goes by its own row of the error table instead."""
+TIMEOUT_SUGGESTIONS: Final = (
     "Increase timeout for long-running analysis",
     "Check tool server health",
     "Break request into smaller chunks",
@@ -57,6 +61,8 @@ class ErrorData(msgspec.Struct, frozen=True, kw_only=True):
     problems: tuple[Mapping[str, object], ...] = ()
     retry: bool = False
     retry_after_ms: int | None = None
+    timeout_ms: int | msgspec.UnsetType = msgspec.UNSET
+    """How long was waited, where time ran out; left out elsewhere."""
 
 
 class ErrorBody(ErrorData, frozen=True, kw_only=True):
@@ -75,6 +81,11 @@ def told(problem: Problem) -> dict[str, object]:
 def error_type(fault: Fault) -> str:
     """The fault's name among the registry's."""
     return _FINER.get(fault.name) or ERROR_TYPES[registry_code(fault)]
+
+
+def may_retry(fault: Fault) -> bool:
+    """Whether the registry's clients may send the same again."""
+    return fault.kind.retryable if fault.name in _FINER else RETRY[registry_code(fault)]
 
 
 def registry_code(fault: Fault) -> int:
@@ -100,8 +111,9 @@ def error_data(
         documentation_url=documentation_url,
         tool_name=tool_name,
         problems=problems,
-        retry=fault.kind.retryable,
+        retry=may_retry(fault),
         retry_after_ms=fault.retry_after_ms,
+        timeout_ms=_whole(fault.data.get("timeout_ms")),
     )
 
 
@@ -119,12 +131,13 @@ def registry_fault(
 ) -> Fault:
     """The same fault with the registry's code and data, for methods that are the registry's own."""
     data = error_data(fault, trace_id, tool_name=tool_name, documentation_url=documentation_url)
+    said = msgspec.structs.asdict(data)
     return Fault(
         fault.name,
         fault.message,
         mend=fault.mend,
         retry_after_ms=fault.retry_after_ms,
-        data={**fault.data, **{key: value for key, value in msgspec.structs.asdict(data).items() if value is not None}},
+        data={**fault.data, **{key: value for key, value in said.items() if value not in (None, msgspec.UNSET)}},
         code=registry_code(fault),
     )
 
@@ -144,9 +157,13 @@ def _suggestions(fault: Fault, problems: tuple[Mapping[str, object], ...]) -> tu
             given += [text for text in listed if isinstance(text, str) and text not in given]
     if fault.mend:
         given.append(fault.mend)
-    if error_type(fault) == "ToolTimeout":
-        given += _TIMEOUT_MENDS
+    if error_type(fault) == "ToolTimeout" and "timeout" not in fault.data:
+        given += TIMEOUT_SUGGESTIONS
     return tuple(given)
+
+
+def _whole(value: object) -> int | msgspec.UnsetType:
+    return value if isinstance(value, int) and not isinstance(value, bool) else msgspec.UNSET
 
 
 def _text(value: object) -> str | None:

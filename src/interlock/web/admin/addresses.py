@@ -17,6 +17,7 @@ from interlock.hub.decisions.answering import Answering, Method
 from interlock.hub.operating.keys import CreateKey, KeysOf
 from interlock.hub.operating.records import SearchRecords, ShowRecord
 from interlock.hub.operator import Operator
+from interlock.hub.permissions.desk import ApprovePermissions, ChangePermissions, ListPermissions
 from interlock.hub.principals import Principal
 
 Verb: TypeAlias = Literal["GET", "POST", "DELETE"]
@@ -130,6 +131,38 @@ ADDRESSES: Final[tuple[Address, ...]] = (
     Address("POST", "/admin/grants", "Allow or deny", WRITE, Give, lambda hub, _: hub.access_desk.grant),
     Address("DELETE", "/admin/grants", "Take back what was said", WRITE, Take, lambda hub, _: hub.access_desk.revoke),
     Address("GET", "/admin/access", "What an agent may", READ, Query, lambda hub, _: hub.access_desk.query),
+    Address(
+        "GET",
+        "/admin/permissions",
+        "What servers need, and how it stands",
+        READ,
+        ListPermissions,
+        lambda hub, _: hub.permission_desk.list,
+    ),
+    Address(
+        "POST",
+        "/admin/permissions/{server}/approve",
+        "Grant a server permissions; only a person can",
+        WRITE,
+        ApprovePermissions,
+        lambda hub, _: hub.permission_desk.approve,
+    ),
+    Address(
+        "POST",
+        "/admin/permissions/{server}/deny",
+        "Deny a server permissions",
+        WRITE,
+        ChangePermissions,
+        lambda hub, _: hub.permission_desk.deny,
+    ),
+    Address(
+        "POST",
+        "/admin/permissions/{server}/revoke",
+        "Take back what a server was granted",
+        WRITE,
+        ChangePermissions,
+        lambda hub, _: hub.permission_desk.revoke,
+    ),
     Address("GET", "/admin/decisions", "Open questions", READ, Which, _answering("hub/decisions.list")),
     Address("GET", "/admin/decisions/{id}", "One question", READ, OneDecision, _answering("hub/decisions.show")),
     Address(

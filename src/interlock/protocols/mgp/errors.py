@@ -1,0 +1,112 @@
+"""MGP's errors as peers send them: what they say about recovering, and the same for a client that speaks otherwise.
+
+(MGP, Error Handling.) The numbers are those of the one error table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from interlock.wire.errors import TABLE, ErrorObject, Fault, Kind, Tongue
+
+CATEGORIES: Final = ("security", "lifecycle", "resource", "validation", "external")
+MEMBER: Final = "_mgp"
+LONGEST_WAIT_MS: Final = 86_400_000
+"""Whatever a server says, nobody is told to wait for longer than a day."""
+
+_OF_THE_HUB: Final = frozenset({"lifecycle", "resource", "validation", "external"})
+"""Categories that a client of the hub can take as its own. What a server holds against its caller's rights or
+credentials is said of the hub, not of the client."""
+
+
+def _by_code() -> dict[int, Kind]:
+    found: dict[int, Kind] = {}
+    for kind in TABLE.values():
+        if kind.mgp:
+            found.setdefault(kind.mgp, kind)
+    return found
+
+
+BY_CODE: Final[Mapping[int, Kind]] = _by_code()
+"""The rows of "Standard Error Codes"."""
+
+
+class Recovery(msgspec.Struct, frozen=True):
+    """The recovery fields of an error (MGP, Recovery Fields)."""
+
+    category: str = ""
+    retryable: bool = False
+    retry_after_ms: float | None = None
+    retry_strategy: str = ""
+    max_retries: int | None = None
+    fallback_tool: str | None = None
+
+
+def read_recovery(error: ErrorObject) -> Recovery | None:
+    """What an error says about recovering from it. None where it says nothing that can be read: nothing is tried."""
+    try:
+        said = msgspec.json.decode(error.data, type=_Data).mgp if bytes(error.data) else None
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    return said
+
+
+def translated(error: ErrorObject, tongue: Tongue, *, fallback_tool: str | None = None) -> ErrorObject:
+    """A server's MGP error for a client. One that agreed on MGP gets it whole; another a number of its own revision.
+
+    `fallback_tool` is the hint under the name that the client knows.
+    """
+    kind = BY_CODE.get(error.code)
+    if kind is None:
+        return error
+    recovery = read_recovery(error) or Recovery()
+    data: dict[str, object] = {**_members(error.data), "domain": kind.domain, "name": kind.name}
+    if tongue is Tongue.MGP:
+        own = _members(data.get(MEMBER))
+        defaults: dict[str, object] = {"category": kind.category, "retryable": False}
+        renamed = {"fallback_tool": fallback_tool} if fallback_tool is not None else {}
+        data[MEMBER] = {**defaults, **own, **renamed}
+        return ErrorObject(error.code, error.message, _raw(data))
+    data.pop(MEMBER, None)
+    if (after := _after_ms(recovery)) is not None:
+        data["retry_after_ms"] = after
+    hint = fallback_tool or recovery.fallback_tool
+    if hint is not None:
+        data["fallback_tool"] = hint
+    return ErrorObject(kind.code(tongue), error.message, _raw(data))
+
+
+def as_fault(error: ErrorObject) -> Fault | None:
+    """A server's MGP error as one of ours, where it is not about the hub's own rights with that server."""
+    kind = BY_CODE.get(error.code)
+    if kind is None or kind.category not in _OF_THE_HUB:
+        return None
+    recovery = read_recovery(error) or Recovery()
+    hint = {"fallback_tool": recovery.fallback_tool} if recovery.fallback_tool else {}
+    return Fault(kind.name, error.message, retry_after_ms=_after_ms(recovery), data=hint)
+
+
+def _after_ms(recovery: Recovery) -> int | None:
+    said = recovery.retry_after_ms
+    return int(min(max(said, 0), LONGEST_WAIT_MS)) if recovery.retryable and said is not None else None
+
+
+class _Data(msgspec.Struct):
+    mgp: Recovery | None = msgspec.field(default=None, name=MEMBER)
+
+
+def _members(data: object) -> dict[str, object]:
+    """The members of an object, values raw; nothing of anything else."""
+    if not isinstance(data, msgspec.Raw) or not bytes(data):
+        return {}
+    try:
+        return dict(msgspec.json.decode(data, type=dict[str, msgspec.Raw]))
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return {"data": data}
+
+
+def _raw(data: dict[str, object]) -> msgspec.Raw:
+    return msgspec.Raw(msgspec.json.encode(data))
