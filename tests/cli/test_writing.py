@@ -158,6 +158,9 @@ def test_the_tools_of_a_running_hub_are_exported_under_their_exposed_names(user:
     assert by_name["fin__FinancialAnalyzer"]["category"] == "finance"
     assert "outputSchema" in by_name["fin__compare"]
     assert by_name["fin__quote"]["deprecated"] == "use FinancialAnalyzer"
+    analyzer = by_name["fin__FinancialAnalyzer"]
+    assert analyzer["security"] == {"risk_level": "safe"}
+    assert analyzer["examples"][0] == {"ticker_symbol": "AAPL", "period_days": 90}
 
 
 class Trial:

@@ -134,7 +134,7 @@ async def test_the_server_is_told_the_forwards_span_and_the_record_the_same_trac
 ) -> None:
     async with traced(tmp_path, collector, audit="strict" if strict else "batched") as hub:
         traces: list[str] = []
-        hub.assembly.recorder.follow(lambda batch: traces.extend(entry.trace for entry in batch if entry.server))
+        hub.assembly.recorder.follow(lambda batch: traces.extend(entry.trace for entry in batch if entry.name))
         sent: list[bytes] = []
         from interlock.client.connection import Connection
 

@@ -425,6 +425,18 @@ async def test_a_modern_client_may_still_send_the_older_task_member_and_gets_no_
         assert len(hub.assembly.tasks.ledger) == 0
 
 
+@pytest.mark.parametrize("form", FORMS)
+async def test_only_calls_of_tools_become_tasks(tmp_path: Path, jobs: Jobs, form: Form) -> None:
+    async with served(form, jobs) as servers, house(tmp_path, servers) as hub:
+        raw = Raw(hub.url + "/mcp")
+        asked = {"uri": "interlock://t/text://one", "task": {}, "_meta": DECLARED if form == "modern" else {}}
+        if form == "legacy":
+            await raw.initialize()
+        answer = await (raw.modern if form == "modern" else raw.legacy)("resources/read", asked)
+        assert answer["result"]["contents"][0]["text"] == "1"
+        assert not hub.assembly.tasks.ledger._reserved
+
+
 async def test_a_client_that_goes_before_it_has_its_tasks_id_leaves_nothing_behind(tmp_path: Path, jobs: Jobs) -> None:
     async with served("modern", jobs) as servers, house(tmp_path, servers) as hub:
         tracker = hub.assembly.tasks

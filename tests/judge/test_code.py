@@ -312,3 +312,45 @@ def test_findings_are_plain_values() -> None:
         isinstance(finding, Finding) and finding.rule and finding.message and finding.mend
         for finding in judge_code("import os\nos.system(eval('1'))")
     )
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "[0] * 10**12",
+        "'a' * 99999999999",
+        "9**9**9",
+        "1 << 10**10",
+        "while True: pass",
+        "while 1:\n    continue",
+        "copyright._Printer__filenames = ['/etc/passwd']",
+        "x.__setattr__('__class__', y)",
+        "import string\nstring.Formatter().get_field('0.__class__.__base__', (1,), {})",
+        "from pathlib import Path\nPath('/root/.ssh/id_rsa').read_text()",
+        "import os\nos.walk('/etc')",
+        "from transformers import AutoModel\nAutoModel.from_pretrained('x', trust_remote_code=True)",
+        "import http.server",
+        "import inspect\ninspect.getmodule(f).__dict__",
+    ],
+)
+def test_what_exhausts_pries_or_looks_where_it_should_not_is_refused(code: str) -> None:
+    assert judge_code(code, CodeRules())
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "print(2 ** 64, 10 ** 20, 1 << 32, 3 ** 5000)",
+        "print('-' * 80)\nboard = [[0] * 8 for _ in range(8)]",
+        "while True:\n    x = 1\n    break",
+        "from pathlib import Path\nprint(Path('data') / 'x.csv')",
+        "def f(**options): return options",
+    ],
+)
+def test_ordinary_sizes_loops_and_paths_pass(code: str) -> None:
+    assert judge_code(code, CodeRules()) == ()
+
+
+def test_judging_code_with_odd_literals_warns_nobody(recwarn: pytest.WarningsRecorder) -> None:
+    judge_code("x = 1if y else 2\nimport os\nos.system('id')", CodeRules())
+    assert not recwarn.list

@@ -24,8 +24,7 @@ def test_every_row_names_files_that_hold_a_test_with_its_number() -> None:
             assert int(number) in numbered(TESTS / name), f"{name} has no test_t{number}_…"
 
 
-def test_every_numbered_test_stands_in_its_row() -> None:
-    rows = {int(number): named for number, named in ROW.findall(PAGE.read_text())}
+def test_every_numbered_test_has_a_row_that_is_built() -> None:
+    built = {int(number) for number, named in ROW.findall(PAGE.read_text()) if named != "not built"}
     for file in TESTS.rglob("test_*.py"):
-        for number in numbered(file):
-            assert file.relative_to(TESTS).as_posix() in rows[number], f"T{number} does not name {file.name}"
+        assert numbered(file) <= built, file.name

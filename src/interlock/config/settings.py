@@ -27,6 +27,8 @@ Level = Literal["L0", "L1", "L2", "L3"]
 Seconds = Annotated[float, Meta(gt=0, le=86_400)]
 Milliseconds = Annotated[int, Meta(ge=1, le=3_600_000)]
 Count = Annotated[int, Meta(ge=1)]
+Tokens = Annotated[int, Meta(ge=600)]
+"""Less does not hold the way to find tools."""
 
 DefaultPolicy = Literal["opt-in", "opt-out"]
 PermissionPolicy = Literal["interactive", "auto_approve", "deny_all", "config_only"]
@@ -144,6 +146,20 @@ class Webhook(msgspec.Struct, frozen=True):
     """The variable of the hub's environment that holds the secret they are signed with."""
 
 
+class Embeddings(msgspec.Struct, frozen=True):
+    """`[hub.embeddings]`: how tools are found by meaning, beside their words. With neither `url` nor `path`, by the
+    model of the extra `semantic` where it is installed, else by words alone."""
+
+    url: str | None = None
+    """An endpoint that speaks OpenAI's API (`https://api.openai.com/v1`); the texts of tools and queries go there."""
+    model: str = "text-embedding-3-small"
+    """What the endpoint calls its model."""
+    key_env: str = "OPENAI_API_KEY"
+    """The variable of the hub's environment that holds the endpoint's key, if it needs one."""
+    path: str | None = None
+    """A folder with the model all-MiniLM-L6-v2, or a file of word vectors (GloVe, fastText) on this machine."""
+
+
 class OAuth(msgspec.Struct, frozen=True):
     """`[hub.oauth]`: access tokens of an authorization server are credentials here, besides keys."""
 
@@ -218,7 +234,7 @@ class Hub(msgspec.Struct, frozen=True):
     """How much is left to the hub's own judgement: `observe`, `guard` or `locked`."""
     anonymous: bool | None = None
     """Whether callers without a key are the agent `local`. Unset: only on loopback, and not where `[hub.oauth]` is."""
-    budget: Count | None = 20_000
+    budget: Tokens | None = 20_000
     """Tokens of tool definitions a list may take. Above it, it holds the pinned tools and the way to find others."""
     audit: Literal["batched", "strict"] = "batched"
     """When a record is committed: with others within 0.1 s (`batched`), or before its call is sent (`strict`)."""
@@ -239,6 +255,7 @@ class Hub(msgspec.Struct, frozen=True):
     limits: Limits = Limits()
     approvals: Approvals = Approvals()
     webhook: Webhook = Webhook()
+    embeddings: Embeddings = Embeddings()
     oauth: OAuth = OAuth()
     tracing: Tracing = Tracing()
     retention: Retention = Retention()
@@ -421,7 +438,7 @@ class Profile(msgspec.Struct, frozen=True):
     """An exposed name, and what it is called here."""
     describe: dict[str, str] = {}
     """An exposed name, and what it says it does here."""
-    budget: Count | None = None
+    budget: Tokens | None = None
     """Tokens of tool definitions that its list may take; unset: the hub's."""
     level: Level | None = None
     """How much of it is listed: `L0` all tools, `L1` the way to find tools with their categories, `L2` the way to find
@@ -435,14 +452,18 @@ class Agent(msgspec.Struct, frozen=True):
 
     profile: str | None = None
     """The only profile it sees."""
-    budget: Count | None = None
-    """Tokens of tool definitions that its list may take; unset: its profile's."""
+    budget: Tokens | None = None
+    """Tokens of tool definitions that any list and any result of a search may take; unset: its profile's. It holds over
+    a `level` of `L0`, too."""
     level: Level | None = None
     """How much of it is listed; unset: as its profile says."""
     pinned: tuple[str, ...] = ()
     """Exposed tool names (patterns) that are always listed, beside its profile's."""
     ask: tuple[str, ...] = ()
     """Exposed tool names (patterns) that a person must confirm."""
+    request: tuple[str, ...] = ()
+    """Exposed tool names (patterns) that it may ask for where it has no access: `request_tools` then names them to the
+    agent, and puts the question to a person. Nothing else that it has no access to is ever named."""
     attended_by: str | None = None
     """The person who sits before this agent's client: questions about its calls are asked there, too."""
     rate: Rate = Rate()

@@ -162,6 +162,15 @@ def _check_hub(hub: Hub, profiles: Mapping[str, Profile], report: Report) -> Non
         )
     if hub.webhook.url is not None and (why := why_bad_url(hub.webhook.url)):
         report.add(("hub", "webhook", "url"), f"the webhook's url {why}", "write it as https://host/path")
+    if hub.embeddings.url is not None:
+        if why := why_bad_url(hub.embeddings.url):
+            report.add(("hub", "embeddings", "url"), f"the endpoint's url {why}", "write it as https://host/v1")
+        if hub.embeddings.path is not None:
+            report.add(
+                ("hub", "embeddings", "path"),
+                "vectors come from one place, and both `url` and `path` are set",
+                "leave one of them out",
+            )
     if hub.tracing.endpoint is not None and (why := why_bad_url(hub.tracing.endpoint)):
         report.add(("hub", "tracing", "endpoint"), f"the endpoint {why}", "write it as http://127.0.0.1:4318")
     for number, origin in enumerate(hub.allowed_origins):

@@ -33,6 +33,7 @@ from interlock.hub.catalog.clean import CLEAN
 from interlock.hub.catalog.offer import Offer
 from interlock.hub.catalog.pins import PINS, Pins
 from interlock.hub.catalog.quarantine import Quarantine
+from interlock.hub.catalog.remembered import remembered
 from interlock.hub.catalog.views import Catalog
 from interlock.hub.decisions.decision import DECISIONS, Question
 from interlock.hub.decisions.desk import Desk
@@ -50,6 +51,8 @@ from interlock.hub.gates.validators import ValidatorsGate
 from interlock.hub.governing import Governing
 from interlock.hub.hub import Hub
 from interlock.hub.kernel.kernel import Kernel
+from interlock.hub.kernel.meaning import EMBEDDINGS, Meaning
+from interlock.hub.kernel.requests import Requests, off_loop
 from interlock.hub.kernel.search import ToolSearch
 from interlock.hub.kernel.shelves import Shelves
 from interlock.hub.kernel.tokens import TokenCounts
@@ -115,6 +118,7 @@ COLLECTIONS: Final[tuple[Collection[Any], ...]] = (
     CURSORS,
     TASKS,
     PERMISSIONS,
+    EMBEDDINGS,
 )
 """Every collection that the hub keeps in its store."""
 
@@ -154,15 +158,13 @@ class Assembly:
         self.tokens = TokenCounts(self._changed)
         self.shelves = Shelves(self.catalog, self.tokens, self.access)
         self.notices = Notices(self.catalog, self.shelves)
-        self.kernel = Kernel(
-            self.catalog, self.shelves, ToolSearch(self.catalog, self.tokens, self._lock_s), self.tokens
-        )
         self.limits = _limits(config)
         self.upstreams = Upstreams(self._upstream)
         self.oauth: OAuthDesk | None = None
         """Access tokens, where the operator accepts them."""
         self.doors = Doors(lambda: self.config, self.keys, self.catalog, self.access, self._tokens)
         self.quarantine = Quarantine(config, self._offered, self._note)
+        self._resolver = Resolver()
         self._parking_limits = parking
         self.parking = Parking(parking or _parking_limits(config), secrets.token_bytes(32))
         self.inbox = Inbox(
@@ -171,6 +173,12 @@ class Assembly:
             told=self.journal.decided,
             told_rule=lambda rule, by, made: (self.journal.rule_made if made else self.journal.rule_revoked)(by, rule),
         )
+        self.meaning = Meaning(lambda: self.config.hub.embeddings, lambda: self.store, self._resolver, self._note)
+        self.search = ToolSearch(self.catalog, self.tokens, self.meaning, self._connected, self._lock_s)
+        self._requested: set[asyncio.Task[None]] = set()
+        self.requests = Requests(self.inbox, self.access_desk, off_loop(self._requested), self._note)
+        tell = self.notices.requested
+        self.kernel = Kernel(self.catalog, self.shelves, self.search, self.tokens, self.requests, tell)
         self.heralds = Heralds(lambda: self.config.hub, self._note)
         self._desk = Desk(
             self.inbox,
@@ -180,7 +188,6 @@ class Assembly:
             lambda server: self.governing.trust_of(server),
         )
         self._pins = Pins(self.inbox, lambda: self.config.hub.mode, self.quarantine.take, self._relist, self._note)
-        self._resolver = Resolver()
         self.judging = Judging(self._resolver)
         self.would_refuse: Counter[tuple[str, str]] = Counter()
         """How often calls went out that a stricter mode would have refused, by server and rule."""
@@ -272,6 +279,7 @@ class Assembly:
         await self.inbox.begin(self.store)
         await self.tasks.ledger.begin(self.store)
         self._pins.begin(self.store)
+        self.requests.begin()
         self.quarantine.begin(self.store)
         await self.permissions.begin(self.store)
         self.inbox.on_change(self.heralds.heard)
@@ -298,6 +306,7 @@ class Assembly:
             for upstream in self.upstreams:
                 upstream.timeouts = config.hub.timeouts
             await self.permissions.apply()
+            await self._remember(changed)
             self._tell()
             return changed
 
@@ -307,6 +316,7 @@ class Assembly:
             if timer is not None:
                 timer.cancel()
         await self.tokens.close()
+        await self.search.close()
         await self.governing.close()
         await self.heralds.close()
         if self.oauth is not None:
@@ -392,6 +402,22 @@ class Assembly:
     def _is_attended(self, principal: Principal) -> bool:
         """Whether a person is there to answer for a caller who is none: before their client, or at the inbox."""
         return principal.kind != "person" and (self.inbox.watched or self._attended_by(principal) is not None)
+
+    async def _remember(self, servers: list[str]) -> None:
+        """Servers that start on demand are known by their tools of earlier, until they run."""
+        for server in servers:
+            settings = self.config.servers.get(server)
+            offer = self.catalog.offer(server)
+            if settings is None or settings.start != "on-demand" or offer is None or offer.tools:
+                continue
+            known = await remembered(self.store, server, settings)
+            if known is not None:
+                await self.permissions.take(known)
+                await self.quarantine.take(known)
+
+    def _connected(self, server: str) -> bool:
+        upstream = self.upstreams.get(server)
+        return upstream is not None and upstream.state is State.CONNECTED
 
     async def _renew_oauth(self) -> None:
         """Tokens as the configuration says now. Those of before are worth nothing where it changed."""
@@ -517,6 +543,7 @@ class Assembly:
     def _tell(self) -> None:
         self._telling = None
         self.notices.catalog_changed()
+        self.requests.look_again()
 
     def _reap(self) -> None:
         now = asyncio.get_running_loop().time()

@@ -23,6 +23,7 @@ from interlock.hub.catalog.offer import ItemKind, Tool
 from interlock.hub.catalog.views import Catalog
 from interlock.hub.doors import Doors
 from interlock.hub.judgement import Judgement
+from interlock.hub.kernel.clients import shelf_for
 from interlock.hub.kernel.desk import KERNEL_TOOLS, KernelDesk, inner_call
 from interlock.hub.kernel.kernel import Kernel
 from interlock.hub.kernel.shelves import Shelves
@@ -168,7 +169,7 @@ class Hub:
         caller = cast(Caller, session.caller)
         session.dialect = speaking(session.dialect)
         session.state = SessionState()
-        self._notices.listen(SessionListener.of(session, caller.shelf))
+        self._notices.listen(SessionListener.of(session, shelf_for(caller.shelf, session.dialect.client_info)))
         self._audience.join(session.id, caller.principal, session.dialect, session.notify)
         offered = answers.capabilities(self._upstream_capabilities(caller), modern=False)
         if offers_tasks(session.dialect, caller, self._peer(caller)):
@@ -199,7 +200,7 @@ class Hub:
     def closed(self, session: Session) -> None:
         """A session is over, and everything that was its own with it."""
         caller = cast(Caller, session.caller)
-        self._notices.leave(SessionListener.of(session, caller.shelf))
+        self._notices.leave(SessionListener.of(session, shelf_for(caller.shelf, session.dialect.client_info)))
         self._audience.leave(session.id)
         state = session.state
         if not isinstance(state, SessionState):
@@ -226,7 +227,8 @@ class Hub:
         loaded = self._kernel.loaded(caller, exchange.session) if exchange.session is not None else ()
         # A budget is for a model's context; whoever reads over REST has none to fill.
         rest = exchange.dialect.rest
-        shelf = msgspec.structs.replace(caller.shelf, budget=None, level=None) if rest else caller.shelf
+        shelf = shelf_for(caller.shelf, exchange.dialect.client_info)
+        shelf = msgspec.structs.replace(shelf, budget=None, level=None) if rest else shelf
         items = self._shelves.listing(shelf, _LISTS[method], loaded)
         modern = exchange.dialect.modern
         if not modern and method == "tools/list":
@@ -429,6 +431,7 @@ class Hub:
         listening = Listening(
             exchange,
             caller,
+            shelf_for(caller.shelf, exchange.dialect.client_info),
             self._notices,
             resolve,
             self._subscriptions,

@@ -41,6 +41,9 @@ class SessionListener(msgspec.Struct, frozen=True):
         """Say so on whatever stream the session has."""
         self.notify(f"notifications/{which}/list_changed", b"{}")
 
+    def requested(self, event: bytes) -> None:
+        """A session hears of its own requests where it made them."""
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, SessionListener) and other.session_id == self.session_id
 
@@ -70,6 +73,7 @@ class Listening:
         self,
         exchange: Exchange,
         caller: Caller,
+        shelf: Shelf,
         notices: Notices,
         resolve: Callable[[str], tuple[str, str] | None],
         subscriptions: Subscriptions,
@@ -77,7 +81,7 @@ class Listening:
         gone: Callable[[Listening], None],
         tasks: FollowTasks,
     ) -> None:
-        self.shelf = caller.shelf
+        self.shelf = shelf
         self._principal = caller.principal
         self._audience = audience
         self._exchange = exchange
@@ -117,6 +121,11 @@ class Listening:
         if self._filter.wants(which):
             self._tell(f"notifications/{which}/list_changed", {})
 
+    def requested(self, event: bytes) -> None:
+        """Say what became of a request for tools, if that was asked for."""
+        if self._filter.mgp.tools:
+            self._tell("notifications/mgp.event", dict(msgspec.json.decode(event, type=dict[str, msgspec.Raw])))
+
     def end(self) -> None:
         """The hub ends the stream: a clean result, as the specification has it."""
         self._ended("the hub is closing")
@@ -150,10 +159,13 @@ class Listening:
         }
         if honoured:
             accepted["resourceSubscriptions"] = honoured
+        more = {"tools": True} if wanted.mgp.tools else {}
         if self._followed:
             accepted["taskIds"] = [task.id for task in self._followed]
         if wanted.mgp.audit and self._audience.join(self, self._principal, self._exchange.dialect, self._tell_audit):
-            accepted[EXTENSION_KEY] = {"audit": True}
+            more["audit"] = True
+        if more:
+            accepted[EXTENSION_KEY] = more
         self._tell("notifications/subscriptions/acknowledged", {"notifications": accepted})
         self._acknowledged = True
         self._filter = wanted

@@ -221,7 +221,6 @@ class Operator:
         costs: dict[str, int] = {}
         for tool in tools:
             costs[tool.server] = costs.get(tool.server, 0) + tokens.of(tool)
-        known = {tool.full: tokens.of(tool) for tool in tools}
         return {
             "agent": caller.principal.id,
             "level": shelves.level(caller.shelf),
@@ -229,7 +228,8 @@ class Operator:
             "all_tools": len(tools),
             "all_tokens": sum(costs.values()),
             "listed_tools": len(listed),
-            "listed_tokens": sum(known.get(bytes(item)) or len(bytes(item)) // 4 for item in listed),
+            "listed_tokens": sum(tokens.of_text(bytes(item)) for item in listed),
+            "pinned_without_room": shelves.pinned_without_room(caller.shelf),
             "servers": [{"id": id_, "tokens": cost} for id_, cost in sorted(costs.items(), key=lambda row: -row[1])],
         }
 

@@ -142,6 +142,14 @@ class Access:
 
         return [item for item in items if is_seen(item)]
 
+    def may_ask_for(self, principal: Principal, tool: Item) -> bool:
+        """Whether a grant would let a principal call a tool: its key permits it, and nothing says that it may not."""
+        rights = self.rights(principal)
+        if rights is None or not rights.invokes(tool.exposed):
+            return False
+        decision = self.decision(principal, tool.server, tool.name)
+        return decision.permission != "allow" and decision.entry is None
+
     def until(self, principal: Principal) -> datetime | None:
         """Until when what is seen now is sure to be what is seen."""
         key = self.key(principal)

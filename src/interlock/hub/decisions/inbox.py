@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import secrets
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
 from interlock.hub.audit.recorder import NOBODY
@@ -182,7 +182,8 @@ class Inbox:
                 for question in questions:
                     standing = self.standing(question)
                     if standing is None and len(self._open) + len(found) < MOST_OPEN:
-                        standing = Decision(self._new_id(), question, now, now + int(self._valid_s() * 1000))
+                        id_ = self._new_id({other.id for other in new})
+                        standing = Decision(id_, question, now, now + int(self._valid_s() * 1000))
                         change.insert(DECISIONS, standing)
                         new.append(standing)
                     if standing is not None:
@@ -201,8 +202,8 @@ class Inbox:
             said = f"decision {id} is void: {decision.question.asker} may not ask for it any more"
             raise Fault("INVALID_PARAMS", said, mend="have the call repeated with a key that holds")
         rule = None
-        if answer == "always" and decision.question.kind != "permission":
-            # A permission is granted until it is taken back in any case.
+        if answer == "always" and decision.question.kind not in ("permission", "tool_access"):
+            # What these give, they give until it is taken back in any case.
             rule = self._learn([after], by, now)
         if not await self._change(decision, after, by, rule):
             raise Fault("INVALID_PARAMS", f"decision {id} has just been answered", mend="`interlock approvals show` it")
@@ -314,11 +315,12 @@ class Inbox:
             self._told_rule(rule, by, True)
         return True
 
-    def _new_id(self) -> str:
+    def _new_id(self, taken: Collection[str] = ()) -> str:
+        """An id that no decision has, nor one that is about to be stored."""
         for length in range(3, 12):
             for _ in range(8):
                 id_ = "".join(secrets.choice(_LETTERS) for _ in range(length))
-                if id_ not in self._known:
+                if id_ not in self._known and id_ not in taken:
                     return id_
         raise Fault("INTERNAL_ERROR", "no free id for a decision")
 

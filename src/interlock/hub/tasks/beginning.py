@@ -16,7 +16,8 @@ from interlock.hub.audit.record import Outcome
 from interlock.hub.call import Call
 from interlock.hub.lines import Line
 from interlock.hub.tasks.ledger import KeptTask
-from interlock.hub.tasks.tracker import Tracker, renamed
+from interlock.hub.tasks.live import renamed
+from interlock.hub.tasks.tracker import Tracker
 from interlock.protocols.mcp.meta import members
 from interlock.protocols.mcp.tasks import TaskState, task_in
 from interlock.transports.exchange import Exchange

@@ -24,7 +24,8 @@ from interlock.hub.results.finishing import Finish
 from interlock.hub.tasks.beginning import Beginning
 from interlock.hub.tasks.carrying import ResultWait
 from interlock.hub.tasks.ledger import KeptTask, full
-from interlock.hub.tasks.tracker import Expected, Tracker, renamed
+from interlock.hub.tasks.live import Expected, renamed
+from interlock.hub.tasks.tracker import Tracker
 from interlock.protocols.mcp.meta import CLIENT_CAPABILITIES, PROGRESS_TOKEN, members
 from interlock.protocols.mcp.results import COMPLETE
 from interlock.protocols.mcp.tasks import (
@@ -91,6 +92,10 @@ class TaskDesk:
             call.exchange = call.exchange.real
         exchange, connection = call.exchange, line.connection
         dialect = exchange.dialect
+        if call.target.kind != "tool":
+            # Only calls of tools become tasks, in either form.
+            call.members.pop(AUGMENTED, None)
+            return done
         if dialect.modern:
             # The member of 2025-11-25 means nothing in the stateless era (SEP-2663, Backward Compatibility).
             call.members.pop(AUGMENTED, None)
@@ -170,7 +175,7 @@ class TaskDesk:
         self._serve(exchange, self._got(exchange, caller, task, target))
 
     async def _got(self, exchange: Exchange, caller: Caller, task: KeptTask, target: Target) -> None:
-        said = await self._tracker.look(task, self._passed_on(exchange, task))
+        said = await self._tracker.asking.look(task, self._passed_on(exchange, task))
         state = self._tracker.live(task).state
         if state.over and (task.modern or state.status == "cancelled"):
             self._tracker.delivered(task)
@@ -182,9 +187,9 @@ class TaskDesk:
 
     async def _waited(self, exchange: Exchange, caller: Caller, task: KeptTask, target: Target) -> None:
         # An error may be the outcome itself, so that whether there is such a task is asked apart.
-        answer = await self._tracker.after_look(task, partial(self._wait, exchange, task))
+        answer = await self._tracker.asking.after_look(task, partial(self._wait, exchange, task))
         if isinstance(answer, Failure):
-            await self._tracker.look(task)
+            await self._tracker.asking.look(task)
             self._tracker.delivered(task)
             raise remote_fault(answer.error)
         result = one_line(answer.result)
@@ -206,7 +211,7 @@ class TaskDesk:
         self._serve(exchange, self._cancelled(exchange, task))
 
     async def _cancelled(self, exchange: Exchange, task: KeptTask) -> None:
-        said = await self._tracker.ask(task, "tasks/cancel", self._passed_on(exchange, task))
+        said = await self._tracker.asking.ask(task, "tasks/cancel", self._passed_on(exchange, task))
         if task.modern:
             exchange.result(COMPLETE)
             return
@@ -218,7 +223,7 @@ class TaskDesk:
         self._serve(exchange, self._updated(exchange, task))
 
     async def _updated(self, exchange: Exchange, task: KeptTask) -> None:
-        await self._tracker.ask(task, "tasks/update", self._passed_on(exchange, task))
+        await self._tracker.asking.ask(task, "tasks/update", self._passed_on(exchange, task))
         exchange.result(COMPLETE)
 
     def _list(self, exchange: Exchange, caller: Caller) -> None:

@@ -9,77 +9,33 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import secrets
-from collections.abc import Awaitable, Callable, Coroutine
-from typing import Final, TypeVar
+from collections.abc import Callable, Coroutine
+from typing import Final
 
 import msgspec
 
-from interlock.client.peer import declaring
 from interlock.hub.audit.entries import Ticket
-from interlock.hub.audit.record import CANCELLED, SUCCEEDED, TASK_ENDED, TOOL_FAILED, UNKNOWN, Outcome, outcome_of
+from interlock.hub.audit.record import CANCELLED, SUCCEEDED, TASK_ENDED, TOOL_FAILED, UNKNOWN, Outcome
 from interlock.hub.audit.recorder import Recorder
 from interlock.hub.call import Call, Target
 from interlock.hub.lines import Line, LineOwner
 from interlock.hub.principals import Principal
-from interlock.hub.sharing import Lane, SessionState
+from interlock.hub.sharing import SessionState
+from interlock.hub.tasks.asking import Asking
 from interlock.hub.tasks.ledger import KeptTask, Ledger
+from interlock.hub.tasks.live import Expected, LiveTask, Tell, outcome_in, renamed
 from interlock.hub.upstreams.upstreams import Upstreams
 from interlock.protocols.mcp.meta import PROGRESS_TOKEN, members
 from interlock.protocols.mcp.tasks import STATUS_CHANGED, Status, TaskState, read_state, with_related
 from interlock.store import StoreError
 from interlock.transports.exchange import Session
 from interlock.wire.conversation import PROGRESS
-from interlock.wire.errors import TABLE, Fault
-from interlock.wire.messages import Id, one_line
+from interlock.wire.errors import Fault
+from interlock.wire.messages import Id
 
-LOOK_S: Final = 10.0
-"""How long a server may take to say where a task stands."""
 LOOK_EVERY_S: Final = 15.0
 """Where nobody asks for a task, the hub does so at most this often."""
 LOOKS_AT_ONCE: Final = 8
-NO_TASK: Final = TABLE["INVALID_PARAMS"].mcp
-GONE: Final = frozenset({"UPSTREAM_UNAVAILABLE", "SESSION_UNKNOWN", "OUTCOME_UNKNOWN"})
-"""What says that a line leads nowhere any more."""
-
-Tell = Callable[[str, bytes], None]
-R = TypeVar("R")
-
-
-class LiveTask:
-    """What this process knows of a task beyond what is kept."""
-
-    __slots__ = ("followers", "held", "line", "looked", "session", "state", "ticket", "token", "told")
-
-    def __init__(self, state: TaskState, looked: float) -> None:
-        self.state = state
-        self.looked = looked
-        self.line: Line | None = None
-        """The connection it was begun on."""
-        self.ticket: Ticket | None = None
-        """Its place in the record, while its outcome is not known."""
-        self.session: Session | None = None
-        """Where its owner was last seen, to be told of it there (2025-11-25)."""
-        self.token: str | None = None
-        """Our progress token for it at the server (2025-11-25)."""
-        self.followers: dict[object, Tell] = {}
-        self.told = state.status
-        """The status that its followers know of."""
-        self.held = False
-        """Whether its server is kept running for it."""
-
-
-Place = tuple[str, LineOwner | None, str]
-"""A server, whose connection to it, and an id of the server's."""
-
-
-class Expected(msgspec.Struct, frozen=True):
-    """A task that a call is about to become, whose progress may come before anything else of it (2025-11-25)."""
-
-    id: str
-    server: str
-    token: Id
-    """The owner's own progress token."""
-    session: Session | None
 
 
 class Tracker:
@@ -94,6 +50,7 @@ class Tracker:
         clock: Callable[[], float],
     ) -> None:
         self.ledger = ledger
+        self.asking = Asking(self, ledger, upstreams)
         self._upstreams = upstreams
         self._recorder = recorder
         self._longest_ms = longest_ms
@@ -101,8 +58,6 @@ class Tracker:
         self._live: dict[str, LiveTask] = {}
         self._tokens: dict[str, Expected] = {}
         """Our progress tokens, each with the task it is for."""
-        self._places: dict[Place, str] = {}
-        """Which task is meant by a server's id on a connection. A server may use the same id on another one."""
         self._work: set[asyncio.Task[None]] = set()
 
     # Beginning
@@ -149,9 +104,9 @@ class Tracker:
         except StoreError as cause:
             self._end(task, live, UNKNOWN, "the task could not be kept")
             self._forget(task.id)
-            await self._stop(task, line)
+            await self.asking.stop(task, line)
             raise Fault("INTERNAL_ERROR", f"the task could not be kept: {cause.message}", mend=cause.mend) from None
-        self._place(task, live, line)
+        self.asking.place(task, live, line)
         self._hold(task, live)
         if said.over:
             self.observe(task, said)
@@ -161,17 +116,13 @@ class Tracker:
         """Nobody will ever ask for it, since nobody was told of it: stop it at its server, and forget it."""
         live = self.live(task)
         if live.line is not None:
-            await self._stop(task, live.line)
-        self._let_go(task, live)
-        self._leave(task, live)
+            await self.asking.stop(task, live.line)
+        self.let_go(task, live)
+        self.asking.leave(task, live)
         self._end(task, live, CANCELLED, "the caller was gone before the task could be handed over")
         self._forget(task.id)
         with contextlib.suppress(StoreError):
             await self.ledger.drop([task])
-
-    async def _stop(self, task: KeptTask, line: Line) -> None:
-        with contextlib.suppress(Fault):
-            await line.connection.request("tasks/cancel", self._params(task, line), timeout=LOOK_S)
 
     def seen(self, task: KeptTask, session: Session | None) -> None:
         """Its owner is here now, and is told of it here (2025-11-25)."""
@@ -186,117 +137,12 @@ class Tracker:
             if live is not None and live.session is session:
                 live.session = None
 
-    # Asking its server
-
     def live(self, task: KeptTask) -> LiveTask:
         """What is known of a task here; one that was begun before this process has no line yet."""
         live = self._live.get(task.id)
         if live is None:
             live = self._live[task.id] = LiveTask(task.state, float("-inf"))
         return live
-
-    async def line(self, task: KeptTask) -> Line:
-        """The connection to ask on: the one it was begun on, or where that is gone, one like it."""
-        live = self.live(task)
-        if live.line is not None:
-            return live.line
-        upstream = self._upstreams.get(task.server)
-        if upstream is None:
-            raise Fault("SERVER_NOT_READY", f"{task.server} is not configured any more")
-        lane = Lane(f"principal:{task.owner}") if upstream.share == "principal" else None
-        line = await asyncio.wait_for(upstream.open_line(lane), LOOK_S)
-        taken = self._places.get((task.server, line.owner, task.theirs), task.id)
-        if taken != task.id or line.connection.modern != task.modern:
-            # The server is not what it was: it gave the id to another task, or speaks another revision.
-            self.lost(task)
-            raise TaskLost(task)
-        self._place(task, live, line)
-        return line
-
-    def _place(self, task: KeptTask, live: LiveTask, line: Line) -> None:
-        """This is where the task is asked for. Another one in this very place is not there any more: an id is unique
-        among the tasks of a server, so that it can only be used again by one that lost what it had."""
-        place = (task.server, line.owner, task.theirs)
-        before = self.ledger.at_id(self._places.get(place, task.id))
-        if before is not None and before.id != task.id:
-            self.lost(before)
-        live.line = line
-        self._places[place] = task.id
-
-    def _leave(self, task: KeptTask, live: LiveTask) -> None:
-        if live.line is not None:
-            place = (task.server, live.line.owner, task.theirs)
-            if self._places.get(place) == task.id:
-                del self._places[place]
-            live.line = None
-
-    async def ask(self, task: KeptTask, method: str, params: bytes) -> bytes:
-        """The server's answer to a request that changes a task. Raises its error, or OUTCOME_UNKNOWN for one it lost.
-
-        The task is looked at first: an answer, or a cancellation, must not reach another one under the same id.
-        """
-
-        async def once(line: Line) -> bytes:
-            return await line.connection.request(method, params, timeout=LOOK_S)
-
-        return await self.after_look(task, once)
-
-    async def after_look(self, task: KeptTask, ask: Callable[[Line], Awaitable[R]]) -> R:
-        """Ask on the very line on which the task was just seen; where that breaks, look and ask once more."""
-
-        async def looked() -> R:
-            await self.look(task)
-            return await ask(await self.line(task))
-
-        return await self._twice(task, looked)
-
-    async def look(self, task: KeptTask, params: bytes | None = None) -> bytes:
-        """Ask its server where it stands: the answer as it came. Raises OUTCOME_UNKNOWN for a task it does not know."""
-        if task.lost:
-            raise TaskLost(task)
-        try:
-            said = await self._state(task, params)
-        except Fault as fault:
-            if fault.foreign_code != NO_TASK:
-                raise
-            self.lost(task)
-            raise TaskLost(task) from None
-        state = read_state(said, task.modern)
-        if state.id != task.theirs or state.created_at != task.created_at:
-            # Begun at another time, it is another task: a server that lost what it had has used the id again.
-            self.lost(task)
-            raise TaskLost(task)
-        self.observe(task, state, outcome_in(said) if state.status == "completed" else None)
-        self.tell_if_new(task, said)
-        return said
-
-    async def _state(self, task: KeptTask, params: bytes | None) -> bytes:
-        async def asked() -> bytes:
-            line = await self.line(task)
-            payload = self._params(task, line) if params is None else params
-            return await line.connection.request("tasks/get", payload, timeout=LOOK_S)
-
-        return one_line(await self._twice(task, asked))
-
-    async def _twice(self, task: KeptTask, ask: Callable[[], Awaitable[R]]) -> R:
-        """Ask; where the task's line turns out to be gone, once more on another. Requests about a task change nothing
-        when they are made twice."""
-        for _ in range(2):
-            try:
-                return await ask()
-            except Fault as fault:
-                if fault.name not in GONE or isinstance(fault, TaskLost):
-                    raise
-            live = self.live(task)
-            self._let_go(task, live)
-            self._leave(task, live)
-        raise Fault("SERVER_NOT_READY", f"{task.server} cannot be reached", retry_after_ms=2000)
-
-    def _params(self, task: KeptTask, line: Line) -> bytes:
-        params = msgspec.json.encode({"taskId": task.theirs})
-        if not task.modern:
-            return params
-        return declaring(line.connection.identity, line.connection.revision, params)
 
     # What becomes of it
 
@@ -330,15 +176,15 @@ class Tracker:
 
     def delivered(self, task: KeptTask) -> None:
         """Its owner has its outcome: the server need not be kept for it any longer."""
-        self._let_go(task, self.live(task))
+        self.let_go(task, self.live(task))
 
     def lost(self, task: KeptTask) -> None:
         """Its server does not know it: whether it was done is unknown, and stays so."""
         if not task.lost:
             live = self.live(task)
             self._end(task, live, UNKNOWN, "the server does not know the task any more")
-            self._let_go(task, live)
-            self._leave(task, live)
+            self.let_go(task, live)
+            self.asking.leave(task, live)
             self._later(self._keep(msgspec.structs.replace(task, lost=True)))
 
     def _end(self, task: KeptTask, live: LiveTask, outcome: Outcome, reason: str) -> None:
@@ -366,7 +212,8 @@ class Tracker:
         if live.line is not None and live.line.owner is not None:
             live.line.owner.tasks[task.theirs] = task.id
 
-    def _let_go(self, task: KeptTask, live: LiveTask) -> None:
+    def let_go(self, task: KeptTask, live: LiveTask) -> None:
+        """Its server need not be kept for it any longer."""
         if live.held:
             live.held = False
             upstream = self._upstreams.get(task.server)
@@ -396,7 +243,7 @@ class Tracker:
             said = read_state(params, modern)
         except Fault:
             return
-        task = self.ledger.get(self._places.get((server, owner, said.id), ""))
+        task = self.asking.task_at(server, owner, said.id)
         if task is None or task.modern != modern or task.created_at != said.created_at:
             return
         self.observe(task, said, outcome_in(params) if modern and said.status == "completed" else None)
@@ -467,7 +314,7 @@ class Tracker:
         async def look(task: KeptTask) -> None:
             async with turn:
                 with contextlib.suppress(Fault, TimeoutError):
-                    await self.look(task)
+                    await self.asking.look(task)
 
         unseen = self._clock() - LOOK_EVERY_S
         open_tasks = (
@@ -478,11 +325,12 @@ class Tracker:
         for task in expired:
             live = self.live(task)
             self._end(task, live, UNKNOWN, "the task's time to live is over")
-            self._let_go(task, live)
-            self._leave(task, live)
+            self.let_go(task, live)
+            self.asking.leave(task, live)
             self._forget(task.id)
         for id_ in [id_ for id_ in self._live if self._live[id_].ticket is None and self.ledger.at_id(id_) is None]:
             # Another node has forgotten it.
+            self.asking.forget(id_)
             self._forget(id_)
         if expired:
             with contextlib.suppress(StoreError):
@@ -500,31 +348,6 @@ class Tracker:
         task = asyncio.ensure_future(work)
         self._work.add(task)
         task.add_done_callback(self._work.discard)
-
-
-def renamed(payload: bytes, task: KeptTask) -> bytes:
-    """A server's word on a task, under our id, with the time that it is kept here."""
-    fields: dict[str, object] = dict(members(payload))
-    fields["taskId"] = task.id
-    fields["ttlMs" if task.modern else "ttl"] = task.ttl_ms
-    return msgspec.json.encode(fields)
-
-
-def outcome_in(detailed: bytes) -> Outcome | None:
-    """How a completed task of the stateless era ended, as its result says."""
-    raw = members(detailed).get("result")
-    return None if raw is None else outcome_of(bytes(raw))
-
-
-class TaskLost(Fault):
-    """The truth about a task that its server lost."""
-
-    def __init__(self, task: KeptTask) -> None:
-        super().__init__(
-            "OUTCOME_UNKNOWN",
-            f"{task.server} does not know this task any more: whether it was carried out is unknown",
-            mend="find out at the server before calling the tool again; the hub never does so by itself",
-        )
 
 
 _OUTCOMES: Final = {"completed": SUCCEEDED, "failed": TOOL_FAILED, "cancelled": CANCELLED}

@@ -59,9 +59,7 @@ _WARNINGS = threading.Lock()
 
 def parse_python(code: str) -> ast.Module | None:
     try:
-        if "\\" not in code:
-            return ast.parse(code)
-        # The parser warns of odd escapes on the way, which is the business of whoever wrote them.
+        # The parser warns of odd escapes and numbers on the way, which is the business of whoever wrote them.
         with _WARNINGS, warnings.catch_warnings():
             warnings.simplefilter("ignore")
             return ast.parse(code)
