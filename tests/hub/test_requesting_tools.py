@@ -13,6 +13,7 @@ from interlock.wire.errors import Fault
 
 from .house import House, Raw, child, house, text_of, until
 from .test_changes import listening, opened
+from .test_permissions import open_question, shelly
 
 ADA = local_person("ada")
 SOUGHT = "many__measure_tide_height"
@@ -165,3 +166,17 @@ async def test_a_tool_that_waits_for_another_decision_is_pending_too(tmp_path: P
         assert {"tool": tool.exposed, "decision": "abc"} in asked["tools_pending"]
         found = (await client.modern("mgp/tools/discover", {"query": query}))["result"]["tools"]
         assert tool.exposed not in {each["name"] for each in found}
+
+
+async def test_a_tool_whose_server_waits_for_a_permission_is_pending_until_it_has_it(tmp_path: Path) -> None:
+    script = shelly(tmp_path, "shell", "filesystem.read", era="modern")
+    async with script.house("stdio", hold_s=0) as hub:
+        client = Raw(hub.url + "/mcp")
+        async with listening(client, **{"dev.cloto/mgp": {"tools": True}}) as stream:
+            question = await open_question(hub, "shell.execute")
+            asked = (await client.modern("mgp/tools/request", {"context": "run"}))["result"]
+            assert asked["status"] == "pending_approval"
+            assert {"tool": "s__run", "decision": question.id} in asked["tools_pending"]
+            await hub.assembly.inbox.answer(question.id, "once", ADA, "terminal")
+            await until(lambda: event_of(stream) is not None)
+            assert event_of(stream)["data"]["tools_loaded"][0]["name"] == "s__run"

@@ -136,7 +136,7 @@ class ToolSearch:
             if self._indexed.get(server) != (offer, status):
                 for tool in offer.tools.values():
                     self._put(self._index, tool, status)
-                for tool, _ in offer.withheld.values():
+                for tool in (*(tool for tool, _ in offer.withheld.values()), *offer.lacking.values()):
                     self._put(self._index, tool, WITHHELD)
                 self._indexed[server] = (offer, status)
         return self._index
@@ -160,6 +160,7 @@ def _all_of(offer: Offer) -> Iterable[Tool]:
     yield from offer.tools.values()
     for tool, _ in offer.withheld.values():
         yield tool
+    yield from offer.lacking.values()
 
 
 def _teach(index: ToolIndex, lacking: list[tuple[Identity, str]], vectors: list[Vector | None]) -> None:

@@ -48,10 +48,18 @@ class _Kept(msgspec.Struct, frozen=True):
 class Shelves:
     """Renders lists. The same shelf gives the same bytes until something changes."""
 
-    def __init__(self, catalog: Catalog, tokens: TokenCounts, access: Access) -> None:
+    def __init__(
+        self,
+        catalog: Catalog,
+        tokens: TokenCounts,
+        access: Access,
+        deferred: Callable[[Tool], str] = lambda tool: "",
+    ) -> None:
         self._catalog = catalog
         self._tokens = tokens
         self._access = access
+        self._deferred = deferred
+        """The open decision on a permission that a tool lacks; empty where nothing is open."""
         self._kept: dict[tuple[str, Shelf, Sight], _Kept] = {}
 
     def listing(self, shelf: Shelf, kind: ItemKind, loaded: tuple[str, ...] = ()) -> bytes:
@@ -100,11 +108,10 @@ class Shelves:
     def withheld(self, shelf: Shelf) -> dict[Identity, tuple[Tool, str]]:
         """Tools that would be there if something about them were decided, with the decision."""
         found: dict[Identity, tuple[Tool, str]] = {}
-        for offer in self._catalog.offers().values():
-            for tool, decision in offer.withheld.values():
-                name = tool.shown if shelf.view.bare else tool.exposed
-                if self._catalog.withheld(shelf.view, name) and self._access.seen(shelf.principal, (tool,)):
-                    found[tool.server, tool.name] = (tool, decision)
+        for tool, known in self._catalog.waiting(shelf.view):
+            decision = known or self._deferred(tool)
+            if decision and self._access.seen(shelf.principal, (tool,)):
+                found[tool.server, tool.name] = (tool, decision)
         return found
 
     def cost(self, shelf: Shelf, tool: Tool) -> int:
