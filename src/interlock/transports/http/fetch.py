@@ -25,7 +25,7 @@ async def fetch(url: str, *, guard: Guard, most_bytes: int, within_s: float = WI
         f"GET {target} HTTP/1.1\r\nHost: {origin.authority}\r\nUser-Agent: interlock\r\n"
         "Accept: application/json\r\nAccept-Encoding: identity\r\nConnection: close\r\n\r\n"
     )
-    document = _Document(most_bytes)
+    document = Document(most_bytes)
     try:
         pool.submit(head.encode("ascii"), document)
         async with asyncio.timeout(within_s):
@@ -37,12 +37,12 @@ async def fetch(url: str, *, guard: Guard, most_bytes: int, within_s: float = WI
             await pool.close()
 
 
-class _Document:
-    """The answer as it comes."""
+class Document:
+    """An answer as it comes, whole or not at all."""
 
     def __init__(self, most_bytes: int) -> None:
         self._most = most_bytes
-        self._body = b""
+        self._body = bytearray()
         self.whole_body: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
 
     def head(self, status: int, headers: dict[bytes, bytes]) -> None:
@@ -59,7 +59,7 @@ class _Document:
 
     def done(self) -> None:
         if not self.whole_body.done():
-            self.whole_body.set_result(self._body)
+            self.whole_body.set_result(bytes(self._body))
 
     def whole(self, headers: dict[bytes, bytes], body: bytes) -> None:
         self.head(200, headers)

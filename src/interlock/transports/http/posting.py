@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Mapping
 from typing import Final
 
-from interlock.transports.http.channel import Failed
+from interlock.transports.http.fetch import Document
 from interlock.transports.http.heads import line
 from interlock.transports.http.origin import split_url
 from interlock.transports.http.pool import Guard, Pool
@@ -33,7 +33,7 @@ class Post:
             "Content-Type: application/json\r\nAccept: application/json\r\nAccept-Encoding: identity\r\n"
             f"Content-Length: {len(body)}\r\n"
         )
-        answer = _Answer(self._most_bytes)
+        answer = Document(self._most_bytes)
         ticket = self._pool.submit(head.encode("ascii") + self._headers + b"\r\n" + body, answer)
         try:
             async with asyncio.timeout(within_s):
@@ -46,40 +46,3 @@ class Post:
     async def close(self) -> None:
         """Close what is open. Whoever waits is told."""
         await self._pool.close()
-
-
-class _Answer:
-    """The answer as it comes."""
-
-    def __init__(self, most_bytes: int) -> None:
-        self._most = most_bytes
-        self._body = bytearray()
-        self.whole_body: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
-
-    def head(self, status: int, headers: dict[bytes, bytes]) -> None:
-        if status != 200:
-            self._fail(f"it answered with status {status}")
-        elif headers.get(b"content-encoding", b"identity").strip().lower() != b"identity":
-            self._fail("it answered in an encoding that was not asked for")
-
-    def body(self, data: bytes) -> None:
-        if len(self._body) + len(data) > self._most:
-            self._fail(f"it answered with more than {self._most} bytes")
-        else:
-            self._body += data
-
-    def done(self) -> None:
-        if not self.whole_body.done():
-            self.whole_body.set_result(bytes(self._body))
-
-    def whole(self, headers: dict[bytes, bytes], body: bytes) -> None:
-        self.head(200, headers)
-        self.body(body)
-        self.done()
-
-    def failed(self, how: Failed) -> None:
-        self._fail(how.why)
-
-    def _fail(self, why: str) -> None:
-        if not self.whole_body.done():
-            self.whole_body.set_exception(Fault("UPSTREAM_UNAVAILABLE", why))
