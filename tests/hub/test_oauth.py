@@ -15,17 +15,13 @@ from typing import Any
 
 import msgspec
 import pytest
+from joserfc.jwk import ECKey, OctKey, OKPKey, RSAKey
 
 from interlock.config.settings import Hub, OAuth, Profile, Server
 
 from .house import House, Raw, child, house, text_of, until
-from .raw_web import RawWeb
-
-pytest.importorskip("joserfc", reason="needs interlock[oauth]")
-
-from joserfc.jwk import ECKey, OctKey, OKPKey, RSAKey
-
 from .issuer import ISSUER, RESOURCE, Issuer, keys_document, raw_token
+from .raw_web import RawWeb
 
 ECHO = {"name": "busy__echo", "arguments": {"text": "hi"}}
 
@@ -291,6 +287,23 @@ async def test_scopes_are_rights_and_what_they_do_not_cover_asks_for_the_scope(t
             assert status == 403, scope
             assert 'scope="look echo all"' in headers["www-authenticate"]
         assert (await call(url, issuer.token(scope=["echo"])))[0] == 200
+
+
+async def test_who_runs_the_hub_may_come_with_a_token_that_has_the_scope(tmp_path: Path, issuer: Issuer) -> None:
+    scopes = {"tools": ("invoke:**",), "watch": ("admin_read",), "run": ("admin_read", "admin_write")}
+    hub_settings = settings(issuer, scopes=scopes, people=("carol",))
+    async with house(tmp_path, {}, hub=hub_settings) as hub:
+        await ready(hub)
+        for path in ("/metrics", "/admin/status"):
+            status, headers, _ = await Raw(hub.url + path, issuer.token(scope="tools")).send("GET")
+            assert (status, 'error="insufficient_scope"' in headers["www-authenticate"]) == (403, True)
+            assert 'scope="watch"' in headers["www-authenticate"]
+            assert (await Raw(hub.url + path, issuer.token(scope="watch")).send("GET"))[0] == 200
+        # To change anything takes a person besides: no scope makes an agent one.
+        for subject, expected in (("alice", 403), ("carol", 200)):
+            token = issuer.token(sub=subject, scope="run")
+            status, headers, _ = await Raw(hub.url + "/admin/reload", token).post(b"{}")
+            assert (status, "www-authenticate" in headers) == (expected, False)
 
 
 async def test_a_token_ends_with_its_time_also_where_it_was_just_good(tmp_path: Path, issuer: Issuer) -> None:

@@ -370,8 +370,9 @@ async def test_the_result_of_a_task_is_finished_as_any_result_is(tmp_path: Path,
             result = await (await ada.start_tool("t__big")).result()
             encoded = json.dumps(result)
             assert "interlock://t/text://one" in encoded
-            assert len(encoded) < 4000
             assert "x" * 100 in encoded
+            assert "x" * 5000 not in encoded
+            assert "The rest of the result" in encoded
 
 
 async def test_tasks_are_offered_where_they_work_and_never_across_the_eras(tmp_path: Path, jobs: Jobs) -> None:
@@ -592,3 +593,49 @@ async def test_equal_ids_in_processes_of_their_own_are_not_mixed_up(tmp_path: Pa
             assert (await second.look()).status == "working"  # type: ignore[union-attr]
             assert heard["eve"] == []
             assert b"of eve" in await eve.connection.request("tasks/result", {"taskId": second.id})
+
+
+@pytest.mark.parametrize("form", FORMS)
+async def test_many_tasks_end_each_in_its_way_and_nothing_is_left_of_them(
+    tmp_path: Path, jobs: Jobs, form: Form
+) -> None:
+    third, owners = 40, ("ada", "bob", "eve")
+    before = asyncio.all_tasks()
+
+    async with served(form, jobs) as servers:
+        async with house(tmp_path, servers) as hub, contextlib.AsyncExitStack() as stack:
+            callers = {who: await stack.enter_async_context(client(hub, form, who)) for who in owners}
+
+            async def begin(number: int) -> tuple[str, str]:
+                who = owners[number % 3]
+                return who, (await callers[who].start_tool("t__work", {"mark": str(number)})).id
+
+            begun = await asyncio.gather(*(begin(number) for number in range(3 * third)))
+            cancelled, finished, expired = (begun[start::3] for start in range(3))
+            await asyncio.gather(*(callers[who].task(id_).cancel() for who, id_ in cancelled))
+            await until(lambda: sum(jobs.ended.values()) == third)
+            assert hub.assembly.hub.open_calls == 0
+        async with house(tmp_path, servers) as hub, contextlib.AsyncExitStack() as stack:
+            callers = {who: await stack.enter_async_context(client(hub, form, who)) for who in owners}
+            jobs.go.set()
+            results = await asyncio.gather(*(callers[who].task(id_).result() for who, id_ in finished))
+            assert {text(result) for result in results} == {f"{number} worked" for number in range(1, 3 * third, 3)}
+            for who, id_ in cancelled:
+                with pytest.raises(Fault, match="cancelled"):
+                    await callers[who].task(id_).result()
+            tracker = hub.assembly.tasks
+            now = tracker.ledger.clock()
+            tracker.ledger.clock = lambda: now + 86_400_001
+            await tracker.sweep()
+            for who, id_ in expired:
+                with pytest.raises(Fault, match="no such task"):
+                    await callers[who].task(id_).look()
+            assert (len(tracker.ledger), tracker._live, tracker._tokens, tracker.asking._places) == (0, {}, {}, {})
+            assert not tracker.ledger._reserved
+            assert not tracker.ledger._owners
+            assert hub.assembly.upstreams["t"].tasks == 0
+            assert not hub.assembly.hub._tasks_desk._asking
+        async with house(tmp_path, servers) as hub:
+            assert len(hub.assembly.tasks.ledger) == 0
+    assert jobs.runs == {str(number): 1 for number in range(3 * third)}
+    assert asyncio.all_tasks() <= before

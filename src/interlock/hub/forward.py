@@ -15,7 +15,7 @@ from interlock.client.connection import Connection
 from interlock.hub import recording
 from interlock.hub.audit.record import CANCELLED, Outcome, outcome_of
 from interlock.hub.bridges import url_first
-from interlock.hub.bridges.asking_back import ANSWER_SECONDS, AskingBack
+from interlock.hub.bridges.asking_back import AskingBack
 from interlock.hub.bridges.retries import ANSWERS
 from interlock.hub.call import Call
 from interlock.hub.lines import LineOwner
@@ -38,9 +38,6 @@ from interlock.transports.parking import refused
 from interlock.wire.conversation import PROGRESS
 from interlock.wire.errors import ErrorObject, Fault, Tongue
 from interlock.wire.messages import Failure, Id, Request, Result, one_line
-
-STATE_LIFE_S = 600.0
-"""How long a client may take to bring back what a server asked it for."""
 
 _STATE = "requestState"
 _encode = msgspec.json.Encoder().encode
@@ -141,7 +138,7 @@ class Forward(msgspec.Struct, eq=False):
         """Ask the client. The server's own time stands still while it waits for an answer."""
         waiting = self._call.exchange.ask(method, params)
         self._questions += 1
-        self._allow(ANSWER_SECONDS)
+        self._allow(self._states.life_s)
         waiting.add_done_callback(self._told_answer)
         return waiting
 
@@ -184,7 +181,7 @@ class Forward(msgspec.Struct, eq=False):
                     self._back.completed()
                 return False
             if self._back is None:
-                self._back = AskingBack(self._call.exchange, self._repeat, self.lost)
+                self._back = AskingBack(self._call.exchange, self._states.life_s, self._repeat, self.lost)
             self._back.ask(answer.result)
         except Fault as fault:
             self.lost(fault)
@@ -305,7 +302,9 @@ class Forward(msgspec.Struct, eq=False):
         fields = msgspec.json.decode(result, type=dict[str, msgspec.Raw])
         state = msgspec.json.decode(fields[_STATE], type=str) if _STATE in fields else None
         if state is not None:
-            token = self._states.close(self._call.caller.owner, self._purpose(), state, self._clock() + STATE_LIFE_S)
+            token = self._states.close(
+                self._call.caller.owner, self._purpose(), state, self._clock() + self._states.life_s
+            )
             fields[_STATE] = msgspec.Raw(msgspec.json.encode(token))
         return msgspec.json.encode(fields)
 
