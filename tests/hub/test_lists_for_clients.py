@@ -11,7 +11,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from mcp import Client
 
-from interlock.config.settings import Agent, Approvals, Config, Hub, Profile, Timeouts
+from interlock.config.settings import Agent, Approvals, Config, ContextBudget, Hub, Profile, Timeouts
 from interlock.discovery.tokens import TokenCounter
 from interlock.hub.catalog.views import EVERYTHING
 from interlock.hub.kernel.clients import SEARCHING, shelf_for
@@ -121,6 +121,9 @@ async def test_a_stated_budget_holds_in_every_list_and_result(tmp_path: Path, bu
     servers = {"many": child("many_server.py", "120"), "odd": child("hostile_definitions_server.py")}
     pinned = ("many__measure_*", "many__create_*")
     agents = {"bound": Agent(budget=budget, pinned=pinned), "l1": Agent(budget=budget, level="L1")}
+    if budget >= 900:
+        parts = ContextBudget(budget, budget - 300, 200, 100)
+        agents["parted"] = Agent(tool_context_budget=parts, pinned=pinned)
     async with house(tmp_path, servers, hub=settings(None), agents=agents) as hub:
         await counted(hub, "many", "odd")
         for agent in agents:

@@ -427,6 +427,26 @@ class Server(msgspec.Struct, frozen=True):
         return f"Server({where!r}, variables and headers: [{names}], source={self.source!r})"
 
 
+class ContextBudget(msgspec.Struct, frozen=True):
+    """`tool_context_budget` of a profile or an agent: `budget` in its parts, in tokens (MGP, Context Budget)."""
+
+    max_tokens: Tokens | None = None
+    """All together; the same as `budget`."""
+    pinned_reserve: Tokens | None = None
+    """For the way to find tools, which takes 569, and the pinned ones. With `max_tokens` alone: a quarter."""
+    discovery_reserve: Count | None = None
+    """What is left for results of a search, whatever is loaded. With `max_tokens` alone: half of the rest."""
+    cache_limit: Count | None = None
+    """For tools that a session loaded. With `max_tokens` alone: half of the rest."""
+
+    @property
+    def parts(self) -> tuple[int, int, int] | None:
+        """The three, where they are stated."""
+        if self.pinned_reserve is None or self.discovery_reserve is None or self.cache_limit is None:
+            return None
+        return self.pinned_reserve, self.discovery_reserve, self.cache_limit
+
+
 class Profile(msgspec.Struct, frozen=True):
     """`[profiles.NAME]`: a chosen subset of all tools. Patterns are over exposed names (`github__*`)."""
 
@@ -440,6 +460,7 @@ class Profile(msgspec.Struct, frozen=True):
     """An exposed name, and what it says it does here."""
     budget: Tokens | None = None
     """Tokens of tool definitions that its list may take; unset: the hub's."""
+    tool_context_budget: ContextBudget = ContextBudget()
     level: Level | None = None
     """How much of it is listed: `L0` all tools, `L1` the way to find tools with their categories, `L2` the way to find
     tools, `L3` that and the pinned ones. Unset: `L0` within the budget, else `L3`."""
@@ -455,6 +476,7 @@ class Agent(msgspec.Struct, frozen=True):
     budget: Tokens | None = None
     """Tokens of tool definitions that any list and any result of a search may take; unset: its profile's. It holds over
     a `level` of `L0`, too."""
+    tool_context_budget: ContextBudget = ContextBudget()
     level: Level | None = None
     """How much of it is listed; unset: as its profile says."""
     pinned: tuple[str, ...] = ()

@@ -16,7 +16,7 @@ from interlock.config.settings import Embeddings
 from interlock.discovery.semantic import MAX_DIMENSIONS
 from interlock.hub.kernel.embedding import packed
 from interlock.judge.urls import UrlRules
-from interlock.transports.http.posting import Post
+from interlock.transports.http.documents import Post
 from interlock.transports.resolving import Resolver, guarded
 from interlock.wire.errors import Fault
 

@@ -130,7 +130,11 @@ class Shelves:
         """The shelf's budget in its parts; what the kernel's own tools cost is taken off before."""
         if shelf.budget is None:
             return None
-        return Budget.of(max(1, shelf.budget - KERNEL_TOKENS), sum(self.pinned(shelf).values()))
+        whole = max(1, shelf.budget - KERNEL_TOKENS)
+        if shelf.parts is None:
+            return Budget.of(whole, sum(self.pinned(shelf).values()))
+        pinned, found, loaded = shelf.parts
+        return Budget(whole, pinned - KERNEL_TOKENS, found, loaded)
 
     def _pinned(self, shelf: Shelf) -> tuple[dict[str, int], tuple[str, ...]]:
         if not shelf.pinned:
@@ -139,7 +143,8 @@ class Shelves:
         costs = {tool.exposed: self.cost(shelf, tool) for tool in self.tools(shelf) if patterns.allows(tool.exposed)}
         if shelf.budget is None:
             return costs, ()
-        fitting = fit(list(costs.items()), max(0, shelf.budget - KERNEL_TOKENS))
+        room = (shelf.budget if shelf.parts is None else shelf.parts[0]) - KERNEL_TOKENS
+        fitting = fit(list(costs.items()), max(0, room))
         return {name: costs[name] for name in fitting.kept}, fitting.left_out
 
     def _still_fitting(self, shelf: Shelf, loaded: tuple[str, ...]) -> list[Tool]:
