@@ -311,3 +311,11 @@ def test_the_operators_own_import_may_start_anything(desk: Desk) -> None:
 def test_variables_that_redirect_the_loader_are_known_in_any_case() -> None:
     assert all(map(changes_loading, ["LD_PRELOAD", "node_options", "PythonPath", "NPM_CONFIG_REGISTRY", "PATH"]))
     assert not any(map(changes_loading, ["API_KEY", "HOME", "DEBUG", "LOG_LEVEL"]))
+
+
+@pytest.mark.parametrize("variable", ["HUB_MASTER_KEY", "INTERLOCK_KEY", "DB_ROOT_PASSWORD", "SSH_AUTH_SOCK"])
+def test_a_project_file_does_not_get_what_guards_others(tmp_path: Path, variable: str) -> None:
+    server = Server(command=("npx", "x"), env={"KEY": f"${{{variable}}}"})
+    assert any(variable in reason for reason in why_unsafe(server, tmp_path))
+    plain = Server(command=("npx", "x"), env={"KEY": "${GITHUB_TOKEN}"})
+    assert why_unsafe(plain, tmp_path) == []

@@ -116,7 +116,8 @@ async def test_after_a_restart_it_goes_on_where_it_was(tmp_path: Path) -> None:
     async with house(tmp_path, servers) as hub:
         last = await last_place(hub)
         await until(lambda: last in places(heard(file)))
-        assert places(heard(file)) == list(range(1, last + 1))
+        once = list(dict.fromkeys(places(heard(file))))
+        assert once == list(range(1, last + 1)), "nothing is left out; what was in doubt may come twice"
 
 
 async def test_a_server_that_did_not_ask_gets_nothing_unless_the_operator_says_so(tmp_path: Path) -> None:

@@ -23,6 +23,7 @@ from .shape import kind
 from .tables import check_server
 
 MOST_SERVERS = 1000
+MOST_ARGUMENTS = 1000
 
 T = TypeVar("T")
 D = TypeVar("D")
@@ -55,6 +56,10 @@ def _read(name: str, table: object, at: KeyPath, folder: Path, report: Report, *
     server = Server(source=str(report.file))
     if not isinstance(table, Mapping):
         report.add(at, f"the server must be an object, not {kind(table)}", server=name)
+    elif any(isinstance(value, list) and len(value) > MOST_ARGUMENTS for value in table.values()):
+        report.add(
+            at, f"the command of `{name}` is too long: over {MOST_ARGUMENTS} words", "start it with fewer", server=name
+        )
     else:
         foreign = _Foreign(table, name, at, report, folder)
         server = replace(foreign.server(), source=str(report.file))

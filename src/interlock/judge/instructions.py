@@ -23,9 +23,6 @@ from interlock.judge.text import strip_hidden
 ENOUGH = 1.5
 """The weight at which text counts as an instruction."""
 
-ENOUGH_IN_PROSE = 1.75
-"""The same for a result, which may be a long text about anything."""
-
 LONGEST = 262_144
 """Beyond this only the beginning and the end are read."""
 
@@ -43,7 +40,7 @@ def judge_instructions(text: str, where: str = "The text") -> tuple[Finding, ...
     A phrase that is only quoted, as an example of one, is not said: there is much writing about such attacks.
     """
     weighed = weigh(text, where, quotes=True)
-    return weighed.findings if weighed.weight >= ENOUGH_IN_PROSE else ()
+    return weighed.findings if weighed.weight >= ENOUGH else ()
 
 
 def weigh(text: str, where: str = "The text", *, name: bool = False, quotes: bool = False) -> Weighed:

@@ -137,7 +137,7 @@ class Asking:
             # Begun at another time, it is another task: a server that lost what it had has used the id again.
             self._tracker.lost(task)
             raise TaskLost(task)
-        self._tracker.observe(task, state, outcome_in(said) if state.status == "completed" else None)
+        self._tracker.observe(task, state, outcome_in(said) if task.modern else None)
         self._tracker.tell_if_new(task, said)
         return said
 

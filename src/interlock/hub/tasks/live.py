@@ -66,9 +66,16 @@ def renamed(payload: bytes, task: KeptTask) -> bytes:
 
 
 def outcome_in(detailed: bytes) -> Outcome | None:
-    """How a completed task of the stateless era ended, as its result says."""
-    raw = members(detailed).get("result")
-    return None if raw is None else outcome_of(bytes(raw))
+    """How a task of the stateless era ended, as its result or its error says; None while neither is there."""
+    fields = members(detailed)
+    if "result" in fields:
+        return outcome_of(bytes(fields["result"]))
+    if "error" not in fields:
+        return None
+    try:
+        return Outcome("answered", "error", code=msgspec.json.decode(fields["error"], type=_Error).code)
+    except msgspec.DecodeError:
+        return Outcome("answered", "error")
 
 
 class TaskLost(Fault):
@@ -80,3 +87,7 @@ class TaskLost(Fault):
             f"{task.server} does not know this task any more: whether it was carried out is unknown",
             mend="find out at the server before calling the tool again; the hub never does so by itself",
         )
+
+
+class _Error(msgspec.Struct):
+    code: int = 0

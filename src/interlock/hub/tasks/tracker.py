@@ -246,7 +246,7 @@ class Tracker:
         task = self.asking.task_at(server, owner, said.id)
         if task is None or task.modern != modern or task.created_at != said.created_at:
             return
-        self.observe(task, said, outcome_in(params) if modern and said.status == "completed" else None)
+        self.observe(task, said, outcome_in(params) if modern else None)
         self.tell(task, method, renamed(params, task))
 
     def tell_if_new(self, task: KeptTask, said: bytes) -> None:

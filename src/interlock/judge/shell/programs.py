@@ -31,6 +31,7 @@ CMDLET = re.compile(
 
 PRIVILEGE = names(
     "swapoff systemd-run chattr useradd usermod userdel adduser deluser addgroup groupadd groupmod setenforce auditctl "
+    "csrutil spctl dscl dseditgroup sysadminctl mknod "
     "umount sudo sudoedit doas su runuser pkexec sg newgrp setpriv capsh unshare nsenter chroot machinectl gosu "
     "su-exec run0 please "
     "setcap visudo vipw chpasswd gpasswd kexec dzdo pbrun calife super sux"
@@ -220,6 +221,12 @@ CODE_FLAGS: dict[str, tuple[str, str]] = {
     "mutt": ("-e -F", ""),
     "jshell": ("--startup", ""),
     "ar": ("--plugin", ""),
+    "security": ("dump-keychain find-generic-password find-internet-password export unlock-keychain", "*"),
+    "launchctl": ("load bootstrap submit asuser bsexec setenv", "*"),
+    "diskutil": ("eraseDisk eraseVolume zeroDisk randomDisk secureErase partitionDisk reformat", "*"),
+    "debugfs": ("-w", ""),
+    "badblocks": ("-w -n", ""),
+    "mvn": ("-Dexec.executable -Dexec.args", "*"),
     "flatpak": ("--command", ""),
     "xmllint": ("--shell", "*"),
     "less": ("-k --lesskey-file --lesskey-src --lesskey-content", "bhjoOpPtTxyzD"),
@@ -323,6 +330,9 @@ SECRETS = re.compile(
     r"|docker/config\.json|kube/config|gnupg/(?:private|secring)|azure/\w*[tT]oken|config/gcloud(?:/|$)|config/gh/hosts|"
     r"(?:ssh|gnupg|aws)/?$|vault-token|"
     r"bash_history|zsh_history)"
+    r"|/(?:Login Data|Cookies|Web Data|logins\.json|key[34]\.db|cookies\.sqlite|wallet\.dat|\w+\.keychain(?:-db)?)$"
+    r"|\.(?:password-store|cargo/credentials|gem/credentials|terraform\.d/credentials|m2/settings)|(?:^|/)Keychains/"
+    r"|\.(?:ssh|gnupg|aws|kube)/?:"
     r"|/var/run/docker\.sock|/run/docker\.sock|/run/secrets/"
 )
 WRITE_TARGETS = re.compile(

@@ -38,7 +38,12 @@ _FD_RUNS = frozenset({"-x", "--exec", "-X", "--exec-batch"})
 def _awk(arguments: Sequence[str]) -> str | None:
     if uses_flag(
         arguments,
-        frozenset({"-f", "--file", "-E", "--exec", "-i", "--include", "-l", "--load", "-d", "-p", "-o"}),
+        frozenset(
+            {
+                *("-f", "--file", "-E", "--exec", "-i", "--include", "-l", "--load", "-d", "-p", "-o"),
+                *("--dump-variables", "--profile", "--pretty-print", "--debug"),
+            }
+        ),
         "Fv",
     ):
         return "the program or a library comes from a file, or something is dumped to one"

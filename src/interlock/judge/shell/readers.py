@@ -178,6 +178,10 @@ READERS.update(
             "", verbs="ls,list,view,info,show,outdated,search,root,bin,prefix,whoami,explain,why,fund,ping,"
             "help,config list,config get,audit,query,pkg get,-v,dist-tag ls,access list,owner ls"
         ),
+        "uv": _reader(verbs="pip list,pip show,pip freeze,pip check,pip tree,tree,version,python list,tool list,help"),
+        "poetry": _reader(verbs="show,check,version,about,help,env list,env info,config --list"),
+        "zypper": _reader(verbs="se,search,info,if,lr,repos,list-updates,lu,packages,pa,ps"),
+        "fuser": _reader("-k --kill -i --interactive", "nN"),
         "yarn": _reader(verbs="list,info,why,outdated,audit,versions,config list,config get"),
         "pnpm": _reader(verbs="ls,list,why,outdated,audit"),
         "gem": _reader("-e --editor", verbs="list,search,specification,which,contents,environment,help,outdated,"

@@ -160,6 +160,9 @@ def _sed(arguments: Sequence[str]) -> Iterator[Verdict]:
             yield "shell.writes", "the sed script writes files", "leave its w command out"
 
 
+_PIP_LOOKS = names("list show freeze check --version -V help config debug inspect")
+
+
 def _python(arguments: Sequence[str]) -> Iterator[Verdict]:
     for index, word in enumerate(arguments[:4]):
         module = (
@@ -171,6 +174,8 @@ def _python(arguments: Sequence[str]) -> Iterator[Verdict]:
         )
         if module in ("venv", "virtualenv") and any(programs.WRITE_TARGETS.search(each) for each in arguments):
             yield "shell.system_file", "writes to a directory of the system", "write below the working directory"
+        if module == "pip" and set(arguments[index + 2 : index + 3]) & _PIP_LOOKS:
+            return
         if module in programs.PYTHON_MODULES:
             yield "shell.runs_code", f"python -m {module} installs or runs other code", "run a script file"
         if not word.startswith("-"):

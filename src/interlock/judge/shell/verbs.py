@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from interlock.judge.shell.flags import names, operands, option_values, uses_flag
 from interlock.judge.shell.git import Verdict
+from interlock.judge.shell.programs import RISKY_VARIABLES
 
 _DESTROYS = "destroys what cannot be brought back"
 _LIST = "list it first, and have a person delete it"
@@ -36,6 +37,8 @@ def _kubectl(arguments: Sequence[str]) -> Iterator[Verdict]:
         value.startswith(_URLS) for value in option_values(arguments, "-f", "--filename")
     ):
         yield "shell.remote_code", "applies what another host sends", "fetch the file and read it first"
+    elif verb == "rsh":
+        yield "shell.runs_shell", "opens a shell in a container", "run one program with exec"
     elif verb == "create" and kind in ("clusterrolebinding", "rolebinding", "token"):
         yield "shell.privilege", "hands out rights or tokens", "ask whoever runs the cluster"
 
@@ -126,7 +129,7 @@ _UNSIGNED = names("--allow-untrusted --no-gpg-check --no-gpg-checks --nogpgcheck
 def _installs(arguments: Sequence[str]) -> Iterator[Verdict]:
     """A package by its name comes from a registry; by an address, from anywhere."""
     words = operands(arguments)
-    from_url = any(word.startswith(_URLS) or "@git+" in word or "@http" in word for word in words)
+    from_url = any(word.startswith(_URLS) or re.search(r"@\s*(?:git\+|https?:)", word) for word in words)
     values = [
         value
         for flag in _FROM_ELSEWHERE
@@ -177,6 +180,27 @@ def _objects(arguments: Sequence[str]) -> Iterator[Verdict]:
     """Clients of object stores: whole buckets and folders at once."""
     if _RECURSIVE_REMOVALS.search(" ".join(arguments[:12])):
         yield "shell.recursive_delete", "deletes everything in a bucket or folder", "delete the objects by name"
+
+
+def _npm(arguments: Sequence[str]) -> Iterator[Verdict]:
+    yield from _installs(arguments)
+    if {"config", "c"}.intersection(operands(arguments)[:1]) and {"script-shell", "node-options"}.intersection(
+        arguments
+    ):
+        yield "shell.runs_code", "a setting names a program to run", "leave the setting alone"
+
+
+def _java(arguments: Sequence[str]) -> Iterator[Verdict]:
+    if any(word.startswith(("-agentpath:", "-agentlib:", "-javaagent:")) for word in arguments):
+        yield "shell.runs_code", "loads code into the machine before the program", "leave the agent out"
+
+
+def _env(arguments: Sequence[str]) -> Iterator[Verdict]:
+    for word in arguments:
+        name, equals, _ = word.partition("=")
+        if equals and not word.startswith("-") and RISKY_VARIABLES.match(name.removesuffix("%%")):
+            yield "shell.environment", f"setting {name[:40]!r} can change what runs", "leave it out"
+            return
 
 
 def _helm(arguments: Sequence[str]) -> Iterator[Verdict]:
@@ -253,6 +277,7 @@ VERBS: dict[str, Callable[[Sequence[str]], Iterator[Verdict]]] = {
     **dict.fromkeys(("redis-cli", "valkey-cli", "keydb-cli"), _redis),
     **dict.fromkeys(_CLIENTS, _database),
     **dict.fromkeys(_INSTALLERS, _installs),
+    **dict.fromkeys(("npm", "pnpm", "yarn"), _npm),
     **dict.fromkeys(("npx", "bunx", "uvx", "pipx", "deno", "pnpx"), _runs_url),
     **dict.fromkeys(("terraform", "tofu", "pulumi", "cdk", "terragrunt", "fly", "flyctl"), _destroy("destroy")),
     **dict.fromkeys(("make", "gmake", "bmake"), _make),
@@ -261,6 +286,8 @@ VERBS: dict[str, Callable[[Sequence[str]], Iterator[Verdict]]] = {
     "eksctl": _destroy("delete"),
     "heroku": _destroy("apps:destroy pg:reset"),
     "helm": _helm,
+    "java": _java,
+    "env": _env,
     **dict.fromkeys(("gsutil", "rclone", "mc", "s3cmd", "s5cmd", "hdfs", "hadoop", "azcopy"), _objects),
     **dict.fromkeys(("less", "more", "most"), _pager),
     **dict.fromkeys(("ed", "red"), _editor),

@@ -128,7 +128,7 @@ for _name in names(
     WRAPPERS.setdefault(_name, _NONE)
 
 PREFIXED: dict[str, tuple[tuple[str, ...], ...]] = {
-    "docker": (("exec",), ("container", "exec"), ("compose", "exec")),
+    "docker": (("exec",), ("container", "exec"), ("compose", "exec"), ("compose", "run")),
     "podman": (("exec",), ("container", "exec"), ("unshare",)),
     "buildah": (("unshare",), ("run",)),
     "crictl": (("exec",),),

@@ -8,6 +8,19 @@ LATIN_SCRIPT = (
     Signal(
         "override",
         2,
+        r"\b(?:oubli(?:e|ez)|ignor(?:e|ez)|laiss(?:e|ez) tomber)\b[^.\n]{0,12}\b(?:vos|"
+        r"tes) (?:consignes|règles|instructions)",
+    ),
+    Signal(
+        "override",
+        2,
+        r"\b(?:musst|sollst|müssen sie|sollen sie)\b[^.\n]{0,40}(?:regeln|anweisungen|vorgaben|"
+        r"richtlinien)\w*[^.\n]{0,12}(?:ignorier|missacht|vergess|umgeh)",
+    ),
+    Signal("impersonation", 1, r"\bals ki\b|\ben tant qu'ia\b|\bcomo (?:una? )?ia\b"),
+    Signal(
+        "override",
+        2,
         r"\b(?:ignor|olvid|desestim|omit|hag?z caso omiso)\w*[^.\n]{0,25}(?:instrucciones|reglas|órdenes|indicacione"
         r"s|directrices|restricciones)",
     ),
@@ -109,6 +122,12 @@ LATIN_SCRIPT = (
 )
 
 OTHER_SCRIPTS = (
+    Signal(
+        "override", 2, r"(?:ルール|指示|命令|制約|規則)を?(?:すべて|全て|全部)?(?:無視|忘れ)(?:して|ろ|せよ|しなさい)"
+    ),
+    Signal(
+        "override", 2, r"(?:모든|전체)[^.\n]{0,8}(?:규칙|지침|명령|제한)[^.\n]{0,6}(?:무시하|잊)(?:고|세요|십시오|라)"
+    ),
     Signal("override", 2, r"(?:αγνόησ|ξέχασ|παράβλεψ)[α-ωά-ώ]*[^.\n]{0,30}(?:οδηγί|κανόν|εντολ)"),
     Signal("secrecy", 2, r"μην (?:πεις|αναφέρεις|ενημερώσεις|αποκαλύψεις)[^.\n]{0,30}(?:χρήστη|κανέναν)"),
     Signal("override", 2, r"(?:התעלם|התעלמי|תתעלם|שכח)[^.\n]{0,25}(?:הוראות|ההוראות|הכללים|הנחיות|ההנחיות)"),

@@ -325,9 +325,14 @@ MISUSE = (
     Signal(
         "shadowing",
         1.75,
-        r"\bmust (?:always )?be (?:called|used|invoked|run|executed) (?:first|before|"
-        r"prior to)\b <12>\b(?:any|every|all|each|the) "
-        r"other\b",
+        r"\bmust (?:always )?be (?:called|used|invoked|run|executed) (?:first|before|prior to)\b <12>"
+        r"\b(?:every|all|each) other\b",
+    ),
+    Signal(
+        "shadowing",
+        0.75,
+        r"\bmust (?:always )?be (?:called|used|invoked|run|executed) (?:first|before|prior to)\b "
+        r"<12>\b(?:any|the) other\b",
     ),
     Signal(
         "shadowing",
