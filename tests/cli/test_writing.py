@@ -137,6 +137,12 @@ def test_openapi_and_schema_of_a_file(user: User) -> None:
     assert user.run("export", "schema", "none.py").exit_code == 2
 
 
+def test_a_file_that_serves_without_asking_whether_it_is_the_program_is_exported_too(user: User) -> None:
+    (user.folder / "plain.py").write_text("from interlock import Server\nserver = Server('plain')\nserver.run()\n")
+    result = user.run("export", "catalog", "./plain.py")
+    assert (result.exit_code, json.loads(result.stdout)["tools"]) == (0, [])
+
+
 def test_a_file_that_cannot_be_exported_is_told_with_its_line(user: User) -> None:
     (user.folder / "bad.py").write_text("x = 1\nraise RuntimeError('no')\n")
     result = user.run("export", "catalog", "bad.py")
@@ -158,6 +164,9 @@ def test_the_tools_of_a_running_hub_are_exported_under_their_exposed_names(user:
     assert by_name["fin__FinancialAnalyzer"]["category"] == "finance"
     assert "outputSchema" in by_name["fin__compare"]
     assert by_name["fin__quote"]["deprecated"] == "use FinancialAnalyzer"
+    analyzer = by_name["fin__FinancialAnalyzer"]
+    assert analyzer["security"] == {"risk_level": "safe"}
+    assert analyzer["examples"][0] == {"ticker_symbol": "AAPL", "period_days": 90}
 
 
 class Trial:

@@ -412,6 +412,58 @@ def complete_arg1(value: str) -> list[str]:
     return [word for word in ("paris", "park", "party") if word.startswith(value)]
 
 
+# Tasks (the extension io.modelcontextprotocol/tasks)
+
+
+@server.tool
+def greet(name: str) -> Text:
+    """A tool that is never a task."""
+    return Text(f"Hello, {name}!")
+
+
+@server.tool(task="optional")
+async def slow_compute(seconds: float, label: str = "") -> Text:
+    """Take a while."""
+    await asyncio.sleep(seconds)
+    return Text(f"computed {label} in {seconds} s")
+
+
+@server.tool(task="required")
+async def failing_job() -> Text:
+    """Fail as a tool fails."""
+    raise ToolError("the job failed")
+
+
+@server.tool(task="optional")
+async def protocol_error_job() -> Text:
+    """Fail as a request fails."""
+    raise Fault("INTERNAL_ERROR", "the job broke down")
+
+
+@server.tool(task="optional")
+async def confirm_delete(filename: str, ctx: Context) -> Text:
+    """Ask in the middle of a task."""
+    answer = await ctx.elicit(f"Delete {filename}?", form(confirm={"type": "boolean"}))
+    return Text(f"{filename}: {answer.action}")
+
+
+@server.tool(task="optional")
+async def multi_input(ctx: Context) -> Text:
+    """Ask two things at once in the middle of a task."""
+    first, second = await asyncio.gather(
+        ctx.elicit("Who?", NAME), ctx.elicit("Sure?", form(confirm={"type": "boolean"}))
+    )
+    return Text(f"{first.action} {second.action}")
+
+
+@server.tool(task="required", task_from="told")
+async def test_tool_with_task(ctx: Context) -> Text:
+    """Ask in the call itself, and become a task afterwards."""
+    answer = await ctx.elicit("What is your name?", NAME, key="user_name")
+    await ctx.become_task()
+    return Text(f"done for {(answer.value or {}).get('name', 'nobody')}")
+
+
 if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--port", type=int, default=3000)

@@ -60,6 +60,18 @@ def test_equal_scores_carry_no_weight() -> None:
     )
 
 
+def test_the_best_tool_of_each_of_many_steps_goes_before_the_second_best_of_any() -> None:
+    steps = [np.eye(1, 8, number, dtype=np.float32)[0] for number in range(4)]
+    steps[0][4:] = 0.95  # the first step has four tools that are nearly as good
+    whole = np.array([1, 0.2, 0.2, 0.2, 0.98, 0.98, 0.98, 0.98], np.float32)
+    nothing = np.zeros(8, np.float32)
+    ranked = np.argsort(-fuse.steps(whole, steps), kind="stable")
+    assert ranked[0] == 0
+    several = fuse.steps(whole, steps[:2])
+    assert np.argmax(several) == 0
+    assert set(np.argsort(-fuse.steps(nothing, steps), kind="stable")[:4]) == {0, 1, 2, 3}
+
+
 def test_numpy_and_the_vocabulary_are_not_loaded_before_they_are_needed() -> None:
     script = (
         "import sys; from interlock.discovery.index import ToolIndex;"

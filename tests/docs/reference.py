@@ -30,6 +30,7 @@ TABLES: list[tuple[str, type[msgspec.Struct]]] = [
     ("[hub.limits]", settings.Limits),
     ("[hub.approvals]", settings.Approvals),
     ("[hub.webhook]", settings.Webhook),
+    ("[hub.embeddings]", settings.Embeddings),
     ("[hub.oauth]", settings.OAuth),
     ("[hub.tracing]", settings.Tracing),
     ("[hub.retention]", settings.Retention),
@@ -42,6 +43,7 @@ TABLES: list[tuple[str, type[msgspec.Struct]]] = [
     ("[servers.ID.validators.TOOL]", settings.Validation),
     ("[profiles.NAME]", settings.Profile),
     ("[agents.NAME]", settings.Agent),
+    ("[agents.NAME.tool_context_budget]", settings.ContextBudget),
 ]
 
 

@@ -35,7 +35,12 @@ SAMPLING = types.CreateMessageRequestParams(
     include_context="none",
     model_preferences=types.ModelPreferences(hints=[types.ModelHint(name="claude")], cost_priority=0.2),
     temperature=0.5,
+    tools=[types.Tool(name="look", description="Look it up.", input_schema={"type": "object"})],
+    tool_choice=types.ToolChoice(mode="auto"),
 )
+NOTE = "note://one"
+subscribers: list[Any] = []
+"""Sessions that want to hear of the note, before the stateless era."""
 
 
 def modern(ctx: Context) -> bool:
@@ -81,13 +86,16 @@ async def think(ctx: Context) -> str | types.InputRequiredResult:
             include_context="none",
             model_preferences=SAMPLING.model_preferences,
             temperature=0.5,
+            tools=SAMPLING.tools,
+            tool_choice=SAMPLING.tool_choice,
             related_request_id=ctx.request_id,
         )
     elif ctx.input_responses is None:
         return asks(thought=types.CreateMessageRequest(params=SAMPLING))
     else:
         answer = ctx.input_responses["thought"]
-    return str(answer.content.text)
+    said = answer.content[0] if isinstance(answer.content, list) else answer.content
+    return str(said.text)
 
 
 @server.tool()
@@ -145,6 +153,41 @@ async def grow(name: str, ctx: Context) -> str:
     else:
         await ctx.session.send_tool_list_changed()
     return "grown"
+
+
+@server.resource(NOTE)
+def note() -> str:
+    """A note that can change."""
+    return "one"
+
+
+async def subscribe(ctx: Any, params: types.SubscribeRequestParams) -> types.EmptyResult:
+    """Remember who wants to hear of the note."""
+    assert str(params.uri) == NOTE
+    subscribers.append(ctx.session)
+    return types.EmptyResult()
+
+
+async def unsubscribe(ctx: Any, params: types.UnsubscribeRequestParams) -> types.EmptyResult:
+    """Forget them."""
+    subscribers.clear()
+    return types.EmptyResult()
+
+
+# The high-level server has no such handlers of its own.
+low = server._lowlevel_server
+low.add_request_handler("resources/subscribe", types.SubscribeRequestParams, subscribe)
+low.add_request_handler("resources/unsubscribe", types.UnsubscribeRequestParams, unsubscribe)
+
+
+@server.tool()
+async def touch(ctx: Context) -> str:
+    """Say that the note has changed."""
+    if modern(ctx):
+        await ctx.notify_resource_updated(NOTE)
+    for session in subscribers:
+        await session.send_resource_updated(NOTE)
+    return "touched"
 
 
 async def over_http() -> None:

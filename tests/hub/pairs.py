@@ -14,15 +14,17 @@ Transport = Literal["stdio", "http"]
 
 PAIRS: Final[tuple[tuple[Era, Era], ...]] = (("old", "old"), ("old", "new"), ("new", "old"), ("new", "new"))
 TRANSPORTS: Final[tuple[Transport, ...]] = ("stdio", "http")
+"""At both ends: a client that starts `interlock stdio` with a server that the hub starts, or HTTP with HTTP."""
 
 FEATURES: Final = {
-    "sampling": "Sampling, with model preferences and `includeContext`",
+    "sampling": "Sampling, with model preferences, `includeContext` and tools",
     "form": "Elicitation: a form with defaults and choices",
     "visit": "Elicitation: a page to open",
     "roots": "Roots",
     "progress": "Progress",
     "logging": "Log messages",
     "changes": "Changed lists",
+    "updates": "Changed resources",
     "cancellation": "Cancellation",
 }
 

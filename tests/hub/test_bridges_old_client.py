@@ -10,6 +10,8 @@ from typing import Any
 import msgspec
 import pytest
 
+from interlock.config.settings import Hub, Limits, Timeouts
+
 from .asking_server import FORM
 from .house import Raw, child, house, messages, text_of
 from .talker import Talker, answers
@@ -202,3 +204,21 @@ async def test_many_clients_are_each_asked_their_own_questions(tmp_path: Path) -
         assert [json.loads(text_of(answer))[1] for answer in said] == [f"hello from {name}" for name in names]
         for talker, name in zip(talkers, names, strict=True):
             assert not any(f"{other}" + chr(34) in json.dumps(talker.heard) for other in names if other != name)
+
+
+class Silent(Talker):
+    """One that is asked and does not answer."""
+
+    async def _answer(self, message: object) -> None:
+        self.heard.append(message)
+
+
+async def test_a_client_that_does_not_answer_in_time_has_its_call_ended(tmp_path: Path) -> None:
+    settings = Hub(timeouts=Timeouts(start_s=30, discovery_s=10, tool_s=20), limits=Limits(parked_s=0.3))
+    async with house(tmp_path, {"a": MODERN}, hub=settings) as hub:
+        silent = Silent(hub.url + "/mcp", {})
+        await silent.initialize(ALL)
+        answer = await silent.call("a__order")
+        assert answer["error"]["data"]["name"] == "TIMEOUT"
+        assert "within 0.3 s" in answer["error"]["message"]
+        assert hub.assembly.hub.open_calls == 0

@@ -6,39 +6,48 @@ import asyncio
 import contextlib
 import json
 import sys
+import tempfile
 import warnings
 from collections.abc import AsyncIterator, Awaitable, Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
-from mcp import Client, types
-from mcp.client.subscriptions import ToolsListChanged
+from mcp import Client, StdioServerParameters, types
+from mcp.client.subscriptions import ResourceUpdated, ToolsListChanged
 
+from interlock.config.home import socket_path
 from interlock.config.settings import Server
+from interlock.hub.operator import Operator
+from interlock.web.control import ControlSocket
 
-from .house import HERE, House, house, until
+from .house import HERE, SOURCE, House, house, until
 from .pairs import FEATURES, MISSING, PAGE, PAIRS, PART, TRANSPORTS, Era, Transport, table
+
+NOTE = "interlock://o/note://one"
 
 
 class Guest:
     """The official client, and what it was asked and told."""
 
-    def __init__(self, hub: House, era: Era) -> None:
+    def __init__(self, hub: House, era: Era, transport: Transport) -> None:
         self.hub = hub
         self.era = era
+        self.transport = transport
         self.asked: list[Any] = []
         self.logged: list[Any] = []
         self.told: list[str] = []
+        self.updated: list[str] = []
 
     @contextlib.asynccontextmanager
     async def connected(self, **more: Any) -> AsyncIterator[Client]:
         """On the hub, in its era, with everything it can answer."""
         async with Client(
-            self.hub.url + "/mcp",
+            self.hub.url + "/mcp" if self.transport == "http" else over_stdio(self.hub),
             mode="legacy" if self.era == "old" else "2026-07-28",
             elicitation_callback=self._elicited,
             sampling_callback=self._sampled,
+            sampling_capabilities=types.SamplingCapability(tools=types.SamplingToolsCapability()),
             list_roots_callback=self._rooted,
             logging_callback=self._log,
             message_handler=self._message,
@@ -70,6 +79,14 @@ class Guest:
 
     async def _message(self, message: object) -> None:
         self.told.append(type(message).__name__)
+        if isinstance(message, types.ResourceUpdatedNotification):
+            self.updated.append(str(message.params.uri))
+
+
+def over_stdio(hub: House) -> StdioServerParameters:
+    """What a client starts that speaks with the hub over standard streams."""
+    variables = {"PYTHONPATH": str(SOURCE), "INTERLOCK_HOME": str(hub.assembly.home)}
+    return StdioServerParameters(command=sys.executable, args=["-m", "interlock.cli", "stdio"], env=variables)
 
 
 async def sampling(guest: Guest) -> None:
@@ -78,6 +95,9 @@ async def sampling(guest: Guest) -> None:
     (params,) = guest.asked
     assert (params.max_tokens, params.include_context, params.temperature) == (7, "none", 0.5)
     assert params.model_preferences.hints[0].name == "claude"
+    assert params.model_preferences.cost_priority == 0.2
+    assert [tool.name for tool in params.tools] == ["look"]
+    assert params.tool_choice.mode == "auto"
 
 
 async def form(guest: Guest) -> None:
@@ -135,6 +155,28 @@ async def changes(guest: Guest) -> None:
         assert f"o__{name}" in listed
 
 
+async def updates(guest: Guest) -> None:
+    async with guest.connected() as client:
+        if guest.era == "new":
+            async with client.listen(resource_subscriptions=[NOTE]) as heard:
+                assert list(heard.honored.resource_subscriptions or ()) == [NOTE]
+                await touched(guest)
+                event = await asyncio.wait_for(anext(heard), 10)
+                assert isinstance(event, ResourceUpdated)
+                assert event.uri == NOTE
+        else:
+            await client.subscribe_resource(NOTE)
+            await touched(guest)
+            await until(lambda: NOTE in guest.updated, 10)
+            await client.unsubscribe_resource(NOTE)
+
+
+async def touched(guest: Guest) -> None:
+    """Have somebody else change the note."""
+    async with Client(guest.hub.url + "/mcp", mode="2026-07-28") as other:
+        await other.call_tool("o__touch", {})
+
+
 async def grown(guest: Guest, name: str) -> None:
     """Have somebody without a session of their own change the server's list."""
     async with Client(guest.hub.url + "/mcp", mode="2026-07-28") as other:
@@ -164,6 +206,7 @@ CHECKS: dict[str, Callable[[Guest], Awaitable[None]]] = {
     "progress": progress,
     "logging": logging,
     "changes": changes,
+    "updates": updates,
     "cancellation": cancellation,
 }
 
@@ -186,6 +229,19 @@ async def official(era: Era, transport: Transport) -> AsyncIterator[Server]:
         await process.wait()
 
 
+@contextlib.asynccontextmanager
+async def socket_of(hub: House) -> AsyncIterator[None]:
+    """The hub's control socket, which `interlock stdio` goes to."""
+    path = socket_path(hub.assembly.home)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    control = ControlSocket(hub.assembly, Operator(hub.assembly, lambda: None))
+    await control.listen(path)
+    try:
+        yield
+    finally:
+        await control.close()
+
+
 def test_every_feature_has_its_check() -> None:
     assert list(CHECKS) == list(FEATURES)
 
@@ -198,15 +254,22 @@ def test_the_table_in_the_documentation_is_this_one() -> None:
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
 @pytest.mark.parametrize(("client", "server"), PAIRS)
-async def test_what_the_table_says_is_so(tmp_path: Path, client: Era, server: Era, transport: Transport) -> None:
+async def test_what_the_table_says_is_so(client: Era, server: Era, transport: Transport) -> None:
     warnings.simplefilter("ignore")
     failed: dict[str, str] = {}
-    async with official(server, transport) as upstream, house(tmp_path, {"o": upstream}) as hub:
-        for feature, check in CHECKS.items():
-            try:
-                async with asyncio.timeout(30):
-                    await check(Guest(hub, client))
-            except (Exception, asyncio.CancelledError) as cause:
-                failed[feature] = repr(cause)[:300]
-        assert failed.keys() == MISSING.get((client, server, transport), frozenset()), failed
-        assert hub.assembly.hub.open_calls == 0
+    # A socket's address has little room, and a test's own folder a long name.
+    with tempfile.TemporaryDirectory(prefix="il") as home:
+        async with official(server, transport) as upstream, house(Path(home), {"o": upstream}) as hub, socket_of(hub):
+            await judge(hub, client, transport, failed)
+            assert failed.keys() == MISSING.get((client, server, transport), frozenset()), failed
+            assert hub.assembly.hub.open_calls == 0
+
+
+async def judge(hub: House, client: Era, transport: Transport, failed: dict[str, str]) -> None:
+    """Every feature once; what fails, and how, goes into `failed`."""
+    for feature, check in CHECKS.items():
+        try:
+            async with asyncio.timeout(30):
+                await check(Guest(hub, client, transport))
+        except (Exception, asyncio.CancelledError) as cause:
+            failed[feature] = repr(cause)[:300]

@@ -8,9 +8,10 @@ from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
-from interlock.config.settings import Hub, Server, Timeouts
+from interlock.config.settings import Hub, Limits, Server, Timeouts
 from interlock.transports.parking import Limits as ParkingLimits
 from interlock.transports.parking import Parking
 from interlock.wire.errors import Fault
@@ -24,6 +25,7 @@ CALLS = 1000
 OWNERS = 10
 AT_ONCE = 40
 SECONDS = 0.5
+TIMEOUTS = Timeouts(start_s=30, discovery_s=10, tool_s=20)
 
 
 async def each(numbers: range, hub: House, work: Callable[[House, int], Coroutine[None, None, None]]) -> None:
@@ -104,7 +106,8 @@ async def test_a_thousand_parked_calls_are_answered_cancelled_expired_or_cut_off
 async def test_what_may_wait_is_bounded_for_one_owner_and_in_all(tmp_path: Path) -> None:
     async with asking_server().http() as address:
         servers = {"a": Server(url=address.url, era="legacy")}
-        async with house(tmp_path, servers, parking=ParkingLimits(parked=3, per_owner=2)) as hub:
+        settings = Hub(timeouts=TIMEOUTS, limits=Limits(parked=3, parked_per_agent=2))
+        async with house(tmp_path, servers, hub=settings) as hub:
             ada, bob = (Rounder(hub.url + "/mcp", answers(name), hub.key(name)) for name in ("ada", "bob"))
 
             async def order(caller: Rounder, mark: str) -> str:
@@ -116,6 +119,13 @@ async def test_what_may_wait_is_bounded_for_one_owner_and_in_all(tmp_path: Path)
             assert await order(bob, "4") == "input_required"
             assert "too many calls wait" in await order(bob, "5")
             assert len(hub.assembly.parking) == 3
+            wider = msgspec.structs.replace(settings, limits=Limits(parked=4, parked_per_agent=2, parked_s=0.3))
+            await hub.assembly.apply(msgspec.structs.replace(hub.assembly.config, hub=wider))
+            assert await order(bob, "6") == "input_required"
+            assert "too many calls wait" in await order(bob, "7")
+            # What waited before waits as it was promised; what came after has the new time.
+            await until(lambda: len(hub.assembly.parking) == 3)
+            assert "too many calls wait" in await order(ada, "8")
 
 
 async def test_a_server_that_goes_while_its_call_is_parked_is_told_of_in_the_retry(tmp_path: Path) -> None:
@@ -131,7 +141,7 @@ async def test_a_server_that_goes_while_its_call_is_parked_is_told_of_in_the_ret
 
 
 async def test_a_person_may_take_longer_than_the_tool_may(tmp_path: Path) -> None:
-    settings = Hub(timeouts=Timeouts(start_s=30, discovery_s=10, tool_s=1))
+    settings = Hub(timeouts=msgspec.structs.replace(TIMEOUTS, tool_s=1))
     async with asking_server().http() as address:
         servers = {"a": Server(url=address.url, era="legacy")}
         async with house(tmp_path, servers, hub=settings) as hub:

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from interlock.config.settings import Agent, Approvals, Hub, Mode, Timeouts
-from interlock.hub.decisions.decision import Decision
+from interlock.hub.decisions.decision import Decision, Question
 from interlock.hub.decisions.inbox import MOST_OPEN_PER_ASKER
 from interlock.hub.decisions.table import State
 from interlock.hub.principals import Principal
@@ -312,3 +312,16 @@ async def test_risk_asks_as_the_mode_says(tmp_path: Path, mode: Mode, declared: 
             assert error_of(answer)["name"] == "APPROVAL_PENDING"
         noted = any("would ask before act" in line.text for line in hub.assembly.logs.tail("s", 100))
         assert noted is (not asks and declared is not PLAIN)
+
+
+async def test_questions_that_are_asked_together_never_share_an_id(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("interlock.hub.decisions.inbox._LETTERS", "ab")
+    async with asking_house(tmp_path) as hub:
+        names = [f"t{number}" for number in range(40)]
+        asked = [Question("changed_tool", "s", "server", "s", name, name, "?", "r") for name in names]
+        await hub.assembly.inbox.ask_all(asked)
+        found = hub.assembly.inbox.all(only_open=True)
+        assert {decision.question.name for decision in found} == set(names)
+        assert len({decision.id for decision in found}) == 40

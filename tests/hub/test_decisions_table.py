@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from interlock.hub.decisions.decision import Answer, Decision, Question
+from interlock.hub.decisions.decision import Answer, Decision, Question, Where
 from interlock.hub.decisions.rules import MOST_CALLS, learn
 from interlock.hub.decisions.table import TRANSITIONS, Event, ImpossibleTransition, State, step
 from interlock.hub.principals import Principal
@@ -16,6 +16,7 @@ from interlock.wire.errors import Fault
 
 ASKER = Principal("cursor", "agent")
 PEOPLE = (Principal("person:ada", "person"), Principal("person:bob", "person"))
+ROBOTS = (Principal("other", "agent"), Principal("ci", "service"), Principal("root", "admin"))
 DEADLINE = 100
 
 
@@ -36,13 +37,15 @@ class Life(RuleBasedStateMachine):
         self.over = False
 
     @rule(
-        by=st.sampled_from([ASKER, Principal("other", "agent"), Principal("ci", "service"), *PEOPLE]), yes=st.booleans()
+        by=st.sampled_from([ASKER, *ROBOTS, *PEOPLE]),
+        yes=st.booleans(),
+        where=st.sampled_from(["terminal", "api", "client"]),
     )
-    def answer(self, by: Principal, yes: bool) -> None:
+    def answer(self, by: Principal, yes: bool, where: Where) -> None:
         said: Answer = "once" if yes else "no"
         allowed = by.kind == "person" and not self.answers and not self.over and self.now < DEADLINE
         try:
-            self.decision = self.decision.answered(said, by, "terminal", self.now)
+            self.decision = self.decision.answered(said, by, where, self.now)
         except Fault:
             assert not allowed
         else:

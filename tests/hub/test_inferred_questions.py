@@ -46,7 +46,7 @@ async def test_with_nobody_there_it_is_noted_and_goes_out(
 ) -> None:
     async with house(tmp_path, {"s": scripted(tmp_path)}, hub=guard()) as hub:
         assert not (await call(hub, name, arguments)).get("isError")
-        assert hub.assembly.would_refuse["s", rule] == 1
+        assert hub.assembly.noticed.would_refuse["s", rule] == 1
         assert hub.assembly.inbox.all(only_open=False) == []
 
 
@@ -64,7 +64,7 @@ async def test_who_watches_is_asked_and_the_answer_holds_for_that_call_once(
         await hub.assembly.inbox.answer(decision.id, "once", ADA, "terminal")
         assert not (await call(hub, name, arguments)).get("isError"), "it was allowed"
         assert hub.assembly.inbox.get(decision.id).state is State.USED
-        assert not hub.assembly.would_refuse, "a person has decided: nothing would be refused"
+        assert not hub.assembly.noticed.would_refuse, "a person has decided: nothing would be refused"
         again = await call(hub, name, arguments)
         assert again["_meta"]["dev.interlock/error"]["name"] == "APPROVAL_PENDING", "the answer was used up"
         leave()

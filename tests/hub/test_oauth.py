@@ -7,25 +7,29 @@ import base64
 import hashlib
 import hmac
 import json
+import os
+import signal
+import tempfile
 import time
 from collections.abc import AsyncIterator, Callable
 from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+import httpx2
 import msgspec
 import pytest
+from joserfc.jwk import ECKey, OctKey, OKPKey, RSAKey
+from mcp.client.auth import utils as auth
+from mcp.shared.auth_utils import check_resource_allowed
 
+from interlock.config.load import load
 from interlock.config.settings import Hub, OAuth, Profile, Server
+from interlock.web.run import Ready, serve
 
 from .house import House, Raw, child, house, text_of, until
-from .raw_web import RawWeb
-
-pytest.importorskip("joserfc", reason="needs interlock[oauth]")
-
-from joserfc.jwk import ECKey, OctKey, OKPKey, RSAKey
-
 from .issuer import ISSUER, RESOURCE, Issuer, keys_document, raw_token
+from .raw_web import RawWeb
 
 ECHO = {"name": "busy__echo", "arguments": {"text": "hi"}}
 
@@ -230,6 +234,53 @@ async def test_a_client_without_a_token_is_told_where_to_get_one(tmp_path: Path,
         assert (await Raw(f"{hub.url}/.well-known/oauth-protected-resource/etc/passwd").send("GET"))[0] == 404
 
 
+async def test_the_official_client_finds_the_issuer_and_the_scope(tmp_path: Path, issuer: Issuer) -> None:
+    async with house(tmp_path, {"busy": child("busy_server.py")}) as hub:
+        oauth = OAuth(issuer=ISSUER, jwks_url=issuer.url, scopes={"tools": ("invoke:**",)})
+        settings_now = msgspec.structs.replace(hub.assembly.config.hub, oauth=oauth)
+        await hub.assembly.apply(msgspec.structs.replace(hub.assembly.config, hub=settings_now))
+        for path in ("/mcp", "/servers/busy/mcp"):
+            async with httpx2.AsyncClient() as client:
+                refused = await client.post(hub.url + path, json={})
+                assert auth.extract_scope_from_www_auth(refused) == "tools"
+                where = auth.extract_resource_metadata_from_www_auth(refused)
+                [first, *_] = auth.build_protected_resource_metadata_discovery_urls(where, hub.url + path)
+                found = await auth.handle_protected_resource_response(await client.get(first))
+            assert found is not None
+            assert check_resource_allowed(hub.url + path, str(found.resource))
+            assert [str(server).rstrip("/") for server in found.authorization_servers] == [ISSUER]
+
+
+async def test_a_hub_that_was_started_takes_tokens_for_where_it_listens(tmp_path: Path, issuer: Issuer) -> None:
+    keys, file = tmp_path / "keys.json", tmp_path / "interlock.toml"
+    keys.write_bytes(issuer.published)
+    file.write_text(f'[hub]\nlisten = "127.0.0.1:0"\n[hub.oauth]\nissuer = "{ISSUER}"\njwks_file = "{keys}"\n')
+    # A short path: the name of a socket has no room for a long one.
+    with tempfile.TemporaryDirectory(prefix="il") as home:
+        (Path(home) / "run").mkdir()
+        loaded = load(file, home=Path(home), environ={})
+        assert loaded.problems == ()
+        started: asyncio.Future[Ready] = asyncio.get_running_loop().create_future()
+        serving = asyncio.ensure_future(serve(loaded.config, Path(home), started.set_result))
+        await asyncio.wait({started, serving}, return_when=asyncio.FIRST_COMPLETED)
+        if serving.done():
+            await serving
+        url = f"http://{started.result().listen}"
+        async with asyncio.timeout(30):
+            while await tools_status(url, issuer.token(aud=url)) == 503:
+                await asyncio.sleep(0.05)
+        assert await tools_status(url, issuer.token(aud=url)) == 200
+        assert await tools_status(url, issuer.token(aud=f"{url}/mcp")) == 200
+        assert await tools_status(url, issuer.token(aud=RESOURCE)) == 401
+        assert await tools_status(url, None) == 401
+        os.kill(os.getpid(), signal.SIGTERM)
+        await asyncio.wait_for(serving, 60)
+
+
+async def tools_status(url: str, token: str | None) -> int:
+    return (await Raw(url + "/tools", token).send("GET"))[0]
+
+
 async def test_without_an_issuer_nothing_is_published_and_no_token_is_read(tmp_path: Path, issuer: Issuer) -> None:
     async with house(tmp_path, {}) as hub:
         assert (await Raw(f"{hub.url}/.well-known/oauth-protected-resource").send("GET"))[0] == 404
@@ -291,6 +342,23 @@ async def test_scopes_are_rights_and_what_they_do_not_cover_asks_for_the_scope(t
             assert status == 403, scope
             assert 'scope="look echo all"' in headers["www-authenticate"]
         assert (await call(url, issuer.token(scope=["echo"])))[0] == 200
+
+
+async def test_who_runs_the_hub_may_come_with_a_token_that_has_the_scope(tmp_path: Path, issuer: Issuer) -> None:
+    scopes = {"tools": ("invoke:**",), "watch": ("admin_read",), "run": ("admin_read", "admin_write")}
+    hub_settings = settings(issuer, scopes=scopes, people=("carol",))
+    async with house(tmp_path, {}, hub=hub_settings) as hub:
+        await ready(hub)
+        for path in ("/metrics", "/admin/status"):
+            status, headers, _ = await Raw(hub.url + path, issuer.token(scope="tools")).send("GET")
+            assert (status, 'error="insufficient_scope"' in headers["www-authenticate"]) == (403, True)
+            assert 'scope="watch"' in headers["www-authenticate"]
+            assert (await Raw(hub.url + path, issuer.token(scope="watch")).send("GET"))[0] == 200
+        # To change anything takes a person besides: no scope makes an agent one.
+        for subject, expected in (("alice", 403), ("carol", 200)):
+            token = issuer.token(sub=subject, scope="run")
+            status, headers, _ = await Raw(hub.url + "/admin/reload", token).post(b"{}")
+            assert (status, "www-authenticate" in headers) == (expected, False)
 
 
 async def test_a_token_ends_with_its_time_also_where_it_was_just_good(tmp_path: Path, issuer: Issuer) -> None:
@@ -369,7 +437,7 @@ async def test_a_flood_of_unknown_keys_fetches_at_most_once_a_minute(tmp_path: P
     ],
     ids=["redirect", "500", "no json", "empty", "too large", "gzip", "nothing"],
 )
-async def test_an_issuer_that_fails_lets_nobody_in_and_loses_no_key(
+async def test_t13_an_issuer_that_fails_or_leads_elsewhere_lets_nobody_in_and_loses_no_key(
     tmp_path: Path, issuer: Issuer, answer: bytes
 ) -> None:
     async with house(tmp_path, {"busy": child("busy_server.py")}, hub=settings(issuer)) as hub:
@@ -477,7 +545,7 @@ async def test_keys_may_come_from_a_file(tmp_path: Path, issuer: Issuer) -> None
         assert issuer.fetched == 0
 
 
-async def test_a_metadata_address_is_not_asked_for_keys_whoever_wrote_it(tmp_path: Path, issuer: Issuer) -> None:
+async def test_t13_a_metadata_address_is_not_asked_for_keys_whoever_wrote_it(tmp_path: Path, issuer: Issuer) -> None:
     oauth = OAuth(issuer=ISSUER, resource=RESOURCE, jwks_url="https://169.254.169.254/keys")
     async with house(tmp_path, {}, hub=Hub(oauth=oauth)) as hub:
         await ready(hub)

@@ -358,6 +358,16 @@ async def test_a_changed_policy_holds_without_a_restart_of_the_server(tmp_path: 
         assert script.methods().count("initialize") == 1
 
 
+async def test_a_configuration_that_changes_nothing_tells_a_server_nothing(tmp_path: Path) -> None:
+    script = shelly(tmp_path, "shell.execute", tools=[tool("a")])
+    async with script.house() as hub:
+        for _ in range(3):
+            await hub.assembly.apply(hub.assembly.config)
+        await hub.assembly.permissions.put("s", "shell.execute", "approved", ADA)
+        await until(lambda: script.params(RESPONSE)[-1]["grants"]["shell.execute"] == "approved")
+        assert len(script.params(RESPONSE)) == 2
+
+
 async def test_observe_withholds_nothing(tmp_path: Path) -> None:
     script = shelly(tmp_path, "shell.execute")
     async with script.house(mode="observe", permissions=policy("deny_all")) as hub:
@@ -513,3 +523,14 @@ async def test_the_admin_api_grants_and_revokes_for_people_and_for_nobody_else(t
         assert "s__run" not in await listed(hub)
         status, found = await admin(hub, machine, "GET")
         assert {row["permission"]: row["grant"] for row in found["permissions"]}["shell.execute"] == "denied"
+
+
+async def test_why_names_the_gate_and_the_rule_without_calling(tmp_path: Path) -> None:
+    script = shelly(tmp_path, "shell.execute")
+    async with script.house(permissions=policy("deny_all")) as hub:
+        found = (await control(hub, "why", agent="local", tool="s__run"))["judgement"]
+        assert (found["outcome"], found["gate"], found["error"]) == ("refused", "permissions", "PERMISSION_DENIED")
+        assert found["rule"] == "shell.execute: policy deny_all"
+        assert "interlock permissions approve s shell.execute" in found["mend"]
+        assert "tools/call" not in script.methods()
+        assert (await control(hub, "why", agent="local", tool="s__add"))["judgement"]["outcome"] == "allowed"

@@ -134,7 +134,7 @@ async def test_the_server_is_told_the_forwards_span_and_the_record_the_same_trac
 ) -> None:
     async with traced(tmp_path, collector, audit="strict" if strict else "batched") as hub:
         traces: list[str] = []
-        hub.assembly.recorder.follow(lambda batch: traces.extend(entry.trace for entry in batch if entry.server))
+        hub.assembly.recorder.follow(lambda batch: traces.extend(entry.trace for entry in batch if entry.name))
         sent: list[bytes] = []
         from interlock.client.connection import Connection
 
@@ -178,6 +178,22 @@ async def test_refusals_failures_and_unknown_names_are_errors_that_say_why(
     assert not any(span["name"].startswith("tools/list") for span in collector.spans)
     names = [span["name"] for span in collector.spans if span["kind"] == "client"]
     assert sorted(names) == ["prompts/get greet", "tools/call echo"]
+
+
+async def test_t23_secrets_in_addresses_and_messages_are_in_no_span(tmp_path: Path, collector: Collector) -> None:
+    secret = "ghp_" + "A1b2C3d4E5f6G7h8I9j0K1l2M3n4O5p6Q7r8"
+    async with traced(tmp_path, collector) as hub:
+        key = hub.key("cursor")
+        old = Raw(hub.url + "/mcp", key)
+        await old.initialize()
+        await old.legacy("resources/read", {"uri": f"interlock://busy/text://one?token={secret}"})
+        await old.legacy("resources/read", {"uri": f"text://{secret}"})
+        await old.legacy("tools/call", {"name": "busy__echo", "arguments": {"text": secret, secret: 1}})
+        await old.legacy("prompts/get", {"name": "busy__greet", "arguments": {"name": secret}})
+        await flushed(hub)
+    assert len(collector.spans) >= 4
+    assert secret.encode() not in collector.raw
+    assert key.encode() not in collector.raw
 
 
 async def test_rest_and_the_http_header_are_traced_too(tmp_path: Path, collector: Collector) -> None:

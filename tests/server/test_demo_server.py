@@ -94,3 +94,17 @@ async def test_a_prompt_with_figures(peer: Peer) -> None:
     got = await peer.call("prompts/get", name="review", arguments={"text": "Hello there."})
     assert "friendly" in got["messages"][0]["content"]["text"]
     assert '"words": 2' in got["messages"][1]["content"]["text"]
+
+
+@pytest.mark.parametrize("numbers", [[1.7e308, 1.7e308], [-1.7e308, -1.7e308, 1.0]])
+async def test_numbers_too_large_to_reckon_with_are_told(numbers: list[float]) -> None:
+    answer = await Peer(demo_server()).tool("describe", {"numbers": numbers})
+    assert answer["content"][0]["text"] == "the numbers are too large to reckon with"
+
+
+async def test_the_examples_of_every_tool_work() -> None:
+    server = demo_server()
+    peer = Peer(server)
+    for tool in server.tools:
+        for arguments in tool.examples:
+            assert "isError" not in await peer.tool(tool.key, dict(arguments)), tool.key

@@ -283,14 +283,15 @@ async def test_t26_what_is_too_large_or_too_deep_is_refused_and_memory_stays(tmp
     settings = msgspec.structs.replace(SMALL, anonymous=False)
     async with house(tmp_path, {"busy": child("busy_server.py")}, hub=settings) as hub:
         key = f"Bearer {hub.key('a')}"
-        deep = b'{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{"a":%b1%b}}' % (b"[" * 500, b"]" * 500)
-        deeper = b"[" * 200_000
-        wide = b'{"jsonrpc":"2.0","id":1,"method":"tools/list","params":{%b}}' % b",".join(
-            b'"%d":0' % n for n in range(90_000)
-        )
-        for body in (deep, deeper, wide):
-            heard = await talk(hub, request(hub, "POST", "/mcp", body, authorization=key))
-            assert 400 <= status_of(heard) < 500, heard[:100]
+        nested = b"[" * 500 + b"]" * 500
+        deep = call_body("busy__echo", {"text": "DEEP"}).replace(b'"DEEP"', nested)
+        heard = await talk(hub, call_request(hub, "busy__echo", {}, body=deep, authorization=key))
+        assert b"nested deeper than" in heard, heard
+        heard = await talk(hub, request(hub, "POST", "/mcp", b"[" * 200_000, authorization=key))
+        assert status_of(heard) == 400, heard[:100]
+        wide = call_body("busy__echo", {str(number): 0 for number in range(70_000)})
+        heard = await talk(hub, call_request(hub, "busy__echo", {}, body=wide, authorization=key))
+        assert b"more than" in heard, heard[-300:]
         too_long = request(hub, "POST", "/mcp", b"", authorization=key, content_length="999999999")
         assert status_of(await talk(hub, too_long)) == 413
         zipped = request(hub, "POST", "/mcp", b"x", authorization=key, content_encoding="gzip")

@@ -6,14 +6,15 @@ import asyncio
 import json
 import shutil
 import sqlite3
+import sys
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from hub.house import House, Raw, child, house
+from hub.house import House, Raw, child, house, until
 from hub.test_validators import TEXT, scripted, tool
-from interlock.config.settings import Agent, Hub
+from interlock.config.settings import Agent, Hub, Server
 from interlock.hub.operator import Operator
 
 SECRETS = {
@@ -104,10 +105,11 @@ async def test_t25_whatever_is_said_one_event_is_one_line_of_json(tmp_path: Path
 
 
 async def test_t25_what_a_server_writes_to_the_log_stays_on_its_lines(tmp_path: Path) -> None:
-    server = child("hostile_server.py")
-    server = msgspec.structs.replace(server, env={**server.env, "STARTED": str(tmp_path / "started")})
-    async with house(tmp_path, {"h": server}) as hub:
-        await Raw(hub.url + "/mcp").modern("tools/call", {"name": "h__rubbish", "arguments": {}})
+    script = "import sys; sys.stderr.write(sys.argv[1]); sys.stderr.flush(); print('\\x1b[2J not a message')"
+    written = "fine\x1b[2J\x1b[31mall is well\x85\u2028hub: approved\rhub: approved\n"
+    server = Server(command=(sys.executable, "-c", script, written), env={"PYTHONIOENCODING": "utf-8"})
+    async with house(tmp_path, {"h": server}, wait=False) as hub:
+        await until(lambda: any("all is well" in line.text for line in hub.assembly.logs.tail("h", 1000)))
         for line in hub.assembly.logs.tail(None, 1000):
             assert line.text.isprintable(), line.text
 

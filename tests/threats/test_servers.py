@@ -17,7 +17,7 @@ from hub.house import House, Raw, house, until
 from hub.raw_web import RawWeb
 from hub.test_validators import TEXT, scripted, tool
 from interlock.config import load
-from interlock.config.settings import Config, Server, Validation
+from interlock.config.settings import Config, Hub, Server, Validation
 from interlock.hub.upstreams.states import State
 
 ORDER = (
@@ -96,6 +96,8 @@ SOMEWHERE_INSIDE = [
     "gopher://127.0.0.1:6379/_FLUSHALL",
     "http://10.0.0.1/",
     "http://[fd00::1]/",
+    "ftp://example.com/",
+    "jar:http://example.com!/",
 ]
 
 
@@ -244,7 +246,7 @@ async def test_t19_no_server_answers_for_another_or_for_the_hub(tmp_path: Path) 
         for name in ("find_tools", "request_tools", "mgp.tools.discover"):
             told = json.dumps(await call(hub, name, query="pay", tools=[]))
             assert "ran " not in told, name
-        assert not any(ord(char) > 127 for name in names for char in name)
+        assert len([name for name in names if name.startswith("second__")]) == 7, "the three look-alikes are held back"
 
 
 async def test_t20_nothing_of_a_server_that_nobody_approved_reaches_a_client(tmp_path: Path) -> None:
@@ -278,7 +280,7 @@ async def test_t21_orders_in_a_result_are_flagged_capped_and_followed_by_nothing
         hub.assembly.recorder.follow(lambda batch: sent.extend(entry.name for entry in batch if entry.outcome))
         answer = await call(hub, "s__evil")
         assert ORDER in answer["content"][0]["text"], "what a tool said is passed on as it is"
-        assert sum(hub.assembly.flagged.values()) >= 1
+        assert sum(hub.assembly.noticed.flagged.values()) >= 1
         assert any("flagged in a result of evil" in line.text for line in hub.assembly.logs.tail("s", 100))
         assert len(json.dumps(await call(hub, "s__long"))) < 10_000
         await hub.assembly.recorder.flushed()
@@ -319,13 +321,16 @@ async def test_t27_no_schema_or_pattern_of_a_server_takes_the_hubs_time(tmp_path
     for _ in range(300):
         deep = {"type": "object", "properties": {"a": deep}}
     patterns = ["^(a+)+$", "^(a|a)*$", "^(.*a){25}$", "(x+x+)+y", "^(([a-z])+.)+[A-Z]([a-z])+$", "a{1,1000}{1,1000}"]
+    patterns += ["^(?=(a+)+$)b", r"^(a+)+\1b$", r"^(?:(a+)\1?)+$", r"^(a|a)*\1c$"]
     tools = [tool(f"p{number}", a={"type": "string", "pattern": pattern}) for number, pattern in enumerate(patterns)]
     tools.append(
         {**tool("bomb"), "inputSchema": {"type": "object", "$defs": {**bomb, "a12": {}}, "$ref": "#/$defs/a0"}}
     )
     tools.append({**tool("deep"), "inputSchema": deep})
     tools.append({**tool("itself"), "inputSchema": {"$ref": "#"}})
-    async with house(tmp_path, {"s": scripted(tmp_path, {"tools": [tool("ok"), *tools]})}) as hub:
+    # Nothing is held back in this mode, so that every schema is really used.
+    server = scripted(tmp_path, {"tools": [tool("ok"), *tools]})
+    async with house(tmp_path, {"s": server}, hub=Hub(mode="observe")) as hub:
         for evil in tools:
             before = time.process_time()
             await asyncio.wait_for(call(hub, f"s__{evil['name']}", a="a" * 5000 + "!"), 10)

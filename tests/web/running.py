@@ -12,6 +12,7 @@ from typing import Any
 
 from hub.house import SOURCE, house
 from interlock.config.settings import Server
+from interlock.hub.principals import Kind
 
 EXAMPLE = SOURCE.parent / "examples" / "financial_analyzer.py"
 
@@ -23,9 +24,9 @@ def example(**settings: Any) -> Server:
 
 @contextlib.contextmanager
 def hub_in_a_thread(
-    home: Path, servers: dict[str, Server], *, keys: dict[str, str] | None = None, **settings: Any
+    home: Path, servers: dict[str, Server], *, keys: dict[str, str] | None = None, kind: Kind = "agent", **settings: Any
 ) -> Iterator[str]:
-    """Its address, while it runs. Whoever is named in `keys` is given one."""
+    """Its address, while it runs. Whoever is named in `keys` is given one, as an agent, a person or a service."""
     ready = threading.Event()
     found: list[str] = []
     stop: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
@@ -34,7 +35,7 @@ def hub_in_a_thread(
         try:
             async with house(home, servers, **settings) as hub:
                 for name in keys or ():
-                    (keys or {})[name] = hub.key(name)
+                    (keys or {})[name] = await hub.new_key(name, kind)
                 stop.append((asyncio.get_running_loop(), asyncio.Event()))
                 found.append(hub.url)
                 ready.set()

@@ -144,7 +144,7 @@ def filled(address: Address) -> str:
 
 
 @pytest.mark.parametrize("address", ADDRESSES, ids=lambda address: f"{address.verb} {address.path}")
-async def test_t3_t15_no_address_opens_without_a_key_that_has_the_right(hub: House, address: Address) -> None:
+async def test_t15_no_address_opens_without_a_key_that_has_the_right(hub: House, address: Address) -> None:
     path = filled(address)
     reader = await hub.new_key("reader", "person", permissions=("admin_read",))
     agent = await hub.new_key("agent", "agent")

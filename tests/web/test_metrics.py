@@ -8,14 +8,13 @@ from pathlib import Path
 
 import msgspec
 import pytest
+from prometheus_client.parser import text_string_to_metric_families
 
 from hub.house import House, Raw, child, house
 from interlock.config.settings import Hub, Server
 from interlock.hub.audit.counts import MOST_RULES, MOST_SERVERS, OTHER, Counts
 from interlock.hub.audit.record import SUCCEEDED, Record
 from interlock.web.metrics.table import METRICS, PROCESS
-
-parser = pytest.importorskip("prometheus_client.parser", reason="needs prometheus_client")
 
 OPEN = Hub(metrics="open")
 ECHO = {"name": "busy__echo", "arguments": {"text": "hi"}}
@@ -28,7 +27,7 @@ async def scrape(hub: House) -> dict[str, dict[tuple[tuple[str, str], ...], floa
     status, headers, body = await Raw(hub.url + "/metrics").send("GET")
     assert (status, headers["content-type"]) == (200, "text/plain; version=0.0.4; charset=utf-8")
     samples: dict[str, dict[tuple[tuple[str, str], ...], float]] = {}
-    for family in parser.text_string_to_metric_families(body.decode()):
+    for family in text_string_to_metric_families(body.decode()):
         for sample in family.samples:
             samples.setdefault(sample.name, {})[tuple(sorted(sample.labels.items()))] = sample.value
     return samples

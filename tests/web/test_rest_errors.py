@@ -144,4 +144,5 @@ async def test_504_when_a_tool_does_not_end_in_time(hub: House) -> None:
     mends = error["suggestions"]
     assert mends[-3:] == TIMEOUT_MENDS
     expected = body(-32003, "ToolTimeout", error["message"], "busy__hang", retry=True, suggestions=mends)
-    assert error == {**expected, "retry_after_ms": error["retry_after_ms"]}
+    assert error["timeout_ms"] > 0
+    assert error == {**expected, "retry_after_ms": error["retry_after_ms"], "timeout_ms": error["timeout_ms"]}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import runpy
 import sys
 import traceback
@@ -11,7 +12,7 @@ from typing import TYPE_CHECKING
 from .failures import Failure
 
 if TYPE_CHECKING:
-    from collections.abc import Mapping
+    from collections.abc import Iterator, Mapping
 
     from interlock.server import Server
 
@@ -32,7 +33,8 @@ def load_server(file: Path) -> Server:
     folder = str(file.parent)
     sys.path.insert(0, folder)  # as it is when the file runs by itself
     try:
-        made = runpy.run_path(str(file), run_name="interlock_authored")
+        with _nothing_served():
+            made = runpy.run_path(str(file), run_name="interlock_authored")
     except (Exception, SystemExit) as error:
         said = str(error) or type(error).__name__
         told = said if str(file) in said else f"{_place(file, error)}: {type(error).__name__}: {said}"
@@ -67,6 +69,21 @@ def tools_when_started(command: tuple[str, ...], env: Mapping[str, str], cwd: st
     except Fault as fault:
         mend = RUN_IT if "exited with code 0" in fault.message else "mend the file, then add it again"
         raise Failure(f"{command[-1]} does not start: {fault.message}", mend) from None
+
+
+@contextlib.contextmanager
+def _nothing_served() -> Iterator[None]:
+    """A file that serves as soon as it is run, without asking whether it is the program, only makes its server."""
+    from interlock.server import Server
+
+    serving = {name: Server.__dict__[name] for name in ("run", "run_http")}
+    for name in serving:
+        setattr(Server, name, lambda *_, **__: None)
+    try:
+        yield
+    finally:
+        for name, method in serving.items():
+            setattr(Server, name, method)
 
 
 def _place(file: Path, error: BaseException) -> str:

@@ -6,6 +6,7 @@ import contextlib
 import os
 from collections.abc import Iterator
 from pathlib import Path
+from time import monotonic, sleep
 from typing import TYPE_CHECKING
 
 import click
@@ -16,6 +17,7 @@ from .show import coloured, is_attended, json_option, plain, say, show_json
 if TYPE_CHECKING:
     from interlock.config import Config
 
+STOP_WITHIN_S = 10.0
 CONFIG = click.option("--config", type=click.Path(path_type=Path), help="The interlock.toml to use.")
 
 
@@ -132,9 +134,15 @@ def _no_hub(home: Path) -> Iterator[None]:
     from interlock.config.files import try_lock
     from interlock.config.home import lock_path
 
+    from .starting import is_running
+
     path = lock_path(home)
     path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
     with open(path, "ab", opener=lambda name, flags: os.open(name, flags, 0o600)) as lock:
-        if not try_lock(lock.fileno()):
-            raise Refused("the hub is running", "stop it first with `interlock down`")
+        deadline = monotonic() + STOP_WITHIN_S
+        while not try_lock(lock.fileno()):
+            # One that was just told to stop holds it for a moment longer than it answers.
+            if is_running(home) or monotonic() > deadline:
+                raise Refused("the hub is running", "stop it first with `interlock down`")
+            sleep(0.05)
         yield

@@ -69,6 +69,10 @@ def _say(told: Told) -> None:
             say(f"{coloured('ready', 'green')}  {plain(told.text) or 'no tools'}")
         case "broken":
             say(f"{coloured('broken', 'red')} {plain(told.text)}")
+            if told.text.endswith("exited with code 0"):
+                from .authoring import RUN_IT
+
+                say(f"  → {RUN_IT}")
         case "changed":
             say(f"changed {plain(told.text)}")
         case "log":

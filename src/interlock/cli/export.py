@@ -13,7 +13,7 @@ from .show import json_option, say, show_json
 if TYPE_CHECKING:
     from interlock.protocols.registry.catalog import Examples
 
-_MEMBERS = ("name", "title", "description", "inputSchema", "outputSchema", "annotations", "_meta")
+_MEMBERS = ("name", "title", "description", "inputSchema", "outputSchema", "annotations", "security", "_meta")
 
 
 @click.command()

@@ -29,12 +29,20 @@ def find(query: tuple[str, ...], agent: str | None, max_results: int, strategy: 
         show_json(found)
         return
     rows = (
-        (f"{tool['relevance_score']:.2f}", bold(plain(tool["name"])), one_line(tool.get("description") or "", 80))
+        (
+            f"{tool['relevance_score']:.2f}",
+            bold(plain(tool["name"])),
+            "" if tool.get("status", "connected") == "connected" else "not connected",
+            one_line(tool.get("description") or "", 80),
+        )
         for tool in found["tools"]
     )
     for line in columns(rows):
         say(line)
-    say(f"{len(found['tools'])} of {found['total_available']} tools, {found['query_time_ms']} ms")
+    how = "" if found["search_strategy"] == strategy else f", by {found['search_strategy']}"
+    say(f"{len(found['tools'])} of {found['total_available']} tools, {found['query_time_ms']} ms{how}")
+    for name in found.get("left_out_for_budget", ()):
+        say(f"left out for the budget: {plain(name)}")
 
 
 @click.command()
@@ -63,6 +71,8 @@ def budget(agent: str | None, as_json: bool) -> None:
         rows.append(("budget", found["budget"], ""))
     for line in columns((name, f"{tokens:,}", _bar(tokens, whole), note) for name, tokens, note in rows):
         say(line)
+    for name in found.get("pinned_without_room", ()):
+        say(f"pinned, but the budget has no room for it: {plain(name)}")
     for line in columns(
         (f"  {plain(s['id'])}", f"{s['tokens']:,}", _bar(s["tokens"], whole)) for s in found["servers"]
     ):

@@ -4,5 +4,6 @@ from interlock.client.client import Client
 from interlock.client.connection import Connection, Listing
 from interlock.client.handlers import Handlers
 from interlock.client.peer import Identity, Peer
+from interlock.client.tasks import Task
 
-__all__ = ["Client", "Connection", "Handlers", "Identity", "Listing", "Peer"]
+__all__ = ["Client", "Connection", "Handlers", "Identity", "Listing", "Peer", "Task"]

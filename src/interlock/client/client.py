@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import secrets
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
 from typing import Final, Self, TypeAlias, cast
@@ -18,14 +19,17 @@ from interlock.client.connection import Connection
 from interlock.client.dial import Dial, to_command, to_service, to_url
 from interlock.client.handlers import Handlers, Json
 from interlock.client.meet import Pin
-from interlock.client.peer import Identity
+from interlock.client.peer import Identity, declaring
 from interlock.client.rounds import ROUNDS, answered, question_in
+from interlock.client.tasks import Task
 from interlock.protocols.mcp.headers import BadParamHeader, ParamHeader, param_headers, param_values
-from interlock.protocols.mcp.meta import LOG_LEVEL, with_meta
+from interlock.protocols.mcp.meta import LOG_LEVEL, PROGRESS_TOKEN, with_meta
 from interlock.protocols.mcp.methods import LOG_LEVELS
+from interlock.protocols.mcp.tasks import task_in
 from interlock.transports.exchange import Service
 from interlock.transports.http.client import HttpLink
 from interlock.transports.stdio.process import Command
+from interlock.wire.conversation import PROGRESS
 from interlock.wire.errors import TABLE, Fault, Tongue
 from interlock.wire.messages import Request
 
@@ -41,6 +45,7 @@ Progress: TypeAlias = Callable[[float, float | None, str | None], None]
 """Takes how far it is, of how much, and a message."""
 
 QUESTIONS_AT_ONCE: Final = 64
+TASKS_WATCHED: Final = 1_024
 HEADER_MISMATCH: Final = TABLE["HEADER_MISMATCH"].new_mcp
 URL_FIRST: Final = TABLE["URL_ELICITATION_REQUIRED"].mcp
 
@@ -62,9 +67,10 @@ class Client:
         max_timeout: float = 3600.0,
     ) -> None:
         self._dial = _dial(target, headers)
-        self._handlers = handlers or Handlers()
+        self.handlers = handlers or Handlers()
+        """Whoever answers what the server asks."""
         self._heard = heard
-        self._identity = Identity(name, version, self._handlers.capabilities())
+        self._identity = Identity(name, version, self.handlers.capabilities())
         self._era: Pin = era
         self._timeout = timeout
         self._max_timeout = max_timeout
@@ -73,6 +79,9 @@ class Client:
         self._param_headers: dict[str, tuple[ParamHeader, ...]] = {}
         self._level: str | None = None
         self._uris: frozenset[str] = frozenset()
+        self._watched_tasks: frozenset[str] = frozenset()
+        self._task_progress: dict[str, Progress] = {}
+        """Who wants to hear how far a task is, by its token; the oldest goes when there are too many."""
         self._questions: set[asyncio.Task[None]] = set()
 
     async def __aenter__(self) -> Self:
@@ -134,6 +143,71 @@ class Client:
         await self.list_tools()
         return await self._ask("tools/call", params, self._mirrored(name, arguments), progress, timeout)
 
+    # Calls that outlive their request.
+
+    async def start_tool(
+        self,
+        name: str,
+        arguments: Json | None = None,
+        *,
+        ttl_ms: int | None = None,
+        progress: Progress | None = None,
+        timeout: float | None = None,
+    ) -> Task:
+        """Call a tool as a task: this returns as soon as the server has taken it on.
+
+        In the stateless era the server decides by itself whether the call becomes one, and `ttl_ms` is its own choice;
+        before, a tool that cannot be called so is refused.
+        """
+        modern = self._connection.modern
+        asked: Json = {"name": name, "arguments": arguments or {}}
+        if not modern:
+            asked["task"] = {} if ttl_ms is None else {"ttl": ttl_ms}
+            if progress is not None:
+                asked["_meta"] = {PROGRESS_TOKEN: self._token(progress)}
+        params = msgspec.json.encode(asked)
+        if modern:
+            params = declaring(self._connection.identity, self._connection.revision, params)
+        result = await self._ask("tools/call", params, self._mirrored(name, arguments), None, timeout)
+        state = task_in(msgspec.json.encode(result), modern)
+        if state is None and not modern:
+            raise Fault("UPSTREAM_ERROR", "the server was asked for a task, and answered without one")
+        return Task(self, state, result=result if state is None else None)
+
+    def task(self, id: str) -> Task:
+        """A task that was begun before, perhaps by another process, by the id it had."""
+        return Task(self, None, id=id)
+
+    async def list_tasks(self) -> list[Json]:
+        """Every task of this client that the server still keeps, where it lists them (2025-11-25)."""
+        if self._connection.modern:
+            raise Fault("METHOD_NOT_FOUND", "the stateless era lists no tasks", mend="keep the ids of those you begin")
+        listing = await self._connection.list_all("tasks/list", timeout=self._timeout)
+        return [_object(bytes(item)) for item in listing.items]
+
+    async def ask_of_task(self, method: str, params: Json, *, waits: bool = False) -> Json:
+        """A request about a task. With `waits`, for one that is only answered when the task is over."""
+        encoded = msgspec.json.encode(params)
+        if self._connection.modern:
+            encoded = declaring(self._connection.identity, self._connection.revision, encoded)
+        timeout = self._max_timeout if waits else self._timeout
+        result = await self._connection.request(method, encoded, timeout=timeout, asked=self.asked)
+        return _object(result)
+
+    async def watch_task(self, id: str) -> None:
+        """Hear of changes to a task too (stateless era)."""
+        self._watched_tasks |= {id}
+        await self.watch()
+
+    def _token(self, progress: Progress) -> str:
+        token = secrets.token_urlsafe(12)
+        while len(self._task_progress) >= TASKS_WATCHED:
+            del self._task_progress[next(iter(self._task_progress))]
+        self._task_progress[token] = progress
+        return token
+
+    # More of what servers offer.
+
     async def list_resources(self) -> list[Json]:
         """Every resource, all pages."""
         return await self._list("resources/list")
@@ -165,7 +239,7 @@ class Client:
 
     async def watch(self) -> None:
         """Hear of changed lists, as `heard` takes them, until the end."""
-        await self._connection.watch(lists=True, uris=self._uris)
+        await self._connection.watch(lists=True, uris=self._uris, tasks=self._watched_tasks)
 
     async def subscribe(self, uri: str) -> None:
         """Hear of changes to a resource too."""
@@ -189,6 +263,8 @@ class Client:
 
     def notified(self, method: str, params: bytes) -> None:
         """A notification that belongs to no call."""
+        if method == PROGRESS and self._task_progress and self._task_progressed(params):
+            return
         if method.startswith("notifications/resources/updated"):
             self._cache.forget("resources/read")
         elif method.endswith("/list_changed"):
@@ -196,6 +272,16 @@ class Client:
             self._cache.forget("resources/templates/list")
         if self._heard is not None:
             self._heard(method, _object(params))
+
+    def _task_progressed(self, params: bytes) -> bool:
+        try:
+            said = msgspec.json.decode(params, type=_TaskProgress)
+        except msgspec.DecodeError:
+            return False
+        progress = self._task_progress.get(said.progressToken)
+        if progress is not None:
+            progress(said.progress, said.total, said.message)
+        return progress is not None
 
     def asked(self, request: Request) -> None:
         """A request of the server."""
@@ -216,7 +302,7 @@ class Client:
 
     async def _answer(self, request: Request) -> None:
         try:
-            result = await self._handlers.answer(request.method, request.params)
+            result = await self.handlers.answer(request.method, request.params)
         except Fault as fault:
             self._connection.refuse(request.id, fault.render(Tongue.OLD_MCP))
         except Exception:
@@ -258,17 +344,17 @@ class Client:
             question = question_in(result)
             if question is None:
                 return _object(result)
-            params = await answered(first, question, self._handlers)
+            params = await answered(first, question, self.handlers)
         raise Fault("UPSTREAM_ERROR", f"the server asks back more than {ROUNDS} times")
 
     async def _visited(self, fault: Fault) -> bool:
         """Whether the person opened every URL that the server wants opened first (2025-11-25, Elicitation)."""
         wanted = fault.data.get("elicitations")
-        if self._handlers.elicit_url is None or not isinstance(wanted, list) or not wanted:
+        if self.handlers.elicit_url is None or not isinstance(wanted, list) or not wanted:
             return False
         for asked in wanted:
             params = msgspec.json.encode({**asked, "mode": "url"} if isinstance(asked, dict) else {})
-            answer = _object(await self._handlers.answer("elicitation/create", params))
+            answer = _object(await self.handlers.answer("elicitation/create", params))
             if answer.get("action") != "accept":
                 return False
         return True
@@ -312,6 +398,10 @@ class _Progress(msgspec.Struct):
     progress: float
     total: float | None = None
     message: str | None = None
+
+
+class _TaskProgress(_Progress):
+    progressToken: str = ""
 
 
 def _object(payload: bytes) -> Json:

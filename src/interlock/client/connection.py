@@ -18,6 +18,7 @@ from interlock.client.peer import Identity, Peer, remote_fault
 from interlock.client.second_chance import SecondChance
 from interlock.client.waiting import Asked, Notified, Waiting
 from interlock.client.watch import Watch
+from interlock.protocols.mcp.intake import name_in
 from interlock.protocols.mcp.meta import glance, with_meta
 from interlock.protocols.mcp.methods import METHODS
 from interlock.protocols.mcp.revisions import Revision
@@ -249,12 +250,15 @@ class Connection:
         """See whether the server is still there. Raises a `Fault` if not."""
         await self.request("server/discover" if self.modern else "ping", timeout=timeout)
 
-    async def watch(self, *, lists: bool = True, uris: frozenset[str] = frozenset()) -> None:
-        """Hear of changes: of the lists that the server says may change, and of these resources. Replaces the last
-        watch. Kept up until `close`, whatever breaks in between; what changed meanwhile is for the caller to ask."""
+    async def watch(
+        self, *, lists: bool = True, uris: frozenset[str] = frozenset(), tasks: frozenset[str] = frozenset()
+    ) -> None:
+        """Hear of changes: of the lists that the server says may change, of these resources and tasks. Replaces the
+        last watch. Kept up until `close`, whatever breaks in between; what changed meanwhile is for the caller to
+        ask."""
         if self._watch is None:
             self._watch = Watch(self)
-        await self._watch.set(lists, uris)
+        await self._watch.set(lists, uris, tasks)
 
     async def close(self) -> None:
         """End it and everything that belongs to it."""
@@ -373,5 +377,4 @@ def _name_of(method: str, params: bytes) -> str | None:
     row = METHODS.get(method)
     if row is None or not row.named_by:
         return None
-    view = glance(params)
-    return view.name if row.named_by == "name" else view.uri
+    return name_in(method, glance(params))

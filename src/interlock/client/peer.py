@@ -6,8 +6,9 @@ from typing import Final
 
 import msgspec
 
-from interlock.protocols.mcp.meta import CLIENT_CAPABILITIES, CLIENT_INFO, PROTOCOL_VERSION, SERVER_INFO
+from interlock.protocols.mcp.meta import CLIENT_CAPABILITIES, CLIENT_INFO, PROTOCOL_VERSION, SERVER_INFO, with_meta
 from interlock.protocols.mcp.revisions import LEGACY_NAMES, REVISIONS, Revision
+from interlock.protocols.mcp.tasks import EXTENSION
 from interlock.wire.errors import TABLE, ErrorObject, Fault
 from interlock.wire.messages import Failure, Result
 
@@ -25,6 +26,13 @@ class Identity(msgspec.Struct, frozen=True):
     capabilities: bytes = b"{}"
     """The client capabilities, as JSON."""
     title: str | None = None
+
+    def with_extension(self, name: str) -> Identity:
+        """The same, declaring an extension too."""
+        said = msgspec.json.decode(self.capabilities, type=dict[str, object])
+        known = said.get("extensions")
+        said["extensions"] = {**(known if isinstance(known, dict) else {}), name: {}}
+        return msgspec.structs.replace(self, capabilities=msgspec.json.encode(said))
 
     def info(self) -> msgspec.Raw:
         """The Implementation object."""
@@ -73,6 +81,11 @@ class Repeat(msgspec.Struct, frozen=True):
     """The server is of the stateless era, but wants another version of it."""
 
     revision: Revision
+
+
+def declaring(identity: Identity, revision: Revision, params: bytes) -> bytes:
+    """Params of a request that takes a task for an answer (SEP-2663, Capability Negotiation)."""
+    return with_meta(params, identity.with_extension(EXTENSION).meta(revision))
 
 
 Verdict = Peer | Repeat | None

@@ -40,6 +40,14 @@ def question_in(result: bytes) -> Question | None:
     try:
         if msgspec.json.decode(result, type=_Kind).resultType != "input_required":
             return None
+    except (msgspec.DecodeError, UnicodeDecodeError) as cause:
+        raise Fault("UPSTREAM_ERROR", f"the server's question cannot be read: {cause}") from None
+    return question_of(result)
+
+
+def question_of(result: bytes) -> Question:
+    """The questions in a result that is known to hold some. Raises UPSTREAM_ERROR for what cannot be read."""
+    try:
         question = msgspec.json.decode(result, type=Question)
     except (msgspec.DecodeError, UnicodeDecodeError) as cause:
         raise Fault("UPSTREAM_ERROR", f"the server's question cannot be read: {cause}") from None

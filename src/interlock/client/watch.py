@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from interlock.client.peer import declaring
 from interlock.transports.http.client import HttpLink
 from interlock.transports.link import Outgoing
 from interlock.wire.errors import Fault
@@ -39,6 +40,7 @@ class Watch:
         self._loop = asyncio.get_running_loop()
         self._lists = False
         self._uris: frozenset[str] = frozenset()
+        self._tasks: frozenset[str] = frozenset()
         self._listening: _Listening | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._wait = FIRST_WAIT
@@ -47,9 +49,9 @@ class Watch:
         self.acknowledged: bytes | None = None
         """What the server agreed to tell (stateless era)."""
 
-    async def set(self, lists: bool, uris: frozenset[str]) -> None:
-        """Watch these from now on."""
-        before, self._uris, self._lists = self._uris, uris, lists
+    async def set(self, lists: bool, uris: frozenset[str], tasks: frozenset[str] = frozenset()) -> None:
+        """Watch these from now on. Of tasks, servers before the stateless era tell by themselves."""
+        before, self._uris, self._lists, self._tasks = self._uris, uris, lists, tasks
         connection = self._connection
         if connection.modern:
             self._refused = 0
@@ -109,6 +111,8 @@ class Watch:
             wanted |= {key: True for capability, key in _LISTS if peer.offers(capability, "listChanged")}
         if self._uris:
             wanted["resourceSubscriptions"] = sorted(self._uris)
+        if self._tasks:
+            wanted["taskIds"] = sorted(self._tasks)
         return wanted
 
     def _open(self) -> None:
@@ -118,7 +122,10 @@ class Watch:
         wanted = self._filter()
         if wanted and not self._stopped:
             listening = self._listening = _Listening(self)
-            outgoing = Outgoing("subscriptions/listen", msgspec.json.encode({"notifications": wanted}), math.inf)
+            params = msgspec.json.encode({"notifications": wanted})
+            if self._tasks:
+                params = declaring(self._connection.identity, self._connection.revision, params)
+            outgoing = Outgoing("subscriptions/listen", params, math.inf)
             try:
                 listening.handle = self._connection.send(outgoing, listening)
             except Fault:

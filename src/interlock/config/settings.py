@@ -27,6 +27,8 @@ Level = Literal["L0", "L1", "L2", "L3"]
 Seconds = Annotated[float, Meta(gt=0, le=86_400)]
 Milliseconds = Annotated[int, Meta(ge=1, le=3_600_000)]
 Count = Annotated[int, Meta(ge=1)]
+Tokens = Annotated[int, Meta(ge=600)]
+"""Less does not hold the way to find tools."""
 
 DefaultPolicy = Literal["opt-in", "opt-out"]
 PermissionPolicy = Literal["interactive", "auto_approve", "deny_all", "config_only"]
@@ -108,6 +110,20 @@ class Limits(msgspec.Struct, frozen=True):
     """Open downstream sessions."""
     private_sessions_per_server: Count = 32
     """Upstream sessions (processes, on stdio) opened for one principal alone."""
+    parked: Count = 4096
+    """Calls that wait for a client's answers, of all principals together."""
+    parked_per_agent: Count = 256
+    """Calls of one principal that wait for its answers."""
+    parked_s: Annotated[float, Meta(gt=0, le=86_400)] = 600
+    """How long a client has to answer before its call is cancelled at the server."""
+    parked_bytes: Annotated[int, Meta(ge=1024, le=1 << 34)] = 64 * 1024 * 1024
+    """Open questions and kept outcomes of such calls, all together."""
+    tasks: Count = 4096
+    """Tasks that are kept, of all principals together."""
+    tasks_per_agent: Count = 256
+    """Tasks of one principal."""
+    task_s: Annotated[float, Meta(gt=0, le=30 * 86_400)] = 86_400
+    """How long a task is kept at most, whatever its server says."""
 
 
 class Approvals(msgspec.Struct, frozen=True):
@@ -128,6 +144,20 @@ class Webhook(msgspec.Struct, frozen=True):
     """Where to; unset: nowhere. Redirections are not followed."""
     secret_env: str = "INTERLOCK_WEBHOOK_SECRET"  # noqa: S105 - the name of a variable
     """The variable of the hub's environment that holds the secret they are signed with."""
+
+
+class Embeddings(msgspec.Struct, frozen=True):
+    """`[hub.embeddings]`: how tools are found by meaning, beside their words. With neither `url` nor `path`, by the
+    model of the extra `semantic` where it is installed, else by words alone."""
+
+    url: str | None = None
+    """An endpoint that speaks OpenAI's API (`https://api.openai.com/v1`); the texts of tools and queries go there."""
+    model: str = "text-embedding-3-small"
+    """What the endpoint calls its model."""
+    key_env: str = "OPENAI_API_KEY"
+    """The variable of the hub's environment that holds the endpoint's key, if it needs one."""
+    path: str | None = None
+    """A folder with the model all-MiniLM-L6-v2, or a file of word vectors (GloVe, fastText) on this machine."""
 
 
 class OAuth(msgspec.Struct, frozen=True):
@@ -204,7 +234,7 @@ class Hub(msgspec.Struct, frozen=True):
     """How much is left to the hub's own judgement: `observe`, `guard` or `locked`."""
     anonymous: bool | None = None
     """Whether callers without a key are the agent `local`. Unset: only on loopback, and not where `[hub.oauth]` is."""
-    budget: Count | None = 20_000
+    budget: Tokens | None = 20_000
     """Tokens of tool definitions a list may take. Above it, it holds the pinned tools and the way to find others."""
     audit: Literal["batched", "strict"] = "batched"
     """When a record is committed: with others within 0.1 s (`batched`), or before its call is sent (`strict`)."""
@@ -225,6 +255,7 @@ class Hub(msgspec.Struct, frozen=True):
     limits: Limits = Limits()
     approvals: Approvals = Approvals()
     webhook: Webhook = Webhook()
+    embeddings: Embeddings = Embeddings()
     oauth: OAuth = OAuth()
     tracing: Tracing = Tracing()
     retention: Retention = Retention()
@@ -396,6 +427,26 @@ class Server(msgspec.Struct, frozen=True):
         return f"Server({where!r}, variables and headers: [{names}], source={self.source!r})"
 
 
+class ContextBudget(msgspec.Struct, frozen=True):
+    """`tool_context_budget` of a profile or an agent: `budget` in its parts, in tokens (MGP, Context Budget)."""
+
+    max_tokens: Tokens | None = None
+    """All together; the same as `budget`."""
+    pinned_reserve: Tokens | None = None
+    """For the way to find tools, which takes 569, and the pinned ones. With `max_tokens` alone: a quarter."""
+    discovery_reserve: Count | None = None
+    """What is left for results of a search, whatever is loaded. With `max_tokens` alone: half of the rest."""
+    cache_limit: Count | None = None
+    """For tools that a session loaded. With `max_tokens` alone: half of the rest."""
+
+    @property
+    def parts(self) -> tuple[int, int, int] | None:
+        """The three, where they are stated."""
+        if self.pinned_reserve is None or self.discovery_reserve is None or self.cache_limit is None:
+            return None
+        return self.pinned_reserve, self.discovery_reserve, self.cache_limit
+
+
 class Profile(msgspec.Struct, frozen=True):
     """`[profiles.NAME]`: a chosen subset of all tools. Patterns are over exposed names (`github__*`)."""
 
@@ -407,8 +458,9 @@ class Profile(msgspec.Struct, frozen=True):
     """An exposed name, and what it is called here."""
     describe: dict[str, str] = {}
     """An exposed name, and what it says it does here."""
-    budget: Count | None = None
+    budget: Tokens | None = None
     """Tokens of tool definitions that its list may take; unset: the hub's."""
+    tool_context_budget: ContextBudget = ContextBudget()
     level: Level | None = None
     """How much of it is listed: `L0` all tools, `L1` the way to find tools with their categories, `L2` the way to find
     tools, `L3` that and the pinned ones. Unset: `L0` within the budget, else `L3`."""
@@ -421,14 +473,19 @@ class Agent(msgspec.Struct, frozen=True):
 
     profile: str | None = None
     """The only profile it sees."""
-    budget: Count | None = None
-    """Tokens of tool definitions that its list may take; unset: its profile's."""
+    budget: Tokens | None = None
+    """Tokens of tool definitions that any list and any result of a search may take; unset: its profile's. It holds over
+    a `level` of `L0`, too."""
+    tool_context_budget: ContextBudget = ContextBudget()
     level: Level | None = None
     """How much of it is listed; unset: as its profile says."""
     pinned: tuple[str, ...] = ()
     """Exposed tool names (patterns) that are always listed, beside its profile's."""
     ask: tuple[str, ...] = ()
     """Exposed tool names (patterns) that a person must confirm."""
+    request: tuple[str, ...] = ()
+    """Exposed tool names (patterns) that it may ask for where it has no access: `request_tools` then names them to the
+    agent, and puts the question to a person. Nothing else that it has no access to is ever named."""
     attended_by: str | None = None
     """The person who sits before this agent's client: questions about its calls are asked there, too."""
     rate: Rate = Rate()

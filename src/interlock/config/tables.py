@@ -162,6 +162,15 @@ def _check_hub(hub: Hub, profiles: Mapping[str, Profile], report: Report) -> Non
         )
     if hub.webhook.url is not None and (why := why_bad_url(hub.webhook.url)):
         report.add(("hub", "webhook", "url"), f"the webhook's url {why}", "write it as https://host/path")
+    if hub.embeddings.url is not None:
+        if why := why_bad_url(hub.embeddings.url):
+            report.add(("hub", "embeddings", "url"), f"the endpoint's url {why}", "write it as https://host/v1")
+        if hub.embeddings.path is not None:
+            report.add(
+                ("hub", "embeddings", "path"),
+                "vectors come from one place, and both `url` and `path` are set",
+                "leave one of them out",
+            )
     if hub.tracing.endpoint is not None and (why := why_bad_url(hub.tracing.endpoint)):
         report.add(("hub", "tracing", "endpoint"), f"the endpoint {why}", "write it as http://127.0.0.1:4318")
     for number, origin in enumerate(hub.allowed_origins):
@@ -175,11 +184,15 @@ def _check_hub(hub: Hub, profiles: Mapping[str, Profile], report: Report) -> Non
 
 
 def _read_profile(table: Mapping[str, object], name: str, at: KeyPath, report: Report) -> Profile:
-    return build(Profile, table, at, report)
+    read = build(Profile, table, at, report)
+    _check_budget(read, at, report)
+    return read
 
 
 def _read_agent(table: Mapping[str, object], name: str, at: KeyPath, report: Report) -> Agent:
-    return build(Agent, table, at, report)
+    read = build(Agent, table, at, report)
+    _check_budget(read, at, report)
+    return read
 
 
 def _named(
@@ -208,3 +221,21 @@ def _named(
 _VARIABLE = re.compile(r"[A-Za-z_][A-Za-z0-9_]*")
 _TOKEN = re.compile(r"[A-Za-z0-9!#$%&'*+.^_`|~-]+")
 _ORIGIN = re.compile(r"[a-z][a-z0-9+.-]*://(?:\[[0-9a-f:]+\]|[A-Za-z0-9.-]+)(?::[0-9]{1,5})?")
+
+
+def _check_budget(of: Profile | Agent, at: KeyPath, report: Report) -> None:
+    """A budget is stated once, and its parts fit into it."""
+    said, at = of.tool_context_budget, (*at, "tool_context_budget")
+    named = (said.pinned_reserve, said.discovery_reserve, said.cache_limit)
+    if said.max_tokens is None:
+        if any(part is not None for part in named):
+            report.add(at, "the parts of a budget need its whole", "write max_tokens, too")
+    elif of.budget is not None:
+        report.add(at, "both `budget` and `tool_context_budget` say how much", "leave one of them out")
+    elif said.parts is None:
+        if any(part is not None for part in named):
+            mend = "write all of pinned_reserve, discovery_reserve and cache_limit, or none of them"
+            report.add(at, "some parts of the budget are missing", mend)
+    elif sum(said.parts) > said.max_tokens:
+        mend = f"raise max_tokens to {sum(said.parts)}, or lower one of them"
+        report.add(at, f"the parts of the budget add up to {sum(said.parts)}, over {said.max_tokens}", mend)

@@ -36,12 +36,16 @@ class Budget(msgspec.Struct, frozen=True):
             raise DiscoveryError("max_tokens", message)
 
     @classmethod
-    def of(cls, max_tokens: int) -> Budget:
-        """A budget from one figure, in the proportions of the specification's example: 2 to 3 to 3."""
+    def of(cls, max_tokens: int, pinned: int = 0) -> Budget:
+        """A budget from one figure, in the proportions of the specification's example: 2 to 3 to 3.
+
+        Where the pinned tools need more than their part, the others share what is left.
+        """
         if type(max_tokens) is not int:
             raise DiscoveryError("max_tokens", f"max_tokens is a whole number of tokens, not {max_tokens!r:.40}")
-        pinned, cached = max_tokens // 4, max_tokens * 3 // 8
-        return cls(max_tokens, pinned, max_tokens - pinned - cached, cached)
+        reserve = max(max_tokens // 4, pinned)
+        cached = (max_tokens - reserve) // 2
+        return cls(max_tokens, reserve, max_tokens - reserve - cached, cached)
 
 
 class Fit(msgspec.Struct, frozen=True):
@@ -96,13 +100,13 @@ class SessionTools:
         """What a discovery may still return; earlier results make way for it."""
         return self.budget.max_tokens - sum(self._pinned.values()) - sum(self._cached.values())
 
-    def discover(self, found: Sequence[tuple[str, int]]) -> Fit:
+    def discover(self, found: Sequence[tuple[str, int]], spare: int = 0) -> Fit:
         """Results of a search, best first, cut to the room there is; they replace the results before them.
 
-        Tools that already stand in the context cost nothing again.
+        A tool that already stands in the context is told of again, and costs again. `spare` is what else is told.
         """
         self._discovered = {}
-        fitting = fit([(name, 0 if self._stands(name) else tokens) for name, tokens in found], self.remaining)
+        fitting = fit(found, max(0, self.remaining - spare))
         costs = dict(found)
         self._discovered = {name: costs[name] for name in fitting.kept if not self._stands(name)}
         return fitting

@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from interlock.discovery import categories
+from interlock.discovery import categories, words
 from interlock.discovery.errors import DiscoveryError
 
 Identity = tuple[str, str]
@@ -43,9 +43,9 @@ class ToolEntry(msgspec.Struct, frozen=True):
 
     @property
     def text(self) -> str:
-        """The tool in plain words, for an embedder."""
-        parameters = (f"{name} {description}" for name, description in self.parameters)
-        return ". ".join(part for part in (self.name, self.description, *self.keywords, *parameters) if part)
+        """The tool in plain words, for an embedder: identifiers as the words they are made of."""
+        parameters = (f"{_spaced(name)} {description}" for name, description in self.parameters)
+        return ". ".join(part for part in (_spaced(self.name), self.description, *self.keywords, *parameters) if part)
 
 
 def from_definition(
@@ -64,16 +64,16 @@ def from_definition(
         raise DiscoveryError("name", "a tool definition has a name: a text that is not empty")
     title, described = definition.get("title"), definition.get("description")
     description = described if isinstance(described, str) else ""
-    words = tuple(word[:_MAX_NAME] for word in keywords)[:32]
+    said = tuple(word[:_MAX_NAME] for word in keywords)[:32]
     if isinstance(title, str) and title:
-        words = (title[:_MAX_NAME], *words)
+        said = (title[:_MAX_NAME], *said)
     return ToolEntry(
         server=server,
         name=name,
         description=description[:_MAX_DESCRIPTION],
         parameters=parameters_of(definition.get("inputSchema")),
         categories=categories.of_tool(declared_categories, name, description),
-        keywords=words,
+        keywords=said,
         risk_level=risk_level,
         status=status,
         tokens=tokens,
@@ -99,6 +99,10 @@ def parameters_of(schema: object) -> tuple[tuple[str, str], ...]:
             if isinstance(choices, list):
                 waiting.extend((choice, depth + 1) for choice in choices[:16])
     return tuple(found)
+
+
+def _spaced(name: str) -> str:
+    return " ".join(words.split(name)) or name
 
 
 def _described(schema: object) -> str:

@@ -16,6 +16,9 @@ if TYPE_CHECKING:
 
 STEP_WEIGHT = 0.7
 """What the best single step of a query counts beside the query as a whole."""
+MANY_STEPS = 4
+"""From here on sentences are steps of a task; fewer are as often one step and what surrounds it."""
+FIRST_OF_STEP = 0.3
 
 
 def min_max(scores: Scores) -> Scores:
@@ -38,7 +41,8 @@ def blend(lexical: Scores, semantic: Scores, lexical_weight: float) -> Scores:
 def steps(whole: Scores, parts: Sequence[Scores]) -> Scores:
     """A query of several steps: a tool counts for the whole, and for the one step it serves best.
 
-    Without this a long step pushes the tools of the short ones off the list.
+    Without this a long step pushes the tools of the short ones off the list. Where there are many steps, the best tool
+    of each goes before the second best of any: tools that are alike would crowd it out.
     """
     import numpy as np
 
@@ -48,4 +52,7 @@ def steps(whole: Scores, parts: Sequence[Scores]) -> Scores:
     for part in parts[1:]:
         best = np.maximum(best, min_max(part))
     summed: Scores = min_max(whole) + STEP_WEIGHT * best
+    if len(parts) >= MANY_STEPS:
+        for part in parts:
+            summed[int(np.argmax(part))] += FIRST_OF_STEP
     return summed

@@ -5,7 +5,7 @@ The one rule: what a caller may not see has no part in its answer, neither in th
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -92,6 +92,7 @@ class ToolIndex:
         self._embedder = embedder
         self._words = lexical.LexicalIndex()
         self._vectors = VectorIndex()
+        self._lacking: dict[Identity, None] = {}
         self._entries: list[ToolEntry | None] = []
         self._columns = Columns()
         self._slots: dict[Identity, int] = {}
@@ -144,6 +145,7 @@ class ToolIndex:
             self._uncategorise(slot, entry)
         self._words.remove(slot)
         self._vectors.remove(slot)
+        self._lacking.pop(identity, None)
         self._entries[slot] = None
         self._columns.remove(slot)
         self._free.append(slot)
@@ -173,9 +175,25 @@ class ToolIndex:
             scores, scale, used = self._by_text(query, strategy, slots)
         return Found(self._best(slots, scores, scale, limit), len(slots), used)
 
-    def texts_to_embed(self, query: str) -> list[str]:
-        """What the embedder will be asked for in a search, for callers that fill its cache ahead."""
-        return [query, *(sentence for sentence, _ in _steps(query))]
+    def lacking(self, most: int) -> list[tuple[Identity, str]]:
+        """Tools whose meaning is not known yet, with their texts, for whoever works it out."""
+        found: list[tuple[Identity, str]] = []
+        for identity in self._lacking:
+            entry = self.get(identity)
+            if entry is not None:
+                found.append((identity, entry.text))
+            if len(found) >= most:
+                break
+        return found
+
+    def learn(self, identity: Identity, text: str, vector: Sequence[float] | Scores | None) -> None:
+        """What the text of a tool means; None if nothing. A tool that has changed since is still to be learned."""
+        entry = self.get(identity)
+        if entry is None or entry.text != text:
+            return
+        self._lacking.pop(identity, None)
+        if vector is not None:
+            self._vectors.put(self._slots[identity], vector)
 
     def _by_text(self, query: str, strategy: str, slots: Slots) -> tuple[Scores, float, str]:
         """Scores by words, by meaning or by both; the scale says how well the best one really matches."""
@@ -281,8 +299,10 @@ class ToolIndex:
         vector = self._embedder([entry.text])[0]
         if vector is None:
             self._vectors.remove(slot)
+            self._lacking[entry.identity] = None
         else:
             self._vectors.put(slot, vector)
+            self._lacking.pop(entry.identity, None)
 
     def _uncategorise(self, slot: int, entry: ToolEntry) -> None:
         for category in entry.categories:
@@ -296,6 +316,11 @@ class ToolIndex:
         if entry is None:
             raise LookupError(f"slot {slot} is empty")
         return entry
+
+
+def texts_to_embed(query: str) -> list[str]:
+    """What the embedder will be asked for in a search, for callers that work it out ahead."""
+    return [query, *(sentence for sentence, _ in _steps(query))]
 
 
 def _steps(query: str) -> list[tuple[str, list[str]]]:

@@ -30,10 +30,12 @@ class VectorIndex:
     def __init__(self) -> None:
         self._blocks: list[Vector] = []
         self._dimensions = 0
-        self._held: set[int] = set()
+        self._known = bytearray()
+        """One for each slot with a vector."""
+        self._count = 0
 
     def __len__(self) -> int:
-        return len(self._held)
+        return self._count
 
     def put(self, slot: int, vector: Sequence[float] | Vector) -> None:
         import numpy as np
@@ -44,15 +46,19 @@ class VectorIndex:
         while len(self._blocks) * _BLOCK <= slot:
             self._blocks.append(np.zeros((_BLOCK, self._dimensions), np.float32))
         self._blocks[slot // _BLOCK][slot % _BLOCK] = unit
-        self._held.add(slot)
+        if len(self._known) <= slot:
+            self._known.extend(bytes(slot + 1 - len(self._known)))
+        self._count += not self._known[slot]
+        self._known[slot] = 1
 
     def remove(self, slot: int) -> None:
-        if slot in self._held:
-            self._held.remove(slot)
+        if slot < len(self._known) and self._known[slot]:
+            self._known[slot] = 0
+            self._count -= 1
             self._blocks[slot // _BLOCK][slot % _BLOCK] = 0
 
     def score(self, queries: Sequence[Sequence[float] | Vector], slots: int) -> Vector:
-        """The cosine of every slot with every query, one row for each query; 0 where a slot has no vector."""
+        """The cosine of every slot with every query, one row for each query; the mean where a slot has no vector."""
         import numpy as np
 
         asked = np.stack([self._unit(query) for query in queries])
@@ -63,6 +69,10 @@ class VectorIndex:
                 break
             last = min(first + _BLOCK, slots)
             scores[:, first:last] = asked @ block[: last - first].T
+        known = np.frombuffer(self._known.ljust(slots, b"\0"), np.bool_)[:slots]
+        if not known.all() and known.any():
+            # A tool whose meaning is not known stands in the middle: its words decide.
+            scores[:, ~known] = scores[:, known].mean(axis=1, keepdims=True)
         return scores
 
     def _unit(self, vector: Sequence[float] | Vector) -> Vector:

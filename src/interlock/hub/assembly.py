@@ -6,7 +6,6 @@ import asyncio
 import os
 import secrets
 import time
-from collections import Counter
 from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
@@ -28,11 +27,11 @@ from interlock.hub.audit.heads import ALONE, head_path, node_name
 from interlock.hub.audit.journal import Journal
 from interlock.hub.audit.recorder import Recorder
 from interlock.hub.audit.retention import Pruner
-from interlock.hub.call import Call, Target
 from interlock.hub.catalog.clean import CLEAN
-from interlock.hub.catalog.offer import Offer
+from interlock.hub.catalog.offer import Offer, Tool
 from interlock.hub.catalog.pins import PINS, Pins
 from interlock.hub.catalog.quarantine import Quarantine
+from interlock.hub.catalog.remembered import remembered
 from interlock.hub.catalog.views import Catalog
 from interlock.hub.decisions.decision import DECISIONS, Question
 from interlock.hub.decisions.desk import Desk
@@ -40,16 +39,13 @@ from interlock.hub.decisions.heralds import Heralds
 from interlock.hub.decisions.inbox import Inbox, asker_of
 from interlock.hub.decisions.rules import RULES
 from interlock.hub.doors import Doors
-from interlock.hub.gates.access import AccessGate
-from interlock.hub.gates.confirm import ConfirmGate
-from interlock.hub.gates.headers import HeadersGate
-from interlock.hub.gates.permissions import PermissionsGate
-from interlock.hub.gates.risk import RiskGate
-from interlock.hub.gates.schema import SchemaGate
-from interlock.hub.gates.validators import ValidatorsGate
+from interlock.hub.gatehouse import Gatehouse
 from interlock.hub.governing import Governing
+from interlock.hub.housekeeping import Housekeeping
 from interlock.hub.hub import Hub
 from interlock.hub.kernel.kernel import Kernel
+from interlock.hub.kernel.meaning import EMBEDDINGS, Meaning
+from interlock.hub.kernel.requests import Requests, off_loop
 from interlock.hub.kernel.search import ToolSearch
 from interlock.hub.kernel.shelves import Shelves
 from interlock.hub.kernel.tokens import TokenCounts
@@ -62,23 +58,23 @@ from interlock.hub.operating.records import RecordDesk
 from interlock.hub.permissions.desk import PermissionsDesk
 from interlock.hub.permissions.entries import ENTRIES as PERMISSIONS
 from interlock.hub.pipeline import Commit, Dispatch, Pipeline, Release
-from interlock.hub.plan import Epoch, Gate, Plans
+from interlock.hub.plan import Epoch
 from interlock.hub.principals import Principal
 from interlock.hub.rates import Rates
 from interlock.hub.recording import Recording
 from interlock.hub.request_states import RequestStates
-from interlock.hub.results.finishing import finish_for
 from interlock.hub.results.measuring import Measuring
 from interlock.hub.results.pages import Pages
 from interlock.hub.sending import Room
 from interlock.hub.spans.opening import open_spans
-from interlock.hub.timeouts import CallTimeouts, timeouts_for
+from interlock.hub.tasks.ledger import TASKS, Ledger
+from interlock.hub.tasks.tracker import Tracker
 from interlock.hub.upstreams.agreement import asking
 from interlock.hub.upstreams.states import State
 from interlock.hub.upstreams.upstream import Upstream
 from interlock.hub.upstreams.upstreams import Upstreams
 from interlock.hub.validators.checking import Judging
-from interlock.judge.findings import Finding
+from interlock.hub.validators.noticed import Noticed
 from interlock.judge.secrets import redact
 from interlock.store import Collection, Store, StoreError
 from interlock.transports.exchange import Service
@@ -95,7 +91,8 @@ if TYPE_CHECKING:
 VERSION: Final = version("interlock")
 NOTICE_EVERY_S: Final = 0.05
 """Changes of the catalog within this time are told as one."""
-REAP_EVERY_S: Final = 15.0
+CHORES_S: Final = 2.0
+"""How long chores under way may take to finish when the hub goes."""
 PRUNE_EVERY_S: Final = 3600.0
 """How often it is looked whether records are to go."""
 DRAIN_S: Final = 10.0
@@ -111,7 +108,9 @@ COLLECTIONS: Final[tuple[Collection[Any], ...]] = (
     PINS,
     CLEAN,
     CURSORS,
+    TASKS,
     PERMISSIONS,
+    EMBEDDINGS,
 )
 """Every collection that the hub keeps in its store."""
 
@@ -149,24 +148,30 @@ class Assembly:
         self.logs = Logs()
         self.catalog = Catalog(self.epoch.advance)
         self.tokens = TokenCounts(self._changed)
-        self.shelves = Shelves(self.catalog, self.tokens, self.access)
+        self.shelves = Shelves(self.catalog, self.tokens, self.access, self._deferred)
         self.notices = Notices(self.catalog, self.shelves)
-        self.kernel = Kernel(
-            self.catalog, self.shelves, ToolSearch(self.catalog, self.tokens, self._lock_s), self.tokens
-        )
         self.limits = _limits(config)
         self.upstreams = Upstreams(self._upstream)
         self.oauth: OAuthDesk | None = None
         """Access tokens, where the operator accepts them."""
         self.doors = Doors(lambda: self.config, self.keys, self.catalog, self.access, self._tokens)
         self.quarantine = Quarantine(config, self._offered, self._note)
-        self.parking = Parking(parking or ParkingLimits(), secrets.token_bytes(32))
+        self._states = RequestStates(secrets.token_bytes(32))
+        self._resolver = Resolver()
+        self._parking_limits = parking
+        self.parking = Parking(parking or _parking_limits(config), secrets.token_bytes(32))
         self.inbox = Inbox(
             lambda: self.config.hub.approvals.valid_s,
             stands=self._still_asks,
             told=self.journal.decided,
             told_rule=lambda rule, by, made: (self.journal.rule_made if made else self.journal.rule_revoked)(by, rule),
         )
+        self.meaning = Meaning(lambda: self.config.hub.embeddings, lambda: self.store, self._resolver, self._note)
+        self.search = ToolSearch(self.catalog, self.tokens, self.meaning, self._connected, self._lock_s)
+        self._requested: set[asyncio.Task[None]] = set()
+        self.requests = Requests(self.inbox, self.access_desk, off_loop(self._requested), self._note)
+        tell = self.notices.requested
+        self.kernel = Kernel(self.catalog, self.shelves, self.search, self.tokens, self.requests, tell)
         self.heralds = Heralds(lambda: self.config.hub, self._note)
         self._desk = Desk(
             self.inbox,
@@ -176,14 +181,10 @@ class Assembly:
             lambda server: self.governing.trust_of(server),
         )
         self._pins = Pins(self.inbox, lambda: self.config.hub.mode, self.quarantine.take, self._relist, self._note)
-        self._resolver = Resolver()
         self.judging = Judging(self._resolver)
-        self.would_refuse: Counter[tuple[str, str]] = Counter()
-        """How often calls went out that a stricter mode would have refused, by server and rule."""
+        self.noticed = Noticed(self._note)
         self.counts = Counts()
         """How many calls there were and how long they took."""
-        self.flagged: Counter[tuple[str, str]] = Counter()
-        """How often something was flagged in results, by server and rule."""
         self.governing = Governing(
             lambda: self.config,
             self.upstreams,
@@ -197,11 +198,30 @@ class Assembly:
         self.permission_desk = PermissionsDesk(self.permissions, self.access, lambda: self.config.servers, self.journal)
         self.pages = Pages(time.monotonic)
         self.measuring = Measuring()
-        self._plans: Plans
-        self._renew_gates()
+        self._gatehouse = Gatehouse(
+            access=self.access,
+            governing=self.governing,
+            rates=self.rates,
+            judging=self.judging,
+            measuring=self.measuring,
+            pages=self.pages,
+            noticed=self.noticed,
+            short_of_scope=self._short_of_scope,
+            is_attended=self._is_attended,
+            log=self._note,
+            clock=asyncio.get_running_loop().time,
+        )
+        self._gatehouse.renew(config)
         self.spans = open_spans(config.hub.tracing)
         """Spans of calls, where the operator wants them."""
         self.recording = self._recording(strict=config.hub.audit == "strict")
+        self.tasks = Tracker(
+            Ledger(self._most_tasks),
+            self.upstreams,
+            lambda: self.recorder,
+            lambda: int(self.config.hub.limits.task_s * 1000),
+            asyncio.get_running_loop().time,
+        )
         self.hub = Hub(
             doors=self.doors,
             catalog=self.catalog,
@@ -213,10 +233,12 @@ class Assembly:
             notices=self.notices,
             audience=self.audience,
             make_pipeline=self._pipeline,
-            states=RequestStates(secrets.token_bytes(32)),
+            states=self._states,
             recording=self.recording,
             kept=self.pages,
             parking=self.parking,
+            tracker=self.tasks,
+            finish_of=self._gatehouse.finish_of,
             limits=self.limits,
             info=msgspec.json.encode({"name": "interlock", "title": "Interlock", "version": VERSION}),
             room=_room(config),
@@ -230,12 +252,7 @@ class Assembly:
 
             self.service = TracedService(self.hub, self.spans)
         self._telling: asyncio.TimerHandle | None = None
-        self._reaper: asyncio.TimerHandle | None = None
-        self._sweeping: asyncio.Task[None] | None = None
-        self._noting: asyncio.Task[None] | None = None
-        self._pruner: Pruner
-        self._pruning: asyncio.Task[None] | None = None
-        self._prune_at = 0.0
+        self._chores = Housekeeping()
         self._applying = asyncio.Lock()
 
     async def begin(self) -> None:
@@ -249,31 +266,40 @@ class Assembly:
         if self.config.hub.metrics != "off":
             self.recorder.follow(self.counts.take)
         self.recorder.follow(lambda records: self.audience.told(self.node, records))
-        self._pruner = Pruner(self.store, self.recorder, head)
+        pruner = Pruner(self.store, self.recorder, head)
         self.forwarding = Forwarding(self.recorder, self.store, self._note)
         await self.keys.begin(self.store)
         self.keys.mirror.on_change(lambda *_: self._access_changed())
         await self.grants.begin(self.store, self._access_changed)
         await self.inbox.begin(self.store)
+        await self.tasks.ledger.begin(self.store)
         self._pins.begin(self.store)
+        self.requests.begin()
         self.quarantine.begin(self.store)
         await self.permissions.begin(self.store)
         self.inbox.on_change(self.heralds.heard)
         await self.apply(self.config)
         self.begun = True
-        self._reap()
+        self._chores.look(self._reap)
+        self._chores.chore(self.inbox.sweep)
+        self._chores.chore(self.tasks.sweep)
+        self._chores.chore(self._note_uses)
+        self._chores.chore(lambda: self._prune(pruner), PRUNE_EVERY_S)
+        self._chores.begin()
 
     async def apply(self, config: Config) -> list[str]:
         """Take over a configuration. Calls under way are not dropped; servers that did not change are not touched."""
         async with self._applying:
             self.config = config
             self.limits = _limits(config)
+            self._states.life_s = config.hub.limits.parked_s
+            self.parking.bound(self._parking_limits or _parking_limits(config))
             self.hub.sending.room = _room(config)
             self.recording.strict = config.hub.audit == "strict"
             self.epoch.advance()
             self.doors.forget()
             await self._renew_oauth()
-            self._renew_gates()
+            self._gatehouse.renew(config)
             enabled = {id_: server for id_, server in config.servers.items() if server.enabled}
             self.catalog.arrange(enabled, config.profiles)
             await self.quarantine.apply(config)
@@ -281,28 +307,24 @@ class Assembly:
             for upstream in self.upstreams:
                 upstream.timeouts = config.hub.timeouts
             await self.permissions.apply()
+            await self._remember(changed)
             self._tell()
             return changed
 
     async def end(self) -> None:
         """End everything, calls under way first."""
-        for timer in (self._telling, self._reaper):
-            if timer is not None:
-                timer.cancel()
+        self._chores.rest()
+        if self._telling is not None:
+            self._telling.cancel()
         await self.tokens.close()
+        await self.search.close()
         await self.governing.close()
         await self.heralds.close()
         if self.oauth is not None:
             await self.oauth.close()
         await self.hub.close()
         await self.upstreams.end(DRAIN_S)
-        if self._sweeping is not None:
-            await asyncio.gather(self._sweeping, return_exceptions=True)
-        if self._noting is not None:
-            await self._noting
-        if self._pruning is not None:
-            self._pruning.cancel()
-            await asyncio.gather(self._pruning, return_exceptions=True)
+        await self._chores.close(CHORES_S)
         await self._note_uses()
         await self.forwarding.close()
         await self.recorder.close()
@@ -314,7 +336,7 @@ class Assembly:
             await asyncio.to_thread(self.spans.close)
 
     def _upstream(self, id: str, settings: Server) -> Upstream:
-        return Upstream(
+        upstream = Upstream(
             id,
             settings,
             self.config.hub.timeouts,
@@ -329,6 +351,8 @@ class Assembly:
             stepped=self._stepped,
             claimed=self._claims.take,
         )
+        upstream.task_told, upstream.watched_tasks = self.tasks.told, self.tasks.followed
+        return upstream
 
     def _recording(self, *, strict: bool) -> Recording:
         if self.spans is None:
@@ -338,36 +362,44 @@ class Assembly:
         return TracedRecording(self.spans, strict=strict)
 
     def _pipeline(self, commit: Commit, dispatch: Dispatch, release: Release) -> Pipeline:
-        refused, would_refuse = self.recording.refused, self._would_refuse
+        refused, would_refuse = self.recording.refused, self.noticed.call
         return Pipeline(
-            lambda: self._plans, self.epoch, commit, dispatch, refused, would_refuse, release=release, desk=self._desk
-        )
-
-    def _renew_gates(self) -> None:
-        config = self.config
-        gates: list[Gate] = [
-            AccessGate(self.access, asyncio.get_running_loop().time, self._short_of_scope),
-            PermissionsGate(self.permissions, asyncio.get_running_loop().time),
-            HeadersGate(),
-            SchemaGate(),
-            ValidatorsGate(config.servers, config.hub.mode, self.judging, self._is_attended),
-            RiskGate(config.hub.mode, self._note, self.governing.trust_of, self.permissions.needs),
-            ConfirmGate(config.agents, config.hub.mode, self._note),
-        ]
-        finishes = {
-            name: finish_for(server, self.pages, self.judging, self.measuring, self._flagged)
-            for name, server in config.servers.items()
-        }
-        self._plans = Plans(
-            gates,
-            self._timeouts_of,
-            lambda target: finishes.get(target.server) if target.kind == "tool" else None,
-            self.rates.of,
+            lambda: self._gatehouse.plans,
+            self.epoch,
+            commit,
+            dispatch,
+            refused,
+            would_refuse,
+            release=release,
+            desk=self._desk,
         )
 
     def _is_attended(self, principal: Principal) -> bool:
         """Whether a person is there to answer for a caller who is none: before their client, or at the inbox."""
         return principal.kind != "person" and (self.inbox.watched or self._attended_by(principal) is not None)
+
+    async def _remember(self, servers: list[str]) -> None:
+        """Servers that start on demand are known by their tools of earlier, until they run."""
+        for server in servers:
+            settings = self.config.servers.get(server)
+            offer = self.catalog.offer(server)
+            if settings is None or settings.start != "on-demand" or offer is None or offer.tools:
+                continue
+            known = await remembered(self.store, server, settings)
+            if known is not None:
+                await self.permissions.take(known)
+                await self.quarantine.take(known)
+
+    def _deferred(self, tool: Tool) -> str:
+        """The question that is open about a permission that a tool lacks, unless another was denied."""
+        lacking, _ = self.permissions.lacking(tool)
+        if any(standing.grant == "denied" for standing in lacking):
+            return ""
+        return next((standing.decision for standing in lacking if standing.decision), "")
+
+    def _connected(self, server: str) -> bool:
+        upstream = self.upstreams.get(server)
+        return upstream is not None and upstream.state is State.CONNECTED
 
     async def _renew_oauth(self) -> None:
         """Tokens as the configuration says now. Those of before are worth nothing where it changed."""
@@ -392,6 +424,7 @@ class Assembly:
             else:
                 self.oauth.tick()
         self.keys.beside = (lambda hash_: None) if self.oauth is None else self.oauth.tokens.get
+        self.access.short_of_right = (lambda right: None) if self.oauth is None else self.oauth.tokens.short_of_right
 
     def _tokens(self) -> Tokens | None:
         return None if self.oauth is None else self.oauth.tokens
@@ -427,22 +460,6 @@ class Assembly:
     def _note(self, server: str, text: str) -> None:
         self.logs.add(server, "hub", text)
 
-    def _flagged(self, call: Call, findings: tuple[Finding, ...]) -> None:
-        rules = sorted({finding.rule for finding in findings})
-        for rule in rules:
-            self.flagged[call.target.server, rule] += 1
-        told = f"flagged in a result of {call.target.name} for {call.caller.owner}: {', '.join(rules)}"
-        self.logs.add(call.target.server, "hub", told)
-
-    def _would_refuse(self, call: Call, findings: tuple[Finding, ...]) -> None:
-        """Rules and names only: what was sent may hold secrets, and belongs in no log."""
-        target = call.target
-        rules = sorted({finding.rule for finding in findings})
-        for rule in rules:
-            self.would_refuse[target.server, rule] += 1
-        told = f"would refuse {target.name} of {call.caller.owner}: {', '.join(rules)}"
-        self.logs.add(target.server, "hub", told)
-
     def _access_changed(self) -> None:
         """Every caller and plan is old now, and lists may be: each is looked at when it is next asked for."""
         self.epoch.advance()
@@ -453,18 +470,14 @@ class Assembly:
         self.doors.note_uses()
         await self.keys.write_uses()
 
-    async def _prune(self) -> None:
+    async def _prune(self, pruner: Pruner) -> None:
         try:
-            gone = await self._pruner.prune(self.config.hub.retention)
+            gone = await pruner.prune(self.config.hub.retention)
         except (StoreError, HeadDamaged) as cause:
             self._note("hub", f"old records could not be cut off: {cause}")
             return
         if gone:
             self._note("hub", f"{gone} records were cut off, as the retention settings say")
-
-    def _timeouts_of(self, target: Target) -> CallTimeouts:
-        tool = target.name if target.kind == "tool" else ""
-        return timeouts_for(self.config.hub.timeouts, self.config.servers.get(target.server), tool)
 
     def _lock_s(self) -> float:
         return self.config.hub.timeouts.lock_s
@@ -473,6 +486,10 @@ class Assembly:
         """What a server offers, before any of it is shown: what its tools need, and whether they are the same."""
         await self.permissions.take(offer)
         await self._pins.take(offer)
+
+    def _most_tasks(self) -> tuple[int, int]:
+        limits = self.config.hub.limits
+        return limits.tasks, limits.tasks_per_agent
 
     def _offered(self, offer: Offer) -> None:
         self._show(self.permissions.sifted(offer))
@@ -489,21 +506,13 @@ class Assembly:
     def _tell(self) -> None:
         self._telling = None
         self.notices.catalog_changed()
+        self.requests.look_again()
 
-    def _reap(self) -> None:
-        now = asyncio.get_running_loop().time()
+    def _reap(self, now: float) -> None:
         for upstream in self.upstreams:
             upstream.reap_lanes(now)
         if self.oauth is not None:
             self.oauth.tick()
-        if self._sweeping is None or self._sweeping.done():
-            self._sweeping = asyncio.ensure_future(self.inbox.sweep())
-        if (self._pruning is None or self._pruning.done()) and now >= self._prune_at:
-            self._prune_at = now + PRUNE_EVERY_S
-            self._pruning = asyncio.ensure_future(self._prune())
-        if self._noting is None or self._noting.done():
-            self._noting = asyncio.ensure_future(self._note_uses())
-        self._reaper = asyncio.get_running_loop().call_later(REAP_EVERY_S, self._reap)
 
 
 def store_of(config: Config, home: Path) -> str:
@@ -517,6 +526,16 @@ def dial_for(settings: Server, limits: Limits) -> Dial:
         return to_url(settings.url, settings.headers, limits)
     inherited = {name: os.environ[name] for name in settings.inherit_env if name in os.environ}
     return to_command(Command(settings.command, {**inherited, **settings.env}, settings.cwd), limits)
+
+
+def _parking_limits(config: Config) -> ParkingLimits:
+    limits = config.hub.limits
+    return ParkingLimits(
+        parked=limits.parked,
+        per_owner=limits.parked_per_agent,
+        seconds=limits.parked_s,
+        held_bytes=limits.parked_bytes,
+    )
 
 
 def _room(config: Config) -> Room:

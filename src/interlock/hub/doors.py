@@ -105,8 +105,15 @@ class Doors:
         config = self._config()
         profile = config.profiles.get(view.profile or "") or Profile()
         own = agent or Agent()
-        budget = own.budget or profile.budget or config.hub.budget
-        return Shelf(view, budget, own.level or profile.level, (*own.pinned, *profile.pinned), principal)
+        level = own.level or profile.level
+        stated = next((each for each in (own, profile) if each.budget or each.tool_context_budget.max_tokens), Agent())
+        chosen = stated.budget or stated.tool_context_budget.max_tokens
+        pinned = (*own.pinned, *profile.pinned)
+        by_default = chosen is None and level is None
+        # Whoever asks for the whole list, and states no budget, means the whole list.
+        budget = None if chosen is None and level == "L0" else chosen or config.hub.budget
+        parts = stated.tool_context_budget.parts
+        return Shelf(view, budget, level, pinned, own.request, by_default, parts, principal)
 
     def _view(self, path: str) -> View | None:
         if path == "/mcp":

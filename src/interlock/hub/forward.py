@@ -15,14 +15,14 @@ from interlock.client.connection import Connection
 from interlock.hub import recording
 from interlock.hub.audit.record import CANCELLED, Outcome, outcome_of
 from interlock.hub.bridges import url_first
-from interlock.hub.bridges.asking_back import ANSWER_SECONDS, AskingBack
+from interlock.hub.bridges.asking_back import AskingBack
 from interlock.hub.bridges.retries import ANSWERS
 from interlock.hub.call import Call
-from interlock.hub.catalog.addresses import exposed_uri
 from interlock.hub.lines import LineOwner
 from interlock.hub.questions import relay_question
 from interlock.hub.recovering import Recovering
 from interlock.hub.request_states import RequestStates
+from interlock.hub.results.addresses import with_exposed_uris
 from interlock.hub.results.finishing import Finishing
 from interlock.hub.sharing import log_level_of
 from interlock.hub.timeouts import timed_out
@@ -38,9 +38,6 @@ from interlock.transports.parking import refused
 from interlock.wire.conversation import PROGRESS
 from interlock.wire.errors import ErrorObject, Fault, Tongue
 from interlock.wire.messages import Failure, Id, Request, Result, one_line
-
-STATE_LIFE_S = 600.0
-"""How long a client may take to bring back what a server asked it for."""
 
 _STATE = "requestState"
 _encode = msgspec.json.Encoder().encode
@@ -141,7 +138,7 @@ class Forward(msgspec.Struct, eq=False):
         """Ask the client. The server's own time stands still while it waits for an answer."""
         waiting = self._call.exchange.ask(method, params)
         self._questions += 1
-        self._allow(ANSWER_SECONDS)
+        self._allow(self._states.life_s)
         waiting.add_done_callback(self._told_answer)
         return waiting
 
@@ -184,7 +181,7 @@ class Forward(msgspec.Struct, eq=False):
                     self._back.completed()
                 return False
             if self._back is None:
-                self._back = AskingBack(self._call.exchange, self._repeat, self.lost)
+                self._back = AskingBack(self._call.exchange, self._states.life_s, self._repeat, self.lost)
             self._back.ask(answer.result)
         except Fault as fault:
             self.lost(fault)
@@ -291,17 +288,8 @@ class Forward(msgspec.Struct, eq=False):
             tool = self._call.target.tool
             result = older.result_for(exchange.dialect.revision, result, tool is not None and tool.wraps)
         if result.find(b'"uri"') >= 0 and not self._call.caller.view.bare:
-            result = self._with_exposed_uris(result)
+            result = with_exposed_uris(self._call.target.server, result)
         return result
-
-    def _with_exposed_uris(self, result: bytes) -> bytes:
-        """Links and embedded resources lead back through the hub, under the addresses it gave them."""
-        value = msgspec.json.decode(result)
-        for block in [*_blocks(value.get("content")), *_blocks(value.get("contents")), *_messages(value)]:
-            holder = block.get("resource") if isinstance(block.get("resource"), dict) else block
-            if isinstance(holder, dict) and isinstance(holder.get("uri"), str):
-                holder["uri"] = exposed_uri(self._call.target.server, holder["uri"])
-        return msgspec.json.encode(value)
 
     def _error(self, error: ErrorObject) -> ErrorObject:
         """The server's own error, with codes of the other era put into this one's."""
@@ -314,7 +302,9 @@ class Forward(msgspec.Struct, eq=False):
         fields = msgspec.json.decode(result, type=dict[str, msgspec.Raw])
         state = msgspec.json.decode(fields[_STATE], type=str) if _STATE in fields else None
         if state is not None:
-            token = self._states.close(self._call.caller.owner, self._purpose(), state, self._clock() + STATE_LIFE_S)
+            token = self._states.close(
+                self._call.caller.owner, self._purpose(), state, self._clock() + self._states.life_s
+            )
             fields[_STATE] = msgspec.Raw(msgspec.json.encode(token))
         return msgspec.json.encode(fields)
 
@@ -336,12 +326,3 @@ def _with_token(params: bytes, token: Id) -> bytes:
     fields: dict[str, object] = dict(msgspec.json.decode(params, type=dict[str, msgspec.Raw]))
     fields["progressToken"] = token
     return msgspec.json.encode(fields)
-
-
-def _blocks(value: object) -> list[dict[str, object]]:
-    return [block for block in value if isinstance(block, dict)] if isinstance(value, list) else []
-
-
-def _messages(value: dict[str, object]) -> list[dict[str, object]]:
-    contents = (message.get("content") for message in _blocks(value.get("messages")))
-    return [content for content in contents if isinstance(content, dict)]

@@ -11,6 +11,7 @@ from typing import Final, cast
 
 import msgspec
 
+from interlock.client.peer import Peer
 from interlock.hub import answers
 from interlock.hub.access.access import Access
 from interlock.hub.access.desk import AccessDesk
@@ -22,6 +23,7 @@ from interlock.hub.catalog.offer import ItemKind, Tool
 from interlock.hub.catalog.views import Catalog
 from interlock.hub.doors import Doors
 from interlock.hub.judgement import Judgement
+from interlock.hub.kernel.clients import shelf_for
 from interlock.hub.kernel.desk import KERNEL_TOOLS, KernelDesk, inner_call
 from interlock.hub.kernel.kernel import Kernel
 from interlock.hub.kernel.shelves import Shelves
@@ -35,10 +37,15 @@ from interlock.hub.recovering import Recovering
 from interlock.hub.refusals import Refusals
 from interlock.hub.request_states import RequestStates
 from interlock.hub.results import pages
+from interlock.hub.results.finishing import Finish
 from interlock.hub.sending import Room, Sending
 from interlock.hub.sharing import SessionState
 from interlock.hub.speaking import for_mgp_method, speaking, with_answer
 from interlock.hub.subscriptions import Subscriptions
+from interlock.hub.tasks.desk import TaskDesk
+from interlock.hub.tasks.offering import offers_tasks, with_tasks
+from interlock.hub.tasks.reach import Reach
+from interlock.hub.tasks.tracker import Tracker
 from interlock.hub.unknown import unknown
 from interlock.hub.upstreams.upstream import Upstream
 from interlock.hub.upstreams.upstreams import Upstreams
@@ -87,6 +94,8 @@ class Hub:
         recording: Recording,
         kept: pages.Pages,
         parking: Parking,
+        tracker: Tracker,
+        finish_of: Callable[[Target], Finish | None],
         limits: Limits,
         info: bytes,
         room: Room,
@@ -105,7 +114,18 @@ class Hub:
         self._recording = recording
         self._pages = kept
         self._retries = Retries(parking)
-        self.sending = Sending(upstreams, recording, states, self._retries, room, self._later, clock)
+        self._tracker = tracker
+        self._tasks_desk = TaskDesk(
+            tracker,
+            self._later,
+            recording.end_later,
+            offered=self._offers_tasks,
+            reaches=Reach(catalog, access),
+            finish_of=finish_of,
+            clock=clock,
+        )
+        prepare = self._tasks_desk.prepare
+        self.sending = Sending(upstreams, recording, states, self._retries, prepare, room, self._later, clock)
         self._pipeline = make_pipeline(self.sending.commit, self.sending.dispatch, self.sending.done)
         self.recovering = Recovering(self._pipeline, catalog, risk_of, recording, clock)
         self.sending.recovering = self.recovering
@@ -128,6 +148,7 @@ class Hub:
             "resources/unsubscribe": self._unsubscribe,
             "logging/setLevel": self._set_level,
             **dict.fromkeys(_LISTS, self._list),
+            **self._tasks_desk.methods,
             **_spoken_as_mgp({**self._kernel_desk.methods, **access_desk.methods(self._later)}),
         }
 
@@ -148,9 +169,11 @@ class Hub:
         caller = cast(Caller, session.caller)
         session.dialect = speaking(session.dialect)
         session.state = SessionState()
-        self._notices.listen(SessionListener.of(session, caller.shelf))
+        self._notices.listen(SessionListener.of(session, shelf_for(caller.shelf, session.dialect.client_info)))
         self._audience.join(session.id, caller.principal, session.dialect, session.notify)
         offered = answers.capabilities(self._upstream_capabilities(caller), modern=False)
+        if offers_tasks(session.dialect, caller, self._peer(caller)):
+            offered = with_tasks(offered, modern=False)
         offered = with_answer(offered, session.dialect)
         return answers.initialize_result(session.dialect.revision, self._info, offered, self._instructions(caller))
 
@@ -177,12 +200,13 @@ class Hub:
     def closed(self, session: Session) -> None:
         """A session is over, and everything that was its own with it."""
         caller = cast(Caller, session.caller)
-        self._notices.leave(SessionListener.of(session, caller.shelf))
+        self._notices.leave(SessionListener.of(session, shelf_for(caller.shelf, session.dialect.client_info)))
         self._audience.leave(session.id)
         state = session.state
         if not isinstance(state, SessionState):
             return
         self._kernel.forget(session, caller)
+        self._tracker.leave(session, state)
         for server, uri in list(state.subscriptions):
             self._subscriptions.drop(server, uri, session.id)
         for server, name in state.lanes:
@@ -203,7 +227,8 @@ class Hub:
         loaded = self._kernel.loaded(caller, exchange.session) if exchange.session is not None else ()
         # A budget is for a model's context; whoever reads over REST has none to fill.
         rest = exchange.dialect.rest
-        shelf = msgspec.structs.replace(caller.shelf, budget=None, level=None) if rest else caller.shelf
+        shelf = shelf_for(caller.shelf, exchange.dialect.client_info)
+        shelf = msgspec.structs.replace(shelf, budget=None, level=None) if rest else shelf
         items = self._shelves.listing(shelf, _LISTS[method], loaded)
         modern = exchange.dialect.modern
         if not modern and method == "tools/list":
@@ -212,6 +237,8 @@ class Hub:
 
     def _discover(self, exchange: Exchange, caller: Caller) -> None:
         offered = answers.capabilities(self._upstream_capabilities(caller), modern=True)
+        if offers_tasks(exchange.dialect, caller, self._peer(caller)):
+            offered = with_tasks(offered, modern=True)
         offered = with_answer(offered, exchange.dialect)
         exchange.result(answers.discover_result(self._info, offered, self._instructions(caller)))
 
@@ -225,6 +252,14 @@ class Hub:
         """What the one server of a view can do; None for views of many, and while it is not known yet."""
         upstream = None if caller.view.server is None else self._upstreams.get(caller.view.server)
         return None if upstream is None else upstream.capabilities
+
+    def _peer(self, caller: Caller) -> Peer | None:
+        """The one server of a view, as it introduced itself."""
+        upstream = None if caller.view.server is None else self._upstreams.get(caller.view.server)
+        return None if upstream is None else upstream.peer
+
+    def _offers_tasks(self, exchange: Exchange, caller: Caller) -> bool:
+        return offers_tasks(exchange.dialect, caller, self._peer(caller))
 
     # Calls
 
@@ -394,7 +429,15 @@ class Hub:
         if len(self._listening) >= MOST_LISTENING:
             raise Fault("RESOURCE_EXHAUSTED", f"{MOST_LISTENING} streams are open", retry_after_ms=5000)
         listening = Listening(
-            exchange, caller, self._notices, resolve, self._subscriptions, self._audience, self._listening.discard
+            exchange,
+            caller,
+            shelf_for(caller.shelf, exchange.dialect.client_info),
+            self._notices,
+            resolve,
+            self._subscriptions,
+            self._audience,
+            self._listening.discard,
+            self._tasks_desk,
         )
         listening.start()
         self._listening.add(listening)
@@ -468,6 +511,7 @@ class Hub:
         for task in list(self._tasks):
             task.cancel()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._tracker.close()
 
 
 def _withheld(name: str, decision: str) -> Fault:

@@ -110,4 +110,5 @@ class Lanes:
 
 
 def _idle(lane: _Lane) -> bool:
-    return lane.line is not None and not lane.line.connection.pending
+    line = lane.line
+    return line is not None and not line.connection.pending and not (line.owner is not None and line.owner.tasks)

@@ -6,6 +6,7 @@ from typing import NamedTuple, Protocol
 
 from interlock.client.connection import Connection
 from interlock.hub.questions import relay_question
+from interlock.protocols.mcp.tasks import related_task, with_related
 from interlock.transports.exchange import Session
 from interlock.wire.errors import Fault, Tongue
 from interlock.wire.messages import Request
@@ -29,6 +30,10 @@ class LineOwner:
 
     def __init__(self, session: Session | None) -> None:
         self._session = session
+        self.tasks: dict[str, str] = {}
+        """Tasks that were begun on it and whose outcome their owner does not have yet: the server's id, and ours."""
+        self.waits: dict[str, Carrier] = {}
+        """Who waits for the result of a task, by the server's id of it."""
         self.open: set[Carrier] = set()
         """Calls of the owner that are under way on it."""
         self.connection: Connection | None = None
@@ -52,7 +57,10 @@ class LineOwner:
         connection = self.connection
         if connection is None:
             return
-        call = self._only_call()
+        task = related_task(request.params) if self.tasks or self.waits else None
+        call = self._only_call() if task is None else self.waits.get(task)
+        if task in self.tasks and call is None:
+            request = Request(request.id, request.method, with_related(request.params, self.tasks[task]))
         if call is not None:
             call.asked(request)
         elif self._session is not None:

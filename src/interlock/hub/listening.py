@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from functools import partial
+from typing import Protocol
 
 import msgspec
 
@@ -13,7 +14,9 @@ from interlock.hub.call import Caller
 from interlock.hub.kernel.shelf import Shelf
 from interlock.hub.notices import Filter, ListName, Notices
 from interlock.hub.subscriptions import Subscriptions
-from interlock.protocols.mcp.meta import SUBSCRIPTION_ID
+from interlock.hub.tasks.ledger import KeptTask
+from interlock.protocols.mcp.meta import SUBSCRIPTION_ID, members
+from interlock.protocols.mcp.tasks import extension_needed
 from interlock.protocols.mgp.negotiation import EXTENSION_KEY
 from interlock.transports.exchange import Exchange, Session
 from interlock.wire.errors import Fault
@@ -38,11 +41,29 @@ class SessionListener(msgspec.Struct, frozen=True):
         """Say so on whatever stream the session has."""
         self.notify(f"notifications/{which}/list_changed", b"{}")
 
+    def requested(self, event: bytes) -> None:
+        """A session hears of its own requests where it made them."""
+
     def __eq__(self, other: object) -> bool:
         return isinstance(other, SessionListener) and other.session_id == self.session_id
 
     def __hash__(self) -> int:
         return hash(self.session_id)
+
+
+class FollowTasks(Protocol):
+    """Whoever knows which tasks a stream may be about."""
+
+    def follow(
+        self, exchange: Exchange, ids: list[str], who: object, tell: Callable[[str, bytes], None]
+    ) -> list[KeptTask]:
+        """Tell of the caller's own among the ids from now on."""
+
+    async def watch(self, tasks: list[KeptTask]) -> None:
+        """See to it that their servers tell of them."""
+
+    def unfollow(self, task: KeptTask, who: object) -> None:
+        """Tell no more."""
 
 
 class Listening:
@@ -52,13 +73,15 @@ class Listening:
         self,
         exchange: Exchange,
         caller: Caller,
+        shelf: Shelf,
         notices: Notices,
         resolve: Callable[[str], tuple[str, str] | None],
         subscriptions: Subscriptions,
         audience: Audience,
         gone: Callable[[Listening], None],
+        tasks: FollowTasks,
     ) -> None:
-        self.shelf = caller.shelf
+        self.shelf = shelf
         self._principal = caller.principal
         self._audience = audience
         self._exchange = exchange
@@ -66,6 +89,8 @@ class Listening:
         self._resolve = resolve
         self._subscriptions = subscriptions
         self._gone = gone
+        self._tasks = tasks
+        self._followed: list[KeptTask] = []
         self._meta = {SUBSCRIPTION_ID: exchange.request.id}
         self._watched: list[tuple[str, str]] = []
         self._starting: asyncio.Task[None] | None = None
@@ -73,6 +98,8 @@ class Listening:
         self._acknowledged = False
         self._early: list[str] = []
         """Resources that were updated before the acknowledgment could be sent."""
+        self._early_of_tasks: dict[bytes, tuple[str, bytes]] = {}
+        """And the last that was told of each task by then."""
 
     def start(self) -> None:
         """Read the filter, and begin."""
@@ -82,6 +109,10 @@ class Listening:
             raise Fault("INVALID_PARAMS", f"notifications: {cause}") from None
         if len(wanted.resource_subscriptions) > MOST_SUBSCRIPTIONS:
             raise Fault("INVALID_PARAMS", f"a stream may watch {MOST_SUBSCRIPTIONS} resources")
+        if len(wanted.task_ids) > MOST_SUBSCRIPTIONS:
+            raise Fault("INVALID_PARAMS", f"a stream may watch {MOST_SUBSCRIPTIONS} tasks")
+        if wanted.task_ids and not self._exchange.dialect.capabilities.tasks:
+            raise extension_needed()
         self._exchange.on_cancel = self._ended
         self._starting = asyncio.ensure_future(self._begin(wanted))
 
@@ -89,6 +120,11 @@ class Listening:
         """Say so, if it was asked for."""
         if self._filter.wants(which):
             self._tell(f"notifications/{which}/list_changed", {})
+
+    def requested(self, event: bytes) -> None:
+        """Say what became of a request for tools, if that was asked for."""
+        if self._filter.mgp.tools:
+            self._tell("notifications/mgp.event", dict(msgspec.json.decode(event, type=dict[str, msgspec.Raw])))
 
     def end(self) -> None:
         """The hub ends the stream: a clean result, as the specification has it."""
@@ -107,6 +143,8 @@ class Listening:
                 continue
             self._watched.append(found)
             honoured.append(uri)
+        self._followed = self._tasks.follow(self._exchange, wanted.task_ids, self, self._tell_of_task)
+        await self._tasks.watch(self._followed)
         if not self._exchange.open:
             self._ended("gone before it began")
             return
@@ -121,8 +159,13 @@ class Listening:
         }
         if honoured:
             accepted["resourceSubscriptions"] = honoured
+        more = {"tools": True} if wanted.mgp.tools else {}
+        if self._followed:
+            accepted["taskIds"] = [task.id for task in self._followed]
         if wanted.mgp.audit and self._audience.join(self, self._principal, self._exchange.dialect, self._tell_audit):
-            accepted[EXTENSION_KEY] = {"audit": True}
+            more["audit"] = True
+        if more:
+            accepted[EXTENSION_KEY] = more
         self._tell("notifications/subscriptions/acknowledged", {"notifications": accepted})
         self._acknowledged = True
         self._filter = wanted
@@ -130,12 +173,24 @@ class Listening:
         for uri in self._early:
             self._updated(uri)
         self._early.clear()
+        early, self._early_of_tasks = self._early_of_tasks, {}
+        for method, params in early.values():
+            self._tell_of_task(method, params)
 
     def _updated(self, uri: str) -> None:
         if self._acknowledged:
             self._tell("notifications/resources/updated", {"uri": uri})
         elif uri not in self._early:
             self._early.append(uri)
+
+    def _tell_of_task(self, method: str, params: bytes) -> None:
+        fields: dict[str, object] = dict(members(params))
+        if self._acknowledged:
+            own = fields.pop("_meta", None)
+            meta = self._meta if not isinstance(own, msgspec.Raw) else {**members(bytes(own)), **self._meta}
+            self._exchange.notify(method, msgspec.json.encode({**fields, "_meta": meta}))
+        else:
+            self._early_of_tasks[bytes(members(params).get("taskId", b""))] = (method, params)
 
     def _tell(self, method: str, params: dict[str, object]) -> None:
         self._exchange.notify(method, msgspec.json.encode({"_meta": self._meta, **params}))
@@ -151,6 +206,9 @@ class Listening:
         for server, uri in self._watched:
             self._subscriptions.drop(server, uri, self)
         self._watched.clear()
+        for task in self._followed:
+            self._tasks.unfollow(task, self)
+        self._followed = []
         self._gone(self)
 
 

@@ -14,6 +14,7 @@ from interlock.hub.catalog.offer import ItemKind
 from interlock.hub.catalog.views import Catalog
 from interlock.hub.kernel.shelf import Shelf
 from interlock.hub.kernel.shelves import Shelves
+from interlock.hub.principals import Principal
 from interlock.protocols.mgp.negotiation import EXTENSION_KEY
 
 ListName = Literal["tools", "prompts", "resources"]
@@ -34,6 +35,9 @@ class Listener(Protocol):
 
     def list_changed(self, which: ListName) -> None:
         """One of the lists of this shelf is different now."""
+
+    def requested(self, event: bytes) -> None:
+        """There is news of tools that this principal asked for."""
 
 
 class Notices:
@@ -74,6 +78,13 @@ class Notices:
                     for listener in list(listeners):
                         listener.list_changed(which)
 
+    def requested(self, principal: Principal, event: bytes) -> None:
+        """Tell the streams of a principal what became of its request for tools."""
+        for shelf, listeners in list(self._listeners.items()):
+            if shelf.principal == principal:
+                for listener in list(listeners):
+                    listener.requested(event)
+
     def subscribe(self, server: str, uri: str, who: object, tell: Callable[[], None]) -> bool:
         """Tell `who` of updates of a resource. True when it is the first to ask."""
         there = self._subscribers.setdefault((server, uri), {})
@@ -108,6 +119,7 @@ class Notices:
 class MgpFilter(msgspec.Struct):
     """What a listen stream asked for beyond MCP (MGP)."""
 
+    tools: bool = False
     audit: bool = False
 
 
@@ -118,6 +130,7 @@ class Filter(msgspec.Struct, rename="camel"):
     prompts_list_changed: bool = False
     resources_list_changed: bool = False
     resource_subscriptions: list[str] = []
+    task_ids: list[str] = []
     mgp: MgpFilter = msgspec.field(default_factory=MgpFilter, name=EXTENSION_KEY)
 
     def wants(self, which: ListName) -> bool:

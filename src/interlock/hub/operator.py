@@ -164,8 +164,8 @@ class Operator:
             "permissions": self._assembly.permission_desk.shown(upstream.id),
             "withheld": [] if offer is None else [tool.exposed for tool in offer.lacking.values()][:MOST_QUARANTINED],
             "left_out": upstream.lists.left_out,
-            "would_refuse": _by_rule(self._assembly.would_refuse, upstream.id),
-            "flagged": _by_rule(self._assembly.flagged, upstream.id),
+            "would_refuse": _by_rule(self._assembly.noticed.would_refuse, upstream.id),
+            "flagged": _by_rule(self._assembly.noticed.flagged, upstream.id),
             "quarantined": [] if offer is None else [_quarantined(held) for held in offer.held[:MOST_QUARANTINED]],
             "since": upstream.since.isoformat(timespec="seconds"),
             "restarts": upstream.restarts.total,
@@ -221,7 +221,6 @@ class Operator:
         costs: dict[str, int] = {}
         for tool in tools:
             costs[tool.server] = costs.get(tool.server, 0) + tokens.of(tool)
-        known = {tool.full: tokens.of(tool) for tool in tools}
         return {
             "agent": caller.principal.id,
             "level": shelves.level(caller.shelf),
@@ -229,7 +228,8 @@ class Operator:
             "all_tools": len(tools),
             "all_tokens": sum(costs.values()),
             "listed_tools": len(listed),
-            "listed_tokens": sum(known.get(bytes(item)) or len(bytes(item)) // 4 for item in listed),
+            "listed_tokens": sum(tokens.of_text(bytes(item)) for item in listed),
+            "pinned_without_room": shelves.pinned_without_room(caller.shelf),
             "servers": [{"id": id_, "tokens": cost} for id_, cost in sorted(costs.items(), key=lambda row: -row[1])],
         }
 

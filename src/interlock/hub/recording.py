@@ -11,6 +11,7 @@ from typing import Final
 
 import msgspec
 
+from interlock.hub.audit.entries import Ticket
 from interlock.hub.audit.record import CANCELLED, FELL_BACK, LOST, NOT_SENT, RETRIED, TIMED_OUT, Outcome
 from interlock.hub.audit.recorder import Recorder
 from interlock.hub.call import Call, Caller, Target, TargetKind
@@ -64,6 +65,10 @@ class Recording:
         """Record the outcome. A call that was never sent and never answered was not sent."""
         if call.ticket is not None:
             self.recorder.outcome(call.ticket, call.outcome or NOT_SENT)
+
+    def end_later(self, ticket: Ticket, outcome: Outcome | None) -> None:
+        """The same for a call whose end could not be recorded with it, since it might have become a task."""
+        self.recorder.outcome(ticket, outcome or NOT_SENT)
 
     def refused(self, call: Call, fault: Fault, gate: str, rule: str) -> None:
         """Record that a gate said no."""

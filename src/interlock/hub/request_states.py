@@ -14,6 +14,9 @@ LONGEST: Final = 64 * 1024
 """A state that a server hands out may be so large; larger ones would be echoed with every retry."""
 
 
+LIFE_S: Final = 600.0
+
+
 class _Sealed(msgspec.Struct, array_like=True):
     owner: str
     purpose: str
@@ -26,6 +29,8 @@ class RequestStates:
 
     def __init__(self, secret: bytes) -> None:
         self._seal = Seal(b"hub request state", secret)
+        self.life_s = LIFE_S
+        """How long a client may take to bring back what a server asked it for."""
 
     def close(self, owner: str, purpose: str, state: str, expires: float) -> str:
         """A token for `owner`, good for `purpose` until `expires`."""

@@ -24,10 +24,17 @@ from interlock.hub.sharing import Lane, SessionState, lane
 from interlock.hub.upstreams.upstream import Upstream
 from interlock.hub.upstreams.upstreams import Upstreams
 from interlock.hub.verdicts import Refuse
+from interlock.protocols.mcp.tasks import AUGMENTED
 from interlock.wire.errors import Fault
 
 LONGEST_CALL_FACTOR: Final = 10
 """Progress keeps a call alive, up to this many times its timeout."""
+
+
+Release = Callable[[Call], None]
+"""What is done when a call is over."""
+Prepare = Callable[[Call, Line, Release], Release]
+"""Makes a call ready to become a task, where it may. Raises where it must not."""
 
 
 class Room(msgspec.Struct):
@@ -47,6 +54,7 @@ class Sending:
         recording: Recording,
         states: RequestStates,
         retries: Retries,
+        prepare: Prepare,
         room: Room,
         later: Callable[[Coroutine[None, None, None]], None],
         clock: Callable[[], float],
@@ -57,6 +65,7 @@ class Sending:
         self._recording = recording
         self._states = states
         self._retries = retries
+        self._prepare = prepare
         self.room = room
         self._later = later
         self._clock = clock
@@ -135,6 +144,13 @@ class Sending:
             self.done(call)
             return
         connection, owner = line
+        done: Release = self.done
+        if call.exchange.dialect.capabilities.tasks or (not call.plain and AUGMENTED in call.members):
+            try:
+                done = self._prepare(call, line, done)
+            except Fault as fault:
+                self._unsent(call, fault)
+                return
         if owner is not None:
             self._retries.hold(call, line)
         timeout = plan.timeout_s
@@ -144,7 +160,7 @@ class Sending:
             owner,
             self._states,
             self._clock,
-            self.done,
+            done,
             self.recovering,
             plan.finish,
             (timeout, timeout * LONGEST_CALL_FACTOR),

@@ -20,6 +20,8 @@ class SessionState(msgspec.Struct):
     """`(server, uri)` to the address the client knows it by."""
     lanes: set[tuple[str, str]] = set()
     """`(server, lane)` of the connections that were opened for this session alone."""
+    tasks: set[str] = set()
+    """The tasks whose owner was last seen here, to be told of them."""
 
 
 class Lane(msgspec.Struct, frozen=True):

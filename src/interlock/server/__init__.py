@@ -23,6 +23,7 @@ from interlock.server.context import Context
 from interlock.server.prompts import Prompt
 from interlock.server.resources import Resource
 from interlock.server.server import Anyone, Server
+from interlock.server.tasks import TaskLimits
 from interlock.server.tools import Tool
 from interlock.transports.parking import Limits as ParkingLimits
 
@@ -48,6 +49,7 @@ __all__ = [
     "Root",
     "Sampled",
     "Server",
+    "TaskLimits",
     "Text",
     "Tool",
     "ToolError",

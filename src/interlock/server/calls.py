@@ -23,6 +23,7 @@ from interlock.server.nobody import NobodyThere
 from interlock.server.offers import Offers
 from interlock.server.prompts import completion_members
 from interlock.server.resources import UNCACHED, cache_hints
+from interlock.server.task_desk import AsTask, TaskDesk
 from interlock.server.tools import Tool
 from interlock.server.work import Work
 from interlock.transports.exchange import Exchange
@@ -40,11 +41,12 @@ Start = Callable[[Work], Coroutine[Any, Any, bytes]]
 class Calls:
     """Runs the functions of one server."""
 
-    def __init__(self, server: Server, offers: Offers, framing: Framing, parking: Parking) -> None:
+    def __init__(self, server: Server, offers: Offers, framing: Framing, parking: Parking, tasks: TaskDesk) -> None:
         self._server = server
         self._offers = offers
         self._framing = framing
         self._parking = parking
+        self._tasks = tasks
 
     def handlers(self) -> dict[str, Callable[[Exchange], None]]:
         """Who answers which method."""
@@ -69,10 +71,14 @@ class Calls:
         arguments = asked.arguments or {}
         if exchange.headers is not None and exchange.dialect.modern:
             check_params(exchange.headers, tool.headers, arguments)
+        as_task = None
+        if tool.task != "forbidden" or asked.task is not msgspec.UNSET:
+            wish = None if asked.task is msgspec.UNSET else asked.task
+            as_task = self._tasks.wanted(exchange.dialect, tool.task, tool.task_from, wish)
         if tool.at_once and asked.requestState is None:
             self._framing.answer(exchange, tool.call_at_once(self._server, exchange.dialect.revision, arguments))
         else:
-            self._run(exchange, asked, lambda work: tool.call(self._server, work, arguments))
+            self._run(exchange, asked, lambda work: tool.call(self._server, work, arguments), as_task=as_task)
 
     def _validate_tool(self, exchange: Exchange) -> None:
         """The tool registry's dry run (Core Methods): whether a call would be taken, with the registry's own errors."""
@@ -150,7 +156,14 @@ class Calls:
             raise Fault("TOOL_NOT_FOUND", f"no such tool: {name[:200]}", mend="see tools/list")
         return tool
 
-    def _run(self, exchange: Exchange, asked: params.MayAsk | None, start: Start, cache: bytes = b"") -> None:
+    def _run(
+        self,
+        exchange: Exchange,
+        asked: params.MayAsk | None,
+        start: Start,
+        cache: bytes = b"",
+        as_task: AsTask | None = None,
+    ) -> None:
         """Begin, or go on with what waits for the answers that this request brings."""
         given = None
         if asked is not None and exchange.dialect.modern:
@@ -161,6 +174,8 @@ class Calls:
                 place.work.resume(exchange, answered, b"{}" if given is None else bytes(given))
                 return
         work = Work(exchange, self._parking, given)
+        if as_task is not None:
+            self._tasks.offer(work, as_task)
         work.task = _begin(self._finish(work, start, cache))
 
     async def _finish(self, work: Work, start: Start, cache: bytes) -> None:
@@ -175,7 +190,10 @@ class Calls:
             outcome = Fault("CANCELLED", "the call was cancelled")
         except Exception:
             outcome = unexpected(work.exchange.request.method)
-        work.done(outcome)
+        if work.running is None:
+            work.done(outcome)
+        else:
+            work.running.done(outcome)
 
 
 def unexpected(method: str) -> Fault:

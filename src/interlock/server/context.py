@@ -82,6 +82,22 @@ class Context:
         """Whether nobody wants the answer any more. A function in a thread looks here; a coroutine is cancelled."""
         return self._work.cancelled
 
+    @property
+    def task_id(self) -> str | None:
+        """The task that the call is for its client; None for a call whose answer is waited for."""
+        running = self._work.running
+        return None if running is None else running.id
+
+    async def become_task(self) -> bool:
+        """Go on as a task from here: the client is answered at once, and looks for the outcome later.
+
+        For tools declared with `task_from="told"`. What was asked before this was asked in the call itself. False where
+        the client takes no task for an answer, and simply waits. Raises RESOURCE_EXHAUSTED where no more are kept.
+        """
+        if self._work.running is None and self._work.detach is not None:
+            self._work.detach(self._work)
+        return self._work.running is not None
+
     # Telling.
 
     @property
@@ -95,6 +111,10 @@ class Context:
             return
         self._progress = done
         self._on_loop(self._work.progressed)
+        running = self._work.running
+        if running is not None:
+            self._on_loop(lambda: running.progressed(done, total, message))
+            return
         token = self._progress_token
         if token is None:
             return
@@ -185,6 +205,10 @@ class Context:
         return state.level if isinstance(state, SessionState) else None
 
     def _notify(self, method: str, said: dict[str, object]) -> None:
+        running = self._work.running
+        if running is not None:
+            self._on_loop(lambda: running.tell(method, said))
+            return
         params = msgspec.json.encode(said)
         self._on_loop(lambda: self._work.exchange.notify(method, params) if self._work.attended else None)
 

@@ -9,6 +9,7 @@ import asyncio
 import datetime
 import difflib
 import hashlib
+import math
 import re
 import statistics
 import zoneinfo
@@ -119,7 +120,11 @@ def demo_server() -> Server:
 
 
 def _add_calculations(server: Server) -> None:
-    @server.tool(title="Time in a zone", hints=ToolHints(read_only=True, open_world=False))
+    @server.tool(
+        title="Time in a zone",
+        hints=ToolHints(read_only=True, open_world=False),
+        examples=[{"zones": ["Europe/Paris", "Asia/Tokyo"]}],
+    )
     def time_in(
         zones: Annotated[list[str], InputField(min_length=1, max_length=20, description="IANA zones: Europe/Paris")],
         at: Annotated[str | None, "A moment as ISO 8601 with its offset; now, if left out"] = None,
@@ -133,7 +138,7 @@ def _add_calculations(server: Server) -> None:
             raise ToolError("the moment has no offset; write it like 2026-03-01T14:30:00+01:00")
         return [_moment(moment, zone) for zone in zones]
 
-    @server.tool(title="Convert units", hints=_READS)
+    @server.tool(title="Convert units", hints=_READS, examples=[{"value": 26.2, "source": "mi", "target": "km"}])
     def convert(value: float, source: Unit, target: Unit) -> float:
         """Convert between units of length, mass, volume, temperature or data size."""
         if {source, target} <= {"C", "F", "K"}:
@@ -156,18 +161,24 @@ def _add_calculations(server: Server) -> None:
         lines = difflib.unified_diff(before.splitlines(), after.splitlines(), "before", "after", lineterm="")
         return "\n".join(lines)
 
-    @server.tool(title="Figures of numbers", hints=_READS)
+    @server.tool(title="Figures of numbers", hints=_READS, examples=[{"numbers": [3, 1, 4, 1, 5, 9]}])
     def describe(numbers: Annotated[list[float], InputField(min_length=1, max_length=100_000)]) -> dict[str, float]:
         """Count, sum, mean, median, least, greatest and standard deviation of numbers."""
-        return {
-            "count": len(numbers),
-            "sum": sum(numbers),
-            "mean": statistics.fmean(numbers),
-            "median": statistics.median(numbers),
-            "least": min(numbers),
-            "greatest": max(numbers),
-            "deviation": statistics.stdev(numbers) if len(numbers) > 1 else 0.0,
-        }
+        try:
+            figures = {
+                "count": len(numbers),
+                "sum": math.fsum(numbers),
+                "mean": statistics.fmean(numbers),
+                "median": statistics.median(numbers),
+                "least": min(numbers),
+                "greatest": max(numbers),
+                "deviation": statistics.stdev(numbers) if len(numbers) > 1 else 0.0,
+            }
+        except OverflowError:
+            raise ToolError("the numbers are too large to reckon with") from None
+        if not all(map(math.isfinite, figures.values())):
+            raise ToolError("the numbers are too large to reckon with")
+        return figures
 
 
 def _add_notes(server: Server) -> None:
@@ -197,7 +208,11 @@ def _add_notes(server: Server) -> None:
             return "nothing was noted"
         return keep("-".join(_WORD.findall(answer.value.title)) or "untitled", answer.value.text)
 
-    @server.tool(title="Delete a note", hints=ToolHints(read_only=False, destructive=True, open_world=False))
+    @server.tool(
+        title="Delete a note",
+        hints=ToolHints(read_only=False, destructive=True, open_world=False),
+        examples=[{"title": "welcome"}],
+    )
     async def delete_note(title: str) -> str:
         """Delete a note for good."""
         if notes.pop(title, None) is None:

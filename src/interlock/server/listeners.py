@@ -34,12 +34,14 @@ class Wanted(msgspec.Struct, omit_defaults=True):
     promptsListChanged: bool = False
     resourcesListChanged: bool = False
     resourceSubscriptions: list[str] = []
+    taskIds: list[str] = []
 
 
 class _Stream(msgspec.Struct, eq=False):
     exchange: Exchange
     lists: frozenset[str]
     uris: frozenset[str]
+    tasks: frozenset[str]
     meta: dict[str, object]
 
     def tell(self, method: str, params: dict[str, object]) -> None:
@@ -72,12 +74,13 @@ class Listeners:
         """Open a stream. It is acknowledged first, and stays open until it is cancelled or `close`."""
         if len(self._streams) >= MOST_LISTENERS:
             raise Fault("RESOURCE_EXHAUSTED", "too many streams are open", retry_after_ms=5000)
-        if len(granted.resourceSubscriptions) > MOST_URIS:
-            raise Fault("INVALID_PARAMS", f"a stream is about at most {MOST_URIS} resources")
+        if len(granted.resourceSubscriptions) > MOST_URIS or len(granted.taskIds) > MOST_URIS:
+            raise Fault("INVALID_PARAMS", f"a stream is about at most {MOST_URIS} resources and as many tasks")
         self._loop = asyncio.get_running_loop()
         lists = frozenset(what for what, (_, flag) in LISTS.items() if getattr(granted, flag))
         meta: dict[str, object] = {SUBSCRIPTION_ID: exchange.request.id}
-        stream = _Stream(exchange, lists, frozenset(granted.resourceSubscriptions), meta)
+        uris, tasks = frozenset(granted.resourceSubscriptions), frozenset(granted.taskIds)
+        stream = _Stream(exchange, lists, uris, tasks, meta)
         stream.tell("notifications/subscriptions/acknowledged", {"notifications": granted})
         self._streams.add(stream)
         exchange.on_cancel = lambda _: self._streams.discard(stream)
@@ -89,6 +92,12 @@ class Listeners:
     def resource_updated(self, uri: str) -> None:
         """A resource is not what it was. From any thread."""
         self._soon(lambda: self._note(self._updated, uri))
+
+    def task_changed(self, id: str, method: str, said: dict[str, object]) -> None:
+        """A task is not where it was: told at once, since each state of it is a word of its own."""
+        for stream in list(self._streams):
+            if id in stream.tasks:
+                stream.tell(method, said)
 
     def close(self) -> None:
         """End every stream gracefully (2026-07-28, Subscriptions: Graceful Closure)."""

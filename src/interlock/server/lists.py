@@ -15,6 +15,7 @@ from interlock.server.framing import Framing
 from interlock.server.listeners import MOST_URIS, Wanted
 from interlock.server.offers import Offers
 from interlock.server.pages import Pages
+from interlock.server.task_desk import TaskDesk
 from interlock.transports.exchange import Exchange
 from interlock.wire.errors import Fault
 
@@ -22,9 +23,12 @@ from interlock.wire.errors import Fault
 class Lists:
     """Answers them for one server. `cache` says how long a list is good for."""
 
-    def __init__(self, offers: Offers, framing: Framing, instructions: str | None, cache: bytes) -> None:
+    def __init__(
+        self, offers: Offers, framing: Framing, tasks: TaskDesk, instructions: str | None, cache: bytes
+    ) -> None:
         self._offers = offers
         self._framing = framing
+        self._tasks = tasks
         self._instructions = instructions
         self._cache = cache
 
@@ -51,7 +55,7 @@ class Lists:
     def _discover(self, exchange: Exchange) -> None:
         members: dict[str, object] = {
             "supportedVersions": MODERN_NAMES,
-            "capabilities": self._offers.capabilities(),
+            "capabilities": {**self._offers.capabilities(), **self._tasks.capability(exchange.dialect)},
         }
         if self._instructions is not None:
             members["instructions"] = self._instructions
@@ -64,6 +68,7 @@ class Lists:
             promptsListChanged=wanted.promptsListChanged and offers.has("prompts"),
             resourcesListChanged=wanted.resourcesListChanged and offers.has("resources"),
             resourceSubscriptions=[uri for uri in wanted.resourceSubscriptions if offers.knows_resource(uri)],
+            taskIds=self._tasks.heard_of(exchange, wanted.taskIds),
         )
         offers.listeners.listen(exchange, granted)
 

@@ -82,6 +82,8 @@ class Offers:
                 return bool(self.prompts)
             case "completions":
                 return bool(self.suggestions)
+            case "tasks":
+                return any(tool.task != "forbidden" for tool in self.tools)
         return True
 
     def capabilities(self) -> dict[str, object]:

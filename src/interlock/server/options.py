@@ -10,10 +10,13 @@ import difflib
 from collections.abc import Mapping, Sequence
 from typing import Literal, TypedDict
 
+from interlock.protocols.mcp.tasks import Support
 from interlock.server.checks import ArgumentsCheck
 from interlock.server.content import Annotations, Icon, Meta, ToolHints
 
 Scope = Literal["public", "private"]
+From = Literal["start", "told"]
+"""When a call becomes a task: at its start, or when the function says so."""
 
 
 class _Shown(TypedDict, total=False):
@@ -55,6 +58,10 @@ class ToolOptions(_Shown, total=False):
     """Arguments that fit, checked when the tool is defined."""
     timeout_s: float | None
     """How long a call may take; it begins anew with each progress report."""
+    task: Support
+    """Whether it can run on as a task, while its client does something else."""
+    task_from: From
+    """When it becomes one: at its start, or when the function says so with `ctx.become_task()`."""
 
 
 class ResourceOptions(_Shown, total=False):

@@ -30,6 +30,8 @@ class CallTool(MayAsk):
 
     name: str
     arguments: dict[str, Any] | None = None
+    task: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    """How it wants to be a task (2025-11-25)."""
 
 
 class ReadResource(MayAsk):

@@ -22,6 +22,8 @@ from interlock.server.offers import Offers
 from interlock.server.options import PromptOptions, ResourceOptions, Scope, ToolOptions
 from interlock.server.prompts import Prompt, Suggestions
 from interlock.server.resources import Resource, cache_hints
+from interlock.server.task_desk import TaskDesk
+from interlock.server.tasks import TaskLimits
 from interlock.server.threads import Threads
 from interlock.server.tools import Tool
 from interlock.signatures import DefinitionError
@@ -30,6 +32,7 @@ from interlock.transports.parking import Limits, Parking
 from interlock.wire.errors import Fault
 from interlock.wire.limits import DEFAULT
 from interlock.wire.messages import Notification, check_shape
+from interlock.wire.seal import Seal
 
 if TYPE_CHECKING:
     from interlock.server.over_http import Address
@@ -62,6 +65,7 @@ class Server:
         scope: Scope = "private",
         threads: int = 32,
         parked: Limits | None = None,
+        tasks: TaskLimits | None = None,
         admit: Admit | None = None,
     ) -> None:
         said = {"title": title, "description": description, "websiteUrl": website_url, "icons": tuple(icons) or None}
@@ -75,9 +79,17 @@ class Server:
         self._offers = Offers(page_size)
         self._framing = Framing(info)
         self._parking = Parking(parked or Limits(), secrets.token_bytes(32))
-        self._calls = Calls(self, self._offers, self._framing, self._parking)
-        lists = Lists(self._offers, self._framing, instructions, cache_hints(ttl_ms, scope))
-        self._handlers = self._calls.handlers() | lists.handlers()
+        self._task_desk = TaskDesk(
+            tasks or TaskLimits(),
+            self._offers.listeners,
+            Seal(b"tasks", secrets.token_bytes(32)),
+            self._framing.meta,
+            lists=admit is not None,
+            offered=lambda: self._offers.has("tasks"),
+        )
+        self._calls = Calls(self, self._offers, self._framing, self._parking, self._task_desk)
+        lists = Lists(self._offers, self._framing, self._task_desk, instructions, cache_hints(ttl_ms, scope))
+        self._handlers = self._calls.handlers() | lists.handlers() | self._task_desk.methods
 
     # What it offers.
 
@@ -214,7 +226,7 @@ class Server:
         self._offers.listeners.join(session)
         result: dict[str, object] = {
             "protocolVersion": session.dialect.revision.name,
-            "capabilities": self._offers.capabilities(),
+            "capabilities": {**self._offers.capabilities(), **self._task_desk.capability(session.dialect)},
             "serverInfo": self._info,
         }
         if self._instructions is not None:
@@ -245,6 +257,7 @@ class Server:
     def close(self) -> None:
         """End what is open: streams gracefully, parked calls by cancelling them."""
         self._offers.listeners.close()
+        self._task_desk.close()
         self._parking.close()
         self.threads.close()
 

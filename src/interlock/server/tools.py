@@ -12,12 +12,13 @@ import msgspec
 
 from interlock.protocols.mcp.headers import BadParamHeader, ParamHeader, param_headers
 from interlock.protocols.mcp.revisions import Revision
+from interlock.protocols.mcp.tasks import Support
 from interlock.protocols.registry.catalog import ABOUT, NOTHING_SAID, About
 from interlock.server import results
 from interlock.server.checks import Overdue, found_by
 from interlock.server.content import CONTENT_TYPES, ToolError, ToolResult
 from interlock.server.functions import Function
-from interlock.server.options import ToolOptions, check_options
+from interlock.server.options import From, ToolOptions, check_options
 from interlock.server.work import Work
 from interlock.signatures import ArgumentsError, DefinitionError, Problem, SignatureError
 from interlock.signatures import examples as make_examples
@@ -37,7 +38,18 @@ _encode = msgspec.json.Encoder().encode
 class Tool:
     """A function offered as a tool."""
 
-    __slots__ = ("_entries", "_function", "_timeout_s", "_validators", "about", "at_once", "headers", "key")
+    __slots__ = (
+        "_entries",
+        "_function",
+        "_timeout_s",
+        "_validators",
+        "about",
+        "at_once",
+        "headers",
+        "key",
+        "task",
+        "task_from",
+    )
 
     def __init__(self, function: Callable[..., Any], **options: Unpack[ToolOptions]) -> None:
         check_options("a tool", options, ToolOptions)
@@ -49,8 +61,11 @@ class Tool:
         self.about = _about(options)
         self._validators = tuple(options.get("validators", ()))
         self._timeout_s = options.get("timeout_s")
+        self.task: Support = options.get("task", "forbidden")
+        """Whether it can be called as a task."""
+        self.task_from: From = options.get("task_from", "start")
         self._check_options()
-        self.at_once = self._function.at_once
+        self.at_once = self._function.at_once and self.task == "forbidden"
         """Whether a call is over as soon as it has begun, so that it needs no task."""
         schema = self._input_schema(options)
         written = options.get("headers") or options.get("input_schema")
@@ -216,8 +231,11 @@ class Tool:
             "_meta": said or None,
         }
         row = {member: value for member, value in row.items() if value is not None}
-        old, output = _encode(row), signature.output_schema(wrap=False)
-        return old, old if row.get("outputSchema") == output else _encode({**row, "outputSchema": output})
+        # Only 2025-11-25 has this: in the stateless era a server decides by itself.
+        support = {} if self.task == "forbidden" else {"execution": {"taskSupport": self.task}}
+        old, output = _encode({**row, **support}), signature.output_schema(wrap=False)
+        same = not support and row.get("outputSchema") == output
+        return old, old if same else _encode({**row, **({} if output is None else {"outputSchema": output})})
 
     def _check_options(self) -> None:
         seconds: object = self._timeout_s

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Callable
-from typing import Final, TypeVar
+from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 
@@ -18,6 +18,9 @@ from interlock.transports.exchange import Exchange
 from interlock.transports.held import Held, Unfit
 from interlock.transports.parking import Parking, binding_of
 from interlock.wire.errors import Fault
+
+if TYPE_CHECKING:
+    from interlock.server.tasks import RunningTask
 
 T = TypeVar("T")
 Read = Callable[[bytes], T]
@@ -29,11 +32,15 @@ _ASK_AGAIN: Final = 3
 class Work(Held):
     """A function that runs for a client."""
 
-    __slots__ = ("_given", "_limit", "_limit_s", "task")
+    __slots__ = ("_given", "_limit", "_limit_s", "detach", "running", "task")
 
     def __init__(self, exchange: Exchange, parking: Parking, given: msgspec.Raw | None = None) -> None:
         super().__init__(exchange, parking, lambda: binding_of(exchange))
         self.task: asyncio.Task[None] | None = None
+        self.running: RunningTask | None = None
+        """The task that it is for its client, once it is one."""
+        self.detach: Callable[[Work], None] | None = None
+        """Makes it one, where the client takes that for an answer and the function says when."""
         self._given = {} if given is None else members(bytes(given))
         self._limit: asyncio.Timeout | None = None
         self._limit_s = 0.0
@@ -67,6 +74,8 @@ class Work(Held):
         """The client's answer to a question."""
         encoded = msgspec.json.encode(params)
         self.check_capability(method, encoded)
+        if self.running is not None:
+            return await self.running.ask(method, encoded, read, key)
         if not self.dialect.modern:
             return await self._ask_now(method, encoded, read)
         if key is not None and key in self._given:

@@ -102,6 +102,12 @@ def find(database: Database, collection: Collection[T], columns: Mapping[str, ob
     return [document(collection, _checked(row)) for row in rows]
 
 
+def keys(database: Database, collection: str) -> list[str]:
+    """The keys of a collection, in order."""
+    sql = "SELECT key FROM documents WHERE collection = ? AND body IS NOT NULL ORDER BY key"
+    return [str(row[0]) for row in database.execute(sql, (collection,))]
+
+
 def whole(database: Database, collection: str) -> tuple[int, list[Change]]:
     """Every document of a collection, and the revision at which that was so."""
     sql = f"SELECT {_FIELDS} FROM documents WHERE collection = ? AND body IS NOT NULL"

@@ -82,6 +82,10 @@ class Store:
         """Every document whose declared columns have these values, by key; without any, all of them."""
         return await self.read(lambda database: documents.find(database, collection, columns))
 
+    async def keys(self, collection: AnyCollection) -> list[str]:
+        """The keys of every document of a collection."""
+        return await self.read(lambda database: documents.keys(database, collection.name))
+
     def transaction(self) -> Transaction:
         """`async with store.transaction() as change:` commits at its end; an exception inside drops it."""
         return Transaction(self)

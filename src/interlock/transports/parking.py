@@ -96,6 +96,10 @@ class Parking:
     def __len__(self) -> int:
         return len(self._places)
 
+    def bound(self, limits: Limits) -> None:
+        """Other bounds from now on. What waits already waits as it was promised."""
+        self._limits = limits
+
     def take_place(self, work: Parkable, binding: bytes) -> Place:
         """A place for a call that is about to wait, bound to who asked for what. Raises RESOURCE_EXHAUSTED."""
         self._make_room(work.owner)

@@ -193,6 +193,9 @@ class Conversation(Generic[W]):
         except msgspec.DecodeError as cause:
             return Stray(f"progress that cannot be read: {cause}")
         waiting = self._waiting.get(token)
+        if waiting is None and isinstance(token, str):
+            # Ours are numbers. One in words was chosen to outlive its request, as a task's does.
+            return Told(notification)
         if waiting is None:
             return Stray(f"progress of {token!r}, which nobody waits for")
         return Progressed(waiting[0], notification.params)

@@ -15,7 +15,7 @@ from interlock.config.settings import Config
 from interlock.hub.access.grants import Grants
 from interlock.hub.catalog.offer import Item
 from interlock.hub.keys import Key, Keys
-from interlock.hub.principals import Kind, Principal
+from interlock.hub.principals import TOKEN, Kind, Principal
 from interlock.hub.rights import Rights, rights_of
 from interlock.protocols.mgp.access import Access as Decision
 from interlock.protocols.mgp.access import DefaultPolicy, decide
@@ -49,6 +49,8 @@ class Access:
         self._keys = keys
         self._grants = grants
         self.now = now
+        self.short_of_right: Callable[[str], Fault | None] = lambda right: None
+        """What the holder of an access token is told whose scopes do not give a right that others would."""
 
     def decision(self, principal: Principal, server: str, tool: str | None) -> Decision:
         """What the grants say of a tool, or of a server as a whole."""
@@ -74,13 +76,15 @@ class Access:
     def demand(self, asking: Principal, to: str, *, write: bool = False) -> None:
         """What runs the hub is read with the right to, and changed only by a person or an administrator with the right.
 
-        Raises PERMISSION_DENIED.
+        Raises PERMISSION_DENIED, and INSUFFICIENT_SCOPE where another token would do.
         """
         rights = self.rights(asking)
         allowed = rights is not None and (rights.admin_write if write else rights.admin_read)
         if not allowed or (write and not asking.decides):
-            mend = f"a person or an administrator with `admin_{'write' if write else 'read'}` can"
-            raise Fault("PERMISSION_DENIED", f"{asking.id} may not {to}", mend=mend)
+            right = f"admin_{'write' if write else 'read'}"
+            short = self.short_of_right(right) if asking.key.startswith(TOKEN) and not allowed else None
+            mend = f"a person or an administrator with `{right}` can"
+            raise short or Fault("PERMISSION_DENIED", f"{asking.id} may not {to}", mend=mend)
 
     def rights(self, principal: Principal) -> Rights | None:
         """What the principal's credential permits now; None for a key that was revoked or has expired."""
@@ -141,6 +145,14 @@ class Access:
             return self.decision(principal, item.server, tool).permission == "allow"
 
         return [item for item in items if is_seen(item)]
+
+    def may_ask_for(self, principal: Principal, tool: Item) -> bool:
+        """Whether a grant would let a principal call a tool: its key permits it, and nothing says that it may not."""
+        rights = self.rights(principal)
+        if rights is None or not rights.invokes(tool.exposed):
+            return False
+        decision = self.decision(principal, tool.server, tool.name)
+        return decision.permission != "allow" and decision.entry is None
 
     def until(self, principal: Principal) -> datetime | None:
         """Until when what is seen now is sure to be what is seen."""

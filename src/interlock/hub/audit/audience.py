@@ -5,6 +5,7 @@ Nothing is kept for them: one that is slow or gone misses what it misses, and ca
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Hashable
 from typing import Final
 
@@ -47,8 +48,14 @@ class Audience:
                 self.leave(who)
         for record in records if self._listeners else ():
             params = notification(chain, record.seq, record)
-            for _, tell in list(self._listeners.values()):
-                tell(METHOD, params)
+            for who, (_, tell) in list(self._listeners.items()):
+                try:
+                    tell(METHOD, params)
+                except Exception as cause:
+                    # Whatever is wrong with one listener must not keep records from being written.
+                    self.leave(who)
+                    told = {"message": "a listener to the record failed", "exception": cause}
+                    asyncio.get_running_loop().call_exception_handler(told)
 
     def _may(self, principal: Principal) -> bool:
         rights = self._access.rights(principal)

@@ -19,6 +19,7 @@ from interlock.hub.audit.mgp import METHOD, notification
 from interlock.hub.audit.record import CLAIMED
 from interlock.hub.audit.recorder import Recorder
 from interlock.hub.upstreams.upstream import Upstream
+from interlock.protocols.mgp.security import Trust, lower_trust
 from interlock.store import Collection, Store, StoreError
 from interlock.store import records as rows
 from interlock.store.records import RecordRow
@@ -140,7 +141,7 @@ class _Way:
         return cursor
 
     def _is_wanted(self) -> bool:
-        wish, asks = self.server.settings.audit, asks_for_audit(self.server)
+        wish, asks = self.server.settings.audit, asks_for_audit(self.server) and not _sandboxed(self.server)
         if wish == "auto" and asks and not self._cursor.asked:
             self._complain('wants the record now and did not before; it gets it once its settings say `audit = "all"`')
         return wish == "all" or (wish == "auto" and asks and self._cursor.asked)
@@ -167,6 +168,12 @@ class _Way:
         if text != self._complained:
             self._complained = text
             self._log(self.server.id, text)
+
+
+def _sandboxed(server: Upstream) -> bool:
+    """Whether a server is one whose word counts for nothing: it gets the record only if the operator says so."""
+    claimed = None if server.agreement is None else server.agreement.offer.trust_level
+    return lower_trust(Trust[server.settings.trust.upper()], claimed) is Trust.SANDBOXED
 
 
 def asks_for_audit(server: Upstream) -> bool:

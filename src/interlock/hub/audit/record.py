@@ -49,6 +49,8 @@ DECISION: Final = "dev.interlock.decision_"
 """Followed by the state that a decision came to: `opened`, `approved`, `denied`, `expired`, `void`, `used`."""
 SERVER_STATE: Final = "dev.interlock.server_state"
 CONFIGURED: Final = "dev.interlock.configuration_reloaded"
+TASK_ENDED: Final = "dev.interlock.task_ended"
+"""A task ended whose call an earlier run had to record as unknown."""
 EXECUTED: Final = {
     "tool": "TOOL_EXECUTED",
     "prompt": "dev.interlock.prompt_fetched",

@@ -21,8 +21,6 @@ from interlock.transports.exchange import Exchange
 from interlock.wire.errors import Fault
 from interlock.wire.messages import one_line
 
-ANSWER_SECONDS: Final = 600.0
-"""How long a client may take for the answers of one round."""
 FIRST_PAUSE: Final = 0.25
 LONGEST_PAUSE: Final = 30.0
 """A server that only wants to be asked again later is, later and later."""
@@ -32,12 +30,31 @@ _ACCEPT: Final = b'{"action":"accept"}'
 
 
 class AskingBack:
-    """The rounds of one call. `repeat` sends the call again with more members; `give_up` ends it."""
+    """The rounds of one call, with so many seconds for the answers of each. `repeat` sends the call again with more
+    members; `give_up` ends it."""
 
-    __slots__ = ("_answers", "_asked", "_exchange", "_give_up", "_open", "_repeat", "_rounds", "_timer", "_visits")
+    __slots__ = (
+        "_answers",
+        "_asked",
+        "_exchange",
+        "_give_up",
+        "_open",
+        "_patience_s",
+        "_repeat",
+        "_rounds",
+        "_timer",
+        "_visits",
+    )
 
-    def __init__(self, exchange: Exchange, repeat: Callable[[Members], None], give_up: Callable[[Fault], None]) -> None:
+    def __init__(
+        self,
+        exchange: Exchange,
+        patience_s: float,
+        repeat: Callable[[Members], None],
+        give_up: Callable[[Fault], None],
+    ) -> None:
         self._exchange = exchange
+        self._patience_s = patience_s
         self._repeat = repeat
         self._give_up = give_up
         self._rounds = 0
@@ -64,7 +81,7 @@ class AskingBack:
             raise
         loop = asyncio.get_running_loop()
         if self._open:
-            self._timer = loop.call_later(ANSWER_SECONDS, self._late)
+            self._timer = loop.call_later(self._patience_s, self._late)
         else:
             pause = min(FIRST_PAUSE * 2 ** (self._rounds - 1), LONGEST_PAUSE)
             self._timer = loop.call_later(pause, self._answered, question)
@@ -133,7 +150,7 @@ class AskingBack:
         self._repeat(more)
 
     def _late(self) -> None:
-        self._end(Fault("TIMEOUT", f"the client did not answer within {ANSWER_SECONDS:g} s"))
+        self._end(Fault("TIMEOUT", f"the client did not answer within {self._patience_s:g} s"))
 
     def _end(self, fault: Fault) -> None:
         self._answers = {}

@@ -20,6 +20,7 @@ from interlock.judge.names import RESERVED, exposed_name
 from interlock.judge.patterns import PatternSet
 from interlock.protocols.mcp.headers import BadParamHeader, ParamHeader, param_headers
 from interlock.protocols.mcp.older import wraps
+from interlock.protocols.mcp.tasks import Support
 from interlock.protocols.mgp.security import named_permissions
 from interlock.signatures.problems import DefinitionError
 from interlock.signatures.validate import Validator
@@ -70,6 +71,8 @@ class Tool(Item):
     """The permissions it says it needs; None where it does not say."""
     wraps: bool = False
     """Its structured content is no object, so that clients before 2026-07-28 get it inside of one."""
+    tasks: Support = "forbidden"
+    """Whether it can be called as a task (2025-11-25)."""
 
     def validator(self) -> Validator | str:
         """The compiled input schema, made at first use; or why it cannot be used."""
@@ -200,6 +203,7 @@ def make_offer(
     *,
     rules: Tools | None = None,
     whole_results: bool = True,
+    tasks: bool = False,
 ) -> Offer:
     """An offer from a server's own definitions. What is wrong with an item leaves out that item, never the others.
 
@@ -215,6 +219,9 @@ def make_offer(
             return
         if not whole_results:
             fields.pop("outputSchema", None)
+        if not tasks:
+            # What the server's capabilities do not say does not count (2025-11-25, Tasks: Tool-Level Negotiation).
+            fields.pop("execution", None)
         item = _tool(server, name, definition, fields, rules)
         _put(offer.tools, offer.tools_by_exposed, item)
 
@@ -299,7 +306,14 @@ def _tool(server: str, name: str, definition: bytes, fields: _Fields, rules: Too
         param_headers=headers,
         permissions=named_permissions(bytes(fields["security"])) if "security" in fields else None,
         wraps=wraps(None if output is None else bytes(output)),
+        tasks=msgspec.json.decode(fields["execution"], type=_Execution).taskSupport
+        if "execution" in fields
+        else "forbidden",
     )
+
+
+class _Execution(msgspec.Struct):
+    taskSupport: Support = "forbidden"
 
 
 class _Hints(msgspec.Struct):

@@ -5,7 +5,7 @@ A list is joined from pieces, one per server, that are rendered when the server'
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Final
 
 import msgspec
@@ -131,6 +131,13 @@ class Catalog:
             if (tool.shown if view.bare else tool.exposed) == exposed and self._seen(view, tool):
                 return decision
         return None
+
+    def waiting(self, view: View) -> Iterator[tuple[Tool, str]]:
+        """Tools that a view would show once something is decided, with the decision; "" where a permission is meant."""
+        for server, offer in self._offers.items():
+            if view.server in (None, server):
+                yield from ((tool, decision) for tool, decision in offer.withheld.values() if self._seen(view, tool))
+                yield from ((tool, "") for tool in offer.lacking.values() if self._seen(view, tool))
 
     def lacking(self, view: View, name: str) -> Tool | None:
         """The tool that a view would show under a name, had it the permissions it needs."""

@@ -16,7 +16,7 @@ from interlock.hub.principals import Principal
 from interlock.store import Collection
 from interlock.wire.errors import Fault
 
-Kind: TypeAlias = Literal["tool_call", "changed_tool", "new_server", "permission", "elicitation"]
+Kind: TypeAlias = Literal["tool_call", "changed_tool", "new_server", "permission", "elicitation", "tool_access"]
 Answer: TypeAlias = Literal["", "once", "always", "no"]
 Where: TypeAlias = Literal["", "terminal", "client", "rule", "api"]
 

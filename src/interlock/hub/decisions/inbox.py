@@ -9,7 +9,7 @@ import asyncio
 import contextlib
 import secrets
 import time
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
 from interlock.hub.audit.recorder import NOBODY
@@ -116,8 +116,9 @@ class Inbox:
         """Decisions, the oldest first."""
         found = [self._known[id_] for id_ in self._open] if only_open else list(self._known.values())
         now = self._clock()
-        kept = (decision for decision in found if not only_open or decision.deadline > now)
-        return sorted(kept, key=lambda decision: decision.created)
+        if only_open:
+            found = [decision for decision in found if decision.deadline > now and self._stands(decision.question)]
+        return sorted(found, key=lambda decision: decision.created)
 
     @property
     def open_count(self) -> int:
@@ -181,7 +182,8 @@ class Inbox:
                 for question in questions:
                     standing = self.standing(question)
                     if standing is None and len(self._open) + len(found) < MOST_OPEN:
-                        standing = Decision(self._new_id(), question, now, now + int(self._valid_s() * 1000))
+                        id_ = self._new_id({other.id for other in new})
+                        standing = Decision(id_, question, now, now + int(self._valid_s() * 1000))
                         change.insert(DECISIONS, standing)
                         new.append(standing)
                     if standing is not None:
@@ -200,8 +202,8 @@ class Inbox:
             said = f"decision {id} is void: {decision.question.asker} may not ask for it any more"
             raise Fault("INVALID_PARAMS", said, mend="have the call repeated with a key that holds")
         rule = None
-        if answer == "always" and decision.question.kind != "permission":
-            # A permission is granted until it is taken back in any case.
+        if answer == "always" and decision.question.kind not in ("permission", "tool_access"):
+            # What these give, they give until it is taken back in any case.
             rule = self._learn([after], by, now)
         if not await self._change(decision, after, by, rule):
             raise Fault("INVALID_PARAMS", f"decision {id} has just been answered", mend="`interlock approvals show` it")
@@ -257,6 +259,8 @@ class Inbox:
         late = [known for known in self._known.values() if known.deadline <= now and _can_expire(known)]
         for decision in late[:SWEPT_AT_ONCE]:
             await self._change(decision, decision.after(Event.EXPIRE), NOBODY)
+        live = [known for known in self._known.values() if known.deadline > now and _can_expire(known)]
+        await self.void([known for known in live if not self._stands(known.question)][:SWEPT_AT_ONCE])
         over = sorted(
             (known for known in self._known.values() if known.deadline <= now and not _can_expire(known)),
             key=lambda known: known.deadline,
@@ -311,11 +315,12 @@ class Inbox:
             self._told_rule(rule, by, True)
         return True
 
-    def _new_id(self) -> str:
+    def _new_id(self, taken: Collection[str] = ()) -> str:
+        """An id that no decision has, nor one that is about to be stored."""
         for length in range(3, 12):
             for _ in range(8):
                 id_ = "".join(secrets.choice(_LETTERS) for _ in range(length))
-                if id_ not in self._known:
+                if id_ not in self._known and id_ not in taken:
                     return id_
         raise Fault("INTERNAL_ERROR", "no free id for a decision")
 

@@ -84,9 +84,9 @@ _REQUEST: Final[dict[str, Any]] = {
             "requirements": {
                 "type": "object",
                 "properties": {
-                    "capabilities": {"type": "array", "items": {"type": "string"}},
-                    "input_types": {"type": "array", "items": {"type": "string"}},
-                    "output_types": {"type": "array", "items": {"type": "string"}},
+                    "capabilities": {"type": "array", "items": {"type": "string"}, "maxItems": 8},
+                    "input_types": {"type": "array", "items": {"type": "string"}, "maxItems": 8},
+                    "output_types": {"type": "array", "items": {"type": "string"}, "maxItems": 8},
                     "preferred_risk_level": {"enum": ["safe", "moderate", "dangerous"]},
                 },
                 "additionalProperties": False,
@@ -101,6 +101,8 @@ _REQUEST: Final[dict[str, Any]] = {
 
 DEFINITIONS: Final = {definition["name"]: msgspec.json.encode(definition) for definition in (_FIND, _CALL, _REQUEST)}
 """By name, as they are listed. The same bytes every time, so that a prompt cache holds."""
+TOKENS: Final = {FIND: 255, CALL: 90, REQUEST: 224}
+"""What each costs a model."""
 SCHEMAS: Final = {definition["name"]: definition["inputSchema"] for definition in (_FIND, _CALL, _REQUEST)}
 
 

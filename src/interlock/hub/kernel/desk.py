@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any, Final
 
@@ -60,7 +61,7 @@ class KernelDesk:
     async def _tool(self, exchange: Exchange, answer: Coroutine[None, None, dict[str, object]]) -> None:
         """A kernel tool's answer, as any tool's: text for the model, and the same as structured content."""
         try:
-            found = await answer
+            found = await _known_faults(answer)
         except Fault as fault:
             exchange.result(refusal_result(fault, modern=exchange.dialect.modern))
             return
@@ -78,11 +79,9 @@ class KernelDesk:
 
     async def _answer(self, exchange: Exchange, answer: Coroutine[None, None, dict[str, object]]) -> None:
         try:
-            result = msgspec.json.encode(await answer)
+            result = msgspec.json.encode(await _known_faults(answer))
         except Fault as fault:
             exchange.fail(fault)
-        except (DiscoveryError, msgspec.ValidationError) as cause:
-            exchange.fail(Fault("INVALID_PARAMS", str(cause)))
         else:
             exchange.result(complete(result) if exchange.dialect.modern else result)
 
@@ -91,7 +90,9 @@ class KernelDesk:
 
     async def _request(self, caller: Caller, exchange: Exchange, params: dict[str, Any]) -> dict[str, object]:
         before = self._kernel.loaded(caller, exchange.session)
-        result = await self._kernel.request(caller, exchange.session, params)
+        # Who came by the method, or agreed on MGP, also hears of decisions by its events.
+        speaks_mgp = exchange.request.method.startswith("mgp/") or exchange.dialect.mgp is not None
+        result = await self._kernel.request(caller, exchange.session, params, speaks_mgp=speaks_mgp)
         if exchange.session is not None and self._kernel.loaded(caller, exchange.session) != before:
             exchange.session.notify("notifications/tools/list_changed", b"{}")
         return result
@@ -104,6 +105,19 @@ class KernelDesk:
         if exchange.session is not None:
             exchange.session.notify("notifications/tools/list_changed", b"{}")
         return result
+
+
+async def _known_faults(answer: Coroutine[None, None, dict[str, object]]) -> dict[str, object]:
+    """An answer, or a fault that can be told: whoever asked is answered in any case."""
+    try:
+        return await answer
+    except Fault:
+        raise
+    except (DiscoveryError, msgspec.ValidationError) as cause:
+        raise Fault("INVALID_PARAMS", str(cause)) from None
+    except Exception as cause:
+        asyncio.get_running_loop().call_exception_handler({"message": "in the kernel", "exception": cause})
+        raise Fault("INTERNAL_ERROR", "the hub failed over this") from None
 
 
 def _arguments(fields: Members) -> dict[str, Any]:

@@ -1,72 +1,173 @@
-"""Searching all tools of all servers. The index is made at the first search, off the loop, and follows the catalog."""
+"""Searching all tools of all servers. The index is made at the first search, off the loop, and follows the catalog;
+what tools mean is worked out behind it, and until then they are found by their words."""
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
-from typing import TYPE_CHECKING
+from collections.abc import Callable, Iterable
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from interlock.hub.catalog.offer import Offer, Tool
 from interlock.hub.catalog.views import Catalog
+from interlock.hub.kernel.meaning import BATCH, Meaning
 from interlock.hub.kernel.tokens import TokenCounts
 from interlock.hub.locks import held
 from interlock.protocols.mgp.security import Trust, effective_risk, read_security
 
 if TYPE_CHECKING:
     from interlock.discovery.index import Filters, Found, ToolIndex
+    from interlock.hub.kernel.meaning import Vector
 
 Identity = tuple[str, str]
+
+CONNECTED: Final = "connected"
+KNOWN: Final = "known"
+"""Of a server that is not connected now; a call starts one that starts on demand."""
+WITHHELD: Final = "withheld"
+"""Waiting for a decision: never found, only asked for."""
 
 
 class ToolSearch:
     """One index for everyone; what a caller may not see has no part in its answer."""
 
-    def __init__(self, catalog: Catalog, tokens: TokenCounts, lock_s: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        catalog: Catalog,
+        tokens: TokenCounts,
+        meaning: Meaning,
+        connected: Callable[[str], bool],
+        lock_s: Callable[[], float],
+    ) -> None:
         self._catalog = catalog
         self._tokens = tokens
+        self._meaning = meaning
+        self._connected = connected
         self._index: ToolIndex | None = None
-        self._indexed: dict[str, Offer] = {}
+        self._indexed: dict[str, tuple[Offer, str]] = {}
+        """What stands in the index of each server, and with which status."""
+        self._asked: dict[str, Vector | None] = {}
+        """The vectors of the search under way."""
         self._busy = asyncio.Lock()
         self._lock_s = lock_s
+        self._learning: asyncio.Task[None] | None = None
+        self._made_for = -1
 
     async def find(self, seen: frozenset[Identity], query: str, strategy: str, limit: int, filters: Filters) -> Found:
         """The best tools for a query among those that are seen. Raises `DiscoveryError`, and where too many search."""
+        vectors = await self._meant(query) if strategy in ("hybrid", "semantic") else {}
         async with held(self._busy, self._lock_s(), "the index of tools"):
-            return await asyncio.to_thread(self._find, seen, query, strategy, limit, filters)
+            self._asked = vectors
+            states = {server: self.status(server) for server in self._catalog.offers()}
+            found = await asyncio.to_thread(self._find, states, seen, query, strategy, limit, filters)
+        if self._meaning.there and (self._learning is None or self._learning.done()):
+            self._learning = asyncio.ensure_future(self._learn())
+        return found
 
-    def _find(self, seen: frozenset[Identity], query: str, strategy: str, limit: int, filters: Filters) -> Found:
-        return self._current().search(query, strategy, limit, filters, seen)
+    def status(self, server: str) -> str:
+        """Whether a server's tools can be called at once."""
+        return CONNECTED if self._connected(server) else KNOWN
 
-    def _current(self) -> ToolIndex:
+    async def settled(self) -> None:
+        """Wait until the meaning of every tool is known, or cannot be had now."""
+        if self._learning is not None:
+            await asyncio.wait([self._learning])
+
+    async def close(self) -> None:
+        """Learn no more."""
+        if self._learning is not None:
+            self._learning.cancel()
+            await asyncio.gather(self._learning, return_exceptions=True)
+        await self._meaning.close()
+
+    async def _meant(self, query: object) -> dict[str, Vector | None]:
+        from interlock.discovery.index import MAX_QUERY, texts_to_embed
+
+        if not isinstance(query, str) or not query.strip() or len(query) > MAX_QUERY:
+            return {}  # the index says what is wrong with it
+        return await self._meaning.of_query(texts_to_embed(query))
+
+    async def _learn(self) -> None:
+        """Work out what tools mean, a few at a time; whoever searches meanwhile goes between."""
+        while self._meaning.there:
+            async with self._busy:
+                index, generation = self._index, self._meaning.generation
+                lacking = [] if index is None else await asyncio.to_thread(index.lacking, BATCH)
+            if index is None or not lacking:
+                return
+            vectors = await self._meaning.of_tools([text for _, text in lacking])
+            if vectors is None or generation != self._meaning.generation:
+                return
+            async with self._busy:
+                await asyncio.to_thread(_teach, index, lacking, vectors)
+
+    def _find(
+        self,
+        states: dict[str, str],
+        seen: frozenset[Identity],
+        query: str,
+        strategy: str,
+        limit: int,
+        filters: Filters,
+    ) -> Found:
+        return self._current(states).search(query, strategy, limit, filters, seen)
+
+    def _current(self, states: dict[str, str]) -> ToolIndex:
         """The index, brought up to what the servers offer now."""
         from interlock.discovery.index import ToolIndex
 
-        if self._index is None:
-            self._index = ToolIndex()
+        if self._index is None or self._made_for != self._meaning.generation:
+            # Vectors of one engine mean nothing to another.
+            self._index = ToolIndex(lambda texts: [self._asked.get(text) for text in texts])
+            self._indexed.clear()
+            self._made_for = self._meaning.generation
         offers = self._catalog.offers()
-        for server, offer in list(self._indexed.items()):
+        for server, (offer, _) in list(self._indexed.items()):
             if offers.get(server) is not offer:
-                for tool in offer.tools.values():
-                    self._index.remove((server, tool.name))
+                now = offers.get(server)
+                kept = set() if now is None else {tool.name for tool in _all_of(now)}
+                for tool in _all_of(offer):
+                    if tool.name not in kept:
+                        self._index.remove((server, tool.name))
                 del self._indexed[server]
         for server, offer in offers.items():
-            if server not in self._indexed:
+            status = states.get(server, KNOWN)
+            if self._indexed.get(server) != (offer, status):
                 for tool in offer.tools.values():
-                    self._put(self._index, tool)
-                self._indexed[server] = offer
+                    self._put(self._index, tool, status)
+                for tool in (*(tool for tool, _ in offer.withheld.values()), *offer.lacking.values()):
+                    self._put(self._index, tool, WITHHELD)
+                self._indexed[server] = (offer, status)
         return self._index
 
-    def _put(self, index: ToolIndex, tool: Tool) -> None:
+    def _put(self, index: ToolIndex, tool: Tool, status: str) -> None:
         from interlock.discovery.entries import from_definition
         from interlock.discovery.errors import DiscoveryError
 
         definition = msgspec.json.decode(tool.definition, type=dict[str, object])
         declared, hints = read_security(tool.definition)
         risk = effective_risk(declared, hints, Trust.STANDARD)
+        tokens = self._tokens.of(tool)
         try:
-            index.put(from_definition(tool.server, definition, risk_level=risk.word, tokens=self._tokens.of(tool)))
+            index.put(from_definition(tool.server, definition, risk_level=risk.word, status=status, tokens=tokens))
         except DiscoveryError:
             # One that cannot be indexed can still be listed and called.
             return
+
+
+def _all_of(offer: Offer) -> Iterable[Tool]:
+    yield from offer.tools.values()
+    for tool, _ in offer.withheld.values():
+        yield tool
+    yield from offer.lacking.values()
+
+
+def _teach(index: ToolIndex, lacking: list[tuple[Identity, str]], vectors: list[Vector | None]) -> None:
+    from interlock.discovery.errors import DiscoveryError
+
+    for (identity, text), vector in zip(lacking, vectors, strict=True):
+        try:
+            index.learn(identity, text, vector)
+        except DiscoveryError:
+            index.learn(identity, text, None)

@@ -19,5 +19,11 @@ class Shelf(msgspec.Struct, frozen=True):
     """What the operator set; None lets the size decide."""
     pinned: tuple[str, ...] = ()
     """Patterns over exposed names of tools that are always listed."""
+    requests: tuple[str, ...] = ()
+    """Patterns over exposed names of tools that may be asked for where there is no access."""
+    by_default: bool = True
+    """Whether neither agent nor profile says how much is listed: then the kind of client may."""
+    parts: tuple[int, int, int] | None = None
+    """What of the budget is for pinned, found and loaded tools, where the operator says so."""
     principal: Principal = LOCAL_AGENT
     """Whose list it is: what it may not reach is not in it."""

@@ -17,13 +17,19 @@ from interlock.discovery.budget import Budget, fit
 from interlock.hub.access.access import Access, Sight
 from interlock.hub.catalog.offer import Item, ItemKind, Tool
 from interlock.hub.catalog.views import Catalog
-from interlock.hub.kernel.definitions import CALL, DEFINITIONS, FIND, REQUEST, with_categories
+from interlock.hub.kernel.definitions import CALL, DEFINITIONS, FIND, REQUEST, TOKENS, with_categories
 from interlock.hub.kernel.shelf import Shelf
 from interlock.hub.kernel.tokens import TokenCounts
 from interlock.hub.principals import LOCAL_AGENT
 from interlock.judge.patterns import PatternSet
 
 MOST_CATEGORIES: Final = 60
+KERNEL_TOKENS: Final = sum(TOKENS.values()) + len(TOKENS)
+"""What the kernel's own definitions cost in a list."""
+WRAPPING_TOKENS: Final = 20
+"""What the object around a result that is none costs: clients before 2026-07-28 are promised one."""
+CATEGORIES_TOKENS: Final = 8
+"""What the word before the categories costs; each name costs less than its letters."""
 MOST_KEPT: Final = 10_000
 
 Made = TypeVar("Made")
@@ -42,10 +48,18 @@ class _Kept(msgspec.Struct, frozen=True):
 class Shelves:
     """Renders lists. The same shelf gives the same bytes until something changes."""
 
-    def __init__(self, catalog: Catalog, tokens: TokenCounts, access: Access) -> None:
+    def __init__(
+        self,
+        catalog: Catalog,
+        tokens: TokenCounts,
+        access: Access,
+        deferred: Callable[[Tool], str] = lambda tool: "",
+    ) -> None:
         self._catalog = catalog
         self._tokens = tokens
         self._access = access
+        self._deferred = deferred
+        """The open decision on a permission that a tool lacks; empty where nothing is open."""
         self._kept: dict[tuple[str, Shelf, Sight], _Kept] = {}
 
     def listing(self, shelf: Shelf, kind: ItemKind, loaded: tuple[str, ...] = ()) -> bytes:
@@ -55,7 +69,7 @@ class Shelves:
         level, listing = self._shown(shelf)
         if level in ("L0", "L1", "L2") or not loaded:
             return listing
-        more = [self._catalog.render(shelf.view, tool) for name in loaded if (tool := self.tool(shelf, name))]
+        more = [self._catalog.render(shelf.view, tool) for tool in self._still_fitting(shelf, loaded)]
         return listing[:-1] + b"".join(b"," + definition for definition in more) + b"]" if more else listing
 
     def level(self, shelf: Shelf) -> Level:
@@ -77,21 +91,71 @@ class Shelves:
 
     def tokens(self, shelf: Shelf) -> int:
         """What all tools of the view would cost."""
-        return sum(self._tokens.of(tool) for tool in self.tools(shelf))
+        return sum(self.cost(shelf, tool) for tool in self.tools(shelf))
+
+    def askable(self, shelf: Shelf) -> frozenset[Identity]:
+        """Tools that this shelf's principal may not call, and may ask for, by identity."""
+
+        def find() -> frozenset[Identity]:
+            patterns, seen = PatternSet(shelf.requests), self.seen(shelf)
+            known = (item for item in self._catalog.items(shelf.view, "tool") if patterns.allows(item.exposed))
+            unseen = (item for item in known if (item.server, item.name) not in seen)
+            may = self._access.may_ask_for
+            return frozenset((item.server, item.name) for item in unseen if may(shelf.principal, item))
+
+        return self._keep("askable", shelf, find) if shelf.requests else frozenset()
+
+    def withheld(self, shelf: Shelf) -> dict[Identity, tuple[Tool, str]]:
+        """Tools that would be there if something about them were decided, with the decision."""
+        found: dict[Identity, tuple[Tool, str]] = {}
+        for tool, known in self._catalog.waiting(shelf.view):
+            decision = known or self._deferred(tool)
+            if decision and self._access.seen(shelf.principal, (tool,)):
+                found[tool.server, tool.name] = (tool, decision)
+        return found
+
+    def cost(self, shelf: Shelf, tool: Tool) -> int:
+        """What a tool costs as this shelf shows it, to the clients for whom it costs most."""
+        return self._tokens.of_text(self._catalog.render(shelf.view, tool)) + (WRAPPING_TOKENS if tool.wraps else 0)
 
     def pinned(self, shelf: Shelf) -> dict[str, int]:
         """The tools that are always listed, as far as the budget holds them, with what each costs."""
-        if not shelf.pinned:
-            return {}
-        patterns = PatternSet(shelf.pinned)
-        costs = [(tool.exposed, self._tokens.of(tool)) for tool in self.tools(shelf) if patterns.allows(tool.exposed)]
-        room = sum(cost for _, cost in costs) if shelf.budget is None else shelf.budget - _kernel_tokens()
-        kept = fit(costs, max(0, room)).kept
-        return {name: cost for name, cost in costs if name in set(kept)}
+        return self._keep("pinned", shelf, lambda: self._pinned(shelf)[0])
+
+    def pinned_without_room(self, shelf: Shelf) -> tuple[str, ...]:
+        """The pinned tools that the budget does not hold."""
+        return self._pinned(shelf)[1]
 
     def budget(self, shelf: Shelf) -> Budget | None:
         """The shelf's budget in its parts; what the kernel's own tools cost is taken off before."""
-        return None if shelf.budget is None else Budget.of(max(1, shelf.budget - _kernel_tokens()))
+        if shelf.budget is None:
+            return None
+        whole = max(1, shelf.budget - KERNEL_TOKENS)
+        if shelf.parts is None:
+            return Budget.of(whole, sum(self.pinned(shelf).values()))
+        pinned, found, loaded = shelf.parts
+        return Budget(whole, pinned - KERNEL_TOKENS, found, loaded)
+
+    def _pinned(self, shelf: Shelf) -> tuple[dict[str, int], tuple[str, ...]]:
+        if not shelf.pinned:
+            return {}, ()
+        patterns = PatternSet(shelf.pinned)
+        costs = {tool.exposed: self.cost(shelf, tool) for tool in self.tools(shelf) if patterns.allows(tool.exposed)}
+        if shelf.budget is None:
+            return costs, ()
+        room = (shelf.budget if shelf.parts is None else shelf.parts[0]) - KERNEL_TOKENS
+        fitting = fit(list(costs.items()), max(0, room))
+        return {name: costs[name] for name in fitting.kept}, fitting.left_out
+
+    def _still_fitting(self, shelf: Shelf, loaded: tuple[str, ...]) -> list[Tool]:
+        """Loaded tools that are there still and have room as they are now: a definition may have grown since."""
+        tools = {name: tool for name in loaded if (tool := self.tool(shelf, name)) is not None}
+        if shelf.budget is None:
+            return list(tools.values())
+        room = shelf.budget - KERNEL_TOKENS - sum(self.pinned(shelf).values())
+        # The most recently used stand last, and have the first claim.
+        kept = set(fit([(name, self.cost(shelf, tools[name])) for name in reversed(tools)], max(0, room)).kept)
+        return [tool for name, tool in tools.items() if name in kept]
 
     def _shown(self, shelf: Shelf) -> tuple[Level, bytes]:
         def show() -> tuple[Level, bytes]:
@@ -129,7 +193,7 @@ class Shelves:
         # Who asks for one server by its address wants that server.
         if shelf.view.bare or (shelf.level is None and shelf.budget is None):
             return "L0"
-        if shelf.level is not None:
+        if shelf.level is not None and (shelf.level != "L0" or shelf.budget is None):
             return shelf.level
         return "L3" if self.tokens(shelf) > (shelf.budget or 0) else "L0"
 
@@ -149,13 +213,11 @@ class Shelves:
             said = msgspec.json.decode(tool.full, type=_Described)
             for category in categories.of_tool((), tool.name, said.description or ""):
                 count[category] = count.get(category, 0) + 1
-        return sorted(sorted(count), key=lambda name: -count[name])[:MOST_CATEGORIES]
+        names = sorted(sorted(count), key=lambda name: -count[name])[:MOST_CATEGORIES]
+        if shelf.budget is None:
+            return names
+        return list(fit([(name, len(name)) for name in names], shelf.budget - KERNEL_TOKENS - CATEGORIES_TOKENS).kept)
 
 
 class _Described(msgspec.Struct):
     description: str | None = None
-
-
-def _kernel_tokens() -> int:
-    """What the kernel's own definitions cost, reckoned generously."""
-    return sum(len(definition) for definition in DEFINITIONS.values()) // 4

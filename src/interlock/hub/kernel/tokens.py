@@ -16,6 +16,8 @@ from interlock.hub.catalog.offer import Tool
 BYTES_PER_TOKEN: Final = 4
 """The estimate: what JSON in English comes to, more or less."""
 MOST_KEPT: Final = 200_000
+BYTES_PER_FOREIGN_TOKEN: Final = 2
+"""And what other scripts come to, at the dearest."""
 BATCH: Final = 5_000
 PATIENCE_S: Final = 120.0
 SOON_S: Final = 1.5
@@ -34,7 +36,11 @@ class TokenCounts:
 
     def of(self, tool: Tool) -> int:
         """What a tool costs in a list of many servers."""
-        return self._known.get(tool.full) or max(1, len(tool.full) // BYTES_PER_TOKEN)
+        return self.of_text(tool.full)
+
+    def of_text(self, definition: bytes) -> int:
+        """What a definition costs, with the sign between it and the next; an estimate until it is counted."""
+        return (self._known.get(definition) or estimate(definition)) + 1
 
     def exact(self, tools: Iterable[Tool]) -> int | None:
         """What tools cost together; None while any of them is only estimated."""
@@ -96,3 +102,10 @@ class TokenCounts:
                 with contextlib.suppress(ProcessLookupError):
                     child.kill()
                 await child.wait()
+
+
+def estimate(definition: bytes) -> int:
+    """What a definition comes to before it is counted."""
+    ascii_only = definition.isascii()
+    foreign = 0 if ascii_only else sum(1 for byte in definition if byte >= 0x80)
+    return max(1, (len(definition) - foreign) // BYTES_PER_TOKEN + foreign // BYTES_PER_FOREIGN_TOKEN)

@@ -17,7 +17,7 @@ from joserfc.jwk import ECKey, JWKRegistry, OKPKey, RSAKey
 
 from interlock.config.settings import OAuth
 from interlock.judge.urls import UrlRules
-from interlock.transports.http.fetch import fetch
+from interlock.transports.http.documents import fetch
 from interlock.transports.http.origin import split_url
 from interlock.transports.resolving import Resolver, guarded
 from interlock.wire.errors import Fault

@@ -103,6 +103,14 @@ class Tokens:
                 return self._resource.refusal("INSUFFICIENT_SCOPE", message, "", mend, (scope,))
         return None
 
+    def short_of_right(self, right: str) -> Fault | None:
+        """The same for what is no target but a right, like that to read as an administrator."""
+        scope = next((scope for scope, permissions in self._settings.scopes.items() if right in permissions), None)
+        if scope is None:
+            return None
+        message, mend = f"the token has no scope that permits {right}", f"get a token with the scope {scope}"
+        return self._resource.refusal("INSUFFICIENT_SCOPE", message, "", mend, (scope,))
+
     def _verify(self, text: str, hash_: str, path: str) -> Verified:
         try:
             token = jws.extract_compact(text.encode(), registry=self._registry)

@@ -18,17 +18,10 @@ from interlock.hub.catalog.offer import Offer, Tool
 from interlock.hub.decisions.decision import Decision, Question
 from interlock.hub.decisions.inbox import Inbox
 from interlock.hub.decisions.table import State
+from interlock.hub.permissions.deciding import MOST_TOOLS_NAMED, decided, question_about
 from interlock.hub.permissions.entries import ENTRIES, Entry, Standing, entry_id, place_of
 from interlock.hub.principals import Principal
-from interlock.protocols.mgp.permissions import (
-    LONGEST_NAME,
-    Grant,
-    Policy,
-    decide,
-    expand_all,
-    is_permission,
-    risk_of,
-)
+from interlock.protocols.mgp.permissions import LONGEST_NAME, Grant, Policy, expand_all
 from interlock.protocols.mgp.security import Trust
 from interlock.store import Mirror, Store
 from interlock.wire.errors import Fault
@@ -38,7 +31,6 @@ MOST_PER_SERVER: Final = 64
 is withheld."""
 LOOK_AGAIN_S: Final = 60.0
 """Whether an approval has expired is looked at this often: the wall clock may be set meanwhile."""
-MOST_TOOLS_NAMED: Final = 20
 
 Log = Callable[[str, str], None]
 Record = Callable[[PermissionEvent, str, Standing], None]
@@ -98,27 +90,13 @@ class Permissions:
 
     def standing(self, server: str, permission: str) -> Standing:
         """How one permission stands now, and by what."""
-        settings = self._settings(server)
-        if not is_permission(permission):
-            return Standing(permission, "denied", "no such permission", known=False)
-        if self._config().hub.mode == "observe":
-            return Standing(permission, "approved", "observe withholds nothing")
-        if permission in expand_all(settings.deny):
-            return Standing(permission, "denied", "denied in the configuration", "configuration")
-        entry = None if self._entries is None else self._entries.get(entry_id(server, permission))
-        if entry is not None and entry.holds(self.now()):
-            if entry.grant == "denied":
-                verb = "revoked" if entry.revoked else "denied"
-                return _said(entry, f"{verb} by {entry.by}")
-            if settings.policy != "config_only" and entry.where == place_of(self._config().servers.get(server)):
-                return _said(entry, f"approved by {entry.by}")
-        configured = expand_all(settings.approve)
-        grant = decide(permission, settings.policy, configured)
-        if grant == "deferred":
-            return self._asked(server, permission)
-        if permission in configured:
-            return Standing(permission, grant, "approved in the configuration", "configuration")
-        return Standing(permission, grant, f"policy {settings.policy}", f"policy {settings.policy}")
+        entries, settings = self._entries, self._settings(server)
+        if entries is not None and entries.problem is not None:
+            # What cannot be read may have been a denial.
+            return Standing(permission, "denied", "what was decided cannot be read")
+        entry = None if entries is None else entries.get(entry_id(server, permission))
+        found = decided(permission, settings, self._config().hub.mode, entry, self._place(server), self.now())
+        return self._asked(server, permission) if found is None else found
 
     def _asked(self, server: str, permission: str) -> Standing:
         decision = self._inbox.standing(self._question(server, permission))
@@ -204,14 +182,12 @@ class Permissions:
         self._whole[offer.server] = offer
         if not self.declared(offer.server) and not self._named.get(offer.server):
             return offer
-        known: dict[str, bool] = {}
-
-        def has(permission: str) -> bool:
-            if permission not in known:
-                known[permission] = self.standing(offer.server, permission).grant == "approved"
-            return known[permission]
-
-        return offer.unpermitted(tool for tool in offer.tools.values() if not all(map(has, self.needs(tool))))
+        # Tools that name the same permissions lack the same; many name the same.
+        lacks: dict[tuple[str, ...] | None, bool] = {}
+        for tool in offer.tools.values():
+            if tool.permissions not in lacks:
+                lacks[tool.permissions] = bool(self.lacking(tool)[0])
+        return offer.unpermitted(tool for tool in offer.tools.values() if lacks[tool.permissions])
 
     def resifted(self, server: str) -> Offer | None:
         """What may be shown now of the offer that was last seen."""
@@ -263,7 +239,6 @@ class Permissions:
         """Store what was said. It holds from the next call on, and the question it answers is closed."""
         if grant == "approved" and by.kind != "person":
             raise Fault("ACCESS_DENIED", f"only a person can grant a permission, and {by.id} is a {by.kind}")
-        settings = self._config().servers.get(server)
         entry = Entry(
             entry_id(server, permission),
             server,
@@ -271,7 +246,7 @@ class Permissions:
             grant,
             by.id,
             at or self.now(),
-            place_of(settings),
+            self._place(server),
             expires_at,
             revoked,
             reason,
@@ -381,29 +356,14 @@ class Permissions:
         return Settings() if settings is None else settings.permissions
 
     def _question(self, server: str, permission: str) -> Question:
-        tools = self._named.get(server, {}).get(permission, [])
-        needed = "the server as a whole" if permission in self.declared(server) else f"{len(tools)} of its tools"
-        more = f", … and {len(tools) - MOST_TOOLS_NAMED} more" if len(tools) > MOST_TOOLS_NAMED else ""
-        named = f"\nTools that name it: {', '.join(tools[:MOST_TOOLS_NAMED])}{more}" if tools else ""
-        return Question(
-            kind="permission",
-            asker=server,
-            asker_kind="server",
-            server=server,
-            name=permission,
-            shown=f"{server}: {permission}",
-            text=f"{server} asks for the permission {permission}.",
-            rule="policy interactive",
-            fingerprint=place_of(self._config().servers.get(server)),
-            summary=f"Needed by {needed}.{named}",
-            risk=risk_of(permission).word,
-        )
+        whole = permission in self.declared(server)
+        tools = self._named.get(server, {}).get(permission, ())
+        return question_about(server, permission, self._place(server), whole=whole, tools=tools)
+
+    def _place(self, server: str) -> str:
+        return place_of(self._config().servers.get(server))
 
     def _later(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.ensure_future(work)
         self._working.add(task)
         task.add_done_callback(self._working.discard)
-
-
-def _said(entry: Entry, rule: str) -> Standing:
-    return Standing(entry.permission, entry.grant, rule, entry.by, entry.by_kind, entry.expires_at)

@@ -9,6 +9,7 @@ import asyncio
 import secrets
 from collections.abc import Callable, Sequence
 from typing import Final
+from weakref import WeakKeyDictionary
 
 import msgspec
 
@@ -39,6 +40,7 @@ class Telling:
         self._log = log
         self._waited_for: set[str] = set()
         """Open questions that someone had their few seconds for."""
+        self._told: WeakKeyDictionary[Connection, list[Standing]] = WeakKeyDictionary()
 
     async def prepare(
         self, server: str, connection: Connection, agreement: Agreement | None, *, shared: bool = True
@@ -56,9 +58,10 @@ class Telling:
             raise refusal
 
     async def tell(self, server: str, connection: Connection) -> None:
-        """Tell a server that is in use how its permissions stand now."""
+        """Tell a server that is in use how its permissions stand now, if that is news to it."""
         standings = self._permissions.of(server)
-        if standings:
+        if self._told.get(connection) != standings:
+            self._told[connection] = standings
             await self._say(server, connection, RESPONSE, outcome(_new_id(), standings), early=False)
 
     async def _exchange(self, server: str, connection: Connection, standings: Sequence[Standing]) -> None:
@@ -75,6 +78,7 @@ class Telling:
             await asyncio.wait([told], timeout=HEARD_S)
             await self._settled({each.decision for each in waiting if each.decision})
             now = [self._permissions.standing(server, each.permission) for each in standings]
+            self._told[connection] = now
             await self._say(server, connection, RESPONSE, outcome(request_id, now), early=True)
         finally:
             told.cancel()

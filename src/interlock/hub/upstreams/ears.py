@@ -7,18 +7,22 @@ from typing import Final, Protocol
 
 from interlock.client.connection import Connection
 from interlock.hub.lines import LineOwner
+from interlock.protocols.mcp.tasks import STATUS_CHANGED
+from interlock.wire.conversation import PROGRESS
 from interlock.wire.errors import Fault, Tongue
 from interlock.wire.messages import Request
 
 CLAIMS: Final = frozenset({"notifications/mgp.audit", "notifications/mgp.lifecycle"})
 """What a server says of itself, for the record."""
+TASK_NOTICES: Final = frozenset({*STATUS_CHANGED.values(), PROGRESS})
+"""What a server tells of tasks. Progress that belongs to no open call is a task's, or nobody's."""
 
 
 class Hearer(Protocol):
     """The server that the connections lead to."""
 
-    def heard(self, method: str, params: bytes) -> None:
-        """A notification that belongs to no call."""
+    def heard(self, method: str, params: bytes, owner: LineOwner | None = None) -> None:
+        """A notification that belongs to no call; `owner` is whose connection it came on, None for the shared one."""
 
     def lane_lost(self, connection: Connection) -> None:
         """A private connection ended by itself."""
@@ -60,7 +64,9 @@ class LaneEars:
         self._owner = owner
 
     def notified(self, method: str, params: bytes) -> None:
-        if not self._owner.told(method, params) and (method.endswith("/list_changed") or method in CLAIMS):
+        if method in TASK_NOTICES:
+            self._upstream.heard(method, params, self._owner)
+        elif not self._owner.told(method, params) and (method.endswith("/list_changed") or method in CLAIMS):
             self._upstream.heard(method, params)
 
     def asked(self, request: Request) -> None:

@@ -11,6 +11,7 @@ from interlock.client.connection import Connection
 from interlock.config.settings import Server, Timeouts
 from interlock.hub.catalog.offer import Offer, make_offer
 from interlock.hub.logs import Logs
+from interlock.hub.tasks.offering import takes_tasks
 from interlock.hub.timeouts import discovery_s
 from interlock.wire.errors import Fault
 
@@ -60,7 +61,7 @@ class Lists:
                 self._later = asyncio.get_running_loop().call_later(LIST_AGAIN_S, self._again)
             return
         self._known = True
-        offer = await offer_of(self._server, listed, settings)
+        offer = await offer_of(self._server, listed, settings, takes_tasks(connection.peer, modern=False))
         for reason in offer.left_out:
             self._logs.add(self._server, "hub", f"left out {reason}")
         self.left_out = offer.left_out
@@ -97,15 +98,16 @@ async def fetch(connection: Connection, within_s: float) -> Listed:
         return list(await asyncio.gather(*(one(capability, method) for capability, method in _LISTS)))
 
 
-async def offer_of(server: str, listed: Listed, settings: Server) -> Offer:
-    """The offer that lists make, worked out where nobody waits for it."""
+async def offer_of(server: str, listed: Listed, settings: Server, tasks: bool = False) -> Offer:
+    """The offer that lists make, worked out where nobody waits for it. `tasks`: calls are taken as tasks there."""
     size = sum(len(item) for items in listed for item in items)
-    make = partial(_offer_of, server, listed, settings)
+    make = partial(_offer_of, server, listed, settings, tasks)
     return await asyncio.to_thread(make) if size > OFF_LOOP_BYTES else make()
 
 
-def _offer_of(server: str, listed: Listed, settings: Server) -> Offer:
-    offer = make_offer(server, *listed, rules=settings.tools, whole_results=settings.max_result_tokens is None)
+def _offer_of(server: str, listed: Listed, settings: Server, tasks: bool) -> Offer:
+    whole = settings.max_result_tokens is None
+    offer = make_offer(server, *listed, rules=settings.tools, whole_results=whole, tasks=tasks)
     for tool in offer.tools.values():
         tool.fingerprint()
     return offer

@@ -9,26 +9,26 @@ import asyncio
 import contextlib
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import msgspec
 
-from interlock.client.connection import Connection, Prepare
+from interlock.client.connection import Connection
 from interlock.client.dial import Dial
 from interlock.client.peer import Identity, Peer
-from interlock.config.settings import Era, Server, Timeouts
+from interlock.config.settings import Server, Timeouts
 from interlock.hub.catalog.offer import Offer
 from interlock.hub.lanes import Lanes
 from interlock.hub.lines import Line, LineOwner
 from interlock.hub.logs import Logs
 from interlock.hub.sharing import Lane
 from interlock.hub.timeouts import discovery_s
-from interlock.hub.upstreams.agreement import Agreement, agreement, asking
-from interlock.hub.upstreams.ears import CLAIMS, LaneEars, SharedEars
+from interlock.hub.upstreams.agreement import Agreement
+from interlock.hub.upstreams.ears import CLAIMS, TASK_NOTICES, LaneEars, SharedEars
 from interlock.hub.upstreams.listing import Lists
+from interlock.hub.upstreams.reaching import Prepared, Reaching, say_level
 from interlock.hub.upstreams.restarts import Restarts
 from interlock.hub.upstreams.states import Event, State, step
-from interlock.transports.link import Listener
 from interlock.transports.stdio.client import StdioLink
 from interlock.wire.errors import Fault
 
@@ -36,15 +36,6 @@ RELIST_EVERY_S: Final = 1.0
 """A server that says its lists changed is listed again at most this often, one listing at a time."""
 GIVEN_UP_S: Final = 30.0
 """After too many restarts, a call may have it tried once more after so long."""
-
-
-class Prepared(Protocol):
-    """Settles with a server what must be settled before it is used. Raises a `Fault` where it must not be."""
-
-    def __call__(
-        self, server: str, connection: Connection, agreement: Agreement | None, *, shared: bool
-    ) -> Awaitable[None]:
-        """`shared`: the connection is the one that all use."""
 
 
 Stepped = Callable[["Upstream", State], None]
@@ -78,23 +69,24 @@ class Upstream:
         self.since = datetime.now(UTC)
         self.problem: Fault | None = None
         self.open_calls = 0
+        self.tasks = 0
+        """Tasks at it whose outcome their owners do not have yet."""
+        self.task_told: Callable[[str, LineOwner | None, str, bytes], None] | None = None
+        """Hears what the server tells of tasks, and on whose connection."""
+        self.watched_tasks: Callable[[str], list[str]] = lambda _: []
+        """The tasks at it that somebody wants to hear of."""
         self.restarts = Restarts(settings.restart)
         self.lists = Lists(id, logs, offered)
         self.timeouts = timeouts
         """The hub's; what the server's own settings say goes before."""
-        self._dial = dial
-        self._identity = identity
+        self._reach = Reaching(id, dial, identity, prepared, logs)
         self._logs = logs
-        self._prepared = prepared
         self._updated = updated
         self._subscriptions = subscriptions
         self._stepped = stepped
         self._claimed = claimed
         self.modern = False
         """Whether it speaks the stateless era, as far as is known."""
-        self.agreement: Agreement | None = None
-        """What is spoken with it beyond MCP, as last agreed."""
-        self._peer: Peer | None = None
         self._capabilities: dict[str, object] | None = None
         self._shared: Connection | None = None
         self._shared_line: Line | None = None
@@ -115,7 +107,12 @@ class Upstream:
     @property
     def peer(self) -> Peer | None:
         """How it last introduced itself."""
-        return self._peer
+        return self._reach.peer
+
+    @property
+    def agreement(self) -> Agreement | None:
+        """What is spoken with it beyond MCP, as last agreed."""
+        return self._reach.agreement
 
     @property
     def capabilities(self) -> dict[str, object] | None:
@@ -214,7 +211,7 @@ class Upstream:
         ears = SharedEars(self, ended)
         connection: Connection | None = None
         try:
-            connection = await self._connect(ears)
+            connection = await self._reach.shared(ears, self.settings, self.timeouts.start_s)
             ears.connection = connection
             self._greet(connection)
             await self.lists.read(connection, self.settings, self.timeouts)
@@ -235,37 +232,7 @@ class Upstream:
             if connection is not None:
                 await connection.close()
 
-    async def _connect(self, ears: SharedEars) -> Connection:
-        if self.settings.problem is not None:
-            raise Fault("SERVER_NOT_READY", self.settings.problem.message, mend=self.settings.problem.mend)
-        return await self._open(ears, self._identity, self._prepare)
-
-    async def _open(self, ears: Listener, identity: Identity, prepare: Prepare) -> Connection:
-        return await Connection.open(
-            self._dial, ears, identity, pin=self._era(), timeout=self.timeouts.start_s, prepare=prepare
-        )
-
-    async def _prepare(self, connection: Connection) -> None:
-        """Find out what is spoken beyond MCP, and settle what must be settled before the server is used."""
-        self.agreement, told = agreement(connection.peer.capabilities)
-        if told:
-            self._logs.add(self.id, "hub", told)
-        connection.mgp = None if self.agreement is None else self.agreement.agreed
-        await self._prepared(self.id, connection, self.agreement, shared=True)
-
-    async def _prepare_lane(self, connection: Connection) -> None:
-        found, _ = agreement(connection.peer.capabilities)
-        connection.mgp = None if found is None else found.agreed
-        await self._prepared(self.id, connection, found, shared=False)
-
-    def _era(self) -> Era:
-        """What was probed once is remembered; a server that changed is found out by its failing."""
-        if self.settings.era != "auto" or self._peer is None:
-            return self.settings.era
-        return "modern" if self._peer.revision.modern else "legacy"
-
     def _greet(self, connection: Connection) -> None:
-        self._peer = connection.peer
         self.modern = connection.modern
         self._capabilities = msgspec.json.decode(connection.peer.capabilities, type=dict[str, object])
         self._last_use = asyncio.get_running_loop().time()
@@ -283,7 +250,7 @@ class Upstream:
             if ended.done():
                 break
             if not self.lists.changed.is_set():
-                if not self.open_calls and loop.time() - self._last_use >= self.timeouts.idle_s:
+                if not self.open_calls and not self.tasks and loop.time() - self._last_use >= self.timeouts.idle_s:
                     return None
                 continue
             await self.lists.read(connection, self.settings, self.timeouts)
@@ -296,7 +263,7 @@ class Upstream:
         self._logs.add(self.id, "hub", f"{fault.message} ({fault.name})")
         # What was probed may no longer hold: the next try looks again.
         if self.settings.era == "auto" and self.state in (State.CONNECTING, State.RESTARTING):
-            self._peer = None
+            self._reach.forget()
             self.modern = False
         self._step(Event.FAILED)
 
@@ -359,13 +326,10 @@ class Upstream:
 
     async def _open_lane(self, lane: Lane) -> Line:
         """A connection for one caller alone, with the capabilities of its client."""
-        identity = msgspec.structs.replace(self._identity, capabilities=asking(lane.capabilities))
         owner = LineOwner(lane.session)
-        connection = await self._open(LaneEars(self, owner), identity, self._prepare_lane)
+        ears = LaneEars(self, owner)
+        connection = await self._reach.private(lane, ears, self.settings, self.timeouts.start_s)
         owner.connection = connection
-        if not connection.modern:
-            # Questions that name no call come on a stream of their own.
-            await connection.watch(lists=False)
         if lane.log_level is not None:
             await self._say_level(connection, lane.log_level)
         return Line(connection, owner)
@@ -375,8 +339,10 @@ class Upstream:
         self._lanes.lost(connection)
 
     def close_lane(self, lane: str) -> None:
-        """Its owner is gone."""
-        self._lanes.drop(lane)
+        """Its owner is gone. What was begun as a task goes on until it is fetched or has expired."""
+        line = self._lanes.get(lane)
+        if line is None or line.owner is None or not line.owner.tasks:
+            self._lanes.drop(lane)
 
     def reap_lanes(self, now: float) -> None:
         """Close private connections that were not used for a while."""
@@ -389,12 +355,7 @@ class Upstream:
             await self._say_level(line.connection, level)
 
     async def _say_level(self, connection: Connection, level: str) -> None:
-        """Tell a legacy server; a modern one hears of it with each request."""
-        if connection.modern or "logging" not in (self._capabilities or {}):
-            return
-        with contextlib.suppress(Fault):
-            params = msgspec.json.encode({"level": level})
-            await connection.request("logging/setLevel", params, timeout=discovery_s(self.timeouts, self.settings))
+        await say_level(connection, level, discovery_s(self.timeouts, self.settings))
 
     async def subscribe(self, uri: str) -> None:
         """Hear of updates of a resource, on the shared connection. Raises what the server says against it."""
@@ -412,14 +373,23 @@ class Upstream:
         """Tell the server what is to be heard of: changed lists, and whatever resources someone subscribed to."""
         async with self._watching:
             if self._shared is not None:
-                await self._shared.watch(lists=True, uris=frozenset(self._subscriptions(self.id)))
+                tasks = frozenset(self.watched_tasks(self.id)) if self.modern else frozenset[str]()
+                await self._shared.watch(lists=True, uris=frozenset(self._subscriptions(self.id)), tasks=tasks)
+
+    async def watch_again(self) -> None:
+        """Hear of what somebody wants to hear of by now."""
+        with contextlib.suppress(Fault):
+            await self._watch_resources()
 
     def _said(self, capability: str, feature: str) -> bool:
-        return self._peer is not None and self._peer.offers(capability, feature)
+        return self.peer is not None and self.peer.offers(capability, feature)
 
-    def heard(self, method: str, params: bytes) -> None:
-        """A notification that belongs to no call."""
-        if method.endswith("/list_changed"):
+    def heard(self, method: str, params: bytes, owner: LineOwner | None = None) -> None:
+        """A notification that belongs to no call; `owner` is whose connection it came on, None for the shared one."""
+        if method in TASK_NOTICES:
+            if self.task_told is not None:
+                self.task_told(self.id, owner, method, params)
+        elif method.endswith("/list_changed"):
             self.lists_changed()
         elif method == "notifications/resources/updated":
             with contextlib.suppress(msgspec.DecodeError):

@@ -331,8 +331,8 @@ MISUSE = (
     Signal(
         "shadowing",
         0.75,
-        r"\bmust (?:always )?be (?:called|used|invoked|run|executed) (?:first|before|prior to)\b <12>"
-        r"\b(?:any|the) other\b",
+        r"\bmust (?:always )?be (?:called|used|invoked|run|executed) (?:first|before|prior to)\b "
+        r"<12>\b(?:any|the) other\b",
     ),
     Signal(
         "shadowing",

@@ -7,6 +7,7 @@ from typing import Final
 
 import msgspec
 
+from interlock.protocols.mcp.tasks import EXTENSION
 from interlock.wire.errors import Fault
 
 
@@ -19,6 +20,8 @@ class ClientCapabilities(msgspec.Struct, frozen=True):
     elicitation_form: bool = False
     elicitation_url: bool = False
     roots: bool = False
+    tasks: bool = False
+    """Whether it takes a task for an answer (the extension of the stateless era)."""
 
     @property
     def answers_servers(self) -> bool:
@@ -57,6 +60,7 @@ def read_client_capabilities(raw: bytes) -> ClientCapabilities:
         elicitation_form=elicitation is not None and ("form" in elicitation or "url" not in elicitation),
         elicitation_url=elicitation is not None and "url" in elicitation,
         roots=said.roots is not None,
+        tasks=said.extensions is not None and EXTENSION in said.extensions,
     )
 
 
@@ -81,3 +85,4 @@ class _Said(msgspec.Struct):
     sampling: _Object | None = None
     elicitation: _Object | None = None
     roots: _Object | None = None
+    extensions: _Object | None = None

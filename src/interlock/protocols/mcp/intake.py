@@ -49,8 +49,7 @@ def read_modern(request: Request, view: Glance, headers: Headers | None) -> Dial
     if meta.client_capabilities is msgspec.UNSET:
         raise Fault("INVALID_PARAMS", f"params._meta must carry {CLIENT_CAPABILITIES!r}")
     if headers is not None:
-        name = view.uri if request.method == "resources/read" else view.name
-        mcp_headers.check_standard(headers, request.method, name, meta.protocol_version)
+        mcp_headers.check_standard(headers, request.method, name_in(request.method, view), meta.protocol_version)
     # A client says the same with every request.
     dialect = _dialects.get(view.meta_raw) or _modern_dialect(meta, view.meta_raw)
     if not serves(request.method, dialect.revision.era) and request.method in METHODS:
@@ -79,6 +78,14 @@ def check_session_version(headers: Headers, agreed: Revision) -> None:
     known = REVISIONS.get(version)
     if known is None or known.modern:
         raise _unsupported(version, LEGACY_NAMES, f"this session speaks {agreed.name}")
+
+
+def name_in(method: str, view: Glance) -> str | None:
+    """What a request says that it is about, as `Mcp-Name` repeats it."""
+    row = METHODS.get(method)
+    if row is None or row.named_by == "name":
+        return view.name
+    return view.uri if row.named_by == "uri" else view.task
 
 
 Said = tuple[str, bytes, bytes | None, str | None]

@@ -47,6 +47,7 @@ class Glance(msgspec.Struct, frozen=True):
     """The `_meta` as it came; empty where there is none."""
     arguments: bytes | None = None
     """The arguments as they came, where the params are `name`, `arguments` and perhaps `_meta`, and nothing else."""
+    task: str | None = None
 
 
 def glance(params: bytes) -> Glance:
@@ -64,7 +65,7 @@ def glance(params: bytes) -> Glance:
             # Anything else in there, or anything that stood twice, would make it longer.
             if len(params) == length + len(name) + len(given) and (meta is not None or raw is _UNSET):
                 return Glance(name, None, meta, meta_raw, given)
-        return Glance(name, seen.uri, meta, meta_raw if meta is not None else b"")
+        return Glance(name, seen.uri, meta, meta_raw if meta is not None else b"", None, seen.task)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as cause:
         raise Fault("INVALID_PARAMS", f"params: {cause}") from None
 
@@ -72,6 +73,7 @@ def glance(params: bytes) -> Glance:
 class _Params(msgspec.Struct):
     name: str | None = None
     uri: str | None = None
+    task: str | None = msgspec.field(default=None, name="taskId")
     meta: msgspec.Raw | msgspec.UnsetType = msgspec.field(default=msgspec.UNSET, name="_meta")
     arguments: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
 

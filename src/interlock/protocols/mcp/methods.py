@@ -19,7 +19,7 @@ class Method(msgspec.Struct, frozen=True):
     eras: frozenset[Era]
     needs: str = ""
     """The capability the *other* side must have declared: the server's for what clients send, and the reverse."""
-    named_by: Literal["", "name", "uri"] = ""
+    named_by: Literal["", "name", "uri", "taskId"] = ""
     """The member of params that says which one is meant, mirrored into `Mcp-Name`."""
     list_member: str = ""
     """For a paginated list: the member of the result that holds the items."""
@@ -61,6 +61,11 @@ METHODS: Final = {
         _client("prompts/get", needs="prompts", named_by="name", may_ask=True),
         _client("completion/complete", needs="completions"),
         _client("logging/setLevel", _OLD, needs="logging"),
+        _client("tasks/get", needs="tasks", named_by="taskId"),
+        _client("tasks/cancel", needs="tasks", named_by="taskId"),
+        _client("tasks/result", _OLD, needs="tasks"),
+        _client("tasks/list", _OLD, needs="tasks", list_member="tasks"),
+        _client("tasks/update", _NEW, needs="tasks", named_by="taskId"),
         Method("ping", "both", _OLD),
         Method("sampling/createMessage", "server", _BOTH, needs="sampling"),
         Method("elicitation/create", "server", _BOTH, needs="elicitation"),
@@ -76,6 +81,8 @@ METHODS: Final = {
         Method("notifications/resources/updated", "server", _BOTH),
         Method("notifications/elicitation/complete", "server", _OLD),
         Method("notifications/subscriptions/acknowledged", "server", _NEW),
+        Method("notifications/tasks/status", "server", _OLD),
+        Method("notifications/tasks", "server", _NEW),
     )
 }
 

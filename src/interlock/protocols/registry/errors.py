@@ -61,7 +61,8 @@ class ErrorData(msgspec.Struct, frozen=True, kw_only=True):
     problems: tuple[Mapping[str, object], ...] = ()
     retry: bool = False
     retry_after_ms: int | None = None
-    timeout_ms: int | None = None
+    timeout_ms: int | msgspec.UnsetType = msgspec.UNSET
+    """How long was waited, where time ran out; left out elsewhere."""
 
 
 class ErrorBody(ErrorData, frozen=True, kw_only=True):
@@ -130,12 +131,13 @@ def registry_fault(
 ) -> Fault:
     """The same fault with the registry's code and data, for methods that are the registry's own."""
     data = error_data(fault, trace_id, tool_name=tool_name, documentation_url=documentation_url)
+    said = msgspec.structs.asdict(data)
     return Fault(
         fault.name,
         fault.message,
         mend=fault.mend,
         retry_after_ms=fault.retry_after_ms,
-        data={**fault.data, **{key: value for key, value in msgspec.structs.asdict(data).items() if value is not None}},
+        data={**fault.data, **{key: value for key, value in said.items() if value not in (None, msgspec.UNSET)}},
         code=registry_code(fault),
     )
 
@@ -160,8 +162,8 @@ def _suggestions(fault: Fault, problems: tuple[Mapping[str, object], ...]) -> tu
     return tuple(given)
 
 
-def _whole(value: object) -> int | None:
-    return value if isinstance(value, int) and not isinstance(value, bool) else None
+def _whole(value: object) -> int | msgspec.UnsetType:
+    return value if isinstance(value, int) and not isinstance(value, bool) else msgspec.UNSET
 
 
 def _text(value: object) -> str | None:

@@ -211,7 +211,7 @@ _ERROR: Final[Json] = {
         "problems": {"type": "array", "items": {"type": "object"}},
         "retry": {"type": "boolean"},
         "retry_after_ms": {"type": ["integer", "null"]},
-        "timeout_ms": {"type": ["integer", "null"]},
+        "timeout_ms": {"type": "integer"},
     },
     "required": ["code", "message", "error_type", "field", "reason", "trace_id", "suggestions", "documentation_url"],
 }

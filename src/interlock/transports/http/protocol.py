@@ -17,10 +17,9 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 from interlock.transports.http import guard
 from interlock.transports.http.face import Face
 from interlock.transports.http.guard import Refusal
+from interlock.transports.http.refusals import refusal_body
 from interlock.transports.http.template import Template
 from interlock.transports.http.turn import NO_HEAD, Head, Turn
-from interlock.wire.errors import Fault, Tongue
-from interlock.wire.messages import encode_failure
 
 if TYPE_CHECKING:
     from uvicorn._types import ASGI3Application
@@ -448,7 +447,7 @@ class HubProtocol(HttpToolsProtocol):
         if refusal is None:
             self.face.endpoint.handle(turn)
             return
-        body = encode_failure(None, Fault(refusal.name, refusal.message).render(Tongue.NEW_MCP))
+        body = refusal_body(refusal, self._target, self.face.is_mcp)
         self.finish(turn, self.face.render(refusal.status, body, refusal.headers, keep_alive=False))
 
     def _refuse(self, refusal: Refusal) -> None:

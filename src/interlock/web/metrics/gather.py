@@ -37,8 +37,8 @@ def _of_calls(assembly: Assembly, counts: Snapshot) -> dict[str, Values]:
     return {
         "interlock_calls_total": counts.calls.items(),
         "interlock_refusals_total": counts.refusals.items(),
-        "interlock_would_refuse_total": dict(assembly.would_refuse).items(),
-        "interlock_flagged_total": dict(assembly.flagged).items(),
+        "interlock_would_refuse_total": dict(assembly.noticed.would_refuse).items(),
+        "interlock_flagged_total": dict(assembly.noticed.flagged).items(),
         "interlock_calls_open": [((upstream.id,), upstream.open_calls) for upstream in assembly.upstreams],
         "interlock_calls_held": _one(assembly.hub.held_calls),
         "interlock_calls_parked": _one(len(assembly.parking)),

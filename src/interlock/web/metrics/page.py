@@ -58,10 +58,7 @@ class MetricsPage:
             case "open":
                 return
         caller = assembly.doors.admit(DOOR, dict(request.scope["headers"]))
-        rights = assembly.access.rights(caller.principal)
-        if rights is None or not rights.admin_read:
-            mend = "`interlock keys create prometheus --kind service --permit admin_read` makes a key that may"
-            raise Fault("PERMISSION_DENIED", "metrics are for administrators", mend=mend)
+        assembly.access.demand(caller.principal, "read metrics")
 
     async def _renew(self) -> None:
         if not self._assembly.begun:

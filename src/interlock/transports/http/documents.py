@@ -1,4 +1,4 @@
-"""One GET of a small document, for what the hub itself has to know: bounded in size and time, no redirect followed.
+"""Small documents, got or posted by the hub itself: bounded in size and time, no redirect followed.
 
 Where it connects to is the guard's word: an address that was judged, never just a name.
 """
@@ -7,14 +7,18 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+from collections.abc import Mapping
 from typing import Final
 
 from interlock.transports.http.channel import Failed
-from interlock.transports.http.origin import split_url
+from interlock.transports.http.heads import line
+from interlock.transports.http.origin import Origin, split_url
 from interlock.transports.http.pool import Guard, Pool
 from interlock.wire.errors import Fault
 
 WITHIN_S: Final = 10.0
+CONNECTIONS: Final = 2
+WAITING: Final = 64
 
 
 async def fetch(url: str, *, guard: Guard, most_bytes: int, within_s: float = WITHIN_S) -> bytes:
@@ -25,24 +29,55 @@ async def fetch(url: str, *, guard: Guard, most_bytes: int, within_s: float = WI
         f"GET {target} HTTP/1.1\r\nHost: {origin.authority}\r\nUser-Agent: interlock\r\n"
         "Accept: application/json\r\nAccept-Encoding: identity\r\nConnection: close\r\n\r\n"
     )
-    document = _Document(most_bytes)
     try:
-        pool.submit(head.encode("ascii"), document)
-        async with asyncio.timeout(within_s):
-            return await document.whole_body
-    except TimeoutError:
-        raise Fault("TIMEOUT", f"{origin.authority} did not answer within {within_s:g} s") from None
+        return await _answer(pool, origin, head.encode("ascii"), most_bytes, within_s)
     finally:
         with contextlib.suppress(OSError):
             await pool.close()
 
 
-class _Document:
+class Post:
+    """Posts to one address, on connections that are kept for a moment."""
+
+    def __init__(self, url: str, headers: Mapping[str, str], *, guard: Guard, most_bytes: int) -> None:
+        self._origin, self._target = split_url(url)
+        self._headers = b"".join(line(name, value) for name, value in headers.items())
+        self._most_bytes = most_bytes
+        self._pool = Pool(self._origin, size=CONNECTIONS, queue=WAITING, guard=guard)
+
+    async def __call__(self, body: bytes, within_s: float) -> bytes:
+        """The body of a good answer. Raises a `Fault` for any other, and none at all."""
+        head = (
+            f"POST {self._target} HTTP/1.1\r\nHost: {self._origin.authority}\r\nUser-Agent: interlock\r\n"
+            "Content-Type: application/json\r\nAccept: application/json\r\nAccept-Encoding: identity\r\n"
+            f"Content-Length: {len(body)}\r\n"
+        )
+        request = head.encode("ascii") + self._headers + b"\r\n" + body
+        return await _answer(self._pool, self._origin, request, self._most_bytes, within_s)
+
+    async def close(self) -> None:
+        """Close what is open. Whoever waits is told."""
+        await self._pool.close()
+
+
+async def _answer(pool: Pool, origin: Origin, request: bytes, most_bytes: int, within_s: float) -> bytes:
+    answer = _Answer(most_bytes)
+    ticket = pool.submit(request, answer)
+    try:
+        async with asyncio.timeout(within_s):
+            return await answer.whole_body
+    except TimeoutError:
+        raise Fault("TIMEOUT", f"{origin.authority} did not answer within {within_s:g} s") from None
+    finally:
+        pool.drop(ticket)
+
+
+class _Answer:
     """The answer as it comes."""
 
     def __init__(self, most_bytes: int) -> None:
         self._most = most_bytes
-        self._body = b""
+        self._body = bytearray()
         self.whole_body: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
 
     def head(self, status: int, headers: dict[bytes, bytes]) -> None:
@@ -59,7 +94,7 @@ class _Document:
 
     def done(self) -> None:
         if not self.whole_body.done():
-            self.whole_body.set_result(self._body)
+            self.whole_body.set_result(bytes(self._body))
 
     def whole(self, headers: dict[bytes, bytes], body: bytes) -> None:
         self.head(200, headers)

@@ -1,0 +1,125 @@
+"""Calls that go on at the server as tasks: looked at as often as the server asks, answered where they ask something,
+and fetched when they are over. The same in both forms of tasks."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import TYPE_CHECKING, Final
+
+import msgspec
+
+from interlock.client.handlers import Json
+from interlock.client.peer import remote_fault
+from interlock.client.rounds import Question, question_of
+from interlock.protocols.mcp.tasks import Status, TaskState, read_state
+from interlock.wire.errors import ErrorObject, Fault
+
+if TYPE_CHECKING:
+    from interlock.client.client import Client
+
+POLL_MS: Final = 1_000
+"""How long is waited between two looks where the server does not say."""
+LONGEST_POLL_MS: Final = 60_000
+
+
+class Task:
+    """A call that a server goes on with. Made by `Client.start_tool`, or by `Client.task` from an id that was kept."""
+
+    def __init__(self, client: Client, state: TaskState | None, *, id: str = "", result: Json | None = None) -> None:
+        self.id = id if state is None else state.id
+        """What to keep of it, to come back to it later; empty where the server answered at once."""
+        self._client = client
+        self._state = state
+        self._result = result
+        self._answered: set[str] = set()
+
+    @property
+    def state(self) -> TaskState | None:
+        """What is known of it; None until it was looked at, and where the server answered at once."""
+        return self._state
+
+    @property
+    def status(self) -> Status | None:
+        """Where it stands, as far as is known."""
+        return "completed" if self._result is not None else None if self._state is None else self._state.status
+
+    async def look(self) -> TaskState | None:
+        """Ask where it stands."""
+        if self.id:
+            await self._look()
+        return self._state
+
+    async def result(self) -> Json:
+        """Its result, as the call itself would have given it. Raises what it failed with, or CANCELLED.
+
+        Waits as the server asks to, and answers what the task asks through the client's handlers.
+        """
+        if self._result is None:
+            self._result = await (self._poll() if self._client.connection.modern else self._wait())
+        return self._result
+
+    async def cancel(self) -> None:
+        """Tell the server that it is not wanted any more. Whether that stops it is seen by looking."""
+        if self.id:
+            await self._client.ask_of_task("tasks/cancel", {"taskId": self.id})
+
+    async def watch(self) -> None:
+        """Have changes of its state told to the client's `heard`, where the server tells of them."""
+        if self.id and self._client.connection.modern:
+            await self._client.watch_task(self.id)
+
+    async def _wait(self) -> Json:
+        """The form of 2025-11-25: the result is asked for apart, and questions come on the way to it."""
+        while self._state is None or self._state.status == "working":
+            await self._turn()
+        return await self._client.ask_of_task("tasks/result", {"taskId": self.id}, waits=True)
+
+    async def _poll(self) -> Json:
+        """The form of the stateless era: whatever there is to know comes with a look."""
+        while True:
+            said = await self._turn()
+            assert self._state is not None
+            if self._state.status == "completed":
+                return _detail(said).result or {}
+            if self._state.status == "failed":
+                raise remote_fault(_detail(said).error or ErrorObject(-32603, self._state.message or "the task failed"))
+            if self._state.status == "cancelled":
+                raise Fault("CANCELLED", self._state.message or "the task was cancelled")
+            if self._state.status == "input_required":
+                await self._answer(question_of(said))
+
+    async def _turn(self) -> bytes:
+        """Look again, once the server wants to be asked again."""
+        if self._state is not None and not self._state.over:
+            await asyncio.sleep(_pause(self._state))
+        return await self._look()
+
+    async def _look(self) -> bytes:
+        said = msgspec.json.encode(await self._client.ask_of_task("tasks/get", {"taskId": self.id}))
+        self._state = read_state(said, self._client.connection.modern)
+        return said
+
+    async def _answer(self, question: Question) -> None:
+        """Answer what was not answered yet; a key means one question for all the task's life."""
+        for key, asked in question.requests.items():
+            if key in self._answered:
+                continue
+            answer = msgspec.Raw(await self._client.handlers.answer(asked.method, bytes(asked.params)))
+            self._answered.add(key)
+            await self._client.ask_of_task("tasks/update", {"taskId": self.id, "inputResponses": {key: answer}})
+
+
+def _pause(state: TaskState) -> float:
+    return min(POLL_MS if state.poll_ms is None else state.poll_ms, LONGEST_POLL_MS) / 1000
+
+
+def _detail(said: bytes) -> _Detail:
+    try:
+        return msgspec.json.decode(said, type=_Detail)
+    except msgspec.DecodeError as cause:
+        raise Fault("UPSTREAM_ERROR", f"the server's word on a task cannot be read: {cause}") from None
+
+
+class _Detail(msgspec.Struct):
+    result: dict[str, object] | None = None
+    error: ErrorObject | None = None

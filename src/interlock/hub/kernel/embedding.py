@@ -1,0 +1,55 @@
+"""The process that knows what texts mean: a list of texts comes in on each line, a list of vectors goes out.
+
+Its one argument is the folder of the sentence model, or a file of word vectors. Ends with its input.
+"""
+
+from __future__ import annotations
+
+import base64
+import contextlib
+import os
+import sys
+from pathlib import Path
+
+import msgspec
+
+from interlock.discovery import sentence_model, static_vectors
+from interlock.discovery.errors import DiscoveryError
+from interlock.discovery.semantic import Embedder
+
+
+def main() -> None:
+    """Answer every line of standard input."""
+    with contextlib.suppress(OSError, AttributeError):
+        os.nice(5)  # calls go before meanings
+    try:
+        embed = load(Path(sys.argv[1]))
+    except DiscoveryError as cause:
+        _say({"problem": str(cause)})
+        return
+    _say({"problem": ""})
+    for line in sys.stdin.buffer:
+        _say(
+            [None if vector is None else packed(vector) for vector in embed(msgspec.json.decode(line, type=list[str]))]
+        )
+
+
+def load(path: Path) -> Embedder:
+    """What is at a path: a folder is the sentence model, a file holds word vectors."""
+    return sentence_model.load(path) if path.is_dir() else static_vectors.read(path)
+
+
+def packed(vector: object) -> str:
+    """A vector as text: its numbers in half precision, which is more than their worth."""
+    import numpy as np
+
+    return base64.b64encode(np.asarray(vector, "<f2").tobytes()).decode()
+
+
+def _say(answer: object) -> None:
+    sys.stdout.buffer.write(msgspec.json.encode(answer) + b"\n")
+    sys.stdout.buffer.flush()
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,32 @@
+"""Whether a task's owner may still reach the tool that it is of: what was taken back is taken back for tasks too."""
+
+from __future__ import annotations
+
+from interlock.hub.access.access import Access
+from interlock.hub.call import Caller, Target
+from interlock.hub.catalog.views import Catalog
+from interlock.hub.gates.access import AccessGate
+from interlock.hub.tasks.ledger import KeptTask
+from interlock.hub.verdicts import Pass
+
+
+class Reach:
+    """Asks the access gate, as a call of the tool would."""
+
+    def __init__(self, catalog: Catalog, access: Access) -> None:
+        self._catalog = catalog
+        # Its answers are used at once, so that how long they hold does not matter.
+        self._gate = AccessGate(access, lambda: 0.0)
+
+    def __call__(self, caller: Caller, task: KeptTask) -> Target | None:
+        """The task's tool; None where the caller may not reach it in this view, now."""
+        if not self._catalog.sees_server(caller.view, task.server):
+            return None
+        offer = self._catalog.offer(task.server)
+        tool = None
+        if offer is not None:
+            tool = offer.tools.get(task.tool)
+            if tool is None or tool.name != task.tool:
+                tool = next((each for each in offer.tools.values() if each.name == task.tool), None)
+        target = Target("tool", task.server, task.tool, tool)
+        return target if isinstance(self._gate.plan(caller.principal, target), Pass) else None

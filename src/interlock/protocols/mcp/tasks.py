@@ -1,0 +1,192 @@
+"""Tasks: calls that outlive the request that began them, in both forms that MCP has given them.
+
+2025-11-25 has them in the core (Tasks); the stateless era has them as the extension `io.modelcontextprotocol/tasks`
+(SEP-2663, Tasks Extension). The two are not compatible on the wire: here is one state, and how each form writes it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final, Literal, TypeAlias
+
+import msgspec
+
+from interlock.protocols.mcp.meta import PREFIX, Members, members, with_meta
+from interlock.protocols.mcp.revisions import R2025_11_25, Revision
+from interlock.wire.errors import Fault
+
+EXTENSION: Final = PREFIX + "tasks"
+RELATED: Final = PREFIX + "related-task"
+AUGMENTED: Final = "task"
+"""The member of a request's params that asks for a task, before the stateless era."""
+STATUS_CHANGED: Final = {False: "notifications/tasks/status", True: "notifications/tasks"}
+"""What tells of a changed state, by whether the form is the stateless era's."""
+
+Support: TypeAlias = Literal["forbidden", "optional", "required"]
+"""Whether a tool can be called as a task (2025-11-25, Tasks: Tool-Level Negotiation)."""
+Status: TypeAlias = Literal["working", "input_required", "completed", "failed", "cancelled"]
+
+TERMINAL: Final[frozenset[Status]] = frozenset({"completed", "failed", "cancelled"})
+TRANSITIONS: Final[Mapping[Status, frozenset[Status]]] = {
+    "working": frozenset({"input_required", *TERMINAL}),
+    "input_required": frozenset({"working", *TERMINAL}),
+    "completed": frozenset(),
+    "failed": frozenset(),
+    "cancelled": frozenset(),
+}
+"""Where each status may lead (2025-11-25, Tasks: Task Status Lifecycle)."""
+
+OLD_CAPABILITY: Final[Mapping[str, object]] = {"list": {}, "cancel": {}, "requests": {"tools": {"call": {}}}}
+"""What a server of 2025-11-25 says that it can do with tasks."""
+
+
+class TaskState(msgspec.Struct, frozen=True):
+    """What a task's peers know of it, whichever form they speak."""
+
+    id: str
+    status: Status
+    created_at: str
+    updated_at: str
+    ttl_ms: int | None
+    poll_ms: int | None = None
+    message: str | None = None
+
+    @property
+    def over(self) -> bool:
+        """Whether nothing can change any more."""
+        return self.status in TERMINAL
+
+    def to_wire(self, modern: bool) -> dict[str, object]:
+        """The members that say so."""
+        said: dict[str, object] = {
+            "taskId": self.id,
+            "status": self.status,
+            "createdAt": self.created_at,
+            "lastUpdatedAt": self.updated_at,
+            "ttlMs" if modern else "ttl": self.ttl_ms,
+        }
+        if self.poll_ms is not None:
+            said["pollIntervalMs" if modern else "pollInterval"] = self.poll_ms
+        if self.message is not None:
+            said["statusMessage"] = self.message
+        return said
+
+
+def read_state(raw: bytes, modern: bool) -> TaskState:
+    """A task's state from an answer or a notification. Raises UPSTREAM_ERROR for what is none."""
+    try:
+        if modern:
+            new = msgspec.json.decode(raw, type=_NewState)
+            ttl_ms, poll_ms = new.ttlMs, new.pollIntervalMs
+            said: _State = new
+        else:
+            old = msgspec.json.decode(raw, type=_OldState)
+            ttl_ms, poll_ms = old.ttl, old.pollInterval
+            said = old
+    except (msgspec.DecodeError, UnicodeDecodeError) as cause:
+        raise Fault("UPSTREAM_ERROR", f"the server's word on a task cannot be read: {cause}") from None
+    ttl = None if ttl_ms is None else max(0, int(ttl_ms))
+    poll = None if poll_ms is None else max(0, int(poll_ms))
+    return TaskState(said.taskId, said.status, said.createdAt, said.lastUpdatedAt, ttl, poll, said.statusMessage)
+
+
+def task_in(result: bytes, modern: bool) -> TaskState | None:
+    """The task that an answer to `tools/call` announces; None for any other answer."""
+    if b'"taskId"' not in result:
+        return None
+    fields = members(result)
+    if modern:
+        return read_state(result, True) if bytes(fields.get("resultType", b"")) == b'"task"' else None
+    nested = fields.get("task")
+    return None if nested is None else read_state(bytes(nested), False)
+
+
+def asks_for_task(params: Members) -> bool:
+    """Whether a request of 2025-11-25 wants to be a task."""
+    return AUGMENTED in params
+
+
+def wanted_ttl(task: msgspec.Raw) -> int | None:
+    """How long a request wants its task kept, in milliseconds, as its `task` says. Raises INVALID_PARAMS."""
+    try:
+        wanted = msgspec.json.decode(task, type=_Wanted).ttl
+    except msgspec.DecodeError as cause:
+        raise Fault("INVALID_PARAMS", f"task: {cause}") from None
+    return None if wanted is None else max(1, int(min(wanted, 1e15)))
+
+
+def has_tasks(revision: Revision) -> bool:
+    """Whether a revision of the handshake era knows tasks."""
+    return revision is R2025_11_25
+
+
+def with_related(payload: bytes, task_id: str) -> bytes:
+    """A message's params or result, marked as belonging to a task (2025-11-25, Tasks: Related Task Metadata)."""
+    return with_meta(payload, {RELATED: {"taskId": task_id}})
+
+
+def related_task(payload: bytes) -> str | None:
+    """The task that a message says it belongs to."""
+    if RELATED.encode() not in payload:
+        return None
+    try:
+        found = msgspec.json.decode(payload, type=_Marked).meta.related
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+    return None if found is None else found.taskId
+
+
+def task_id_in(params: bytes) -> str:
+    """Which task a request is about. Raises INVALID_PARAMS."""
+    try:
+        return msgspec.json.decode(params, type=_Named).taskId
+    except (msgspec.DecodeError, UnicodeDecodeError) as cause:
+        raise Fault("INVALID_PARAMS", f"taskId: {cause}") from None
+
+
+def unknown_task() -> Fault:
+    """The one answer to an id that is not good here: unknown, another's and expired all get the same words."""
+    return Fault("INVALID_PARAMS", "no such task: it is unknown, or it has expired")
+
+
+def extension_needed() -> Fault:
+    """The answer to a client that uses the extension without declaring it (SEP-2663, Capability Negotiation)."""
+    return Fault(
+        "MISSING_CAPABILITY",
+        f"this needs a client that declares the extension {EXTENSION}",
+        data={"requiredCapabilities": {"extensions": {EXTENSION: {}}}},
+    )
+
+
+class _State(msgspec.Struct):
+    taskId: str
+    status: Status
+    createdAt: str
+    lastUpdatedAt: str = ""
+    statusMessage: str | None = None
+
+
+class _OldState(_State):
+    ttl: float | None = None
+    pollInterval: float | None = None
+
+
+class _NewState(_State):
+    ttlMs: float | None = None
+    pollIntervalMs: float | None = None
+
+
+class _Named(msgspec.Struct):
+    taskId: str
+
+
+class _Wanted(msgspec.Struct):
+    ttl: float | None = None
+
+
+class _Meta(msgspec.Struct):
+    related: _Named | None = msgspec.field(default=None, name=RELATED)
+
+
+class _Marked(msgspec.Struct):
+    meta: _Meta = msgspec.field(default_factory=_Meta, name="_meta")

@@ -1,0 +1,64 @@
+"""`interlock audit` on a real hub: what people and servers did is shown, found, exported and verified."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .conftest import User
+
+
+@pytest.fixture
+def busy(user: User) -> User:
+    """A hub where something has happened."""
+    user.configure()
+    assert user.finished("up", "-d")[0] == 0
+    assert user.run("keys", "create", "ci").exit_code == 0
+    assert user.run("grants", "allow", "ci", "demo", "--because", "the nightly run").exit_code == 0
+    assert user.run("grants", "revoke", "ci", "demo").exit_code == 0
+    assert user.run("keys", "revoke", "ci").exit_code == 0
+    return user
+
+
+def found(user: User, *arguments: str) -> list[dict[str, Any]]:
+    result = user.run("audit", *arguments, "--json")
+    assert result.exit_code == 0, result.output
+    entries = json.loads(result.output)["entries"]
+    assert isinstance(entries, list)
+    return entries
+
+
+def test_tail_and_search_show_what_was_granted_and_which_keys_were_made(busy: User) -> None:
+    events = {entry["record"]["event"] for entry in found(busy, "tail", "-n", "100")}
+    assert {"ACCESS_GRANTED", "ACCESS_REVOKED", "dev.interlock.key_created", "dev.interlock.key_revoked"} <= events
+    (granted,) = found(busy, "search", "--event", "ACCESS_GRANTED")
+    record = granted["record"]
+    assert (record["actor_kind"], record["server"], record["reason"]) == ("person", "demo", "the nightly run")
+    assert record["details"]["agent_id"] == "ci"
+    assert len(record["trace"]) == 32
+    shown = busy.run("audit", "search", "--event", "dev.interlock.key_created").output
+    assert "key_created" in shown
+    assert found(busy, "search", "--chain", "elsewhere") == []
+
+
+def test_show_has_everything_of_one(busy: User) -> None:
+    (granted,) = found(busy, "search", "--event", "ACCESS_GRANTED")
+    shown = busy.run("audit", "show", str(granted["seq"])).output
+    assert "the nightly run" in shown
+    assert "server_grant" in shown
+
+
+def test_an_export_is_verified_without_a_hub_and_a_changed_one_is_found_out(busy: User, tmp_path: Path) -> None:
+    file = tmp_path / "audit.jsonl"
+    assert busy.run("audit", "export", str(file)).exit_code == 0
+    assert busy.run("audit", "verify").exit_code == 0
+    assert busy.run("down").exit_code == 0
+    assert busy.run("audit", "verify", "--file", str(file)).exit_code == 0
+    file.write_text(file.read_text().replace("the nightly run", "a good reason"))
+    changed = busy.run("audit", "verify", "--file", str(file))
+    assert (changed.exit_code, "altered" in changed.output) == (1, True)
+    file.write_text("nonsense\n")
+    assert busy.run("audit", "verify", "--file", str(file)).exit_code == 1

@@ -1,0 +1,205 @@
+"""What clients are shown: the levels in both eras, clients that search by themselves, and a budget that holds."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from mcp import Client
+
+from interlock.config.settings import Agent, Approvals, Config, ContextBudget, Hub, Profile, Timeouts
+from interlock.discovery.tokens import TokenCounter
+from interlock.hub.catalog.views import EVERYTHING
+from interlock.hub.kernel.clients import SEARCHING, shelf_for
+from interlock.hub.kernel.definitions import DEFINITIONS, TOKENS
+from interlock.hub.kernel.shelf import Shelf
+from interlock.hub.upstreams.states import State
+
+from .hostile_definitions_server import TEXTS
+from .house import House, Raw, child, house, text_of, until
+
+KERNEL = ["find_tools", "call_tool", "request_tools"]
+count_tokens = TokenCounter()
+
+
+def settings(budget: int | None = 2_000, **more: Any) -> Hub:
+    timeouts = Timeouts(start_s=30, discovery_s=20, tool_s=20, **more)
+    return Hub(budget=budget, timeouts=timeouts, approvals=Approvals(hold_s=0))
+
+
+async def counted(hub: House, *servers: str) -> None:
+    tokens, catalog = hub.assembly.tokens, hub.assembly.catalog
+    for server in servers:
+        await until(lambda: (o := catalog.offer(server)) is not None and tokens.exact(o.tools.values()) is not None)  # noqa: B023
+
+
+async def names(client: Raw, era: str, info: dict[str, str] | None = None) -> list[str]:
+    if era == "legacy":
+        await client.post(_initialize(info or {"name": "plain", "version": "1"}))
+        answer = await _legacy_list(client, info)
+    else:
+        meta = {"io.modelcontextprotocol/clientInfo": info} if info else {}
+        answer = await client.modern("tools/list", {"_meta": meta})
+    return [tool["name"] for tool in answer["result"]["tools"]]
+
+
+def _initialize(info: dict[str, str]) -> bytes:
+    params = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": info}
+    return json.dumps({"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}).encode()
+
+
+async def _legacy_list(client: Raw, info: dict[str, str] | None) -> Any:
+    _, headers, _ = await client.post(_initialize(info or {"name": "plain", "version": "1"}))
+    client.session = headers["mcp-session-id"]
+    await client.post(b'{"jsonrpc":"2.0","method":"notifications/initialized"}')
+    return await client.legacy("tools/list")
+
+
+@pytest.fixture(params=["modern", "legacy"])
+def era(request: pytest.FixtureRequest) -> Literal["modern", "legacy"]:
+    return request.param  # type: ignore[no-any-return]
+
+
+async def test_each_level_shows_what_it_says_in_both_eras(tmp_path: Path, era: str) -> None:
+    profiles = {
+        "l0": Profile(level="L0"),
+        "l1": Profile(level="L1"),
+        "l2": Profile(level="L2", pinned=("many__measure_*",)),
+        "l3": Profile(level="L3", pinned=("many__measure_*",)),
+        "unset": Profile(),
+        "tight": Profile(level="L0", budget=700),
+    }
+    async with house(tmp_path, {"many": child("many_server.py", "60")}, hub=settings(), profiles=profiles) as hub:
+        shown = {name: await names(Raw(hub.url + f"/profiles/{name}/mcp"), era) for name in profiles}
+        assert len(shown["l0"]) == 60
+        assert shown["l1"] == shown["l2"] == KERNEL
+        assert shown["l3"] == [*KERNEL, "many__measure_tide_height"]
+        assert shown["unset"] == KERNEL  # sixty tools are more than the hub's budget
+        assert shown["tight"] == KERNEL  # a stated budget holds over a level
+        for name in profiles:
+            client = Raw(hub.url + f"/profiles/{name}/mcp")
+            inner = {"name": "many__measure_tide_height", "arguments": {"harbour": "Brest"}}
+            called = await client.modern("tools/call", {"name": "call_tool", "arguments": inner})
+            assert text_of(called) == "2.4 m at Brest"
+
+
+async def test_a_client_that_searches_by_itself_sees_everything_unless_the_operator_says_otherwise(
+    tmp_path: Path, era: str
+) -> None:
+    agents = {"told": Agent(level="L3"), "bound": Agent(budget=1_000)}
+    async with house(tmp_path, {"many": child("many_server.py", "60")}, hub=settings(), agents=agents) as hub:
+        info = {"name": "claude-code", "version": "2.1"}
+        assert len(await names(Raw(hub.url + "/mcp"), era, info)) == 60
+        assert await names(Raw(hub.url + "/mcp"), era, {"name": "other", "version": "1"}) == KERNEL
+        assert await names(Raw(hub.url + "/mcp", hub.key("told")), era, info) == KERNEL
+        assert await names(Raw(hub.url + "/mcp", hub.key("bound")), era, info) == KERNEL
+
+
+@given(st.binary(max_size=60) | st.sampled_from([b'{"name":5}', b"[]", b'{"name":"claude-code"}', b"{}"]))
+def test_whatever_a_client_calls_itself_only_the_table_decides(info: bytes) -> None:
+    shelf = Shelf(EVERYTHING, 2_000)
+    changed = shelf_for(shelf, info)
+    try:
+        name = json.loads(info)["name"]
+    except (ValueError, TypeError, KeyError, UnicodeDecodeError, IndexError):
+        name = None
+    assert (changed != shelf) == (isinstance(name, str) and name in SEARCHING)
+    assert changed.view == shelf.view
+    assert changed.principal == shelf.principal
+
+
+def test_the_kernels_own_tools_cost_what_is_reckoned() -> None:
+    assert {name: count_tokens(definition.decode()) for name, definition in DEFINITIONS.items()} == TOKENS
+
+
+@pytest.mark.parametrize("budget", [600, 900, 1_500, 4_000])
+async def test_a_stated_budget_holds_in_every_list_and_result(tmp_path: Path, budget: int) -> None:
+    servers = {"many": child("many_server.py", "120"), "odd": child("hostile_definitions_server.py")}
+    pinned = ("many__measure_*", "many__create_*")
+    agents = {"bound": Agent(budget=budget, pinned=pinned), "l1": Agent(budget=budget, level="L1")}
+    if budget >= 900:
+        parts = ContextBudget(budget, budget - 300, 200, 100)
+        agents["parted"] = Agent(tool_context_budget=parts, pinned=pinned)
+    async with house(tmp_path, servers, hub=settings(None), agents=agents) as hub:
+        await counted(hub, "many", "odd")
+        for agent in agents:
+            client = Raw(hub.url + "/mcp", hub.key(agent))
+            await client.initialize()
+            for query in ("tide", "create an invoice", "archive a ticket with its history", "潮"):
+                for call in (
+                    ("find_tools", {"query": query, "max_results": 20}),
+                    ("request_tools", {"context": query, "requirements": {"capabilities": [query] * 8}}),
+                ):
+                    answer = await client.legacy("tools/call", {"name": call[0], "arguments": call[1]})
+                    assert count_tokens(text_of(answer)) <= budget, call
+                    listed = (await client.legacy("tools/list"))["result"]["tools"]
+                    assert count_tokens(json.dumps(listed, separators=(",", ":"), ensure_ascii=False)) <= budget
+            session = (await client.legacy("mgp/tools/session"))["result"]
+            assert session["total_tokens"] <= session["max_tokens"] <= budget
+
+
+async def test_definitions_cannot_break_out_of_a_result(tmp_path: Path) -> None:
+    async with house(tmp_path, {"odd": child("hostile_definitions_server.py")}, hub=settings(20_000)) as hub:
+        client = Raw(hub.url + "/mcp")
+        for name in ("find_tools", "request_tools"):
+            arguments = {"query": "reads a tide", "max_results": 20} if name == "find_tools" else {"context": "tide"}
+            result = (await client.modern("tools/call", {"name": name, "arguments": arguments}))["result"]
+            told = json.loads(result["content"][0]["text"])
+            assert told == result["structuredContent"]
+            tools = told.get("tools") or told["tools_loaded"]
+            assert {tool["name"] for tool in tools} <= {f"odd__tide_{n}" for n in range(len(TEXTS))}
+            assert {tool["description"] for tool in tools} <= set(TEXTS)
+            if name == "find_tools":
+                offer = hub.assembly.catalog.offer("odd")
+                assert offer is not None
+                assert told["total_available"] == len(offer.tools) == len(tools)
+                assert TEXTS[0] in {tool["description"] for tool in tools}
+
+
+async def test_a_server_that_is_not_connected_is_known_found_and_started_by_a_call(tmp_path: Path) -> None:
+    server = child("many_server.py", "30", start="on-demand")
+    async with house(tmp_path, {"many": server}, hub=settings(), wait=False) as hub:
+        await hub.assembly.upstreams["many"].open_line(None)
+        await until(lambda: bool(hub.assembly.catalog.offer("many").tools))  # type: ignore[union-attr]
+    async with house(tmp_path, {"many": server}, hub=settings(), wait=False) as hub:
+        await until(lambda: bool(hub.assembly.catalog.offer("many").tools))  # type: ignore[union-attr]
+        assert hub.assembly.upstreams["many"].state is State.REGISTERED
+        client = Raw(hub.url + "/mcp")
+
+        async def found(**filters: str) -> list[Any]:
+            asked = {"query": "tide height", "max_results": 1, "filter": filters}
+            return list((await client.modern("mgp/tools/discover", asked))["result"]["tools"])
+
+        assert [tool["status"] for tool in await found()] == ["known"]
+        assert await found(status="connected") == []
+        assert [tool["name"] for tool in await found(status="known")] == ["many__measure_tide_height"]
+        inner = {"name": "many__measure_tide_height", "arguments": {"harbour": "Brest"}}
+        called = await client.modern("tools/call", {"name": "call_tool", "arguments": inner})
+        assert text_of(called) == "2.4 m at Brest"
+        assert hub.assembly.search.status("many") == "connected"
+        assert [tool["status"] for tool in await found(status="connected")] == ["connected"]
+        await hub.assembly.apply(Config(hub=settings(), servers={}))
+        assert await found() == []
+
+
+@pytest.mark.parametrize("mode", ["legacy", "2026-07-28"])
+async def test_the_official_client_finds_and_calls_one_of_a_thousand_within_two_thousand_tokens(
+    tmp_path: Path, mode: str
+) -> None:
+    async with house(tmp_path, {"many": child("many_server.py", "1000")}, hub=settings(2_000)) as hub:
+        await counted(hub, "many")
+        async with Client(hub.url + "/mcp", mode=mode) as session:
+            listed = await session.list_tools()
+            shown = [tool.model_dump(mode="json", by_alias=True, exclude_none=True) for tool in listed.tools]
+            listed_tokens = count_tokens(json.dumps(shown, separators=(",", ":")))
+            result = await session.call_tool("find_tools", {"query": "how high is the tide in a harbour?"})
+            text = result.content[0].text  # type: ignore[union-attr]
+            assert listed_tokens + count_tokens(text) <= 2_000
+            best = json.loads(text)["tools"][0]
+            assert best["name"] == "many__measure_tide_height"
+            called = await session.call_tool("call_tool", {"name": best["name"], "arguments": {"harbour": "Brest"}})
+            assert called.content[0].text == "2.4 m at Brest"  # type: ignore[union-attr]

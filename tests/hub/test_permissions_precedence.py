@@ -1,0 +1,144 @@
+"""Who decides on a permission, against an exhaustive table; and what is told of it."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import AsyncIterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, Literal, get_args
+
+import pytest
+
+from interlock.config.settings import Config, Hub, PermissionPolicy, Permissions, Server
+from interlock.hub.decisions.decision import DECISIONS
+from interlock.hub.decisions.inbox import Inbox
+from interlock.hub.decisions.rules import RULES
+from interlock.hub.permissions.entries import ENTRIES, Entry, Standing, entry_id, place_of
+from interlock.hub.permissions.permissions import Permissions as Room
+from interlock.hub.permissions.telling import outcome
+from interlock.protocols.mgp.security import Trust
+from interlock.store import Store
+from interlock.store.documents import Change
+
+pytestmark = pytest.mark.anyio
+
+NOW = datetime(2026, 6, 1, tzinfo=UTC)
+SHELL = "shell.execute"
+Said = Literal[
+    "nothing", "approved", "denied", "approved, over", "denied, over", "approved elsewhere", "denied elsewhere"
+]
+
+
+class Scene:
+    """The permissions of one server, with everything about them to be set."""
+
+    def __init__(self, store: Store, inbox: Inbox) -> None:
+        self.config = Config()
+        self.store = store
+        self.room = Room(
+            inbox,
+            lambda: self.config,
+            lambda server: Trust.STANDARD,
+            changed=lambda server: None,
+            log=lambda server, text: None,
+            record=lambda *_: None,
+            now=lambda: NOW,
+        )
+
+    def set(self, mode: Any, **settings: Any) -> None:
+        """What the operator wrote."""
+        server = Server(command=("a",), permissions=Permissions(**settings))
+        self.config = Config(hub=Hub(mode=mode), servers={"s": server})
+
+    async def say(self, said: Said) -> None:
+        """What a person said."""
+        grant, _, more = said.partition(" ")
+        async with self.store.transaction() as change:
+            if said == "nothing":
+                change.delete(ENTRIES, entry_id("s", SHELL))
+                return
+            place = place_of(self.config.servers["s"] if more != "elsewhere" else Server(command=("b",)))
+            end = NOW - timedelta(seconds=1) if grant.endswith(",") else NOW + timedelta(days=1)
+            word: Any = grant.rstrip(",")
+            change.put(ENTRIES, Entry(entry_id("s", SHELL), "s", SHELL, word, "person:ada", NOW, place, end))
+
+
+@pytest.fixture
+async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
+    store = await Store.open(tmp_path / "hub.db", (DECISIONS, RULES, ENTRIES), backups=tmp_path)
+    inbox = Inbox(lambda: 600)
+    await inbox.begin(store)
+    made = Scene(store, inbox)
+    await made.room.begin(store)
+    yield made
+    await made.room.close()
+    await store.close()
+
+
+def expected(policy: str, deny: bool, approve: bool, said: Said, mode: str) -> str:
+    """The rule, told another way."""
+    if mode == "observe":
+        return "approved"
+    if deny or said in ("denied", "denied elsewhere"):
+        return "denied"
+    if (said == "approved" and policy != "config_only") or approve:
+        return "approved"
+    return {"interactive": "deferred", "auto_approve": "approved"}.get(policy, "denied")
+
+
+async def test_who_decides_is_the_same_for_every_combination(scene: Scene) -> None:
+    policies = get_args(PermissionPolicy)
+    for said in get_args(Said):
+        scene.set("guard")
+        await scene.say(said)
+        for mode, policy, deny, approve in itertools.product(("guard", "observe"), policies, (0, 1), (0, 1)):
+            scene.set(mode, policy=policy, deny=("shell",) * deny, approve=(SHELL,) * approve)
+            standing = scene.room.standing("s", SHELL)
+            wanted = expected(policy, bool(deny), bool(approve), said, mode)
+            assert standing.grant == wanted, (said, mode, policy, deny, approve, standing)
+            assert standing.rule
+
+
+async def test_a_name_that_is_no_permission_is_never_granted(scene: Scene) -> None:
+    for mode, policy in itertools.product(("guard", "observe"), get_args(PermissionPolicy)):
+        scene.set(mode, policy=policy)
+        standing = scene.room.standing("s", "everything")
+        assert (standing.grant, standing.known) == ("denied", False)
+
+
+def test_a_server_is_told_the_first_end_and_everyone_who_approved() -> None:
+    soon, late = NOW + timedelta(hours=1), NOW + timedelta(hours=2)
+    told = outcome(
+        "perm-1",
+        [
+            Standing("a.b.c", "approved", "", "person:ada", "person", late),
+            Standing("a.b.d", "approved", "", "person:bob", "person", soon),
+            Standing("a.b.e", "approved", "", "person:ada", "person"),
+            Standing("a.b.f", "denied", "", "person:eve", "person", NOW),
+            Standing("a.b.g", "deferred", ""),
+        ],
+    )
+    assert told.grants == {
+        "a.b.c": "approved",
+        "a.b.d": "approved",
+        "a.b.e": "approved",
+        "a.b.f": "denied",
+        "a.b.g": "deferred",
+    }
+    assert (told.approved_by, told.expires_at) == ("person:ada, person:bob", soon)
+
+
+def test_nobody_approved_what_nobody_approved() -> None:
+    told = outcome("perm-1", [Standing("a.b.c", "denied", "", "person:eve", "person")])
+    assert (told.approved_by, told.expires_at) == (None, None)
+
+
+async def test_what_was_decided_and_cannot_be_read_is_no_yes(scene: Scene) -> None:
+    scene.set("guard", policy="auto_approve")
+    await scene.say("approved")
+    assert scene.room.standing("s", SHELL).grant == "approved"
+    mirror = scene.room._entries
+    assert mirror is not None
+    mirror.apply(Change(ENTRIES.name, entry_id("s", SHELL), 9, 9, "{}"))
+    assert scene.room.standing("s", SHELL).grant == "denied"

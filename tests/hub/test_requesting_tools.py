@@ -1,0 +1,182 @@
+"""Tools that an agent asks for and may not call yet: a person decides, and the agent hears of it, in both eras."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from interlock.config.settings import Agent, Approvals, Hub, Timeouts
+from interlock.hub.principals import local_person
+from interlock.wire.errors import Fault
+
+from .house import House, Raw, child, house, text_of, until
+from .test_changes import listening, opened
+from .test_permissions import open_question, shelly
+
+ADA = local_person("ada")
+SOUGHT = "many__measure_tide_height"
+NEED = {"context": "I need the tide", "reason": "capability_gap", "requirements": {"capabilities": ["tide height"]}}
+CLOSED = {"many": child("many_server.py", "60", access="opt-in")}
+ASKING = {"asker": Agent(request=("many__measure_*",))}
+
+
+def settings(**more: Any) -> Hub:
+    timeouts = Timeouts(start_s=30, discovery_s=20, tool_s=20)
+    return Hub(budget=2_000, timeouts=timeouts, approvals=Approvals(hold_s=0), **more)
+
+
+async def decision_of(hub: House) -> Any:
+    await until(lambda: bool(hub.assembly.inbox.all(only_open=True)))
+    (decision,) = hub.assembly.inbox.all(only_open=True)
+    return decision
+
+
+def event_of(stream: Any) -> Any:
+    return next((m["params"] for m in stream.heard if m.get("method") == "notifications/mgp.event"), None)
+
+
+async def test_a_stateless_agent_asks_is_told_and_calls(tmp_path: Path) -> None:
+    async with house(tmp_path, CLOSED, hub=settings(), agents=ASKING) as hub:
+        client = Raw(hub.url + "/mcp", hub.key("asker"))
+        other = Raw(hub.url + "/mcp", hub.key("other"))
+        wanted = {"dev.cloto/mgp": {"tools": True}}
+        async with listening(client, **wanted) as stream, listening(other, **wanted) as foreign:
+            asked = (await client.modern("mgp/tools/request", NEED | {"task_trace_id": "t-1"}))["result"]
+            assert asked["status"] == "pending_approval"
+            assert asked["tools_loaded"] == []
+            decision = await decision_of(hub)
+            assert asked["tools_pending"] == [{"tool": SOUGHT, "decision": decision.id}]
+            assert decision.question.kind == "tool_access"
+            assert "I need the tide" in decision.question.summary
+            await hub.assembly.inbox.answer(decision.id, "once", ADA, "terminal")
+            await until(lambda: event_of(stream) is not None)
+            told = event_of(stream)
+            assert told["channel"] == "tool.request"
+            assert told["subscription_id"] == asked["request_id"] == told["data"]["request_id"]
+            assert told["data"]["task_trace_id"] == "t-1"
+            assert told["data"]["status"] == "fulfilled"
+            assert told["data"]["tools_loaded"][0]["inputSchema"]["required"] == ["harbour"]
+            assert event_of(foreign) is None
+        called = await client.modern("tools/call", {"name": SOUGHT, "arguments": {"harbour": "Brest"}})
+        assert text_of(called) == "2.4 m at Brest"
+        (grant,) = hub.assembly.grants.of_agent("asker")
+        assert (grant.tool_name, grant.granted_by) == ("measure_tide_height", ADA.id)
+        assert grant.expires_at is not None  # approved once: until the approval would have expired
+
+
+async def test_a_session_hears_of_it_and_has_the_tool_in_its_list(tmp_path: Path) -> None:
+    async with house(tmp_path, CLOSED, hub=settings(), agents=ASKING) as hub:
+        client = Raw(hub.url + "/mcp", hub.key("asker"))
+        await client.initialize()
+        async with opened(client, "GET", b"", {}) as stream:
+            asked = (await client.legacy("mgp/tools/request", NEED))["result"]
+            assert asked["status"] == "pending_approval"
+            again = (await client.legacy("mgp/tools/request", NEED))["result"]
+            assert again["tools_pending"] == asked["tools_pending"]  # the same question, asked once
+            await hub.assembly.inbox.answer((await decision_of(hub)).id, "always", ADA, "terminal")
+            await until(lambda: event_of(stream) is not None)
+            assert "notifications/tools/list_changed" in stream.methods()
+            assert len([m for m in stream.methods() if m == "notifications/mgp.event"]) == 1
+        listed = (await client.legacy("tools/list"))["result"]["tools"]
+        assert SOUGHT in {tool["name"] for tool in listed}
+        (grant,) = hub.assembly.grants.of_agent("asker")
+        assert grant.expires_at is None
+
+
+async def test_a_plain_client_hears_the_list_change_alone(tmp_path: Path) -> None:
+    async with house(tmp_path, CLOSED, hub=settings(), agents=ASKING) as hub:
+        client = Raw(hub.url + "/mcp", hub.key("asker"))
+        await client.initialize()
+        async with opened(client, "GET", b"", {}) as stream:
+            asked = await client.legacy("tools/call", {"name": "request_tools", "arguments": NEED})
+            assert asked["result"]["structuredContent"]["status"] == "pending_approval"
+            await hub.assembly.inbox.answer((await decision_of(hub)).id, "once", ADA, "terminal")
+            await until(lambda: "notifications/tools/list_changed" in stream.methods())
+            assert event_of(stream) is None
+
+
+async def test_a_no_is_told_and_not_asked_again(tmp_path: Path) -> None:
+    async with house(tmp_path, CLOSED, hub=settings(), agents=ASKING) as hub:
+        client = Raw(hub.url + "/mcp", hub.key("asker"))
+        async with listening(client, **{"dev.cloto/mgp": {"tools": True}}) as stream:
+            await client.modern("mgp/tools/request", NEED)
+            await hub.assembly.inbox.answer((await decision_of(hub)).id, "no", ADA, "terminal")
+            await until(lambda: event_of(stream) is not None)
+            assert event_of(stream)["data"]["tools_unavailable"] == [{"tool": SOUGHT, "reason": f"denied by {ADA.id}"}]
+        again = (await client.modern("mgp/tools/request", NEED))["result"]
+        assert again["status"] == "unavailable"
+        assert again["tools_unavailable"] == [{"tool": SOUGHT, "reason": f"denied by {ADA.id}"}]
+        assert not hub.assembly.inbox.all(only_open=True)
+
+
+@pytest.mark.parametrize("agents", [{}, {"asker": Agent(request=("many__create_*",))}], ids=["none", "others"])
+async def test_nothing_is_told_of_tools_that_may_not_be_asked_for(tmp_path: Path, agents: dict[str, Agent]) -> None:
+    async with house(tmp_path, CLOSED, hub=settings(), agents=agents) as hub:
+        asked = await Raw(hub.url + "/mcp", hub.key("asker")).modern("mgp/tools/request", NEED)
+        assert asked["result"]["status"] == "unavailable"
+        assert "tide_height" not in str(asked)
+        assert not hub.assembly.inbox.all(only_open=True)
+
+
+async def test_what_was_denied_or_the_key_does_not_permit_cannot_be_asked_for(tmp_path: Path) -> None:
+    async with house(tmp_path, CLOSED, hub=settings(), agents=ASKING) as hub:
+        await hub.deny("asker", "many", "measure_tide_height")
+        asked = await Raw(hub.url + "/mcp", hub.key("asker")).modern("mgp/tools/request", NEED)
+        assert asked["result"]["status"] == "unavailable"
+        await hub.take("asker", "many", "measure_tide_height")
+        key = await hub.new_key("asker", permissions=("invoke:many__create_*",))
+        asked = await Raw(hub.url + "/mcp", key).modern("mgp/tools/request", NEED)
+        assert asked["result"]["status"] == "unavailable"
+        assert not hub.assembly.inbox.all(only_open=True)
+
+
+async def test_finding_never_shows_what_can_only_be_asked_for(tmp_path: Path) -> None:
+    async with house(tmp_path, CLOSED, hub=settings(), agents=ASKING) as hub:
+        client = Raw(hub.url + "/mcp", hub.key("asker"))
+        found = (await client.modern("mgp/tools/discover", {"query": "tide height"}))["result"]
+        assert found["tools"] == []
+        assert found["total_available"] == 0
+
+
+async def test_whoever_asked_cannot_answer(tmp_path: Path) -> None:
+    async with house(tmp_path, CLOSED, hub=settings(), agents=ASKING) as hub:
+        client = Raw(hub.url + "/mcp", hub.key("asker"))
+        await client.modern("mgp/tools/request", NEED)
+        caller = hub.assembly.doors.admit("/mcp", {b"authorization": f"Bearer {client.key}".encode()})
+        decision = await decision_of(hub)
+        with pytest.raises(Fault):
+            await hub.assembly.inbox.answer(decision.id, "once", caller.principal, "terminal")
+        assert hub.assembly.grants.of_agent("asker") == []
+
+
+async def test_a_tool_that_waits_for_another_decision_is_pending_too(tmp_path: Path) -> None:
+    servers = {"shifty": child("busy_server.py")}
+    async with house(tmp_path, servers, hub=settings()) as hub:
+        offer = hub.assembly.catalog.offer("shifty")
+        assert offer is not None
+        tool = next(iter(offer.tools.values()))
+        offer.withhold(tool, "abc")
+        hub.assembly.catalog.put(offer)
+        query = tool.name.replace("_", " ")
+        client = Raw(hub.url + "/mcp")
+        asked = (await client.modern("mgp/tools/request", {"context": query}))["result"]
+        assert asked["status"] == "pending_approval"
+        assert {"tool": tool.exposed, "decision": "abc"} in asked["tools_pending"]
+        found = (await client.modern("mgp/tools/discover", {"query": query}))["result"]["tools"]
+        assert tool.exposed not in {each["name"] for each in found}
+
+
+async def test_a_tool_whose_server_waits_for_a_permission_is_pending_until_it_has_it(tmp_path: Path) -> None:
+    script = shelly(tmp_path, "shell", "filesystem.read", era="modern")
+    async with script.house("stdio", hold_s=0) as hub:
+        client = Raw(hub.url + "/mcp")
+        async with listening(client, **{"dev.cloto/mgp": {"tools": True}}) as stream:
+            question = await open_question(hub, "shell.execute")
+            asked = (await client.modern("mgp/tools/request", {"context": "run"}))["result"]
+            assert asked["status"] == "pending_approval"
+            assert {"tool": "s__run", "decision": question.id} in asked["tools_pending"]
+            await hub.assembly.inbox.answer(question.id, "once", ADA, "terminal")
+            await until(lambda: event_of(stream) is not None)
+            assert event_of(stream)["data"]["tools_loaded"][0]["name"] == "s__run"

@@ -1,0 +1,30 @@
+"""Every row of `docs/threats.md` has its tests, and every numbered test its row."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+TESTS = Path(__file__).parents[1]
+PAGE = TESTS.parent / "docs" / "threats.md"
+ROW = re.compile(r"^\| T(\d+) \|.*\| ([^|]*) \|$", re.MULTILINE)
+
+
+def numbered(file: Path) -> set[int]:
+    return {int(number) for number in re.findall(r"def test_t(\d+)_", file.read_text())}
+
+
+def test_every_row_names_files_that_hold_a_test_with_its_number() -> None:
+    rows = ROW.findall(PAGE.read_text())
+    assert [int(number) for number, _ in rows] == list(range(1, len(rows) + 1))
+    for number, named in rows:
+        files = re.findall(r"`([^`]+)`", named)
+        assert files or named == "not built", number
+        for name in files:
+            assert int(number) in numbered(TESTS / name), f"{name} has no test_t{number}_…"
+
+
+def test_every_numbered_test_has_a_row_that_is_built() -> None:
+    built = {int(number) for number, named in ROW.findall(PAGE.read_text()) if named != "not built"}
+    for file in TESTS.rglob("test_*.py"):
+        assert numbered(file) <= built, file.name
