@@ -82,8 +82,9 @@ def unfold(text: str) -> str:
     return _BLANK_LINES.sub("\n", _BLANKS.sub(" ", text))
 
 
-_BLANKS = re.compile(r"[^\S\n]+")
-_BLANK_LINES = re.compile(r" ?\n[\s]*")
+# A single blank and a single line break stay as they are: only the others cost something.
+_BLANKS = re.compile(r"[^\S\n]{2,}|[^\S\n ]")
+_BLANK_LINES = re.compile(r" \n\s*|\n\s+")
 _TWINS = str.maketrans(
     "асеорхуіјѕһԁԛԝАВСЕНІЈКМОРЅТХУοναρυιΑΒΕΖΗΙΚΜΝΟΡΤΥΧ", "aceopxyijshdqwABCEHIJKMOPSTXYovapuiABEZHIKMNOPTYX"
 )
@@ -182,7 +183,7 @@ _MARKUP = re.compile(r"&(?:#|[a-z])")
 _ESCAPED = re.compile(r"\\u\{?([0-9a-fA-F]{4})\}?")
 _SHORT = 8192
 _RUN = re.compile(r"[A-Za-z0-9+/_\-]{20,}={0,2}")
-_HEX_RUN = re.compile(r"(?:\\x|0x|%)?(?:[0-9a-fA-F]{2}[ :]?(?:\\x|0x)?){10,}")
+_HEX_RUN = re.compile(r"(?:[0-9a-fA-F]{2}[ :]?(?:\\x|0x)?){10,}")
 _SPACED_OUT = re.compile(r"(?:\b\w[ .\-_*]){5,}\w\b")
 _SPACED = re.compile(r"(?:\b\w[ .\-_*]){2,}\w\b")
 
@@ -232,11 +233,12 @@ def _decoded_runs(text: str) -> str:
 
 
 def _games(text: str, plain: str) -> Iterator[tuple[str, str]]:
-    if _DOTTED.search(plain):
+    apart = _THREE_LETTERS.search(text) is not None
+    if apart and _DOTTED.search(plain):
         yield "letter by letter", _DOTTED.sub(lambda match: _MARKS.sub("", match[0]), plain)
-    if _DASHED.search(plain):
+    if plain.count("-") + plain.count("_") > 2 and _DASHED.search(plain):
         yield "joined by dashes", _DASHED.sub(lambda match: match[0].replace("-", " ").replace("_", " "), plain)
-    if _SPACED_OUT.search(text):
+    if apart and _SPACED_OUT.search(text):
         words = _WIDE_GAP.sub(" | ", text)
         yield "letter by letter", unfold(_SPACED.sub(lambda match: _JOINTS.sub("", match[0]), words).replace("|", " "))
         yield "letter by letter", _JOINTS.sub("", text).replace("all", " all ").replace("previous", " previous ")
@@ -249,6 +251,8 @@ def _games(text: str, plain: str) -> Iterator[tuple[str, str]]:
         yield "backwards", plain[::-1]
 
 
+_THREE_LETTERS = re.compile(r"(?<!\w)\w[ .\-_*]\w[ .\-_*]\w(?!\w)")
+"""Three letters each by itself, as any text has them that is spelled out."""
 _DOTTED = re.compile(r"(?:\b\w[.\-_*]){2,40}\w\b")
 _MARKS = re.compile(r"[.\-_*]")
 _DASHED = re.compile(r"\b(?:[A-Za-z]{2,20}[-_]){3,20}[A-Za-z]{2,20}")

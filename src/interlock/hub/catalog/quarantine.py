@@ -31,7 +31,7 @@ PIECE_BYTES: Final = 65_536
 MOST_KEPT: Final = 131_072
 """Judgements kept. Beyond that the oldest half is dropped, and made again when wanted."""
 BREATH_S: Final = 0.0001
-BETWEEN_BREATHS_S: Final = 0.0005
+BETWEEN_BREATHS_S: Final = 0.001
 """The thread lets go of the interpreter this often, so that the loop need not wait for its turn."""
 MOST_LOGGED: Final = 20
 KINDS: Final[tuple[ItemKind, ...]] = ("tool", "prompt", "resource", "template")

@@ -16,7 +16,9 @@ _ESCAPE = re.compile(r"\\[xuUN0-7\n\r]")
 _OPEN_IMPORT = re.compile(r"import\s*[(*]")
 _CALLED = re.compile(rf"\b(?:{'|'.join(sorted(words.CALLED_BUILTINS))})\s*\(")
 _RUNNERS = (b"exec", b"spawn", b"posix_spawn", b"fork", b"popen", b"sched_set")
-_MAY_EXHAUST = re.compile(r"[\d)]\s*\*\*|<<|\*\s*\d[\d_]{7,}|\d[\d_]{7,}\s*\*|while[^:\n]{1,24}:\s*(?:pass|continue)\b")
+_POWER = re.compile(r"[\d)]\s*\*\*|<<")
+_LONG_NUMBER = re.compile(r"\d[\d_]{7}")
+_IDLE_LOOP = re.compile(r"while[^:\n]{1,24}:\s*(?:pass|continue)\b")
 _NESTED = 30
 _SEPARATORS = bytes(code if code > 0x7F or chr(code).isalnum() or code == 0x5F else 0x20 for code in range(256))
 
@@ -38,9 +40,13 @@ _ALWAYS = _in_bytes(
 )
 _CALLED_BUILTINS = _in_bytes(words.CALLED_BUILTINS)
 _LEAKED = _in_bytes(words.LEAKED_MODULES)
-_MODULES = (
-    _in_bytes({part for module in words.BLOCKED_MODULES for part in (module, module.rpartition(".")[2])}) | _LEAKED
+_MODULES = _in_bytes(module for module in words.BLOCKED_MODULES if "." not in module) | _LEAKED
+_PARTS = tuple(
+    (module.partition(".")[0].encode(), module.rpartition(".")[2].encode())
+    for module in words.BLOCKED_MODULES
+    if "." in module
 )
+"""Of a module inside another, its first and its last name: both must be there."""
 _ENDINGS: dict[bytes, set[bytes]] = {b"yaml": {b"load"}, b"numpy": {b"load"}}
 for _origin in words.BLOCKED_ORIGINS | words.OPENERS | words.LISTERS:
     _ENDINGS.setdefault(_origin.partition(".")[0].encode(), set()).add(_origin.rpartition(".")[2].encode())
@@ -65,7 +71,7 @@ def may_be_refused(code: str) -> bool:
         return True
     if any(word[:1] == b"_" and b"__" in word and word not in _PLAIN_DUNDERS for word in found):
         return True
-    if _MAY_EXHAUST.search(code) is not None:
+    if _may_exhaust(code, found):
         return True
     if not code.isascii() and any(_folds_to_ascii(word) for word in found if not word.isascii()):
         return True
@@ -75,7 +81,18 @@ def may_be_refused(code: str) -> bool:
         return True
     if b"os" in found and any(word.startswith(_RUNNERS) for word in found):
         return True
+    if any(first in found and last in found for first, last in _PARTS):
+        return True
     return any(_is_reached(code, word.decode()) for word in found & _MODULES)
+
+
+def _may_exhaust(code: str, found: set[bytes]) -> bool:
+    """Whether something in the text may grow or go on without end."""
+    if b"while" in found and _IDLE_LOOP.search(code):
+        return True
+    if ("**" in code or "<<" in code) and _POWER.search(code):
+        return True
+    return "*" in code and _LONG_NUMBER.search(code) is not None
 
 
 def _folds_to_ascii(word: bytes) -> bool:

@@ -22,8 +22,8 @@ BLOCKED_MODULES = names(
     "_frozen_importlib _frozen_importlib_external _imp _io _pyio _osx_support pydoc turtle turtledemo sysconfig "
     "_sysconfigdata concurrent.futures.process asyncio.subprocess logging.config lib2to3 asyncore smtpd execnet "
     "rpyc Pyro4 pyximport numpy.f2py numpy.distutils IPython ptpython bpython ptyprocess winpty venv modulefinder "
-    "compileall py_compile test http.server xmlrpc.server wsgiref.simple_server ftplib smtplib nntplib dbm docker "
-    "podman libvirt torch.hub torch.utils.cpp_extension numpy.ctypeslib numexpr ansible_runner pyinjector frida "
+    "compileall py_compile test.support http.server xmlrpc.server wsgiref.simple_server ftplib smtplib nntplib dbm "
+    "docker podman libvirt torch.hub torch.utils.cpp_extension numpy.ctypeslib numexpr ansible_runner pyinjector frida "
     "virtualenv pipx pynput"
 )
 

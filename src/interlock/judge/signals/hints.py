@@ -152,4 +152,54 @@ HINTS = (
         1,
         r"\bdo (?:what|whatever|as) it says\b|\bfollow (?:its|whatever) (?:output|it says|instructions)\b",
     ),
+    # More of the same kinds, as they come in mails, tickets, reviews and pages.
+    Signal("override", 1, r"\bignore the (?:above|preceding|previous|rest)\b"),
+    Signal(
+        "override",
+        1.5,
+        r"\bdisregard (?:all |the |any )?(?:prior|previous|above|preceding|other) (?:text|content|context|messages?)\b",
+    ),
+    Signal(
+        "coercion",
+        0.75,
+        r"\b(?:approve|merge|accept|pay|close) this (?:pull request|change|request|invoice|payment|ticket)\b",
+    ),
+    Signal("coercion", 0.75, r"\bdiscard (?:all|any|every) (?:negative|bad|other|critical)\b|\bwhen summari[sz]ing\b"),
+    Signal("coercion", 1.25, r"\bi (?:command|order|instruct) you\b"),
+    Signal("secrecy", 1, r"\btell (?:nobody|no ?one|not a soul)\b"),
+    Signal("coercion", 1, r"\bauthori[sz]es you to\b"),
+    Signal(
+        "execution",
+        1,
+        r"\b(?:execute|follow|obey|carry out) the (?:instructions?|commands?|steps) (?:in|inside|"
+        r"within|from) (?:it|them|the)\b",
+    ),
+    Signal(
+        "theft",
+        1,
+        r"\bmust (?:also|always) be (?:stored|sent|copied|forwarded|passed|shared|uploaded)\b <30>\b(?:this|to|with)\b",
+    ),
+    Signal("theft", 0.75, r"\bevery (?:file|email|message|document|page) you (?:open|read|see|receive|process)\b"),
+    Signal("secrecy", 0.75, r", (?:silently|quietly|covertly|discreetly)(?:[.!]|$)"),
+    Signal("shadowing", 1.5, r"\b(?:modif|chang|alter|affect)\w* how (?:the )?[`'\"]?\w+[`'\"]? tool\b"),
+    Signal("theft", 1, r"\bmust always be (?:account|number|address|\+?\d|\S{1,40}@)"),
+    Signal(
+        "shadowing",
+        1,
+        r"\b(?:they|these|those) (?:have been|are|were) (?:compromised|hacked|malicious|unsafe|infected)\b",
+    ),
+    Signal(
+        "shadowing",
+        1,
+        r"\b(?:do not|don'?t|never) (?:use|call|trust)\b <30>\bfrom (?:any )?other (?:servers?|providers?|sources?)\b",
+    ),
+    Signal("theft", 1, r"\buse (?:the )?(?:iban|account|wallet|address)\b <20>\binstead\b"),
+    Signal("theft", 0.5, r"\bpayment details (?:have )?(?:been )?changed\b"),
+    Signal(
+        "theft",
+        1,
+        r"\bwith the user'?s? (?:full |entire |complete )?(?:conversation|chat|history|messages|prompt)\b",
+    ),
+    Signal("coercion", 0.5, r"\bfor (?:compliance|security|verification|audit|legal) (?:reasons|purposes)\b"),
+    Signal("impersonation", 0.75, r"\b(?:in|as) (?:white|invisible|hidden) text\b|\bai crawlers?\b"),
 )
