@@ -9,6 +9,7 @@ The file is read at every message:
     answers   by tool, what its calls are answered with, one after the other: {"error": …} or {"result": …}
     claims    what it answers to the methods of MGP
     silent    methods that it does not answer
+    session   the only session that it knows (over HTTP); another name, and it has lost those before
     steps     by tool, how many half seconds it works and tells of it (over standard streams)
 """
 
@@ -28,6 +29,7 @@ from typing import Any, Self
 CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
 KEY = "dev.cloto/mgp"
 KNOWN = ["mgp/permission/request", "mgp/permission/response"]
+_SESSION = re.compile(rb"mcp-session-id: *(\S+)", re.IGNORECASE)
 _LENGTH = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
 
 
@@ -144,18 +146,24 @@ class GovernedWeb:
             writer.write(b"HTTP/1.1 405 Not Here\r\ncontent-length: 0\r\n\r\n")
             return
         message = json.loads(body)
+        session = str(json.loads(self._governed.path.read_text()).get("session", "governed")).encode()
+        said_session = _SESSION.search(head)
+        if said_session is not None and said_session[1] != session:
+            writer.write(b"HTTP/1.1 404 No Session\r\ncontent-length: 0\r\n\r\n")
+            return
         reply = self._governed.answer(message)
         if reply is None and "id" in message and "method" in message:
             await asyncio.Event().wait()
         if reply is None:
             writer.write(b"HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n")
             return
-        session = b"mcp-session-id: governed\r\n" if message["method"] == "initialize" and "result" in reply else b""
+        opens = message["method"] == "initialize" and "result" in reply
+        given = b"mcp-session-id: %b\r\n" % session if opens else b""
         said = json.dumps(reply).encode()
         status = b"200 OK" if "result" in reply or message["method"] == "tools/call" else b"404 Not Found"
         writer.write(
             b"HTTP/1.1 %b\r\n%bcontent-type: application/json\r\ncontent-length: %d\r\n\r\n%b"
-            % (status, session, len(said), said)
+            % (status, given, len(said), said)
         )
         await writer.drain()
 

@@ -19,6 +19,7 @@ from interlock.hub.kernel.definitions import DEFINITIONS, TOKENS
 from interlock.hub.kernel.shelf import Shelf
 from interlock.hub.upstreams.states import State
 
+from .governed import Script, tool
 from .hostile_definitions_server import TEXTS
 from .house import House, Raw, child, house, text_of, until
 
@@ -203,3 +204,28 @@ async def test_the_official_client_finds_and_calls_one_of_a_thousand_within_two_
             assert best["name"] == "many__measure_tide_height"
             called = await session.call_tool("call_tool", {"name": best["name"], "arguments": {"harbour": "Brest"}})
             assert called.content[0].text == "2.4 m at Brest"  # type: ignore[union-attr]
+
+
+async def test_declared_categories_and_keywords_are_found_filtered_and_shown(tmp_path: Path) -> None:
+    about = {"dev.interlock/tool": {"category": "marine/gauges", "tags": ["flotsam"]}}
+    tools = [
+        tool("one", _meta=about),
+        tool("two", categories=["marine"], keywords=["jetsam"]),
+        tool("three", categories="marine", keywords=[5], _meta={"dev.interlock/tool": []}),
+    ]
+    profiles = {"l1": Profile(level="L1")}
+    script = Script(tmp_path, era="modern", tools=tools)
+    servers = {"s": child("governed_server.py", str(script.path))}
+    async with house(tmp_path, servers, hub=settings(), profiles=profiles) as hub:
+        client = Raw(hub.url + "/mcp")
+
+        async def found(**asked: Any) -> list[str]:
+            answer = await client.modern("mgp/tools/discover", asked)
+            return [each["name"] for each in answer["result"]["tools"]]
+
+        assert await found(query="flotsam") == ["s__one"]
+        assert await found(query="jetsam") == ["s__two"]
+        assert await found(query="marine", strategy="category") == ["s__two", "s__one"]
+        assert await found(query="flotsam jetsam", filter={"categories": ["marine/gauges"]}) == ["s__one"]
+        listed = (await Raw(hub.url + "/profiles/l1/mcp").modern("tools/list"))["result"]["tools"]
+        assert "Categories: marine, marine/gauges." in listed[0]["description"]

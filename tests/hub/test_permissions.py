@@ -534,3 +534,15 @@ async def test_why_names_the_gate_and_the_rule_without_calling(tmp_path: Path) -
         assert "interlock permissions approve s shell.execute" in found["mend"]
         assert "tools/call" not in script.methods()
         assert (await control(hub, "why", agent="local", tool="s__add"))["judgement"]["outcome"] == "allowed"
+
+
+async def test_a_new_session_in_place_of_a_lost_one_is_told_before_it_may_begin(tmp_path: Path) -> None:
+    idempotent = {**needing("look", "filesystem.read"), "annotations": {"readOnlyHint": True}}
+    script = shelly(tmp_path, "filesystem.read", tools=[idempotent], session="one")
+    async with script.house("http", permissions=policy("auto_approve"), era="legacy") as hub:
+        assert text_of(await call(hub, "look")) == "look ran {}"
+        script.say(session="two")
+        assert text_of(await call(hub, "look")) == "look ran {}"
+        methods = script.methods()
+        again = len(methods) - 1 - methods[::-1].index("initialize")
+        assert methods[again + 1 : again + 3] == [RESPONSE, "notifications/initialized"]

@@ -11,6 +11,7 @@ import msgspec
 
 from interlock.hub.catalog.offer import Offer, Tool
 from interlock.hub.catalog.views import Catalog
+from interlock.hub.kernel.declared import declared_of
 from interlock.hub.kernel.meaning import BATCH, Meaning
 from interlock.hub.kernel.tokens import TokenCounts
 from interlock.hub.locks import held
@@ -148,9 +149,19 @@ class ToolSearch:
         definition = msgspec.json.decode(tool.definition, type=dict[str, object])
         declared, hints = read_security(tool.definition)
         risk = effective_risk(declared, hints, Trust.STANDARD)
-        tokens = self._tokens.of(tool)
+        categories, keywords = declared_of(definition)
         try:
-            index.put(from_definition(tool.server, definition, risk_level=risk.word, status=status, tokens=tokens))
+            index.put(
+                from_definition(
+                    tool.server,
+                    definition,
+                    declared_categories=categories,
+                    keywords=keywords,
+                    risk_level=risk.word,
+                    status=status,
+                    tokens=self._tokens.of(tool),
+                )
+            )
         except DiscoveryError:
             # One that cannot be indexed can still be listed and called.
             return

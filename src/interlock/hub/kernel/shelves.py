@@ -17,6 +17,7 @@ from interlock.discovery.budget import Budget, fit
 from interlock.hub.access.access import Access, Sight
 from interlock.hub.catalog.offer import Item, ItemKind, Tool
 from interlock.hub.catalog.views import Catalog
+from interlock.hub.kernel.declared import declared_of
 from interlock.hub.kernel.definitions import CALL, DEFINITIONS, FIND, REQUEST, TOKENS, with_categories
 from interlock.hub.kernel.shelf import Shelf
 from interlock.hub.kernel.tokens import TokenCounts
@@ -210,14 +211,11 @@ class Shelves:
 
         count: dict[str, int] = {}
         for tool in self.tools(shelf):
-            said = msgspec.json.decode(tool.full, type=_Described)
-            for category in categories.of_tool((), tool.name, said.description or ""):
+            definition = msgspec.json.decode(tool.full, type=dict[str, object])
+            said, _ = declared_of(definition)
+            for category in categories.of_tool(said, tool.name, str(definition.get("description") or "")):
                 count[category] = count.get(category, 0) + 1
         names = sorted(sorted(count), key=lambda name: -count[name])[:MOST_CATEGORIES]
         if shelf.budget is None:
             return names
         return list(fit([(name, len(name)) for name in names], shelf.budget - KERNEL_TOKENS - CATEGORIES_TOKENS).kept)
-
-
-class _Described(msgspec.Struct):
-    description: str | None = None

@@ -13,7 +13,7 @@ from interlock.web.admin.addresses import ADDRESSES, Address
 
 Json = dict[str, Any]
 
-_REFUSALS: Final = (400, 401, 403, 405, 415, 500, 503)
+_REFUSALS: Final = (400, 401, 403, 404, 405, 409, 413, 415, 422, 500, 503)
 _IN_PATH: Final = re.compile(r"\{(\w+)\}")
 
 
