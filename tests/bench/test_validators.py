@@ -118,7 +118,7 @@ def test_project_files_are_read_as_the_hub_reads_them(tmp_path: Path) -> None:
 
 
 def test_what_is_not_there_is_said_to_be_not_measured(tmp_path: Path) -> None:
-    assert "not_measured" in measured(tmp_path, "http_raw", [row("http_raw", "reject_or_safe", raw_b64="")])
+    assert "not_measured" in measured(tmp_path, "ws_frames", [row("ws_frames", "reject_or_safe", raw_b64="")])
     assert "not_measured" in measured(tmp_path, "unheard_of", [])
 
 

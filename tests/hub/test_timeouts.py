@@ -138,7 +138,7 @@ class Slow:
 async def test_all_checks_of_a_call_together_have_their_time(tmp_path: Path, gate: Slow, passes: bool) -> None:
     server = child("busy_server.py", timeouts=ServerTimeouts(validation_s=0.8))
     async with house(tmp_path, {"busy": server}) as hub:
-        plans = hub.assembly._gatehouse.plans
+        plans = hub.assembly.gatehouse.plans
         plans._gates = [*plans._gates, gate]
         wanted = {"name": "busy__echo", "arguments": {"text": "a"}}
         answer = await asyncio.wait_for(Raw(hub.url + "/mcp").modern("tools/call", wanted), 10)

@@ -284,7 +284,7 @@ async def test_what_is_checked_elsewhere_is_checked_by_the_gates_behind_as_well(
     """The first call of a judge waits for a thread; what comes after it in the list must not be skipped for that."""
     async with house(tmp_path, {"s": scripted(tmp_path)}) as hub:
         seen: list[str] = []
-        plans = hub.assembly._gatehouse.plans
+        plans = hub.assembly.gatehouse.plans
         plans._gates = [*plans._gates, _Last(seen)]
         assert rule_of_any(await call(hub, "declared_run", command="ls")) == "last"
         assert seen == ["declared_run"]

@@ -198,7 +198,7 @@ class Assembly:
         self.permission_desk = PermissionsDesk(self.permissions, self.access, lambda: self.config.servers, self.journal)
         self.pages = Pages(time.monotonic)
         self.measuring = Measuring()
-        self._gatehouse = Gatehouse(
+        self.gatehouse = Gatehouse(
             access=self.access,
             governing=self.governing,
             rates=self.rates,
@@ -211,7 +211,7 @@ class Assembly:
             log=self._note,
             clock=asyncio.get_running_loop().time,
         )
-        self._gatehouse.renew(config)
+        self.gatehouse.renew(config)
         self.spans = open_spans(config.hub.tracing)
         """Spans of calls, where the operator wants them."""
         self.recording = self._recording(strict=config.hub.audit == "strict")
@@ -238,7 +238,7 @@ class Assembly:
             kept=self.pages,
             parking=self.parking,
             tracker=self.tasks,
-            finish_of=self._gatehouse.finish_of,
+            finish_of=self.gatehouse.finish_of,
             limits=self.limits,
             info=msgspec.json.encode({"name": "interlock", "title": "Interlock", "version": VERSION}),
             room=_room(config),
@@ -299,7 +299,7 @@ class Assembly:
             self.epoch.advance()
             self.doors.forget()
             await self._renew_oauth()
-            self._gatehouse.renew(config)
+            self.gatehouse.renew(config)
             enabled = {id_: server for id_, server in config.servers.items() if server.enabled}
             self.catalog.arrange(enabled, config.profiles)
             await self.quarantine.apply(config)
@@ -364,7 +364,7 @@ class Assembly:
     def _pipeline(self, commit: Commit, dispatch: Dispatch, release: Release) -> Pipeline:
         refused, would_refuse = self.recording.refused, self.noticed.call
         return Pipeline(
-            lambda: self._gatehouse.plans,
+            lambda: self.gatehouse.plans,
             self.epoch,
             commit,
             dispatch,
