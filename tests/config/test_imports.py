@@ -319,3 +319,18 @@ def test_a_project_file_does_not_get_what_guards_others(tmp_path: Path, variable
     assert any(variable in reason for reason in why_unsafe(server, tmp_path))
     plain = Server(command=("npx", "x"), env={"KEY": "${GITHUB_TOKEN}"})
     assert why_unsafe(plain, tmp_path) == []
+
+
+@pytest.mark.parametrize(
+    "server",
+    [
+        Server(command=("python", "-m", "http.server")),
+        Server(command=("python3", "-m", "pip", "install", "x")),
+        Server(command=("npx", "mcp-remote", "https://host.example", "--allow-http")),
+        Server(url="http://169.254.169.254/latest"),
+        Server(url="http://metadata.google.internal/"),
+    ],
+    ids=lambda server: " ".join(server.command) or server.url,
+)
+def test_a_module_of_python_and_a_metadata_service_are_no_servers(server: Server, tmp_path: Path) -> None:
+    assert why_unsafe(server, tmp_path)

@@ -97,7 +97,7 @@ async def test_every_page_holds_no_more_tokens_than_a_result_may(tmp_path: Path)
 
 
 async def test_many_bytes_of_few_tokens_are_shown_whole(tmp_path: Path) -> None:
-    blank = {"tools": [tool("blank", text=TEXT)], "results": {"blank": text(" " * 20_000)}}
+    blank: dict[str, Any] = {"tools": [tool("blank", text=TEXT)], "results": {"blank": text(" " * 20_000)}}
     async with house(tmp_path, {"s": scripted(tmp_path, blank, max_result_tokens=500)}) as hub:
         assert (await call(hub, "blank"))["content"] == blank["results"]["blank"]["content"]
 

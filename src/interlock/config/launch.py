@@ -50,11 +50,19 @@ def why_unsafe(server: Server, folder: Path) -> list[str]:
             for name in variables_in(text)
             if name not in _PLACES
         ]
+    if server.url is not None and _is_metadata(server.url):
+        reasons.append("leads to a cloud metadata service")
     if server.cwd is not None and not _inside(server.cwd, folder):
         reasons.append(f"runs in {server.cwd}, outside its project")
     if server.command:
         reasons += _command(server.command, folder)
     return reasons
+
+
+def _is_metadata(url: str) -> bool:
+    from interlock.judge.urls import judge_url  # loads a parser, which a command without addresses need not wait for
+
+    return any(finding.rule == "address.metadata" for finding in judge_url(url))
 
 
 def changes_loading(variable: str) -> bool:
@@ -78,6 +86,8 @@ def _command(command: tuple[str, ...], folder: Path) -> list[str]:
         if _opens_host(arguments):
             reasons.append("opens this machine to its container")
         return reasons
+    if _PYTHON.fullmatch(name) and arguments[:1] == ("-m",) and _MODULES.intersection(arguments[1:2]):
+        reasons.append(f"runs Python's own `{arguments[1]}`, which is no server of tools")
     own = _own_flags(arguments)
     if any(_is_flag(argument, _FLAGS) for argument in own):
         reasons.append("hands its launcher code, or another place to fetch code from")
@@ -161,6 +171,8 @@ _TAKE_VALUE = frozenset(
     {"--from", "--with", "--spec", "--package", "--python", "-p", "--project", "--directory", "-m"} | _FLAGS
 )
 _REMOTE_CODE = re.compile(r"(?:git\+|hg\+|svn\+|bzr\+)?(?:https?|ssh|file|git|ftp)://|git\+|[^@/\s]+@git\+")
+_MODULES = frozenset({"http.server", "pip", "ensurepip", "venv", "code", "pdb", "timeit", "runpy", "cProfile"})
+"""Modules of Python that run or fetch what they are told, or open this machine: none is a server of tools."""
 _HOST_ROOT = re.compile(
     r"^/(?::|$)|(?:source|src)=/(?:,|$)|docker\.sock|^/(?:etc|root|proc|sys|dev|var|home)(?:[:/]|$)"
 )
