@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, Literal
 
@@ -10,7 +11,11 @@ import msgspec
 import pytest
 
 from interlock.config.settings import Config, Hub, Server, Tools
+from interlock.hub.catalog.offer import Offer, make_offer
+from interlock.hub.catalog.quarantine import Quarantine
 from interlock.hub.operator import Operator
+from interlock.judge.findings import Finding
+from interlock.judge.names import judge_against
 
 from .house import House, Raw, house, until
 from .test_validators import TEXT, scripted, tool
@@ -147,3 +152,28 @@ async def test_a_change_of_mode_takes_hold_without_asking_the_server_again(tmp_p
         assert len(await listed(hub)) == 5
         await hub.assembly.apply(Config(hub=Hub(mode="guard"), servers=servers))
         assert len(await listed(hub)) == 2
+
+
+async def test_the_same_name_at_many_servers_is_compared_with_none_of_them(monkeypatch: pytest.MonkeyPatch) -> None:
+    servers = {f"s{number}": Server(url="http://127.0.0.1:9/mcp") for number in range(50)}
+    compared: list[str] = []
+
+    def judge(server: str, name: str, others: Iterable[tuple[str, str]]) -> tuple[Finding, ...]:
+        compared.append(server)
+        return judge_against(server, name, others)
+
+    monkeypatch.setattr("interlock.hub.catalog.quarantine.judge_against", judge)
+    shown: dict[str, Offer] = {}
+    quarantine = Quarantine(
+        Config(servers=servers), lambda offer: shown.__setitem__(offer.server, offer), lambda *_: None
+    )
+    try:
+        for server in servers:
+            definitions = [msgspec.json.encode(described("search", "Searches."))]
+            await quarantine.take(make_offer(server, definitions, [], [], []))
+        assert not compared
+        alike = msgspec.json.encode(described("seаrch", "Searches, with a letter of another alphabet."))
+        await quarantine.take(make_offer("s49", [alike], [], [], []))
+        assert [server for server, offer in shown.items() if not offer.tools] == ["s49"]
+    finally:
+        quarantine.close()

@@ -57,8 +57,9 @@ class Quarantine:
         # All below belongs to that thread.
         self._known: dict[bytes, tuple[Finding, ...]] = {}
         self._judged: dict[str, _Judged] = {}
-        self._alike: dict[str, dict[Key, None]] = {}
-        """Server and name of every tool, by what is left of the name when what only looks different is made equal."""
+        self._alike: dict[str, dict[str, dict[str, None]]] = {}
+        """The names of all tools with their servers, by what is left of a name when what only looks different is made
+        equal. Most look like no other: that many servers have the same name costs nothing."""
         self._last: dict[str, Offer] = {}
 
     def begin(self, store: Store) -> None:
@@ -137,9 +138,8 @@ class Quarantine:
         self._judged[offer.server] = _Judged(offer, found, names)
         for name, alike in names.items():
             others = self._alike.setdefault(alike, {})
-            others[offer.server, name] = None
-            if len(others) > 1:
-                beside |= {server for server, _ in others}
+            others.setdefault(name, {})[offer.server] = None
+            beside |= _beside(others)
         return [self._sifted(offer.server), *self._resifted(beside - {offer.server})]
 
     def _settle_all(self) -> list[Offer]:
@@ -157,8 +157,10 @@ class Quarantine:
         beside: set[str] = set()
         for name, alike in {} if judged is None else judged.names.items():
             others = self._alike[alike]
-            others.pop((server, name), None)
-            beside |= {other for other, _ in others}
+            beside |= _beside(others)
+            del others[name][server]
+            if not others[name]:
+                del others[name]
             if not others:
                 del self._alike[alike]
         return beside & set(self._judged)
@@ -189,13 +191,14 @@ class Quarantine:
 
     def _lookalikes(self, server: str, judged: _Judged) -> dict[Key, _Flag]:
         """Of two names that look the same, the one whose server stands first in the configuration is left alone."""
-        place = {name: at for at, name in enumerate(self._order())}
         found: dict[Key, _Flag] = {}
-        for name, alike in judged.names.items():
-            others = self._alike[alike]
-            if len(others) == 1:
-                continue
-            earlier = [other for other in others if place.get(other[0], 0) < place.get(server, 0)]
+        doubtful = [(name, alike) for name, alike in judged.names.items() if len(self._alike[alike]) > 1]
+        place = {name: at for at, name in enumerate(self._order())} if doubtful else {}
+        for name, alike in doubtful:
+            others = (
+                (other, each) for each, servers in self._alike[alike].items() if each != name for other in servers
+            )
+            earlier = (other for other in others if place.get(other[0], 0) < place.get(server, 0))
             if findings := judge_against(server, name, earlier):
                 tool = judged.offer.tools[name]
                 key = ("tool", tool.name)
@@ -215,6 +218,11 @@ class Quarantine:
             self._log(server, line)
         if len(lines) > MOST_LOGGED:
             self._log(server, f"and {len(lines) - MOST_LOGGED} more")
+
+
+def _beside(names: Mapping[str, Mapping[str, None]]) -> set[str]:
+    """The servers whose names look like one another, where there is more than one name."""
+    return {server for servers in names.values() for server in servers} if len(names) > 1 else set()
 
 
 def keeps_out(finding: Finding, mode: Mode) -> bool:
