@@ -19,7 +19,7 @@ from typing import Any, Literal
 import msgspec
 
 from interlock.config import Confirmations, Loaded, load_again
-from interlock.hub.assembly import VERSION, Assembly
+from interlock.hub.assembly import Assembly
 from interlock.hub.audit.recorder import NOBODY
 from interlock.hub.call import Caller
 from interlock.hub.catalog.offer import Held, Tool
@@ -30,6 +30,7 @@ from interlock.hub.logs import LogLine
 from interlock.hub.principals import LOCAL_AGENT, Principal, local_person
 from interlock.hub.upstreams.upstream import Upstream
 from interlock.protocols.traces import new_trace_id
+from interlock.version import VERSION
 from interlock.wire.errors import Fault
 from interlock.wire.messages import EMPTY_OBJECT
 

@@ -18,7 +18,7 @@ import msgspec
 from interlock.config.files import try_lock, write_whole
 from interlock.config.home import info_path, lock_path, socket_path
 from interlock.config.settings import Config
-from interlock.hub.assembly import DRAIN_S, VERSION, Assembly
+from interlock.hub.assembly import DRAIN_S, Assembly
 from interlock.hub.doors import is_mcp_path
 from interlock.hub.oauth.desk import check_installed
 from interlock.hub.operator import Operator
@@ -26,11 +26,12 @@ from interlock.hub.spans.opening import check_otel
 from interlock.transports.http.bounds import HttpBounds
 from interlock.transports.http.endpoint import McpEndpoint
 from interlock.transports.http.serve import start as start_http
-from interlock.web.app import make_app
+from interlock.version import VERSION
 from interlock.web.control import ControlSocket
-from interlock.web.metrics.page import MetricsPage
+from interlock.web.on_demand import OnDemand
 
 if TYPE_CHECKING:
+    from starlette.types import ASGIApp
     from uvicorn._types import ASGI3Application
 
 LOCK_WITHIN_S: Final = 5.0
@@ -77,10 +78,16 @@ async def serve(config: Config, home: Path, on_ready: Callable[[Ready], None]) -
     host, port = config.hub.address
     if not config.hub.on_loopback and config.hub.admits_anonymous:
         raise ValueError("a hub that listens beyond this machine needs keys: set `anonymous = false` in [hub]")
-    metrics = MetricsPage(assembly)
+
+    def rest_of_http() -> ASGIApp:
+        from interlock.web.app import make_app
+        from interlock.web.metrics.page import MetricsPage
+
+        return make_app(assembly, operator=operator, metrics=MetricsPage(assembly, http.face))
+
     http = await start_http(
         endpoint,
-        cast("ASGI3Application", make_app(assembly, operator=operator, metrics=metrics)),
+        cast("ASGI3Application", OnDemand("interlock.web.app", rest_of_http)),
         host=host,
         port=port,
         hosts=config.hub.allowed_hosts,
@@ -89,7 +96,6 @@ async def serve(config: Config, home: Path, on_ready: Callable[[Ready], None]) -
         bounds=bounds,
         is_mcp=is_mcp_path,
     )
-    metrics.face = http.face
     assembly.listen = f"{host if ':' not in host else f'[{host}]'}:{http.port}"
     await assembly.begin()
     await control.listen(socket_path(home))

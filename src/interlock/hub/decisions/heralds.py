@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import hashlib
 import hmac
-import http.client
 import os
 import shutil
 import time
@@ -95,7 +94,7 @@ class Heralds:
                 await asyncio.sleep(PAUSE_S * 2 ** (attempt - 1))
             try:
                 status = await asyncio.to_thread(_send, url, secret, decision)
-            except (OSError, http.client.HTTPException) as cause:
+            except OSError as cause:
                 why = repr(cause)
                 continue
             if status < 300:
@@ -123,6 +122,9 @@ def desktop_command(decision: Decision) -> list[str] | None:
 
 
 def _send(url: str, secret: str, decision: Decision) -> int:
+    """Gives the status of the answer. Raises OSError where there was none."""
+    import http.client  # needed where a webhook is set, and nowhere else
+
     asked = decision.question
     body = msgspec.json.encode(
         {
@@ -154,5 +156,7 @@ def _send(url: str, secret: str, decision: Decision) -> int:
         said = {"content-type": "application/json", TIMESTAMP: timestamp, SIGNATURE: signature(secret, timestamp, body)}
         line.request("POST", path, body, said)
         return line.getresponse().status
+    except http.client.HTTPException as cause:
+        raise OSError(repr(cause)) from cause
     finally:
         line.close()
