@@ -20,11 +20,14 @@ from interlock.config.home import info_path, lock_path, socket_path
 from interlock.config.settings import Config
 from interlock.hub.assembly import DRAIN_S, Assembly
 from interlock.hub.doors import is_mcp_path
+from interlock.hub.memory import Ebb, give_back
 from interlock.hub.oauth.desk import check_installed
 from interlock.hub.operator import Operator
 from interlock.hub.spans.opening import check_otel
+from interlock.transports.descriptors import for_clients, raise_limit
 from interlock.transports.http.bounds import HttpBounds
 from interlock.transports.http.endpoint import McpEndpoint
+from interlock.transports.http.face import Face
 from interlock.transports.http.serve import start as start_http
 from interlock.version import VERSION
 from interlock.web.control import ControlSocket
@@ -73,7 +76,7 @@ async def serve(config: Config, home: Path, on_ready: Callable[[Ready], None]) -
     assembly = Assembly(config, home)
     operator = Operator(assembly, stopping.set)
     control = ControlSocket(assembly, operator)
-    bounds = HttpBounds(sessions=config.hub.limits.sessions)
+    bounds = HttpBounds(sessions=config.hub.limits.sessions, connections=for_clients(raise_limit()))
     endpoint = McpEndpoint(assembly.service, assembly.limits, bounds)
     host, port = config.hub.address
     if not config.hub.on_loopback and config.hub.admits_anonymous:
@@ -101,10 +104,12 @@ async def serve(config: Config, home: Path, on_ready: Callable[[Ready], None]) -
     await control.listen(socket_path(home))
     _write_info(home, assembly.listen, control)
     watcher = asyncio.create_task(_watch_files(assembly, operator))
+    ebbing = asyncio.create_task(_watch_connections(http.face))
     with _signals(stopping.set):
         on_ready(Ready(assembly.listen, os.getpid()))
         await stopping.wait()
     watcher.cancel()
+    ebbing.cancel()
     await http.stop(DRAIN_S)
     await assembly.end()
     for path in (info_path(home), socket_path(home)):
@@ -123,6 +128,15 @@ async def _watch_files(assembly: Assembly, operator: Operator) -> None:
             for problem in operator.problems:
                 assembly.logs.add("hub", "config", f"{problem['file']}:{problem['line']}: {problem['message']}")
             seen = _stamps(assembly.config)
+
+
+async def _watch_connections(face: Face) -> None:
+    """What thousands of clients took goes back to the system when they have gone."""
+    ebb = Ebb()
+    while True:
+        await asyncio.sleep(LOOK_EVERY_S)
+        if ebb.has_fallen(len(face.connections)):
+            await asyncio.to_thread(give_back)
 
 
 def _stamps(config: Config) -> dict[str, tuple[int, int, int]]:
