@@ -111,6 +111,30 @@ async def test_nobody_reads_the_rest_of_a_flood(run) -> None:
     assert server.link.complaints.counts["line"] == BAD_LINES + 1
 
 
+async def test_what_nobody_asked_for_is_taken_a_little_at_a_time_and_nothing_of_it_is_lost(run) -> None:
+    babbler, neighbour = await run(), await run()
+    loop, notes, most = asyncio.get_running_loop(), babbler.ear.notes, 0
+    babble = babbler.start("babble", {"lines": 10_000})
+    while not babble.future.done():
+        before = len(notes)
+        turn = loop.create_future()
+        loop.call_soon(turn.set_result, None)
+        await turn
+        most = max(most, len(notes) - before)
+        if len(notes) % 7 == 0:
+            assert await neighbour.ask("echo", {"x": 1}) == {"x": 1}
+    assert len(notes) == 10_000
+    assert most < 1_000, "one read of the pipe holds two thousand"
+
+
+async def test_a_server_that_babbles_and_dies_has_said_everything_first(run) -> None:
+    server = await run()
+    server.start("babble", {"lines": 3_000})
+    died = server.start("die")
+    await lost(died)
+    assert len(server.ear.notes) == 3_000
+
+
 async def test_half_a_line_and_an_exit_lose_every_request_and_say_how_it_ended(run) -> None:
     server = await run()
     silent, half = server.start("silent"), server.start("half")
@@ -248,3 +272,12 @@ async def test_one_waiters_bug_does_not_cost_another_its_answer(run) -> None:
     server.link.send(Outgoing("echo", b"{}", deadline), Broken())
     assert await server.ask("echo", {"n": 2}) == {"n": 2}
     assert isinstance(reported[0], ZeroDivisionError)
+
+
+def test_a_flood_of_stderr_is_counted_and_its_end_remembered() -> None:
+    chatter = Chatter()
+    first = chatter.feed(b"".join(b"line %d\n" % number for number in range(LINES_PER_SECOND)), 0.0)
+    assert len(first) == LINES_PER_SECOND
+    assert chatter.feed(b"".join(b"more %d\n" % number for number in range(5_000)), 0.0) == []
+    assert chatter.last[-1] == "more 4999"
+    assert chatter.feed(b"", 1.0) == ["(5000 more lines were dropped)"]

@@ -1,7 +1,8 @@
 """The client half of stdio: a `Link` to a server that is a process of ours.
 
-All requests share one stream each way. A server that misbehaves on it is reported and, when it floods, ended; it never
-takes more than bounded memory, and no request outlives its deadline.
+All requests share one stream each way. A server that misbehaves on it is reported and, when it floods with rubbish,
+ended; one that says much that nobody asked for is read more slowly. It never takes more than bounded memory, and no
+request outlives its deadline.
 """
 
 from __future__ import annotations
@@ -9,11 +10,15 @@ from __future__ import annotations
 import asyncio
 import math
 import re
+from collections.abc import Iterator
+from itertools import chain
+from time import thread_time
 from typing import Final
 
 import msgspec
 
 from interlock.protocols.mcp.meta import SUBSCRIPTION_ID, members
+from interlock.transports.fairness import FIRST_S, Share
 from interlock.transports.link import Listener, Outgoing, Sink
 from interlock.transports.one_stream import OneStreamLink, Waiter
 from interlock.transports.stdio.chatter import Chatter, printable
@@ -28,6 +33,7 @@ from interlock.wire.messages import (
     Id,
     Message,
     Notification,
+    Request,
     Result,
     decode,
     decode_batch,
@@ -70,6 +76,11 @@ class StdioLink(OneStreamLink):
         self._full = False
         self._bad_lines = 0
         self._bad_bytes = 0
+        self._share = Share()
+        self._unasked = False
+        self._exited = False
+        self._later: tuple[Iterator[bytes | Oversize], bytes] | None = None
+        """What was read and is not gone through yet, while the server rests."""
         self._bad_limit = max(BAD_BYTES, limits.message_bytes * 5 // 4)
         self._closed = False
         self._ending: asyncio.Task[None] | None = None
@@ -135,8 +146,12 @@ class StdioLink(OneStreamLink):
 
     def wrote(self, fd: int, data: bytes) -> None:
         if fd == STDOUT:
-            if self._fault is None:
-                self._read(data)
+            if self._fault is not None:
+                return
+            if self._later is None:
+                self._go_through(iter(self._lines.feed(data)), data)
+            else:
+                self._later = (chain(self._later[0], self._lines.feed(data)), data)
             return
         for line in self._stderr.feed(data, self._loop.time()):
             self.listener.spoke("stderr", line)
@@ -150,6 +165,11 @@ class StdioLink(OneStreamLink):
             fault = Fault("UPSTREAM_UNAVAILABLE", f"the server closed its {name}")
             self._loop.call_later(HUNG_UP, self._give_up, fault)
 
+    def exited(self) -> None:
+        self._exited = True
+        if self._later is not None:
+            self._go_on()
+
     def ended(self, code: int | None) -> None:
         for line in self._stderr.finish():
             self.listener.spoke("stderr", line)
@@ -159,8 +179,10 @@ class StdioLink(OneStreamLink):
 
     # Reading.
 
-    def _read(self, data: bytes) -> None:
-        for line in self._lines.feed(data):
+    def _go_through(self, lines: Iterator[bytes | Oversize], data: bytes) -> None:
+        """Take the lines of one piece, until the server has had its share of the loop with what nobody asked for."""
+        began: float | None = None
+        for line in lines:
             try:
                 if isinstance(line, Oversize):
                     self._oversize(data)
@@ -172,12 +194,35 @@ class StdioLink(OneStreamLink):
                 self._loop.call_exception_handler({"message": "a message could not be handed over", "exception": cause})
             if self._bad_lines > BAD_LINES:
                 break  # one read can hold many thousands more, and everyone else would wait for them
+            if self._unasked:
+                self._unasked = False
+                now = thread_time()
+                rest = self._share.spend(FIRST_S if began is None else now - began, self._loop.time())
+                began = now
+                if rest and self._fault is None and not self._exited:
+                    self._rest(lines, data, rest)
+                    return
+            else:
+                began = None
         self._bad_bytes += len(data)
         last = data.rfind(b"\n") + 1
         if last or not self._head:
             self._head = data[last : last + 128]
         if self._bad_bytes > self._bad_limit or self._bad_lines > BAD_LINES:
             self._give_up(Fault("UPSTREAM_ERROR", "the server floods its stdout with what are not messages"))
+
+    def _rest(self, lines: Iterator[bytes | Oversize], data: bytes, seconds: float) -> None:
+        self._later = (lines, data)
+        self._process.read(STDOUT, on=False)
+        self._loop.call_later(seconds, self._go_on)
+
+    def _go_on(self) -> None:
+        later, self._later = self._later, None
+        if later is None or self._fault is not None:
+            return
+        self._go_through(*later)
+        if self._later is None:
+            self._process.read(STDOUT, on=True)
 
     def _take_line(self, line: bytes) -> None:
         try:
@@ -203,6 +248,7 @@ class StdioLink(OneStreamLink):
     def _take(self, message: Message) -> None:
         self._bad_lines = 0
         self._bad_bytes = 0
+        self._unasked = isinstance(message, Notification | Request)
         if type(message) is Notification and self._subscriptions and self._for_subscription(message):
             return
         if self._subscriptions and isinstance(message, Result | Failure) and message.id is not None:
