@@ -19,7 +19,6 @@ from interlock.hub.bridges.asking_back import AskingBack
 from interlock.hub.bridges.retries import ANSWERS
 from interlock.hub.call import Call
 from interlock.hub.lines import LineOwner
-from interlock.hub.questions import relay_question
 from interlock.hub.recovering import Recovering
 from interlock.hub.request_states import RequestStates
 from interlock.hub.results.addresses import with_exposed_uris
@@ -124,7 +123,7 @@ class Forward(msgspec.Struct, eq=False):
             fault = Fault("METHOD_NOT_FOUND", f"{request.method} cannot be answered on a shared connection")
             self._connection.refuse(request.id, fault.render(Tongue.OLD_MCP))
             return
-        relay_question(self._connection, request, self._ask, Tongue.OLD_MCP)
+        self._owner.questions.relay(self._connection, request, self._ask)
 
     def lost(self, fault: Fault) -> None:
         """No answer will come."""

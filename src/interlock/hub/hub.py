@@ -59,6 +59,7 @@ from interlock.protocols.registry.errors import registry_fault
 from interlock.transports.exchange import Caller as AnyCaller
 from interlock.transports.exchange import Exchange, Session
 from interlock.transports.parking import Parking
+from interlock.wire.conversation import PROGRESS
 from interlock.wire.errors import Fault
 from interlock.wire.limits import Limits
 from interlock.wire.messages import Notification, check_shape
@@ -192,10 +193,17 @@ class Hub:
             exchange.fail(fault)
 
     def told(self, caller: AnyCaller, session: Session | None, notification: Notification) -> None:
-        """A client's notification. Changed roots go to the servers that have a session for this client."""
-        if notification.method == "notifications/roots/list_changed" and session is not None:
+        """A client's notification, for the servers that have a session for this client: changed roots, and how far it
+        is with what they asked of it."""
+        if session is None:
+            return
+        if notification.method == "notifications/roots/list_changed":
             for _, line in self._private_lines(session):
                 line.connection.tell(notification.method, notification.params)
+        elif notification.method == PROGRESS:
+            for _, line in self._private_lines(session):
+                if line.owner is not None:
+                    line.owner.questions.progressed(notification.params)
 
     def closed(self, session: Session) -> None:
         """A session is over, and everything that was its own with it."""

@@ -1,0 +1,165 @@
+"""What a server asks on its way to the client and back, with a server and a client that do what no SDK would do."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+
+from interlock.config.settings import Server
+
+from .house import House, child, house, text_of, until
+from .puppet import Puppet
+from .rounds import Rounder
+from .talker import Talker, answers
+
+ALL: dict[str, Any] = {
+    "sampling": {"tools": {}, "context": {}},
+    "elicitation": {"form": {}, "url": {}},
+    "roots": {"listChanged": True},
+}
+FORM = {"message": "Who?", "requestedSchema": {"type": "object", "properties": {"name": {"type": "string"}}}}
+SAMPLING = {"messages": [{"role": "user", "content": {"type": "text", "text": "Say hello"}}], "maxTokens": 7}
+
+Where = Literal["in the call", "beside it"]
+
+
+@contextlib.asynccontextmanager
+async def puppet_house(
+    tmp_path: Path, era: Literal["legacy", "modern"] = "legacy", **more: Any
+) -> AsyncIterator[tuple[House, Puppet]]:
+    """A hub with a puppet behind it, over HTTP."""
+    async with (
+        Puppet(**more).http() as puppet,
+        house(tmp_path, {"a": Server(url=puppet.url, era=era)}) as hub,
+    ):
+        yield hub, puppet
+
+
+class Answerer(Talker):
+    """A client of the handshake era that answers as a function says; None leaves a question open."""
+
+    def __init__(self, url: str, answer: Callable[[Any], Any], key: str | None = None) -> None:
+        super().__init__(url, {}, key)
+        self._says = answer
+
+    async def _answer(self, message: Any) -> None:
+        said = self._says(message)
+        if said is not None:
+            await self.post(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": said}).encode())
+
+    def told(self, method: str) -> list[Any]:
+        """The params of whatever came under a method."""
+        return [message["params"] for message in self.heard if message.get("method") == method]
+
+
+def steps(*these: dict[str, Any]) -> dict[str, Any]:
+    return {"steps": list(these)}
+
+
+def asks(id: int | str, method: str = "elicitation/create", params: Any = FORM, **more: Any) -> dict[str, Any]:
+    return {"ask": {"id": id, "method": method, "params": params}, **more}
+
+
+def tells(method: str, params: Any = None, **more: Any) -> dict[str, Any]:
+    return {"tell": {"method": method, "params": params or {}}, **more}
+
+
+@pytest.mark.parametrize("where", ["in the call", "beside it"])
+async def test_a_question_that_its_server_withdraws_is_withdrawn_at_the_client_at_once(
+    tmp_path: Path, where: Where
+) -> None:
+    beside = {"beside": True} if where == "beside it" else {}
+    async with puppet_house(tmp_path) as (hub, puppet):
+        client = Answerer(hub.url + "/mcp", lambda asked: {"roots": []} if asked["method"] == "roots/list" else None)
+        await client.initialize(ALL)
+        withdrawn = tells("notifications/cancelled", {"requestId": "q", "reason": "never mind"}, **beside)
+        # The answer to a ping shows that the hub has read it. The server then goes on asking: the call is not over.
+        read = (asks("p", "ping", {}, **beside), {"wait": "p"})
+        roots = (asks(1, "roots/list", {}), {"wait": 1})
+        await client.call("a__do", steps(asks("q", **beside), withdrawn, *read, *roots))
+        kinds = [message.get("method", "answer") for message in client.heard]
+        assert kinds == ["elicitation/create", "notifications/cancelled", "roots/list", "answer"]
+        (asked,) = [message for message in client.heard if message.get("method") == "elicitation/create"]
+        assert [told["requestId"] for told in client.told("notifications/cancelled")] == [asked["id"]]
+        assert puppet.answer_to("q") == [], "an answer to what was withdrawn"
+
+
+async def test_a_withdrawn_question_is_not_asked_of_a_new_client_again(tmp_path: Path) -> None:
+    async with puppet_house(tmp_path) as (hub, puppet):
+        client = Rounder(hub.url + "/mcp", answers("ada"))
+        withdrawn = tells("notifications/cancelled", {"requestId": "q"})
+        doing = steps(asks("q"), asks("r", "roots/list", {}), {"wait": "r"}, withdrawn, asks("s"), {"wait": "s"})
+        first = await client.start("a__do", doing)
+        assert len(first["inputRequests"]) == 2
+        only_roots = {key: value for key, value in client.reply(first)["inputResponses"].items() if "roots" in key}
+        params = {"name": "a__do", "arguments": doing}
+        second = await client.ask(
+            "tools/call", dict(params), inputResponses=only_roots, requestState=first["requestState"]
+        )
+        (key,) = second["result"]["inputRequests"]
+        assert key not in first["inputRequests"]
+        last = await client.ask("tools/call", dict(params), **client.reply(second["result"]))
+        assert [answer["id"] for answer in json.loads(text_of(last))] == ["r", "s"]
+        assert puppet.answer_to("q") == []
+
+
+async def test_a_server_that_goes_withdraws_what_it_asked_in_no_call(tmp_path: Path) -> None:
+    async with house(tmp_path, {"a": child("puppet.py", era="legacy")}) as hub:
+        client = Answerer(hub.url + "/mcp", lambda asked: None)
+        await client.initialize(ALL)
+        heard: list[Any] = []
+        listening = asyncio.ensure_future(listen(client, heard))
+        await client.call("a__do", {"steps": [], "afterwards": [asks(1, "roots/list", {})]})
+        await until(lambda: bool(heard))
+        (lane,) = hub.assembly.upstreams["a"]._lanes.lines()
+        await lane.connection.close()
+        await until(lambda: len(heard) == 2)
+        listening.cancel()
+        question, withdrawn = heard
+        assert question["method"] == "roots/list"
+        assert withdrawn["method"] == "notifications/cancelled"
+        assert withdrawn["params"]["requestId"] == question["id"]
+
+
+async def listen(client: Talker, heard: list[Any]) -> None:
+    """Take down what comes on the standing stream."""
+    reader, writer = await asyncio.open_connection(client.host, int(client.port))
+    head = f"GET /mcp HTTP/1.1\r\nhost: {client.host}:{client.port}\r\naccept: text/event-stream\r\n"
+    writer.write(f"{head}mcp-session-id: {client.session}\r\n\r\n".encode())
+    try:
+        while line := await reader.readline():
+            if line.startswith(b"data: {"):
+                heard.append(json.loads(line[5:]))
+    finally:
+        writer.close()
+
+
+async def test_a_client_tells_how_far_it_is_under_a_token_of_the_hubs(tmp_path: Path) -> None:
+    async with puppet_house(tmp_path) as (hub, puppet):
+        client = Answerer(hub.url + "/mcp", lambda asked: None)
+        tokens: list[Any] = []
+
+        async def answer(message: Any) -> None:
+            token = message["params"]["_meta"]["progressToken"]
+            tokens.append(token)
+            said = {"progressToken": token, "progress": 1, "message": "thinking"}
+            for each in (said, {**said, "progressToken": "never given"}):
+                told = {"jsonrpc": "2.0", "method": "notifications/progress", "params": each}
+                await client.post(json.dumps(told).encode())
+            result = answers("ada")["sampling/createMessage"]
+            await client.post(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}).encode())
+
+        client._answer = answer  # type: ignore[method-assign]
+        await client.initialize(ALL)
+        marked = {**SAMPLING, "_meta": {"progressToken": 7}}
+        doing = steps(asks(1, "sampling/createMessage", marked), {"until": "notifications/progress"}, {"wait": 1})
+        await client.call("a__do", doing)
+        assert tokens != [7]
+        told = {"progressToken": 7, "progress": 1, "message": "thinking"}
+        assert puppet.asked("notifications/progress") == [told]
