@@ -40,6 +40,7 @@ class Puppet:
         self._answered = asyncio.Condition()
         self._work: set[asyncio.Task[None]] = set()
         self._standing: dict[str, Say] = {}
+        self._notes = ["note://one"]
 
     def asked(self, method: str) -> list[Any]:
         """The params of every request or notification of a method that it got."""
@@ -48,6 +49,10 @@ class Puppet:
     def answer_to(self, id: Any) -> list[Any]:
         """Every answer to a request of its own."""
         return [message for message in self.heard if "method" not in message and message.get("id") == id]
+
+    def forget(self) -> None:
+        """Tell of no resource any more."""
+        self._notes.clear()
 
     async def take(self, message: Any, say: Say, beside: Say) -> None:
         """Take a message, and answer it if it wants an answer."""
@@ -73,6 +78,14 @@ class Puppet:
             return _result({"protocolVersion": "2025-11-25", "capabilities": self._capabilities, "serverInfo": info})
         if method == "server/discover" and modern:
             return _result({"supportedVersions": ["2026-07-28"], "capabilities": self._capabilities}, modern)
+        if method == "subscriptions/listen":
+            agreed = {**params["notifications"], "resourceSubscriptions": self._notes}
+            meta = {"io.modelcontextprotocol/subscriptionId": message["id"]}
+            told = {"_meta": meta, "notifications": agreed}
+            say({"jsonrpc": "2.0", "method": "notifications/subscriptions/acknowledged", "params": told})
+            await asyncio.Event().wait()
+        if method == "resources/subscribe" and params["uri"] not in self._notes:
+            return {"error": {"code": -32602, "message": "there is no such resource"}}
         if method in LISTS or method in QUIET:
             return _result(LISTS.get(method, {}), modern)
         return {"error": {"code": -32601, "message": f"no such method: {method}"}}

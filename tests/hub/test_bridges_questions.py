@@ -74,7 +74,7 @@ def tells(method: str, params: Any = None, **more: Any) -> dict[str, Any]:
 async def test_a_question_that_its_server_withdraws_is_withdrawn_at_the_client_at_once(
     tmp_path: Path, where: Where
 ) -> None:
-    beside = {"beside": True} if where == "beside it" else {}
+    beside: dict[str, Any] = {"beside": True} if where == "beside it" else {}
     async with puppet_house(tmp_path) as (hub, puppet):
         client = Answerer(hub.url + "/mcp", lambda asked: {"roots": []} if asked["method"] == "roots/list" else None)
         await client.initialize(ALL)
@@ -131,7 +131,8 @@ async def listen(client: Talker, heard: list[Any]) -> None:
     """Take down what comes on the standing stream."""
     reader, writer = await asyncio.open_connection(client.host, int(client.port))
     head = f"GET /mcp HTTP/1.1\r\nhost: {client.host}:{client.port}\r\naccept: text/event-stream\r\n"
-    writer.write(f"{head}mcp-session-id: {client.session}\r\n\r\n".encode())
+    named = f"authorization: Bearer {client.key}\r\n" if client.key else ""
+    writer.write(f"{head}{named}mcp-session-id: {client.session}\r\n\r\n".encode())
     try:
         while line := await reader.readline():
             if line.startswith(b"data: {"):

@@ -103,19 +103,21 @@ class Forward(msgspec.Struct, eq=False):
                 self._last(call, result, exchange.result)
 
     def notified(self, method: str, params: bytes) -> None:
-        """Progress and log messages of this call. Log messages of a shared session are the operator's alone."""
+        """Progress and log messages of this call. Log messages of a shared session are the operator's alone. What else
+        comes on a call's stream, such as a changed list, is not about the call."""
         exchange = self._call.exchange
-        wanted = False
         if method == PROGRESS:
             meta = exchange.glance.meta
             if meta is not None and meta.progress_token is not None:
                 exchange.notify(PROGRESS, _with_token(params, meta.progress_token))
         elif method == "notifications/message":
-            wanted = self._wants_logs()
+            if self._wants_logs():
+                exchange.notify(method, one_line(params))
+        elif method == "notifications/elicitation/complete":
+            if not exchange.dialect.modern:
+                exchange.notify(method, one_line(params))
         else:
-            wanted = method == "notifications/elicitation/complete" and not exchange.dialect.modern
-        if wanted:
-            exchange.notify(method, one_line(params))
+            self._connection.listener.notified(method, params)
 
     def asked(self, request: Request) -> None:
         """The server turns to the client in mid-call: possible where the connection is the client's own."""

@@ -469,7 +469,7 @@ class Hub:
             session.notify("notifications/resources/updated", params)
 
         try:
-            await self._subscriptions.add(target.server, target.name, session.id, tell)
+            await self._subscriptions.add(target.server, target.name, session.id, tell, exchange)
         except Fault as fault:
             exchange.fail(fault)
             return

@@ -28,7 +28,9 @@ class Carrier(Protocol):
 class LineOwner:
     """Whom a private connection belongs to. What the server says on it is theirs, and nobody else's."""
 
-    def __init__(self, session: Session | None) -> None:
+    def __init__(self, lane: str, session: Session | None) -> None:
+        self.lane = lane
+        """What the connection is called."""
         self._session = session
         self.tasks: dict[str, str] = {}
         """Tasks that were begun on it and whose outcome their owner does not have yet: the server's id, and ours."""

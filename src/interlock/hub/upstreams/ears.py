@@ -16,6 +16,7 @@ CLAIMS: Final = frozenset({"notifications/mgp.audit", "notifications/mgp.lifecyc
 """What a server says of itself, for the record."""
 TASK_NOTICES: Final = frozenset({*STATUS_CHANGED.values(), PROGRESS})
 """What a server tells of tasks. Progress that belongs to no open call is a task's, or nobody's."""
+UPDATED: Final = "notifications/resources/updated"
 
 
 class Hearer(Protocol):
@@ -64,7 +65,7 @@ class LaneEars:
         self._owner = owner
 
     def notified(self, method: str, params: bytes) -> None:
-        if method in TASK_NOTICES:
+        if method in TASK_NOTICES or method == UPDATED:
             self._upstream.heard(method, params, self._owner)
         elif method == CANCELLED:
             self._owner.questions.withdraw(params)
