@@ -164,3 +164,160 @@ async def test_a_client_tells_how_far_it_is_under_a_token_of_the_hubs(tmp_path: 
         assert tokens != [7]
         told = {"progressToken": 7, "progress": 1, "message": "thinking"}
         assert puppet.asked("notifications/progress") == [told]
+
+
+ROOTS = {"method": "roots/list", "params": {}}
+VISIT = {"mode": "url", "message": "Log in", "url": "https://example.org/login"}
+WITH_TOOLS = {**SAMPLING, "tools": [{"name": "look", "inputSchema": {"type": "object"}}]}
+
+
+# A new server's own question reaches a new client as it is, and the client's own word the server.
+@pytest.mark.parametrize(("client", "era"), [("old", "legacy"), ("old", "modern"), ("new", "legacy")])
+@pytest.mark.parametrize(
+    ("method", "params", "declared", "needed"),
+    [
+        ("sampling/createMessage", SAMPLING, {"elicitation": {}}, {"sampling": {}}),
+        ("sampling/createMessage", WITH_TOOLS, {"sampling": {}}, {"sampling": {"tools": {}}}),
+        ("elicitation/create", VISIT, {"elicitation": {"form": {}}}, {"elicitation": {"url": {}}}),
+        ("elicitation/create", FORM, {"elicitation": {"url": {}}}, {"elicitation": {"form": {}}}),
+        ("roots/list", {}, {"sampling": {}}, {"roots": {}}),
+    ],
+    ids=["sampling", "sampling with tools", "a page", "a form", "roots"],
+)
+async def test_a_client_is_never_asked_what_it_did_not_declare(
+    tmp_path: Path, client: str, era: Literal["legacy", "modern"], method: str, params: Any, declared: Any, needed: Any
+) -> None:
+    asked = {"q": {"method": method, "params": params}}
+    doing = steps(asks(1, method, params), {"wait": 1}) if era == "legacy" else {"rounds": [{"inputRequests": asked}]}
+    async with puppet_house(tmp_path, era) as (hub, puppet):
+        if client == "old":
+            talker = Answerer(hub.url + "/mcp", lambda _: None)
+            await talker.initialize(declared)
+            answer = await talker.call("a__do", doing)
+            assert [message.get("method") for message in talker.heard] == [None]
+        else:
+            rounder = Rounder(hub.url + "/mcp", {})
+            rounder.capabilities = declared
+            answer = await rounder.ask("tools/call", {"name": "a__do", "arguments": doing})
+            assert answer["result"]["resultType"] == "complete"
+        error = puppet.answer_to(1)[0]["error"] if era == "legacy" else answer["error"]
+        assert error["data"]["requiredCapabilities"] == needed
+
+
+@pytest.mark.parametrize("bad", [[1], "x", None, 5, {}, {"action": 5}, {"action": "accept", "content": "x"}])
+async def test_what_is_no_answer_is_taken_from_no_client(tmp_path: Path, bad: Any) -> None:
+    async with puppet_house(tmp_path / "old") as (hub, puppet):
+        new = Rounder(hub.url + "/mcp", {"elicitation/create": bad})
+        doing = steps(asks(1), {"wait": 1})
+        first = await new.start("a__do", doing)
+        params = {"name": "a__do", "arguments": doing}
+        refused = await new.ask("tools/call", dict(params), **new.reply(first))
+        assert refused["error"]["code"] == -32602
+        new.answers = {"elicitation/create": {"action": "decline"}}
+        good = await new.ask("tools/call", dict(params), **new.reply(first))
+        assert json.loads(text_of(good))[0]["result"] == {"action": "decline"}, "nothing had changed"
+    async with puppet_house(tmp_path / "new", "modern") as (hub, puppet):
+        old = Talker(hub.url + "/mcp", {"elicitation/create": bad})
+        await old.initialize(ALL)
+        asked = {"q": {"method": "elicitation/create", "params": FORM}}
+        answer = await old.call("a__do", {"rounds": [{"inputRequests": asked}]})
+        assert answer["error"]["code"] == -32602
+        assert len(puppet.asked("tools/call")) == 1
+        assert hub.assembly.hub.open_calls == 0
+
+
+async def test_answers_come_back_under_the_names_of_their_questions_in_whatever_order(tmp_path: Path) -> None:
+    async with puppet_house(tmp_path, "modern") as (hub, puppet):
+        client = Answerer(hub.url + "/mcp", lambda _: None)
+        waiting: list[Any] = []
+
+        async def answer(message: Any) -> None:
+            waiting.append(message)
+            if len(waiting) == 3:
+                for each in reversed(waiting):
+                    said = {**answers("ada")[each["method"]], "unexpected": True}
+                    await client.post(json.dumps({"jsonrpc": "2.0", "id": each["id"], "result": said}).encode())
+
+        client._answer = answer  # type: ignore[method-assign]
+        await client.initialize(ALL)
+        asked = {
+            "1": ROOTS,
+            "form": {"method": "elicitation/create", "params": FORM},
+            "text": {"method": "sampling/createMessage", "params": SAMPLING},
+        }
+        got = json.loads(text_of(await client.call("a__do", {"rounds": [{"inputRequests": asked}]})))
+        assert (got["1"]["roots"], got["form"]["action"], got["text"]["model"]) == (
+            [{"uri": "file:///ada"}],
+            "accept",
+            "m",
+        )
+        first, second = puppet.asked("tools/call")
+        assert "requestState" not in first
+        assert second["requestState"] == "1"
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"requestState": None},
+        {"inputRequests": []},
+        {"inputRequests": {"q": {"method": "tools/list"}}},
+        {"inputRequests": {"r": ROOTS, "q": {"method": "elicitation/create", "params": [1]}}},
+        {"inputRequests": {str(number): ROOTS for number in range(65)}},
+    ],
+    ids=["nothing", "no questions", "for what no client has", "what cannot be read", "too much"],
+)
+async def test_a_server_that_asks_badly_fails_its_call_at_once(tmp_path: Path, asked: Any) -> None:
+    async with puppet_house(tmp_path, "modern") as (hub, puppet):
+        client = Answerer(hub.url + "/mcp", lambda _: None)
+        await client.initialize(ALL)
+        answer = await client.call("a__do", {"rounds": [asked]})
+        assert answer["error"]["data"]["name"] in ("UPSTREAM_ERROR", "INVALID_PARAMS")
+        assert len(puppet.asked("tools/call")) == 1, "a call must not be made twice"
+        assert hub.assembly.hub.open_calls == 0
+
+
+@pytest.mark.parametrize("transport", ["stdio", "http"])
+@pytest.mark.parametrize("params", [{"mode": 5}, {"mode": None}, [1], "x"])
+async def test_a_question_that_cannot_be_read_is_refused_and_its_server_lives_on(
+    tmp_path: Path, params: Any, transport: str
+) -> None:
+    async with contextlib.AsyncExitStack() as stack:
+        if transport == "http":
+            hub, _ = await stack.enter_async_context(puppet_house(tmp_path))
+        else:
+            hub = await stack.enter_async_context(house(tmp_path, {"a": child("puppet.py", era="legacy")}))
+        client = Rounder(hub.url + "/mcp", answers("ada"))
+        (said,) = json.loads(text_of(await client.call("a__do", steps(asks(1, params=params), {"wait": 1}))))
+        assert said["error"]["code"] in (-32600, -32602)
+        assert "accept" in text_of(await client.call("a__do", steps(asks(2), {"wait": 2})))
+
+
+async def test_a_new_servers_state_is_good_for_the_same_arguments_in_another_order(tmp_path: Path) -> None:
+    async with puppet_house(tmp_path, "modern") as (hub, puppet):
+        ada, bob = (Rounder(hub.url + "/mcp", answers(name), hub.key(name)) for name in ("ada", "bob"))
+        doing = {"rounds": [{"inputRequests": {"r": ROOTS}}], "a": 1, "b": {"c": 2, "d": 3}}
+        reply = ada.reply(await ada.start("a__do", doing))
+        assert reply["requestState"] != "1"
+        for client, arguments, given in (
+            (bob, doing, reply),
+            (ada, {**doing, "a": 2}, reply),
+            (ada, doing, {**reply, "requestState": "1"}),
+            (ada, doing, {**reply, "requestState": reply["requestState"][:-2]}),
+        ):
+            answer = await client.ask("tools/call", {"name": "a__do", "arguments": arguments}, **given)
+            assert answer["error"]["data"]["name"] == "REQUEST_STATE_REFUSED"
+        assert len(puppet.asked("tools/call")) == 1
+        other = {"b": {"d": 3, "c": 2}, "a": 1, "rounds": doing["rounds"]}
+        answer = await ada.ask("tools/call", {"name": "a__do", "arguments": other}, **reply)
+        assert json.loads(text_of(answer))["r"] == answers("ada")["roots/list"]
+
+
+async def test_an_old_server_may_be_told_of_an_old_clients_changed_roots(tmp_path: Path) -> None:
+    async with puppet_house(tmp_path) as (hub, puppet):
+        client = Answerer(hub.url + "/mcp", lambda _: None)
+        await client.initialize(ALL)
+        await client.call("a__do", steps())
+        assert puppet.asked("initialize")[-1]["capabilities"]["roots"] == {"listChanged": True}
+        await client.post(b'{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}')
+        await until(lambda: len(puppet.asked("notifications/roots/list_changed")) == 1)

@@ -6,7 +6,6 @@ Ids, progress tokens and request state never cross the hop as they are: each sid
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from collections.abc import Callable, Mapping
 
 import msgspec
@@ -16,7 +15,7 @@ from interlock.hub import recording
 from interlock.hub.audit.record import CANCELLED, Outcome, outcome_of
 from interlock.hub.bridges import url_first
 from interlock.hub.bridges.asking_back import AskingBack
-from interlock.hub.bridges.retries import ANSWERS
+from interlock.hub.bridges.retries import ANSWERS, binding_of
 from interlock.hub.call import Call
 from interlock.hub.lines import LineOwner
 from interlock.hub.recovering import Recovering
@@ -317,10 +316,8 @@ class Forward(msgspec.Struct, eq=False):
         return self._states.open(token, self._call.caller.owner, self._purpose(), self._clock())
 
     def _purpose(self) -> str:
-        """What a sealed state is good for: this method of this target with these arguments."""
-        target = self._call.target
-        digest = hashlib.sha256(self._call.arguments_raw).hexdigest()
-        return f"{self._call.exchange.request.method}\0{target.server}\0{target.name}\0{digest}"
+        """What a sealed state is good for: this method of this target with these arguments, in whatever order."""
+        return binding_of(self._call).hex()
 
 
 def _with_token(params: bytes, token: Id) -> bytes:

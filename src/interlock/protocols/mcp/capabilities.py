@@ -29,15 +29,14 @@ class ClientCapabilities(msgspec.Struct, frozen=True):
         return self.sampling or self.elicitation_form or self.elicitation_url or self.roots
 
     def can_answer(self, method: str, params: bytes = b"{}") -> bool:
-        """Whether the client declared that it answers this request of a server."""
+        """Whether the client declared that it answers this request of a server. Raises INVALID_PARAMS."""
         match method:
             case "sampling/createMessage":
-                return self.sampling
+                return self.sampling_tools if _asked(params).with_tools else self.sampling
             case "roots/list":
                 return self.roots
             case "elicitation/create":
-                mode = msgspec.json.decode(params, type=_Mode).mode
-                return self.elicitation_url if mode == "url" else self.elicitation_form
+                return self.elicitation_url if _asked(params).mode == "url" else self.elicitation_form
         return False
 
 
@@ -67,15 +66,28 @@ def read_client_capabilities(raw: bytes) -> ClientCapabilities:
 def missing_capability(method: str, params: bytes = b"{}") -> dict[str, object]:
     """The `requiredCapabilities` object for a request the client did not say it answers."""
     if method == "sampling/createMessage":
-        return {"sampling": {}}
+        return {"sampling": {"tools": {}} if _asked(params).with_tools else {}}
     if method == "roots/list":
         return {"roots": {}}
-    mode = msgspec.json.decode(params, type=_Mode).mode
-    return {"elicitation": {"url": {}} if mode == "url" else {"form": {}}}
+    return {"elicitation": {"url": {}} if _asked(params).mode == "url" else {"form": {}}}
 
 
-class _Mode(msgspec.Struct):
+def _asked(params: bytes) -> _Asked:
+    try:
+        return msgspec.json.decode(params, type=_Asked)
+    except (msgspec.DecodeError, UnicodeDecodeError) as cause:
+        raise Fault("INVALID_PARAMS", f"params: {cause}") from None
+
+
+class _Asked(msgspec.Struct):
     mode: str = "form"
+    tools: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    tool_choice: msgspec.Raw | msgspec.UnsetType = msgspec.field(default=msgspec.UNSET, name="toolChoice")
+
+    @property
+    def with_tools(self) -> bool:
+        """Whether a model may use tools (2025-11-25, Sampling: Capabilities)."""
+        return self.tools is not msgspec.UNSET or self.tool_choice is not msgspec.UNSET
 
 
 _Object = dict[str, msgspec.Raw]
