@@ -120,3 +120,13 @@ async def test_a_resource_that_a_server_does_not_have_any_more_does_not_keep_it_
         await until(lambda: upstream._shared not in (None, before))
         assert "result" in await client.legacy("tools/call", {"name": "a__do", "arguments": {}})
         assert len(puppet.asked("resources/subscribe")) == 2
+
+
+async def test_a_stream_that_the_hub_ends_is_told_so(tmp_path: Path) -> None:
+    heard: list[Any] = []
+    async with puppet_house(tmp_path) as (hub, _):
+        stream = asyncio.ensure_future(open_stream(Rounder(hub.url + "/mcp", {}), heard, [NOTE]))
+        await until(lambda: bool(heard))
+    await stream
+    meta = {"io.modelcontextprotocol/subscriptionId": "s"}
+    assert heard[1:] == [{"jsonrpc": "2.0", "id": "s", "result": {"resultType": "complete", "_meta": meta}}]
