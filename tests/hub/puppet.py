@@ -21,6 +21,8 @@ LISTS: dict[str, Any] = {
     "resources/list": {"resources": [{"uri": "note://one", "name": "one"}]},
     "resources/templates/list": {"resourceTemplates": []},
 }
+TASK = "the task"
+"""In what it asks: the id of the last task that a client has begun for it."""
 QUIET = ("ping", "logging/setLevel", "resources/subscribe", "resources/unsubscribe")
 
 
@@ -101,17 +103,19 @@ class Puppet:
 
     async def _steps(self, arguments: Any, say: Say, beside: Say) -> Any:
         got: list[Any] = []
+        task = ""
         for step in arguments.get("steps", []):
             out = beside if step.get("beside") else say
             match step:
                 case {"ask": asked}:
-                    out({"jsonrpc": "2.0", **asked})
+                    out({"jsonrpc": "2.0", **json.loads(json.dumps(asked).replace(TASK, task))})
                 case {"tell": told}:
                     out({"jsonrpc": "2.0", **told})
                 case {"wait": id_}:
                     async with self._answered:
                         await self._answered.wait_for(lambda wanted=id_: wanted in self._answers)  # type: ignore[misc]
                     got.append(self._answers.pop(id_))
+                    task = got[-1].get("result", {}).get("task", {}).get("taskId", task)
                 case {"until": method}:
                     while not self.asked(method):
                         await asyncio.sleep(0.01)

@@ -32,6 +32,7 @@ from interlock.hub.listening import MOST_SUBSCRIPTIONS, Listening, SessionListen
 from interlock.hub.notices import Notices
 from interlock.hub.pipeline import Commit, Dispatch, Pipeline, Release, Resolve
 from interlock.hub.plan import Plan
+from interlock.hub.questions import HEARD
 from interlock.hub.recording import Recording, trace_of
 from interlock.hub.recovering import Recovering
 from interlock.hub.refusals import Refusals
@@ -59,7 +60,6 @@ from interlock.protocols.registry.errors import registry_fault
 from interlock.transports.exchange import Caller as AnyCaller
 from interlock.transports.exchange import Exchange, Session
 from interlock.transports.parking import Parking
-from interlock.wire.conversation import PROGRESS
 from interlock.wire.errors import Fault
 from interlock.wire.limits import Limits
 from interlock.wire.messages import Notification, check_shape
@@ -193,17 +193,17 @@ class Hub:
             exchange.fail(fault)
 
     def told(self, caller: AnyCaller, session: Session | None, notification: Notification) -> None:
-        """A client's notification, for the servers that have a session for this client: changed roots, and how far it
-        is with what they asked of it."""
+        """A client's notification, for the servers that have a session for this client: changed roots, and what
+        becomes of that which they asked of it."""
         if session is None:
             return
         if notification.method == "notifications/roots/list_changed":
             for _, line in self._private_lines(session):
                 line.connection.tell(notification.method, notification.params)
-        elif notification.method == PROGRESS:
+        elif notification.method in HEARD:
             for _, line in self._private_lines(session):
                 if line.owner is not None:
-                    line.owner.questions.progressed(notification.params)
+                    line.owner.questions.heard(line.connection, notification.method, notification.params)
 
     def closed(self, session: Session) -> None:
         """A session is over, and everything that was its own with it."""

@@ -13,13 +13,19 @@ from typing import Final, Protocol
 
 import msgspec
 
+from interlock.hub.tasks import of_clients
 from interlock.protocols.mcp.meta import PROGRESS_TOKEN, members, with_meta
+from interlock.protocols.mcp.tasks import STATUS_CHANGED
 from interlock.wire.conversation import PROGRESS
 from interlock.wire.errors import ErrorObject, Fault, Tongue
 from interlock.wire.messages import Id, Request, one_line
 
 CARRIED: Final = frozenset({"sampling/createMessage", "elicitation/create", "roots/list"})
 """What a server may ask of a client."""
+_RELAYED: Final = CARRIED | of_clients.METHODS
+_STATUS: Final = STATUS_CHANGED[False]
+HEARD: Final = frozenset({PROGRESS, _STATUS})
+"""What a client tells of that which it was asked."""
 
 Ask = Callable[[str, bytes], asyncio.Future[bytes]]
 """Puts a request to the client. Raises a `Fault` where it cannot be put."""
@@ -43,30 +49,31 @@ class Questions:
 
     def __init__(self) -> None:
         self._open: dict[Id, asyncio.Future[bytes]] = {}
-        self._progress: dict[str, tuple[Answers, Id]] = {}
+        self._progress: dict[str, Id] = {}
         """Our progress tokens, and the server's own."""
+        self._tasks = of_clients.ClientTasks()
 
     def relay(self, server: Answers, request: Request, ask: Ask) -> None:
         """Ask the client, and give the server whatever comes of it. It always gets an answer, unless it withdraws."""
-        if request.method not in CARRIED:
+        if request.method not in _RELAYED:
             _refuse(server, request, Fault("METHOD_NOT_FOUND", f"no such method: {request.method}"))
             return
         token, ours = _token_in(request.params), f"asked-{secrets.token_urlsafe(12)}"
         try:
-            params = one_line(request.params)
+            params = self._tasks.to_client(request.method, one_line(request.params))
             waiting = ask(request.method, params if token is None else with_meta(params, {PROGRESS_TOKEN: ours}))
         except Fault as fault:
             _refuse(server, request, fault)
             return
         self._open[request.id] = waiting
         if token is not None:
-            self._progress[ours] = (server, token)
+            self._progress[ours] = token
 
         def settled(future: asyncio.Future[bytes]) -> None:
             if self._open.get(request.id) is future:
                 del self._open[request.id]
             self._progress.pop(ours, None)
-            _settle(server, request, future)
+            self._settle(server, request, future)
 
         waiting.add_done_callback(settled)
 
@@ -80,20 +87,42 @@ class Questions:
         if waiting is not None:
             waiting.cancel()
 
-    def progressed(self, params: bytes) -> None:
-        """The client's `notifications/progress`, if it is about something that was asked here."""
+    def heard(self, server: Answers, method: str, params: bytes) -> None:
+        """What the client tells of something, for the server if it was asked for here: how far it is, or how a task of
+        its own stands."""
         try:
-            found = self._progress.get(str(msgspec.json.decode(params, type=_Progress).progressToken))
-        except msgspec.DecodeError:
+            if method == _STATUS:
+                told = self._tasks.told(params)
+                if told is not None:
+                    server.tell(_STATUS, told)
+                return
+            token = self._progress.get(str(msgspec.json.decode(params, type=_Progress).progressToken))
+        except (Fault, msgspec.DecodeError):
             return
-        if found is not None:
-            server, token = found
+        if token is not None:
             server.tell(PROGRESS, msgspec.json.encode({**members(params), PROGRESS_TOKEN: token}))
 
     def close(self) -> None:
         """The connection is gone: nobody waits for an answer."""
         for waiting in list(self._open.values()):
             waiting.cancel()
+
+    def _settle(self, server: Answers, request: Request, future: asyncio.Future[bytes]) -> None:
+        if future.cancelled():
+            _refuse(server, request, Fault("CANCELLED", "the call is over"))
+            return
+        cause = future.exception()
+        if isinstance(cause, Fault):
+            _refuse(server, request, cause)
+        elif cause is not None:
+            _refuse(server, request, Fault("INTERNAL_ERROR", "the client could not be asked"))
+        else:
+            try:
+                result = self._tasks.to_server(request.method, request.params, one_line(future.result()))
+            except (Fault, msgspec.DecodeError) as bad:
+                _refuse(server, request, Fault("INTERNAL_ERROR", f"the client's answer cannot be read: {bad}"))
+            else:
+                server.answer(request.id, result)
 
 
 def _token_in(params: bytes) -> Id | None:
@@ -104,19 +133,6 @@ def _token_in(params: bytes) -> Id | None:
         return msgspec.json.decode(params, type=_Marked).meta.progressToken
     except (msgspec.DecodeError, UnicodeDecodeError):
         return None
-
-
-def _settle(server: Answers, request: Request, future: asyncio.Future[bytes]) -> None:
-    if future.cancelled():
-        _refuse(server, request, Fault("CANCELLED", "the call is over"))
-        return
-    cause = future.exception()
-    if cause is None:
-        server.answer(request.id, one_line(future.result()))
-    elif isinstance(cause, Fault):
-        _refuse(server, request, cause)
-    else:
-        _refuse(server, request, Fault("INTERNAL_ERROR", "the client could not be asked"))
 
 
 def _refuse(server: Answers, request: Request, fault: Fault) -> None:

@@ -50,7 +50,8 @@ def lane(share: Share, modern: bool, attributes_logs: bool, caller: Caller, exch
     if share == "auto" and not own:
         return None
     dialect = exchange.dialect
-    said = capabilities_across if dialect.modern else capabilities_along
+    # Only a session of its own is told of changed roots, and comes for a client's tasks.
+    said = capabilities_across if dialect.modern or share == "principal" else capabilities_along
     capabilities = said(dialect.capabilities.raw) if answers else b"{}"
     if share != "principal" and session is not None:
         return Lane(f"session:{session.id}", capabilities, level, session)

@@ -22,6 +22,8 @@ class ClientCapabilities(msgspec.Struct, frozen=True):
     roots: bool = False
     tasks: bool = False
     """Whether it takes a task for an answer (the extension of the stateless era)."""
+    hosts_tasks: bool = False
+    """Whether it answers as a task what it is asked for (2025-11-25)."""
 
     @property
     def answers_servers(self) -> bool:
@@ -37,7 +39,7 @@ class ClientCapabilities(msgspec.Struct, frozen=True):
                 return self.roots
             case "elicitation/create":
                 return self.elicitation_url if _asked(params).mode == "url" else self.elicitation_form
-        return False
+        return self.hosts_tasks and method.startswith("tasks/")
 
 
 NO_CAPABILITIES: Final = ClientCapabilities()
@@ -60,6 +62,7 @@ def read_client_capabilities(raw: bytes) -> ClientCapabilities:
         elicitation_url=elicitation is not None and "url" in elicitation,
         roots=said.roots is not None,
         tasks=said.extensions is not None and EXTENSION in said.extensions,
+        hosts_tasks=said.tasks is not msgspec.UNSET and bytes(said.tasks)[:1] == b"{",
     )
 
 
@@ -67,8 +70,8 @@ def missing_capability(method: str, params: bytes = b"{}") -> dict[str, object]:
     """The `requiredCapabilities` object for a request the client did not say it answers."""
     if method == "sampling/createMessage":
         return {"sampling": {"tools": {}} if _asked(params).with_tools else {}}
-    if method == "roots/list":
-        return {"roots": {}}
+    if method != "elicitation/create":
+        return {"roots" if method == "roots/list" else "tasks": {}}
     return {"elicitation": {"url": {}} if _asked(params).mode == "url" else {"form": {}}}
 
 
@@ -98,3 +101,4 @@ class _Said(msgspec.Struct):
     elicitation: _Object | None = None
     roots: _Object | None = None
     extensions: _Object | None = None
+    tasks: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET

@@ -41,7 +41,7 @@ def capabilities_across(raw: bytes) -> bytes:
 def capabilities_along(raw: bytes) -> bytes:
     """A client's capabilities for a server that has a session with it, as the client has with the hub."""
     said = members(raw)
-    kept: dict[str, object] = {name: said[name] for name in _CROSSING if name in said}
+    kept: dict[str, object] = {name: said[name] for name in (*_CROSSING, "tasks") if name in said}
     if "extensions" in said:
         further = members(bytes(said["extensions"]))
         kept["extensions"] = {name: value for name, value in further.items() if name not in _OF_EACH_HOP}
