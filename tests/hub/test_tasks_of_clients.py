@@ -44,9 +44,7 @@ class Host(Talker):
             self.status[id_] = "working"
             reply["result"] = {"task": self.state(id_)}
         elif method == "tasks/list":
-            reply["result"] = {
-                "tasks": [self.state(each) for each in ("another's", *self.status) if each in self.status]
-            }
+            reply["result"] = {"tasks": [self.state(each) for each in self.status]}
         elif id_ not in self.status:
             reply["error"] = {"code": -32602, "message": f"no task {id_}"}
         elif method == "tasks/get":
