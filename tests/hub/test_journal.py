@@ -17,9 +17,8 @@ from interlock.hub.audit.search import Entry
 from interlock.hub.operator import Operator
 from interlock.hub.principals import Principal
 from interlock.hub.upstreams.states import State
-from interlock.store import StoreFull
+from interlock.store import NotRecorded, StoreFull
 from interlock.store.records import Search
-from interlock.wire.errors import Fault
 
 from .house import House, Raw, child, house, until
 
@@ -127,7 +126,7 @@ async def test_a_decision_is_recorded_from_its_question_to_its_use_under_the_tra
 @pytest.mark.parametrize("event", ["PERMISSION_GRANTED", "PERMISSION_DENIED", "PERMISSION_REVOKED"])
 async def test_what_a_server_may_is_recorded_with_who_decided_and_by_which_rule(tmp_path: Path, event: Any) -> None:
     async with house(tmp_path, {"busy": child("busy_server.py")}) as hub:
-        hub.assembly.journal.permission(event, ADA, "busy", "network.outbound", "interactive")
+        hub.assembly.journal.settled(event, ADA, "busy", "network.outbound", "interactive")
         record = (await only(hub, event)).record
         assert (record.actor, record.server, record.rule) == ("person:ada", "busy", "interactive")
         assert record.details == {"permission": "network.outbound"}
@@ -208,9 +207,9 @@ async def test_nothing_is_changed_while_it_could_not_be_recorded(tmp_path: Path)
     async with house(tmp_path, {"busy": child("busy_server.py")}) as hub:
         hub.assembly.recorder.trouble = StoreFull("the disk is full")
         try:
-            with pytest.raises(Fault, match="cannot be written"):
+            with pytest.raises(NotRecorded, match="cannot be written"):
                 await hub.allow("ci", "busy")
-            with pytest.raises(Fault, match="cannot be written"):
+            with pytest.raises(NotRecorded, match="cannot be written"):
                 await hub.assembly.key_desk.create(ADA, b'{"agent": "ci"}')
         finally:
             hub.assembly.recorder.trouble = None

@@ -163,8 +163,8 @@ class Assembly:
         self.inbox = Inbox(
             lambda: self.config.hub.approvals.valid_s,
             stands=self._still_asks,
-            told=self.journal.decided,
-            told_rule=lambda rule, by, made: (self.journal.rule_made if made else self.journal.rule_revoked)(by, rule),
+            record=self.journal.decided,
+            record_rule=self.journal.rule,
         )
         self.meaning = Meaning(lambda: self.config.hub.embeddings, lambda: self.store, self._resolver, self._note)
         self.search = ToolSearch(self.catalog, self.tokens, self.meaning, self._connected, self._lock_s)
@@ -195,7 +195,7 @@ class Assembly:
             log=self._note,
         )
         self.permissions = self.governing.permissions
-        self.permission_desk = PermissionsDesk(self.permissions, self.access, lambda: self.config.servers, self.journal)
+        self.permission_desk = PermissionsDesk(self.permissions, self.access, lambda: self.config.servers)
         self.pages = Pages(time.monotonic)
         self.measuring = Measuring()
         self.gatehouse = Gatehouse(

@@ -20,7 +20,7 @@ import msgspec
 
 from interlock.config import Confirmations, Loaded, load_again
 from interlock.hub.assembly import VERSION, Assembly
-from interlock.hub.audit.recorder import NOBODY
+from interlock.hub.audit.entries import NOBODY
 from interlock.hub.call import Caller
 from interlock.hub.catalog.offer import Held, Tool
 from interlock.hub.catalog.views import EVERYTHING, View
@@ -46,7 +46,7 @@ class Operator:
         self._stop = stop
         self._problems: list[dict[str, object]] = []
         self.person = local_person(getpass.getuser() if sys.platform != "win32" else os.environ.get("USERNAME", "user"))
-        self.answering = Answering(assembly.inbox, self.person, "terminal", assembly.journal.kept)
+        self.answering = Answering(assembly.inbox, self.person, "terminal")
         self.methods: dict[str, Callable[[bytes], Awaitable[object]]] = {
             "hub/status": self._status,
             "hub/tools": self._tools,

@@ -87,7 +87,7 @@ def _answering(method: str) -> Callable[[Assembly, Operator], Desk]:
 
     def made(assembly: Assembly, operator: Operator) -> Desk:
         async def do(asking: Principal, params: bytes, trace: str) -> object:
-            found: Method = Answering(assembly.inbox, asking, "api", assembly.journal.kept).methods[method]
+            found: Method = Answering(assembly.inbox, asking, "api").methods[method]
             return await found(params)
 
         return do

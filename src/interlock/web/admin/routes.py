@@ -17,6 +17,7 @@ from interlock.hub.assembly import Assembly
 from interlock.hub.call import Caller
 from interlock.hub.operator import Operator
 from interlock.hub.principals import LOCAL_AGENT, Principal
+from interlock.hub.store_faults import fault_of
 from interlock.store import StoreError
 from interlock.web.admin.addresses import ADDRESSES, Address
 from interlock.web.admin.document import paths
@@ -66,7 +67,7 @@ class _Served:
         try:
             result = await self._desk(asking, params, where.trace_id)
         except StoreError as cause:
-            raise Fault("INTERNAL_ERROR", cause.message, mend=cause.mend) from None
+            raise fault_of(cause) from None
         return answer(msgspec.json.encode(result), where)
 
     def _admitted(self, request: Request) -> Principal:
