@@ -142,7 +142,7 @@ class Keys:
         """One new key in place of all those of a principal, permitting what the newest of them did."""
         old = sorted((key for key in self.mirror.values() if key.principal == name), key=lambda key: key.created)
         if not old:
-            raise Fault("INVALID_PARAMS", f"{name} has no key", mend="make one with `interlock keys create`")
+            raise without_key(name)
         text, fresh = self.make(name, old[-1].kind, profile=old[-1].profile)
         fresh = msgspec.structs.replace(
             fresh, expires_at=old[-1].expires_at, permissions=old[-1].permissions, rate=old[-1].rate
@@ -202,6 +202,11 @@ class Keys:
 
     def _hash(self, text: str) -> str:
         return hmac.new(self._secret, text.encode(), hashlib.sha256).hexdigest()
+
+
+def without_key(name: str) -> Fault:
+    """A principal that has no key."""
+    return Fault("NOT_FOUND", f"{name[:LONGEST_NAME]} has no key", mend="`interlock keys list` names those who have")
 
 
 def expired() -> Fault:

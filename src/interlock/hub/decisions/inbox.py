@@ -110,7 +110,7 @@ class Inbox:
         """A decision by its id. Raises where there is none."""
         found = self._known.get(id)
         if found is None:
-            raise Fault("INVALID_PARAMS", f"no decision {id[:40]!r}", mend="`interlock approvals list` names them")
+            raise Fault("NOT_FOUND", f"no decision {id[:40]!r}", mend="`interlock approvals list` names them")
         return found
 
     def all(self, *, only_open: bool) -> list[Decision]:
@@ -245,7 +245,7 @@ class Inbox:
         """Forget a rule: the next such call asks again."""
         rule = self._rules.get(id)
         if rule is None:
-            raise Fault("INVALID_PARAMS", f"no rule {id[:40]!r}", mend="`interlock approvals rules` names them")
+            raise Fault("NOT_FOUND", f"no rule {id[:40]!r}", mend="`interlock approvals rules` names them")
         async with self._store.transaction() as change:
             change.delete(RULES, id)
             _recorded(change, self._record_rule(rule, by, False))

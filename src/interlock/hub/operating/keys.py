@@ -11,7 +11,7 @@ from interlock.config.settings import Config, Rate
 from interlock.hub.access.access import Access
 from interlock.hub.access.desk import Instant, Name, read
 from interlock.hub.audit.journal import Journal
-from interlock.hub.keys import Keys
+from interlock.hub.keys import Keys, without_key
 from interlock.hub.principals import Kind, Principal
 from interlock.hub.rights import check_permissions, rights_of
 from interlock.wire.errors import Fault
@@ -72,6 +72,8 @@ class KeyDesk:
         self._access.demand(asking, "revoke keys", write=True)
         name = read(params, KeysOf).agent
         gone = await self._keys.revoke(name, lambda keys: self._journal.keys_revoked(asking, name, keys, trace))
+        if not gone:
+            raise without_key(name)
         return {"revoked": gone}
 
     async def rotate(self, asking: Principal, params: bytes, trace: str = "") -> dict[str, object]:

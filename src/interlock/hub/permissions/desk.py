@@ -68,6 +68,7 @@ class PermissionsDesk:
         """Take back those that a server has."""
         self._access.demand(asking, "change permissions", write=True)
         asked = read(params, ChangePermissions)
+        self._known(asked.server)
         standings = [self._permissions.standing(asked.server, name) for name in expand(asked.permissions)]
         held = [each.permission for each in standings if each.grant == "approved"]
         if not held:
@@ -111,7 +112,7 @@ class PermissionsDesk:
 
     def _known(self, server: str) -> str:
         if server not in self._servers():
-            raise Fault("INVALID_PARAMS", f"no server {server[:100]!r}", mend="`interlock status` names them")
+            raise Fault("NOT_FOUND", f"no server {server[:100]!r}", mend="`interlock status` names them")
         return server
 
 
