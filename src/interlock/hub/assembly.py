@@ -76,6 +76,7 @@ from interlock.hub.upstreams.upstreams import Upstreams
 from interlock.hub.validators.checking import Judging
 from interlock.hub.validators.noticed import Noticed
 from interlock.judge.secrets import redact
+from interlock.protocols.mgp.permissions import Risk
 from interlock.store import Collection, Store, StoreError
 from interlock.transports.exchange import Service
 from interlock.transports.parking import Limits as ParkingLimits
@@ -169,7 +170,7 @@ class Assembly:
         self.meaning = Meaning(lambda: self.config.hub.embeddings, lambda: self.store, self._resolver, self._note)
         self.search = ToolSearch(self.catalog, self.tokens, self.meaning, self._connected, self._lock_s)
         self._requested: set[asyncio.Task[None]] = set()
-        self.requests = Requests(self.inbox, self.access_desk, off_loop(self._requested), self._note)
+        self.requests = Requests(self.inbox, self.access_desk, off_loop(self._requested), self._risk_of, self._note)
         tell = self.notices.requested
         self.kernel = Kernel(self.catalog, self.shelves, self.search, self.tokens, self.requests, tell)
         self.heralds = Heralds(lambda: self.config.hub, self._note)
@@ -179,8 +180,11 @@ class Assembly:
             self._attended_by,
             self.parking,
             lambda server: self.governing.trust_of(server),
+            self._risk_of,
         )
-        self._pins = Pins(self.inbox, lambda: self.config.hub.mode, self.quarantine.take, self._relist, self._note)
+        self._pins = Pins(
+            self.inbox, lambda: self.config.hub.mode, self.quarantine.take, self._relist, self._risk_of, self._note
+        )
         self.judging = Judging(self._resolver)
         self.noticed = Noticed(self._note)
         self.counts = Counts()
@@ -451,6 +455,9 @@ class Assembly:
     def _attended_by(self, principal: Principal) -> str | None:
         agent = self.config.agents.get(principal.id) if principal.kind == "agent" else None
         return None if agent is None else agent.attended_by
+
+    def _risk_of(self, tool: Tool) -> Risk:
+        return self.governing.risk_of(tool)
 
     def _relist(self, server: str) -> None:
         upstream = self.upstreams.get(server)
