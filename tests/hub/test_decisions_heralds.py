@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from interlock.config.settings import Agent, Approvals, Hub, Timeouts, Webhook
+from interlock.hub.decisions import heralds
 
 from .house import Raw, child, house, until
 
@@ -80,7 +81,7 @@ async def test_nothing_is_sent_unsigned_and_a_redirection_is_not_followed(
         assert not ear.heard
         monkeypatch.setenv("HOOK_SECRET", "s3cret")
         await client.modern("tools/call", {**CALL, "arguments": {"text": "b"}})
-        await until(lambda: any("it answered 302" in line.text for line in hub.assembly.logs.tail("hub", 10)))
+        await until(lambda: any("status 302" in line.text for line in hub.assembly.logs.tail("hub", 10)))
         assert len(ear.heard) == 1
 
 
@@ -98,3 +99,30 @@ async def test_the_desktop_is_told_where_it_is_wanted(tmp_path: Path, monkeypatc
         await until(note.exists)
         (decision,) = hub.assembly.inbox.all(only_open=True)
         assert f"approval {decision.id}" in note.read_text()
+
+
+async def test_t13_no_webhook_reaches_an_address_that_hands_out_credentials(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOOK_SECRET", "s3cret")
+    hook = settings("http://169.254.169.254/latest")
+    async with house(tmp_path, {"busy": child("busy_server.py")}, hub=hook, agents=AGENTS) as hub:
+        await Raw(hub.url + "/mcp", hub.key("careful")).modern("tools/call", CALL)
+        await until(lambda: any("metadata" in line.text for line in hub.assembly.logs.tail("hub", 10)))
+
+
+async def test_a_receiver_that_fails_is_told_again_with_a_signature_of_that_time(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOOK_SECRET", "s3cret")
+    monkeypatch.setattr(heralds, "PAUSE_S", 0.01)
+    async with (
+        Ear(503, 500, 204) as ear,
+        house(tmp_path, {"busy": child("busy_server.py")}, hub=settings(ear.url), agents=AGENTS) as hub,
+    ):
+        await Raw(hub.url + "/mcp", hub.key("careful")).modern("tools/call", CALL)
+        await until(lambda: len(ear.heard) == 3)
+        for headers, body in ear.heard:
+            expected = heralds.signature("s3cret", headers["x-interlock-timestamp"], body)
+            assert headers["x-interlock-signature"] == expected
+        assert not [line for line in hub.assembly.logs.tail("hub", 10) if "not told" in line.text]

@@ -173,7 +173,7 @@ class Assembly:
         self.requests = Requests(self.inbox, self.access_desk, off_loop(self._requested), self._risk_of, self._note)
         tell = self.notices.requested
         self.kernel = Kernel(self.catalog, self.shelves, self.search, self.tokens, self.requests, tell)
-        self.heralds = Heralds(lambda: self.config.hub, self._note)
+        self.heralds = Heralds(lambda: self.config.hub, self._resolver, self._note)
         self._desk = Desk(
             self.inbox,
             lambda: self.config.hub.approvals.hold_s,

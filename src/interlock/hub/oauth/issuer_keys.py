@@ -16,10 +16,8 @@ from joserfc.errors import JoseError
 from joserfc.jwk import ECKey, JWKRegistry, OKPKey, RSAKey
 
 from interlock.config.settings import OAuth
-from interlock.judge.urls import UrlRules
 from interlock.transports.http.documents import fetch
-from interlock.transports.http.origin import split_url
-from interlock.transports.resolving import Resolver, guarded
+from interlock.transports.resolving import Resolver, guarded_for
 from interlock.wire.errors import Fault
 
 PublicKey = RSAKey | ECKey | OKPKey
@@ -32,9 +30,6 @@ FETCH_WITHIN_S: Final = 5.0
 MOST_BYTES: Final = 256 * 1024
 MOST_KEYS: Final = 64
 RSA_BITS: Final = range(2048, 8193)
-
-_ALL_NETWORKS: Final = ("0.0.0.0/0", "::/0")
-"""The operator wrote the address, so it may be private; what hands out a machine's credentials stays refused."""
 
 
 class IssuerKeys:
@@ -114,9 +109,7 @@ class IssuerKeys:
         settings = self._settings
         if settings.jwks_url is None:
             return await asyncio.to_thread(_read_file, settings.jwks_file or "")
-        origin, _ = split_url(settings.jwks_url)
-        rules = UrlRules(ports=(origin.port,), allowed_names=(origin.host,), networks=_ALL_NETWORKS)
-        guard = guarded(self._resolver, rules)
+        guard = guarded_for(settings.jwks_url, self._resolver)
         return await fetch(settings.jwks_url, guard=guard, most_bytes=MOST_BYTES, within_s=FETCH_WITHIN_S)
 
 
