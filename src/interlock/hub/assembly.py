@@ -87,7 +87,7 @@ from interlock.wire.errors import Fault
 from interlock.wire.limits import Limits
 
 if TYPE_CHECKING:
-    from interlock.hub.oauth.tokens import Tokens
+    from interlock.hub.oauth.issuers import Issuers
 
 VERSION: Final = version("interlock")
 NOTICE_EVERY_S: Final = 0.05
@@ -413,7 +413,7 @@ class Assembly:
         if self.oauth is not None:
             await self.oauth.close()
         self.oauth = None
-        if settings.issuer is not None:
+        if settings.every:
             try:
                 self.oauth = open_desk(
                     settings,
@@ -428,13 +428,13 @@ class Assembly:
             else:
                 self.oauth.tick()
         self.keys.beside = (lambda hash_: None) if self.oauth is None else self.oauth.tokens.get
-        self.access.short_of_right = (lambda right: None) if self.oauth is None else self.oauth.tokens.short_of_right
+        self.access.short_of_right = (lambda *_: None) if self.oauth is None else self.oauth.tokens.short_of_right
 
-    def _tokens(self) -> Tokens | None:
+    def _tokens(self) -> Issuers | None:
         return None if self.oauth is None else self.oauth.tokens
 
-    def _short_of_scope(self, exposed: str, server: str) -> Fault | None:
-        return None if self.oauth is None else self.oauth.tokens.short_of_scope(exposed, server)
+    def _short_of_scope(self, principal: Principal, exposed: str, server: str) -> Fault | None:
+        return None if self.oauth is None else self.oauth.tokens.short_of_scope(principal, exposed, server)
 
     def _stepped(self, upstream: Upstream, before: State) -> None:
         self.journal.server_stepped(upstream.id, before, upstream.state, upstream.problem)

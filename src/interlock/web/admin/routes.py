@@ -60,7 +60,7 @@ class _Served:
         self._desk = address.do(assembly, operator)
 
     async def __call__(self, request: Request, where: Where) -> Response:
-        asking = self._admitted(request)
+        asking = await self._admitted(request)
         write = self._address.right == "admin_write"
         self._assembly.access.demand(asking, f"use {self._address.path}", write=write)
         params = await self._params(request)
@@ -70,8 +70,8 @@ class _Served:
             raise fault_of(cause) from None
         return answer(msgspec.json.encode(result), where)
 
-    def _admitted(self, request: Request) -> Principal:
-        principal = self._assembly.doors.admit(DOOR, dict(request.scope["headers"])).principal
+    async def _admitted(self, request: Request) -> Principal:
+        principal = (await self._assembly.doors.admit_in_time(DOOR, dict(request.scope["headers"]))).principal
         if principal == LOCAL_AGENT:
             mend = "send `Authorization: Bearer KEY`; `interlock keys create NAME --kind person` makes one"
             raise Fault("AUTH_REQUIRED", "the admin API needs a key, also on this machine", mend=mend)
