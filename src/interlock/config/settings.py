@@ -143,7 +143,7 @@ class Webhook(msgspec.Struct, frozen=True):
     url: str | None = None
     """Where to; unset: nowhere. Redirections are not followed."""
     secret_env: str = "INTERLOCK_WEBHOOK_SECRET"  # noqa: S105 - the name of a variable
-    """The variable of the hub's environment that holds the secret they are signed with."""
+    """The variable of the hub's environment that holds the secret they are signed with: 16 characters or more."""
 
 
 class Embeddings(msgspec.Struct, frozen=True):

@@ -17,7 +17,7 @@ from typing import Final
 
 import msgspec
 
-from interlock.config.settings import Hub
+from interlock.config.settings import Hub, Webhook
 from interlock.hub.decisions.decision import Decision
 from interlock.hub.decisions.table import State
 from interlock.transports.http.documents import Post
@@ -32,6 +32,8 @@ MOST_BYTES: Final = 64 * 1024
 """Of an answer, which nobody reads."""
 SIGNATURE: Final = "x-interlock-signature"
 TIMESTAMP: Final = "x-interlock-timestamp"
+SHORTEST_SECRET: Final = 16
+_PLACEHOLDERS: Final = ("changeme", "change-me", "change_me", "placeholder", "password", "secret", "example", "your-")
 
 Log = Callable[[str, str], None]
 
@@ -90,8 +92,8 @@ class Heralds:
             self._log("hub", f"the desktop could not be told of approval {decision.id}: {cause!r}")
 
     async def _post(self, url: str, secret: str, decision: Decision) -> None:
-        if not secret:
-            self._log("hub", "the webhook's secret is not set; nothing is sent unsigned")
+        if weak := why_weak(secret):
+            self._log("hub", f"the webhook's secret {weak}; nothing is sent unsigned")
             return
         why = ""
         for attempt in range(TRIES):
@@ -118,6 +120,22 @@ class Heralds:
         finally:
             with contextlib.suppress(OSError):
                 await post.close()
+
+
+def check_webhook(settings: Webhook) -> None:
+    """Raises ValueError where a webhook is to be told and nothing good to sign with is there."""
+    if settings.url is not None and (why := why_weak(os.environ.get(settings.secret_env, ""))):
+        mend = "set it to what `openssl rand -hex 32` prints, for instance, or leave [hub.webhook] out"
+        raise ValueError(f"the webhook's secret in ${settings.secret_env} {why}; {mend}")
+
+
+def why_weak(secret: str) -> str:
+    """Why a secret is none, as it goes on after its name; empty for a good one."""
+    if not secret:
+        return "is not set"
+    if len(secret) < SHORTEST_SECRET or len(set(secret)) < SHORTEST_SECRET // 2:
+        return "is too short or too plain to be a secret"
+    return "is a placeholder" if any(word in secret.lower() for word in _PLACEHOLDERS) else ""
 
 
 def signature(secret: str, timestamp: str, body: bytes) -> str:
