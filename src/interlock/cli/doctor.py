@@ -71,8 +71,16 @@ def doctor(ctx: click.Context, config: Path | None, as_json: bool) -> None:
 
 
 def _python() -> Check:
-    version = ".".join(map(str, sys.version_info[:3]))
-    return Check("python", "ok", f"{version} at {sys.executable}")
+    """Which one runs, and whether it was built to be fast: one that was not makes every call cost a fifth more."""
+    import sysconfig
+
+    found = f"{'.'.join(map(str, sys.version_info[:3]))} at {sys.executable}"
+    # Absent where Python is not built by `configure`, as on Windows: there it is always optimised.
+    built_with = sysconfig.get_config_var("CONFIG_ARGS")
+    if built_with is None or "--enable-optimizations" in built_with:
+        return Check("python", "ok", found)
+    mend = "use one built with --enable-optimizations: the system's, or what `uv python install` brings"
+    return Check("python", "warning", f"{found} was built without optimisations and is slower than it could be", mend)
 
 
 def _home(home: Path) -> Check:
