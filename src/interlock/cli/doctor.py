@@ -108,8 +108,10 @@ def _configuration(loaded: Loaded) -> Iterator[Check]:
                 "configuration", "wrong" if problem.fatal else "warning", f"{where}: {problem.message}", problem.mend
             )
     if loaded.usable:
-        what = "nothing is configured; the demonstration server would run" if loaded.config.demo else str(origin.path)
-        yield Check("configuration", "ok", f"{what}, {len(loaded.config.servers)} servers")
+        count = len(loaded.config.servers)
+        named = f"{origin.path}, {count} server{'' if count == 1 else 's'}"
+        nothing = "nothing is configured; the demonstration server would run"
+        yield Check("configuration", "ok", nothing if loaded.config.demo else named)
     for waiting in loaded.unconfirmed:
         ids = ", ".join(server.id for server in waiting.servers) or "no servers"
         mend = "run `interlock up` here in a terminal to look at it and confirm"
