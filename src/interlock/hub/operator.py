@@ -19,7 +19,7 @@ import msgspec
 
 from interlock.config import Confirmations, Loaded, load_again
 from interlock.hub.assembly import Assembly
-from interlock.hub.audit.recorder import NOBODY
+from interlock.hub.audit.entries import NOBODY
 from interlock.hub.call import Caller
 from interlock.hub.catalog.offer import Held, Tool
 from interlock.hub.catalog.views import EVERYTHING, View
@@ -47,7 +47,7 @@ class Operator:
         self._stop = stop
         self._problems: list[dict[str, object]] = []
         self.person = local_person(getpass.getuser() if sys.platform != "win32" else os.environ.get("USERNAME", "user"))
-        self.answering = Answering(assembly.inbox, self.person, "terminal", assembly.journal.kept)
+        self.answering = Answering(assembly.inbox, self.person, "terminal")
         self.methods: dict[str, Callable[[bytes], Awaitable[object]]] = {
             "hub/status": self._status,
             "hub/tools": self._tools,
@@ -178,7 +178,7 @@ class Operator:
         asked = _read(params, _Tools)
         view = View(server=asked.server, profile=asked.profile) if asked.server or asked.profile else EVERYTHING
         if not self._assembly.catalog.knows(view):
-            raise Fault("INVALID_PARAMS", "no such server or profile", mend="`interlock status` names them")
+            raise Fault("NOT_FOUND", "no such server or profile", mend="`interlock status` names them")
         tools = []
         for item in self._assembly.catalog.items(view, "tool"):
             definition = msgspec.json.decode(item.full, type=dict[str, Any])
@@ -240,7 +240,7 @@ class Operator:
             return self._assembly.doors.admit_principal(LOCAL_AGENT, "/mcp")
         key = next((key for key in self._assembly.keys.list() if key.principal == agent), None)
         if key is None and agent not in (LOCAL_AGENT.id, *self._assembly.config.agents):
-            raise Fault("INVALID_PARAMS", f"no agent {agent!r}", mend="`interlock keys list` names them")
+            raise Fault("NOT_FOUND", f"no agent {agent!r}", mend="`interlock keys list` names them")
         if key is None:
             return self._assembly.doors.admit_principal(Principal(agent, "agent"), "/mcp")
         principal = Principal(agent, key.kind, key.profile, key.hash)
@@ -249,7 +249,7 @@ class Operator:
     async def _logs(self, params: bytes) -> object:
         asked = _read(params, _Logs)
         if asked.server is not None and self._assembly.upstreams.get(asked.server) is None:
-            raise Fault("INVALID_PARAMS", f"no server {asked.server!r}", mend="`interlock status` names them")
+            raise Fault("NOT_FOUND", f"no server {asked.server!r}", mend="`interlock status` names them")
         return {"lines": self._assembly.logs.tail(asked.server, min(asked.lines, 10_000))}
 
     async def _reload(self, params: bytes) -> object:
@@ -262,7 +262,7 @@ class Operator:
     async def _restart(self, params: bytes) -> object:
         upstream = self._assembly.upstreams.get(_read(params, _Restart).server)
         if upstream is None:
-            raise Fault("INVALID_PARAMS", "no such server", mend="`interlock status` names them")
+            raise Fault("NOT_FOUND", "no such server", mend="`interlock status` names them")
         await upstream.restart()
         return {"state": upstream.state.value}
 

@@ -19,6 +19,7 @@ import msgspec
 from interlock.hub.assembly import Assembly
 from interlock.hub.logs import LogLine
 from interlock.hub.operator import Hello, Operator
+from interlock.hub.store_faults import fault_of
 from interlock.store import StoreError
 from interlock.transports.peers import peer_uid
 from interlock.transports.stdio.server import StdioServer
@@ -206,7 +207,10 @@ class _Connection(asyncio.Protocol):
         except Fault as fault:
             self._write_fault(request.id, fault)
             return
-        except (OSError, ValueError, StoreError) as cause:
+        except StoreError as cause:
+            self._write_fault(request.id, fault_of(cause))
+            return
+        except (OSError, ValueError) as cause:
             self._write_fault(request.id, Fault("INTERNAL_ERROR", str(cause)))
             return
         self._write(encode_result(request.id, msgspec.json.encode(result)))

@@ -19,6 +19,7 @@ from interlock.config.files import try_lock, write_whole
 from interlock.config.home import info_path, lock_path, socket_path
 from interlock.config.settings import Config
 from interlock.hub.assembly import DRAIN_S, Assembly
+from interlock.hub.decisions.heralds import check_webhook
 from interlock.hub.doors import is_mcp_path
 from interlock.hub.memory import Ebb, give_back
 from interlock.hub.oauth.desk import check_installed
@@ -71,6 +72,7 @@ def run_hub(config: Config, *, home: Path, on_ready: Callable[[Ready], None]) ->
 async def serve(config: Config, home: Path, on_ready: Callable[[Ready], None]) -> None:
     """The whole life of a hub on the running loop."""
     check_installed(config.hub.oauth)
+    check_webhook(config.hub.webhook)
     check_otel(config.hub.tracing)
     stopping = asyncio.Event()
     assembly = Assembly(config, home)
