@@ -81,18 +81,19 @@ async def test_an_answer_that_is_too_large_fails_its_own_request(run) -> None:
     assert await server.ask("echo", {"n": 1}) == {"n": 1}
 
 
-async def test_a_fifty_megabyte_line_ends_the_server_within_bounded_memory(run) -> None:
+async def test_a_fifty_megabyte_line_fails_its_own_request_within_bounded_memory(run) -> None:
     server = await run()
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    fault = await lost(server.start("big", {"bytes": 50_000_000}))
-    assert fault.name in ("OUTCOME_UNKNOWN", "UPSTREAM_ERROR")
-    assert "flood" in (await server.ear.end).message
+    big, echo = server.start("big", {"bytes": 50_000_000}), server.start("echo", {"n": 1})
+    assert "over the limit" in (await lost(big)).message
+    assert (await echo.future).result == b'{"n":1}'
+    assert server.link.complaints.counts["oversize"] == 1
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 40 * 1024
 
 
 async def test_a_line_without_an_end_ends_the_server(run) -> None:
     server = await run()
-    fault = await lost(server.start("no newline", {"bytes": 12_000_000}))
+    fault = await lost(server.start("no newline", {"bytes": 80_000_000}))
     assert fault.name == "OUTCOME_UNKNOWN"
     assert "flood" in fault.message
 

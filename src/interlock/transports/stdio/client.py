@@ -10,7 +10,7 @@ from __future__ import annotations
 import asyncio
 import math
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain
 from time import thread_time
 from typing import Final
@@ -51,6 +51,9 @@ WRITE_BYTES: Final = 16 * 1024 * 1024
 BAD_LINES: Final = 1_000
 BAD_BYTES: Final = 10 * 1024 * 1024
 """How much rubbish in a row, without one message in it, is a flood."""
+LONG_LINES: Final = 8
+"""A line may be so many times too long before it counts as one without an end. Its answer fails as soon as it is too
+long; whoever else waits for this server does not pay for it."""
 
 _ID_IN_HEAD = re.compile(rb'^\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(\d{1,18})\b')
 
@@ -82,6 +85,8 @@ class StdioLink(OneStreamLink):
         self._exited = False
         self._later: tuple[Iterator[bytes | Oversize], bytes] | None = None
         """What was read and is not gone through yet, while the server rests."""
+        self._skipped = False
+        """Whether the line that is too long and has not ended was told of."""
         self._bad_limit = max(BAD_BYTES, limits.message_bytes * 5 // 4)
         self._closed = False
         self._ending: asyncio.Task[None] | None = None
@@ -209,7 +214,11 @@ class StdioLink(OneStreamLink):
         last = data.rfind(b"\n") + 1
         if last or not self._head:
             self._head = data[last : last + 128]
-        if self._bad_bytes > self._bad_limit or self._bad_lines > BAD_LINES:
+        if self._lines.skipping and not self._skipped:
+            self._skipped = True
+            self._too_long((self._head,))
+        most = LONG_LINES * self._limits.message_bytes if self._lines.skipping else self._bad_limit
+        if self._bad_bytes > most or self._bad_lines > BAD_LINES:
             self._give_up(Fault("UPSTREAM_ERROR", "the server floods its stdout with what are not messages"))
 
     def _rest(self, lines: Iterator[bytes | Oversize], data: bytes, seconds: float) -> None:
@@ -289,10 +298,18 @@ class StdioLink(OneStreamLink):
 
     def _oversize(self, data: bytes) -> None:
         """A line that was too long, within `data` or begun before it. Its beginning may tell whose answer it was."""
-        limit = self._limits.message_bytes
         self._bad_lines += 1
+        self._bad_bytes = 0
+        if self._skipped:
+            self._skipped = False
+            return
+        limit = self._limits.message_bytes
+        self._too_long((self._head, *(piece[:128] for piece in data.split(b"\n")[:-1] if len(piece) > limit)))
+
+    def _too_long(self, heads: Iterable[bytes]) -> None:
+        limit = self._limits.message_bytes
         self._complain("oversize", f"a line over {limit} bytes")
-        for head in (self._head, *(piece[:128] for piece in data.split(b"\n")[:-1] if len(piece) > limit)):
+        for head in heads:
             self._fail(_id_in(head), f"its answer is over the limit of {limit} bytes")
 
     def _fail(self, id: Id | None, why: str) -> None:
