@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import sys
 import threading
 import time
@@ -123,6 +124,19 @@ def test_a_wrong_configuration_starts_nothing_and_names_file_and_line(user: User
     assert f"{user.config}:2" in err
     assert "must be one of" in err
     assert not is_running(user.home)
+
+
+def test_an_address_that_is_taken_is_named_with_a_mend_and_without_a_trace(user: User) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        file = user.folder / "taken.toml"
+        file.write_text(f'[hub]\nlisten = "127.0.0.1:{port}"\n')
+        for flags in ((), ("-d",)):
+            code, _, err = user.finished("up", "--config", str(file), *flags)
+            assert code == 1
+            assert f"cannot listen on 127.0.0.1:{port}" in err
+            assert "`listen` in [hub]" in err
+            assert "Traceback" not in err
 
 
 def test_up_uses_the_configuration_it_is_given(user: User) -> None:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import importlib
 import threading
 from collections.abc import Callable
 from pathlib import Path
 from time import monotonic, sleep
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 import click
 
@@ -15,16 +14,10 @@ from .failures import Failure, WrongConfiguration
 from .show import bold, coloured, is_attended, json_option, plain, say, show_json
 
 if TYPE_CHECKING:
-    from interlock.config import Config, Loaded, Problem, Unconfirmed
+    from interlock.config import Loaded, Problem, Unconfirmed
     from interlock.web.run import Ready
 
 SETTLE_WITHIN_S = 120.0
-
-
-class RunHub(Protocol):
-    """Serves until told to stop; calls `on_ready` once it listens. Returns the exit code."""
-
-    def __call__(self, config: Config, *, home: Path, on_ready: Callable[[Ready], None]) -> int: ...
 
 
 @click.command()
@@ -65,8 +58,13 @@ def up(ctx: click.Context, detach: bool, config: Path | None, as_json: bool) -> 
         start_hub(home, folder=folder, arguments=arguments)
         _tell(home, as_json, already=False)
     else:
-        run_hub: RunHub = importlib.import_module("interlock.web.run").run_hub
-        ctx.exit(run_hub(loaded.config, home=home, on_ready=_announcer(loaded, home, as_json)))
+        from interlock.web.run import CannotRun, run_hub
+
+        try:
+            code = run_hub(loaded.config, home=home, on_ready=_announcer(loaded, home, as_json))
+        except CannotRun as cause:
+            raise Failure(cause.message, cause.mend) from cause
+        ctx.exit(code)
 
 
 @click.command()

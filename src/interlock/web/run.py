@@ -25,6 +25,7 @@ from interlock.hub.memory import Ebb, give_back
 from interlock.hub.oauth.desk import check_installed
 from interlock.hub.operator import Operator
 from interlock.hub.spans.opening import check_otel
+from interlock.store.errors import StoreError
 from interlock.transports.descriptors import for_clients, raise_limit
 from interlock.transports.http.bounds import HttpBounds
 from interlock.transports.http.endpoint import McpEndpoint
@@ -50,8 +51,13 @@ class Ready(msgspec.Struct, frozen=True):
     pid: int
 
 
-class AlreadyRunning(Exception):
-    """Another hub of this user holds the lock."""
+class CannotRun(ValueError):
+    """Why there is no hub, and how to mend that."""
+
+    def __init__(self, message: str, mend: str = "") -> None:
+        super().__init__(message)
+        self.message = message
+        self.mend = mend
 
 
 def run_hub(config: Config, *, home: Path, on_ready: Callable[[Ready], None]) -> int:
@@ -70,10 +76,8 @@ def run_hub(config: Config, *, home: Path, on_ready: Callable[[Ready], None]) ->
 
 
 async def serve(config: Config, home: Path, on_ready: Callable[[Ready], None]) -> None:
-    """The whole life of a hub on the running loop."""
-    check_installed(config.hub.oauth)
-    check_webhook(config.hub.webhook)
-    check_otel(config.hub.tracing)
+    """The whole life of a hub on the running loop. Raises CannotRun."""
+    _check(config)
     stopping = asyncio.Event()
     assembly = Assembly(config, home)
     operator = Operator(assembly, stopping.set)
@@ -81,8 +85,6 @@ async def serve(config: Config, home: Path, on_ready: Callable[[Ready], None]) -
     bounds = HttpBounds(sessions=config.hub.limits.sessions, connections=for_clients(raise_limit()))
     endpoint = McpEndpoint(assembly.service, assembly.limits, bounds)
     host, port = config.hub.address
-    if not config.hub.on_loopback and config.hub.admits_anonymous:
-        raise ValueError("a hub that listens beyond this machine needs keys: set `anonymous = false` in [hub]")
 
     def rest_of_http() -> ASGIApp:
         from interlock.web.app import make_app
@@ -90,19 +92,27 @@ async def serve(config: Config, home: Path, on_ready: Callable[[Ready], None]) -
 
         return make_app(assembly, operator=operator, metrics=MetricsPage(assembly, http.face))
 
-    http = await start_http(
-        endpoint,
-        cast("ASGI3Application", OnDemand("interlock.web.app", rest_of_http)),
-        host=host,
-        port=port,
-        hosts=config.hub.allowed_hosts,
-        origins=config.hub.allowed_origins,
-        limits=assembly.limits,
-        bounds=bounds,
-        is_mcp=is_mcp_path,
-    )
+    try:
+        http = await start_http(
+            endpoint,
+            cast("ASGI3Application", OnDemand("interlock.web.app", rest_of_http)),
+            host=host,
+            port=port,
+            hosts=config.hub.allowed_hosts,
+            origins=config.hub.allowed_origins,
+            limits=assembly.limits,
+            bounds=bounds,
+            is_mcp=is_mcp_path,
+        )
+    except OSError as cause:
+        why = os.strerror(cause.errno) if cause.errno and cause.errno > 0 else str(cause)
+        mend = "end what listens there, or choose another address: `listen` in [hub]"
+        raise CannotRun(f"cannot listen on {host}:{port}: {why}", mend) from cause
     assembly.listen = f"{host if ':' not in host else f'[{host}]'}:{http.port}"
-    await assembly.begin()
+    try:
+        await assembly.begin()
+    except StoreError as cause:
+        raise CannotRun(f"the store cannot be used: {cause.message}", cause.mend) from cause
     await control.listen(socket_path(home))
     _write_info(home, assembly.listen, control)
     watcher = asyncio.create_task(_watch_files(assembly, operator))
@@ -117,6 +127,18 @@ async def serve(config: Config, home: Path, on_ready: Callable[[Ready], None]) -
     for path in (info_path(home), socket_path(home)):
         path.unlink(missing_ok=True)
     await control.close()
+
+
+def _check(config: Config) -> None:
+    """What can be known to go wrong before anything is begun."""
+    try:
+        check_installed(config.hub.oauth)
+        check_webhook(config.hub.webhook)
+        check_otel(config.hub.tracing)
+    except ValueError as cause:
+        raise CannotRun(str(cause)) from None
+    if not config.hub.on_loopback and config.hub.admits_anonymous:
+        raise CannotRun("a hub that listens beyond this machine needs keys", "set `anonymous = false` in [hub]")
 
 
 async def _watch_files(assembly: Assembly, operator: Operator) -> None:
@@ -169,7 +191,7 @@ def _only_one(home: Path) -> Iterator[None]:
         while not try_lock(file.fileno()):
             # One that is just stopping still holds it for a moment.
             if time.monotonic() > deadline:
-                raise AlreadyRunning("another hub of yours is running; stop it with `interlock down`")
+                raise CannotRun("another hub of yours is running", "stop it with `interlock down`")
             time.sleep(0.05)
         yield
 
