@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import importlib
 import threading
 from collections.abc import Callable
 from pathlib import Path
 from time import monotonic, sleep
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 import click
 
@@ -14,10 +15,16 @@ from .failures import Failure, WrongConfiguration
 from .show import bold, coloured, is_attended, json_option, plain, say, show_json
 
 if TYPE_CHECKING:
-    from interlock.config import Loaded, Problem, Unconfirmed
+    from interlock.config import Config, Loaded, Problem, Unconfirmed
     from interlock.web.run import Ready
 
 SETTLE_WITHIN_S = 120.0
+
+
+class RunHub(Protocol):
+    """Serves until told to stop; calls `on_ready` once it listens. Returns the exit code."""
+
+    def __call__(self, config: Config, *, home: Path, on_ready: Callable[[Ready], None]) -> int: ...
 
 
 @click.command()
@@ -58,13 +65,17 @@ def up(ctx: click.Context, detach: bool, config: Path | None, as_json: bool) -> 
         start_hub(home, folder=folder, arguments=arguments)
         _tell(home, as_json, already=False)
     else:
-        from interlock.web.run import CannotRun, run_hub
+        ctx.exit(_run(loaded, home, as_json))
 
-        try:
-            code = run_hub(loaded.config, home=home, on_ready=_announcer(loaded, home, as_json))
-        except CannotRun as cause:
-            raise Failure(cause.message, cause.mend) from cause
-        ctx.exit(code)
+
+def _run(loaded: Loaded, home: Path, as_json: bool) -> int:
+    from interlock.hub.cannot_start import CannotStart
+
+    run_hub: RunHub = importlib.import_module("interlock.web.run").run_hub
+    try:
+        return run_hub(loaded.config, home=home, on_ready=_announcer(loaded, home, as_json))
+    except CannotStart as cause:
+        raise Failure(f"the hub cannot start: {cause.message}", cause.mend) from None
 
 
 @click.command()

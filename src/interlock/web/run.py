@@ -19,13 +19,14 @@ from interlock.config.files import try_lock, write_whole
 from interlock.config.home import info_path, lock_path, socket_path
 from interlock.config.settings import Config
 from interlock.hub.assembly import DRAIN_S, Assembly
+from interlock.hub.cannot_start import CannotStart
 from interlock.hub.decisions.heralds import check_webhook
 from interlock.hub.doors import is_mcp_path
 from interlock.hub.memory import Ebb, give_back
 from interlock.hub.oauth.desk import check_installed
 from interlock.hub.operator import Operator
 from interlock.hub.spans.opening import check_otel
-from interlock.store.errors import StoreError
+from interlock.store import StoreError
 from interlock.transports.descriptors import for_clients, raise_limit
 from interlock.transports.http.bounds import HttpBounds
 from interlock.transports.http.endpoint import McpEndpoint
@@ -51,17 +52,8 @@ class Ready(msgspec.Struct, frozen=True):
     pid: int
 
 
-class CannotRun(ValueError):
-    """Why there is no hub, and how to mend that."""
-
-    def __init__(self, message: str, mend: str = "") -> None:
-        super().__init__(message)
-        self.message = message
-        self.mend = mend
-
-
 def run_hub(config: Config, *, home: Path, on_ready: Callable[[Ready], None]) -> int:
-    """Serve until told to stop. Gives the exit code."""
+    """Serve until told to stop. Gives the exit code. Raises CannotStart."""
     # The few thousand objects of start-up live as long as the process: the collector need not look at them again.
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)
@@ -76,8 +68,10 @@ def run_hub(config: Config, *, home: Path, on_ready: Callable[[Ready], None]) ->
 
 
 async def serve(config: Config, home: Path, on_ready: Callable[[Ready], None]) -> None:
-    """The whole life of a hub on the running loop. Raises CannotRun."""
-    _check(config)
+    """The whole life of a hub on the running loop."""
+    check_installed(config.hub.oauth)
+    check_webhook(config.hub.webhook)
+    check_otel(config.hub.tracing)
     stopping = asyncio.Event()
     assembly = Assembly(config, home)
     operator = Operator(assembly, stopping.set)
@@ -85,6 +79,8 @@ async def serve(config: Config, home: Path, on_ready: Callable[[Ready], None]) -
     bounds = HttpBounds(sessions=config.hub.limits.sessions, connections=for_clients(raise_limit()))
     endpoint = McpEndpoint(assembly.service, assembly.limits, bounds)
     host, port = config.hub.address
+    if not config.hub.on_loopback and config.hub.admits_anonymous:
+        raise CannotStart("a hub that listens beyond this machine needs keys", "set `anonymous = false` in [hub]")
 
     def rest_of_http() -> ASGIApp:
         from interlock.web.app import make_app
@@ -105,14 +101,13 @@ async def serve(config: Config, home: Path, on_ready: Callable[[Ready], None]) -
             is_mcp=is_mcp_path,
         )
     except OSError as cause:
-        why = os.strerror(cause.errno) if cause.errno and cause.errno > 0 else str(cause)
-        mend = "end what listens there, or choose another address: `listen` in [hub]"
-        raise CannotRun(f"cannot listen on {host}:{port}: {why}", mend) from cause
+        mend = "end whatever holds it (`interlock doctor` looks who does), or set another `listen` in [hub]"
+        raise CannotStart(f"{config.hub.listen} cannot be listened on: {cause.strerror}", mend) from None
     assembly.listen = f"{host if ':' not in host else f'[{host}]'}:{http.port}"
     try:
         await assembly.begin()
     except StoreError as cause:
-        raise CannotRun(f"the store cannot be used: {cause.message}", cause.mend) from cause
+        raise CannotStart(cause.message, cause.mend) from None
     await control.listen(socket_path(home))
     _write_info(home, assembly.listen, control)
     watcher = asyncio.create_task(_watch_files(assembly, operator))
@@ -127,18 +122,6 @@ async def serve(config: Config, home: Path, on_ready: Callable[[Ready], None]) -
     for path in (info_path(home), socket_path(home)):
         path.unlink(missing_ok=True)
     await control.close()
-
-
-def _check(config: Config) -> None:
-    """What can be known to go wrong before anything is begun."""
-    try:
-        check_installed(config.hub.oauth)
-        check_webhook(config.hub.webhook)
-        check_otel(config.hub.tracing)
-    except ValueError as cause:
-        raise CannotRun(str(cause)) from None
-    if not config.hub.on_loopback and config.hub.admits_anonymous:
-        raise CannotRun("a hub that listens beyond this machine needs keys", "set `anonymous = false` in [hub]")
 
 
 async def _watch_files(assembly: Assembly, operator: Operator) -> None:
@@ -191,7 +174,7 @@ def _only_one(home: Path) -> Iterator[None]:
         while not try_lock(file.fileno()):
             # One that is just stopping still holds it for a moment.
             if time.monotonic() > deadline:
-                raise CannotRun("another hub of yours is running", "stop it with `interlock down`")
+                raise CannotStart("another hub of yours is running", "stop it with `interlock down`")
             time.sleep(0.05)
         yield
 
