@@ -55,14 +55,18 @@ class ControlSocket:
         self.port: int | None = None
 
     async def listen(self, path: Path) -> None:
-        """Begin. On Windows: loopback, with a token that only this user can read."""
-        loop = asyncio.get_running_loop()
+        """Begin, where this system has such sockets; elsewhere on loopback."""
         if sys.platform == "win32":
-            self.token = secrets.token_urlsafe(32)
-            self._server = await loop.create_server(self._connection, "127.0.0.1", 0)
-            self.port = self._server.sockets[0].getsockname()[1]
+            await self.listen_on_loopback()
             return
+        loop = asyncio.get_running_loop()
         self._server = await loop.create_unix_server(self._connection, sock=_bind(path), backlog=128)
+
+    async def listen_on_loopback(self) -> None:
+        """Begin on a port of this machine, with a token that only this user can read."""
+        self.token = secrets.token_urlsafe(32)
+        self._server = await asyncio.get_running_loop().create_server(self._connection, "127.0.0.1", 0)
+        self.port = self._server.sockets[0].getsockname()[1]
 
     async def close(self) -> None:
         """End every connection. The socket's file goes with it."""
@@ -73,6 +77,11 @@ class ControlSocket:
 
     def _connection(self) -> _Connection:
         return _Connection(self._assembly, self._operator, self.token, self._connections)
+
+
+def _same(given: str, token: str) -> bool:
+    """Whether a token is the right one, in a time that does not tell how much of it is."""
+    return secrets.compare_digest(given.encode("utf-8", "replace"), token.encode())
 
 
 def _bind(path: Path) -> socket.socket:
@@ -109,7 +118,7 @@ class _Connection(asyncio.Protocol):
         # By what it can do, not by its class: other loops have transports of their own.
         self._transport = cast("asyncio.Transport", transport)
         sock: socket.socket | None = transport.get_extra_info("socket")
-        uid = None if sock is None or sys.platform == "win32" else peer_uid(sock)
+        uid = None if sock is None or self._token is not None else peer_uid(sock)
         if (uid is not None and uid != os.getuid()) or len(self._all) >= MOST_CONNECTIONS:
             self._transport.abort()
             return
@@ -155,7 +164,7 @@ class _Connection(asyncio.Protocol):
                 raise Fault("INVALID_REQUEST", "the first message must be interlock/hello")
             id_ = request.id
             hello = msgspec.json.decode(request.params, type=Hello)
-            if self._token is not None and not secrets.compare_digest(hello.token or "", self._token):
+            if self._token is not None and not _same(hello.token or "", self._token):
                 raise Fault("AUTH_REQUIRED", "wrong token")
             self._begin(id_, hello, rest)
         except msgspec.DecodeError as cause:

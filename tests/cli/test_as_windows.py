@@ -1,0 +1,67 @@
+"""Where there are no Unix sockets: one hub on loopback, found through a file, and only whoever has its token is heard."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from .conftest import User
+
+LAUNCHER = Path(__file__).parent / "as_windows.py"
+
+
+def command(user: User, *arguments: str) -> tuple[list[str], dict[str, str]]:
+    return [sys.executable, "-P", str(LAUNCHER), *arguments], user.environ
+
+
+def finished(user: User, *arguments: str, given: bytes = b"") -> subprocess.CompletedProcess[bytes]:
+    line, env = command(user, *arguments)
+    return subprocess.run(line, env=env, cwd=user.folder, input=given, capture_output=True, timeout=60, check=False)
+
+
+@pytest.fixture
+def running(user: User) -> Iterator[dict[str, object]]:
+    """What the hub wrote down of itself."""
+    user.configure()
+    line, env = command(user, "up", "--json")
+    with subprocess.Popen(line, env=env, cwd=user.folder, stdout=subprocess.PIPE) as hub:
+        assert hub.stdout is not None
+        assert hub.stdout.read(1) == b"{"
+        try:
+            yield json.loads((user.home / "run" / "hub.json").read_text())
+        finally:
+            stopped = finished(user, "down")
+            hub.communicate(timeout=30)
+    assert stopped.returncode == 0
+    assert hub.returncode == 0
+
+
+def said(info: dict[str, object], **hello: object) -> dict[str, object]:
+    """The hub's answer to a hello on its control port."""
+    with socket.create_connection(("127.0.0.1", int(str(info["port"]))), 10) as sock:
+        request = {"jsonrpc": "2.0", "id": 1, "method": "interlock/hello", "params": {"role": "control", **hello}}
+        sock.sendall(json.dumps(request, ensure_ascii=False).encode() + b"\n")
+        return dict(json.loads(sock.makefile("rb").readline()))
+
+
+def test_the_terminal_and_clients_find_the_hub_and_its_tools(user: User, running: dict[str, object]) -> None:
+    assert "socket" not in running
+    status = json.loads(finished(user, "status", "--json").stdout)
+    assert status["pid"] == running["pid"]
+    info = {"name": "c", "version": "1"}
+    opening = {"protocolVersion": "2025-06-18", "capabilities": {}, "clientInfo": info}
+    hello = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": opening}
+    spoken = finished(user, "stdio", given=json.dumps(hello).encode() + b"\n")
+    assert json.loads(spoken.stdout.splitlines()[0])["result"]["serverInfo"]["name"] == "interlock"
+
+
+@pytest.mark.parametrize("token", [None, "", "wrong", "täuschend", 7])
+def test_without_the_token_nothing_is_said(user: User, running: dict[str, object], token: object) -> None:
+    assert "error" in said(running, **({} if token is None else {"token": token}))
+    assert "result" in said(running, token=running["token"])
