@@ -1,4 +1,4 @@
-"""Where there are no Unix sockets: one hub on loopback, found through a file, and only whoever has its token is heard."""
+"""Where there are no Unix sockets: one hub on loopback, found through a file, and heard only with its token."""
 
 from __future__ import annotations
 
