@@ -248,7 +248,7 @@ class Operator:
 
     async def _logs(self, params: bytes) -> object:
         asked = _read(params, _Logs)
-        if asked.server is not None and self._assembly.upstreams.get(asked.server) is None:
+        if asked.server not in (None, "hub") and self._assembly.upstreams.get(asked.server) is None:
             raise Fault("NOT_FOUND", f"no server {asked.server!r}", mend="`interlock status` names them")
         return {"lines": self._assembly.logs.tail(asked.server, min(asked.lines, 10_000))}
 

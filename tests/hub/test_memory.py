@@ -1,0 +1,32 @@
+"""What a process holds, and when much of it has become free."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from interlock.hub.memory import FLOOD, Ebb, give_back, resident_mb
+
+
+def test_a_process_holds_something_before_and_after_it_gave_back_what_is_free() -> None:
+    give_back()
+    held = resident_mb()
+    assert held is not None
+    assert 1 < held < 10_000
+
+
+def test_when_half_of_a_flood_has_gone_it_is_noticed_once() -> None:
+    ebb = Ebb()
+    assert [ebb.has_fallen(count) for count in (10, FLOOD, FLOOD // 2, FLOOD // 2, 0)] == [
+        False,
+        False,
+        True,
+        False,
+        False,
+    ]
+
+
+@given(st.lists(st.integers(0, FLOOD - 1)))
+def test_few_are_no_flood(counts: list[int]) -> None:
+    ebb = Ebb()
+    assert not any(map(ebb.has_fallen, counts))
