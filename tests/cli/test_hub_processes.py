@@ -106,6 +106,16 @@ def test_a_broken_change_leaves_the_old_configuration_in_force_and_is_told(user:
     assert "must be one of" in status["config"]["problems"][0]["message"]
 
 
+def test_the_hubs_own_log_says_what_is_wrong_with_a_changed_file(user: User) -> None:
+    user.configure()
+    user.finished("up", "-d")
+    user.configure("mode = 'gard'\n")
+    deadline = time.monotonic() + 20
+    while "must be one of" not in (said := user.run("logs", "hub").output) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert f"{user.config}:3: `mode` in [hub] must be one of" in said
+
+
 def test_a_changed_file_is_taken_over_without_being_told(user: User) -> None:
     user.configure()
     user.finished("up", "-d")
