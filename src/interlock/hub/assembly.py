@@ -382,14 +382,17 @@ class Assembly:
         return principal.kind != "person" and (self.inbox.watched or self._attended_by(principal) is not None)
 
     async def _remember(self, servers: list[str]) -> None:
-        """Servers that start on demand are known by their tools of earlier, until they run."""
+        """Servers that start on demand are known by their tools of earlier, until they run. One that was never seen is
+        started once: nobody could ask for what nobody knows."""
         for server in servers:
             settings = self.config.servers.get(server)
             offer = self.catalog.offer(server)
             if settings is None or settings.start != "on-demand" or offer is None or offer.tools:
                 continue
             known = await remembered(self.store, server, settings)
-            if known is not None:
+            if known is None:
+                self.upstreams[server].want()
+            else:
                 await self.permissions.take(known)
                 await self.quarantine.take(known)
 

@@ -392,6 +392,7 @@ class Hub:
             if decision is not None:
                 raise _withheld(name, decision)
             self._refuse_held(caller, "tool", name)
+            self._refuse_early(caller, name)
             raise unknown("tool", name)
         return Target("tool", tool.server, tool.name, tool)
 
@@ -418,6 +419,14 @@ class Hub:
             message = f"{name[:200]} is in quarantine: its definition breaks {rule}"
             mend = "the operator decides: `interlock status` says what was found and how to allow it"
             raise Fault("TOOL_DISABLED", message, mend=mend, data={"rule": rule})
+
+    def _refuse_early(self, caller: Caller, name: str) -> None:
+        """A tool of a server that is only just starting may well be there in a moment."""
+        server = caller.view.server or name.partition("__")[0]
+        upstream = self._upstreams.get(server) if self._catalog.sees_server(caller.view, server) else None
+        if upstream is not None and upstream.starting and self._access.reaches(caller.principal, server):
+            said = f"{server} is still starting: its tools are not known yet"
+            raise Fault("SERVER_NOT_READY", said, retry_after_ms=1000)
 
     def _later(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.ensure_future(work)

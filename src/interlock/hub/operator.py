@@ -6,6 +6,7 @@ Whoever reaches these was checked to be the user the hub belongs to.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import getpass
 import os
 import shlex
@@ -37,6 +38,8 @@ from interlock.wire.messages import EMPTY_OBJECT
 Follow = Callable[[LogLine], None]
 MOST_QUARANTINED = 100
 """Of one server, in one answer."""
+START_S = 30.0
+"""How long a call from the terminal waits for a server that is starting."""
 
 
 class Operator:
@@ -203,10 +206,19 @@ class Operator:
     async def _call(self, params: bytes) -> object:
         asked = _read(params, _Call)
         caller = self._assembly.doors.admit_principal(self.person, "/mcp")
+        await self._started(asked.name.partition("__")[0])
         arguments = msgspec.Raw(bytes(asked.arguments) or EMPTY_OBJECT)
         body = msgspec.json.encode({"name": asked.name, "arguments": arguments})
         result = await call_locally(self._assembly.hub, caller, "tools/call", body, asked.timeout_s)
         return {"result": msgspec.Raw(result)}
+
+    async def _started(self, server: str) -> None:
+        """Somebody who has just started the hub waits for a server rather than call again."""
+        upstream = self._assembly.upstreams.get(server)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(START_S):
+                while upstream is not None and upstream.starting:
+                    await asyncio.sleep(0.05)
 
     async def _find(self, params: bytes) -> object:
         asked = _read(params, _Find)
