@@ -29,7 +29,9 @@ from interlock.protocols.mcp import older, results
 from interlock.protocols.mcp.errors_across import error_for_new, error_for_old
 from interlock.protocols.mcp.headers import param_values
 from interlock.protocols.mcp.meta import Members
+from interlock.protocols.mcp.methods import is_severe
 from interlock.protocols.mcp.projected import request_meta, with_request_meta
+from interlock.protocols.mcp.questions import question_for_old
 from interlock.protocols.mcp.traced import traced
 from interlock.transports.link import Outgoing
 from interlock.transports.parking import refused
@@ -110,7 +112,7 @@ class Forward(msgspec.Struct, eq=False):
             if meta is not None and meta.progress_token is not None:
                 exchange.notify(PROGRESS, _with_token(params, meta.progress_token))
         elif method == "notifications/message":
-            if self._wants_logs():
+            if self._wants_logs() and is_severe(params, log_level_of(exchange)):
                 exchange.notify(method, one_line(params))
         elif method == "notifications/elicitation/complete":
             if not exchange.dialect.modern:
@@ -136,7 +138,10 @@ class Forward(msgspec.Struct, eq=False):
 
     def _ask(self, method: str, params: bytes) -> asyncio.Future[bytes]:
         """Ask the client. The server's own time stands still while it waits for an answer."""
-        waiting = self._call.exchange.ask(method, params)
+        exchange = self._call.exchange
+        if not exchange.dialect.modern:
+            params = question_for_old(exchange.dialect.revision, method, params)
+        waiting = exchange.ask(method, params)
         self._questions += 1
         self._allow(self._states.life_s)
         waiting.add_done_callback(self._told_answer)
