@@ -94,7 +94,7 @@ class Puppet:
 
     def _round(self, params: Any, arguments: Any) -> Any:
         """The next of `rounds`, each a question; after the last of them, the answers that came."""
-        done = int(params.get("requestState", 0))
+        done = int(params.get("requestState", 1 if "inputResponses" in params else 0))
         rounds = arguments.get("rounds", [])
         if done == len(rounds):
             return _result(_text(params.get("inputResponses")), True)

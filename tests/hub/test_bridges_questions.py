@@ -11,7 +11,8 @@ from typing import Any, Literal
 
 import pytest
 
-from interlock.config.settings import Server
+from interlock.config.settings import Agent, Approvals, Hub, Server, Timeouts
+from interlock.hub.principals import Principal
 
 from .house import House, child, house, messages, text_of, until
 from .puppet import Puppet
@@ -366,3 +367,36 @@ async def test_a_client_hears_only_log_messages_that_are_as_severe_as_it_asked_f
         _, _, answer = await new.post(json.dumps(body).encode(), headers)
         heard = [each["params"]["data"] for each in messages(answer) if each.get("method") == "notifications/message"]
         assert heard == ["info", "error"]
+
+
+async def approve(hub: House) -> None:
+    """Say yes to the one question that is open."""
+    await until(lambda: len(hub.assembly.inbox.all(only_open=True)) == 1)
+    (decision,) = hub.assembly.inbox.all(only_open=True)
+    await hub.assembly.inbox.answer(decision.id, "once", Principal("person:ada", "person"), "terminal")
+
+
+@pytest.mark.parametrize("state", [{}, {"requestState": None}], ids=["with a state", "without one"])
+async def test_a_person_approves_a_call_once_however_often_its_server_asks_back(tmp_path: Path, state: Any) -> None:
+    settings = Hub(timeouts=Timeouts(start_s=30), approvals=Approvals(hold_s=30))
+    asked = {"inputRequests": {"r": ROOTS}, **state}
+    async with Puppet().http() as puppet:
+        servers = {"a": Server(url=puppet.url, era="modern")}
+        async with house(tmp_path, servers, hub=settings, agents={"ada": Agent(ask=("a__do",))}) as hub:
+            client = Rounder(hub.url + "/mcp", answers("ada"), hub.key("ada"))
+            doing = {"rounds": [asked, asked] if not state else [asked]}
+            calling = asyncio.ensure_future(client.start("a__do", doing))
+            await approve(hub)
+            first = await calling
+            params = {"name": "a__do", "arguments": doing}
+            for _ in doing["rounds"]:
+                reply = client.reply(first)
+                first = (await client.ask("tools/call", dict(params), **reply))["result"]
+                if state:
+                    assert "requestState" not in puppet.asked("tools/call")[-1], "which the server never gave"
+            assert hub.assembly.inbox.all(only_open=True) == []
+            sent = len(puppet.asked("tools/call"))
+            replayed = asyncio.ensure_future(client.ask("tools/call", dict(params), **reply))
+            await until(lambda: len(hub.assembly.inbox.all(only_open=True)) == 1)
+            replayed.cancel()
+            assert len(puppet.asked("tools/call")) == sent, "a state that was used is worth no approval"

@@ -249,7 +249,9 @@ class Forward(msgspec.Struct, eq=False):
         """Say a request in the terms of the server's era."""
         if self._call.exchange.dialect.modern:
             if _STATE in fields:
-                fields[_STATE] = msgspec.Raw(msgspec.json.encode(self._opened(fields[_STATE])))
+                opened = self._opened(fields.pop(_STATE))
+                if opened is not None:
+                    fields[_STATE] = msgspec.Raw(msgspec.json.encode(opened))
             if not self._connection.modern:
                 self._make_old(fields)
         elif self._connection.modern:
@@ -303,17 +305,19 @@ class Forward(msgspec.Struct, eq=False):
         return error_for_old(error, self._call.exchange.request.method) if self._connection.modern else error
 
     def _sealed(self, result: bytes) -> bytes:
-        """A server's request state is bound to this caller and this call before it leaves."""
+        """A server's request state is bound to this caller and this call before it leaves. What a person has approved
+        is approved for the next round too, whether or not the server has a state."""
         fields = msgspec.json.decode(result, type=dict[str, msgspec.Raw])
         state = msgspec.json.decode(fields[_STATE], type=str) if _STATE in fields else None
-        if state is not None:
-            token = self._states.close(
-                self._call.caller.owner, self._purpose(), state, self._clock() + self._states.life_s
-            )
+        approval = self._call.approval
+        if state is not None or approval is not None:
+            expires = self._clock() + self._states.life_s
+            matter = "" if approval is None else approval.matter
+            token = self._states.close(self._call.caller.owner, self._purpose(), state, expires, matter)
             fields[_STATE] = msgspec.Raw(msgspec.json.encode(token))
         return msgspec.json.encode(fields)
 
-    def _opened(self, raw: msgspec.Raw) -> str:
+    def _opened(self, raw: msgspec.Raw) -> str | None:
         try:
             token = msgspec.json.decode(raw, type=str)
         except msgspec.DecodeError:
