@@ -15,6 +15,7 @@ from interlock.hub import recording
 from interlock.hub.audit.record import CANCELLED, Outcome, outcome_of
 from interlock.hub.bridges import url_first
 from interlock.hub.bridges.asking_back import AskingBack
+from interlock.hub.bridges.held_exchange import HeldExchange
 from interlock.hub.bridges.retries import ANSWERS, binding_of
 from interlock.hub.call import Call
 from interlock.hub.lines import LineOwner
@@ -62,6 +63,12 @@ class Forward(msgspec.Struct, eq=False):
     _told: bool = False
     _back: AskingBack | None = None
     _questions: int = 0
+
+    @property
+    def attended(self) -> bool:
+        """Whether its client waits for it now."""
+        exchange = self._call.exchange
+        return not isinstance(exchange, HeldExchange) or exchange.attended
 
     def send(self, more: Members | None = None) -> None:
         """Send it, with more than it came with where it is repeated. A failure to send is the answer."""

@@ -23,6 +23,10 @@ _SESSION_NOTICES = frozenset({"notifications/message", "notifications/elicitatio
 class Carrier(Protocol):
     """A call under way."""
 
+    @property
+    def attended(self) -> bool:
+        """Whether its client has a request open for it, and does not owe it answers first."""
+
     def notified(self, method: str, params: bytes) -> None:
         """Take what the server tells in this call."""
 
@@ -58,7 +62,8 @@ class LineOwner:
         return True
 
     def asked(self, request: Request) -> None:
-        """Carry a question to the owner: in the only call under way, or beside all of them where a session allows it.
+        """Carry a question to the owner: in the only call that it can be asked in, or beside all of them where a
+        session allows it.
 
         Which of several calls it belongs to cannot be known, and is never guessed.
         """
@@ -86,7 +91,11 @@ class LineOwner:
         return session.ask(method, question_for_old(session.dialect.revision, method, params))
 
     def _only_call(self) -> Carrier | None:
-        return next(iter(self.open)) if len(self.open) == 1 else None
+        """The one call that the client waits for now; those that wait for the client have asked what they wanted."""
+        if len(self.open) == 1:
+            return next(iter(self.open))
+        attended = [call for call in self.open if call.attended]
+        return attended[0] if len(attended) == 1 else None
 
 
 class Line(NamedTuple):
