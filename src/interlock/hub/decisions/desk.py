@@ -17,6 +17,7 @@ from interlock.hub.audit.redaction import redact
 from interlock.hub.bridges.held_exchange import HeldExchange
 from interlock.hub.bridges.retries import STATE, Retries, binding_of, token_of
 from interlock.hub.call import Approval, Call
+from interlock.hub.catalog.offer import Tool
 from interlock.hub.decisions.decision import Decision, Question
 from interlock.hub.decisions.inbox import Inbox
 from interlock.hub.decisions.table import State
@@ -26,7 +27,8 @@ from interlock.hub.request_states import RequestStates
 from interlock.hub.verdicts import Ask, Refuse
 from interlock.judge.fingerprints import fingerprint
 from interlock.judge.secrets import redact as redact_secrets
-from interlock.protocols.mgp.security import Trust, effective_risk, read_security
+from interlock.protocols.mgp.permissions import Risk
+from interlock.protocols.mgp.security import Trust
 from interlock.transports.parking import Parking
 from interlock.wire.errors import Fault
 
@@ -53,7 +55,8 @@ class Desk:
         attended_by: Callable[[Principal], str | None],
         parking: Parking,
         states: RequestStates,
-        trust_of: Callable[[str], Trust] = lambda server: Trust.STANDARD,
+        trust_of: Callable[[str], Trust],
+        risk_of: Callable[[Tool], Risk],
     ) -> None:
         self._inbox = inbox
         self._hold_s = hold_s
@@ -62,6 +65,7 @@ class Desk:
         self._parking = parking
         self._states = states
         self._trust_of = trust_of
+        self._risk_of = risk_of
         self._held: Counter[str] = Counter()
 
     def resumes(self, call: Call) -> bool:
@@ -158,7 +162,7 @@ class Desk:
         """The question with what a person wants to know of it, beyond what it is about."""
         trust = self._trust_of(call.target.server)
         tool = call.target.tool
-        risk = ask.risk or ("" if tool is None else effective_risk(*read_security(tool.definition), trust).word)
+        risk = ask.risk or ("" if tool is None else self._risk_of(tool).word)
         call.trace = call.trace or trace_of(call.exchange)
         findings = tuple(f"{found.rule}: {found.message}"[:LONGEST_FINDING] for found in call.would_refuse)
         return msgspec.structs.replace(
