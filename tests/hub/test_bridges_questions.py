@@ -217,6 +217,11 @@ async def test_what_is_no_answer_is_taken_from_no_client(tmp_path: Path, bad: An
         new.answers = {"elicitation/create": {"action": "decline"}}
         good = await new.ask("tools/call", dict(params), **new.reply(first))
         assert json.loads(text_of(good))[0]["result"] == {"action": "decline"}, "nothing had changed"
+        old = Talker(hub.url + "/mcp", {"elicitation/create": bad})
+        await old.initialize(ALL)
+        (said,) = json.loads(text_of(await old.call("a__do", doing)))
+        assert "result" not in said
+        assert "no answer" in said["error"]["message"]
     async with puppet_house(tmp_path / "new", "modern") as (hub, puppet):
         old = Talker(hub.url + "/mcp", {"elicitation/create": bad})
         await old.initialize(ALL)
