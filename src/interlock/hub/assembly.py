@@ -178,6 +178,7 @@ class Assembly:
             lambda: self.config.hub.approvals.hold_s,
             self._attended_by,
             self.parking,
+            self._states,
             lambda server: self.governing.trust_of(server),
             self._risk_of,
         )
