@@ -6,7 +6,6 @@ import asyncio
 import os
 import secrets
 import time
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -83,13 +82,13 @@ from interlock.transports.parking import Limits as ParkingLimits
 from interlock.transports.parking import Parking
 from interlock.transports.resolving import Resolver
 from interlock.transports.stdio.process import Command
+from interlock.version import VERSION
 from interlock.wire.errors import Fault
 from interlock.wire.limits import Limits
 
 if TYPE_CHECKING:
     from interlock.hub.oauth.issuers import Issuers
 
-VERSION: Final = version("interlock")
 NOTICE_EVERY_S: Final = 0.05
 """Changes of the catalog within this time are told as one."""
 CHORES_S: Final = 2.0

@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import getpass
 import os
-import resource
 import shlex
 import sys
 import time
@@ -19,7 +18,7 @@ from typing import Any, Literal
 import msgspec
 
 from interlock.config import Confirmations, Loaded, load_again
-from interlock.hub.assembly import VERSION, Assembly
+from interlock.hub.assembly import Assembly
 from interlock.hub.audit.entries import NOBODY
 from interlock.hub.call import Caller
 from interlock.hub.catalog.offer import Held, Tool
@@ -27,9 +26,11 @@ from interlock.hub.catalog.views import EVERYTHING, View
 from interlock.hub.decisions.answering import Answering
 from interlock.hub.local import call_locally
 from interlock.hub.logs import LogLine
+from interlock.hub.memory import resident_mb
 from interlock.hub.principals import LOCAL_AGENT, Principal, local_person
 from interlock.hub.upstreams.upstream import Upstream
 from interlock.protocols.traces import new_trace_id
+from interlock.version import VERSION
 from interlock.wire.errors import Fault
 from interlock.wire.messages import EMPTY_OBJECT
 
@@ -135,7 +136,7 @@ class Operator:
             "servers": [self._server(upstream) for upstream in assembly.upstreams],
             "agents": [{"id": key.principal, "kind": key.kind, "profile": key.profile} for key in assembly.keys.list()],
             "calls": assembly.hub.open_calls,
-            "memory_mb": _memory_mb(),
+            "memory_mb": resident_mb(),
         }
 
     def _server(self, upstream: Upstream) -> dict[str, object]:
@@ -363,8 +364,3 @@ def _read(params: bytes, kind: type[Any]) -> Any:
         return msgspec.json.decode(params, type=kind)
     except msgspec.DecodeError as cause:
         raise Fault("INVALID_PARAMS", str(cause)) from None
-
-
-def _memory_mb() -> float:
-    used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return round(used / (1024 * 1024 if sys.platform == "darwin" else 1024), 1)

@@ -16,7 +16,7 @@ from typing import Final, cast
 
 import msgspec
 
-from interlock.hub.assembly import VERSION, Assembly
+from interlock.hub.assembly import Assembly
 from interlock.hub.call import Caller
 from interlock.hub.logs import LogLine
 from interlock.hub.operator import Hello, Operator
@@ -25,6 +25,7 @@ from interlock.store import StoreError
 from interlock.transports.credentials import header_of
 from interlock.transports.peers import peer_uid
 from interlock.transports.stdio.server import StdioServer
+from interlock.version import VERSION
 from interlock.wire.errors import Fault, Tongue
 from interlock.wire.limits import Limits
 from interlock.wire.messages import (

@@ -7,7 +7,6 @@ is another one later is neither listed nor called until a person has seen the di
 from __future__ import annotations
 
 import asyncio
-import difflib
 import hashlib
 from collections.abc import Awaitable, Callable
 from typing import Final
@@ -166,6 +165,8 @@ def difference(before: str, after: str) -> str:
     """Two definitions' difference, to be read by a person: what was there with `-`, what is there now with `+`."""
     if not before:
         return "The definition was too large to keep; only its fingerprint is known."
+    import difflib  # rarely: only where a person is shown what changed
+
     lines = difflib.unified_diff(_lines(before), _lines(after), "approved", "now", lineterm="", n=1)
     text = "\n".join(lines)
     return text if len(text) <= LONGEST_DIFF else f"{text[:LONGEST_DIFF]}\n[cut: {len(text)} characters]"

@@ -9,7 +9,7 @@ import secrets
 import time
 from collections import OrderedDict
 from collections.abc import Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import msgspec
 
@@ -25,9 +25,11 @@ from interlock.hub.kernel.search import ToolSearch
 from interlock.hub.kernel.shelves import Shelves
 from interlock.hub.kernel.tokens import TokenCounts
 from interlock.hub.principals import Principal
-from interlock.signatures.validate import Validator
 from interlock.transports.exchange import Session
 from interlock.wire.errors import Fault
+
+if TYPE_CHECKING:
+    from interlock.signatures.validate import Validator
 
 UNBOUNDED: Final = Budget(100_000_000, 0, 0, 100_000_000)
 """For callers without a budget: everything fits."""
@@ -66,6 +68,8 @@ class Kernel:
         """Refuse arguments that do not fit a kernel tool."""
         validator = self._validators.get(name)
         if validator is None:
+            from interlock.signatures.validate import Validator
+
             validator = self._validators[name] = Validator(SCHEMAS[name])
         problems = validator.check(arguments)
         if problems:

@@ -7,11 +7,12 @@ import asyncio
 import contextlib
 import sys
 from collections.abc import Callable, Iterable
+from itertools import islice
 from typing import Final
 
 import msgspec
 
-from interlock.hub.catalog.offer import Tool
+from interlock.hub.catalog.offer import Tool, digest_of
 
 BYTES_PER_TOKEN: Final = 4
 """The estimate: what JSON in English comes to, more or less."""
@@ -29,24 +30,25 @@ class TokenCounts:
     def __init__(self, changed: Callable[[], None]) -> None:
         self._changed = changed
         self._known: dict[bytes, int] = {}
-        self._waiting: dict[bytes, None] = {}
+        """Counts by the digest of a definition: the definitions themselves are long."""
+        self._waiting: dict[bytes, Tool] = {}
         self._counting: asyncio.Task[None] | None = None
         self.generation = 0
         """Grows with every batch of counts."""
 
     def of(self, tool: Tool) -> int:
         """What a tool costs in a list of many servers."""
-        return self.of_text(tool.full)
+        return (self._known.get(tool.digest()) or estimate(tool.full)) + 1
 
     def of_text(self, definition: bytes) -> int:
         """What a definition costs, with the sign between it and the next; an estimate until it is counted."""
-        return (self._known.get(definition) or estimate(definition)) + 1
+        return (self._known.get(digest_of(definition)) or estimate(definition)) + 1
 
     def exact(self, tools: Iterable[Tool]) -> int | None:
         """What tools cost together; None while any of them is only estimated."""
         total = 0
         for tool in tools:
-            count = self._known.get(tool.full)
+            count = self._known.get(tool.digest())
             if count is None:
                 return None
             total += count
@@ -55,8 +57,8 @@ class TokenCounts:
     def count(self, tools: Iterable[Tool]) -> None:
         """Have these counted soon, each definition once."""
         for tool in tools:
-            if tool.full not in self._known:
-                self._waiting[tool.full] = None
+            if tool.digest() not in self._known:
+                self._waiting[tool.digest()] = tool
         if self._waiting and (self._counting is None or self._counting.done()):
             self._counting = asyncio.ensure_future(self._count_all())
 
@@ -70,10 +72,10 @@ class TokenCounts:
         # Servers come up together: one process counts for all of them, and a hub that lives for a moment needs none.
         await asyncio.sleep(SOON_S)
         while self._waiting:
-            batch = list(self._waiting)[:BATCH]
-            counts = await self._count_batch(batch)
-            for definition in batch:
-                self._waiting.pop(definition, None)
+            batch = dict(islice(self._waiting.items(), BATCH))
+            counts = await self._count_batch([tool.full for tool in batch.values()])
+            for digest in batch:
+                self._waiting.pop(digest, None)
             if counts is None or len(counts) != len(batch):
                 # Estimates do until the next change brings another try.
                 return

@@ -120,7 +120,7 @@ class McpEndpoint:
         self.sessions.hang_up()
         self.legacy_sse.drain()
         for exchange in self._listening:
-            exchange.cancel("the server is shutting down")
+            exchange.end_listening("the server is shutting down")
 
     def close(self) -> None:
         """End every session; what stands alone ends with its connection."""

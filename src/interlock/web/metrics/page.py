@@ -28,12 +28,12 @@ _HEADERS: Final = {"cache-control": "no-store", "x-content-type-options": "nosni
 class MetricsPage:
     """The page of one hub."""
 
-    def __init__(self, assembly: Assembly) -> None:
+    def __init__(self, assembly: Assembly, face: Face | None = None) -> None:
         self._assembly = assembly
         self._page = b""
         self._made_at = float("-inf")
         self._making: asyncio.Future[None] | None = None
-        self.face: Face | None = None
+        self.face = face
         """The HTTP face, once it listens."""
 
     @property

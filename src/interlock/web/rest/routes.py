@@ -24,7 +24,7 @@ from interlock.hub.call import Caller
 from interlock.hub.doors import Doors
 from interlock.protocols.mcp.meta import CLIENT_CAPABILITIES, PROGRESS_TOKEN, PROTOCOL_VERSION
 from interlock.protocols.mcp.revisions import LATEST
-from interlock.protocols.registry.catalog import about
+from interlock.protocols.registry.about import about
 from interlock.protocols.traces import Traceparent, new_span_id, new_trace_id, read_traceparent
 from interlock.transports.exchange import Service
 from interlock.web.rest.documents import Documents, Listed
