@@ -363,6 +363,7 @@ class Hub:
             plan = self._pipeline.plan(caller, kind, name, resolve, self._clock())
         except Fault as fault:
             self._recording.unresolved(exchange, caller, kind, name, fault)
+            self.refusals.add_unresolved(caller, kind, name, fault)
             raise
         self._pipeline.submit(Call(exchange, caller, plan.target, fields), plan)
 
@@ -536,7 +537,7 @@ def _withheld(name: str, decision: str) -> Fault:
         "TOOL_DISABLED",
         f"{name[:200]} has changed since it was approved, and waits for approval {decision}",
         mend=f"a person looks at it with `interlock approvals show {decision}`",
-        data={"decision": decision},
+        data={"decision": decision, "rule": "a tool is held to the definition it was approved with"},
     )
 
 

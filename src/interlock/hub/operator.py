@@ -251,7 +251,8 @@ class Operator:
         if agent is None:
             return self._assembly.doors.admit_principal(LOCAL_AGENT, "/mcp")
         key = next((key for key in self._assembly.keys.list() if key.principal == agent), None)
-        if key is None and agent not in (LOCAL_AGENT.id, *self._assembly.config.agents):
+        known = (LOCAL_AGENT.id, *self._assembly.config.agents)
+        if key is None and agent not in known and not self._assembly.grants.of_agent(agent):
             raise Fault("NOT_FOUND", f"no agent {agent!r}", mend="`interlock keys list` names them")
         if key is None:
             return self._assembly.doors.admit_principal(Principal(agent, "agent"), "/mcp")
