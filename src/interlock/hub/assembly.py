@@ -48,6 +48,7 @@ from interlock.hub.kernel.meaning import EMBEDDINGS, Meaning
 from interlock.hub.kernel.requests import Requests, off_loop
 from interlock.hub.kernel.search import ToolSearch
 from interlock.hub.kernel.shelves import Shelves
+from interlock.hub.kernel.telling import Telling
 from interlock.hub.kernel.tokens import TokenCounts
 from interlock.hub.keys import KEY_USES, KEYS, Keys
 from interlock.hub.logs import Logs
@@ -76,6 +77,7 @@ from interlock.hub.upstreams.upstreams import Upstreams
 from interlock.hub.validators.checking import Judging
 from interlock.hub.validators.noticed import Noticed
 from interlock.judge.secrets import redact
+from interlock.protocols.mgp.permissions import Risk
 from interlock.store import Collection, Store, StoreError
 from interlock.transports.exchange import Service
 from interlock.transports.parking import Limits as ParkingLimits
@@ -167,11 +169,21 @@ class Assembly:
             told_rule=lambda rule, by, made: (self.journal.rule_made if made else self.journal.rule_revoked)(by, rule),
         )
         self.meaning = Meaning(lambda: self.config.hub.embeddings, lambda: self.store, self._resolver, self._note)
-        self.search = ToolSearch(self.catalog, self.tokens, self.meaning, self._connected, self._lock_s)
+        self.search = ToolSearch(
+            self.catalog,
+            self.tokens,
+            self.meaning,
+            self._connected,
+            self._lock_s,
+            self._risk_of,
+            lambda server: (self.governing.trust_of(server), self.permissions.declared(server)),
+        )
         self._requested: set[asyncio.Task[None]] = set()
-        self.requests = Requests(self.inbox, self.access_desk, off_loop(self._requested), self._note)
-        tell = self.notices.requested
-        self.kernel = Kernel(self.catalog, self.shelves, self.search, self.tokens, self.requests, tell)
+        self.requests = Requests(self.inbox, self.access_desk, off_loop(self._requested), self._note, self._risk_of)
+        telling = Telling(self.catalog, self.tokens, self.search.status, self._risk_of, self._needs)
+        self.kernel = Kernel(
+            self.catalog, self.shelves, self.search, self.tokens, telling, self.requests, self.notices.requested
+        )
         self.heralds = Heralds(lambda: self.config.hub, self._note)
         self._desk = Desk(
             self.inbox,
@@ -396,6 +408,12 @@ class Assembly:
         if any(standing.grant == "denied" for standing in lacking):
             return ""
         return next((standing.decision for standing in lacking if standing.decision), "")
+
+    def _risk_of(self, tool: Tool) -> Risk:
+        return self.governing.risk_of(tool)
+
+    def _needs(self, tool: Tool) -> tuple[str, ...]:
+        return self.permissions.needs(tool)
 
     def _connected(self, server: str) -> bool:
         upstream = self.upstreams.get(server)

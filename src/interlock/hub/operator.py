@@ -228,7 +228,7 @@ class Operator:
             "all_tools": len(tools),
             "all_tokens": sum(costs.values()),
             "listed_tools": len(listed),
-            "listed_tokens": sum(tokens.of_text(bytes(item)) for item in listed),
+            "listed_tokens": sum(tokens.of_definition(bytes(item)) for item in listed),
             "pinned_without_room": shelves.pinned_without_room(caller.shelf),
             "servers": [{"id": id_, "tokens": cost} for id_, cost in sorted(costs.items(), key=lambda row: -row[1])],
         }

@@ -29,6 +29,8 @@ ItemKind = Literal["tool", "prompt", "resource", "template"]
 
 MOST_ITEMS: Final = 100_000
 LONGEST_NAME: Final = 1024
+TOLD: Final = frozenset({"name", "title", "description", "inputSchema", "outputSchema", "annotations"})
+"""The members of a tool's definition that help a model to choose and to call it."""
 
 
 class Item(msgspec.Struct):
@@ -69,6 +71,8 @@ class Tool(Item):
     param_headers: tuple[ParamHeader, ...] = ()
     permissions: tuple[str, ...] | None = None
     """The permissions it says it needs; None where it does not say."""
+    told: bytes = b"{}"
+    """What a model is told of it in an answer: of the full definition, what it needs to choose and to call."""
     wraps: bool = False
     """Its structured content is no object, so that clients before 2026-07-28 get it inside of one."""
     tasks: Support = "forbidden"
@@ -180,6 +184,13 @@ class Offer(msgspec.Struct):
             tools_by_exposed={name: tool for name, tool in self.tools_by_exposed.items() if name not in lacking},
             lacking=lacking,
         )
+
+    def named(self, name: str) -> Tool | None:
+        """The tool that the server itself calls so."""
+        tool = self.tools.get(name)
+        if tool is not None and tool.name == name:
+            return tool
+        return next((tool for tool in self.tools.values() if tool.name == name), None)
 
     def items(self, kind: ItemKind) -> Iterable[Item]:
         """All of one kind, in the server's order."""
@@ -302,6 +313,7 @@ def _tool(server: str, name: str, definition: bytes, fields: _Fields, rules: Too
         item.full,
         definition,
         schema=raw,
+        told=told_of(item.full, fields),
         idempotent=hints.idempotentHint is True or hints.readOnlyHint is True,
         param_headers=headers,
         permissions=named_permissions(bytes(fields["security"])) if "security" in fields else None,
@@ -310,6 +322,14 @@ def _tool(server: str, name: str, definition: bytes, fields: _Fields, rules: Too
         if "execution" in fields
         else "forbidden",
     )
+
+
+def told_of(full: bytes, names: Iterable[str]) -> bytes:
+    """What a model is told of a tool in an answer, of a definition with members of these names."""
+    if TOLD.issuperset(names):
+        return full
+    fields = msgspec.json.decode(full, type=dict[str, msgspec.Raw])
+    return msgspec.json.encode({name: value for name, value in fields.items() if name in TOLD})
 
 
 class _Execution(msgspec.Struct):
