@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from interlock.discovery.tokens import MAX_EXACT, TokenCounter, at_least, at_most
+from interlock.discovery.tokens import _WORDS, MAX_EXACT, TokenCounter, at_least, at_most
 
 
 @pytest.fixture(scope="module")
@@ -35,6 +35,10 @@ TEXTS = st.lists(
     st.text(max_size=12)
     | st.sampled_from(["it's", "'ll", " word", "qz", "éa", "٣12", "潮の高さ", '}},{"', "\n\n", "  ", "1234567", "aB"])
     | st.text("abqzx ", max_size=300)
+    | st.lists(
+        st.sampled_from(["type", "the", "name", " ", '"', ",", ":", "{", "}", "[", ".", "'", "s", "\n", "/", "7", "É"]),
+        max_size=30,
+    ).map("".join)
     | st.text("潮é=~'", max_size=200)
     | st.integers(0, 10**12).map(str),
     max_size=12,
@@ -65,9 +69,18 @@ def test_the_pairs_of_letters_that_the_bound_relies_on_are_tokens(vocabulary: An
     assert all(len(vocabulary.encode_ordinary(f"{number:03}")) == 1 for number in range(1_000))
 
 
-def test_the_bound_is_tighter_than_the_bytes_for_an_ordinary_definition() -> None:
-    text = b'{"name":"read_file","description":"Read the contents of a file","inputSchema":{"type":"object"}}'
-    assert at_most(text) < 0.85 * len(text)
+def test_the_words_and_signs_that_the_bound_relies_on_are_tokens(vocabulary: Any) -> None:
+    for word in sorted(_WORDS):
+        assert [len(vocabulary.encode_ordinary(f"{space}{word.decode()}")) for space in ("", " ")] == [1, 1], word
+    for signs in ('{"', '":"', '","', '.","', '":{"', '":["'):
+        assert len(vocabulary.encode_ordinary(signs)) == 1
+        assert at_most(f"A{signs}A".encode()) == 3
+
+
+def test_the_bound_is_far_below_the_bytes_for_an_ordinary_definition(count: TokenCounter) -> None:
+    text = '{"name":"read_file","description":"Read the contents of a file","inputSchema":{"type":"object"}}'
+    assert at_most(text.encode()) < 0.6 * len(text)
+    assert at_most(text.encode()) < 2.7 * count(text)
 
 
 def test_definitions_are_counted_exactly(count: TokenCounter) -> None:

@@ -72,11 +72,15 @@ def at_most(text: bytes) -> int:
     Each byte is a token at the dearest. In a run of lower-case letters no two neighbours are tokens of one letter each,
     since nearly every pair of letters is a token itself and the vocabulary's rule merges what it can: so three letters
     are two tokens at most. The same holds for the space before them. A run is cut only behind an apostrophe ('s, 'll).
+    Some everyday words, and the signs between members of JSON, are known to be one token where they stand alone.
     """
+    known = [word for word in _WHOLE.findall(text) if word.lstrip() in _WORDS]
     runs = _RUN.findall(text)
-    letters = sum(map(len, runs))
+    letters = sum(map(len, runs)) - sum(map(len, known))
     apart = len(_APART.findall(text)) + text.count(b"'")
-    most = len(text) - letters + (2 * letters + len(runs)) // 3 + apart
+    most = len(text) - letters - sum(map(len, known)) + len(known)
+    most += (2 * letters + len(runs) - len(known)) // 3 + apart
+    most -= sum(len(signs) - 1 for signs in _JOINS.findall(text))
     if text.isascii():
         # Digits are taken three at a time, from the left; digits of other scripts could stand before them.
         most -= sum(len(run) - (len(run) + 2) // 3 for run in _DIGITS.findall(text))
@@ -126,6 +130,19 @@ _SHORT: Final = 64
 _MOST_PIECES: Final = 100_000
 _RUN: Final = re.compile(rb" ?[a-z]+")
 _WORD: Final = re.compile(rb"[a-z]+")
+_WHOLE: Final = re.compile(rb"(?:(?<=[^\sA-Za-z0-9\x80-\xff][^\sA-Za-z0-9\x80-\xff])| )[a-z]+(?![A-Za-z'\x80-\xff])")
+"""A word that is a piece by itself, or with the space before it."""
+_JOINS: Final = re.compile(rb"""(?<![^A-Za-z0-9])(?:\{"|":"|","|\.","|":\{"|":\[")(?=[A-Za-z0-9])""")
+"""Signs that are a piece by themselves, and a token."""
+_WORDS: Final = frozenset(
+    b"""type description string object properties required name array items boolean integer number title default format
+    minimum maximum enum null true false a an and any are as at be by can for from has if in is it its not of on one
+    only or per set that the this to use used was when where which will with you your about after all also always ask
+    before create current data date delete details email end event file files find first get given give id identifier
+    information input item key language last level list location maximum message must name names new next number
+    optional output page path project query read request result results return returns run search send server should
+    specific start state status text time tool tools two unit update url user value values what write year""".split()
+)
 _DIGITS: Final = re.compile(rb"[0-9]+")
 _APART: Final = re.compile(
     rb"b(?=q)|g(?=[kq])|j(?=[vz])|k(?=[qz])|l(?=q)|n(?=q)|q(?=[fgjkvz])|r(?=j)|t(?=q)|w(?=[qz])|x(?=[gjkqvw])|y(?=q)|z(?=[jqv])"

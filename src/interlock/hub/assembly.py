@@ -43,6 +43,7 @@ from interlock.hub.gatehouse import Gatehouse
 from interlock.hub.governing import Governing
 from interlock.hub.housekeeping import Housekeeping
 from interlock.hub.hub import Hub
+from interlock.hub.kernel.instructions import section
 from interlock.hub.kernel.kernel import Kernel
 from interlock.hub.kernel.meaning import EMBEDDINGS, Meaning
 from interlock.hub.kernel.requests import Requests, off_loop
@@ -515,6 +516,8 @@ class Assembly:
     def _show(self, offer: Offer) -> None:
         self.catalog.put(offer)
         self.tokens.count(offer.tools.values())
+        if offer.instructions:
+            self.tokens.counted([section(offer.server, offer.instructions)])
         self._changed()
 
     def _changed(self) -> None:

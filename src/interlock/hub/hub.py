@@ -178,7 +178,7 @@ class Hub:
         if offers_tasks(session.dialect, caller, self._peer(caller)):
             offered = with_tasks(offered, modern=False)
         offered = with_answer(offered, session.dialect)
-        told = self._instructions(caller, session.dialect.client_info)
+        told = self._shelves.instructions(shelf_for(caller.shelf, session.dialect.client_info)).text
         return answers.initialize_result(session.dialect.revision, self._info, offered, told)
 
     def serve(self, exchange: Exchange) -> None:
@@ -255,11 +255,18 @@ class Hub:
         if offers_tasks(exchange.dialect, caller, self._peer(caller)):
             offered = with_tasks(offered, modern=True)
         offered = with_answer(offered, exchange.dialect)
-        told = self._instructions(caller, exchange.dialect.client_info)
-        exchange.result(answers.discover_result(self._info, offered, told))
+        shelf = shelf_for(caller.shelf, exchange.dialect.client_info)
+        if self._shelves.introduced(shelf):
+            self._introduce(exchange, shelf, offered)
+        else:
+            self._later(self._introduce_later(exchange, shelf, offered))
 
-    def _instructions(self, caller: Caller, client_info: bytes | None) -> str:
-        return self._shelves.instructions(shelf_for(caller.shelf, client_info)).text
+    async def _introduce_later(self, exchange: Exchange, shelf: Shelf, offered: Mapping[str, object]) -> None:
+        await self._shelves.settle(shelf)
+        self._introduce(exchange, shelf, offered)
+
+    def _introduce(self, exchange: Exchange, shelf: Shelf, offered: Mapping[str, object]) -> None:
+        exchange.result(answers.discover_result(self._info, offered, self._shelves.instructions(shelf).text))
 
     def _upstream_capabilities(self, caller: Caller) -> Mapping[str, object] | None:
         """What the one server of a view can do; None for views of many, and while it is not known yet."""

@@ -216,8 +216,9 @@ class Operator:
         asked = _read(params, _Budget)
         shelves, tokens = self._assembly.shelves, self._assembly.tokens
         caller = self._caller_of(asked.agent)
+        await shelves.settle(caller.shelf)
         listed = msgspec.json.decode(shelves.listing(caller.shelf, "tool"), type=list[msgspec.Raw])
-        tools = shelves.tools(caller.shelf)
+        tools, told = shelves.tools(caller.shelf), shelves.instructions(caller.shelf)
         costs: dict[str, int] = {}
         for tool in tools:
             costs[tool.server] = costs.get(tool.server, 0) + tokens.of(tool)
@@ -229,6 +230,8 @@ class Operator:
             "all_tokens": sum(costs.values()),
             "listed_tools": len(listed),
             "listed_tokens": sum(tokens.of_definition(bytes(item)) for item in listed),
+            "instructions_tokens": told.tokens,
+            "instructions_without_room": told.left_out,
             "pinned_without_room": shelves.pinned_without_room(caller.shelf),
             "servers": [{"id": id_, "tokens": cost} for id_, cost in sorted(costs.items(), key=lambda row: -row[1])],
         }

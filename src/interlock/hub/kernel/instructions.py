@@ -6,12 +6,12 @@ The one rule: a server speaks under its own name only; nothing it writes can loo
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from typing import Final
 
 import msgspec
 
-from interlock.hub.kernel.tokens import SIGNS
+from interlock.hub.kernel.tokens import SIGNS, TokenCounts
 
 LONGEST: Final = 4_000
 """Characters of one server's instructions that are passed on."""
@@ -29,32 +29,41 @@ class Instructions(msgspec.Struct, frozen=True):
     """What they cost at most."""
     left_out: tuple[str, ...] = ()
     """Servers whose instructions have no room."""
+    counted: bool = True
+    """Whether that is so because they were counted, and not only bounded."""
 
 
-def merged(
-    said: Iterable[tuple[str, str]], room: int | None, count: Callable[[bytes], int], *, bare: bool
-) -> Instructions:
+def merged(said: Iterable[tuple[str, str]], room: int | None, tokens: TokenCounts, *, bare: bool) -> Instructions:
     """The instructions of several servers, in order, each under its server's name and each whole or not at all.
 
     `room` is in tokens. A view of one server alone is told them as they are.
     """
     sections: list[str] = []
     left_out: list[str] = []
-    tokens = length = 0
+    taken = length = 0
+    counted = True
     for server, text in said:
-        text = text.strip()[:LONGEST].rstrip()
-        if not text:
+        raw = _cut(text).encode("utf-8", "replace") if bare else section(server, text)
+        if not _cut(text):
             continue
-        section = text if bare else f"# {server} (tools named {server}__…)\n{_below(text)}"
-        length += len(section)
-        raw = section.encode("utf-8", "replace")
-        cost = count(raw) + _seam(raw)
-        if length > LONGEST_TOGETHER or (room is not None and tokens + cost > room):
+        length += len(raw)
+        cost = 0 if room is None else tokens.of_text(raw) + _seam(raw)
+        counted = counted and (room is None or tokens.counted([raw]))
+        if length > LONGEST_TOGETHER or (room is not None and taken + cost > room):
             left_out.append(server)
             continue
-        sections.append(section)
-        tokens += cost
-    return Instructions("\n\n".join(sections), tokens, tuple(left_out))
+        sections.append(raw.decode())
+        taken += cost
+    return Instructions("\n\n".join(sections), taken, tuple(left_out), counted)
+
+
+def section(server: str, text: str) -> bytes:
+    """What a server says, under its name."""
+    return f"# {server} (tools named {server}__…)\n{_below(_cut(text))}".encode("utf-8", "replace")
+
+
+def _cut(text: str) -> str:
+    return text.strip()[:LONGEST].rstrip()
 
 
 def _below(text: str) -> str:

@@ -10,7 +10,7 @@ import time
 from collections.abc import Callable
 from typing import Any, Final
 
-from interlock.discovery.budget import Fit, SessionTools
+from interlock.discovery.budget import Fit, SessionTools, fit
 from interlock.discovery.errors import DiscoveryError
 from interlock.hub.call import Caller
 from interlock.hub.catalog.offer import Tool
@@ -35,6 +35,8 @@ FOUND_TOKENS: Final = 50
 """What the answer to a search says beside its tools."""
 LOADED_TOKENS: Final = 90
 """What the answer to a request says beside its tools."""
+ROOM_TOKENS: Final = 120
+"""What it says at most of tools that it had no room for."""
 NO_ROOM: Final = "the context budget has no room for it"
 NOT_MADE: Final = "tools are not made on request: this hub has no isolation for code that an agent wrote"
 
@@ -100,7 +102,7 @@ class Kernel:
             "query_time_ms": round((time.perf_counter() - began) * 1000, 2),
         }
         if fitting.left_out:
-            result["left_out_for_budget"] = list(fitting.left_out[:MOST_LEFT_OUT])
+            result["left_out_for_budget"] = list(fitting.left_out)
         return result
 
     async def request(
@@ -109,27 +111,31 @@ class Kernel:
         """`mgp/tools/request`: tools for a capability that is missing, loaded into the session or asked for."""
         wanted = Wanted.read(params)
         best = await self._needs.best(caller, wanted)
-        missing = best.missing
         request_id = secrets.token_hex(8)
         pending = await self._ask_for(caller, session, wanted, request_id, best, speaks_mgp)
         told = await self._told(caller, session, list(best.found.values()))
         context = self.contexts.of(caller, session)
-        spare = LOADED_TOKENS + sum(map(cost_of, (*missing, *pending)))
+        told_pending = _named(pending, context.remaining - LOADED_TOKENS)
+        spare = LOADED_TOKENS + sum(map(cost_of, told_pending))
+        missing = _named(best.missing, context.remaining - spare)
+        spare += sum(map(cost_of, missing))
         costs = {name: self._shelves.cost(caller.shelf, tool) for name, tool in best.found.items()}
+        room_to_say_so = 0
         if spare + sum(costs.values()) + sum(each.tokens for each in told.values()) > context.remaining:
-            spare += MOST_LEFT_OUT * max((cost_of(_no_room(name)) for name in costs), default=0)
-        loaded = context.load(list(costs.items()), {name: each.tokens for name, each in told.items()}, spare)
-        missing = [*missing, *map(_no_room, loaded.left_out)]
+            room_to_say_so = max(0, min(ROOM_TOKENS, context.remaining - spare))
+        answer = {name: each.tokens for name, each in told.items()}
+        loaded = context.load(list(costs.items()), answer, spare + room_to_say_so)
+        missing += _named([_no_room(name) for name in loaded.left_out], room_to_say_so)
         status = "unavailable" if not loaded.kept else "partial" if missing else "fulfilled"
         result: dict[str, object] = {
             "status": "pending_approval" if pending else status,
             "tools_loaded": [told[name].entry for name in loaded.kept],
-            "tools_unavailable": _named(missing, len(best.missing) + MOST_LEFT_OUT),
+            "tools_unavailable": missing,
             "session_tools_count": len(context.loaded),
             "context_tokens_added": loaded.tokens_added,
         }
         if pending:
-            result |= {"request_id": request_id, "tools_pending": pending}
+            result |= {"request_id": request_id, "tools_pending": told_pending}
         elif status == "unavailable":
             result["note"] = NOT_MADE
         return result
@@ -172,10 +178,13 @@ class Kernel:
         context = self.contexts.of(caller, session)
         costs = [(name, each.tokens) for name, each in told.items()]
         fitting = context.discover(costs, FOUND_TOKENS)
-        if fitting.left_out:
-            dearest = sorted(map(cost_of, told), reverse=True)[:MOST_LEFT_OUT]
-            fitting = context.discover(costs, FOUND_TOKENS + sum(dearest) + MOST_LEFT_OUT)
-        return told, fitting
+        if not fitting.left_out:
+            return told, fitting
+        room = max(0, context.remaining - FOUND_TOKENS)
+        to_name = sum(sorted(map(cost_of, told), reverse=True)[:MOST_LEFT_OUT])
+        fitting = context.discover(costs, FOUND_TOKENS + to_name)
+        named = fit([(name, cost_of(name)) for name in fitting.left_out[:MOST_LEFT_OUT]], room - fitting.tokens).kept
+        return told, Fit(fitting.kept, named or fitting.left_out[:1], fitting.tokens)
 
     async def _told(self, caller: Caller, session: Session | None, tools: list[Tool]) -> dict[str, Told]:
         """What would be told of tools. Where they only may have room, it waits until they are counted."""
@@ -256,10 +265,22 @@ def _no_room(name: str) -> dict[str, object]:
     return {"tool": name, "reason": NO_ROOM}
 
 
-def _named(missing: list[dict[str, object]], most: int) -> list[dict[str, object]]:
-    """As many as an answer names, and how many more there are."""
-    more = len(missing) - most
-    return missing if more <= 0 else [*missing[:most], {"reason": f"{more} more, for want of room"}]
+def _named(entries: list[dict[str, object]], room: int) -> list[dict[str, object]]:
+    """As many as there is room for, and how many more there are."""
+    if sum(map(cost_of, entries)) <= room:
+        return list(entries)
+    named: list[dict[str, object]] = []
+    room -= cost_of(_more(len(entries)))
+    for entry in entries:
+        room -= cost_of(entry)
+        if room < 0:
+            break
+        named.append(entry)
+    return [*named, _more(len(entries) - len(named))]
+
+
+def _more(count: int) -> dict[str, object]:
+    return {"reason": f"{count} more, for want of room"}
 
 
 LONGEST_PROBLEM: Final = 400

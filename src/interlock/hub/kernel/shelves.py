@@ -34,6 +34,8 @@ CATEGORIES_TOKENS: Final = 8
 """What the word before the categories costs; each name costs less than its letters."""
 CATEGORIES_SHARE: Final = 4
 """One of so many parts of what the kernel leaves of a budget is the most that categories take."""
+ANSWER_TOKENS: Final = 160
+"""What is left for an answer however many tools are pinned: enough to say that it has no room for any."""
 MOST_KEPT: Final = 10_000
 
 Made = TypeVar("Made")
@@ -82,12 +84,17 @@ class Shelves:
 
     async def settle(self, shelf: Shelf) -> None:
         """Wait for counts that could still change the list of this shelf, but not for long."""
-        if not self.settled(shelf):
+        if not (self.settled(shelf) and self.introduced(shelf)):
             await self._tokens.settled()
 
     def settled(self, shelf: Shelf) -> bool:
         """Whether no count that is still to come could change the list of this shelf."""
         return shelf.budget is None or self._keep("settled", shelf, lambda: self._settled(shelf))
+
+    def introduced(self, shelf: Shelf) -> bool:
+        """Whether no count that is still to come could give this shelf's instructions more room."""
+        told = self.instructions(shelf)
+        return not told.left_out or (self.settled(shelf) and told.counted)
 
     def name(self, shelf: Shelf, tool: Tool) -> str:
         """What a tool is called here."""
@@ -176,7 +183,7 @@ class Shelves:
         costs = {self.name(shelf, tool): self.cost(shelf, tool) for tool in self._to_pin(shelf)}
         if shelf.budget is None:
             return costs, ()
-        room = (shelf.budget if shelf.parts is None else shelf.parts[0]) - self._fixed(shelf)
+        room = (shelf.budget - ANSWER_TOKENS if shelf.parts is None else shelf.parts[0]) - self._fixed(shelf)
         fitting = fit(list(costs.items()), max(0, room))
         return {name: costs[name] for name in fitting.kept}, fitting.left_out
 
@@ -194,7 +201,7 @@ class Shelves:
         servers = self._catalog.servers(shelf.view)
         offers = ((name, self._catalog.offer(name)) for name in servers if self._access.reaches(shelf.principal, name))
         said = ((name, offer.instructions) for name, offer in offers if offer is not None)
-        return merged(said, self._room_for_instructions(shelf), self._tokens.of_text, bare=shelf.view.bare)
+        return merged(said, self._room_for_instructions(shelf), self._tokens, bare=shelf.view.bare)
 
     def _room_for_instructions(self, shelf: Shelf) -> int | None:
         if shelf.budget is None:
@@ -205,7 +212,8 @@ class Shelves:
             listed = self._fixed(shelf) + sum(self.pinned(shelf).values())
         else:
             listed = self._fixed(shelf) + sum(self.pinned(shelf).values()) + shelf.parts[1] + shelf.parts[2]
-        return max(0, min(shelf.budget // SHARE, shelf.budget - listed))
+        beside = 0 if self.level(shelf) == "L0" else ANSWER_TOKENS
+        return max(0, min(shelf.budget // SHARE, shelf.budget - listed - beside))
 
     def _still_fitting(self, shelf: Shelf, loaded: tuple[str, ...]) -> list[Tool]:
         """Loaded tools that are there still and have room as they are now: a definition may have grown since."""
