@@ -54,6 +54,18 @@ def test_scores_fall_from_first_to_last_and_stay_within_one(index: ToolIndex) ->
     assert all(0 < score <= 1 for score in scores)
 
 
+@pytest.mark.parametrize("strategy", ["hybrid", "keyword", "category"])
+@pytest.mark.parametrize("limit", [1, 2, 7])
+def test_equals_stand_in_the_order_of_their_names_whatever_was_added_first(strategy: str, limit: int) -> None:
+    entries = [tool("s", f"archive_calendar_{n}", "Archive a calendar") for n in range(10)]
+    for order in (entries, entries[::-1], entries[5:] + entries[:5]):
+        index = ToolIndex()
+        for entry in order:
+            index.put(entry)
+        expected = [f"archive_calendar_{n}" for n in range(limit)]
+        assert names(index, "calendar", strategy=strategy, limit=limit) == expected
+
+
 def test_nothing_in_common_means_no_hit_but_a_true_total(index: ToolIndex) -> None:
     found = index.search("qqqq")
     assert found.hits == ()

@@ -168,7 +168,8 @@ class ToolIndex:
         _check_search(query, strategy, limit)
         slots = self._candidates(filters, allowed)
         if not len(slots):
-            return Found((), 0, strategy)
+            by_words = strategy != "category" and (self._embedder is None or not len(self._vectors))
+            return Found((), 0, "keyword" if by_words else strategy)
         if strategy == "category":
             scores, scale, used = self._by_paths(query, slots), 1.0, strategy
         else:
@@ -238,10 +239,14 @@ class ToolIndex:
 
         many = min(limit, len(scores))
         top = np.argpartition(-scores, many - 1)[:many]
-        # Equal scores stand in the order of identity, so that the answer never depends on what was added when.
+        # Equal scores stand in the order of identity, so that the answer never depends on what was added when: those
+        # equal to the last of the best have the same claim as it.
+        lowest = scores[top].min()
+        alike = np.flatnonzero(scores == lowest)[:_MOST_ALIKE] if lowest > 0 else top
+        claiming = {*top.tolist(), *alike.tolist()}
         ranked = sorted(
-            ((float(scores[i]), self._entry(int(slots[i]))) for i in top), key=lambda r: (-r[0], r[1].identity)
-        )
+            ((float(scores[i]), self._entry(int(slots[i]))) for i in claiming), key=lambda r: (-r[0], r[1].identity)
+        )[:many]
         highest = ranked[0][0]
         if highest <= 0:
             return ()
@@ -380,6 +385,7 @@ def _check_search(query: object, strategy: object, limit: object) -> None:
         raise DiscoveryError("max_results", f"max_results is a whole number from 1 to {MAX_RESULTS}")
 
 
+_MOST_ALIKE = 2_000
 _MOST_MASKS = 16
 _MOST_FOR_STEPS = 20_000
 """Tools up to which each step of a query is compared by meaning too; beyond it only the query as a whole is."""

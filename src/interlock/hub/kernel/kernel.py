@@ -20,7 +20,7 @@ from interlock.hub.kernel.contexts import Contexts
 from interlock.hub.kernel.definitions import SCHEMAS
 from interlock.hub.kernel.needs import Best, Needs, Wanted
 from interlock.hub.kernel.requests import EVENT, Requests, Waiting, event
-from interlock.hub.kernel.search import ToolSearch
+from interlock.hub.kernel.search import CONNECTED, KNOWN, ToolSearch
 from interlock.hub.kernel.shelves import Shelves
 from interlock.hub.kernel.telling import Telling, Told, cost_of
 from interlock.hub.kernel.tokens import TokenCounts
@@ -88,6 +88,8 @@ class Kernel:
         asked = min(limit + MOST_REFUSED, MAX_RESULTS) if type(limit) is int and 1 <= limit <= MAX_RESULTS else limit
         try:
             filters = Filters.read(params.get("filter"))
+            if filters.status not in (None, CONNECTED, KNOWN):
+                raise DiscoveryError("status", f"status is {CONNECTED} or {KNOWN}")
             query, strategy = params.get("query", ""), params.get("strategy", "hybrid")
             found = await self._search.find(self._shelves.callable(caller.shelf), query, strategy, asked, filters)
         except DiscoveryError as cause:
@@ -131,7 +133,7 @@ class Kernel:
             "status": "pending_approval" if pending else status,
             "tools_loaded": [told[name].entry for name in loaded.kept],
             "tools_unavailable": missing,
-            "session_tools_count": len(context.loaded),
+            "session_tools_count": len(context.pinned) + len(context.loaded),
             "context_tokens_added": loaded.tokens_added,
         }
         if pending:
@@ -143,11 +145,13 @@ class Kernel:
     def session(self, caller: Caller, session: Session | None) -> dict[str, object]:
         """`mgp/tools/session`: what stands in the context."""
         tools = self.contexts.of(caller, session)
+        without_room = self._shelves.pinned_without_room(caller.shelf)
         return {
             "pinned": list(tools.pinned),
             "cached": list(tools.cached),
             "total_tokens": self._shelves.listed_tokens(caller.shelf, tools.total_tokens),
             "max_tokens": caller.shelf.budget,
+            **({"pinned_without_room": list(without_room)} if without_room else {}),
         }
 
     def evict(self, caller: Caller, session: Session | None, params: dict[str, Any]) -> dict[str, object]:
@@ -248,7 +252,7 @@ class Kernel:
             "status": "fulfilled" if loaded.kept else "partial",
             "tools_loaded": [told.entry] if loaded.kept else [],
             "tools_unavailable": [_no_room(name) for name in loaded.left_out],
-            "session_tools_count": len(context.loaded),
+            "session_tools_count": len(context.pinned) + len(context.loaded),
             "context_tokens_added": loaded.tokens_added,
         }
 

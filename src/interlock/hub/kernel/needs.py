@@ -17,8 +17,10 @@ from interlock.hub.catalog.offer import Tool
 from interlock.hub.catalog.views import Catalog
 from interlock.hub.kernel.search import ToolSearch
 from interlock.hub.kernel.shelves import Identity, Shelves
+from interlock.protocols.mgp.permissions import Risk
 from interlock.wire.errors import Fault
 
+RISK_LEVELS: Final = tuple(risk.word for risk in Risk)
 MOST_CAPABILITIES: Final = 8
 MOST_TYPES: Final = 8
 LONGEST_TEXT: Final = 8_000
@@ -65,6 +67,8 @@ class Wanted(msgspec.Struct, frozen=True):
         texts = (wanted.context, wanted.reason, wanted.task_trace_id or "", *needs.capabilities)
         if max(map(len, (*texts, *needs.input_types, *needs.output_types))) > LONGEST_TEXT:
             raise Fault("INVALID_PARAMS", f"a text of the request has more than {LONGEST_TEXT} characters")
+        if needs.preferred_risk_level not in (None, *RISK_LEVELS):
+            raise Fault("INVALID_PARAMS", f"requirements.preferred_risk_level is one of {', '.join(RISK_LEVELS)}")
         if not any(text.strip() for text in (wanted.context, *needs.capabilities)):
             raise Fault("INVALID_PARAMS", "say in context or in requirements.capabilities what is missing")
         return wanted

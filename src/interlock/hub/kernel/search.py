@@ -138,23 +138,26 @@ class ToolSearch:
             self._indexed.clear()
             self._made_for = self._meaning.generation
         offers = self._catalog.offers()
-        for server, (offer, _) in list(self._indexed.items()):
-            if offers.get(server) is not offer:
-                now = offers.get(server)
-                kept = set() if now is None else {tool.name for tool in _all_of(now)}
-                for tool in _all_of(offer):
-                    if tool.name not in kept:
-                        self._index.remove((server, tool.name))
-                del self._indexed[server]
+        for server in [server for server in self._indexed if server not in offers]:
+            self._follow(self._index, server, Offer(server), self._indexed[server][1])
+            del self._indexed[server]
         for server, offer in offers.items():
             standing = standings.get(server, _Standing(KNOWN, None))
             if self._indexed.get(server) != (offer, standing):
-                for tool in offer.tools.values():
-                    self._put(self._index, tool, standing.status)
-                for tool in (*(tool for tool, _ in offer.withheld.values()), *offer.lacking.values()):
-                    self._put(self._index, tool, WITHHELD)
+                self._follow(self._index, server, offer, standing)
                 self._indexed[server] = (offer, standing)
         return self._index
+
+    def _follow(self, index: ToolIndex, server: str, offer: Offer, standing: _Standing) -> None:
+        """Put in what is new or another than before, and take out what is gone."""
+        before, stood = self._indexed.get(server, (None, standing))
+        had = {} if before is None else {tool.name: (tool.full, status) for tool, status in _all_of(before, stood)}
+        has = {tool.name: (tool, status) for tool, status in _all_of(offer, standing)}
+        for name in had.keys() - has.keys():
+            index.remove((server, name))
+        for name, (tool, status) in has.items():
+            if had.get(name) != (tool.full, status) or stood != standing:
+                self._put(index, tool, status)
 
     def _put(self, index: ToolIndex, tool: Tool, status: str) -> None:
         from interlock.discovery.entries import from_definition
@@ -181,11 +184,14 @@ class ToolSearch:
             return
 
 
-def _all_of(offer: Offer) -> Iterable[Tool]:
-    yield from offer.tools.values()
+def _all_of(offer: Offer, standing: _Standing) -> Iterable[tuple[Tool, str]]:
+    """Every tool of a server, with its status."""
+    for tool in offer.tools.values():
+        yield tool, standing.status
     for tool, _ in offer.withheld.values():
-        yield tool
-    yield from offer.lacking.values()
+        yield tool, WITHHELD
+    for tool in offer.lacking.values():
+        yield tool, WITHHELD
 
 
 def _teach(index: ToolIndex, lacking: list[tuple[Identity, str]], vectors: list[Vector | None]) -> None:

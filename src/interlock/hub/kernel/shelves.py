@@ -156,6 +156,11 @@ class Shelves:
         """The pinned tools that the budget does not hold."""
         return self._pinned(shelf)[1]
 
+    def needed_for_pins(self, shelf: Shelf) -> int:
+        """The least budget, or `pinned_reserve` where that is stated, that holds every pinned tool."""
+        beside = self._fixed(shelf) + (ANSWER_TOKENS if shelf.parts is None else 0)
+        return beside + sum(self.cost(shelf, tool) for tool in self._to_pin(shelf))
+
     def instructions(self, shelf: Shelf) -> Instructions:
         """What the servers of this shelf say of themselves, as far as the budget holds it beside the list."""
         return self._keep("instructions", shelf, lambda: self._instructions(shelf))

@@ -16,6 +16,7 @@ import msgspec
 
 from interlock.discovery.tokens import at_least, at_most
 from interlock.hub.catalog.offer import Tool
+from interlock.hub.kernel.definitions import DEFINITIONS, TOKENS
 
 MOST_KEPT: Final = 200_000
 BATCH: Final = 5_000
@@ -35,7 +36,7 @@ class TokenCounts:
 
     def __init__(self, changed: Callable[[], None]) -> None:
         self._changed = changed
-        self._known: dict[bytes, int] = {}
+        self._known: dict[bytes, int] = dict(_KERNEL)
         self._waiting: dict[bytes, None] = {}
         self._counting: asyncio.Task[None] | None = None
         self._at_once = asyncio.Event()
@@ -127,7 +128,7 @@ class TokenCounts:
             for text in batch:
                 self._waiting.pop(text, None)
             if len(self._known) + len(batch) > MOST_KEPT:
-                self._known.clear()
+                self._known = dict(_KERNEL)
             self._known.update(zip(batch, counts, strict=True))
             self.generation += 1
             self._changed()
@@ -159,3 +160,6 @@ def joint(definition: bytes) -> int:
     costs its bytes at most, and each end was counted as one token at least."""
     ends = 2 * len(definition) - len(definition.lstrip(SIGNS)) - len(definition.rstrip(SIGNS))
     return max(1, ends - 1)
+
+
+_KERNEL: Final = {DEFINITIONS[name]: count for name, count in TOKENS.items()}
