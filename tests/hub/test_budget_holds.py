@@ -19,6 +19,7 @@ from interlock.hub.principals import Principal
 
 from .governed import Script, tool
 from .house import House, Raw, child, house, text_of, until
+from .test_changes import opened
 
 count_tokens = TokenCounter()
 SERVERS = {
@@ -216,16 +217,43 @@ async def test_loaded_tools_keep_their_place_and_the_least_recently_used_goes_fi
         assert gone - {first[0]} or first[0] in gone
 
 
-async def test_a_tool_that_is_gone_leaves_the_session(tmp_path: Path) -> None:
+async def test_a_tool_that_is_gone_leaves_the_session_which_hears_of_it(tmp_path: Path) -> None:
     async with house(tmp_path, SERVERS, hub=settings(), agents={"bound": Agent(budget=2_000)}) as hub:
         client = Raw(hub.url + "/mcp", hub.key("bound"))
         await client.initialize()
-        asked = {"context": "x", "requirements": {"capabilities": ["tide height"]}}
-        name = (await client.legacy("mgp/tools/request", asked))["result"]["tools_loaded"][0]["name"]
-        server, _, own = name.partition("__")
-        await hub.deny("bound", server, own)
-        session = (await client.legacy("mgp/tools/session"))["result"]
-        assert name not in session["cached"]
+        async with opened(client, "GET", b"", {}) as stream:
+            asked = {"context": "x", "requirements": {"capabilities": ["tide height"]}}
+            name = (await client.legacy("mgp/tools/request", asked))["result"]["tools_loaded"][0]["name"]
+            await until(lambda: stream.methods().count("notifications/tools/list_changed") == 1)
+            server, _, own = name.partition("__")
+            await hub.deny("bound", server, own)
+            await until(lambda: stream.methods().count("notifications/tools/list_changed") == 2)
+            session = (await client.legacy("mgp/tools/session"))["result"]
+            assert name not in session["cached"]
+            assert name not in {each["name"] for each in (await client.legacy("tools/list"))["result"]["tools"]}
+
+
+@pytest.mark.parametrize("level", ["L0", "L1", "L2"])
+async def test_a_list_that_shows_nothing_of_what_is_loaded_does_not_change(tmp_path: Path, level: Any) -> None:
+    async with house(tmp_path, SERVERS, hub=settings(), agents={"still": Agent(level=level)}) as hub:
+        client = Raw(hub.url + "/mcp", hub.key("still"))
+        await client.initialize()
+        async with opened(client, "GET", b"", {}) as stream:
+            before = await client.legacy("tools/list")
+            asked = {"context": "x", "requirements": {"capabilities": ["tide height"]}}
+            assert (await client.legacy("mgp/tools/request", asked))["result"]["status"] == "fulfilled"
+            assert await client.legacy("tools/list") == before
+            await client.legacy("ping")
+            assert "notifications/tools/list_changed" not in stream.methods()
+
+
+async def test_a_category_is_a_name_and_no_sentence(tmp_path: Path) -> None:
+    said = ["marine/gauges", "A sentence that goes on and on", "data-analysis"]
+    script = Script(tmp_path, era="modern", tools=[tool("one", categories=said)])
+    servers = {"s": child("governed_server.py", str(script.path))}
+    async with house(tmp_path, servers, hub=settings(), agents={"l1": Agent(level="L1")}) as hub:
+        listed = (await Raw(hub.url + "/mcp", hub.key("l1")).modern("tools/list"))["result"]["tools"]
+        assert listed[0]["description"].endswith(" Categories: data-analysis, marine/gauges.")
 
 
 def test_the_kernels_own_tools_never_cost_more_in_a_list_than_is_reckoned() -> None:

@@ -474,8 +474,8 @@ class Agent(msgspec.Struct, frozen=True):
     profile: str | None = None
     """The only profile it sees."""
     budget: Tokens | None = None
-    """Tokens that its list, instructions and any one answer of a search may take together; unset: its profile's. It holds
-    over a `level` of `L0`, too."""
+    """Tokens that its list, instructions and any one answer of a search may take together; unset: its profile's. It
+    holds over a `level` of `L0`, too."""
     tool_context_budget: ContextBudget = ContextBudget()
     level: Level | None = None
     """How much of it is listed; unset: as its profile says."""

@@ -528,6 +528,7 @@ class Assembly:
         self._telling = None
         self.notices.catalog_changed()
         self.requests.look_again()
+        self.kernel.contexts.look_again()
 
     def _reap(self, now: float) -> None:
         for upstream in self.upstreams:

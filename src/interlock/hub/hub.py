@@ -244,7 +244,7 @@ class Hub:
     def _answer_list(self, exchange: Exchange, caller: Caller, shelf: Shelf) -> None:
         method = exchange.request.method
         row = METHODS[method]
-        items = self._shelves.listing(shelf, _LISTS[method], self._kernel.listed(caller, exchange.session))
+        items = self._shelves.listing(shelf, _LISTS[method], self._contexts.listed(caller, exchange.session))
         modern = exchange.dialect.modern
         if not modern and method == "tools/list":
             items = tools_for(exchange.dialect.revision, items)

@@ -89,26 +89,19 @@ class KernelDesk:
         return await self._kernel.discover(caller, exchange.session, params)
 
     async def _request(self, caller: Caller, exchange: Exchange, params: dict[str, Any]) -> dict[str, object]:
-        before = self._kernel.listed(caller, exchange.session)
         # Who came by the method, or agreed on MGP, also hears of decisions by its events.
         speaks_mgp = exchange.request.method.startswith("mgp/") or exchange.dialect.mgp is not None
         result = await self._kernel.request(caller, exchange.session, params, speaks_mgp=speaks_mgp)
-        self._tell_change(caller, exchange, before)
+        self._kernel.contexts.changed(caller, exchange.session)
         return result
 
     async def _session(self, caller: Caller, exchange: Exchange, params: dict[str, Any]) -> dict[str, object]:
         return self._kernel.session(caller, exchange.session)
 
     async def _evict(self, caller: Caller, exchange: Exchange, params: dict[str, Any]) -> dict[str, object]:
-        before = self._kernel.listed(caller, exchange.session)
         result = self._kernel.evict(caller, exchange.session, params)
-        self._tell_change(caller, exchange, before)
+        self._kernel.contexts.changed(caller, exchange.session)
         return result
-
-    def _tell_change(self, caller: Caller, exchange: Exchange, before: tuple[str, ...]) -> None:
-        """A session's list is another where other tools than before are loaded."""
-        if exchange.session is not None and self._kernel.listed(caller, exchange.session) != before:
-            exchange.session.notify("notifications/tools/list_changed", b"{}")
 
 
 async def _known_faults(answer: Coroutine[None, None, dict[str, object]]) -> dict[str, object]:

@@ -165,12 +165,6 @@ class Kernel:
             raise Fault("INVALID_PARAMS", str(cause)) from None
         return {"evicted": list(dict.fromkeys(names)), "tokens_freed": freed}
 
-    def listed(self, caller: Caller, session: Session | None) -> tuple[str, ...]:
-        """The tools that this session loaded and its list shows, beside the pinned ones."""
-        if session is None or self._shelves.level(caller.shelf) != "L3":
-            return ()
-        return self.contexts.loaded(caller, session)
-
     def forget(self, session: Session, caller: Caller) -> None:
         """A session is over."""
         self.contexts.forget(caller, session)
@@ -239,8 +233,7 @@ class Kernel:
         if session is None:
             self._tell(caller.principal, told)
             return True
-        if tool is not None and self._shelves.level(caller.shelf) == "L3":
-            session.notify("notifications/tools/list_changed", b"{}")
+        self.contexts.changed(caller, session)
         if waiting.speaks_mgp:
             session.notify(EVENT, told)
         return True

@@ -6,6 +6,7 @@ session itself loaded.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Final, TypeVar, cast
@@ -321,10 +322,13 @@ class Shelves:
             said, _ = declared_of(definition)
             for category in categories.of_tool(said, tool.name, str(definition.get("description") or "")):
                 count[category] = count.get(category, 0) + 1
-        names = sorted(sorted(count), key=lambda name: -count[name])[:MOST_CATEGORIES]
+        # Servers write categories, and these go into the hub's own description: a name is let in, a sentence is not.
+        named = filter(_IS_NAME.fullmatch, sorted(count))
+        names = sorted(named, key=lambda name: -count[name])[:MOST_CATEGORIES]
         room = _MOST if shelf.budget is None else (shelf.budget - KERNEL_TOKENS) // CATEGORIES_SHARE
         fitting = fit([(name, len(name.encode()) + 2) for name in names], max(0, room - CATEGORIES_TOKENS))
         return list(fitting.kept), CATEGORIES_TOKENS + fitting.tokens
 
 
 _MOST: Final = 1_000_000
+_IS_NAME: Final = re.compile(r"(?=.{1,40}\Z)\w+(?:-\w+){0,2}(?:/\w+(?:-\w+){0,2}){0,3}")

@@ -109,10 +109,13 @@ class TokenCounts:
         if text in self._known or len(self._waiting) >= MOST_KEPT:
             return
         self._waiting[text] = None
-        rests = asyncio.get_running_loop().time() < self._rest_until
-        if not rests and (self._counting is None or self._counting.done()):
-            self._at_once.clear()
-            self._counting = asyncio.ensure_future(self._count_all())
+        if self._counting is not None and not self._counting.done():
+            return
+        with contextlib.suppress(RuntimeError):  # where nothing runs, nothing is counted, and bounds do
+            loop = asyncio.get_running_loop()
+            if loop.time() >= self._rest_until:
+                self._at_once.clear()
+                self._counting = loop.create_task(self._count_all())
 
     async def _count_all(self) -> None:
         with contextlib.suppress(TimeoutError):
