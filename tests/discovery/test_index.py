@@ -43,6 +43,14 @@ def test_a_query_in_other_words_still_finds_the_tool(index: ToolIndex) -> None:
     assert names(index, "how many euro is that in usd")[0] == "convert_currency"
 
 
+@pytest.mark.parametrize("said", ["get_current_time", "getCurrentTime", "clock__get_current_time", "get-current-time"])
+def test_a_tool_that_is_named_comes_first(index: ToolIndex, said: str) -> None:
+    index.put(tool("clock", "get_current_time", "Now"))
+    for place in ("current time of the city", "time of the current", "current times"):
+        index.put(tool("clock", place.replace(" ", "_"), f"Tell the current time, the {place}, in the city of Tokyo"))
+    assert names(index, f"Use the '{said}' function for the current time in the city of Tokyo")[0] == "get_current_time"
+
+
 def test_each_step_of_a_task_gets_its_tool(index: ToolIndex) -> None:
     found = names(index, "Read the file at the path notes.txt, all of its contents. Then email Ann.", limit=2)
     assert sorted(found) == ["read_file", "send_email"]
