@@ -16,6 +16,7 @@ from interlock.hub.kernel.definitions import DEFINITIONS
 from interlock.hub.kernel.shelves import KERNEL_TOKENS
 from interlock.hub.kernel.tokens import TokenCounts
 from interlock.hub.principals import Principal
+from interlock.hub.upstreams.states import State
 
 from .governed import Script, tool
 from .house import House, Raw, child, house, text_of, until
@@ -23,7 +24,8 @@ from .test_changes import opened
 
 count_tokens = TokenCounter()
 SERVERS = {
-    "many": child("many_server.py", "120", "60"),
+    "many": child("many_server.py", "120", "100"),
+    "chatty": child("many_server.py", "9", "160"),
     "odd": child("hostile_definitions_server.py"),
     "wordy": child("many_server.py", "3", "2000"),
 }
@@ -84,7 +86,10 @@ async def test_instructions_list_and_any_one_answer_fit_the_budget_together(tmp_
         for agent in agents:
             budget = int("".join(filter(str.isdigit, agent)))
             client = Raw(hub.url + "/mcp", hub.key(agent))
-            instructions, _ = await context_of(client)
+            instructions, listed = await context_of(client)
+            left = hub.assembly.shelves.budget(caller_of(hub, agent).shelf)
+            assert left is not None
+            assert left.max_tokens + KERNEL_TOKENS + instructions <= budget
             async for told in answers(client):
                 listed = tokens_of((await client.legacy("tools/list"))["result"]["tools"])
                 assert instructions + listed + tokens_of(told) <= budget, agent
@@ -171,7 +176,7 @@ async def test_instructions_without_room_are_left_out_whole_and_named_to_the_ope
         assert "# wordy (" not in bound["instructions"]
         assert "# wordy (" in free["instructions"]
         shown = hub.assembly.shelves.instructions(caller_of(hub, "bound").shelf)
-        assert shown.left_out == ("wordy",)
+        assert shown.left_out[-1] == "wordy"
 
 
 async def test_no_server_can_speak_under_anothers_name(tmp_path: Path) -> None:
@@ -295,14 +300,17 @@ async def test_the_risk_follows_what_the_operator_requires_of_a_server(tmp_path:
     async with house(tmp_path, {"s": server()}, hub=settings()) as hub:
         client = Raw(hub.url + "/mcp")
 
-        async def risk() -> str:
-            found = (await client.modern("mgp/tools/discover", {"query": "plain"}))["result"]["tools"]
-            return str(found[0]["security"]["risk_level"])
+        async def risks(**filters: str) -> list[str]:
+            asked = {"query": "plain", "filter": filters}
+            found = (await client.modern("mgp/tools/discover", asked))["result"]["tools"]
+            return [each["security"]["risk_level"] for each in found if each["name"] == "s__plain"]
 
-        assert await risk() == "moderate"
+        assert await risks() == await risks(risk_level_max="moderate") == ["moderate"]
         await hub.assembly.apply(Config(hub=settings(), servers={"s": server("shell.execute")}))
         await until(lambda: bool(hub.assembly.catalog.offer("s").tools))  # type: ignore[union-attr]
-        assert await risk() == "dangerous"
+        await hub.state("s", State.CONNECTED)
+        assert await risks() == ["dangerous"]
+        assert await risks(risk_level_max="moderate") == []
 
 
 async def test_nothing_is_found_that_no_call_could_reach(tmp_path: Path) -> None:
