@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from interlock.config.settings import Approvals, Hub, Mode, Timeouts
+from interlock.config.settings import Approvals, Hub, Mode, Permissions, Timeouts
 from interlock.hub.catalog.offer import Offer, make_offer
 from interlock.hub.catalog.pins import PINS, Pins, difference
 from interlock.hub.decisions.decision import DECISIONS
@@ -19,6 +19,7 @@ from interlock.hub.decisions.inbox import Inbox
 from interlock.hub.decisions.rules import RULES
 from interlock.hub.decisions.table import State
 from interlock.hub.principals import Principal
+from interlock.protocols.mgp.permissions import Risk
 from interlock.store import Store
 
 from .house import House, Raw, child, house, text_of, until
@@ -43,9 +44,9 @@ class Rug:
     def lay(self, *tools: dict[str, Any]) -> None:
         self.wish.write_text(json.dumps(tools))
 
-    def house(self, mode: Mode = "guard", valid_s: float = 600) -> AbstractAsyncContextManager[House]:
+    def house(self, mode: Mode = "guard", valid_s: float = 600, **more: Any) -> AbstractAsyncContextManager[House]:
         settings = Hub(mode=mode, timeouts=Timeouts(start_s=30), approvals=Approvals(hold_s=0, valid_s=valid_s))
-        server = child("changing_server.py", str(self.wish), era="legacy")
+        server = child("changing_server.py", str(self.wish), era="legacy", **more)
         return house(self.folder, {"s": server}, hub=settings)
 
     async def relisted(self, hub: House) -> None:
@@ -168,6 +169,26 @@ async def test_a_change_that_was_denied_stays_out_and_is_not_asked_again(rug: Ru
         assert not hub.assembly.inbox.all(only_open=True)
 
 
+@pytest.mark.parametrize(
+    ("more", "risk"),
+    [
+        ({}, "safe"),
+        ({"trust": "sandboxed"}, "moderate"),
+        ({"permissions": Permissions(require=("shell.execute",), policy="auto_approve")}, "dangerous"),
+    ],
+    ids=["as it says", "of a server whose word counts little", "with what its server may do"],
+)
+async def test_a_question_about_a_change_names_the_risk_that_the_hub_reckons_with(
+    rug: Rug, more: dict[str, Any], risk: str
+) -> None:
+    safe = {"annotations": {"readOnlyHint": True}, "security": {"risk_level": "safe"}}
+    async with rug.house(**more) as hub:
+        rug.lay({**EVIL, **safe}, OTHER)
+        await rug.relisted(hub)
+        (decision,) = hub.assembly.inbox.all(only_open=True)
+        assert decision.question.risk == risk
+
+
 async def test_observe_records_a_change_and_withholds_nothing(rug: Rug) -> None:
     async with rug.house("observe") as hub:
         rug.lay(EVIL, OTHER)
@@ -185,7 +206,9 @@ async def test_ten_thousand_tools_are_pinned_without_holding_up_the_loop(tmp_pat
         put.append(offer)
 
     inbox = Inbox(lambda: 600)
-    pins = Pins(inbox, lambda: "guard", keep, lambda server: None, lambda server, text: None)
+    pins = Pins(
+        inbox, lambda: "guard", keep, lambda server: None, lambda tool: Risk.MODERATE, lambda server, text: None
+    )
     try:
         await inbox.begin(store)
         pins.begin(store)

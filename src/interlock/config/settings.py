@@ -143,7 +143,7 @@ class Webhook(msgspec.Struct, frozen=True):
     url: str | None = None
     """Where to; unset: nowhere. Redirections are not followed."""
     secret_env: str = "INTERLOCK_WEBHOOK_SECRET"  # noqa: S105 - the name of a variable
-    """The variable of the hub's environment that holds the secret they are signed with."""
+    """The variable of the hub's environment that holds the secret they are signed with: 16 characters or more."""
 
 
 class Embeddings(msgspec.Struct, frozen=True):
@@ -160,17 +160,15 @@ class Embeddings(msgspec.Struct, frozen=True):
     """A folder with the model all-MiniLM-L6-v2, or a file of word vectors (GloVe, fastText) on this machine."""
 
 
-class OAuth(msgspec.Struct, frozen=True):
-    """`[hub.oauth]`: access tokens of an authorization server are credentials here, besides keys."""
+class Issuer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`[hub.oauth.issuers.NAME]`: one more authorization server, with settings of its own. The name is yours alone."""
 
     issuer: str | None = None
     """The authorization server, exactly as its tokens say it in `iss`; unset: no token is accepted."""
-    resource: str | None = None
-    """Under which address clients know this hub (`https://hub.example.com`). Unset: the address listened on."""
     audience: tuple[str, ...] = ()
     """What a token's `aud` must name one of, where the issuer does not put the resource's address there."""
     jwks_url: str | None = None
-    """Where the issuer publishes its public keys."""
+    """Where the issuer publishes its public keys. Unset, and without a file: where the issuer's own metadata says."""
     jwks_file: str | None = None
     """Or a file that holds them, written in full."""
     algorithms: tuple[Algorithm, ...] = ("RS256", "PS256", "ES256", "Ed25519")
@@ -186,6 +184,21 @@ class OAuth(msgspec.Struct, frozen=True):
     """The subjects (`sub`) who are people: they may answer questions."""
     profile: str | None = None
     """The only profile that they see the hub through, unless `[agents]` names another for one of them."""
+
+
+class OAuth(Issuer, frozen=True, forbid_unknown_fields=True):
+    """`[hub.oauth]`: access tokens of an authorization server are credentials here, besides keys. Of further ones, each
+    in a table of its own."""
+
+    resource: str | None = None
+    """Under which address clients know this hub (`https://hub.example.com`). Unset: the address listened on."""
+    issuers: dict[str, Issuer] = {}
+    """Further authorization servers, by names of yours."""
+
+    @property
+    def every(self) -> tuple[Issuer, ...]:
+        """Every authorization server whose tokens count."""
+        return ((self,) if self.issuer is not None else ()) + tuple(self.issuers.values())
 
 
 class Tracing(msgspec.Struct, frozen=True):
@@ -274,7 +287,7 @@ class Hub(msgspec.Struct, frozen=True):
     def admits_anonymous(self) -> bool:
         """Unset, it is a laptop's default: whoever has an issuer of tokens serves others, perhaps behind a proxy."""
         if self.anonymous is None:
-            return self.on_loopback and self.oauth.issuer is None
+            return self.on_loopback and not self.oauth.every
         return self.anonymous
 
 

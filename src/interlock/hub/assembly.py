@@ -6,7 +6,6 @@ import asyncio
 import os
 import secrets
 import time
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -85,13 +84,13 @@ from interlock.transports.parking import Limits as ParkingLimits
 from interlock.transports.parking import Parking
 from interlock.transports.resolving import Resolver
 from interlock.transports.stdio.process import Command
+from interlock.version import VERSION
 from interlock.wire.errors import Fault
 from interlock.wire.limits import Limits
 
 if TYPE_CHECKING:
-    from interlock.hub.oauth.tokens import Tokens
+    from interlock.hub.oauth.issuers import Issuers
 
-VERSION: Final = version("interlock")
 NOTICE_EVERY_S: Final = 0.05
 """Changes of the catalog within this time are told as one."""
 CHORES_S: Final = 2.0
@@ -166,8 +165,8 @@ class Assembly:
         self.inbox = Inbox(
             lambda: self.config.hub.approvals.valid_s,
             stands=self._still_asks,
-            told=self.journal.decided,
-            told_rule=lambda rule, by, made: (self.journal.rule_made if made else self.journal.rule_revoked)(by, rule),
+            record=self.journal.decided,
+            record_rule=self.journal.rule,
         )
         self.meaning = Meaning(lambda: self.config.hub.embeddings, lambda: self.store, self._resolver, self._note)
         self.search = ToolSearch(
@@ -180,20 +179,23 @@ class Assembly:
             lambda server: (self.governing.trust_of(server), self.permissions.declared(server)),
         )
         self._requested: set[asyncio.Task[None]] = set()
-        self.requests = Requests(self.inbox, self.access_desk, off_loop(self._requested), self._note, self._risk_of)
+        self.requests = Requests(self.inbox, self.access_desk, off_loop(self._requested), self._risk_of, self._note)
         telling = Telling(self.catalog, self.tokens, self.search.status, self._risk_of, self._needs)
         self.kernel = Kernel(
             self.catalog, self.shelves, self.search, self.tokens, telling, self.requests, self.notices.requested
         )
-        self.heralds = Heralds(lambda: self.config.hub, self._note)
+        self.heralds = Heralds(lambda: self.config.hub, self._resolver, self._note)
         self._desk = Desk(
             self.inbox,
             lambda: self.config.hub.approvals.hold_s,
             self._attended_by,
             self.parking,
             lambda server: self.governing.trust_of(server),
+            self._risk_of,
         )
-        self._pins = Pins(self.inbox, lambda: self.config.hub.mode, self.quarantine.take, self._relist, self._note)
+        self._pins = Pins(
+            self.inbox, lambda: self.config.hub.mode, self.quarantine.take, self._relist, self._risk_of, self._note
+        )
         self.judging = Judging(self._resolver)
         self.noticed = Noticed(self._note)
         self.counts = Counts()
@@ -208,7 +210,7 @@ class Assembly:
             log=self._note,
         )
         self.permissions = self.governing.permissions
-        self.permission_desk = PermissionsDesk(self.permissions, self.access, lambda: self.config.servers, self.journal)
+        self.permission_desk = PermissionsDesk(self.permissions, self.access, lambda: self.config.servers)
         self.pages = Pages(time.monotonic)
         self.measuring = Measuring()
         self.gatehouse = Gatehouse(
@@ -410,9 +412,6 @@ class Assembly:
             return ""
         return next((standing.decision for standing in lacking if standing.decision), "")
 
-    def _risk_of(self, tool: Tool) -> Risk:
-        return self.governing.risk_of(tool)
-
     def _needs(self, tool: Tool) -> tuple[str, ...]:
         return self.permissions.needs(tool)
 
@@ -428,7 +427,7 @@ class Assembly:
         if self.oauth is not None:
             await self.oauth.close()
         self.oauth = None
-        if settings.issuer is not None:
+        if settings.every:
             try:
                 self.oauth = open_desk(
                     settings,
@@ -443,13 +442,13 @@ class Assembly:
             else:
                 self.oauth.tick()
         self.keys.beside = (lambda hash_: None) if self.oauth is None else self.oauth.tokens.get
-        self.access.short_of_right = (lambda right: None) if self.oauth is None else self.oauth.tokens.short_of_right
+        self.access.short_of_right = (lambda *_: None) if self.oauth is None else self.oauth.tokens.short_of_right
 
-    def _tokens(self) -> Tokens | None:
+    def _tokens(self) -> Issuers | None:
         return None if self.oauth is None else self.oauth.tokens
 
-    def _short_of_scope(self, exposed: str, server: str) -> Fault | None:
-        return None if self.oauth is None else self.oauth.tokens.short_of_scope(exposed, server)
+    def _short_of_scope(self, principal: Principal, exposed: str, server: str) -> Fault | None:
+        return None if self.oauth is None else self.oauth.tokens.short_of_scope(principal, exposed, server)
 
     def _stepped(self, upstream: Upstream, before: State) -> None:
         self.journal.server_stepped(upstream.id, before, upstream.state, upstream.problem)
@@ -470,6 +469,9 @@ class Assembly:
     def _attended_by(self, principal: Principal) -> str | None:
         agent = self.config.agents.get(principal.id) if principal.kind == "agent" else None
         return None if agent is None else agent.attended_by
+
+    def _risk_of(self, tool: Tool) -> Risk:
+        return self.governing.risk_of(tool)
 
     def _relist(self, server: str) -> None:
         upstream = self.upstreams.get(server)

@@ -6,7 +6,6 @@ Ids, progress tokens and request state never cross the hop as they are: each sid
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from collections.abc import Callable, Mapping
 
 import msgspec
@@ -16,10 +15,9 @@ from interlock.hub import recording
 from interlock.hub.audit.record import CANCELLED, Outcome, outcome_of
 from interlock.hub.bridges import url_first
 from interlock.hub.bridges.asking_back import AskingBack
-from interlock.hub.bridges.retries import ANSWERS
+from interlock.hub.bridges.retries import ANSWERS, binding_of
 from interlock.hub.call import Call
 from interlock.hub.lines import LineOwner
-from interlock.hub.questions import relay_question
 from interlock.hub.recovering import Recovering
 from interlock.hub.request_states import RequestStates
 from interlock.hub.results.addresses import with_exposed_uris
@@ -104,19 +102,21 @@ class Forward(msgspec.Struct, eq=False):
                 self._last(call, result, exchange.result)
 
     def notified(self, method: str, params: bytes) -> None:
-        """Progress and log messages of this call. Log messages of a shared session are the operator's alone."""
+        """Progress and log messages of this call. Log messages of a shared session are the operator's alone. What else
+        comes on a call's stream, such as a changed list, is not about the call."""
         exchange = self._call.exchange
-        wanted = False
         if method == PROGRESS:
             meta = exchange.glance.meta
             if meta is not None and meta.progress_token is not None:
                 exchange.notify(PROGRESS, _with_token(params, meta.progress_token))
         elif method == "notifications/message":
-            wanted = self._wants_logs()
+            if self._wants_logs():
+                exchange.notify(method, one_line(params))
+        elif method == "notifications/elicitation/complete":
+            if not exchange.dialect.modern:
+                exchange.notify(method, one_line(params))
         else:
-            wanted = method == "notifications/elicitation/complete" and not exchange.dialect.modern
-        if wanted:
-            exchange.notify(method, one_line(params))
+            self._connection.listener.notified(method, params)
 
     def asked(self, request: Request) -> None:
         """The server turns to the client in mid-call: possible where the connection is the client's own."""
@@ -124,7 +124,7 @@ class Forward(msgspec.Struct, eq=False):
             fault = Fault("METHOD_NOT_FOUND", f"{request.method} cannot be answered on a shared connection")
             self._connection.refuse(request.id, fault.render(Tongue.OLD_MCP))
             return
-        relay_question(self._connection, request, self._ask, Tongue.OLD_MCP)
+        self._owner.questions.relay(self._connection, request, self._ask)
 
     def lost(self, fault: Fault) -> None:
         """No answer will come."""
@@ -316,10 +316,8 @@ class Forward(msgspec.Struct, eq=False):
         return self._states.open(token, self._call.caller.owner, self._purpose(), self._clock())
 
     def _purpose(self) -> str:
-        """What a sealed state is good for: this method of this target with these arguments."""
-        target = self._call.target
-        digest = hashlib.sha256(self._call.arguments_raw).hexdigest()
-        return f"{self._call.exchange.request.method}\0{target.server}\0{target.name}\0{digest}"
+        """What a sealed state is good for: this method of this target with these arguments, in whatever order."""
+        return binding_of(self._call).hex()
 
 
 def _with_token(params: bytes, token: Id) -> bytes:

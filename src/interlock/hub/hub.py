@@ -33,6 +33,7 @@ from interlock.hub.listening import MOST_SUBSCRIPTIONS, Listening, SessionListen
 from interlock.hub.notices import Notices
 from interlock.hub.pipeline import Commit, Dispatch, Pipeline, Release, Resolve
 from interlock.hub.plan import Plan
+from interlock.hub.questions import HEARD
 from interlock.hub.recording import Recording, trace_of
 from interlock.hub.recovering import Recovering
 from interlock.hub.refusals import Refusals
@@ -196,10 +197,17 @@ class Hub:
             exchange.fail(fault)
 
     def told(self, caller: AnyCaller, session: Session | None, notification: Notification) -> None:
-        """A client's notification. Changed roots go to the servers that have a session for this client."""
-        if notification.method == "notifications/roots/list_changed" and session is not None:
+        """A client's notification, for the servers that have a session for this client: changed roots, and what
+        becomes of that which they asked of it."""
+        if session is None:
+            return
+        if notification.method == "notifications/roots/list_changed":
             for _, line in self._private_lines(session):
                 line.connection.tell(notification.method, notification.params)
+        elif notification.method in HEARD:
+            for _, line in self._private_lines(session):
+                if line.owner is not None:
+                    line.owner.questions.heard(line.connection, notification.method, notification.params)
 
     def closed(self, session: Session) -> None:
         """A session is over, and everything that was its own with it."""
@@ -491,7 +499,7 @@ class Hub:
             session.notify("notifications/resources/updated", params)
 
         try:
-            await self._subscriptions.add(target.server, target.name, session.id, tell)
+            await self._subscriptions.add(target.server, target.name, session.id, tell, exchange)
         except Fault as fault:
             exchange.fail(fault)
             return

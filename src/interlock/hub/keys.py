@@ -111,6 +111,7 @@ class Keys:
         expires_at: datetime | None = None,
         permissions: tuple[str, ...] | None = None,
         rate: Rate | None = None,
+        record: Callable[[Key], object] | None = None,
     ) -> str:
         """A new key for a principal, old ones staying valid."""
         if len(self.mirror) >= MOST:
@@ -122,22 +123,26 @@ class Keys:
         key = msgspec.structs.replace(key, expires_at=expires_at, permissions=permissions, rate=rate or Rate())
         async with self._store.transaction() as change:
             change.insert(KEYS, key)
+            if record is not None:
+                change.record(record(key))
         return text
 
-    async def revoke(self, name: str) -> int:
+    async def revoke(self, name: str, record: Callable[[list[Key]], object] | None = None) -> int:
         """Make every key of a principal worthless at once. Says how many there were."""
         gone = [key for key in self.mirror.values() if key.principal == name]
         async with self._store.transaction() as change:
             for key in gone:
                 change.delete(KEYS, key.hash)
                 change.delete(KEY_USES, key.hash)
+            if gone and record is not None:
+                change.record(record(gone))
         return len(gone)
 
-    async def rotate(self, name: str) -> str:
+    async def rotate(self, name: str, record: Callable[[Key, list[Key]], object] | None = None) -> str:
         """One new key in place of all those of a principal, permitting what the newest of them did."""
         old = sorted((key for key in self.mirror.values() if key.principal == name), key=lambda key: key.created)
         if not old:
-            raise Fault("INVALID_PARAMS", f"{name} has no key", mend="make one with `interlock keys create`")
+            raise without_key(name)
         text, fresh = self.make(name, old[-1].kind, profile=old[-1].profile)
         fresh = msgspec.structs.replace(
             fresh, expires_at=old[-1].expires_at, permissions=old[-1].permissions, rate=old[-1].rate
@@ -147,6 +152,8 @@ class Keys:
             for key in old:
                 change.delete(KEYS, key.hash)
                 change.delete(KEY_USES, key.hash)
+            if record is not None:
+                change.record(record(fresh, old))
         return text
 
     def principal(self, text: str) -> Principal | None:
@@ -195,6 +202,11 @@ class Keys:
 
     def _hash(self, text: str) -> str:
         return hmac.new(self._secret, text.encode(), hashlib.sha256).hexdigest()
+
+
+def without_key(name: str) -> Fault:
+    """A principal that has no key."""
+    return Fault("NOT_FOUND", f"{name[:LONGEST_NAME]} has no key", mend="`interlock keys list` names those who have")
 
 
 def expired() -> Fault:

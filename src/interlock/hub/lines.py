@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import NamedTuple, Protocol
 
 from interlock.client.connection import Connection
-from interlock.hub.questions import relay_question
+from interlock.hub.questions import Questions
 from interlock.protocols.mcp.tasks import related_task, with_related
 from interlock.transports.exchange import Session
 from interlock.wire.errors import Fault, Tongue
@@ -28,12 +28,15 @@ class Carrier(Protocol):
 class LineOwner:
     """Whom a private connection belongs to. What the server says on it is theirs, and nobody else's."""
 
-    def __init__(self, session: Session | None) -> None:
+    def __init__(self, lane: str, session: Session | None) -> None:
+        self.lane = lane
+        """What the connection is called."""
         self._session = session
         self.tasks: dict[str, str] = {}
         """Tasks that were begun on it and whose outcome their owner does not have yet: the server's id, and ours."""
         self.waits: dict[str, Carrier] = {}
         """Who waits for the result of a task, by the server's id of it."""
+        self.questions = Questions()
         self.open: set[Carrier] = set()
         """Calls of the owner that are under way on it."""
         self.connection: Connection | None = None
@@ -64,7 +67,7 @@ class LineOwner:
         if call is not None:
             call.asked(request)
         elif self._session is not None:
-            relay_question(connection, request, self._session.ask, Tongue.OLD_MCP)
+            self.questions.relay(connection, request, self._session.ask)
         else:
             fault = Fault("METHOD_NOT_FOUND", f"{request.method} cannot be attributed to one of {len(self.open)} calls")
             connection.refuse(request.id, fault.render(Tongue.OLD_MCP))

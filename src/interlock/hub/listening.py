@@ -138,7 +138,7 @@ class Listening:
             if found is None:
                 continue
             try:
-                await self._subscriptions.add(*found, self, partial(self._updated, uri))
+                await self._subscriptions.add(*found, self, partial(self._updated, uri), self._exchange)
             except Fault:
                 continue
             self._watched.append(found)

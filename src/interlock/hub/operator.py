@@ -8,7 +8,6 @@ from __future__ import annotations
 import asyncio
 import getpass
 import os
-import resource
 import shlex
 import sys
 import time
@@ -19,8 +18,8 @@ from typing import Any, Literal
 import msgspec
 
 from interlock.config import Confirmations, Loaded, load_again
-from interlock.hub.assembly import VERSION, Assembly
-from interlock.hub.audit.recorder import NOBODY
+from interlock.hub.assembly import Assembly
+from interlock.hub.audit.entries import NOBODY
 from interlock.hub.call import Caller
 from interlock.hub.catalog.offer import Held, Tool
 from interlock.hub.catalog.views import EVERYTHING, View
@@ -29,9 +28,11 @@ from interlock.hub.kernel.pins import pins_without_room
 from interlock.hub.kernel.shelf import Shelf
 from interlock.hub.local import call_locally
 from interlock.hub.logs import LogLine
+from interlock.hub.memory import resident_mb
 from interlock.hub.principals import LOCAL_AGENT, Principal, local_person
 from interlock.hub.upstreams.upstream import Upstream
 from interlock.protocols.traces import new_trace_id
+from interlock.version import VERSION
 from interlock.wire.errors import Fault
 from interlock.wire.messages import EMPTY_OBJECT
 
@@ -48,7 +49,7 @@ class Operator:
         self._stop = stop
         self._problems: list[dict[str, object]] = []
         self.person = local_person(getpass.getuser() if sys.platform != "win32" else os.environ.get("USERNAME", "user"))
-        self.answering = Answering(assembly.inbox, self.person, "terminal", assembly.journal.kept)
+        self.answering = Answering(assembly.inbox, self.person, "terminal")
         self.methods: dict[str, Callable[[bytes], Awaitable[object]]] = {
             "hub/status": self._status,
             "hub/tools": self._tools,
@@ -137,7 +138,7 @@ class Operator:
             "servers": [self._server(upstream) for upstream in assembly.upstreams],
             "agents": [{"id": key.principal, "kind": key.kind, "profile": key.profile} for key in assembly.keys.list()],
             "calls": assembly.hub.open_calls,
-            "memory_mb": _memory_mb(),
+            "memory_mb": resident_mb(),
         }
 
     def _server(self, upstream: Upstream) -> dict[str, object]:
@@ -179,7 +180,7 @@ class Operator:
         asked = _read(params, _Tools)
         view = View(server=asked.server, profile=asked.profile) if asked.server or asked.profile else EVERYTHING
         if not self._assembly.catalog.knows(view):
-            raise Fault("INVALID_PARAMS", "no such server or profile", mend="`interlock status` names them")
+            raise Fault("NOT_FOUND", "no such server or profile", mend="`interlock status` names them")
         tools = []
         for item in self._assembly.catalog.items(view, "tool"):
             definition = msgspec.json.decode(item.full, type=dict[str, Any])
@@ -255,7 +256,7 @@ class Operator:
             return self._assembly.doors.admit_principal(LOCAL_AGENT, "/mcp")
         key = next((key for key in self._assembly.keys.list() if key.principal == agent), None)
         if key is None and agent not in (LOCAL_AGENT.id, *self._assembly.config.agents):
-            raise Fault("INVALID_PARAMS", f"no agent {agent!r}", mend="`interlock keys list` names them")
+            raise Fault("NOT_FOUND", f"no agent {agent!r}", mend="`interlock keys list` names them")
         if key is None:
             return self._assembly.doors.admit_principal(Principal(agent, "agent"), "/mcp")
         principal = Principal(agent, key.kind, key.profile, key.hash)
@@ -264,7 +265,7 @@ class Operator:
     async def _logs(self, params: bytes) -> object:
         asked = _read(params, _Logs)
         if asked.server is not None and self._assembly.upstreams.get(asked.server) is None:
-            raise Fault("INVALID_PARAMS", f"no server {asked.server!r}", mend="`interlock status` names them")
+            raise Fault("NOT_FOUND", f"no server {asked.server!r}", mend="`interlock status` names them")
         return {"lines": self._assembly.logs.tail(asked.server, min(asked.lines, 10_000))}
 
     async def _reload(self, params: bytes) -> object:
@@ -277,7 +278,7 @@ class Operator:
     async def _restart(self, params: bytes) -> object:
         upstream = self._assembly.upstreams.get(_read(params, _Restart).server)
         if upstream is None:
-            raise Fault("INVALID_PARAMS", "no such server", mend="`interlock status` names them")
+            raise Fault("NOT_FOUND", "no such server", mend="`interlock status` names them")
         await upstream.restart()
         return {"state": upstream.state.value}
 
@@ -379,8 +380,3 @@ def _read(params: bytes, kind: type[Any]) -> Any:
         return msgspec.json.decode(params, type=kind)
     except msgspec.DecodeError as cause:
         raise Fault("INVALID_PARAMS", str(cause)) from None
-
-
-def _memory_mb() -> float:
-    used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return round(used / (1024 * 1024 if sys.platform == "darwin" else 1024), 1)

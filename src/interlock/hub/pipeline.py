@@ -17,6 +17,7 @@ from interlock.hub.decisions.desk import Desk
 from interlock.hub.plan import Check, Epoch, Plan, Plans
 from interlock.hub.rates import give_back, take
 from interlock.hub.refusals import Refusals
+from interlock.hub.store_faults import fault_of
 from interlock.hub.timeouts import checks_timed_out
 from interlock.hub.verdicts import PASS, Ask, Pass, Refuse, Verdict, Wait
 from interlock.judge.findings import Finding
@@ -168,7 +169,7 @@ class Pipeline:
         except Fault as fault:
             answer = Refuse(fault, ask.rule)
         except StoreError as cause:
-            answer = Refuse(_no_store(cause), ask.rule)
+            answer = Refuse(fault_of(cause), ask.rule)
         if not call.exchange.open:
             return
         call.exchange.on_cancel = None
@@ -183,7 +184,7 @@ class Pipeline:
             taken = await self._desk.take(approval)
         except StoreError as cause:
             self._withdraw(call, plan)
-            self._refuse(call, Refuse(_no_store(cause), approval.told), "commit")
+            self._refuse(call, Refuse(fault_of(cause), approval.told), "commit")
             return
         if taken and call.exchange.open:
             self._dispatch(call, plan)
@@ -260,7 +261,3 @@ class Pipeline:
 def _behind(plan: Plan, gate: str) -> tuple[tuple[str, Check], ...]:
     names = [name for name, _ in plan.checks]
     return plan.checks[names.index(gate) + 1 :] if gate in names else plan.checks
-
-
-def _no_store(cause: StoreError) -> Fault:
-    return Fault("INTERNAL_ERROR", f"the approval could not be kept: {cause.message}", mend=cause.mend)

@@ -130,8 +130,10 @@ def trace_of(exchange: Exchange) -> str:
     # A call that is nothing but a name and arguments has no place for it.
     if seen.arguments is None and b'"trace_id"' in exchange.request.params:
         said = members(exchange.request.params).get("trace_id")
-        return _named(b"null" if said is None else bytes(said)) or new_trace_id()
-    return new_trace_id()
+        if said is not None:
+            return _named(bytes(said)) or new_trace_id()
+    top = exchange.request.trace_id
+    return (find_trace_id({}, {}, {"trace_id": top}) if top else "") or new_trace_id()
 
 
 def _named(value: bytes) -> str:

@@ -16,12 +16,14 @@ from typing import Final, cast
 
 import msgspec
 
-from interlock.hub.assembly import VERSION, Assembly
+from interlock.hub.assembly import Assembly
 from interlock.hub.logs import LogLine
 from interlock.hub.operator import Hello, Operator
+from interlock.hub.store_faults import fault_of
 from interlock.store import StoreError
 from interlock.transports.peers import peer_uid
 from interlock.transports.stdio.server import StdioServer
+from interlock.version import VERSION
 from interlock.wire.errors import Fault, Tongue
 from interlock.wire.limits import Limits
 from interlock.wire.messages import (
@@ -205,7 +207,10 @@ class _Connection(asyncio.Protocol):
         except Fault as fault:
             self._write_fault(request.id, fault)
             return
-        except (OSError, ValueError, StoreError) as cause:
+        except StoreError as cause:
+            self._write_fault(request.id, fault_of(cause))
+            return
+        except (OSError, ValueError) as cause:
             self._write_fault(request.id, Fault("INTERNAL_ERROR", str(cause)))
             return
         self._write(encode_result(request.id, msgspec.json.encode(result)))

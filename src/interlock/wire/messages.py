@@ -25,6 +25,8 @@ class Request(msgspec.Struct, frozen=True):
     id: Id
     method: str
     params: bytes = EMPTY_OBJECT
+    trace_id: str = ""
+    """What stood beside the method (MGP, Trace ID Propagation). It is read, and not passed on in that place."""
 
 
 class Notification(msgspec.Struct, frozen=True):
@@ -207,6 +209,7 @@ class _Envelope(msgspec.Struct):
     params: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
     result: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
     error: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    trace_id: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
 
 
 class _PlainRequest(msgspec.Struct, forbid_unknown_fields=True):
@@ -248,7 +251,7 @@ def _classify(envelope: _Envelope, limits: Limits) -> Message:
             return Notification(method, params)
         if id_ is None:
             raise BadMessage("INVALID_REQUEST", "the id of a request must not be null")
-        return Request(id_, method, params)
+        return Request(id_, method, params, _text(envelope.trace_id))
     if envelope.result is not _UNSET:
         if envelope.error is not _UNSET or known is None:
             raise BadMessage("INVALID_REQUEST", "a response has an id and either a result or an error", known)
@@ -259,6 +262,14 @@ def _classify(envelope: _Envelope, limits: Limits) -> Message:
         except msgspec.DecodeError as cause:
             raise BadMessage("INVALID_REQUEST", f"error is not an error object: {cause}", known) from None
     raise BadMessage("INVALID_REQUEST", "neither method, nor result, nor error", known)
+
+
+def _text(value: msgspec.Raw | msgspec.UnsetType) -> str:
+    """A text that is worth nothing where it is none."""
+    try:
+        return "" if value is _UNSET else msgspec.json.decode(value, type=str)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return ""
 
 
 def _canonical_length(message: Message) -> int:

@@ -49,7 +49,7 @@ class Access:
         self._keys = keys
         self._grants = grants
         self.now = now
-        self.short_of_right: Callable[[str], Fault | None] = lambda right: None
+        self.short_of_right: Callable[[Principal, str], Fault | None] = lambda principal, right: None
         """What the holder of an access token is told whose scopes do not give a right that others would."""
 
     def decision(self, principal: Principal, server: str, tool: str | None) -> Decision:
@@ -82,7 +82,7 @@ class Access:
         allowed = rights is not None and (rights.admin_write if write else rights.admin_read)
         if not allowed or (write and not asking.decides):
             right = f"admin_{'write' if write else 'read'}"
-            short = self.short_of_right(right) if asking.key.startswith(TOKEN) and not allowed else None
+            short = self.short_of_right(asking, right) if asking.key.startswith(TOKEN) and not allowed else None
             mend = f"a person or an administrator with `{right}` can"
             raise short or Fault("PERMISSION_DENIED", f"{asking.id} may not {to}", mend=mend)
 

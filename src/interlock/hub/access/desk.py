@@ -5,7 +5,7 @@ Who granted is the credential that asked, never what the request says of it (MGP
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine
 from datetime import datetime
 from typing import Annotated, Final, Protocol, TypeVar
 
@@ -16,6 +16,7 @@ from interlock.hub.access.grants import Grant, Grants, grant_id
 from interlock.hub.call import Caller
 from interlock.hub.principals import Principal
 from interlock.hub.recording import trace_of
+from interlock.hub.store_faults import fault_of
 from interlock.protocols.mcp.results import complete
 from interlock.protocols.mgp.access import EntryType, Permission
 from interlock.store import StoreError
@@ -91,10 +92,7 @@ class AccessDesk:
             asked.justification,
             id=grant_id(*place, asked.permission),
         )
-        self._record.ready()
-        await self._grants.put(grant)
-        self._record.granted(asking, grant, trace)
-        await self._record.kept()
+        await self._grants.put(grant, self._record.granted(asking, grant, trace))
         standing = self._access.decision(self._subject(asking, asked.agent_id), asked.server_id, asked.tool_name)
         return {
             "granted": True,
@@ -108,12 +106,10 @@ class AccessDesk:
         """`mgp/access/revoke`: take back what was said at one level. The next call is judged without it."""
         self._access.demand(asking, "change grants", write=True)
         asked = read(params, Take)
-        self._record.ready()
         place = (asked.agent_id, asked.server_id, asked.tool_name)
-        there = [grant for grant in self._grants.at(*place) if grant.tool_name == asked.tool_name]
-        gone = await self._grants.revoke(asked.entry_type, *place)
-        self._record.revoked(asking, there, trace)
-        await self._record.kept()
+        gone = await self._grants.revoke(
+            asked.entry_type, *place, record=lambda grant: self._record.revoked(asking, grant, trace)
+        )
         return {"revoked": gone}
 
     def _subject(self, asking: Principal, agent: str) -> Principal:
@@ -122,19 +118,13 @@ class AccessDesk:
 
 
 class GrantRecord(Protocol):
-    """Where grants are recorded."""
+    """What is recorded of grants, in the same commit."""
 
-    def ready(self) -> None:
-        """Raises where nothing can be recorded, and so nothing may be changed."""
+    def granted(self, by: Principal, grant: Grant, trace: str = "") -> object:
+        """An agent is allowed something, or denied it."""
 
-    def granted(self, by: Principal, grant: Grant, trace: str = "") -> None:
-        """An agent was allowed something, or denied it."""
-
-    def revoked(self, by: Principal, grants: Iterable[Grant], trace: str = "") -> None:
-        """What was said of an agent's access was taken back."""
-
-    async def kept(self) -> None:
-        """Wait until it is committed."""
+    def revoked(self, by: Principal, grant: Grant, trace: str = "") -> object:
+        """What was said of an agent's access is taken back."""
 
 
 class ListGrants(msgspec.Struct):
@@ -191,7 +181,7 @@ def _method(do: Work, later: Later) -> Callable[[Exchange, Caller], None]:
         except Fault as fault:
             exchange.fail(fault)
         except StoreError as cause:
-            exchange.fail(Fault("INTERNAL_ERROR", cause.message, mend=cause.mend))
+            exchange.fail(fault_of(cause))
         else:
             exchange.result(complete(result) if exchange.dialect.modern else result)
 

@@ -17,6 +17,7 @@ from interlock.hub.audit.redaction import redact
 from interlock.hub.bridges.held_exchange import HeldExchange
 from interlock.hub.bridges.retries import STATE, Retries, binding_of
 from interlock.hub.call import Approval, Call
+from interlock.hub.catalog.offer import Tool
 from interlock.hub.decisions.decision import Decision, Question
 from interlock.hub.decisions.inbox import Inbox
 from interlock.hub.decisions.table import State
@@ -25,7 +26,8 @@ from interlock.hub.recording import trace_of
 from interlock.hub.verdicts import Ask, Refuse
 from interlock.judge.fingerprints import fingerprint
 from interlock.judge.secrets import redact as redact_secrets
-from interlock.protocols.mgp.security import Trust, effective_risk, read_security
+from interlock.protocols.mgp.permissions import Risk
+from interlock.protocols.mgp.security import Trust
 from interlock.transports.parking import Parking
 from interlock.wire.errors import Fault
 
@@ -51,7 +53,8 @@ class Desk:
         hold_s: Callable[[], float],
         attended_by: Callable[[Principal], str | None],
         parking: Parking,
-        trust_of: Callable[[str], Trust] = lambda server: Trust.STANDARD,
+        trust_of: Callable[[str], Trust],
+        risk_of: Callable[[Tool], Risk],
     ) -> None:
         self._inbox = inbox
         self._hold_s = hold_s
@@ -59,6 +62,7 @@ class Desk:
         self._retries = Retries(parking)
         self._parking = parking
         self._trust_of = trust_of
+        self._risk_of = risk_of
         self._held: Counter[str] = Counter()
 
     def resumes(self, call: Call) -> bool:
@@ -145,7 +149,7 @@ class Desk:
         """The question with what a person wants to know of it, beyond what it is about."""
         trust = self._trust_of(call.target.server)
         tool = call.target.tool
-        risk = ask.risk or ("" if tool is None else effective_risk(*read_security(tool.definition), trust).word)
+        risk = ask.risk or ("" if tool is None else self._risk_of(tool).word)
         call.trace = call.trace or trace_of(call.exchange)
         findings = tuple(f"{found.rule}: {found.message}"[:LONGEST_FINDING] for found in call.would_refuse)
         return msgspec.structs.replace(

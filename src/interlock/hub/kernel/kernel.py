@@ -8,7 +8,7 @@ from __future__ import annotations
 import secrets
 import time
 from collections.abc import Callable
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from interlock.discovery.budget import Fit, SessionTools, fit
 from interlock.discovery.errors import DiscoveryError
@@ -25,9 +25,11 @@ from interlock.hub.kernel.shelves import Shelves
 from interlock.hub.kernel.telling import Telling, Told, cost_of
 from interlock.hub.kernel.tokens import TokenCounts
 from interlock.hub.principals import Principal
-from interlock.signatures.validate import Validator
 from interlock.transports.exchange import Session
 from interlock.wire.errors import Fault
+
+if TYPE_CHECKING:
+    from interlock.signatures.validate import Validator
 
 MOST_LEFT_OUT: Final = 5
 """Names that an answer gives of what it had no room for."""
@@ -72,6 +74,8 @@ class Kernel:
         """Refuse arguments that do not fit a kernel tool."""
         validator = self._validators.get(name)
         if validator is None:
+            from interlock.signatures.validate import Validator
+
             validator = self._validators[name] = Validator(SCHEMAS[name])
         problems = validator.check(arguments)
         if problems:

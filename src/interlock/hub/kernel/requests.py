@@ -56,13 +56,13 @@ class Requests:
         inbox: Inbox,
         desk: AccessDesk,
         later: Callable[[Coroutine[None, None, None]], None],
-        log: Log,
         risk_of: Callable[[Tool], Risk],
+        log: Log,
     ) -> None:
-        self._risk_of = risk_of
         self._inbox = inbox
         self._desk = desk
         self._later = later
+        self._risk_of = risk_of
         self._log = log
         self._waiting: list[Waiting] = []
         self.settled: Callable[[Waiting, str | None], bool] = lambda waiting, why_not: True

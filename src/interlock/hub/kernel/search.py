@@ -151,12 +151,12 @@ class ToolSearch:
     def _follow(self, index: ToolIndex, server: str, offer: Offer, standing: _Standing) -> None:
         """Put in what is new or another than before, and take out what is gone."""
         before, stood = self._indexed.get(server, (None, standing))
-        had = {} if before is None else {tool.name: (tool.full, status) for tool, status in _all_of(before, stood)}
+        had = {} if before is None else {tool.name: (tool.digest(), status) for tool, status in _all_of(before, stood)}
         has = {tool.name: (tool, status) for tool, status in _all_of(offer, standing)}
         for name in had.keys() - has.keys():
             index.remove((server, name))
         for name, (tool, status) in has.items():
-            if had.get(name) != (tool.full, status) or stood != standing:
+            if had.get(name) != (tool.digest(), status) or stood != standing:
                 self._put(index, tool, status)
 
     def _put(self, index: ToolIndex, tool: Tool, status: str) -> None:

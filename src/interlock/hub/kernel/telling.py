@@ -51,9 +51,7 @@ class Telling:
     def of(self, view: View, tool: Tool) -> Told:
         """A tool as a view knows it (MGP, Dynamic Tool Discovery: Response)."""
         shown = self._catalog.render(view, tool)
-        said = (
-            tool.told if shown is tool.full else told_of(shown, msgspec.json.decode(shown, type=dict[str, msgspec.Raw]))
-        )
+        said = told_of(shown) if tool.has_more else shown
         added: dict[str, object] = {
             "server_id": tool.server,
             "status": self._status(tool.server),

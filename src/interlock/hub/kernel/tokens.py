@@ -10,12 +10,14 @@ import asyncio
 import contextlib
 import sys
 from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+from itertools import islice
 from typing import Final
 
 import msgspec
 
 from interlock.discovery.tokens import at_least, at_most
-from interlock.hub.catalog.offer import Tool
+from interlock.hub.catalog.offer import Tool, digest_of
 from interlock.hub.kernel.definitions import DEFINITIONS, TOKENS
 
 MOST_KEPT: Final = 200_000
@@ -37,7 +39,9 @@ class TokenCounts:
     def __init__(self, changed: Callable[[], None]) -> None:
         self._changed = changed
         self._known: dict[bytes, int] = dict(_KERNEL)
-        self._waiting: dict[bytes, None] = {}
+        """By the digest of a text: the texts themselves are long."""
+        self._waiting: dict[bytes, Callable[[], bytes]] = {}
+        """By digest, the way to the text."""
         self._counting: asyncio.Task[None] | None = None
         self._at_once = asyncio.Event()
         self._rest_until = 0.0
@@ -54,43 +58,45 @@ class TokenCounts:
 
     def of_text(self, text: bytes) -> int:
         """What a text costs by itself. One that is not counted will be, soon; until then what it cannot exceed."""
-        count = self._known.get(text)
+        digest = digest_of(text)
+        count = self._known.get(digest)
         if count is None:
-            self._wait_for(text)
+            self._wait_for(digest, lambda: text)
             return at_most(text)
         return count
 
     def at_least(self, text: bytes) -> int:
         """What a text certainly costs."""
-        count = self._known.get(text)
+        count = self._known.get(digest_of(text))
         return at_least(text) if count is None else count
 
     def at_hand(self, tool: Tool) -> int:
         """What a tool costs as far as that is known now. The one question that any thread may ask."""
-        count = self._known.get(tool.full)
-        return (at_most(tool.full) if count is None else count) + joint(tool.full)
+        count, definition = self._known.get(tool.digest()), tool.full
+        return (at_most(definition) if count is None else count) + joint(definition)
 
     def exact(self, tools: Iterable[Tool]) -> int | None:
         """What tools cost together; None while any of them is not counted."""
         total = 0
         for tool in tools:
-            count = self._known.get(tool.full)
+            count = self._known.get(tool.digest())
             if count is None:
                 return None
             total += count
         return total
 
     def count(self, tools: Iterable[Tool]) -> None:
-        """Have these counted soon, each definition once."""
+        """Have these counted soon, each definition once, and what is told of them."""
         for tool in tools:
-            self._wait_for(tool.full)
-            self._wait_for(tool.told)
+            self._wait_for(tool.digest(), partial(getattr, tool, "full"))
+            if tool.has_more:
+                self._wait_for(digest_of(tool.told), partial(getattr, tool, "told"))
 
     def counted(self, texts: Iterable[bytes]) -> bool:
         """Whether all of these are counted. Those that are not will be, soon."""
-        unknown = [text for text in texts if text not in self._known]
-        for text in unknown:
-            self._wait_for(text)
+        unknown = {digest: text for text in texts if (digest := digest_of(text)) not in self._known}
+        for digest, text in unknown.items():
+            self._wait_for(digest, partial(bytes, text))
         return not unknown
 
     async def settled(self) -> None:
@@ -105,10 +111,10 @@ class TokenCounts:
             self._counting.cancel()
             await asyncio.gather(self._counting, return_exceptions=True)
 
-    def _wait_for(self, text: bytes) -> None:
-        if text in self._known or len(self._waiting) >= MOST_KEPT:
+    def _wait_for(self, digest: bytes, text: Callable[[], bytes]) -> None:
+        if digest in self._known or len(self._waiting) >= MOST_KEPT:
             return
-        self._waiting[text] = None
+        self._waiting[digest] = text
         if self._counting is not None and not self._counting.done():
             return
         with contextlib.suppress(RuntimeError):  # where nothing runs, nothing is counted, and bounds do
@@ -121,15 +127,15 @@ class TokenCounts:
         with contextlib.suppress(TimeoutError):
             await asyncio.wait_for(self._at_once.wait(), SOON_S)
         while self._waiting:
-            batch = list(self._waiting)[:BATCH]
-            counts = await self._count_batch(batch)
+            batch = dict(islice(self._waiting.items(), BATCH))
+            counts = await self._count_batch([text() for text in batch.values()])
+            for digest in batch:
+                self._waiting.pop(digest, None)
             if counts is None or len(counts) != len(batch):
                 # Bounds do. These are tried again with the next that come, and after them: they may be to blame.
-                self._waiting = {**dict.fromkeys(list(self._waiting)[len(batch) :]), **dict.fromkeys(batch)}
+                self._waiting |= batch
                 self._rest_until = asyncio.get_running_loop().time() + REST_S
                 return
-            for text in batch:
-                self._waiting.pop(text, None)
             if len(self._known) + len(batch) > MOST_KEPT:
                 self._known = dict(_KERNEL)
             self._known.update(zip(batch, counts, strict=True))
@@ -165,4 +171,4 @@ def joint(definition: bytes) -> int:
     return max(1, ends - 1)
 
 
-_KERNEL: Final = {DEFINITIONS[name]: count for name, count in TOKENS.items()}
+_KERNEL: Final = {digest_of(DEFINITIONS[name]): count for name, count in TOKENS.items()}

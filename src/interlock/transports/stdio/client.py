@@ -13,13 +13,13 @@ from typing import Final
 
 import msgspec
 
-from interlock.protocols.mcp.meta import SUBSCRIPTION_ID, members
+from interlock.protocols.mcp.meta import SUBSCRIPTION_ID, members, names_method
 from interlock.transports.link import Listener, Outgoing, Sink
 from interlock.transports.one_stream import OneStreamLink, Waiter
 from interlock.transports.stdio.chatter import Chatter, printable
 from interlock.transports.stdio.process import STDIN, STDOUT, Command, ServerProcess
 from interlock.wire.conversation import CANCELLED
-from interlock.wire.errors import Fault
+from interlock.wire.errors import Fault, Tongue
 from interlock.wire.limits import DEFAULT, Limits
 from interlock.wire.messages import (
     EMPTY_OBJECT,
@@ -31,6 +31,7 @@ from interlock.wire.messages import (
     Result,
     decode,
     decode_batch,
+    encode_failure,
     is_batch,
 )
 from interlock.wire.ndjson import LineReader, Oversize
@@ -234,6 +235,10 @@ class StdioLink(OneStreamLink):
     def _rubbish(self, line: bytes, bad: BadMessage) -> None:
         self._bad_lines += 1
         self._complain("line", f"{bad.message}: {printable(line[:200])}")
+        if bad.id is not None and names_method(line):
+            # A request of its own that cannot be taken. Its ids are not ours.
+            self._write(encode_failure(bad.id, bad.render(Tongue.OLD_MCP)))
+            return
         self._fail(_id_in(line) if bad.id is None else bad.id, f"its answer cannot be read: {bad.message}")
 
     def _oversize(self, data: bytes) -> None:

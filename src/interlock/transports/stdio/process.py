@@ -16,6 +16,7 @@ from typing import Final, Protocol, cast
 
 import msgspec
 
+from interlock.transports.descriptors import as_given
 from interlock.wire.errors import Fault
 
 STDIN, STDOUT, STDERR = 0, 1, 2
@@ -144,6 +145,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
         # uvloop's transports are none of asyncio's classes.
         self._transport = cast(asyncio.SubprocessTransport, transport)
         self.pid = self._transport.get_pid()
+        as_given(self.pid)
         self._stdin = cast(asyncio.WriteTransport, self._transport.get_pipe_transport(STDIN))
         self._stdin.set_write_buffer_limits(high=self._write_limit)
 
