@@ -42,11 +42,13 @@ from interlock.hub.gatehouse import Gatehouse
 from interlock.hub.governing import Governing
 from interlock.hub.housekeeping import Housekeeping
 from interlock.hub.hub import Hub
+from interlock.hub.kernel.instructions import section
 from interlock.hub.kernel.kernel import Kernel
 from interlock.hub.kernel.meaning import EMBEDDINGS, Meaning
 from interlock.hub.kernel.requests import Requests, off_loop
 from interlock.hub.kernel.search import ToolSearch
 from interlock.hub.kernel.shelves import Shelves
+from interlock.hub.kernel.telling import Telling
 from interlock.hub.kernel.tokens import TokenCounts
 from interlock.hub.keys import KEY_USES, KEYS, Keys
 from interlock.hub.logs import Logs
@@ -167,11 +169,21 @@ class Assembly:
             record_rule=self.journal.rule,
         )
         self.meaning = Meaning(lambda: self.config.hub.embeddings, lambda: self.store, self._resolver, self._note)
-        self.search = ToolSearch(self.catalog, self.tokens, self.meaning, self._connected, self._lock_s)
+        self.search = ToolSearch(
+            self.catalog,
+            self.tokens,
+            self.meaning,
+            self._connected,
+            self._lock_s,
+            self._risk_of,
+            lambda server: (self.governing.trust_of(server), self.permissions.declared(server)),
+        )
         self._requested: set[asyncio.Task[None]] = set()
         self.requests = Requests(self.inbox, self.access_desk, off_loop(self._requested), self._risk_of, self._note)
-        tell = self.notices.requested
-        self.kernel = Kernel(self.catalog, self.shelves, self.search, self.tokens, self.requests, tell)
+        telling = Telling(self.catalog, self.tokens, self.search.status, self._risk_of, self._needs)
+        self.kernel = Kernel(
+            self.catalog, self.shelves, self.search, self.tokens, telling, self.requests, self.notices.requested
+        )
         self.heralds = Heralds(lambda: self.config.hub, self._resolver, self._note)
         self._desk = Desk(
             self.inbox,
@@ -404,6 +416,9 @@ class Assembly:
             return ""
         return next((standing.decision for standing in lacking if standing.decision), "")
 
+    def _needs(self, tool: Tool) -> tuple[str, ...]:
+        return self.permissions.needs(tool)
+
     def _connected(self, server: str) -> bool:
         upstream = self.upstreams.get(server)
         return upstream is not None and upstream.state is State.CONNECTED
@@ -507,6 +522,8 @@ class Assembly:
     def _show(self, offer: Offer) -> None:
         self.catalog.put(offer)
         self.tokens.count(offer.tools.values())
+        if offer.instructions:
+            self.tokens.counted([section(offer.server, offer.instructions)])
         self._changed()
 
     def _changed(self) -> None:
@@ -517,6 +534,7 @@ class Assembly:
         self._telling = None
         self.notices.catalog_changed()
         self.requests.look_again()
+        self.kernel.contexts.look_again()
 
     def _reap(self, now: float) -> None:
         for upstream in self.upstreams:

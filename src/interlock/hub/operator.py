@@ -25,6 +25,8 @@ from interlock.hub.call import Caller
 from interlock.hub.catalog.offer import Held, Tool
 from interlock.hub.catalog.views import EVERYTHING, View
 from interlock.hub.decisions.answering import Answering
+from interlock.hub.kernel.pins import pins_without_room
+from interlock.hub.kernel.shelf import Shelf
 from interlock.hub.local import call_locally
 from interlock.hub.logs import LogLine
 from interlock.hub.memory import resident_mb
@@ -134,7 +136,7 @@ class Operator:
             "uptime_s": round(time.monotonic() - assembly.started, 1),
             "listen": assembly.listen or config.hub.listen,
             "home": str(assembly.home),
-            "config": {"path": config.origin.path, "problems": self._problems},
+            "config": {"path": config.origin.path, "problems": [*self._problems, *self._pins_without_room()]},
             "mode": config.hub.mode,
             "servers": [self._server(upstream) for upstream in assembly.upstreams],
             "agents": [{"id": key.principal, "kind": key.kind, "profile": key.profile} for key in assembly.keys.list()],
@@ -229,11 +231,15 @@ class Operator:
         asked = _read(params, _Budget)
         shelves, tokens = self._assembly.shelves, self._assembly.tokens
         caller = self._caller_of(asked.agent)
+        # Whoever looks wants counts: what is not counted yet is waited for.
+        if not tokens.counted(tool.full for tool in shelves.tools(caller.shelf)):
+            await tokens.settled()
+        await shelves.settle(caller.shelf)
         listed = msgspec.json.decode(shelves.listing(caller.shelf, "tool"), type=list[msgspec.Raw])
-        tools = shelves.tools(caller.shelf)
+        tools, told = shelves.tools(caller.shelf), shelves.instructions(caller.shelf)
         costs: dict[str, int] = {}
         for tool in tools:
-            costs[tool.server] = costs.get(tool.server, 0) + tokens.of(tool)
+            costs[tool.server] = costs.get(tool.server, 0) + tokens.of_text(tool.full) + 1
         return {
             "agent": caller.principal.id,
             "level": shelves.level(caller.shelf),
@@ -241,10 +247,20 @@ class Operator:
             "all_tools": len(tools),
             "all_tokens": sum(costs.values()),
             "listed_tools": len(listed),
-            "listed_tokens": sum(tokens.of_text(bytes(item)) for item in listed),
+            "listed_tokens": sum(tokens.of_text(bytes(item)) + 1 for item in listed),
+            "instructions_tokens": told.tokens,
+            "instructions_without_room": told.left_out,
             "pinned_without_room": shelves.pinned_without_room(caller.shelf),
             "servers": [{"id": id_, "tokens": cost} for id_, cost in sorted(costs.items(), key=lambda row: -row[1])],
         }
+
+    def _pins_without_room(self) -> list[dict[str, object]]:
+        assembly = self._assembly
+
+        def shelf_of(principal: Principal, address: str) -> Shelf:
+            return assembly.doors.admit_principal(principal, address).shelf
+
+        return pins_without_room(assembly.config, shelf_of, assembly.shelves)
 
     def _caller_of(self, agent: str | None) -> Caller:
         """An agent as it would be admitted; without a name, whoever calls without a key."""
