@@ -140,11 +140,13 @@ def test_the_doctor_names_each_thing_that_is_wrong_with_its_mend(user: User) -> 
             '[servers.a]\ncommand = ["no-such-program-here"]\n'
             '[servers.b]\ncommand = ["python3"]\nenv = { K = "${NOT_SET_ANYWHERE}" }\n'
             '[servers.c]\ncommand = ["python3"]\ncwd = "/no/such/folder"\n'
+            f'[servers.d]\nurl = "http://127.0.0.1:{port}/mcp"\n'
+            '[servers.e]\nurl = "http://127.0.0.1:1/mcp"\n'
         )
         result = user.run("doctor", "--json")
     wrong = {check["name"]: check for check in json.loads(result.output)["checks"] if check["verdict"] == "wrong"}
     assert result.exit_code == 1
-    assert set(wrong) == {"port", "server a", "server b", "server c"}
+    assert set(wrong) == {"port", "server a", "server b", "server c", "server e"}
     assert all(check["mend"] for check in wrong.values())
     if sys.platform == "linux":
         assert "(pid " in wrong["port"]["detail"]

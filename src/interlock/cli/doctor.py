@@ -7,6 +7,7 @@ import shutil
 import socket
 import sys
 from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
@@ -26,6 +27,7 @@ INSTALL = {
     "uv": "install uv (https://docs.astral.sh/uv)",
     "docker": "install Docker, and start it",
 }
+CONNECT_WITHIN_S = 3.0
 MARKS = {"ok": ("✓", "green"), "warning": ("!", "yellow"), "wrong": ("✗", "red")}
 
 
@@ -56,8 +58,8 @@ def doctor(ctx: click.Context, config: Path | None, as_json: bool) -> None:
     home = home_folder()
     loaded = load(config, home=home, folder=Path.cwd())
     checks = [_python(), _home(home), *_configuration(loaded), *_hub(home, loaded)]
-    for name, server in loaded.config.servers.items():
-        checks.append(_server(name, server))
+    with ThreadPoolExecutor(16) as many:
+        checks += many.map(_server, loaded.config.servers, loaded.config.servers.values())
     wrong = any(check.verdict == "wrong" for check in checks)
     if as_json:
         show_json({"ok": not wrong, "checks": [check._asdict() for check in checks]})
@@ -164,7 +166,7 @@ def _server(name: str, server: Server) -> Check:
     if server.problem is not None:
         return Check(title, "wrong", server.problem.message, server.problem.mend)
     if server.url is not None:
-        return Check(title, "ok", f"is reached at {server.url.split('?')[0]}")
+        return _address(title, server.url)
     program = server.command[0] if server.command else ""
     path = server.env.get("PATH", os.environ.get("PATH"))
     beside = str(Path(server.cwd or ".") / program) if os.sep in program else program
@@ -175,3 +177,18 @@ def _server(name: str, server: Server) -> Check:
     if server.cwd is not None and not Path(server.cwd).is_dir():
         return Check(title, "wrong", f"its folder {server.cwd} does not exist", "create it, or correct `cwd`")
     return Check(title, "ok", f"runs {found}")
+
+
+def _address(title: str, url: str) -> Check:
+    """Whether something takes connections there. Nothing is sent: what it says is the hub's affair."""
+    from urllib.parse import urlsplit
+
+    parts = urlsplit(url)
+    shown = url.split("?")[0]
+    try:
+        port = parts.port or (443 if parts.scheme == "https" else 80)
+        socket.create_connection((parts.hostname or "", port), CONNECT_WITHIN_S).close()
+    except (OSError, ValueError) as error:
+        why = getattr(error, "strerror", None) or str(error) or "no connection"
+        return Check(title, "wrong", f"nothing answers at {shown}: {why}", "start it, or correct its `url`")
+    return Check(title, "ok", f"is reached at {shown}")
