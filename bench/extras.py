@@ -9,7 +9,7 @@ import time
 from figures import Extras
 from load import PATIENCE_S, Round, WrongAnswer, ask, http_round
 from process import NotRunning, cpu_seconds, free_port, memory_mb
-from targets import PICKS, Ground, Interlock
+from targets import PICKS, Ground, Interlock, Relay
 from workload import FIRST_ID, Shot, context_headers, modern_meta, picks, post, shots
 
 LISTS = 15
@@ -69,14 +69,19 @@ async def growth(ground: Ground, extras: Extras, quick: bool) -> None:
     """The same calls against hubs that differ in one thing: how many servers are there, or how many tools they have.
 
     With many servers, the calls go once to all of them and once to a single one: the one is what it costs to have them,
-    the other also what it costs to call something else each time.
+    the other also what it costs to call something else each time. Of that last, the byte relay with as many connections
+    tells what no proxy can do without.
     """
     small, many_servers = Interlock("modern", 1, 10), Interlock("modern", 100 if quick else 1_000, 10)
     few_tools, many_tools = Interlock("modern", 10, 1), Interlock("modern", 10, 1_000 if quick else 10_000)
     hubs = (small, many_servers, few_tools, many_tools)
+    floors = {kept: Relay("modern", 1, 10, kept) for kept in (GROWTH_CALLERS, many_servers.servers)}
+    floor: dict[int, list[float]] = {kept: [] for kept in floors}
     legs = {"small": small, "all": many_servers, "one": many_servers, "few": few_tools, "many": many_tools}
     figures: dict[str, list[Round]] = {leg: [] for leg in legs}
     try:
+        for relay in floors.values():
+            await relay.begin(ground)
         for hub in hubs:
             await _begin_unlisted(hub, ground)
         for hub in (many_servers, many_tools):
@@ -90,11 +95,14 @@ async def growth(ground: Ground, extras: Extras, quick: bool) -> None:
         for _ in range(GROWTH_ROUNDS):
             for leg, hub in legs.items():
                 figures[leg].append(await _round(hub, rotations[leg], 0.4 if quick else 1.0))
+            for kept, relay in floors.items():
+                floor[kept].append((await relay.round(GROWTH_CALLERS, 0.4 if quick else 1.0)).cpu_us)
     finally:
-        for hub in hubs:
-            await hub.end()
+        for each in (*hubs, *floors.values()):
+            await each.end()
     cost = {leg: [one.cpu_us for one in rounds] for leg, rounds in figures.items()}
     extras.growth_servers = [(small.servers, cost["small"]), (many_servers.servers, cost["all"])]
+    extras.growth_floor = list(floor.items())
     extras.growth_connected = [(small.servers, cost["small"]), (many_servers.servers, cost["one"])]
     extras.growth_tools = [(10, cost["few"]), (many_tools.servers * many_tools.tools, cost["many"])]
 

@@ -56,6 +56,8 @@ class Extras(msgspec.Struct):
     listed: int = 0
     growth_servers: list[tuple[int, list[float]]] = []
     """Connected servers, and CPU microseconds per call in each round."""
+    growth_floor: list[tuple[int, list[float]]] = []
+    """The same of a byte relay with so many connections to the upstream."""
     growth_connected: list[tuple[int, list[float]]] = []
     """The same where the calls go to one server only, however many there are."""
     growth_tools: list[tuple[int, list[float]]] = []

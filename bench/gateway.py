@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import argparse
 import platform
+import statistics
 import sys
 import tempfile
 import time
@@ -160,6 +161,10 @@ def show(rows: list[Row], extras: Extras, held: list[Bar]) -> None:
         print(f"tools/list of {extras.listed:,} tools, the first: {extras.list_first_ms:.0f} ms")
     if extras.first_touch_us is not None:
         print(f"CPU of a tool's first call, its schema compiled: {extras.first_touch_us:.0f} µs")
+    if len(extras.growth_floor) == 2:
+        (_, few), (kept, many) = extras.growth_floor
+        ratio = statistics.median(many) / statistics.median(few)
+        print(f"CPU per call of the byte relay with {kept:,} connections to the upstream: {ratio:.2f} x")
     for what, value in extras.memory_mb.items():
         print(f"memory with {what}: {value:.0f} MB")
     print()

@@ -1,12 +1,20 @@
-"""A byte relay: the floor. It copies between a client and the upstream, and looks at nothing."""
+"""A byte relay: the floor. It copies between a client and the upstream, and looks at nothing.
+
+With `--kept N` it keeps N connections to the upstream, and each client's requests go round its part of them: the floor
+of whatever stands before N servers.
+"""
 
 from __future__ import annotations
 
 import argparse
 import asyncio
+from collections import deque
 from typing import cast
 
 import uvloop
+
+CLIENTS = 32
+"""How many share the kept connections."""
 
 
 class Side(asyncio.Protocol):
@@ -56,8 +64,41 @@ class Door(Side):
             side.transport.close()
 
 
-async def run(port: int, upstream: int) -> None:
-    server = await asyncio.get_running_loop().create_server(lambda: Door(upstream), "127.0.0.1", port, backlog=4096)
+class RoundDoor(Side):
+    """A client's side with several others, which were open before it came and stay open when it goes."""
+
+    def __init__(self, free: deque[Side], part: int) -> None:
+        super().__init__()
+        self.free = free
+        self.part = part
+        self.others: deque[Side] = deque()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self.others.extend(self.free.popleft() for _ in range(min(self.part, len(self.free))))
+        for side in self.others:
+            side.other = self
+
+    def data_received(self, data: bytes) -> None:
+        self.others.rotate(1)
+        side = self.others[0]
+        assert side.transport is not None
+        side.transport.write(data)
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        for side in self.others:
+            side.other = None
+        self.free.extend(self.others)
+
+
+async def run(port: int, upstream: int, kept: int) -> None:
+    loop = asyncio.get_running_loop()
+    free: deque[Side] = deque()
+    for _ in range(kept):
+        free.append((await loop.create_connection(Side, "127.0.0.1", upstream))[1])
+    part = max(kept // CLIENTS, 1)
+    door = (lambda: RoundDoor(free, part)) if kept else (lambda: Door(upstream))
+    server = await loop.create_server(door, "127.0.0.1", port, backlog=4096)
     await server.serve_forever()
 
 
@@ -65,5 +106,6 @@ if __name__ == "__main__":
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--upstream", type=int, required=True)
+    parser.add_argument("--kept", type=int, default=0)
     options = parser.parse_args()
-    uvloop.run(run(options.port, options.upstream))
+    uvloop.run(run(options.port, options.upstream, options.kept))

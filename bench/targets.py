@@ -129,11 +129,12 @@ class Upstream(Target):
 class Relay(Target):
     """The floor of anything written in Python."""
 
-    def __init__(self, era: Era, servers: int, tools: int) -> None:
+    def __init__(self, era: Era, servers: int, tools: int, kept: int = 0) -> None:
         super().__init__("byte relay", "floor", era, "direct", "copies bytes, looks at nothing", servers, tools)
+        self.kept = kept
 
     def launch(self, ground: Ground) -> Process:
-        script = [sys.executable, str(HERE / "relay.py"), "--port", str(self.port)]
+        script = [sys.executable, str(HERE / "relay.py"), "--port", str(self.port), "--kept", str(self.kept)]
         return ground.start([*script, "--upstream", str(ground.upstream_port)], "relay", ground.hub_core)
 
 
