@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from web_peer import Desk, Ear, until
 
 from interlock.protocols.mcp.revisions import R2026_07_28
-from interlock.transports.http.channel import keep_alive_seconds
+from interlock.transports.http.channel import PIECE, keep_alive_seconds
 from interlock.transports.http.client import HttpLink
 from interlock.transports.http.heads import Heads, line
 from interlock.transports.http.origin import Origin, split_url
@@ -342,3 +342,55 @@ def test_an_address_is_taken_apart() -> None:
     assert split_url("https://[::1]:8443/mcp?x=1#frag") == (Origin("https", "::1", 8443), "/mcp?x=1")
     assert split_url("http://h")[0].authority == "h"
     assert Origin("https", "::1", 8443).authority == "[::1]:8443"
+
+
+NOTE = b'data: {"jsonrpc":"2.0","method":"x"}\n\n'
+
+
+async def test_a_stream_is_gone_through_a_little_at_a_time_and_nothing_of_it_is_lost(at) -> None:
+    async def script(visit) -> None:
+        if visit.message["method"] == "resources/list":
+            await visit.result({"x": 1})
+            return
+        await visit.stream()
+        await visit.chunk(NOTE)
+        await until(lambda: desk.notes)
+        await visit.chunk(NOTE * 10_000)
+        await visit.answer()
+        await visit.end()
+
+    desk = await at(script)
+    loop, most = asyncio.get_running_loop(), 0
+    call = desk.start()
+    while not call.future.done():
+        before = len(desk.notes)
+        turn = loop.create_future()
+        loop.call_soon(turn.set_result, None)
+        await turn
+        most = max(most, len(desk.notes) - before)
+        if len(desk.notes) % 7 == 0:
+            assert await desk.ask("resources/list") == {"x": 1}
+    assert len(desk.notes) == 10_001
+    assert most < 1_000, "one read of the socket holds thousands"
+
+
+async def test_what_follows_a_stream_in_the_same_breath_is_no_answer_to_the_next_request(at) -> None:
+    async def script(visit) -> None:
+        if visit.connection > 1:
+            await visit.result({"from": "its own connection"})
+            return
+        await visit.stream()
+        await visit.chunk(NOTE)
+        await until(lambda: desk.notes)
+        answer = b'data: {"jsonrpc":"2.0","id":%d,"result":{}}\n\n' % visit.id
+        forged = b'{"jsonrpc":"2.0","id":%d,"result":{"from":"a forger"}}' % (visit.id + 1)
+        head = b"HTTP/1.1 200 OK\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n" % len(forged)
+        padding = PIECE - len(b"fff\r\n" + answer + b":\n\r\n0\r\n\r\n")
+        event = answer + b":" + b" " * padding + b"\n"  # so the response ends where a piece of what is read does
+        await visit.raw(b"%x\r\n%b\r\n0\r\n\r\n" % (len(event), event) + head + forged)
+
+    desk = await at(script, connections=1)
+    first, second = desk.start(), desk.start()
+    await first.future
+    answer = await second.future
+    assert b"forger" not in answer.result

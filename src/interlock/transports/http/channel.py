@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from time import thread_time
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
 import httptools
@@ -16,6 +17,10 @@ HEADERS: Final = 128
 
 IDLE_SECONDS: Final = 4.0
 """Shorter than the five seconds after which the common servers hang up, so that a request seldom meets that."""
+
+
+PIECE: Final = 4 * 1024
+"""How much of an event stream is gone through before it is looked how long that took."""
 
 
 class Failed(msgspec.Struct, frozen=True):
@@ -75,6 +80,9 @@ class Channel(asyncio.Protocol):
         self._headers_complete = False
         self._head_told = False
         self._until_eof = False
+        self._is_stream = False
+        self._more = False
+        """Whether more has come than what is being read: then the end of a response is not the end of what was sent."""
         self._complete = False
         self._keep = False
         self._excess = False
@@ -113,6 +121,12 @@ class Channel(asyncio.Protocol):
                 self._pool.release(self, True)
                 ticket.reply.whole(*known)
                 return
+        if self._is_stream:
+            self._go_through(data)
+            return
+        self._feed(ticket, data, fresh)
+
+    def _feed(self, ticket: Ticket, data: bytes, fresh: bool = False) -> None:
         if not self._headers_complete:
             self._fed += len(data)
         try:
@@ -126,6 +140,28 @@ class Channel(asyncio.Protocol):
         if fresh and self._complete and self._status == 200 and self._keep and not self._excess:
             self._remember(data)
         self._hand_over(ticket)
+
+    def _go_through(self, data: bytes) -> None:
+        """More of an event stream: a piece at a time, and no more of them now than the server's share of the loop."""
+        for at in range(0, len(data), PIECE):
+            ticket = self._ticket
+            if ticket is None or ticket.over:
+                self.abort()  # more than the response, and nobody asked for that
+                return
+            began = thread_time()
+            self._more = at + PIECE < len(data)
+            self._feed(ticket, data[at : at + PIECE])
+            rest = self._pool.share.spend(thread_time() - began, self._pool.now())
+            if rest and self._ticket is not None and not self.transport.is_closing():
+                self.transport.pause_reading()
+                self._pool.later(rest, self._go_on, data[at + PIECE :])
+                return
+
+    def _go_on(self, data: bytes) -> None:
+        if self._ticket is None or self.transport.is_closing():
+            return
+        self.transport.resume_reading()
+        self._go_through(data)
 
     def connection_lost(self, exc: Exception | None) -> None:
         ticket = self._ticket
@@ -160,6 +196,7 @@ class Channel(asyncio.Protocol):
             headers = self._headers
             self._headers_complete = True
             self._until_eof = b"content-length" not in headers and b"transfer-encoding" not in headers
+            self._is_stream = headers.get(b"content-type", b"").startswith(b"text/event-stream")
         elif self._status == 101:
             raise _TooMuch("it switches protocols")
 
@@ -193,7 +230,7 @@ class Channel(asyncio.Protocol):
             return
         ticket.over = True
         self._ticket = None
-        keep = keep and self._keep and not self._excess
+        keep = keep and self._keep and not self._excess and not self._more
         self._served += 1
         said = self._headers.get(b"keep-alive")
         if said is not None:
@@ -219,6 +256,7 @@ class Channel(asyncio.Protocol):
         self._headers = {}
         self._header_count = 0
         self._headers_complete = self._head_told = self._until_eof = self._complete = False
+        self._is_stream = self._more = False
         self._chunks = []
         self._fed = 0
 

@@ -12,6 +12,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeAlias
 
+from interlock.transports.fairness import Share
 from interlock.transports.http.channel import Channel, Failed, Reply, Ticket, fail
 from interlock.transports.http.known_heads import KnownHeads
 from interlock.transports.http.origin import Origin
@@ -45,7 +46,10 @@ class Pool:
         self._queue_limit = queue
         self._context = (context or default_context()) if origin.scheme == "https" else None
         self._loop = asyncio.get_running_loop()
-        self._now = self._loop.time
+        self.now = self._now = self._loop.time
+        self.later = self._loop.call_later
+        self.share = Share()
+        """What its event streams may take of the loop's time, all together."""
         self._idle: deque[Channel] = deque()
         self._busy: set[Channel] = set()
         self._opening: set[asyncio.Task[None]] = set()
