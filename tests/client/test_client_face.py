@@ -352,6 +352,15 @@ def test_only_what_has_a_handler_is_declared() -> None:
     }
 
 
+async def test_tools_are_for_the_model_of_a_client_that_says_so() -> None:
+    tools = msgspec.json.encode({"messages": [], "maxTokens": 1, "tools": [], "toolChoice": {"mode": "auto"}})
+    without, with_tools = Handlers(sampling=write), Handlers(sampling=write, sampling_tools=True)
+    assert msgspec.json.decode(with_tools.capabilities()) == {"sampling": {"tools": {}}}
+    assert msgspec.json.decode(await with_tools.answer("sampling/createMessage", tools))["model"]
+    with pytest.raises(Fault, match="given tools"):
+        await without.answer("sampling/createMessage", tools)
+
+
 def test_defaults_fill_only_what_was_left_out() -> None:
     schema = {"properties": {"a": {"default": 1}, "b": {"default": 2}, "c": {}}}
     assert with_defaults(schema, {"b": 3}) == {"a": 1, "b": 3}
