@@ -58,12 +58,15 @@ class Access:
         return decide(entries, tool or "", self.default(principal, server), self.now())
 
     def default(self, principal: Principal, server: str) -> DefaultPolicy:
-        """What holds where no grant speaks. People and administrators need none: the policy is about agents."""
+        """What holds where no grant speaks. People and administrators need none: the policy is about agents.
+
+        A server that is not there is one that has to be granted: nobody learns by asking which ones are.
+        """
         if principal.decides:
             return "opt-out"
         config = self._config()
         settings = config.servers.get(server)
-        return (settings.access if settings is not None else None) or config.hub.access
+        return "opt-in" if settings is None else settings.access or config.hub.access
 
     def kind_of(self, name: str) -> Kind:
         """What kind of principal a name is: that of its keys, and an agent where it has none."""
@@ -145,6 +148,18 @@ class Access:
             return self.decision(principal, item.server, tool).permission == "allow"
 
         return [item for item in items if is_seen(item)]
+
+    def callable(self, principal: Principal, items: Sequence[Item]) -> Sequence[Item]:
+        """Of the items that are seen, those that may be called: some keys read more than they call."""
+        rights = self.rights(principal)
+        if rights is None:
+            return ()
+        allowed = self.seen(principal, items)
+        if not rights.all_tools:
+            allowed = [item for item in allowed if rights.invokes(item.exposed)]
+        if not rights.list_all:
+            return allowed
+        return [item for item in allowed if self.decision(principal, item.server, item.name).permission == "allow"]
 
     def may_ask_for(self, principal: Principal, tool: Item) -> bool:
         """Whether a grant would let a principal call a tool: its key permits it, and nothing says that it may not."""
