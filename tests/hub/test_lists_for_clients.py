@@ -229,3 +229,16 @@ async def test_declared_categories_and_keywords_are_found_filtered_and_shown(tmp
         assert await found(query="flotsam jetsam", filter={"categories": ["marine/gauges"]}) == ["s__one"]
         listed = (await Raw(hub.url + "/profiles/l1/mcp").modern("tools/list"))["result"]["tools"]
         assert "Categories: marine, marine/gauges." in listed[0]["description"]
+
+
+async def test_where_the_budget_is_far_away_no_definition_is_looked_at(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def looked(text: bytes) -> int:
+        raise AssertionError("a bound was worked out for a text")
+
+    async with house(tmp_path, {"m": child("many_server.py", "300")}, hub=settings(budget=100_000_000)) as hub:
+        monkeypatch.setattr("interlock.hub.kernel.tokens.at_most", looked)
+        monkeypatch.setattr("interlock.hub.kernel.tokens.at_least", looked)
+        listed = await names(Raw(f"{hub.url}/mcp"), "modern")
+    assert len(listed) == 300

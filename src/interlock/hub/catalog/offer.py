@@ -61,6 +61,11 @@ class Item(msgspec.Struct):
         """The definition as a view of many servers shows it."""
         return _renamed(self.bare, self.kind, self.shown, self.exposed) if self._full is None else self._full
 
+    @property
+    def room(self) -> int:
+        """Bytes that neither rendering exceeds."""
+        return len(self.bare if self._full is None else self._full) + len(self.exposed)
+
     def fingerprint(self) -> str:
         """SHA-256 of the server's own definition, in canonical form: key order alone changes nothing."""
         if not self._fingerprint:

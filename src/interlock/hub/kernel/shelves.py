@@ -277,9 +277,18 @@ class Shelves:
 
     def _fits(self, shelf: Shelf) -> bool:
         """Whether the whole list is within the budget, however the counts come out."""
+        if self._fits_by_far(shelf):
+            return True
         return not self._exceeds(shelf) and 2 + sum(self.cost(shelf, tool) for tool in self.tools(shelf)) <= (
             shelf.budget or 0
         )
+
+    def _fits_by_far(self, shelf: Shelf) -> bool:
+        """Whether it would be if each byte were a token, and again a token at either joint: no text is looked at for
+        that, however many there are."""
+        if shelf.view.profile is not None:
+            return False  # which may describe a tool at any length
+        return 2 + sum(3 * tool.room + WRAPPING_TOKENS for tool in self.tools(shelf)) <= (shelf.budget or 0)
 
     def _exceeds(self, shelf: Shelf) -> bool:
         """Whether it is more than the budget, however the counts come out. Looks at no more tools than it must."""
