@@ -18,6 +18,7 @@ from interlock.hub.decisions.decision import DECISIONS
 from interlock.hub.decisions.inbox import Inbox
 from interlock.hub.decisions.rules import RULES
 from interlock.hub.decisions.table import State
+from interlock.hub.operator import Operator
 from interlock.hub.principals import Principal
 from interlock.protocols.mgp.permissions import Risk
 from interlock.store import Store
@@ -92,6 +93,22 @@ async def test_t18_a_changed_tool_is_out_of_list_and_call_until_it_is_approved_a
         assert json.loads(text_of(await read(hub))) == {"path": "x"}
     async with rug.house() as hub:
         assert await listed(hub) == ["s__read", "s__other"], "the approval outlives the hub"
+
+
+async def test_why_names_the_rule_that_keeps_a_changed_tool_or_an_unknown_one_back(rug: Rug) -> None:
+    async with rug.house() as hub:
+        rug.lay(EVIL, OTHER)
+        await rug.relisted(hub)
+        operator = Operator(hub.assembly, lambda: None)
+        for tool, rule in (
+            ("s__read", "a tool is held to the definition it was approved with"),
+            ("s__nothing", "the name must mean something"),
+        ):
+            foreseen: Any = await operator.methods["hub/why"](json.dumps({"tool": tool}).encode())
+            assert (foreseen["judgement"].gate, foreseen["judgement"].rule) == ("resolve", rule)
+            await Raw(hub.url + "/mcp").modern("tools/call", {"name": tool, "arguments": {}})
+            last: Any = await operator.methods["hub/why"](b"{}")
+            assert (last["refusal"].gate, last["refusal"].rule, last["refusal"].target) == ("resolve", rule, tool)
 
 
 async def test_t18_a_change_while_the_hub_was_down_is_found_at_start(rug: Rug) -> None:

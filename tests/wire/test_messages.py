@@ -115,7 +115,7 @@ def test_an_envelope_that_two_readers_could_read_differently_is_refused(data: by
 
 def test_members_of_other_protocols_are_allowed_in_an_envelope() -> None:
     assert decode(b'{"jsonrpc":"2.0","id":1,"method":"a","trace_id":"t","auth":{"k":1}}') == Request(
-        1, "a", trace_id="t"
+        1, "a", trace_id="t", auth=b'{"k":1}'
     )
 
 

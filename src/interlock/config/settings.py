@@ -395,7 +395,7 @@ class Server(msgspec.Struct, frozen=True):
     share: Share = "auto"
     """Who uses one connection to it: `auto` (see What is spoken), one `principal`, or one `session`."""
     start: Start = "eager"
-    """With the hub (`eager`), or with the first call (`on-demand`)."""
+    """With the hub (`eager`), or with the first call (`on-demand`; once before, where nobody knows what it offers)."""
     restart: Restart = Restart()
     timeout_s: Seconds | None = None
     """How long a call to it may take; progress extends it. Short for `timeouts.tool_s`."""

@@ -9,7 +9,7 @@ import hashlib
 import hmac
 import secrets
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
@@ -26,6 +26,8 @@ SHOWN: Final = 12
 """Characters of a key that may be shown to recognise it by: the prefix and 8 of 43."""
 MOST: Final = 100_000
 LONGEST_NAME: Final = 200
+SHORTEST_LIFE: Final = timedelta(minutes=1)
+"""Of a key in place of one that has expired."""
 
 
 class Key(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -139,13 +141,16 @@ class Keys:
         return len(gone)
 
     async def rotate(self, name: str, record: Callable[[Key, list[Key]], object] | None = None) -> str:
-        """One new key in place of all those of a principal, permitting what the newest of them did."""
+        """One new key in place of all those of a principal, permitting what the newest of them did.
+
+        It ends when that would have ended, and for one that has ended already, after as long a time from now.
+        """
         old = sorted((key for key in self.mirror.values() if key.principal == name), key=lambda key: key.created)
         if not old:
             raise without_key(name)
         text, fresh = self.make(name, old[-1].kind, profile=old[-1].profile)
         fresh = msgspec.structs.replace(
-            fresh, expires_at=old[-1].expires_at, permissions=old[-1].permissions, rate=old[-1].rate
+            fresh, expires_at=_next_end(old[-1]), permissions=old[-1].permissions, rate=old[-1].rate
         )
         async with self._store.transaction() as change:
             change.insert(KEYS, fresh)
@@ -202,6 +207,13 @@ class Keys:
 
     def _hash(self, text: str) -> str:
         return hmac.new(self._secret, text.encode(), hashlib.sha256).hexdigest()
+
+
+def _next_end(old: Key) -> datetime | None:
+    now = datetime.now(UTC)
+    if old.expires_at is None or old.expires_at > now:
+        return old.expires_at
+    return now + max(old.expires_at - datetime.fromisoformat(old.created), SHORTEST_LIFE)
 
 
 def without_key(name: str) -> Fault:

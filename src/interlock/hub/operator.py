@@ -6,6 +6,7 @@ Whoever reaches these was checked to be the user the hub belongs to.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import getpass
 import os
 import shlex
@@ -39,6 +40,8 @@ from interlock.wire.messages import EMPTY_OBJECT
 Follow = Callable[[LogLine], None]
 MOST_QUARANTINED = 100
 """Of one server, in one answer."""
+START_S = 30.0
+"""How long a call from the terminal waits for a server that is starting."""
 
 
 class Operator:
@@ -205,10 +208,19 @@ class Operator:
     async def _call(self, params: bytes) -> object:
         asked = _read(params, _Call)
         caller = self._assembly.doors.admit_principal(self.person, "/mcp")
+        await self._started(asked.name.partition("__")[0])
         arguments = msgspec.Raw(bytes(asked.arguments) or EMPTY_OBJECT)
         body = msgspec.json.encode({"name": asked.name, "arguments": arguments})
         result = await call_locally(self._assembly.hub, caller, "tools/call", body, asked.timeout_s)
         return {"result": msgspec.Raw(result)}
+
+    async def _started(self, server: str) -> None:
+        """Somebody who has just started the hub waits for a server rather than call again."""
+        upstream = self._assembly.upstreams.get(server)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(START_S):
+                while upstream is not None and upstream.starting:
+                    await asyncio.sleep(0.05)
 
     async def _find(self, params: bytes) -> object:
         asked = _read(params, _Find)
@@ -255,7 +267,8 @@ class Operator:
         if agent is None:
             return self._assembly.doors.admit_principal(LOCAL_AGENT, "/mcp")
         key = next((key for key in self._assembly.keys.list() if key.principal == agent), None)
-        if key is None and agent not in (LOCAL_AGENT.id, *self._assembly.config.agents):
+        known = (LOCAL_AGENT.id, *self._assembly.config.agents)
+        if key is None and agent not in known and not self._assembly.grants.of_agent(agent):
             raise Fault("NOT_FOUND", f"no agent {agent!r}", mend="`interlock keys list` names them")
         if key is None:
             return self._assembly.doors.admit_principal(Principal(agent, "agent"), "/mcp")
@@ -288,7 +301,9 @@ class Operator:
         hub = self._assembly.hub
         if asked.tool is None:
             return {"refusal": hub.refusals.last(asked.agent)}
-        judgement = await hub.judge(self._caller_of(asked.agent), asked.tool, bytes(asked.arguments) or EMPTY_OBJECT)
+        judgement = await hub.calls.judge(
+            self._caller_of(asked.agent), asked.tool, bytes(asked.arguments) or EMPTY_OBJECT
+        )
         return {"agent": asked.agent, "tool": asked.tool, "judgement": judgement}
 
     async def _confirm(self, params: bytes) -> object:

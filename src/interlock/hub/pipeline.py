@@ -12,6 +12,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 
+from interlock.hub.brake import SLOWED, Brake
 from interlock.hub.call import Approval, Call, Caller, Target
 from interlock.hub.decisions.desk import Desk
 from interlock.hub.plan import Check, Epoch, Plan, Plans
@@ -62,6 +63,7 @@ class Pipeline:
         self._would_refuse = would_refuse
         self._waiting: set[asyncio.Task[None]] = set()
         self.refusals = Refusals()
+        self._brake = Brake()
 
     @property
     def held(self) -> int:
@@ -254,6 +256,16 @@ class Pipeline:
         if fault.kind.as_result and call.target.kind == "tool" and not call.exchange.dialect.rest:
             dialect = call.exchange.dialect
             call.exchange.result(refusal_result(fault, modern=dialect.modern, tongue=dialect.tongue))
+        elif fault.name in SLOWED:
+            self._fail_slowly(call, fault)
+        else:
+            call.exchange.fail(fault)
+
+    def _fail_slowly(self, call: Call, fault: Fault) -> None:
+        loop = asyncio.get_running_loop()
+        pause_s = self._brake.pause_s(call.caller.load, loop.time())
+        if pause_s > 0:
+            loop.call_later(pause_s, call.exchange.fail, fault)
         else:
             call.exchange.fail(fault)
 

@@ -15,6 +15,7 @@ from interlock.hub.audit.entries import Ticket
 from interlock.hub.audit.record import CANCELLED, FELL_BACK, LOST, NOT_SENT, RETRIED, TIMED_OUT, Outcome
 from interlock.hub.audit.recorder import Recorder
 from interlock.hub.call import Call, Caller, Target, TargetKind
+from interlock.hub.refusals import NO_SUCH_NAME
 from interlock.protocols.mcp.meta import members
 from interlock.protocols.traces import find_trace_id, new_trace_id, read_traceparent
 from interlock.store import StoreError
@@ -100,9 +101,8 @@ class Recording:
     def unresolved(self, exchange: Exchange, caller: Caller, kind: TargetKind, name: str, fault: Fault) -> None:
         """Record that a name meant nothing to this caller."""
         target = Target(kind, "", name[:1000])
-        self.recorder.refusal(
-            caller.principal, target, trace_of(exchange), "resolve", "the name must mean something", fault.message
-        )
+        rule = str(fault.data.get("rule") or NO_SUCH_NAME)
+        self.recorder.refusal(caller.principal, target, trace_of(exchange), "resolve", rule, fault.message)
 
 
 def lost(fault: Fault) -> Outcome:

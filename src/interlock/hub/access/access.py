@@ -58,12 +58,15 @@ class Access:
         return decide(entries, tool or "", self.default(principal, server), self.now())
 
     def default(self, principal: Principal, server: str) -> DefaultPolicy:
-        """What holds where no grant speaks. People and administrators need none: the policy is about agents."""
+        """What holds where no grant speaks. People and administrators need none: the policy is about agents.
+
+        A server that is not there is one that has to be granted: nobody learns by asking which ones are.
+        """
         if principal.decides:
             return "opt-out"
         config = self._config()
         settings = config.servers.get(server)
-        return (settings.access if settings is not None else None) or config.hub.access
+        return "opt-in" if settings is None else settings.access or config.hub.access
 
     def kind_of(self, name: str) -> Kind:
         """What kind of principal a name is: that of its keys, and an agent where it has none."""

@@ -14,6 +14,7 @@ import msgspec
 from interlock.hub.access.access import Access
 from interlock.hub.access.grants import Grant, Grants, grant_id
 from interlock.hub.call import Caller
+from interlock.hub.desks.errands import Later
 from interlock.hub.principals import Principal
 from interlock.hub.recording import trace_of
 from interlock.hub.store_faults import fault_of
@@ -24,7 +25,7 @@ from interlock.transports.exchange import Exchange
 from interlock.wire.errors import Fault
 
 Params = TypeVar("Params", bound=msgspec.Struct)
-Later = Callable[[Coroutine[None, None, None]], None]
+Work = Callable[[Principal, bytes, str], Coroutine[None, None, dict[str, object]]]
 Instant = Annotated[datetime, msgspec.Meta(tz=True)]
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=1024)]
 
@@ -42,7 +43,7 @@ class AccessDesk:
     def methods(self, later: Later) -> dict[str, Callable[[Exchange, Caller], None]]:
         """What clients may send."""
         work = {"query": self.query, "grant": self.grant, "revoke": self.revoke}
-        return {f"mgp/access/{name}": _method(do, later) for name, do in work.items()}
+        return {f"mgp/access/{name}": self._method(f"mgp/access/{name}", do, later) for name, do in work.items()}
 
     async def list(self, asking: Principal, params: bytes, trace: str = "") -> dict[str, object]:
         """Every grant, or those of one agent."""
@@ -112,6 +113,21 @@ class AccessDesk:
         )
         return {"revoked": gone}
 
+    def _method(self, name: str, do: Work, later: Later) -> Callable[[Exchange, Caller], None]:
+        async def answer(exchange: Exchange, caller: Caller) -> None:
+            trace = trace_of(exchange)
+            try:
+                result = msgspec.json.encode(await do(caller.principal, exchange.request.params, trace))
+            except Fault as fault:
+                self._record.refused(caller.principal, name, fault, trace)
+                exchange.fail(fault)
+            except StoreError as cause:
+                exchange.fail(fault_of(cause))
+            else:
+                exchange.result(complete(result) if exchange.dialect.modern else result)
+
+        return lambda exchange, caller: later(answer(exchange, caller))
+
     def _subject(self, asking: Principal, agent: str) -> Principal:
         """The principal that is spoken of, as far as default policies tell kinds apart."""
         return asking if agent == asking.id else Principal(agent, self._access.kind_of(agent))
@@ -125,6 +141,9 @@ class GrantRecord(Protocol):
 
     def revoked(self, by: Principal, grant: Grant, trace: str = "") -> object:
         """What was said of an agent's access is taken back."""
+
+    def refused(self, by: Principal, what: str, fault: Fault, trace: str = "") -> None:
+        """Someone tried what they may not."""
 
 
 class ListGrants(msgspec.Struct):
@@ -169,20 +188,3 @@ def read(params: bytes, kind: type[Params]) -> Params:
         return msgspec.json.decode(params, type=kind)
     except msgspec.DecodeError as cause:
         raise Fault("INVALID_PARAMS", str(cause)) from None
-
-
-Work = Callable[[Principal, bytes, str], Coroutine[None, None, dict[str, object]]]
-
-
-def _method(do: Work, later: Later) -> Callable[[Exchange, Caller], None]:
-    async def answer(exchange: Exchange, caller: Caller) -> None:
-        try:
-            result = msgspec.json.encode(await do(caller.principal, exchange.request.params, trace_of(exchange)))
-        except Fault as fault:
-            exchange.fail(fault)
-        except StoreError as cause:
-            exchange.fail(fault_of(cause))
-        else:
-            exchange.result(complete(result) if exchange.dialect.modern else result)
-
-    return lambda exchange, caller: later(answer(exchange, caller))

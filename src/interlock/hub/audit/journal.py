@@ -37,6 +37,7 @@ MOST_NAMED: Final = 50
 """Of a long list, so many are named in one record."""
 
 PermissionEvent: TypeAlias = Literal["PERMISSION_GRANTED", "PERMISSION_DENIED", "PERMISSION_REVOKED"]
+_FORBIDDEN: Final = frozenset({"PERMISSION_DENIED", "ACCESS_DENIED", "INSUFFICIENT_SCOPE"})
 _AWAY: Final = (State.ERROR, State.DISCONNECTED, State.DRAINING)
 
 
@@ -98,6 +99,12 @@ class Journal:
         told = {"rule": rule.id, "agent_id": rule.asker, "decisions": list(rule.decisions[:MOST_NAMED])}
         event, target = RULE_MADE if made else RULE_REVOKED, Target("tool", rule.server, rule.name)
         return happening(event, by, target, rule=f"rule {rule.id}", reason=rule.explain(), details=told)
+
+    def refused(self, by: Principal, what: str, fault: Fault, trace: str = "") -> None:
+        """Someone who is known tried what runs the hub, and may not. What was merely wrong is not recorded."""
+        if fault.name in _FORBIDDEN:
+            target = Target("admin", "", what)
+            self._recorder().refusal(by, target, trace, "admin", f"{what}: {fault.name}", fault.message)
 
     def server_stepped(self, server: str, before: State, after: State, problem: Fault | None) -> None:
         """A server's state changed."""

@@ -142,6 +142,10 @@ class McpEndpoint:
 
     def _other(self, turn: Turn, caller: Caller, message: Message) -> None:
         if isinstance(message, Request):
+            if message.auth and b"authorization" not in turn.head.headers:
+                # Whoever brings a credential does not mean to come without one.
+                mend = "send it as `Authorization: Bearer KEY`"
+                raise Fault("AUTH_REQUIRED", "over HTTP a credential stands in the header", mend=mend)
             self._request(turn, caller, message)
         elif isinstance(message, Notification):
             self._notification(turn, caller, message)

@@ -61,14 +61,20 @@ class _Served:
 
     async def __call__(self, request: Request, where: Where) -> Response:
         asking = await self._admitted(request)
-        write = self._address.right == "admin_write"
-        self._assembly.access.demand(asking, f"use {self._address.path}", write=write)
-        params = await self._params(request)
         try:
-            result = await self._desk(asking, params, where.trace_id)
+            result = await self._done(asking, request, where.trace_id)
+        except Fault as fault:
+            what = f"{self._address.verb} {self._address.path}"
+            self._assembly.journal.refused(asking, what, fault, where.trace_id)
+            raise
         except StoreError as cause:
             raise fault_of(cause) from None
         return answer(msgspec.json.encode(result), where)
+
+    async def _done(self, asking: Principal, request: Request, trace: str) -> object:
+        write = self._address.right == "admin_write"
+        self._assembly.access.demand(asking, f"use {self._address.path}", write=write)
+        return await self._desk(asking, await self._params(request), trace)
 
     async def _admitted(self, request: Request) -> Principal:
         principal = (await self._assembly.doors.admit_in_time(DOOR, dict(request.scope["headers"]))).principal
