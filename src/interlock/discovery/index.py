@@ -389,7 +389,7 @@ def _check_search(query: object, strategy: object, limit: object) -> None:
         raise DiscoveryError("max_results", f"max_results is a whole number from 1 to {MAX_RESULTS}")
 
 
-_MOST_ALIKE = 2_000
+_MOST_ALIKE = 256
 _MOST_MASKS = 16
 _MOST_FOR_STEPS = 20_000
 """Tools up to which each step of a query is compared by meaning too; beyond it only the query as a whole is."""
