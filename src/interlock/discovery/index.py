@@ -199,7 +199,7 @@ class ToolIndex:
     def _by_text(self, query: str, strategy: str, slots: Slots) -> tuple[Scores, float, str]:
         """Scores by words, by meaning or by both; the scale says how well the best one really matches."""
         steps = _steps(query)
-        weighed = [_expand(_asked(query)), *(_expand(terms) for _, terms in steps)]
+        weighed = [self._weighed(text, terms) for text, terms in [(query, words.terms(query)), *steps]]
         asked = [query, *(text for text, _ in steps)] if len(self._entries) <= _MOST_FOR_STEPS else [query]
         cosines = None if strategy == "keyword" else self._cosines(asked)
         near = None if cosines is None else list(cosines[:, slots])
@@ -216,6 +216,10 @@ class ToolIndex:
         ]
         mixed += matched[len(near) :]
         return fuse.steps(mixed[0], mixed[1:]), max(scale, min(1.0, float(near[0].max()))), strategy
+
+    def _weighed(self, text: str, terms: list[str]) -> lexical.Query:
+        """What a text asks for: its words, and the tools that it names."""
+        return _expand(terms + [name for name in words.identifiers(text) if name in self._words])
 
     def _by_paths(self, query: str, slots: Slots) -> Scores:
         """How well the best category of each tool meets the query; words decide between equals."""
@@ -330,14 +334,9 @@ def texts_to_embed(query: str) -> list[str]:
 
 def _steps(query: str) -> list[tuple[str, list[str]]]:
     """The sentences of a query that say enough to ask for a tool of their own; none if there is only one."""
-    steps = [(sentence, _asked(sentence)) for sentence in words.sentences(query)]
+    steps = [(sentence, words.terms(sentence)) for sentence in words.sentences(query)]
     telling = [(sentence, terms) for sentence, terms in steps if len(set(terms)) >= 2]
     return telling if len(telling) > 1 else []
-
-
-def _asked(text: str) -> list[str]:
-    """What a text asks for: its words, and the names in it as they stand."""
-    return words.terms(text) + words.identifiers(text)
 
 
 def _expand(terms: list[str]) -> dict[str, list[str]]:
@@ -390,7 +389,7 @@ def _check_search(query: object, strategy: object, limit: object) -> None:
         raise DiscoveryError("max_results", f"max_results is a whole number from 1 to {MAX_RESULTS}")
 
 
-_MOST_ALIKE = 2_000
+_MOST_ALIKE = 256
 _MOST_MASKS = 16
 _MOST_FOR_STEPS = 20_000
 """Tools up to which each step of a query is compared by meaning too; beyond it only the query as a whole is."""

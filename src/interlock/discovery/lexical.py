@@ -58,6 +58,9 @@ class LexicalIndex:
     def __len__(self) -> int:
         return len(self._terms_of)
 
+    def __contains__(self, term: str) -> bool:
+        return term in self._ids
+
     def put(self, slot: int, fields: Fields) -> None:
         """Index a tool under a slot, replacing what stood there."""
         if slot in self._terms_of:

@@ -41,6 +41,8 @@ def terms(text: str) -> list[str]:
 def identifiers(text: str) -> list[str]:
     """The identifiers that a text holds, such as `get_user`, `getUser` or `crm__get_user`, each as one term: whoever
     names a tool means that tool."""
+    if _MAY_NAME.search(text, 0, MAX_TEXT) is None:
+        return []
     found = (
         part
         for name in _IDENTIFIER.findall(text[:MAX_TEXT])
@@ -113,6 +115,8 @@ _WORD = re.compile(
     r"|[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+"
     rf"|[^\W\d_A-Za-z{_DENSE}]+"
 )
+
+_MAY_NAME = re.compile(r"[A-Za-z0-9][_.-]+[A-Za-z0-9]|[a-z][A-Z]")
 
 _IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9]*(?:[_.-]+[A-Za-z0-9]+)+|[a-z]+(?:[A-Z][a-z0-9]+)+")
 
