@@ -52,9 +52,9 @@ class Puppet:
         """Every answer to a request of its own."""
         return [message for message in self.heard if "method" not in message and message.get("id") == id]
 
-    def forget(self) -> None:
-        """Tell of no resource any more."""
-        self._notes.clear()
+    def forget(self, *notes: str) -> None:
+        """Tell of no resource any more, but of these."""
+        self._notes = list(notes)
 
     async def take(self, message: Any, say: Say, beside: Say) -> None:
         """Take a message, and answer it if it wants an answer."""
@@ -94,7 +94,7 @@ class Puppet:
 
     def _round(self, params: Any, arguments: Any) -> Any:
         """The next of `rounds`, each a question; after the last of them, the answers that came."""
-        done = int(params.get("requestState", 0))
+        done = int(params.get("requestState", 1 if "inputResponses" in params else 0))
         rounds = arguments.get("rounds", [])
         if done == len(rounds):
             return _result(_text(params.get("inputResponses")), True)

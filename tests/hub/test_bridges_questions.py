@@ -11,9 +11,10 @@ from typing import Any, Literal
 
 import pytest
 
-from interlock.config.settings import Server
+from interlock.config.settings import Agent, Approvals, Hub, Server, Timeouts
+from interlock.hub.principals import Principal
 
-from .house import House, child, house, text_of, until
+from .house import House, child, house, messages, text_of, until
 from .puppet import Puppet
 from .rounds import Rounder
 from .talker import Talker, answers
@@ -216,6 +217,11 @@ async def test_what_is_no_answer_is_taken_from_no_client(tmp_path: Path, bad: An
         new.answers = {"elicitation/create": {"action": "decline"}}
         good = await new.ask("tools/call", dict(params), **new.reply(first))
         assert json.loads(text_of(good))[0]["result"] == {"action": "decline"}, "nothing had changed"
+        old = Talker(hub.url + "/mcp", {"elicitation/create": bad})
+        await old.initialize(ALL)
+        (said,) = json.loads(text_of(await old.call("a__do", doing)))
+        assert "result" not in said
+        assert "no answer" in said["error"]["message"]
     async with puppet_house(tmp_path / "new", "modern") as (hub, puppet):
         old = Talker(hub.url + "/mcp", {"elicitation/create": bad})
         await old.initialize(ALL)
@@ -321,3 +327,81 @@ async def test_an_old_server_may_be_told_of_an_old_clients_changed_roots(tmp_pat
         assert puppet.asked("initialize")[-1]["capabilities"]["roots"] == {"listChanged": True}
         await client.post(b'{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}')
         await until(lambda: len(puppet.asked("notifications/roots/list_changed")) == 1)
+
+
+async def test_a_question_is_put_as_the_clients_own_revision_has_it(tmp_path: Path) -> None:
+    choice = {"type": "string", "oneOf": [{"const": "#f00", "title": "Red"}]}
+    form = {"mode": "form", "message": "?", "requestedSchema": {"type": "object", "properties": {"colour": choice}}}
+    async with puppet_house(tmp_path) as (hub, _):
+        asked: dict[str, Any] = {}
+        for version in ("2025-06-18", "2025-11-25"):
+            client = Answerer(hub.url + "/mcp", lambda _: {"action": "cancel"})
+            await client.initialize({"elicitation": {}}, version)
+            for odd in ([], "x"):
+                await client.call("a__do", steps(asks(1, params={**form, "requestedSchema": odd}), {"wait": 1}), id=1)
+            await client.call("a__do", steps(asks(2, params=form), {"wait": 2}), id=2)
+            asked[version] = client.told("elicitation/create")[-1]
+        assert asked["2025-11-25"] == form
+        colour = {"type": "string", "enum": ["#f00"], "enumNames": ["Red"]}
+        assert asked["2025-06-18"]["requestedSchema"]["properties"] == {"colour": colour}
+        assert "mode" not in asked["2025-06-18"]
+
+
+@pytest.mark.parametrize("where", ["in the call", "beside it"])
+async def test_a_client_hears_only_log_messages_that_are_as_severe_as_it_asked_for(
+    tmp_path: Path, where: Where
+) -> None:
+    beside: dict[str, Any] = {"beside": True} if where == "beside it" else {}
+    said = [tells("notifications/message", {"level": at, "data": at}, **beside) for at in ("debug", "info", "error")]
+    read = (asks("p", "ping", {}, **beside), {"wait": "p"})
+    async with puppet_house(tmp_path) as (hub, _):
+        old = Answerer(hub.url + "/mcp", lambda _: None)
+        await old.initialize(ALL)
+        await old.legacy("logging/setLevel", {"level": "error"})
+        await old.call("a__do", steps(*said, *read))
+        assert [told["data"] for told in old.told("notifications/message")] == ["error"]
+        new = Answerer(hub.url + "/mcp", lambda _: None)
+        meta = {
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientCapabilities": {},
+            "io.modelcontextprotocol/logLevel": "info",
+        }
+        params = {"name": "a__do", "arguments": steps(*said, *read), "_meta": meta}
+        body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+        headers = {"mcp-protocol-version": "2026-07-28", "mcp-method": "tools/call", "mcp-name": "a__do"}
+        _, _, answer = await new.post(json.dumps(body).encode(), headers)
+        heard = [each["params"]["data"] for each in messages(answer) if each.get("method") == "notifications/message"]
+        assert heard == ["info", "error"]
+
+
+async def approve(hub: House) -> None:
+    """Say yes to the one question that is open."""
+    await until(lambda: len(hub.assembly.inbox.all(only_open=True)) == 1)
+    (decision,) = hub.assembly.inbox.all(only_open=True)
+    await hub.assembly.inbox.answer(decision.id, "once", Principal("person:ada", "person"), "terminal")
+
+
+@pytest.mark.parametrize("state", [{}, {"requestState": None}], ids=["with a state", "without one"])
+async def test_a_person_approves_a_call_once_however_often_its_server_asks_back(tmp_path: Path, state: Any) -> None:
+    settings = Hub(timeouts=Timeouts(start_s=30), approvals=Approvals(hold_s=30))
+    asked = {"inputRequests": {"r": ROOTS}, **state}
+    async with Puppet().http() as puppet:
+        servers = {"a": Server(url=puppet.url, era="modern")}
+        async with house(tmp_path, servers, hub=settings, agents={"ada": Agent(ask=("a__do",))}) as hub:
+            client = Rounder(hub.url + "/mcp", answers("ada"), hub.key("ada"))
+            doing = {"rounds": [asked, asked] if not state else [asked]}
+            calling = asyncio.ensure_future(client.start("a__do", doing))
+            await approve(hub)
+            first = await calling
+            params = {"name": "a__do", "arguments": doing}
+            for _ in doing["rounds"]:
+                reply = client.reply(first)
+                first = (await client.ask("tools/call", dict(params), **reply))["result"]
+                if state:
+                    assert "requestState" not in puppet.asked("tools/call")[-1], "which the server never gave"
+            assert hub.assembly.inbox.all(only_open=True) == []
+            sent = len(puppet.asked("tools/call"))
+            replayed = asyncio.ensure_future(client.ask("tools/call", dict(params), **reply))
+            await until(lambda: len(hub.assembly.inbox.all(only_open=True)) == 1)
+            replayed.cancel()
+            assert len(puppet.asked("tools/call")) == sent, "a state that was used is worth no approval"

@@ -107,6 +107,21 @@ async def test_what_a_server_will_not_tell_of_is_not_promised(tmp_path: Path, er
         stream.cancel()
 
 
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_a_server_is_asked_for_many_resources_together(tmp_path: Path, era: Any) -> None:
+    notes = [f"note://{number}" for number in range(200)]
+    async with puppet_house(tmp_path, era) as (hub, puppet):
+        puppet.forget(*notes)
+        heard: list[Any] = []
+        uris = [f"interlock://a/{note}" for note in notes]
+        stream = asyncio.ensure_future(open_stream(Rounder(hub.url + "/mcp", {}), heard, uris))
+        await until(lambda: bool(heard))
+        assert heard[0]["params"]["notifications"]["resourceSubscriptions"] == uris
+        asked = puppet.asked("resources/subscribe" if era == "legacy" else "subscriptions/listen")
+        assert len(asked) <= (200 if era == "legacy" else 4)
+        stream.cancel()
+
+
 async def test_a_resource_that_a_server_does_not_have_any_more_does_not_keep_it_from_being_used(tmp_path: Path) -> None:
     async with puppet_house(tmp_path) as (hub, puppet):
         client = Raw(hub.url + "/mcp")

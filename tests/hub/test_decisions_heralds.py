@@ -12,6 +12,7 @@ from pathlib import Path
 import pytest
 
 from interlock.config.settings import Agent, Approvals, Hub, Timeouts, Webhook
+from interlock.hub.cannot_start import CannotStart
 from interlock.hub.decisions import heralds
 
 from .house import Raw, child, house, until
@@ -137,7 +138,7 @@ def test_t24_a_webhook_without_a_secret_worth_the_name_stops_the_start(
     monkeypatch: pytest.MonkeyPatch, secret: str
 ) -> None:
     monkeypatch.setenv("HOOK_SECRET", secret)
-    with pytest.raises(ValueError, match=r"\$HOOK_SECRET is"):
+    with pytest.raises(CannotStart, match=r"\$HOOK_SECRET is"):
         heralds.check_webhook(settings("https://hook.example.com").webhook)
     heralds.check_webhook(settings(None).webhook)
     monkeypatch.setenv("HOOK_SECRET", SECRET)

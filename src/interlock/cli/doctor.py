@@ -109,7 +109,8 @@ def _configuration(loaded: Loaded) -> Iterator[Check]:
             )
     if loaded.usable:
         count = len(loaded.config.servers)
-        named = f"{origin.path}, {count} server{'' if count == 1 else 's'}"
+        what = origin.path or "nothing of it is in force"
+        named = f"{what}, {count} server{'' if count == 1 else 's'}"
         nothing = "nothing is configured; the demonstration server would run"
         yield Check("configuration", "ok", nothing if loaded.config.demo else named)
     for waiting in loaded.unconfirmed:

@@ -248,7 +248,7 @@ class Hub(msgspec.Struct, frozen=True):
     anonymous: bool | None = None
     """Whether callers without a key are the agent `local`. Unset: only on loopback, and not where `[hub.oauth]` is."""
     budget: Tokens | None = 20_000
-    """Tokens of tool definitions a list may take. Above it, it holds the pinned tools and the way to find others."""
+    """Tokens that tools may take in a context. A longer list holds the pinned tools and the way to find others."""
     audit: Literal["batched", "strict"] = "batched"
     """When a record is committed: with others within 0.1 s (`batched`), or before its call is sent (`strict`)."""
     metrics: Literal["admin_read", "open", "off"] = "admin_read"
@@ -395,7 +395,7 @@ class Server(msgspec.Struct, frozen=True):
     share: Share = "auto"
     """Who uses one connection to it: `auto` (see What is spoken), one `principal`, or one `session`."""
     start: Start = "eager"
-    """With the hub (`eager`), or with the first call (`on-demand`)."""
+    """With the hub (`eager`), or with the first call (`on-demand`; once before, where nobody knows what it offers)."""
     restart: Restart = Restart()
     timeout_s: Seconds | None = None
     """How long a call to it may take; progress extends it. Short for `timeouts.tool_s`."""
@@ -472,7 +472,7 @@ class Profile(msgspec.Struct, frozen=True):
     describe: dict[str, str] = {}
     """An exposed name, and what it says it does here."""
     budget: Tokens | None = None
-    """Tokens of tool definitions that its list may take; unset: the hub's."""
+    """Tokens that its list, instructions and any one answer of a search may take together; unset: the hub's."""
     tool_context_budget: ContextBudget = ContextBudget()
     level: Level | None = None
     """How much of it is listed: `L0` all tools, `L1` the way to find tools with their categories, `L2` the way to find
@@ -487,8 +487,8 @@ class Agent(msgspec.Struct, frozen=True):
     profile: str | None = None
     """The only profile it sees."""
     budget: Tokens | None = None
-    """Tokens of tool definitions that any list and any result of a search may take; unset: its profile's. It holds over
-    a `level` of `L0`, too."""
+    """Tokens that its list, instructions and any one answer of a search may take together; unset: its profile's. It
+    holds over a `level` of `L0`, too."""
     tool_context_budget: ContextBudget = ContextBudget()
     level: Level | None = None
     """How much of it is listed; unset: as its profile says."""

@@ -42,11 +42,13 @@ from interlock.hub.gatehouse import Gatehouse
 from interlock.hub.governing import Governing
 from interlock.hub.housekeeping import Housekeeping
 from interlock.hub.hub import Hub
+from interlock.hub.kernel.instructions import section
 from interlock.hub.kernel.kernel import Kernel
 from interlock.hub.kernel.meaning import EMBEDDINGS, Meaning
 from interlock.hub.kernel.requests import Requests, off_loop
 from interlock.hub.kernel.search import ToolSearch
 from interlock.hub.kernel.shelves import Shelves
+from interlock.hub.kernel.telling import Telling
 from interlock.hub.kernel.tokens import TokenCounts
 from interlock.hub.keys import KEY_USES, KEYS, Keys
 from interlock.hub.logs import Logs
@@ -167,17 +169,28 @@ class Assembly:
             record_rule=self.journal.rule,
         )
         self.meaning = Meaning(lambda: self.config.hub.embeddings, lambda: self.store, self._resolver, self._note)
-        self.search = ToolSearch(self.catalog, self.tokens, self.meaning, self._connected, self._lock_s)
+        self.search = ToolSearch(
+            self.catalog,
+            self.tokens,
+            self.meaning,
+            self._connected,
+            self._lock_s,
+            self._risk_of,
+            lambda server: (self.governing.trust_of(server), self.permissions.declared(server)),
+        )
         self._requested: set[asyncio.Task[None]] = set()
         self.requests = Requests(self.inbox, self.access_desk, off_loop(self._requested), self._risk_of, self._note)
-        tell = self.notices.requested
-        self.kernel = Kernel(self.catalog, self.shelves, self.search, self.tokens, self.requests, tell)
+        telling = Telling(self.catalog, self.tokens, self.search.status, self._risk_of, self._needs)
+        self.kernel = Kernel(
+            self.catalog, self.shelves, self.search, self.tokens, telling, self.requests, self.notices.requested
+        )
         self.heralds = Heralds(lambda: self.config.hub, self._resolver, self._note)
         self._desk = Desk(
             self.inbox,
             lambda: self.config.hub.approvals.hold_s,
             self._attended_by,
             self.parking,
+            self._states,
             lambda server: self.governing.trust_of(server),
             self._risk_of,
         )
@@ -382,14 +395,17 @@ class Assembly:
         return principal.kind != "person" and (self.inbox.watched or self._attended_by(principal) is not None)
 
     async def _remember(self, servers: list[str]) -> None:
-        """Servers that start on demand are known by their tools of earlier, until they run."""
+        """Servers that start on demand are known by their tools of earlier, until they run. One that was never seen is
+        started once: nobody could ask for what nobody knows."""
         for server in servers:
             settings = self.config.servers.get(server)
             offer = self.catalog.offer(server)
             if settings is None or settings.start != "on-demand" or offer is None or offer.tools:
                 continue
             known = await remembered(self.store, server, settings)
-            if known is not None:
+            if known is None:
+                self.upstreams[server].want()
+            else:
                 await self.permissions.take(known)
                 await self.quarantine.take(known)
 
@@ -399,6 +415,9 @@ class Assembly:
         if any(standing.grant == "denied" for standing in lacking):
             return ""
         return next((standing.decision for standing in lacking if standing.decision), "")
+
+    def _needs(self, tool: Tool) -> tuple[str, ...]:
+        return self.permissions.needs(tool)
 
     def _connected(self, server: str) -> bool:
         upstream = self.upstreams.get(server)
@@ -503,6 +522,8 @@ class Assembly:
     def _show(self, offer: Offer) -> None:
         self.catalog.put(offer)
         self.tokens.count(offer.tools.values())
+        if offer.instructions:
+            self.tokens.counted([section(offer.server, offer.instructions)])
         self._changed()
 
     def _changed(self) -> None:
@@ -513,6 +534,7 @@ class Assembly:
         self._telling = None
         self.notices.catalog_changed()
         self.requests.look_again()
+        self.kernel.contexts.look_again()
 
     def _reap(self, now: float) -> None:
         for upstream in self.upstreams:

@@ -123,7 +123,7 @@ class Doors:
         # Whoever asks for the whole list, and states no budget, means the whole list.
         budget = None if chosen is None and level == "L0" else chosen or config.hub.budget
         parts = stated.tool_context_budget.parts
-        return Shelf(view, budget, level, pinned, own.request, by_default, parts, principal)
+        return Shelf(view, budget, level, pinned, own.request, by_default, chosen is not None, parts, principal)
 
     def _view(self, path: str) -> View | None:
         if path == "/mcp":

@@ -15,6 +15,7 @@ from interlock.hub import recording
 from interlock.hub.audit.record import CANCELLED, Outcome, outcome_of
 from interlock.hub.bridges import url_first
 from interlock.hub.bridges.asking_back import AskingBack
+from interlock.hub.bridges.held_exchange import HeldExchange
 from interlock.hub.bridges.retries import ANSWERS, binding_of
 from interlock.hub.call import Call
 from interlock.hub.lines import LineOwner
@@ -29,7 +30,9 @@ from interlock.protocols.mcp import older, results
 from interlock.protocols.mcp.errors_across import error_for_new, error_for_old
 from interlock.protocols.mcp.headers import param_values
 from interlock.protocols.mcp.meta import Members
+from interlock.protocols.mcp.methods import is_severe
 from interlock.protocols.mcp.projected import request_meta, with_request_meta
+from interlock.protocols.mcp.questions import question_for_old
 from interlock.protocols.mcp.traced import traced
 from interlock.transports.link import Outgoing
 from interlock.transports.parking import refused
@@ -60,6 +63,12 @@ class Forward(msgspec.Struct, eq=False):
     _told: bool = False
     _back: AskingBack | None = None
     _questions: int = 0
+
+    @property
+    def attended(self) -> bool:
+        """Whether its client waits for it now."""
+        exchange = self._call.exchange
+        return not isinstance(exchange, HeldExchange) or exchange.attended
 
     def send(self, more: Members | None = None) -> None:
         """Send it, with more than it came with where it is repeated. A failure to send is the answer."""
@@ -110,7 +119,7 @@ class Forward(msgspec.Struct, eq=False):
             if meta is not None and meta.progress_token is not None:
                 exchange.notify(PROGRESS, _with_token(params, meta.progress_token))
         elif method == "notifications/message":
-            if self._wants_logs():
+            if self._wants_logs() and is_severe(params, log_level_of(exchange)):
                 exchange.notify(method, one_line(params))
         elif method == "notifications/elicitation/complete":
             if not exchange.dialect.modern:
@@ -136,7 +145,10 @@ class Forward(msgspec.Struct, eq=False):
 
     def _ask(self, method: str, params: bytes) -> asyncio.Future[bytes]:
         """Ask the client. The server's own time stands still while it waits for an answer."""
-        waiting = self._call.exchange.ask(method, params)
+        exchange = self._call.exchange
+        if not exchange.dialect.modern:
+            params = question_for_old(exchange.dialect.revision, method, params)
+        waiting = exchange.ask(method, params)
         self._questions += 1
         self._allow(self._states.life_s)
         waiting.add_done_callback(self._told_answer)
@@ -244,7 +256,9 @@ class Forward(msgspec.Struct, eq=False):
         """Say a request in the terms of the server's era."""
         if self._call.exchange.dialect.modern:
             if _STATE in fields:
-                fields[_STATE] = msgspec.Raw(msgspec.json.encode(self._opened(fields[_STATE])))
+                opened = self._opened(fields.pop(_STATE))
+                if opened is not None:
+                    fields[_STATE] = msgspec.Raw(msgspec.json.encode(opened))
             if not self._connection.modern:
                 self._make_old(fields)
         elif self._connection.modern:
@@ -298,17 +312,19 @@ class Forward(msgspec.Struct, eq=False):
         return error_for_old(error, self._call.exchange.request.method) if self._connection.modern else error
 
     def _sealed(self, result: bytes) -> bytes:
-        """A server's request state is bound to this caller and this call before it leaves."""
+        """A server's request state is bound to this caller and this call before it leaves. What a person has approved
+        is approved for the next round too, whether or not the server has a state."""
         fields = msgspec.json.decode(result, type=dict[str, msgspec.Raw])
         state = msgspec.json.decode(fields[_STATE], type=str) if _STATE in fields else None
-        if state is not None:
-            token = self._states.close(
-                self._call.caller.owner, self._purpose(), state, self._clock() + self._states.life_s
-            )
+        approval = self._call.approval
+        if state is not None or approval is not None:
+            expires = self._clock() + self._states.life_s
+            matter = "" if approval is None else approval.matter
+            token = self._states.close(self._call.caller.owner, self._purpose(), state, expires, matter)
             fields[_STATE] = msgspec.Raw(msgspec.json.encode(token))
         return msgspec.json.encode(fields)
 
-    def _opened(self, raw: msgspec.Raw) -> str:
+    def _opened(self, raw: msgspec.Raw) -> str | None:
         try:
             token = msgspec.json.decode(raw, type=str)
         except msgspec.DecodeError:

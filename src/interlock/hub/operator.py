@@ -6,6 +6,7 @@ Whoever reaches these was checked to be the user the hub belongs to.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import getpass
 import os
 import shlex
@@ -24,6 +25,8 @@ from interlock.hub.call import Caller
 from interlock.hub.catalog.offer import Held, Tool
 from interlock.hub.catalog.views import EVERYTHING, View
 from interlock.hub.decisions.answering import Answering
+from interlock.hub.kernel.pins import pins_without_room
+from interlock.hub.kernel.shelf import Shelf
 from interlock.hub.local import call_locally
 from interlock.hub.logs import LogLine
 from interlock.hub.memory import resident_mb
@@ -37,6 +40,8 @@ from interlock.wire.messages import EMPTY_OBJECT
 Follow = Callable[[LogLine], None]
 MOST_QUARANTINED = 100
 """Of one server, in one answer."""
+START_S = 30.0
+"""How long a call from the terminal waits for a server that is starting."""
 
 
 class Operator:
@@ -131,7 +136,7 @@ class Operator:
             "uptime_s": round(time.monotonic() - assembly.started, 1),
             "listen": assembly.listen or config.hub.listen,
             "home": str(assembly.home),
-            "config": {"path": config.origin.path, "problems": self._problems},
+            "config": {"path": config.origin.path, "problems": [*self._problems, *self._pins_without_room()]},
             "mode": config.hub.mode,
             "servers": [self._server(upstream) for upstream in assembly.upstreams],
             "agents": [{"id": key.principal, "kind": key.kind, "profile": key.profile} for key in assembly.keys.list()],
@@ -203,10 +208,19 @@ class Operator:
     async def _call(self, params: bytes) -> object:
         asked = _read(params, _Call)
         caller = self._assembly.doors.admit_principal(self.person, "/mcp")
+        await self._started(asked.name.partition("__")[0])
         arguments = msgspec.Raw(bytes(asked.arguments) or EMPTY_OBJECT)
         body = msgspec.json.encode({"name": asked.name, "arguments": arguments})
         result = await call_locally(self._assembly.hub, caller, "tools/call", body, asked.timeout_s)
         return {"result": msgspec.Raw(result)}
+
+    async def _started(self, server: str) -> None:
+        """Somebody who has just started the hub waits for a server rather than call again."""
+        upstream = self._assembly.upstreams.get(server)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(START_S):
+                while upstream is not None and upstream.starting:
+                    await asyncio.sleep(0.05)
 
     async def _find(self, params: bytes) -> object:
         asked = _read(params, _Find)
@@ -217,11 +231,15 @@ class Operator:
         asked = _read(params, _Budget)
         shelves, tokens = self._assembly.shelves, self._assembly.tokens
         caller = self._caller_of(asked.agent)
+        # Whoever looks wants counts: what is not counted yet is waited for.
+        if not tokens.counted(tool.full for tool in shelves.tools(caller.shelf)):
+            await tokens.settled()
+        await shelves.settle(caller.shelf)
         listed = msgspec.json.decode(shelves.listing(caller.shelf, "tool"), type=list[msgspec.Raw])
-        tools = shelves.tools(caller.shelf)
+        tools, told = shelves.tools(caller.shelf), shelves.instructions(caller.shelf)
         costs: dict[str, int] = {}
         for tool in tools:
-            costs[tool.server] = costs.get(tool.server, 0) + tokens.of(tool)
+            costs[tool.server] = costs.get(tool.server, 0) + tokens.of_text(tool.full) + 1
         return {
             "agent": caller.principal.id,
             "level": shelves.level(caller.shelf),
@@ -229,10 +247,20 @@ class Operator:
             "all_tools": len(tools),
             "all_tokens": sum(costs.values()),
             "listed_tools": len(listed),
-            "listed_tokens": sum(tokens.of_text(bytes(item)) for item in listed),
+            "listed_tokens": sum(tokens.of_text(bytes(item)) + 1 for item in listed),
+            "instructions_tokens": told.tokens,
+            "instructions_without_room": told.left_out,
             "pinned_without_room": shelves.pinned_without_room(caller.shelf),
             "servers": [{"id": id_, "tokens": cost} for id_, cost in sorted(costs.items(), key=lambda row: -row[1])],
         }
+
+    def _pins_without_room(self) -> list[dict[str, object]]:
+        assembly = self._assembly
+
+        def shelf_of(principal: Principal, address: str) -> Shelf:
+            return assembly.doors.admit_principal(principal, address).shelf
+
+        return pins_without_room(assembly.config, shelf_of, assembly.shelves)
 
     def _caller_of(self, agent: str | None) -> Caller:
         """An agent as it would be admitted; without a name, whoever calls without a key."""

@@ -15,6 +15,7 @@ import msgspec
 
 from interlock.hub.tasks import of_clients
 from interlock.protocols.mcp.meta import PROGRESS_TOKEN, members, with_meta
+from interlock.protocols.mcp.questions import check_answer
 from interlock.protocols.mcp.tasks import STATUS_CHANGED
 from interlock.wire.conversation import PROGRESS
 from interlock.wire.errors import ErrorObject, Fault, Tongue
@@ -118,7 +119,11 @@ class Questions:
             _refuse(server, request, Fault("INTERNAL_ERROR", "the client could not be asked"))
         else:
             try:
-                result = self._tasks.to_server(request.method, request.params, one_line(future.result()))
+                said = one_line(future.result())
+                result = self._tasks.to_server(request.method, request.params, said)
+                # Untouched, it is the answer itself, and no task that was begun.
+                if request.method in CARRIED and result is said:
+                    check_answer(request.method, said)
             except (Fault, msgspec.DecodeError) as bad:
                 _refuse(server, request, Fault("INTERNAL_ERROR", f"the client's answer cannot be read: {bad}"))
             else:

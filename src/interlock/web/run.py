@@ -19,12 +19,14 @@ from interlock.config.files import try_lock, write_whole
 from interlock.config.home import info_path, lock_path, socket_path
 from interlock.config.settings import Config
 from interlock.hub.assembly import DRAIN_S, Assembly
+from interlock.hub.cannot_start import CannotStart
 from interlock.hub.decisions.heralds import check_webhook
 from interlock.hub.doors import is_mcp_path
 from interlock.hub.memory import Ebb, give_back
 from interlock.hub.oauth.desk import check_installed
 from interlock.hub.operator import Operator
 from interlock.hub.spans.opening import check_otel
+from interlock.store import StoreError
 from interlock.transports.descriptors import for_clients, raise_limit
 from interlock.transports.http.bounds import HttpBounds
 from interlock.transports.http.endpoint import McpEndpoint
@@ -50,12 +52,8 @@ class Ready(msgspec.Struct, frozen=True):
     pid: int
 
 
-class AlreadyRunning(Exception):
-    """Another hub of this user holds the lock."""
-
-
 def run_hub(config: Config, *, home: Path, on_ready: Callable[[Ready], None]) -> int:
-    """Serve until told to stop. Gives the exit code."""
+    """Serve until told to stop. Gives the exit code. Raises CannotStart."""
     # The few thousand objects of start-up live as long as the process: the collector need not look at them again.
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)
@@ -82,7 +80,7 @@ async def serve(config: Config, home: Path, on_ready: Callable[[Ready], None]) -
     endpoint = McpEndpoint(assembly.service, assembly.limits, bounds)
     host, port = config.hub.address
     if not config.hub.on_loopback and config.hub.admits_anonymous:
-        raise ValueError("a hub that listens beyond this machine needs keys: set `anonymous = false` in [hub]")
+        raise CannotStart("a hub that listens beyond this machine needs keys", "set `anonymous = false` in [hub]")
 
     def rest_of_http() -> ASGIApp:
         from interlock.web.app import make_app
@@ -90,19 +88,26 @@ async def serve(config: Config, home: Path, on_ready: Callable[[Ready], None]) -
 
         return make_app(assembly, operator=operator, metrics=MetricsPage(assembly, http.face))
 
-    http = await start_http(
-        endpoint,
-        cast("ASGI3Application", OnDemand("interlock.web.app", rest_of_http)),
-        host=host,
-        port=port,
-        hosts=config.hub.allowed_hosts,
-        origins=config.hub.allowed_origins,
-        limits=assembly.limits,
-        bounds=bounds,
-        is_mcp=is_mcp_path,
-    )
+    try:
+        http = await start_http(
+            endpoint,
+            cast("ASGI3Application", OnDemand("interlock.web.app", rest_of_http)),
+            host=host,
+            port=port,
+            hosts=config.hub.allowed_hosts,
+            origins=config.hub.allowed_origins,
+            limits=assembly.limits,
+            bounds=bounds,
+            is_mcp=is_mcp_path,
+        )
+    except OSError as cause:
+        mend = "end whatever holds it (`interlock doctor` looks who does), or set another `listen` in [hub]"
+        raise CannotStart(f"{config.hub.listen} cannot be listened on: {cause.strerror}", mend) from None
     assembly.listen = f"{host if ':' not in host else f'[{host}]'}:{http.port}"
-    await assembly.begin()
+    try:
+        await assembly.begin()
+    except StoreError as cause:
+        raise CannotStart(cause.message, cause.mend) from None
     await control.listen(socket_path(home))
     _write_info(home, assembly.listen, control)
     watcher = asyncio.create_task(_watch_files(assembly, operator))
@@ -169,7 +174,7 @@ def _only_one(home: Path) -> Iterator[None]:
         while not try_lock(file.fileno()):
             # One that is just stopping still holds it for a moment.
             if time.monotonic() > deadline:
-                raise AlreadyRunning("another hub of yours is running; stop it with `interlock down`")
+                raise CannotStart("another hub of yours is running", "stop it with `interlock down`")
             time.sleep(0.05)
         yield
 

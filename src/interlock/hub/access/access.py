@@ -149,6 +149,18 @@ class Access:
 
         return [item for item in items if is_seen(item)]
 
+    def callable(self, principal: Principal, items: Sequence[Item]) -> Sequence[Item]:
+        """Of the items that are seen, those that may be called: some keys read more than they call."""
+        rights = self.rights(principal)
+        if rights is None:
+            return ()
+        allowed = self.seen(principal, items)
+        if not rights.all_tools:
+            allowed = [item for item in allowed if rights.invokes(item.exposed)]
+        if not rights.list_all:
+            return allowed
+        return [item for item in allowed if self.decision(principal, item.server, item.name).permission == "allow"]
+
     def may_ask_for(self, principal: Principal, tool: Item) -> bool:
         """Whether a grant would let a principal call a tool: its key permits it, and nothing says that it may not."""
         rights = self.rights(principal)

@@ -36,6 +36,11 @@ class HeldExchange(Exchange):
     def open(self) -> bool:
         return not self._held.finished and not self._held.cancelled
 
+    @property
+    def attended(self) -> bool:
+        """Whether the client has a request open for it, rather than a question to answer."""
+        return self._held.attended
+
     def result(self, result: bytes) -> None:
         self._held.done(result)
 

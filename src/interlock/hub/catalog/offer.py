@@ -32,6 +32,8 @@ ItemKind = Literal["tool", "prompt", "resource", "template"]
 
 MOST_ITEMS: Final = 100_000
 LONGEST_NAME: Final = 1024
+TOLD: Final = frozenset({"name", "title", "description", "inputSchema", "outputSchema", "annotations"})
+"""The members of a tool's definition that help a model to choose and to call it."""
 
 
 class Item(msgspec.Struct):
@@ -88,10 +90,17 @@ class Tool(Item):
     param_headers: tuple[ParamHeader, ...] = ()
     permissions: tuple[str, ...] | None = None
     """The permissions it says it needs; None where it does not say."""
+    has_more: bool = False
+    """Its definition says more than a model is told in an answer."""
     wraps: bool = False
     """Its structured content is no object, so that clients before 2026-07-28 get it inside of one."""
     tasks: Support = "forbidden"
     """Whether it can be called as a task (2025-11-25)."""
+
+    @property
+    def told(self) -> bytes:
+        """What a model is told of it in an answer: of the full definition, what it needs to choose and to call."""
+        return told_of(self.full) if self.has_more else self.full
 
     @property
     def schema(self) -> bytes:
@@ -214,6 +223,13 @@ class Offer(msgspec.Struct):
             lacking=lacking,
         )
 
+    def named(self, name: str) -> Tool | None:
+        """The tool that the server itself calls so."""
+        tool = self.tools.get(name)
+        if tool is not None and tool.name == name:
+            return tool
+        return next((tool for tool in self.tools.values() if tool.name == name), None)
+
     def items(self, kind: ItemKind) -> Iterable[Item]:
         """All of one kind, in the server's order."""
         match kind:
@@ -334,6 +350,7 @@ def _tool(server: str, name: str, definition: bytes, fields: _Fields, rules: Too
         definition,
         item.bare,
         item._full,
+        has_more=not TOLD.issuperset(fields),
         idempotent=hints.idempotentHint is True or hints.readOnlyHint is True,
         param_headers=headers,
         permissions=named_permissions(bytes(fields["security"])) if "security" in fields else None,
@@ -342,6 +359,11 @@ def _tool(server: str, name: str, definition: bytes, fields: _Fields, rules: Too
         if "execution" in fields
         else "forbidden",
     )
+
+
+def told_of(full: bytes) -> bytes:
+    """What a model is told of a tool in an answer, of its definition."""
+    return msgspec.json.encode({name: value for name, value in _decode_fields(full).items() if name in TOLD})
 
 
 class _Execution(msgspec.Struct):

@@ -48,6 +48,10 @@ class Lens:
         """The exposed name behind a name that this profile gave."""
         return self._renamed.get(exposed, exposed)
 
+    def called(self, item: Item) -> str:
+        """What this profile calls an item."""
+        return self._rename.get(item.exposed, item.exposed)
+
     def render(self, item: Item) -> bytes:
         """An item's definition as this profile shows it."""
         name = self._rename.get(item.exposed)
@@ -103,6 +107,12 @@ class Catalog:
         if view.bare:
             return item.bare
         return item.full if view.profile is None else self._lenses[view.profile].render(item)
+
+    def name(self, view: View, item: Item) -> str:
+        """What a view calls an item, and it can be called by there."""
+        if view.bare:
+            return item.shown
+        return item.exposed if view.profile is None else self._lenses[view.profile].called(item)
 
     def knows(self, view: View) -> bool:
         """Whether there is such a view at all."""

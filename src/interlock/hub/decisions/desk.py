@@ -15,7 +15,7 @@ import msgspec
 
 from interlock.hub.audit.redaction import redact
 from interlock.hub.bridges.held_exchange import HeldExchange
-from interlock.hub.bridges.retries import STATE, Retries, binding_of
+from interlock.hub.bridges.retries import STATE, Retries, binding_of, token_of
 from interlock.hub.call import Approval, Call
 from interlock.hub.catalog.offer import Tool
 from interlock.hub.decisions.decision import Decision, Question
@@ -23,6 +23,7 @@ from interlock.hub.decisions.inbox import Inbox
 from interlock.hub.decisions.table import State
 from interlock.hub.principals import TOKEN, Principal, local_person
 from interlock.hub.recording import trace_of
+from interlock.hub.request_states import RequestStates
 from interlock.hub.verdicts import Ask, Refuse
 from interlock.judge.fingerprints import fingerprint
 from interlock.judge.secrets import redact as redact_secrets
@@ -53,6 +54,7 @@ class Desk:
         hold_s: Callable[[], float],
         attended_by: Callable[[Principal], str | None],
         parking: Parking,
+        states: RequestStates,
         trust_of: Callable[[str], Trust],
         risk_of: Callable[[Tool], Risk],
     ) -> None:
@@ -61,6 +63,7 @@ class Desk:
         self._attended_by = attended_by
         self._retries = Retries(parking)
         self._parking = parking
+        self._states = states
         self._trust_of = trust_of
         self._risk_of = risk_of
         self._held: Counter[str] = Counter()
@@ -70,8 +73,10 @@ class Desk:
         return not call.plain and call.exchange.dialect.modern and STATE in call.members and self._retries.take(call)
 
     def standing(self, call: Call, ask: Ask) -> Approval | None:
-        """A yes that is already there: a rule, or an approval nobody has used yet."""
+        """A yes that is already there: a rule, an approval nobody has used yet, or that of the round before."""
         question = question_of(call, ask)
+        if question.matter == self._approved_before(call):
+            return Approval(question.matter, "the approval of the round before")
         rule = self._inbox.rule_for(question)
         if rule is not None:
             return Approval(question.matter, f"rule {rule.id}, made by {rule.made_by}")
@@ -79,6 +84,14 @@ class Desk:
         if decision is None or decision.state is not State.APPROVED:
             return None
         return Approval(question.matter, f"approval {decision.id}, given by {decision.answered_by}", decision.id)
+
+    def _approved_before(self, call: Call) -> str:
+        """What was approved in the round that a call goes on from: a person is asked once, however often the server
+        asks back (2026-07-28, Multi Round-Trip Requests)."""
+        if call.plain or not call.exchange.dialect.modern or STATE not in call.members:
+            return ""
+        now, purpose = asyncio.get_running_loop().time(), binding_of(call).hex()
+        return self._states.approved(token_of(call), call.caller.owner, purpose, now)
 
     def fits(self, call: Call, approval: Approval, ask: Ask) -> bool:
         """Whether an approval is about this call as it stands now."""

@@ -18,6 +18,7 @@ from typing import Final
 import msgspec
 
 from interlock.config.settings import Hub, Webhook
+from interlock.hub.cannot_start import CannotStart
 from interlock.hub.decisions.decision import Decision
 from interlock.hub.decisions.table import State
 from interlock.transports.http.documents import Post
@@ -123,10 +124,10 @@ class Heralds:
 
 
 def check_webhook(settings: Webhook) -> None:
-    """Raises ValueError where a webhook is to be told and nothing good to sign with is there."""
+    """Raises CannotStart where a webhook is to be told and nothing good to sign with is there."""
     if settings.url is not None and (why := why_weak(os.environ.get(settings.secret_env, ""))):
         mend = "set it to what `openssl rand -hex 32` prints, for instance, or leave [hub.webhook] out"
-        raise ValueError(f"the webhook's secret in ${settings.secret_env} {why}; {mend}")
+        raise CannotStart(f"the webhook's secret in ${settings.secret_env} {why}", mend)
 
 
 def why_weak(secret: str) -> str:

@@ -8,6 +8,7 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from interlock.config.settings import Issuer, OAuth
+from interlock.hub.cannot_start import CannotStart
 from interlock.hub.oauth.resource import Resource
 from interlock.transports.resolving import Resolver
 
@@ -42,9 +43,9 @@ class OAuthDesk:
 
 
 def check_installed(settings: OAuth) -> None:
-    """Raises ValueError where tokens are to be accepted and nothing here can check them."""
+    """Raises CannotStart where tokens are to be accepted and nothing here can check them."""
     if settings.every and find_spec("joserfc") is None:
-        raise ValueError("[hub.oauth] needs a package that is not installed: `pip install 'interlock[oauth]'`")
+        raise CannotStart("[hub.oauth] needs a package that is not installed", "pip install 'interlock[oauth]'")
 
 
 def open_desk(

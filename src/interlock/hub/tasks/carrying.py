@@ -33,6 +33,11 @@ class ResultWait:
         self._over = False
         self.answer: asyncio.Future[Result | Failure] = asyncio.get_running_loop().create_future()
 
+    @property
+    def attended(self) -> bool:
+        """The client waits for it for as long as it is there."""
+        return True
+
     def start(self, deadline: float) -> None:
         """Send it. Raises what makes that impossible."""
         params = msgspec.json.encode({"taskId": self._task.theirs})

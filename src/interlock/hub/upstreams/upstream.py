@@ -125,6 +125,11 @@ class Upstream:
         link = None if self._shared is None else self._shared.link
         return link.pid if isinstance(link, StdioLink) else None
 
+    @property
+    def starting(self) -> bool:
+        """Whether it is on its way, and nobody knows yet what it offers."""
+        return not self.lists.known and self.state in (State.CONNECTING, State.CONNECTED, State.RESTARTING)
+
     # Keeping it alive
 
     def begin(self) -> None:
@@ -132,6 +137,10 @@ class Upstream:
         self._keeper = asyncio.create_task(self._keep(), name=f"upstream {self.id}")
         if self.settings.start == "eager":
             self._wanted.set()
+
+    def want(self) -> None:
+        """Start it now, if it does not run."""
+        self._wanted.set()
 
     def _try_again_sometime(self) -> None:
         """A server that was given up is tried again when someone wants it, but not at every call."""

@@ -15,9 +15,9 @@ _OLD_MEMBERS: Final = ("elicitationId", "task")
 """What only 2025-11-25 has in a question."""
 
 
-def question_for_old(revision: Revision, method: str, params: bytes, elicitation_id: str | None) -> bytes:
-    """A new server's question: with the id that 2025-11-25 wants for a visit, without a mode before that."""
-    if method != "elicitation/create":
+def question_for_old(revision: Revision, method: str, params: bytes, elicitation_id: str | None = None) -> bytes:
+    """A newer server's question: with the id that 2025-11-25 wants for a visit, without a mode before that."""
+    if method != "elicitation/create" or (revision is R2025_11_25 and elicitation_id is None):
         return params
     fields = members(params)
     if elicitation_id is not None:
@@ -59,8 +59,8 @@ def check_answer(method: str, answer: bytes) -> None:
 
 def _plain_choices(schema: bytes) -> bytes:
     """Titled choices as 2025-06-18 knew them: `enum` with `enumNames`."""
-    form: dict[str, Any] = msgspec.json.decode(schema)
-    properties = form.get("properties")
+    form: Any = msgspec.json.decode(schema)
+    properties = form.get("properties") if isinstance(form, dict) else None
     for field in properties.values() if isinstance(properties, dict) else ():
         choices = field.get("oneOf") if isinstance(field, dict) else None
         if isinstance(choices, list) and all(isinstance(choice, dict) and "const" in choice for choice in choices):
