@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
+import contextlib
 from pathlib import Path
 
 import pytest
 
+from interlock.hub.audit.record import RESTORED
 from interlock.hub.audit.verify import verify
 from interlock.hub.decisions.decision import DECISIONS
 from interlock.hub.decisions.table import State
+from interlock.hub.keys import KEYS
 from interlock.hub.operating.restoring import put_back
-from interlock.store import Store, StoreBusy
+from interlock.store import Store, StoreBusy, StoreError, documents
+from interlock.store import records as rows
 from interlock.store.database import connect
+from interlock.store.sqlite import Sqlite
 
 from .house import Raw, child, house, text_of
 from .test_decisions import ADA, ASK, asking_house, echo, error_of
@@ -34,6 +39,45 @@ async def test_t32_an_approval_in_a_backup_is_not_good_a_second_time(tmp_path: P
         assert error_of(again)["name"] == "APPROVAL_PENDING"
         states = [found.value.state for found in await hub.assembly.store.find(DECISIONS)]
         assert State.APPROVED not in states
+
+
+async def test_t32_killed_at_any_commit_a_restore_gives_back_no_approval_and_is_recorded(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "approved.backup"
+    async with asking_house(tmp_path) as hub:
+        key = await hub.new_key("careful")
+        told = await Raw(hub.url + "/mcp", key).modern("tools/call", echo("a"))
+        await hub.assembly.inbox.answer(error_of(told)["decision"], "once", ADA, "terminal")
+        await hub.assembly.store.backup(file)
+        await hub.assembly.keys.revoke("careful")
+        config, home = hub.assembly.config, hub.assembly.home
+    commit = Sqlite.commit
+    for last in range(1, 9):
+        left = [last]
+
+        def counted(database: Sqlite, left: list[int] = left) -> None:
+            commit(database)
+            if "documents" in database.tables():
+                left[0] -= 1
+            if left[0] == 0:
+                raise KilledError
+
+        with monkeypatch.context() as patched:
+            patched.setattr(Sqlite, "commit", counted)
+            with contextlib.suppress(StoreError, KilledError):
+                await put_back(config, home, file, ADA)
+        database = connect(str(home / "hub.db"), read_only=True)
+        held = [found.key for found in documents.find(database, KEYS, {})]
+        states = [found.value.state for found in documents.find(database, DECISIONS, {})]
+        recorded = rows.newest_first(database, rows.Search(event=RESTORED), 10)
+        database.close()
+        assert bool(held) == bool(recorded), f"after commit {last}: what came back is recorded"
+        assert not (held and State.APPROVED in states), f"after commit {last}"
+
+
+class KilledError(Exception):
+    """The process ends here."""
 
 
 async def test_a_database_that_a_hub_still_uses_is_left_alone(tmp_path: Path, postgres: str) -> None:

@@ -6,6 +6,7 @@ import json
 from collections.abc import AsyncIterator
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import pytest
 
@@ -235,3 +236,11 @@ async def test_t34_what_somebody_may_not_administer_is_in_the_record_with_who_tr
         ("robot", "POST /admin/decisions/{id}/answer", "BLOCKED"),
         ("agent", "mgp/access/grant", "BLOCKED"),
     ]
+
+
+@pytest.mark.parametrize("name", ["team/ci", "a b", "ünïcode", "100%"])
+async def test_whoever_has_a_key_can_lose_it_whatever_the_name(hub: House, admin: Admin, name: str) -> None:
+    await admin.good("POST", "/admin/keys", {"agent": name})
+    place = f"/admin/keys/{quote(name, safe='')}"
+    assert (await admin.good("POST", f"{place}/rotate"))["key"]
+    assert await admin.good("DELETE", place) == {"revoked": 1}

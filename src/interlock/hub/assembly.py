@@ -43,6 +43,7 @@ from interlock.hub.gatehouse import Gatehouse
 from interlock.hub.governing import Governing
 from interlock.hub.housekeeping import Housekeeping
 from interlock.hub.hub import Hub
+from interlock.hub.kernel.governed import Governed
 from interlock.hub.kernel.instructions import section
 from interlock.hub.kernel.kernel import Kernel
 from interlock.hub.kernel.meaning import EMBEDDINGS, Meaning
@@ -232,6 +233,7 @@ class Assembly:
         self.spans = open_spans(config.hub.tracing)
         """Spans of calls, where the operator wants them."""
         self.recording = self._recording(strict=config.hub.audit == "strict")
+        self.kernel.governed = Governed(self.rates, self.recording, asyncio.get_running_loop().time)
         self.tasks = Tracker(
             Ledger(self._most_tasks),
             self.upstreams,

@@ -40,8 +40,16 @@ def write_backup(database: Database, path: Path) -> None:
             _copy_out(database, draft)
 
 
+Also = Callable[[Database], list[Change]]
+"""What is done in the same commit in which documents become those of a backup; gives what it changed in them."""
+
+
 def restore(
-    path: Path, write: Write, collections: Sequence[AnyCollection], changed: Callable[[list[Change]], None]
+    path: Path,
+    write: Write,
+    collections: Sequence[AnyCollection],
+    changed: Callable[[list[Change]], None],
+    also: Also = lambda database: [],
 ) -> None:
     """Put a backup back. Raises StoreDamaged, with nothing changed, for a file that is not a sound one."""
     with _copy_to_read(path) as backup:
@@ -51,7 +59,7 @@ def restore(
         def replace(database: Database) -> list[Change]:
             changes = _replace_documents(database, backup)
             documents.declare(database, collections)
-            return changes
+            return changes + also(database)
 
         write(replace, changed)
 

@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import msgspec
 
 from . import documents
-from .backup import restore, write_backup
+from .backup import Also, restore, write_backup
 from .collection import Collection, Document
 from .database import Database, connect, sqlite_path, transaction
 from .documents import AnyCollection, Change, Changes, Wish
@@ -157,14 +157,17 @@ class Store:
         """Write everything to one file, as of one moment, while work goes on."""
         await asyncio.to_thread(_backup, self.where, path)
 
-    async def restore(self, path: Path) -> None:
-        """Make the documents those of a backup, and add the records that are missing here."""
+    async def restore(self, path: Path, also: Also = lambda database: []) -> None:
+        """Make the documents those of a backup, and add the records that are missing here.
+
+        `also` is done in the commit that changes the documents.
+        """
         loop = asyncio.get_running_loop()
 
         def write(work: Callable[[Database], R], then: Callable[[R], None] | None = None) -> None:
             asyncio.run_coroutine_threadsafe(self.commit(work, then), loop).result()
 
-        await asyncio.to_thread(restore, path, write, tuple(self._collections.values()), self.deliver)
+        await asyncio.to_thread(restore, path, write, tuple(self._collections.values()), self.deliver, also)
 
     def deliver(self, changes: list[Change], settled: int | None = None) -> None:
         """Have the mirrors follow. What a feed has read is settled; without a feed there is one way to hear of it."""

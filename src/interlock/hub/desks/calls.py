@@ -78,6 +78,8 @@ class CallDesk:
 
     async def judge(self, caller: Caller, tool: str, arguments: bytes) -> Judgement:
         """What a call would come to, by the same gates and without making it."""
+        if tool in KERNEL_TOOLS:
+            return await self._kernel_desk.judge(caller, tool, arguments, self.judge)
         return await Judgement.of(self._pipeline, caller, tool, self._resolve_tool, arguments, self._clock())
 
     def _call_tool(self, exchange: Exchange, caller: Caller) -> None:

@@ -9,8 +9,10 @@ from typing import Any, Final
 import msgspec
 
 from interlock.discovery.errors import DiscoveryError
+from interlock.hub.audit.entries import Ticket
 from interlock.hub.call import Caller
 from interlock.hub.desks.errands import Later
+from interlock.hub.judgement import Judgement
 from interlock.hub.kernel.definitions import ALIASES, CALL, FIND, REQUEST
 from interlock.hub.kernel.kernel import Kernel
 from interlock.protocols.mcp.meta import Members
@@ -20,6 +22,8 @@ from interlock.wire.errors import Fault
 
 KERNEL_TOOLS: Final = frozenset({FIND, CALL, REQUEST, *ALIASES})
 
+FITS: Final = "arguments must fit the tool's input schema"
+Judge = Callable[[Caller, str, bytes], Coroutine[None, None, Judgement]]
 _Answer = Callable[[Caller, Exchange, dict[str, Any]], Coroutine[None, None, dict[str, object]]]
 
 
@@ -51,21 +55,40 @@ class KernelDesk:
             arguments = _arguments(fields)
             self._kernel.check(name, arguments)
         except Fault as fault:
+            self._kernel.governed.refused(exchange, caller, name, fault, "schema", FITS)
             exchange.result(refusal_result(fault, modern=exchange.dialect.modern))
             return False
         if name == CALL:
             return True
         answer = self._discover if name == FIND else self._request
-        self._later(self._tool(exchange, answer(caller, exchange, arguments)))
+        ticket = self._kernel.governed.begin(exchange, caller, name, bytes(fields.get("arguments", b"{}")))
+        self._later(self._tool(exchange, ticket, answer(caller, exchange, arguments)))
         return False
 
-    async def _tool(self, exchange: Exchange, answer: Coroutine[None, None, dict[str, object]]) -> None:
+    async def judge(self, caller: Caller, name: str, arguments: bytes, inner: Judge) -> Judgement:
+        """What a call of a kernel tool would come to; of `call_tool`, what its inner tool's would."""
+        name = ALIASES.get(name, name)
+        try:
+            said = _arguments({"arguments": msgspec.Raw(arguments)})
+            self._kernel.check(name, said)
+        except Fault as fault:
+            return Judgement("refused", "schema", FITS, fault.name, fault.message, fault.mend)
+        if name == CALL:
+            return await inner(caller, str(said["name"]), msgspec.json.encode(said.get("arguments", {})))
+        refusal = self._kernel.governed.foreseen(caller, name)
+        if refusal is None:
+            return Judgement("allowed")
+        return Judgement("refused", "rates", refusal.rule, refusal.fault.name, refusal.fault.message)
+
+    async def _tool(self, exchange: Exchange, ticket: Ticket, answer: Coroutine[None, None, dict[str, object]]) -> None:
         """A kernel tool's answer, as any tool's: text for the model, and the same as structured content."""
         try:
             found = await _known_faults(answer)
         except Fault as fault:
+            self._kernel.governed.end(ticket, good=False)
             exchange.result(refusal_result(fault, modern=exchange.dialect.modern))
             return
+        self._kernel.governed.end(ticket, good=True)
         text = msgspec.json.encode(found).decode()
         result = msgspec.json.encode({"content": [{"type": "text", "text": text}], "structuredContent": found})
         exchange.result(complete(result) if exchange.dialect.modern else result)
@@ -74,16 +97,22 @@ class KernelDesk:
         def serve(exchange: Exchange, caller: Caller) -> None:
             params = msgspec.json.decode(exchange.request.params, type=dict[str, Any])
             params.pop("_meta", None)
-            self._later(self._answer(exchange, answer(caller, exchange, params)))
+            said = msgspec.json.encode(params)
+            ticket = self._kernel.governed.begin(exchange, caller, exchange.request.method, said)
+            self._later(self._answer(exchange, ticket, answer(caller, exchange, params)))
 
         return serve
 
-    async def _answer(self, exchange: Exchange, answer: Coroutine[None, None, dict[str, object]]) -> None:
+    async def _answer(
+        self, exchange: Exchange, ticket: Ticket, answer: Coroutine[None, None, dict[str, object]]
+    ) -> None:
         try:
             result = msgspec.json.encode(await _known_faults(answer))
         except Fault as fault:
+            self._kernel.governed.end(ticket, good=False)
             exchange.fail(fault)
         else:
+            self._kernel.governed.end(ticket, good=True)
             exchange.result(complete(result) if exchange.dialect.modern else result)
 
     async def _discover(self, caller: Caller, exchange: Exchange, params: dict[str, Any]) -> dict[str, object]:

@@ -29,6 +29,7 @@ from interlock.transports.exchange import Session
 from interlock.wire.errors import Fault
 
 if TYPE_CHECKING:
+    from interlock.hub.kernel.governed import Governed
     from interlock.signatures.validate import Validator
 
 MOST_LEFT_OUT: Final = 5
@@ -67,6 +68,8 @@ class Kernel:
         self._needs = Needs(catalog, shelves, search, self._callable)
         self.may_call: Callable[[Caller, str], bool] = lambda caller, name: True
         """Set by the hub: whether no gate refuses a tool whatever its arguments are."""
+        self.governed: Governed
+        """Counts and records what is asked of the kernel. Set when the hub is put together."""
         requests.settled = self._settled
         self._validators: dict[str, Validator] = {}
 

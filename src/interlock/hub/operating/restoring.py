@@ -25,10 +25,11 @@ from interlock.hub.decisions.decision import DECISIONS
 from interlock.hub.decisions.table import Event, State
 from interlock.hub.keys import KEYS
 from interlock.hub.principals import Principal
-from interlock.store import Store, StoreBusy
+from interlock.store import Store, StoreBusy, documents
 from interlock.store import records as rows
 from interlock.store.backup import write_backup
 from interlock.store.database import Database, connect, is_shared, sqlite_path
+from interlock.store.documents import Change, Changes, Wish
 from interlock.store.records import Search
 
 _HASHED_AT_ONCE: Final = 1024 * 1024
@@ -68,35 +69,51 @@ async def put_back(config: Config, home: Path, file: Path, by: Principal) -> Res
     digest = await asyncio.to_thread(_digest, file)
     store = await Store.open(where, COLLECTIONS, backups=home / "backups")
     try:
-        had = {found.key for found in await store.find(KEYS)}
-        await store.restore(file)
-        keys_back = len({found.key for found in await store.find(KEYS)} - had) if saved else 0
-        voided = await _void_approvals(store)
-        chain = node_name(config.hub.node, home, where)
-        told = {"backup_sha256": digest, "keys_back": keys_back, "voided": voided}
-        missing, head = await store.commit(lambda database: _record(database, home, chain, by, told))
-        await asyncio.to_thread(lambda: HeadFile(head_path(home, chain), head).close())
+        had = {found.key for found in await store.find(KEYS)} if saved else None
+        told = _Told(config, home, where, digest, by, had)
+        await store.restore(file, told.record)
+        await asyncio.to_thread(lambda: HeadFile(head_path(home, told.chain), told.head).close())
         report = await store.read(lambda database: verify(database, heads_of(home)))
     finally:
         await store.close()
     return Restored(
         where,
         report.records,
-        missing,
-        keys_back,
-        voided,
+        told.missing,
+        told.keys_back,
+        told.voided,
         "" if saved is None else str(saved),
         report.sound,
         _told(report),
     )
 
 
-async def _void_approvals(store: Store) -> int:
-    stale = [found.value for found in await store.find(DECISIONS) if found.value.state is State.APPROVED]
-    async with store.transaction() as change:
-        for decision in stale:
-            change.put(DECISIONS, decision.after(Event.CHANGE))
-    return len(stale)
+class _Told:
+    """What goes into the store together with a backup: its approvals are void, and it is recorded that it came."""
+
+    def __init__(
+        self, config: Config, home: Path, where: str, digest: str, by: Principal, had: set[str] | None
+    ) -> None:
+        self.chain = node_name(config.hub.node, home, where)
+        self.head: Head
+        self.missing = self.keys_back = self.voided = 0
+        self._home = home
+        self._digest = digest
+        self._by = by
+        self._had = had
+
+    def record(self, database: Database) -> list[Change]:
+        """Do it, in the transaction that made the documents those of the backup."""
+        stale = [
+            found.value for found in documents.find(database, DECISIONS, {}) if found.value.state is State.APPROVED
+        ]
+        wishes = [Wish(DECISIONS, old.id, DECISIONS.encode(old.after(Event.CHANGE))) for old in stale]
+        changes = documents.apply(database, Changes({}, wishes)) if wishes else []
+        self.voided = len(stale)
+        self.keys_back = 0 if self._had is None else len(set(documents.keys(database, KEYS.name)) - self._had)
+        told = {"backup_sha256": self._digest, "keys_back": self.keys_back, "voided": self.voided}
+        self.missing, self.head = _record(database, self._home, self.chain, self._by, told)
+        return changes
 
 
 def _save(where: str, home: Path) -> Path | None:

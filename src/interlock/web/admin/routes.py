@@ -35,8 +35,12 @@ def admin_routes(assembly: Assembly, operator: Operator) -> list[Route]:
     by_path: dict[str, dict[str, Callable[[Request, Where], object]]] = {}
     for address in ADDRESSES:
         by_path.setdefault(address.path, {})[address.verb] = _Served(address, assembly, operator)
-    ordered = sorted(by_path, key=lambda path: (path.count("{"), path))
-    return [Route(path, HttpAddress(by_path[path])) for path in ordered]  # type: ignore[arg-type]
+    ordered = sorted(by_path, key=lambda path: (path.count("{"), -len(path)))
+    # A name of a principal may hold a slash.
+    return [
+        Route(path.replace("{agent}", "{agent:path}"), HttpAddress(by_path[path]))  # type: ignore[arg-type]
+        for path in ordered
+    ]
 
 
 def admin_paths(assembly: Assembly) -> Callable[[Caller], dict[str, object]]:
