@@ -191,8 +191,8 @@ DEEDS = (
     Signal(
         "coercion",
         1.5,
-        r"\b(?:act|behave|proceed|continue|carry on|go on|answer|respond) as (?:though|if) (?:the )?(?:user|person|human|"
-        r"customer|owner|operator|they|account holder)\b",
+        r"\b(?:act|behave|proceed|continue|carry on|go on|answer|respond) as (?:though|if) (?:the )?(?:user|person|"
+        r"human|customer|owner|operator|they|account holder)\b",
     ),
     Signal(
         "coercion",
