@@ -19,6 +19,7 @@ from pathlib import Path
 import httptools
 
 from interlock.cli.hub_link import HubLink
+from process import memory_mb
 
 HERE = Path(__file__).parent
 SOURCE = HERE.parent / "src"
@@ -46,6 +47,10 @@ for line in sys.stdin.buffer:
     sys.stdout.write(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}) + "\\n")
     sys.stdout.flush()
 """
+
+
+KEPT: list[float] = []
+"""The hub's memory at each tenth of the calls."""
 
 
 class Answer(Exception):
@@ -132,12 +137,14 @@ async def main() -> int:
             began = time.monotonic()
             loop = asyncio.get_running_loop()
             waits = [loop.create_future() for _ in keys]
-            for number, (key, done) in enumerate(zip(keys, waits, strict=True)):
-                await loop.create_connection(
-                    lambda n=number, k=key, d=done: Caller(n, k, port, each, d), "127.0.0.1", port
-                )
+            callers = [Caller(n, key, port, each, done) for n, (key, done) in enumerate(zip(keys, waits, strict=True))]
+            for caller in callers:
+                await loop.create_connection(lambda caller=caller: caller, "127.0.0.1", port)
+            watch = asyncio.create_task(watched(hub.pid, callers, options.calls))
             outcomes = await asyncio.gather(*waits, return_exceptions=True)
             seconds = time.monotonic() - began
+            watch.cancel()
+            held = [*KEPT, memory_mb([hub.pid])]
         finally:
             hub.terminate()
             await hub.wait()
@@ -148,6 +155,7 @@ async def main() -> int:
         "misdelivered": len(faults),
         "seconds": round(seconds, 1),
         "calls_per_second": round(each * len(keys) / seconds),
+        "memory_mb": [round(one, 1) for one in held],
     }
     print(json.dumps(report))
     for fault in faults[:10]:
@@ -155,6 +163,15 @@ async def main() -> int:
     if options.json:
         options.json.write_text(json.dumps(report))
     return 1 if faults else 0
+
+
+async def watched(pid: int, callers: list[Caller], calls: int) -> None:
+    """Say how far it is at every tenth, and note the hub's memory then: it must not grow with the calls."""
+    for tenth in range(1, 10):
+        while sum(caller.turn for caller in callers) < calls * tenth // 10:
+            await asyncio.sleep(1)
+        KEPT.append(memory_mb([pid]))
+        print(f"{tenth * 10}%, hub at {KEPT[-1]:.1f} MB", file=sys.stderr, flush=True)
 
 
 def prepare(home: Path, principals: int) -> tuple[int, list[str]]:

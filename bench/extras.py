@@ -9,7 +9,7 @@ import time
 from figures import Extras
 from load import PATIENCE_S, Round, WrongAnswer, ask, http_round
 from process import NotRunning, cpu_seconds, free_port, memory_mb
-from targets import Ground, Interlock
+from targets import PICKS, Ground, Interlock
 from workload import FIRST_ID, Shot, context_headers, modern_meta, picks, post, shots
 
 LISTS = 15
@@ -66,30 +66,41 @@ async def list_of_10_000(ground: Ground, extras: Extras) -> None:
 
 
 async def growth(ground: Ground, extras: Extras, quick: bool) -> None:
-    """The same calls against a small hub, one with many servers, one with many tools; rounds alternate."""
+    """The same calls against hubs that differ in one thing: how many servers are there, or how many tools they have.
+
+    With many servers, the calls go once to all of them and once to a single one: the one is what it costs to have them,
+    the other also what it costs to call something else each time.
+    """
     small, many_servers = Interlock("modern", 1, 10), Interlock("modern", 100 if quick else 1_000, 10)
-    many_tools = Interlock("modern", 100, 100 if quick else 1_000)
-    hubs = (small, many_servers, many_tools)
-    figures: dict[Interlock, list[Round]] = {hub: [] for hub in hubs}
+    few_tools, many_tools = Interlock("modern", 10, 1), Interlock("modern", 10, 1_000 if quick else 10_000)
+    hubs = (small, many_servers, few_tools, many_tools)
+    legs = {"small": small, "all": many_servers, "one": many_servers, "few": few_tools, "many": many_tools}
+    figures: dict[str, list[Round]] = {leg: [] for leg in legs}
     try:
         for hub in hubs:
             await _begin_unlisted(hub, ground)
-        for hub in hubs[1:]:
+        for hub in (many_servers, many_tools):
             what = f"{hub.servers * hub.tools:,} tools of {hub.servers:,} servers"
             extras.memory_mb[what] = memory_mb(hub.pids)
         extras.first_touch_us = await _first_touch(many_tools)
-        for hub in hubs:
-            await hub.prepare_shots()
-            await hub.round(GROWTH_CALLERS, 0.5 if quick else 2.0)  # not counted: connections and plans are made
+        aims = {leg: picks(1 if leg == "one" else hub.servers, hub.tools, PICKS) for leg, hub in legs.items()}
+        rotations = {leg: shots(aims[leg], "modern", "hub", hub.tools, hub.port) for leg, hub in legs.items()}
+        for leg, hub in legs.items():  # not counted: connections and plans are made
+            await _round(hub, rotations[leg], 0.5 if quick else 2.0)
         for _ in range(GROWTH_ROUNDS):
-            for hub in hubs:
-                figures[hub].append(await hub.round(GROWTH_CALLERS, 0.4 if quick else 1.0))
+            for leg, hub in legs.items():
+                figures[leg].append(await _round(hub, rotations[leg], 0.4 if quick else 1.0))
     finally:
         for hub in hubs:
             await hub.end()
-    cost = {hub: [one.cpu_us for one in figures[hub]] for hub in hubs}
-    extras.growth_servers = [(hub.servers, cost[hub]) for hub in (small, many_servers)]
-    extras.growth_tools = [(hub.servers * hub.tools, cost[hub]) for hub in (small, many_tools)]
+    cost = {leg: [one.cpu_us for one in rounds] for leg, rounds in figures.items()}
+    extras.growth_servers = [(small.servers, cost["small"]), (many_servers.servers, cost["all"])]
+    extras.growth_connected = [(small.servers, cost["small"]), (many_servers.servers, cost["one"])]
+    extras.growth_tools = [(10, cost["few"]), (many_tools.servers * many_tools.tools, cost["many"])]
+
+
+async def _round(hub: Interlock, rotation: list[Shot], seconds: float) -> Round:
+    return await http_round(hub.port, [rotation], GROWTH_CALLERS, seconds, lambda: cpu_seconds(hub.pids))
 
 
 async def _first_touch(hub: Interlock) -> float:

@@ -56,6 +56,8 @@ class Extras(msgspec.Struct):
     listed: int = 0
     growth_servers: list[tuple[int, list[float]]] = []
     """Connected servers, and CPU microseconds per call in each round."""
+    growth_connected: list[tuple[int, list[float]]] = []
+    """The same where the calls go to one server only, however many there are."""
     growth_tools: list[tuple[int, list[float]]] = []
     first_touch_us: float | None = None
     """CPU per call where each call is the first of its tool."""
@@ -78,6 +80,7 @@ def bars(rows: Sequence[Row], extras: Extras) -> list[Bar]:
         _at_most("tools/list of 10,000 tools after the first", "30 ms", extras.list_ms, 30),
         _at_most("`up` to first call of a ready server", "1.5 s", extras.up_to_first_call_s, 1.5),
         _flat("cost per call, 1 to 1,000 connected servers", extras.growth_servers),
+        _flat("cost per call of one server, 1 to 1,000 connected servers", extras.growth_connected),
         _flat("cost per call, 10 to 100,000 tools", extras.growth_tools),
     ]
 

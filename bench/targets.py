@@ -21,6 +21,8 @@ HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
 PICKS = 1024
 """Different calls in one round's rotation."""
+REST_S = 3.0
+"""How long a hub is left alone before its idle memory is read."""
 SESSIONS = 4
 """Sessions that the callers of the handshake era share, at most."""
 
@@ -187,7 +189,9 @@ class Interlock(Target):
                 listed = await list_tools(self.port, self.era, session, self.key)
             await asyncio.sleep(0.05)
         self.ready_s = time.monotonic() - began
-        await super().settle(ground)
+        await self.prepare_shots()
+        await asyncio.sleep(REST_S)
+        self.note_idle()
 
     def _config(self, ground: Ground) -> str:
         parts = [f'[hub]\nbudget = 100_000_000\nlisten = "127.0.0.1:{self.port}"\n']

@@ -10,6 +10,7 @@ import pytest
 SOURCE = Path(__file__).parent.parent / "src" / "interlock"
 
 FLOORS = {
+    "version": 1,
     "wire": 1,
     "protocols": 2,
     "judge": 2,

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import sys
 import threading
 import time
@@ -205,6 +206,27 @@ def test_stdio_survives_a_hub_that_cannot_start(user: User) -> None:
     code, out, err = user.finished("stdio")
     assert (code, out) == (3, "")
     assert "hub.log" in err
+
+
+@pytest.mark.parametrize("arguments", [["up"], ["up", "-d"]])
+def test_a_hub_whose_address_is_taken_says_so_and_how_to_mend_it(user: User, arguments: list[str]) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        write(user.config, f'[hub]\nlisten = "127.0.0.1:{port}"\n')
+        code, _, err = user.finished(*arguments)
+    assert code == 1
+    assert f"127.0.0.1:{port} cannot be listened on" in err
+    assert "set another `listen` in [hub]" in err
+    assert "Traceback" not in err
+
+
+def test_a_hub_whose_store_is_not_there_says_so_and_how_to_mend_it(user: User) -> None:
+    write(user.config, '[hub]\nlisten = "127.0.0.1:0"\nstore = "postgresql://nobody@127.0.0.1:1/nothing"\n')
+    code, _, err = user.finished("up")
+    assert code == 1
+    assert "the hub cannot start" in err
+    assert "→" in err
+    assert "Traceback" not in err
 
 
 def test_a_hub_killed_hard_is_replaced_by_the_next_start(user: User) -> None:

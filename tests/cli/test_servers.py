@@ -6,6 +6,7 @@ import json
 import shutil
 import socket
 import sys
+import sysconfig
 
 import pytest
 
@@ -115,6 +116,19 @@ def test_a_healthy_machine_passes_the_doctor(user: User) -> None:
     result = user.run("doctor", "--json")
     assert json.loads(result.output)["ok"] is True
     assert result.exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("built_with", "verdict"),
+    [("'--prefix=/usr' '--enable-optimizations'", "ok"), ("'--prefix=/usr'", "warning"), (None, "ok")],
+)
+def test_the_doctor_says_when_python_was_built_without_optimisations(
+    user: User, monkeypatch: pytest.MonkeyPatch, built_with: str | None, verdict: str
+) -> None:
+    monkeypatch.setitem(sysconfig.get_config_vars(), "CONFIG_ARGS", built_with)
+    checks = json.loads(user.run("doctor", "--json").output)["checks"]
+    python = next(check for check in checks if check["name"] == "python")
+    assert (python["verdict"], "uv python install" in python["mend"]) == (verdict, verdict == "warning")
 
 
 def test_the_doctor_names_each_thing_that_is_wrong_with_its_mend(user: User) -> None:

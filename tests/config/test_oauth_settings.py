@@ -38,7 +38,7 @@ def test_an_issuer_and_its_keys_are_enough_on_loopback(tmp_path: Path) -> None:
         ('jwks_url = "http://10.0.0.1/keys"', "must begin with https://"),
         ('resource = "https://hub.example.com?x=1"', "without a query or fragment"),
         ('resource = "https://hub.example.com/\\"x"', "characters that no address has"),
-        ('jwks_file = "/tmp/keys.json"', "and not both"),
+        ('jwks_file = "/tmp/keys.json"', "names both"),
         ('algorithms = ["none"]', "must be one of"),
         ('algorithms = ["HS256"]', "must be one of"),
         ("algorithms = []", "no signature is accepted"),
@@ -56,9 +56,31 @@ def test_what_would_be_unsafe_or_never_work_is_said_at_start(tmp_path: Path, lin
     assert any(said in message for message in found), found
 
 
-def test_keys_must_be_somewhere_and_an_issuer_must_be_named(tmp_path: Path) -> None:
-    assert "needs `jwks_url` or `jwks_file`" in problems(tmp_path, '[hub.oauth]\nissuer = "https://a.example"')[0]
+def test_an_issuer_must_be_named_and_its_keys_need_not_be(tmp_path: Path) -> None:
+    assert problems(tmp_path, '[hub.oauth]\nissuer = "https://a.example"') == []
     assert "names no issuer" in problems(tmp_path, '[hub.oauth]\njwks_url = "https://a.example"')[0]
+
+
+@pytest.mark.parametrize(
+    ("lines", "said"),
+    [
+        ('issuer = "https://second.example.com"', None),
+        ('issuer = "https://login.example.com"', "stands here twice"),
+        ('jwks_url = "https://second.example.com/keys"', "[hub.oauth.issuers.b] names no issuer"),
+        ('issuer = "http://second.example.com"', "must begin with https://"),
+        ('issuer = "https://second.example.com"\nprofile = "nobody"', "there is no profile"),
+        ('issuer = "https://second.example.com"\njwks_uri = "x"', "unknown field"),
+        ('issuer = "https://second.example.com"\nresource = "https://x.example"', "unknown field"),
+    ],
+)
+def test_further_issuers_are_checked_like_the_first(tmp_path: Path, lines: str, said: str | None) -> None:
+    found = problems(tmp_path, f"{GOOD}\n[hub.oauth.issuers.b]\n{lines}")
+    assert (found == []) if said is None else any(said in message for message in found), found
+
+
+def test_a_hub_may_name_its_issuers_in_tables_of_their_own_alone(tmp_path: Path) -> None:
+    text = '[hub.oauth.issuers.a]\nissuer = "https://a.example"\n[hub.oauth.issuers.b]\nissuer = "https://b.example"'
+    assert problems(tmp_path, text) == []
 
 
 def test_a_hub_beyond_this_machine_says_under_which_address_it_is_known(tmp_path: Path) -> None:

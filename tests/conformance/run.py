@@ -111,8 +111,9 @@ def every_leg(url: str | None) -> Iterator[Leg]:
         yield server_leg("hub, SDK server", revision, partial(behind, "sdk_server.py", ERA[revision]))
         yield server_leg("hub, our server", revision, partial(behind, "server.py", ERA[revision]), tasks=True)
         other = ERA[OLD if revision == NEW else NEW]
-        crossed = partial(behind, "server.py", other)
-        yield server_leg(f"hub, our server, {other}", revision, crossed, without=CROSSING[revision])
+        for whose, script in (("our", "server.py"), ("SDK", "sdk_server.py")):
+            crossed = partial(behind, script, other)
+            yield server_leg(f"hub, {whose} server, {other}", revision, crossed, without=CROSSING[revision])
         yield server_leg("our server", revision, partial(fixture, "server.py"), tasks=True)
     if url is None:
         for scenario, revision in client_scenarios():

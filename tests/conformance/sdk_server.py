@@ -1,7 +1,8 @@
 """The fixture that the official conformance suite asks for, written with the official SDK.
 
 It stands behind the hub, so that what the hub must carry was not written by the same hands. Names, texts and schemas
-are the suite's own; every one of them is looked for by a scenario.
+are the suite's own; every one of them is looked for by a scenario. It asks in the way of whichever era it is spoken to
+in, so that it can stand behind the hub for clients of the other one.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import warnings
 from typing import Annotated, Any
 
 from mcp.server import ServerRequestContext
+from mcp.server.elicitation import render_elicitation_schema
 from mcp.server.mcpserver import Context, MCPServer
 from mcp.server.mcpserver.exceptions import ToolError
 from mcp.server.mcpserver.prompts.base import Prompt, UserMessage
@@ -37,7 +39,6 @@ from mcp.types import (
     InputRequiredResult,
     InputResponse,
     ListRootsRequest,
-    ListRootsResult,
     PromptReference,
     ResourceTemplateReference,
     SamplingMessage,
@@ -165,7 +166,7 @@ async def test_tool_with_progress(ctx: Context) -> str:
     return "done"
 
 
-# Asking in mid-call, as the handshake era does
+# Asking
 
 
 class Person(BaseModel):
@@ -195,29 +196,28 @@ class Choices(BaseModel):
 
 
 @server.tool()
-async def test_sampling(prompt: str, ctx: Context) -> str:
+async def test_sampling(prompt: str, ctx: Context) -> str | InputRequiredResult:
     """Tests server-initiated sampling."""
-    asked = [SamplingMessage(role="user", content=TextContent(text=prompt))]
-    answer = await ctx.session.create_message(asked, max_tokens=100, related_request_id=ctx.request_id)
-    return f"LLM response: {answer.content.text if isinstance(answer.content, TextContent) else ''}"
+    got = await inquire(ctx, text=model(prompt))
+    return got if isinstance(got, InputRequiredResult) else f"LLM response: {written(got['text'])}"
 
 
 @server.tool()
-async def test_elicitation(message: str, ctx: Context) -> str:
+async def test_elicitation(message: str, ctx: Context) -> str | InputRequiredResult:
     """Tests server-initiated elicitation."""
-    return "User response: " + outcome(await ctx.elicit(message, Person))
+    return await filled(ctx, message, Person, "User response")
 
 
 @server.tool()
-async def test_elicitation_sep1034_defaults(ctx: Context) -> str:
+async def test_elicitation_sep1034_defaults(ctx: Context) -> str | InputRequiredResult:
     """Tests elicitation with default values for all primitive types."""
-    return "Elicitation completed: " + outcome(await ctx.elicit("Please provide user information", Defaults))
+    return await filled(ctx, "Please provide user information", Defaults, "Elicitation completed")
 
 
 @server.tool()
-async def test_elicitation_sep1330_enums(ctx: Context) -> str:
+async def test_elicitation_sep1330_enums(ctx: Context) -> str | InputRequiredResult:
     """Tests elicitation with every kind of choice."""
-    return "Elicitation completed: " + outcome(await ctx.elicit("Please select values", Choices))
+    return await filled(ctx, "Please select values", Choices, "Elicitation completed")
 
 
 @server.tool()
@@ -229,46 +229,41 @@ async def test_missing_capability(ctx: Context) -> str:
     return "Client declared sampling capability."
 
 
-# Asking with a result, as the stateless era does
-
-
 @server.tool()
 async def test_streaming_elicitation(ctx: Context) -> str | InputRequiredResult:
     """Asks in mid-way, after a first sign of life."""
     await ctx.report_progress(1, 2)
-    return greet(ctx)
+    return await greet(ctx)
 
 
 @server.tool()
 async def test_input_required_result_elicitation(ctx: Context) -> str | InputRequiredResult:
     """Asks for a name."""
-    return greet(ctx)
+    return await greet(ctx)
 
 
 @server.tool()
 async def test_input_required_result_sampling(ctx: Context) -> str | InputRequiredResult:
     """Asks the model."""
-    if (answer := answered(ctx, "capital_question")) is None:
-        return InputRequiredResult(input_requests={"capital_question": model("What is the capital of France?")})
-    return f"Model said: {getattr(getattr(answer, 'content', None), 'text', '')}"
+    got = await inquire(ctx, capital_question=model("What is the capital of France?"))
+    return got if isinstance(got, InputRequiredResult) else f"Model said: {written(got['capital_question'])}"
 
 
 @server.tool()
 async def test_input_required_result_list_roots(ctx: Context) -> str | InputRequiredResult:
     """Asks for the roots."""
-    answer = answered(ctx, "client_roots")
-    if not isinstance(answer, ListRootsResult):
-        return InputRequiredResult(input_requests={"client_roots": ListRootsRequest()})
-    return "Roots: " + ", ".join(str(root.uri) for root in answer.roots)
+    got = await inquire(ctx, client_roots=ListRootsRequest())
+    if isinstance(got, InputRequiredResult):
+        return got
+    answer = got["client_roots"]
+    return "Roots: " + ", ".join(str(root.uri) for root in getattr(answer, "roots", ()))
 
 
 @server.tool()
 async def test_input_required_result_request_state(ctx: Context) -> str | InputRequiredResult:
     """Asks for a confirmation, with a state that must come back as it was."""
-    if answered(ctx, "confirm") is None or ctx.request_state != "asked":
-        confirm = form("Please confirm", ok="boolean")
-        return InputRequiredResult(input_requests={"confirm": confirm}, request_state="asked")
-    return "state-ok: confirmed"
+    got = await inquire(ctx, "asked", confirm=form("Please confirm", ok="boolean"))
+    return got if isinstance(got, InputRequiredResult) else "state-ok: confirmed"
 
 
 @server.tool()
@@ -285,23 +280,23 @@ async def test_input_required_result_multiple_inputs(ctx: Context) -> str | Inpu
         "greeting": model("Generate a greeting"),
         "client_roots": ListRootsRequest(),
     }
-    if any(answered(ctx, key) is None for key in questions):
-        return InputRequiredResult(input_requests=questions, request_state="asked")
-    return "All inputs received."
+    got = await inquire(ctx, "asked", **questions)
+    return got if isinstance(got, InputRequiredResult) else "All inputs received."
 
 
 @server.tool()
 async def test_input_required_result_multi_round(ctx: Context) -> str | InputRequiredResult:
-    """Asks twice, one after the other; the first answer travels in the state."""
-    state = ctx.request_state or ""
-    name = state.removeprefix("second:") if state.startswith("second:") else field(answered(ctx, "step1"), "name")
-    if name is None:
-        asked = form("Step 1: What is your name?", name="string")
-        return InputRequiredResult(input_requests={"step1": asked}, request_state="first")
-    if (color := field(answered(ctx, "step2"), "color")) is None:
-        asked = form("Step 2: What is your favorite color?", color="string")
-        return InputRequiredResult(input_requests={"step2": asked}, request_state=f"second:{name}")
-    return f"{name} likes {color}."
+    """Asks twice, one after the other; in the stateless era the first answer travels in the state."""
+    state = (ctx.request_state or "") if modern(ctx) else ""
+    if not state.startswith("second:"):
+        got = await inquire(ctx, "first", step1=form("Step 1: What is your name?", name="string"))
+        if isinstance(got, InputRequiredResult):
+            return got
+        state = f"second:{field(got['step1'], 'name')}"
+    got = await inquire(ctx, state, step2=form("Step 2: What is your favorite color?", color="string"))
+    if isinstance(got, InputRequiredResult):
+        return got
+    return f"{state.removeprefix('second:')} likes {field(got['step2'], 'color')}."
 
 
 @server.tool()
@@ -313,9 +308,8 @@ async def test_input_required_result_capabilities(ctx: Context) -> str | InputRe
         questions["sample"] = model("Say hello")
     if can is not None and can.elicitation is not None:
         questions["ask"] = form("What is your name?", name="string")
-    if any(answered(ctx, key) is None for key in questions):
-        return InputRequiredResult(input_requests=questions)
-    return "done"
+    got = await inquire(ctx, None, **questions)
+    return got if isinstance(got, InputRequiredResult) else "done"
 
 
 # Headers and changes
@@ -341,7 +335,7 @@ async def test_trigger_tool_change(ctx: Context) -> str:
         server.remove_tool("test_dynamic_tool")
     else:
         server.add_tool(dynamic, name="test_dynamic_tool")
-    await ctx.notify_tools_changed()
+    await (ctx.notify_tools_changed() if modern(ctx) else ctx.session.send_tool_list_changed())
     return "tool list changed"
 
 
@@ -352,7 +346,7 @@ async def test_trigger_prompt_change(ctx: Context) -> str:
         server.remove_prompt("test_dynamic_prompt")
     else:
         server.add_prompt(Prompt.from_function(dynamic, name="test_dynamic_prompt"))
-    await ctx.notify_prompts_changed()
+    await (ctx.notify_prompts_changed() if modern(ctx) else ctx.session.send_prompt_list_changed())
     return "prompt list changed"
 
 
@@ -414,11 +408,10 @@ def test_prompt_with_image() -> list[UserMessage]:
 @server.prompt()
 async def test_input_required_result_prompt(ctx: Context) -> str | InputRequiredResult:
     """A prompt that asks first."""
-    said = field(answered(ctx, "user_context"), "context")
-    if said is None:
-        asked = form("What context should the prompt use?", context="string")
-        return InputRequiredResult(input_requests={"user_context": asked})
-    return f"Use the following context: {said}"
+    got = await inquire(ctx, user_context=form("What context should the prompt use?", context="string"))
+    if isinstance(got, InputRequiredResult):
+        return got
+    return f"Use the following context: {field(got['user_context'], 'context')}"
 
 
 @server.completion()  # type: ignore[no-untyped-call, untyped-decorator]
@@ -461,9 +454,54 @@ def model(prompt: str) -> CreateMessageRequest:
     return CreateMessageRequest(params=CreateMessageRequestParams(messages=[said], max_tokens=100))
 
 
-def answered(ctx: Context, key: str) -> InputResponse | None:
-    """What the client said to a question of an earlier round."""
-    return (ctx.input_responses or {}).get(key)
+def modern(ctx: Context) -> bool:
+    """Whether the stateless era is spoken."""
+    return ctx.protocol_version is not None and ctx.protocol_version >= "2026"
+
+
+async def inquire(
+    ctx: Context, state: str | None = None, **questions: InputRequest
+) -> dict[str, InputResponse] | InputRequiredResult:
+    """The answers to questions that are asked together; or what must be returned to get them, in the stateless era."""
+    if not modern(ctx):
+        answers = await asyncio.gather(*(ask(ctx, question) for question in questions.values()))
+        return dict(zip(questions, answers, strict=True))
+    given = ctx.input_responses or {}
+    if all(key in given for key in questions) and (state is None or ctx.request_state == state):
+        return dict(given)
+    return InputRequiredResult(input_requests=questions, request_state=state)
+
+
+async def ask(ctx: Context, question: InputRequest) -> InputResponse:
+    """Ask in mid-call, as the handshake era does."""
+    params: Any = question.params
+    answer: InputResponse
+    if isinstance(question, ListRootsRequest):
+        answer = await ctx.session.list_roots()
+    elif isinstance(question, CreateMessageRequest):
+        answer = await ctx.session.create_message(
+            params.messages, max_tokens=params.max_tokens, related_request_id=ctx.request_id
+        )
+    else:
+        answer = await ctx.session.elicit_form(params.message, params.requested_schema, ctx.request_id)
+    return answer
+
+
+async def filled(ctx: Context, message: str, form: type[BaseModel], told: str) -> str | InputRequiredResult:
+    """A form, and how the suite wants its answer told."""
+    params = ElicitRequestFormParams(message=message, requested_schema=render_elicitation_schema(form))
+    got = await inquire(ctx, form=ElicitRequest(params=params))
+    if isinstance(got, InputRequiredResult):
+        return got
+    answer = got["form"]
+    assert isinstance(answer, ElicitResult)
+    content = form.model_validate(answer.content).model_dump() if answer.action == "accept" else {}
+    return f"{told}: action={answer.action}, content={content}"
+
+
+def written(answer: InputResponse) -> str:
+    """What a model wrote."""
+    return str(getattr(getattr(answer, "content", None), "text", ""))
 
 
 def field(answer: InputResponse | None, name: str) -> str | None:
@@ -473,17 +511,10 @@ def field(answer: InputResponse | None, name: str) -> str | None:
     return None
 
 
-def greet(ctx: Context) -> str | InputRequiredResult:
+async def greet(ctx: Context) -> str | InputRequiredResult:
     """Ask for a name, and use it."""
-    if (name := field(answered(ctx, "user_name"), "name")) is None:
-        return InputRequiredResult(input_requests={"user_name": form("What is your name?", name="string")})
-    return f"Hello, {name}!"
-
-
-def outcome(answer: Any) -> str:
-    """How the suite wants an elicitation told."""
-    content = answer.data.model_dump() if answer.action == "accept" else {}
-    return f"action={answer.action}, content={content}"
+    got = await inquire(ctx, user_name=form("What is your name?", name="string"))
+    return got if isinstance(got, InputRequiredResult) else f"Hello, {field(got['user_name'], 'name')}!"
 
 
 def embedded(uri: str, mime_type: str, text: str) -> EmbeddedResource:

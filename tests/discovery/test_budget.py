@@ -48,14 +48,49 @@ def test_a_budget_that_cannot_hold_the_pinned_tools_says_what_is_needed() -> Non
 def test_the_least_recently_used_tool_makes_way() -> None:
     session = SessionTools(EXAMPLE)
     session.load([("a", 1_000), ("b", 1_000), ("c", 1_000)])
-    session.use("a", 1_000)
-    assert session.use("d", 500).evicted == ("b",)
+    session.use("a")
+    assert session.load([("d", 500)]).evicted == ("b",)
     assert session.cached == ("c", "a", "d")
+    assert session.loaded == ("a", "c", "d")  # their order in a list does not follow their use
+
+
+def test_calling_a_tool_that_is_not_cached_changes_nothing() -> None:
+    session = SessionTools(EXAMPLE, {"think": 100})
+    session.use("think")
+    session.use("unknown")
+    assert session.cached == ()
+
+
+def test_another_budget_keeps_what_was_loaded_as_far_as_it_has_room() -> None:
+    session = SessionTools(EXAMPLE)
+    session.load([("a", 1_000), ("b", 1_000), ("c", 1_000)])
+    session.use("a")
+    session.adopt(Budget.of(6_000, 500), {"c": 500})
+    assert session.cached == ("b", "a")
+    session.adopt(Budget.of(3_000), {})
+    assert session.cached == ("a",)
+
+
+def test_tools_that_are_gone_leave_and_those_that_grew_cost_more() -> None:
+    session = SessionTools(EXAMPLE)
+    session.load([("a", 1_000), ("b", 1_000), ("c", 900)])
+    session.refresh({"b": 1_500, "c": 1_000})
+    assert (session.cached, session.total_tokens) == (("b", "c"), 2_500)
+    session.refresh({"b": 2_500, "c": 1_000})
+    assert session.cached == ("c",)
+
+
+def test_what_an_answer_tells_has_room_beside_what_it_loads() -> None:
+    session = SessionTools(Budget(1_000, 0, 500, 500))
+    session.load([("old", 300)])
+    loaded = session.load([("a", 300), ("b", 200)], told={"a": 350, "b": 250}, spare=100)
+    assert (loaded.kept, loaded.left_out, loaded.evicted) == (("a",), ("b",), ("old",))
+    assert session.total_tokens + 350 + 100 <= 1_000
 
 
 def test_a_pinned_tool_is_never_cached_counted_twice_or_evicted() -> None:
     session = SessionTools(EXAMPLE, {"think": 100})
-    loaded = session.use("think", 100)
+    loaded = session.load([("think", 100)])
     assert (loaded.tokens_added, session.cached, session.total_tokens) == (0, (), 100)
     with pytest.raises(DiscoveryError, match="pinned"):
         session.evict(["think"])
@@ -63,7 +98,7 @@ def test_a_pinned_tool_is_never_cached_counted_twice_or_evicted() -> None:
 
 def test_evicting_what_is_unknown_changes_nothing() -> None:
     session = SessionTools(EXAMPLE)
-    session.use("a", 10)
+    session.load([("a", 10)])
     with pytest.raises(DiscoveryError, match="not in the session cache"):
         session.evict(["a", "b"])
     assert session.cached == ("a",)
@@ -81,20 +116,18 @@ def test_new_results_take_the_place_of_the_old() -> None:
     session.discover([("a", 900)])
     assert session.discover([("b", 900)]).kept == ("b",)
     assert session.discovered == ("b",)
-    session.end_request()
-    assert session.total_tokens == 0
 
 
 def test_a_tool_already_in_the_context_is_told_of_again_and_stands_once() -> None:
     session = SessionTools(EXAMPLE)
-    session.use("a", 500)
+    session.load([("a", 500)])
     assert session.discover([("a", 500), ("b", 100)]).tokens == 600
     assert session.total_tokens == 600
 
 
 def test_a_tool_larger_than_the_cache_is_left_out_and_evicts_nobody() -> None:
     session = SessionTools(EXAMPLE)
-    session.use("a", 500)
+    session.load([("a", 500)])
     loaded = session.load([("huge", 5_000)])
     assert (loaded.left_out, loaded.evicted, session.cached) == (("huge",), (), ("a",))
 
@@ -120,8 +153,14 @@ class SessionAgainstModel(RuleBasedStateMachine):
 
     @rule(name=names)
     def use(self, name: str) -> None:
+        self.session.use(name)
+        if name in self.uses:
+            self.uses = [*(n for n in self.uses if n != name), name]
+
+    @rule(name=names)
+    def load(self, name: str) -> None:
         size = self.sizes[name]
-        self.session.use(name, size)
+        self.session.load([(name, size)])
         if name == "t0" or size > self.session.budget.cache_limit:
             return
         self.uses = [*(n for n in self.uses if n != name), name]
@@ -143,16 +182,12 @@ class SessionAgainstModel(RuleBasedStateMachine):
             with pytest.raises(DiscoveryError):
                 self.session.evict([name])
 
-    @rule()
-    def end_request(self) -> None:
-        self.session.end_request()
-        assert self.session.discovered == ()
-
     @invariant()
     def stays_within_the_budget(self) -> None:
         if not hasattr(self, "session"):
             return
         assert list(self.session.cached) == self.uses
+        assert set(self.session.loaded) == set(self.uses)
         assert self.session.pinned == ("t0",)
         assert self.session.total_tokens <= self.session.budget.max_tokens
         stands = [*self.session.pinned, *self.session.cached, *self.session.discovered]

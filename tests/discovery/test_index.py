@@ -43,6 +43,14 @@ def test_a_query_in_other_words_still_finds_the_tool(index: ToolIndex) -> None:
     assert names(index, "how many euro is that in usd")[0] == "convert_currency"
 
 
+@pytest.mark.parametrize("said", ["get_current_time", "getCurrentTime", "clock__get_current_time", "get-current-time"])
+def test_a_tool_that_is_named_comes_first(index: ToolIndex, said: str) -> None:
+    index.put(tool("clock", "get_current_time", "Now"))
+    for place in ("current time of the city", "time of the current", "current times"):
+        index.put(tool("clock", place.replace(" ", "_"), f"Tell the current time, the {place}, in the city of Tokyo"))
+    assert names(index, f"Use the '{said}' function for the current time in the city of Tokyo")[0] == "get_current_time"
+
+
 def test_each_step_of_a_task_gets_its_tool(index: ToolIndex) -> None:
     found = names(index, "Read the file at the path notes.txt, all of its contents. Then email Ann.", limit=2)
     assert sorted(found) == ["read_file", "send_email"]
@@ -52,6 +60,18 @@ def test_scores_fall_from_first_to_last_and_stay_within_one(index: ToolIndex) ->
     scores = [hit.score for hit in index.search("delete the file", limit=5).hits]
     assert scores == sorted(scores, reverse=True)
     assert all(0 < score <= 1 for score in scores)
+
+
+@pytest.mark.parametrize("strategy", ["hybrid", "keyword", "category"])
+@pytest.mark.parametrize("limit", [1, 2, 7])
+def test_equals_stand_in_the_order_of_their_names_whatever_was_added_first(strategy: str, limit: int) -> None:
+    entries = [tool("s", f"archive_calendar_{n}", "Archive a calendar") for n in range(10)]
+    for order in (entries, entries[::-1], entries[5:] + entries[:5]):
+        index = ToolIndex()
+        for entry in order:
+            index.put(entry)
+        expected = [f"archive_calendar_{n}" for n in range(limit)]
+        assert names(index, "calendar", strategy=strategy, limit=limit) == expected
 
 
 def test_nothing_in_common_means_no_hit_but_a_true_total(index: ToolIndex) -> None:

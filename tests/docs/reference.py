@@ -32,6 +32,7 @@ TABLES: list[tuple[str, type[msgspec.Struct]]] = [
     ("[hub.webhook]", settings.Webhook),
     ("[hub.embeddings]", settings.Embeddings),
     ("[hub.oauth]", settings.OAuth),
+    ("[hub.oauth.issuers.NAME]", settings.Issuer),
     ("[hub.tracing]", settings.Tracing),
     ("[hub.retention]", settings.Retention),
     ("[hub.rate]", settings.Rate),
@@ -125,14 +126,15 @@ def addresses() -> str:
 
 
 def field_texts(struct: type) -> dict[str, str]:
-    """The text under each field of a struct."""
+    """The text under each field of a struct, those it has from another too."""
     tree = ast.parse(inspect.getsource(inspect.getmodule(struct)))  # type: ignore[arg-type]
-    body = next(node.body for node in tree.body if isinstance(node, ast.ClassDef) and node.name == struct.__name__)
+    names = {parent.__name__ for parent in struct.__mro__}
     texts: dict[str, str] = {}
-    for field, after in pairwise(body):
-        match field, after:
-            case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
-                texts[name] = " ".join(text.split())
+    for node in tree.body:
+        for field, after in pairwise(node.body if isinstance(node, ast.ClassDef) and node.name in names else ()):
+            match field, after:
+                case ast.AnnAssign(target=ast.Name(id=name)), ast.Expr(value=ast.Constant(value=str(text))):
+                    texts[name] = " ".join(text.split())
     return texts
 
 

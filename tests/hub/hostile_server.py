@@ -79,7 +79,7 @@ def huge_line(id: int) -> None:
 
 
 def no_newline(id: int) -> None:
-    for _ in range(20):
+    for _ in range(100):
         write(b"a" * 1_000_000)
 
 

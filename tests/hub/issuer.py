@@ -25,13 +25,25 @@ class Issuer:
         self.published: bytes = keys_document(self.rsa, self.ec)
         self.answer: bytes | None = None
         """Raw bytes in place of a proper answer."""
+        self.documents: dict[str, bytes] = {}
+        """What is found at other paths than that of the keys."""
+        self.asked: list[str] = []
+        """The paths that were asked for."""
+        self.gate = asyncio.Event()
+        """Nothing is answered before it is open."""
+        self.gate.set()
         self.fetched = 0
         self._server: asyncio.Server
 
     @property
     def url(self) -> str:
         """Where its keys are."""
-        return f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}/keys"
+        return f"{self.base}/keys"
+
+    @property
+    def base(self) -> str:
+        """Where it is itself."""
+        return f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
 
     def token(self, key: Key | None = None, header: dict[str, Any] | None = None, **claims: Any) -> str:
         """A token that is good but for what is said; a claim that is None is left out."""
@@ -53,11 +65,14 @@ class Issuer:
         self._server.close()
 
     async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        await reader.readuntil(b"\r\n\r\n")
-        self.fetched += 1
-        length = len(self.published)
-        head = b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n" % length
-        writer.write(head + self.published if self.answer is None else self.answer)
+        path = (await reader.readuntil(b"\r\n\r\n")).split(b" ")[1].decode()
+        self.asked.append(path)
+        self.fetched += path == "/keys"
+        await self.gate.wait()
+        body = self.published if path == "/keys" else self.documents.get(path)
+        status = b"404 Not Found" if body is None else b"200 OK"
+        head = b"HTTP/1.1 %b\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n"
+        writer.write(head % (status, len(body or b"")) + (body or b"") if self.answer is None else self.answer)
         writer.close()
 
 

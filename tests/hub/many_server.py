@@ -22,8 +22,9 @@ SUBJECTS = [
 ACTIONS = ["create", "list", "delete", "archive", "export", "merge", "translate", "rename", "approve", "count"]
 
 
-def many_server(count: int) -> Server:
-    server = Server("many", "1.0.0")
+def many_server(count: int, words: int = 0) -> Server:
+    instructions = "Ask the harbour master first. " + "Mind the tide, always! " * (words // 4) if words else None
+    server = Server("many", "1.0.0", instructions=instructions)
 
     def make(number: int) -> Tool:
         action, subject = ACTIONS[number % 10], SUBJECTS[number // 10 % 10]
@@ -46,4 +47,4 @@ def many_server(count: int) -> Server:
 
 
 if __name__ == "__main__":
-    asyncio.run(many_server(int(sys.argv[1])).serve_stdio())
+    asyncio.run(many_server(*map(int, sys.argv[1:])).serve_stdio())

@@ -1,13 +1,16 @@
-"""What works between which two eras: the table in the documentation, and what `test_bridges_pairs` holds it to."""
+"""What works between which two eras: the table in the documentation, as `python -m tests.hub.pairs` sees and writes it,
+and as `test_bridges_pairs` holds it to be true."""
 
 from __future__ import annotations
 
+import asyncio
 import re
+from collections.abc import Mapping, Set
 from pathlib import Path
 from typing import Final, Literal
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "bridges.md"
-PART: Final = re.compile(r"(<!-- pairs -->\n).*?(<!-- /pairs -->)", re.DOTALL)
+PART: Final = re.compile(r"(<!-- pairs -->\n)(.*?)(<!-- /pairs -->)", re.DOTALL)
 
 Era = Literal["old", "new"]
 Transport = Literal["stdio", "http"]
@@ -28,26 +31,48 @@ FEATURES: Final = {
     "cancellation": "Cancellation",
 }
 
-MISSING: Final[dict[tuple[Era, Era, Transport], frozenset[str]]] = {}
-"""What does not work where, with the official SDK at both ends."""
+Place = tuple[Era, Era, Transport]
 
 
-def table() -> str:
-    """Rows for the documentation."""
+def table(works: Mapping[Place, Set[str]]) -> str:
+    """Rows for the documentation, from what was seen to work where."""
     rows = []
     for feature, told in FEATURES.items():
         cells = []
         for client, server in PAIRS:
-            works = [way for way in TRANSPORTS if feature not in MISSING.get((client, server, way), frozenset())]
-            cells.append(", ".join(works) or "no")
+            ways = [way for way in TRANSPORTS if feature in works[client, server, way]]
+            cells.append(", ".join(ways) or "no")
         rows.append(f"| {told} | {' | '.join(cells)} |")
     return "\n".join(rows)
 
 
-def write() -> None:
-    """Write the table into the documentation anew."""
-    PAGE.write_text(PART.sub(lambda match: f"{match[1]}{table()}\n{match[2]}", PAGE.read_text()))
+def documented() -> dict[Place, set[str]]:
+    """What the documentation says that works where."""
+    part = PART.search(PAGE.read_text())
+    assert part is not None
+    rows = {line.split(" | ")[0].removeprefix("| "): line.strip(" |").split(" | ")[1:] for line in part[2].splitlines()}
+    assert list(rows) == list(FEATURES.values()), "run `python -m tests.hub.pairs`"
+    works: dict[Place, set[str]] = {(*pair, way): set() for pair in PAIRS for way in TRANSPORTS}
+    for feature, told in FEATURES.items():
+        for (client, server), cell in zip(PAIRS, rows[told], strict=True):
+            for way in TRANSPORTS:
+                if way in cell.split(", "):
+                    works[client, server, way].add(feature)
+    return works
+
+
+async def write() -> None:
+    """Try everything everywhere, and write what worked into the documentation."""
+    from .test_bridges_pairs import failures
+
+    works: dict[Place, Set[str]] = {}
+    for client, server in PAIRS:
+        for way in TRANSPORTS:
+            failed = await failures(client, server, way)
+            works[client, server, way] = FEATURES.keys() - failed.keys()
+            print(client, server, way, failed or "all of it")
+    PAGE.write_text(PART.sub(lambda match: f"{match[1]}{table(works)}\n{match[3]}", PAGE.read_text()))
 
 
 if __name__ == "__main__":
-    write()
+    asyncio.run(write())

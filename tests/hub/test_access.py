@@ -15,7 +15,7 @@ import pytest
 from interlock.config.settings import Agent, Hub, Rate, Timeouts, Tools
 from interlock.protocols.mgp.access import Entry, decide
 
-from .house import House, Raw, child, house, text_of
+from .house import MODERN, House, Raw, child, house, last_message, text_of
 
 Says = tuple[str, ...]
 
@@ -312,3 +312,34 @@ async def test_rates_of_key_agent_tool_and_hub_refuse_with_the_time_to_wait(hub:
     assert (await call(other, "shut__pid"))["error"]["data"]["rule"] == "rate of the tool: 1 per minute"
     caller = hub.assembly.doors.admit_key(client.key, "/mcp")
     assert (await hub.assembly.hub.judge(caller, "open__echo", b'{"text":"x"}')).gate == "rates"
+
+
+async def test_a_server_that_is_not_there_is_one_that_has_to_be_granted(hub: House) -> None:
+    agent = Raw(hub.url + "/mcp", hub.key("a"))
+    told = [
+        (await agent.modern("mgp/access/query", {"server_id": server, "tool_name": "echo"}))["result"]
+        for server in ("shut", "nowhere")
+    ]
+    assert told[0] == told[1]
+    assert (told[0]["permission"], told[0]["source"]) == ("deny", "default_policy")
+
+
+async def test_a_rate_that_is_used_up_is_429_and_when_to_come_back(hub: House) -> None:
+    key = await hub.new_key("limited", rate=Rate(per_hour=1))
+    call = {"name": "open__echo", "arguments": {"text": "x"}}
+    meta = {"io.modelcontextprotocol/protocolVersion": MODERN, "io.modelcontextprotocol/clientCapabilities": {}}
+    body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {**call, "_meta": meta}}).encode()
+    said = {"mcp-protocol-version": MODERN, "mcp-method": "tools/call", "mcp-name": "open__echo"}
+    client = Raw(hub.url + "/mcp", key)
+    assert (await client.post(body, said))[0] == 200
+    status, headers, answer = await client.post(body, said)
+    data = last_message(answer)["error"]["data"]
+    assert (status, data["name"]) == (429, "RATE_LIMITED")
+    assert 0 < data["retry_after_ms"] <= int(headers["retry-after"]) * 1000 <= 3_600_000
+    # In the handshake era any other status than 200 would end the session.
+    await client.initialize()
+    status, headers, answer = await client.post(
+        json.dumps({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": call}).encode()
+    )
+    assert (status, last_message(answer)["error"]["data"]["name"]) == (200, "RATE_LIMITED")
+    assert int(headers["retry-after"]) > 0

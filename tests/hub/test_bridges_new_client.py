@@ -197,6 +197,16 @@ async def test_what_a_server_asks_in_no_call_or_in_one_of_several_is_refused(tmp
         assert text_of(await client.call("a__places")) == "file:///ada"
 
 
+async def test_a_question_is_taken_for_the_only_call_that_waits_for_nothing_else(tmp_path: Path) -> None:
+    async with house(tmp_path, {"a": LEGACY}) as hub:
+        client = Rounder(hub.url + "/mcp", answers("ada"))
+        left = [await client.start("a__order", {"mark": mark}) for mark in ("x", "y")]
+        assert text_of(await client.call("a__places")) == "file:///ada"
+        assert hub.assembly.hub.open_calls == 2, "those that were left wait on"
+        params = {"name": "a__order", "arguments": {"mark": "y"}}
+        assert "accept" in text_of(await client.ask("tools/call", params, **client.reply(left[1])))
+
+
 async def test_an_old_servers_wish_for_a_page_first_becomes_a_question_where_the_client_can_open_one(
     tmp_path: Path,
 ) -> None:

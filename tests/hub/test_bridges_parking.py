@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Iterable
 from pathlib import Path
 from typing import Any
 
@@ -24,11 +24,12 @@ from .talker import answers
 CALLS = 1000
 OWNERS = 10
 AT_ONCE = 40
-SECONDS = 0.5
+SECONDS = 10.0
+"""Long enough for those that expire to be parked while all the others wait."""
 TIMEOUTS = Timeouts(start_s=30, discovery_s=10, tool_s=20)
 
 
-async def each(numbers: range, hub: House, work: Callable[[House, int], Coroutine[None, None, None]]) -> None:
+async def each(numbers: Iterable[int], hub: House, work: Callable[[House, int], Coroutine[None, None, None]]) -> None:
     """Do it for all of them, a bounded number at a time."""
     turn = asyncio.Semaphore(AT_ONCE)
 
@@ -39,17 +40,28 @@ async def each(numbers: range, hub: House, work: Callable[[House, int], Coroutin
     await asyncio.gather(*(one(number) for number in numbers))
 
 
-async def test_a_thousand_parked_calls_are_answered_cancelled_expired_or_cut_off_each_once(tmp_path: Path) -> None:
-    quarter = CALLS // 4
-    answered, cancelled = range(quarter), range(quarter, 2 * quarter)
-    expired, cut_off = range(2 * quarter, 3 * quarter), range(3 * quarter, CALLS)
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+async def test_a_thousand_parked_calls_are_answered_cancelled_and_expire_with_a_restart_in_between(
+    tmp_path: Path,
+) -> None:
+    """All wait at once. Half of each third ends before the restart; the others are cut off by it, told so, made anew by
+    their callers, and end after it."""
+    third = CALLS // 3
+    answered, cancelled, expired = range(third), range(third, 2 * third), range(2 * third, CALLS)
+    early = [number for number in range(CALLS) if number % 2]
+    late = [number for number in range(CALLS) if not number % 2]
     counts = Counts()
     before = asyncio.all_tasks()
     replies: dict[int, dict[str, Any]] = {}
+    again: set[int] = set()
+
+    def mark(number: int) -> str:
+        return f"{number} again" if number in again else str(number)
 
     def params(number: int) -> dict[str, Any]:
         name = "a__order_slowly" if number in cancelled else "a__order"
-        return {"name": name, "arguments": {"mark": str(number)}}
+        return {"name": name, "arguments": {"mark": mark(number)}}
 
     def client(hub: House, number: int) -> Rounder:
         name = f"owner{number % OWNERS}"
@@ -65,41 +77,57 @@ async def test_a_thousand_parked_calls_are_answered_cancelled_expired_or_cut_off
 
     async def leave(hub: House, number: int) -> None:
         retry = asyncio.ensure_future(client(hub, number).ask("tools/call", params(number), **replies[number]))
-        await until(lambda: counts.ended[f"waiting {number}"] == 1)
+        await until(lambda: counts.ended[f"waiting {mark(number)}"] == 1)
         retry.cancel()
 
     async def refuse(hub: House, number: int) -> None:
         answer = await client(hub, number).ask("tools/call", params(number), **replies[number])
         assert answer["error"]["data"]["name"] == "REQUEST_STATE_REFUSED"
 
-    def ended(how: str, numbers: range) -> int:
-        return sum(counts.ended[f"{how} {number}"] for number in numbers)
+    def ended(how: str, numbers: Iterable[int]) -> int:
+        return sum(counts.ended[f"{how} {mark(number)}"] for number in numbers)
+
+    async def park_all(hub: House, numbers: list[int]) -> None:
+        """Those that will expire come last, with less time than the others."""
+        await each([number for number in numbers if number not in expired], hub, park)
+        hub.assembly.parking.bound(ParkingLimits(seconds=SECONDS))
+        await each([number for number in numbers if number in expired], hub, park)
+        hub.assembly.parking.bound(ParkingLimits())
+
+    async def end_all(hub: House, numbers: list[int]) -> None:
+        """Each in its way, and each told the same again when it asks again."""
+        mine = {fate: [n for n in numbers if n in fate] for fate in (answered, cancelled, expired)}
+        await each(mine[answered], hub, finish)
+        await each(mine[answered], hub, finish)
+        await each(mine[cancelled], hub, leave)
+        await until(lambda: ended("cancelled", mine[cancelled]) == len(mine[cancelled]))
+        await until(lambda: ended("cancelled", mine[expired]) == len(mine[expired]))
+        await each(mine[cancelled] + mine[expired], hub, refuse)
 
     async with asking_server(counts).http() as address:
         servers = {"a": Server(url=address.url, era="legacy")}
         # Each hub makes its own secrets, as a process that was started anew does.
         async with house(tmp_path, servers) as hub:
             keys = {f"owner{number}": await hub.new_key(f"owner{number}") for number in range(OWNERS)}
-            await each(range(2 * quarter), hub, park)
-            await each(cut_off, hub, park)
-            assert len(hub.assembly.parking) == hub.assembly.hub.open_calls == 3 * quarter
-            await each(answered, hub, finish)
-            await each(answered, hub, finish)
-            await each(cancelled, hub, leave)
-            await until(lambda: ended("cancelled", cancelled) == quarter)
-            await each(cancelled, hub, refuse)
-            assert hub.assembly.hub.open_calls == quarter
-        assert hub.assembly.hub.open_calls == 0
+            await each(late, hub, park)
+            await park_all(hub, early)
+            assert len(hub.assembly.parking) == hub.assembly.hub.open_calls == CALLS
+            await end_all(hub, early)
+            assert hub.assembly.hub.open_calls == len(late)
+        assert hub.assembly.hub.open_calls == len(hub.assembly.parking) == 0
+        await until(lambda: ended("cancelled", late) == len(late))
+        async with house(tmp_path, servers) as hub:
+            await each(late, hub, refuse)
+            await each([number for number in early if number in answered], hub, refuse)
+            again.update(late)
+            await park_all(hub, late)
+            assert len(hub.assembly.parking) == hub.assembly.hub.open_calls == len(late)
+            await end_all(hub, late)
+            assert hub.assembly.hub.open_calls == 0
+            assert len(hub.assembly.parking) == len([number for number in late if number in answered])
         assert len(hub.assembly.parking) == 0
-        await until(lambda: ended("cancelled", cut_off) == quarter)
-        async with house(tmp_path, servers, parking=ParkingLimits(seconds=SECONDS)) as hub:
-            await each(cut_off, hub, refuse)
-            await each(expired, hub, park)
-            await until(lambda: ended("cancelled", expired) == quarter)
-            await until(lambda: len(hub.assembly.parking) == hub.assembly.hub.open_calls == 0)
-            await each(expired, hub, refuse)
-    assert ended("answered", range(CALLS)) == ended("answered", answered) == quarter
-    assert counts.runs == {str(number): 1 for number in range(CALLS)}
+    assert counts.runs == {str(n): 1 for n in range(CALLS)} | {f"{n} again": 1 for n in late}
+    assert ended("answered", range(CALLS)) == ended("answered", answered) == third
     assert asyncio.all_tasks() <= before
 
 

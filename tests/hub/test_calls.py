@@ -9,6 +9,7 @@ from typing import Literal
 import pytest
 
 from interlock.config.settings import Server
+from interlock.hub.upstreams.states import State
 
 from .busy_server import busy_server
 from .house import Raw, child, house, text_of, until
@@ -138,21 +139,36 @@ async def test_a_call_whose_server_dies_in_the_middle_ends_with_an_error_and_the
         answer = await client.modern("tools/call", {"name": "busy__die", "arguments": {}})
         assert answer["error"]["data"]["name"] == "OUTCOME_UNKNOWN"
         await until(lambda: hub.assembly.upstreams["busy"].restarts.total == 1)
-        from interlock.hub.upstreams.states import State
-
         await hub.state("busy", State.CONNECTED)
         assert text_of(await client.modern("tools/call", {"name": "busy__echo", "arguments": {"text": "b"}})) == "b"
         assert hub.assembly.hub.open_calls == 0
 
 
-async def test_an_on_demand_server_starts_with_the_first_call(tmp_path: Path) -> None:
+async def test_an_on_demand_server_is_started_once_to_be_known_and_then_with_the_first_call(tmp_path: Path) -> None:
     settings = child("busy_server.py", start="on-demand")
+    echo = {"name": "busy__echo", "arguments": {"text": "a"}}
+    async with house(tmp_path, {"busy": settings}) as hub:
+        await until(lambda: hub.assembly.upstreams["busy"].lists.known)
+        assert text_of(await Raw(hub.url + "/mcp").modern("tools/call", echo)) == "a"
     async with house(tmp_path, {"busy": settings}, wait=False) as hub:
+        client = Raw(hub.url + "/mcp")
+        assert "busy__echo" in [tool["name"] for tool in (await client.modern("tools/list"))["result"]["tools"]]
         assert hub.assembly.upstreams["busy"].pid is None
-        client = Raw(hub.url + "/servers/busy/mcp")
-        read = await client.modern("resources/read", {"uri": "text://one"})
-        assert read["result"]["contents"][0]["text"] == "1"
+        assert text_of(await client.modern("tools/call", echo)) == "a"
         assert hub.assembly.upstreams["busy"].pid is not None
+
+
+async def test_a_call_to_a_server_that_is_only_just_starting_says_so_to_whoever_may_reach_it(tmp_path: Path) -> None:
+    async with house(tmp_path, {"slow": Server(command=("sleep", "60"))}, wait=False) as hub:
+        await hub.deny("stranger", "slow")
+        await hub.state("slow", State.CONNECTING)
+        asked = {"name": "slow__do", "arguments": {}}
+        early = (await Raw(hub.url + "/mcp").modern("tools/call", asked))["error"]["data"]
+        assert (early["name"], early["retry_after_ms"]) == ("SERVER_NOT_READY", 1000)
+        stranger = Raw(hub.url + "/mcp", await hub.new_key("stranger"))
+        assert (await stranger.modern("tools/call", asked))["error"]["data"]["name"] == "TOOL_NOT_FOUND"
+        other = (await Raw(hub.url + "/mcp").modern("tools/call", {"name": "none__do", "arguments": {}}))["error"]
+        assert other["data"]["name"] == "TOOL_NOT_FOUND"
 
 
 async def test_progress_reaches_the_caller_under_its_own_token(tmp_path: Path, era: Era) -> None:

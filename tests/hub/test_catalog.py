@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 
 from interlock.config.settings import Profile, Tools
 from interlock.hub.catalog.addresses import exposed_uri, original_uri
-from interlock.hub.catalog.offer import Offer, make_offer
+from interlock.hub.catalog.offer import Offer, digest_of, make_offer
 from interlock.hub.catalog.views import EVERYTHING, Catalog, View
 from interlock.judge.names import LONGEST_EXPOSED, exposed_name
 
@@ -175,3 +175,43 @@ def test_an_offer_of_a_server_that_is_gone_is_not_taken() -> None:
     made = catalog(make_offer("a", [tool("x")]))
     made.put(make_offer("ghost", [tool("x")]))
     assert listed(made, EVERYTHING) == ["a__x"]
+
+
+members = st.dictionaries(st.sampled_from(["title", "description", "icons", "x"]), st.text(max_size=20), max_size=3)
+
+
+spoken = st.text(st.characters(codec="utf-8", categories=("L", "N", "S")), min_size=1, max_size=30)
+
+
+@given(spoken, members, st.integers(0, 3), st.booleans())
+def test_a_definition_under_its_exposed_name_is_the_same_but_for_the_name(
+    name: str, more: dict[str, str], place: int, spaced: bool
+) -> None:
+    fields = list({**more, "inputSchema": {"type": "object"}}.items())
+    fields.insert(min(place, len(fields)), ("name", name))
+    separators = None if spaced else (",", ":")
+    definition = json.dumps(dict(fields), ensure_ascii=spaced, separators=separators).encode()
+    item = next(iter(make_offer("s", [definition]).tools.values()))
+    assert json.loads(item.full) == {**dict(fields), "name": exposed_name("s", name)}
+    assert list(json.loads(item.full)) == [key for key, _ in fields], "in the server's order"
+    assert json.loads(item.bare) == {**dict(fields), "name": item.shown}
+    assert item.digest() == digest_of(item.full)
+
+
+def test_a_definition_that_is_shown_as_it_came_is_kept_once() -> None:
+    definition = b'{"name":"x","description":"What it does.","inputSchema":{"type":"object"}}'
+    assert make_offer("s", [definition]).tools["x"].bare is definition
+
+
+Changes = list[tuple[str, list[str]]]
+changes = st.lists(st.tuples(st.sampled_from("abc"), st.lists(st.sampled_from("wxyz"), unique=True)), max_size=8)
+
+
+@given(changes)
+def test_a_list_is_the_same_whether_it_grew_by_changes_or_was_made_at_once(changes: Changes) -> None:
+    grown = catalog(Offer("a"), Offer("b"), Offer("c"))
+    last = {server: Offer(server) for server in "abc"}
+    for server, tools in changes:
+        last[server] = make_offer(server, [tool(name) for name in tools])
+        grown.put(last[server])
+        assert grown.listing(EVERYTHING, "tool") == catalog(*last.values()).listing(EVERYTHING, "tool")

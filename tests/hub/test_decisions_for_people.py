@@ -135,7 +135,7 @@ async def test_an_approval_outlives_the_access_token_it_was_asked_with(tmp_path:
         agents = {f"{ISSUER}#alice": Agent(ask=("busy__ec*",))}
         async with house(tmp_path, {"busy": child("busy_server.py")}, hub=settings, agents=agents) as hub:
             assert hub.assembly.oauth is not None
-            await hub.assembly.oauth.keys.settled()
+            await hub.assembly.oauth.settled()
             told = await Raw(hub.url + "/mcp", issuer.token()).modern("tools/call", echo("a"))
             await hub.assembly.inbox.answer(error_of(told)["decision"], "once", ADA, "terminal")
             renewed = Raw(hub.url + "/mcp", issuer.token(jti="renewed"))

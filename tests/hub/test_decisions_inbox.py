@@ -96,7 +96,7 @@ class InboxLife(RuleBasedStateMachine):
         known = self.known[id_]
         in_time = known.state is State.OPEN and self.now < known.deadline
         allowed = by.kind == "person" and in_time and (where == "api" or attended)
-        method = Answering(self.inbox, by, where, kept).methods["hub/decisions.answer"]
+        method = Answering(self.inbox, by, where).methods["hub/decisions.answer"]
         try:
             self.run(method(msgspec.json.encode({"id": id_, "answer": said, "terminal": attended})))
         except Fault:
@@ -169,10 +169,6 @@ def question(asker: str, arguments: str, key: int) -> Question:
     kind = "agent" if asker == "cursor" else "service"
     asked = Question("tool_call", asker, kind, "files", "delete", "files__delete", "May it?", "ask", "f", arguments)
     return msgspec.structs.replace(asked, asked_with=str(key))
-
-
-async def kept() -> None:
-    """Nothing is recorded here."""
 
 
 TestInboxLife = InboxLife.TestCase

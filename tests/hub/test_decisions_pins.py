@@ -11,14 +11,16 @@ from typing import Any
 
 import pytest
 
-from interlock.config.settings import Approvals, Hub, Mode, Timeouts
+from interlock.config.settings import Approvals, Hub, Mode, Permissions, Timeouts
 from interlock.hub.catalog.offer import Offer, make_offer
 from interlock.hub.catalog.pins import PINS, Pins, difference
 from interlock.hub.decisions.decision import DECISIONS
 from interlock.hub.decisions.inbox import Inbox
 from interlock.hub.decisions.rules import RULES
 from interlock.hub.decisions.table import State
+from interlock.hub.operator import Operator
 from interlock.hub.principals import Principal
+from interlock.protocols.mgp.permissions import Risk
 from interlock.store import Store
 
 from .house import House, Raw, child, house, text_of, until
@@ -43,9 +45,9 @@ class Rug:
     def lay(self, *tools: dict[str, Any]) -> None:
         self.wish.write_text(json.dumps(tools))
 
-    def house(self, mode: Mode = "guard", valid_s: float = 600) -> AbstractAsyncContextManager[House]:
+    def house(self, mode: Mode = "guard", valid_s: float = 600, **more: Any) -> AbstractAsyncContextManager[House]:
         settings = Hub(mode=mode, timeouts=Timeouts(start_s=30), approvals=Approvals(hold_s=0, valid_s=valid_s))
-        server = child("changing_server.py", str(self.wish), era="legacy")
+        server = child("changing_server.py", str(self.wish), era="legacy", **more)
         return house(self.folder, {"s": server}, hub=settings)
 
     async def relisted(self, hub: House) -> None:
@@ -91,6 +93,22 @@ async def test_t18_a_changed_tool_is_out_of_list_and_call_until_it_is_approved_a
         assert json.loads(text_of(await read(hub))) == {"path": "x"}
     async with rug.house() as hub:
         assert await listed(hub) == ["s__read", "s__other"], "the approval outlives the hub"
+
+
+async def test_why_names_the_rule_that_keeps_a_changed_tool_or_an_unknown_one_back(rug: Rug) -> None:
+    async with rug.house() as hub:
+        rug.lay(EVIL, OTHER)
+        await rug.relisted(hub)
+        operator = Operator(hub.assembly, lambda: None)
+        for tool, rule in (
+            ("s__read", "a tool is held to the definition it was approved with"),
+            ("s__nothing", "the name must mean something"),
+        ):
+            foreseen: Any = await operator.methods["hub/why"](json.dumps({"tool": tool}).encode())
+            assert (foreseen["judgement"].gate, foreseen["judgement"].rule) == ("resolve", rule)
+            await Raw(hub.url + "/mcp").modern("tools/call", {"name": tool, "arguments": {}})
+            last: Any = await operator.methods["hub/why"](b"{}")
+            assert (last["refusal"].gate, last["refusal"].rule, last["refusal"].target) == ("resolve", rule, tool)
 
 
 async def test_t18_a_change_while_the_hub_was_down_is_found_at_start(rug: Rug) -> None:
@@ -168,6 +186,26 @@ async def test_a_change_that_was_denied_stays_out_and_is_not_asked_again(rug: Ru
         assert not hub.assembly.inbox.all(only_open=True)
 
 
+@pytest.mark.parametrize(
+    ("more", "risk"),
+    [
+        ({}, "safe"),
+        ({"trust": "sandboxed"}, "moderate"),
+        ({"permissions": Permissions(require=("shell.execute",), policy="auto_approve")}, "dangerous"),
+    ],
+    ids=["as it says", "of a server whose word counts little", "with what its server may do"],
+)
+async def test_a_question_about_a_change_names_the_risk_that_the_hub_reckons_with(
+    rug: Rug, more: dict[str, Any], risk: str
+) -> None:
+    safe = {"annotations": {"readOnlyHint": True}, "security": {"risk_level": "safe"}}
+    async with rug.house(**more) as hub:
+        rug.lay({**EVIL, **safe}, OTHER)
+        await rug.relisted(hub)
+        (decision,) = hub.assembly.inbox.all(only_open=True)
+        assert decision.question.risk == risk
+
+
 async def test_observe_records_a_change_and_withholds_nothing(rug: Rug) -> None:
     async with rug.house("observe") as hub:
         rug.lay(EVIL, OTHER)
@@ -185,7 +223,9 @@ async def test_ten_thousand_tools_are_pinned_without_holding_up_the_loop(tmp_pat
         put.append(offer)
 
     inbox = Inbox(lambda: 600)
-    pins = Pins(inbox, lambda: "guard", keep, lambda server: None, lambda server, text: None)
+    pins = Pins(
+        inbox, lambda: "guard", keep, lambda server: None, lambda tool: Risk.MODERATE, lambda server, text: None
+    )
     try:
         await inbox.begin(store)
         pins.begin(store)

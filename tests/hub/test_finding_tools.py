@@ -160,6 +160,13 @@ async def test_requested_tools_appear_in_the_sessions_own_list_and_can_be_evicte
         {"query": "x", "strategy": "magic"},
         {"query": "x", "filter": {"risk_level_max": "none"}},
         {"query": "x", "filter": {"colour": "red"}},
+        {"query": "x", "filter": {"status": "weird"}},
+        {"query": "x", "filter": {"server": ""}},
+        {"query": "x", "filter": {"categories": "files"}},
+        {"query": "x", "filter": []},
+        {"query": ["x"]},
+        {"query": "x", "max_results": True},
+        {"query": "x" * 20_000},
         {"query": "x", "more": 1},
     ],
 )

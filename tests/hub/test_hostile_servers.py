@@ -143,7 +143,7 @@ async def test_rubbish_around_an_answer_is_shown_to_the_operator_and_costs_nothi
     ("tool", "said"),
     [
         ("half_line", "exit"),
-        ("huge_line", "flood"),
+        ("huge_line", "over the limit"),
         ("no_newline", "flood"),
         ("flood_rubbish", "flood"),
         ("die", "exit"),

@@ -17,11 +17,10 @@ from interlock.hub.audit.search import Entry
 from interlock.hub.operator import Operator
 from interlock.hub.principals import Principal
 from interlock.hub.upstreams.states import State
-from interlock.store import StoreFull
+from interlock.store import NotRecorded, StoreFull
 from interlock.store.records import Search
-from interlock.wire.errors import Fault
 
-from .house import House, Raw, child, house, until
+from .house import MODERN, House, Raw, child, house, last_message, until
 
 ADA = Principal("person:ada", "person")
 TRACE = "0af7651916cd43dd8448eb211c80319c"
@@ -127,24 +126,63 @@ async def test_a_decision_is_recorded_from_its_question_to_its_use_under_the_tra
 @pytest.mark.parametrize("event", ["PERMISSION_GRANTED", "PERMISSION_DENIED", "PERMISSION_REVOKED"])
 async def test_what_a_server_may_is_recorded_with_who_decided_and_by_which_rule(tmp_path: Path, event: Any) -> None:
     async with house(tmp_path, {"busy": child("busy_server.py")}) as hub:
-        hub.assembly.journal.permission(event, ADA, "busy", "network.outbound", "interactive")
+        hub.assembly.journal.settled(event, ADA, "busy", "network.outbound", "interactive")
         record = (await only(hub, event)).record
         assert (record.actor, record.server, record.rule) == ("person:ada", "busy", "interactive")
         assert record.details == {"permission": "network.outbound"}
 
 
-@pytest.mark.parametrize("place", ["_meta", "params"])
-async def test_a_trace_named_as_mgp_does_is_the_calls_own(tmp_path: Path, place: str) -> None:
+NAMED = "0AF76519-16cd-43dd-8448-eb211c80319c"
+OTHER = "11111111111111111111111111111111"
+SAID: dict[str, dict[str, Any]] = {
+    "in _meta": {"meta": NAMED},
+    "in the params": {"params": NAMED},
+    "beside the method": {"top": NAMED},
+    "in _meta before the rest": {"meta": NAMED, "params": OTHER, "top": OTHER},
+    "in the params before what is beside the method": {"params": NAMED, "top": OTHER},
+}
+
+
+@pytest.mark.parametrize("era", ["modern", "legacy"])
+@pytest.mark.parametrize("said", SAID.values(), ids=SAID)
+async def test_a_trace_named_as_mgp_does_is_the_calls_own_and_goes_on(
+    tmp_path: Path, said: dict[str, str], era: str
+) -> None:
     async with house(tmp_path, {"busy": child("busy_server.py")}) as hub:
         client = Raw(hub.url + "/mcp", hub.key("ci"))
-        named = "0AF76519-16cd-43dd-8448-eb211c80319c"
         call: dict[str, Any] = {"name": "busy__echo", "arguments": {"text": "trace_id"}}
-        said = {**call, "_meta": {"trace_id": named}} if place == "_meta" else {**call, "trace_id": named}
-        await client.modern("tools/call", said)
-        await client.modern("tools/call", {"name": "busy__echo", "arguments": {"trace_id": named}})
-        executed, blocked = await only(hub, "TOOL_EXECUTED"), await only(hub, "VALIDATION_FAILED")
-        assert executed.record.trace == TRACE
-        assert blocked.record.trace not in ("", TRACE), "what stands in the arguments is the tool's affair"
+        meta: dict[str, Any] = {"trace_id": said["meta"]} if "meta" in said else {}
+        params = {**call, **({"trace_id": said["params"]} if "params" in said else {})}
+        top = {"trace_id": said["top"]} if "top" in said else {}
+        if era == "legacy":
+            await client.initialize()
+            body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {**params, "_meta": meta}, **top}
+            await client.post(msgspec.json.encode(body))
+        else:
+            meta |= {"io.modelcontextprotocol/protocolVersion": MODERN}
+            meta |= {"io.modelcontextprotocol/clientCapabilities": {}}
+            body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {**params, "_meta": meta}, **top}
+            headers = {"mcp-protocol-version": MODERN, "mcp-method": "tools/call", "mcp-name": "busy__echo"}
+            await client.post(msgspec.json.encode(body), headers)
+        assert (await only(hub, "TOOL_EXECUTED")).record.trace == TRACE
+
+
+@pytest.mark.parametrize("odd", [5, None, "", ["x"], "x" * 600])
+async def test_what_is_no_trace_is_passed_over(tmp_path: Path, odd: Any) -> None:
+    async with house(tmp_path, {"busy": child("busy_server.py")}) as hub:
+        client = Raw(hub.url + "/mcp", hub.key("ci"))
+        await client.initialize()
+        call = {"name": "busy__echo", "arguments": {"text": "a"}}
+        body = {"jsonrpc": "2.0", "trace_id": odd, "id": 1, "method": "tools/call", "params": call}
+        assert "result" in last_message((await client.post(msgspec.json.encode(body)))[2])
+        assert len((await only(hub, "TOOL_EXECUTED")).record.trace) == 32
+
+
+async def test_a_trace_in_the_arguments_is_the_tools_affair(tmp_path: Path) -> None:
+    async with house(tmp_path, {"busy": child("busy_server.py")}) as hub:
+        client = Raw(hub.url + "/mcp", hub.key("ci"))
+        await client.modern("tools/call", {"name": "busy__echo", "arguments": {"trace_id": NAMED}})
+        assert (await only(hub, "VALIDATION_FAILED")).record.trace not in ("", TRACE)
 
 
 async def test_a_call_is_one_trace_from_its_question_to_its_end_though_nobody_named_one(tmp_path: Path) -> None:
@@ -208,9 +246,9 @@ async def test_nothing_is_changed_while_it_could_not_be_recorded(tmp_path: Path)
     async with house(tmp_path, {"busy": child("busy_server.py")}) as hub:
         hub.assembly.recorder.trouble = StoreFull("the disk is full")
         try:
-            with pytest.raises(Fault, match="cannot be written"):
+            with pytest.raises(NotRecorded, match="cannot be written"):
                 await hub.allow("ci", "busy")
-            with pytest.raises(Fault, match="cannot be written"):
+            with pytest.raises(NotRecorded, match="cannot be written"):
                 await hub.assembly.key_desk.create(ADA, b'{"agent": "ci"}')
         finally:
             hub.assembly.recorder.trouble = None

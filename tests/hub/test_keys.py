@@ -117,3 +117,16 @@ def test_t24_a_short_or_placeholder_secret_stops_the_start(tmp_path: Path, secre
     (tmp_path / "keys.secret").write_bytes(secret)
     with pytest.raises(ValueError, match="too plain"):
         Keys(tmp_path)
+
+
+async def test_a_key_in_place_of_one_that_has_expired_lives_as_long_as_that_did(tmp_path: Path) -> None:
+    async with keys_at(tmp_path) as keys:
+        now = datetime.now(UTC)
+        made = await keys.create("a", expires_at=now + timedelta(hours=2))
+        kept = keys.of(await keys.rotate("a"))
+        assert kept is not None
+        assert kept.expires_at == now + timedelta(hours=2), "one that has not goes on to its end"
+        assert keys.of(made) is None
+        await keys.create("b", expires_at=now - timedelta(seconds=1))
+        fresh = await keys.rotate("b")
+        assert keys.principal(fresh) is not None

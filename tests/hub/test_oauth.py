@@ -25,6 +25,7 @@ from mcp.shared.auth_utils import check_resource_allowed
 
 from interlock.config.load import load
 from interlock.config.settings import Hub, OAuth, Profile, Server
+from interlock.config.settings import Issuer as SecondIssuer
 from interlock.web.run import Ready, serve
 
 from .house import House, Raw, child, house, text_of, until
@@ -46,7 +47,7 @@ def settings(issuer: Issuer, **more: Any) -> Hub:
 
 async def ready(hub: House) -> None:
     assert hub.assembly.oauth is not None
-    await hub.assembly.oauth.keys.settled()
+    await hub.assembly.oauth.settled()
 
 
 def call_body(name: str = "busy__echo") -> bytes:
@@ -391,7 +392,7 @@ async def test_a_good_token_is_checked_once(tmp_path: Path, issuer: Issuer, monk
 async def test_keys_that_rotate_are_fetched_again_and_old_ones_end(tmp_path: Path, issuer: Issuer) -> None:
     async with house(tmp_path, {"busy": child("busy_server.py")}, hub=settings(issuer)) as hub:
         await ready(hub)
-        url, keys = hub.url + "/mcp", hub.assembly.oauth.keys  # type: ignore[union-attr]
+        url, keys = hub.url + "/mcp", hub.assembly.oauth.keys[0]  # type: ignore[union-attr]
         old = issuer.token()
         assert (await call(url, old))[0] == 200
         fresh = OKPKey.generate_key("Ed25519", {"kid": "three"})
@@ -400,10 +401,7 @@ async def test_keys_that_rotate_are_fetched_again_and_old_ones_end(tmp_path: Pat
         assert (await call(url, new))[0] == 401, "they were fetched a moment ago"
         later = keys.clock() + 61
         keys.clock = lambda: later
-        status, headers, _ = await call(url, new)
-        assert (status, headers["retry-after"]) == (503, "1")
-        await keys.settled()
-        assert (await call(url, new))[0] == 200
+        assert (await call(url, new))[0] == 200, "the call waits for the keys and is made"
         assert (await call(url, old))[0] == 401, "a key that is published no more is believed no more"
         assert issuer.fetched == 2
 
@@ -413,14 +411,14 @@ async def test_a_flood_of_unknown_keys_fetches_at_most_once_a_minute(tmp_path: P
         await ready(hub)
         oauth = hub.assembly.oauth
         assert oauth is not None
-        later = oauth.keys.clock() + 61
-        oauth.keys.clock = lambda: later
+        later = oauth.keys[0].clock() + 61
+        oauth.keys[0].clock = lambda: later
         good = issuer.token()
         for number in range(50):
             head = {"alg": "RS256", "kid": f"unknown-{number}", "typ": "JWT"}
-            assert (await call(hub.url + "/mcp", raw_token(head, {}, b"x")))[0] in (401, 503)
+            assert (await call(hub.url + "/mcp", raw_token(head, {}, b"x")))[0] == 401
             assert (await call(hub.url + "/mcp", good))[0] == 200
-        await oauth.keys.settled()
+        await oauth.settled()
         assert issuer.fetched == 2
 
 
@@ -446,14 +444,14 @@ async def test_t13_an_issuer_that_fails_or_leads_elsewhere_lets_nobody_in_and_lo
         assert oauth is not None
         # Keys of somebody else, in an answer that is not to be believed.
         issuer.answer = answer.replace(b"KEYS", keys_document(ECKey.generate_key("P-256", {"kid": "else"})))
-        start = oauth.keys.clock()
-        oauth.keys.clock = lambda: start + 601
+        start = oauth.keys[0].clock()
+        oauth.keys[0].clock = lambda: start + 601
         oauth.tick()
-        await oauth.keys.settled()
+        await oauth.settled()
         assert issuer.fetched == 2
         assert (await call(hub.url + "/mcp", issuer.token()))[0] == 200
         # A day later nothing is believed any more.
-        oauth.keys.clock = lambda: start + 86_401
+        oauth.keys[0].clock = lambda: start + 86_401
         assert (await call(hub.url + "/mcp", issuer.token(jti="new")))[0] == 503
 
 
@@ -550,3 +548,140 @@ async def test_t13_a_metadata_address_is_not_asked_for_keys_whoever_wrote_it(tmp
     async with house(tmp_path, {}, hub=Hub(oauth=oauth)) as hub:
         await ready(hub)
         await until(lambda: any("metadata" in line.text for line in hub.assembly.logs.tail(None, 1000)))
+
+
+async def test_whoever_names_an_unknown_key_waits_for_one_fetch_at_every_face_and_is_then_refused(
+    tmp_path: Path, issuer: Issuer
+) -> None:
+    async with house(tmp_path, {"busy": child("busy_server.py")}, hub=settings(issuer)) as hub:
+        await ready(hub)
+        oauth = hub.assembly.oauth
+        assert oauth is not None
+        later = oauth.keys[0].clock() + 61
+        oauth.keys[0].clock = lambda: later
+        issuer.gate.clear()
+        fresh = ECKey.generate_key("P-256", {"kid": "fresh"})
+        issuer.published = keys_document(issuer.rsa, fresh)
+        good, bad = issuer.token(fresh), issuer.token(ECKey.generate_key("P-256", {"kid": "nobody's"}))
+        old, older = Raw(hub.url + "/mcp", good), Raw(hub.url + "/mcp", bad)
+        asking = [asyncio.ensure_future(call(hub.url + "/mcp", token)) for token in (good, bad)]
+        asking += [asyncio.ensure_future(Raw(hub.url + "/tools", token).send("GET")) for token in (good, bad)]
+        asking += [asyncio.ensure_future(Raw(hub.url + "/metrics", token).send("GET")) for token in (good, bad)]
+        begun = [asyncio.ensure_future(each.initialize()) for each in (old, older)]
+        await until(lambda: issuer.fetched == 2)
+        assert (await call(hub.url + "/mcp", issuer.token()))[0] == 200, "nobody else waits"
+        assert not any(task.done() for task in (*asking, *begun))
+        issuer.gate.set()
+        assert [(await task)[0] for task in asking] == [200, 401, 200, 401, 403, 401]
+        await asyncio.gather(*begun)
+        assert (old.session is None, older.session is None) == (False, True)
+        assert issuer.fetched == 2
+
+
+async def test_an_issuer_that_hangs_holds_nobody_for_long(
+    tmp_path: Path, issuer: Issuer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from interlock.hub.oauth import issuer_keys
+
+    async with house(tmp_path, {"busy": child("busy_server.py")}, hub=settings(issuer)) as hub:
+        await ready(hub)
+        oauth = hub.assembly.oauth
+        assert oauth is not None
+        later = oauth.keys[0].clock() + 61
+        oauth.keys[0].clock = lambda: later
+        monkeypatch.setattr(issuer_keys, "FETCH_WITHIN_S", 0.1)
+        monkeypatch.setattr(issuer_keys, "MOST_WAITING", 1)
+        issuer.gate.clear()
+        bad = issuer.token(ECKey.generate_key("P-256", {"kid": "nobody's"}))
+        waits, refused = await asyncio.gather(call(hub.url + "/mcp", bad), call(hub.url + "/mcp", bad))
+        assert sorted((waits[0], refused[0])) == [401, 503], "one waits, and is refused; too many are told to come back"
+        issuer.gate.set()
+
+
+@pytest.mark.parametrize(
+    ("path", "place"),
+    [
+        ("", "/.well-known/oauth-authorization-server"),
+        ("", "/.well-known/openid-configuration"),
+        ("/tenant", "/.well-known/oauth-authorization-server/tenant"),
+        ("/tenant", "/.well-known/openid-configuration/tenant"),
+        ("/tenant", "/tenant/.well-known/openid-configuration"),
+    ],
+)
+async def test_an_issuer_says_itself_where_its_keys_are(tmp_path: Path, issuer: Issuer, path: str, place: str) -> None:
+    name = issuer.base + path
+    issuer.documents[place] = json.dumps({"issuer": name, "jwks_uri": issuer.url, "x": 1}).encode()
+    oauth = OAuth(issuer=name, resource=RESOURCE)
+    async with house(tmp_path, {"busy": child("busy_server.py")}, hub=Hub(oauth=oauth)) as hub:
+        assert (await call(hub.url + "/mcp", issuer.token(iss=name)))[0] == 200, "also the first, which waits for it"
+        assert issuer.asked[-2:] == [place, "/keys"]
+        (desk,) = hub.assembly.oauth.keys  # type: ignore[union-attr]
+        later = desk.clock() + 61
+        desk.clock = lambda: later
+        assert (await call(hub.url + "/mcp", issuer.token(RSAKey.generate_key(2048, {"kid": "x"}), iss=name)))[0] == 401
+        assert issuer.asked[-2:] == ["/keys", "/keys"], "what was found is known"
+
+
+@pytest.mark.parametrize(
+    "document",
+    [
+        {"issuer": "https://login.example.com", "jwks_uri": "KEYS"},
+        {"issuer": "BASE/", "jwks_uri": "KEYS"},
+        {"issuer": "BASE"},
+        {"issuer": "BASE", "jwks_uri": 5},
+        {"issuer": "BASE", "jwks_uri": "http://127.0.0.2:9/keys"},
+        {"issuer": "BASE", "jwks_uri": "https://127.0.0.1:9/keys"},
+        {"issuer": "BASE", "jwks_uri": "https://169.254.169.254/keys"},
+        {"issuer": "BASE", "jwks_uri": "file:///etc/passwd"},
+        {"issuer": "BASE", "jwks_uri": "OTHER"},
+        [],
+    ],
+)
+async def test_t13_an_issuers_metadata_leads_nowhere_but_to_its_own_keys(
+    tmp_path: Path, issuer: Issuer, document: Any
+) -> None:
+    async with Issuer() as other:
+        text = json.dumps(document).replace("BASE", issuer.base).replace("KEYS", issuer.url)
+        place = "/.well-known/oauth-authorization-server"
+        issuer.documents[place] = text.replace("OTHER", other.url).encode()
+        oauth = OAuth(issuer=issuer.base, resource=RESOURCE)
+        async with house(tmp_path, {"busy": child("busy_server.py")}, hub=Hub(oauth=oauth)) as hub:
+            await ready(hub)
+            assert (await call(hub.url + "/mcp", issuer.token(iss=issuer.base)))[0] == 503
+            assert any("cannot be read" in line.text for line in hub.assembly.logs.tail("hub", 20))
+        assert (issuer.fetched, other.fetched) == (0, 0)
+
+
+async def test_each_of_several_issuers_speaks_for_its_own_subjects_alone(tmp_path: Path, issuer: Issuer) -> None:
+    second = "https://second.example.com"
+    async with Issuer() as other:
+        scopes = {"echo": ("invoke:busy__echo", "read:**"), "all": ("invoke:**",)}
+        more = SecondIssuer(issuer=second, jwks_url=other.url, scopes=scopes)
+        oauth = OAuth(issuer=ISSUER, resource=RESOURCE, jwks_url=issuer.url, issuers={"second": more})
+        async with house(tmp_path, {"busy": child("busy_server.py")}, hub=Hub(oauth=oauth)) as hub:
+            await ready(hub)
+            url = hub.url + "/mcp"
+            theirs = other.token(iss=second, scope="echo")
+            assert (await call(url, issuer.token()))[0] == 200
+            assert (await call(url, theirs))[0] == 200
+            assert (await call(url, issuer.token(), "busy__add"))[0] == 200
+            status, headers, _ = await call(url, theirs, "busy__add")
+            assert (status, 'error="insufficient_scope"' in headers["www-authenticate"]) == (403, True)
+            # Neither signs for the other, nor for anybody else, and both have a key of the same name.
+            for forged in (
+                issuer.token(iss=second, scope="echo"),
+                other.token(),
+                other.token(iss="https://third.example.com"),
+                other.token(iss=None),
+                other.token(iss=[second]),
+                "a.b.c",
+                "no token at all",
+            ):
+                status, headers, _ = await call(url, forged)
+                assert (status, 'error="invalid_token"' in headers["www-authenticate"]) == (401, True), forged
+            _, _, body = await Raw(hub.url + "/.well-known/oauth-protected-resource").send("GET")
+            assert json.loads(body)["authorization_servers"] == [ISSUER, second]
+            await hub.assembly.recorder.flushed()
+            await hub.deny(f"{second}#alice", "busy")
+            assert (await call(url, issuer.token()))[0] == 200, "the same subject of another issuer is another"
+            assert b"Unknown tool" in (await call(url, theirs))[2]

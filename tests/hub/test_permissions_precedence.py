@@ -11,6 +11,7 @@ from typing import Any, Literal, get_args
 import pytest
 
 from interlock.config.settings import Config, Hub, PermissionPolicy, Permissions, Server
+from interlock.hub.audit.entries import happening
 from interlock.hub.decisions.decision import DECISIONS
 from interlock.hub.decisions.inbox import Inbox
 from interlock.hub.decisions.rules import RULES
@@ -43,6 +44,7 @@ class Scene:
             changed=lambda server: None,
             log=lambda server, text: None,
             record=lambda *_: None,
+            record_entry=lambda *_: happening("PERMISSION_GRANTED"),
             now=lambda: NOW,
         )
 

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 from interlock.config.settings import Agent, Approvals, Hub, Timeouts
+from interlock.discovery.tokens import TokenCounter
 from interlock.hub.principals import local_person
 from interlock.wire.errors import Fault
 
@@ -180,3 +183,77 @@ async def test_a_tool_whose_server_waits_for_a_permission_is_pending_until_it_ha
             await hub.assembly.inbox.answer(question.id, "once", ADA, "terminal")
             await until(lambda: event_of(stream) is not None)
             assert event_of(stream)["data"]["tools_loaded"][0]["name"] == "s__run"
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {},
+        {"context": " "},
+        {"context": 5},
+        {"context": "x" * 9_000},
+        {"requirements": []},
+        {"requirements": {"capabilities": "tide"}},
+        {"requirements": {"capabilities": ["tide"] * 9}},
+        {"context": "tide", "requirements": {"input_types": ["x"] * 9}},
+        {"context": "tide", "requirements": {"preferred_risk_level": "none"}},
+    ],
+)
+async def test_a_request_that_cannot_be_read_is_refused_by_method_and_by_tool(
+    tmp_path: Path, asked: dict[str, Any]
+) -> None:
+    async with house(tmp_path, {"busy": child("busy_server.py")}, hub=settings()) as hub:
+        client = Raw(hub.url + "/mcp")
+        assert (await client.modern("mgp/tools/request", asked))["error"]["data"]["name"] == "INVALID_PARAMS"
+        tool = await client.modern("tools/call", {"name": "request_tools", "arguments": asked})
+        assert tool["result"]["isError"] is True
+
+
+async def test_nobody_is_asked_where_a_tool_that_can_be_called_fits_better(tmp_path: Path) -> None:
+    servers = {"many": child("many_server.py", "60"), "shut": child("many_server.py", "60", access="opt-in")}
+    agents = {"asker": Agent(request=("shut__*",))}
+    async with house(tmp_path, servers, hub=settings(), agents=agents) as hub:
+        asked = (await Raw(hub.url + "/mcp", hub.key("asker")).modern("mgp/tools/request", NEED))["result"]
+        assert asked["status"] == "fulfilled"
+        assert [tool["name"] for tool in asked["tools_loaded"]] == [SOUGHT]
+        assert not hub.assembly.inbox.all(only_open=True)
+
+
+async def test_what_fits_only_with_a_higher_risk_is_said_to(tmp_path: Path) -> None:
+    async with house(tmp_path, {"many": child("many_server.py", "60")}, hub=settings()) as hub:
+        need = NEED | {"requirements": {"capabilities": ["tide height"], "preferred_risk_level": "safe"}}
+        asked = (await Raw(hub.url + "/mcp").modern("mgp/tools/request", need))["result"]
+        assert asked["status"] == "unavailable"
+        assert asked["tools_unavailable"][0]["reason"] == "what fits has a higher risk than safe"
+
+
+async def test_a_question_that_nobody_answers_in_time_is_told(tmp_path: Path) -> None:
+    hub_settings = msgspec.structs.replace(settings(), approvals=Approvals(hold_s=0, valid_s=1))
+    async with house(tmp_path, CLOSED, hub=hub_settings, agents=ASKING) as hub:
+        client = Raw(hub.url + "/mcp", hub.key("asker"))
+        async with listening(client, **{"dev.cloto/mgp": {"tools": True}}) as stream:
+            asked = (await client.modern("mgp/tools/request", NEED))["result"]
+            assert asked["status"] == "pending_approval"
+            await until(lambda: event_of(stream) is not None)
+            told = event_of(stream)["data"]
+            assert told["status"] == "unavailable"
+            assert told["tools_unavailable"] == [{"tool": SOUGHT, "reason": "nobody answered in time"}]
+
+
+async def test_context_tokens_added_is_what_the_list_grew_by(tmp_path: Path) -> None:
+    async with house(tmp_path, {"many": child("many_server.py", "300")}, hub=settings()) as hub:
+        client = Raw(hub.url + "/mcp")
+        await client.initialize()
+        before = (await client.legacy("tools/list"))["result"]["tools"]
+        asked = (await client.legacy("mgp/tools/request", NEED))["result"]
+        after = (await client.legacy("tools/list"))["result"]["tools"]
+        count = TokenCounter()
+        grown = count(json.dumps(after, separators=(",", ":"))) - count(json.dumps(before, separators=(",", ":")))
+        assert len(after) - len(before) == len(asked["tools_loaded"]) == asked["session_tools_count"]
+        await until(lambda: hub.assembly.tokens.exact(hub.assembly.catalog.offer("many").tools.values()) is not None)  # type: ignore[union-attr]
+        session = (await client.legacy("mgp/tools/session"))["result"]
+        assert len(session["cached"]) == len(asked["tools_loaded"])
+        freed = (await client.legacy("mgp/tools/session/evict", {"tools": session["cached"]}))["result"]["tokens_freed"]
+        assert grown <= freed <= grown * 1.5
+        again = (await client.legacy("mgp/tools/request", NEED))["result"]
+        assert again["context_tokens_added"] == freed

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.hub.request_states import RequestStates
+from interlock.hub.request_states import MOST_APPROVED, RequestStates
 from interlock.wire.errors import Fault
 
 SEAL = RequestStates(b"s" * 32)
@@ -56,3 +56,20 @@ def test_a_token_with_anything_added_is_refused(more: str) -> None:
 def test_another_secret_opens_nothing() -> None:
     with pytest.raises(Fault):
         RequestStates(b"t" * 32).open(SEAL.close("a", "p", "s", 10), "a", "p", 1)
+
+
+def test_an_approval_goes_on_once_with_the_round_it_was_given_in_for_its_owner_and_purpose() -> None:
+    token = SEAL.close("a", "p", None, 10, "matter")
+    assert SEAL.open(token, "a", "p", 1) is None
+    for owner, purpose, now in (("b", "p", 1), ("a", "other", 1), ("a", "p", 10)):
+        assert SEAL.approved(token, owner, purpose, now) == ""
+    assert SEAL.approved(SEAL.close("a", "p", "state", 10), "a", "p", 1) == ""
+    assert SEAL.approved(token, "a", "p", 1) == "matter"
+    assert SEAL.approved(token, "a", "p", 1) == ""
+
+
+def test_how_many_approved_rounds_are_remembered_is_bounded() -> None:
+    states = RequestStates(b"s" * 32)
+    tokens = [states.close("a", "p", None, 10, str(number)) for number in range(MOST_APPROVED + 1)]
+    assert states.approved(tokens[0], "a", "p", 1) == ""
+    assert states.approved(tokens[1], "a", "p", 1) == "1"

@@ -260,8 +260,10 @@ async def test_without_an_endpoint_nothing_stands_before_the_hub(tmp_path: Path)
 
 async def test_a_hub_that_cannot_trace_does_not_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     from interlock.config.settings import Config
+    from interlock.hub.cannot_start import CannotStart
     from interlock.web.run import serve
 
     monkeypatch.setattr("interlock.hub.spans.opening.find_spec", lambda name: None)
-    with pytest.raises(ValueError, match=r"interlock\[otel\]"):
+    with pytest.raises(CannotStart) as refused:
         await serve(Config(hub=Hub(tracing=Tracing(endpoint="http://127.0.0.1:4318"))), tmp_path, lambda ready: None)
+    assert "interlock[otel]" in refused.value.mend

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from interlock.protocols.mcp.errors_across import error_for_new, error_for_old
 from interlock.protocols.mcp.older import result_for, tools_for, wraps
-from interlock.protocols.mcp.projected import capabilities_across, request_meta, with_request_meta
+from interlock.protocols.mcp.projected import capabilities_across, capabilities_along, request_meta, with_request_meta
 from interlock.protocols.mcp.questions import answer_for_old, question_for_new, question_for_old
 from interlock.protocols.mcp.revisions import (
     R2024_11_05,
@@ -106,12 +106,36 @@ def test_questions_lose_what_belongs_to_their_own_conversation_alone() -> None:
     back = json.loads(question_for_old(R2025_11_25, "elicitation/create", msgspec.json.encode(new), "e2"))
     assert back["elicitationId"] == "e2"
     with pytest.raises(Fault):
-        answer_for_old(b'"yes"')
+        answer_for_old("elicitation/create", b'"yes"')
+
+
+SAMPLED = '{"role":"assistant","content":{"type":"text","text":"hi"},"model":"m","more":1}'
+
+
+@pytest.mark.parametrize(
+    ("method", "good", "bad"),
+    [
+        ("elicitation/create", '{"action":"accept","content":{"a":1},"_meta":{}}', '{"action":"perhaps"}'),
+        ("elicitation/create", '{"action":"cancel"}', '{"action":5}'),
+        ("elicitation/create", '{"action":"accept","content":null}', '{"action":"accept","content":"x"}'),
+        ("elicitation/create", '{"action":"decline"}', "{}"),
+        ("sampling/createMessage", SAMPLED, '{"role":"assistant","model":"m"}'),
+        ("sampling/createMessage", SAMPLED.replace('{"type"', '[{"type"').replace('"},', '"}],'), "[]"),
+        ("sampling/createMessage", SAMPLED, SAMPLED.replace('"m"', "5")),
+        ("roots/list", '{"roots":[{"uri":"file:///a","name":"a"}]}', '{"roots":["file:///a"]}'),
+        ("roots/list", '{"roots":[]}', "null"),
+    ],
+)
+def test_an_answer_has_the_form_of_one_to_its_question(method: str, good: str, bad: str) -> None:
+    assert answer_for_old(method, good.encode()) == good.encode()
+    with pytest.raises(Fault, match="no answer to"):
+        answer_for_old(method, bad.encode())
 
 
 def test_what_a_client_declares_crosses_without_what_means_something_else_there() -> None:
     said = b'{"sampling":{"tools":{}},"roots":{"listChanged":true},"tasks":{"list":{}},"extensions":{"x":{}}}'
     assert json.loads(capabilities_across(said)) == {"sampling": {"tools": {}}, "roots": {}}
+    assert json.loads(capabilities_along(said)) == json.loads(said)
     meta = request_meta(R2026_07_28, said, b'{"name":"n"}', "info")
     own = b'{"progressToken":1,"io.modelcontextprotocol/logLevel":"debug","mine":2}'
     told = json.loads(with_request_meta(own, meta))

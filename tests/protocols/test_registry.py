@@ -8,7 +8,8 @@ import jsonschema_rs
 import msgspec
 import pytest
 
-from interlock.protocols.registry.catalog import ABOUT, about, catalog, tool_schema
+from interlock.protocols.registry.about import ABOUT, about
+from interlock.protocols.registry.catalog import catalog, tool_schema
 from interlock.protocols.registry.errors import ERROR_TYPES, error_body, error_data, registry_fault
 from interlock.protocols.registry.openapi import openapi
 from interlock.signatures import Validator

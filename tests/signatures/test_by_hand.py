@@ -13,13 +13,13 @@ from interlock.signatures import (
     InputField,
     OutputField,
     Signature,
-    examples,
     max_length,
     min_length,
     one_of,
     pattern,
     satisfies,
 )
+from interlock.signatures.examples import examples
 
 from .test_validate import ANALYZER
 

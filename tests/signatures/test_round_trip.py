@@ -24,8 +24,8 @@ from interlock.signatures import (
     Signature,
     SignatureError,
     Validator,
-    examples,
 )
+from interlock.signatures.examples import examples
 
 NAMES = st.sampled_from(["alpha", "beta", "gamma", "delta", "epsilon"])
 

@@ -80,3 +80,15 @@ def test_a_deletion_heard_while_loading_is_not_undone_by_the_older_moment_that_w
     assert mirror.get("a") is None
     mirror.settle(deleted.revision)
     assert mirror._known == {}
+
+
+def test_a_deletion_that_comes_again_after_it_was_forgotten_is_told_once() -> None:
+    put, deleted = changes_of([("a", False), ("a", True)])
+    mirror = Mirror(THINGS)
+    heard: list[str] = []
+    mirror.apply(put)
+    mirror.on_change(lambda key, _: heard.append(key))
+    mirror.apply(deleted)
+    mirror.settle(deleted.revision)
+    mirror.apply(deleted)
+    assert (heard, mirror.generation) == (["a"], 2)

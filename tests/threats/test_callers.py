@@ -5,14 +5,20 @@ from __future__ import annotations
 import asyncio
 import json
 import math
+import time
 from collections import Counter
 from pathlib import Path
 from typing import Any
+
+from hypothesis import given
+from hypothesis import strategies as st
 
 from hub.house import House, Raw, child, house, last_message, text_of, until
 from hub.rounds import Rounder
 from hub.talker import answers
 from interlock.config.settings import Hub, Limits, Rate
+from interlock.hub.brake import EVERY_S, LONGEST_S, Brake
+from interlock.hub.call import Load
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.revisions import R2025_11_25
 from interlock.transports.http.bounds import HttpBounds
@@ -172,6 +178,32 @@ async def _fill(hub: House, free: Raw) -> None:
     for one in held:
         one.cancel()
     await asyncio.gather(*held, return_exceptions=True)
+
+
+async def test_t36_whoever_goes_on_asking_is_answered_slowly_and_nobody_else_is(tmp_path: Path) -> None:
+    async with house(tmp_path, {"busy": child("busy_server.py")}) as hub:
+        key = await hub.new_key("greedy", rate=Rate(per_minute=1))
+        greedy, free = Raw(hub.url + "/mcp", key), Raw(hub.url + "/mcp", hub.key("free"))
+        await greedy.modern("tools/call", ECHO)
+        began = time.monotonic()
+        await greedy.modern("tools/call", ECHO)
+        at_once = time.monotonic() - began
+        began = time.monotonic()
+        refused = asyncio.gather(*(greedy.modern("tools/call", ECHO) for _ in range(30)))
+        assert text_of(await free.modern("tools/call", ECHO)) == "x"
+        assert not refused.done(), "its neighbour is answered before it"
+        assert {answer["error"]["data"]["name"] for answer in await refused} == {"RATE_LIMITED"}
+        assert time.monotonic() - began >= 29 * EVERY_S - at_once
+
+
+@given(st.lists(st.floats(0, 2), max_size=80))
+def test_t36_no_refusal_waits_longer_than_a_second_and_the_first_not_at_all(pauses: list[float]) -> None:
+    brake, load, now = Brake(), Load(), 0.0
+    for pause in pauses:
+        now += pause
+        waits = brake.pause_s(load, now)
+        assert 0 <= waits <= LONGEST_S
+        assert waits == 0 or pause < LONGEST_S
 
 
 async def test_t36_a_tool_and_the_hub_have_limits_that_hold_for_all_together(tmp_path: Path) -> None:

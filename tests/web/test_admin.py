@@ -217,3 +217,21 @@ async def test_the_openapi_document_has_the_admin_api_for_whoever_may_use_it(hub
     assert not [path for path in (await agent.good("GET", "/openapi.json"))["paths"] if "/admin" in path]
     anonymous = Admin(hub, None)
     assert not [path for path in (await anonymous.good("GET", "/openapi.json"))["paths"] if "/admin" in path]
+
+
+async def test_t34_what_somebody_may_not_administer_is_in_the_record_with_who_tried(hub: House) -> None:
+    decision = await asked(hub)
+    agent, robot = await hub.new_key("agent"), await hub.new_key("robot", "admin")
+    assert (await Admin(hub, agent).ask("POST", "/admin/keys", {"agent": "puppet"}))[0] == 403
+    assert (await Admin(hub, robot).ask("POST", f"/admin/decisions/{decision}/answer", {"answer": "once"}))[0] == 403
+    assert (await Admin(hub, robot).ask("GET", "/admin/decisions/nope"))[0] == 404
+    about = {"entry_type": "server_grant", "agent_id": "agent", "server_id": "busy", "permission": "allow"}
+    assert "error" in await Raw(hub.url + "/mcp", agent).modern("mgp/access/grant", about)
+    path = "/admin/audit?event=dev.interlock.call_blocked"
+    entries = (await Admin(hub, robot).good("GET", path))["entries"]
+    told = [(entry["record"]["actor"], entry["record"]["name"], entry["result"]) for entry in entries]
+    assert told == [
+        ("agent", "POST /admin/keys", "BLOCKED"),
+        ("robot", "POST /admin/decisions/{id}/answer", "BLOCKED"),
+        ("agent", "mgp/access/grant", "BLOCKED"),
+    ]

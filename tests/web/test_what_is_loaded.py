@@ -4,15 +4,24 @@ from __future__ import annotations
 
 import subprocess
 import sys
+import tomllib
 
 from hub.house import SOURCE
+from interlock.version import VERSION
 
 EXTRAS = ("joserfc", "cryptography", "prometheus_client", "opentelemetry", "psycopg")
+LATER = ("starlette", "jsonschema_rs", "re2", "html", "http.client", "importlib.metadata", "numpy", "tree_sitter")
+"""What waits for the first request, call or definition that needs it."""
 
 
 def test_a_hub_without_extras_loads_none_of_them() -> None:
-    script = f"import sys, interlock.web.run; print([name for name in {EXTRAS!r} if name in sys.modules])"
+    script = f"import sys, interlock.web.run; print([name for name in {EXTRAS + LATER!r} if name in sys.modules])"
     done = subprocess.run(
         [sys.executable, "-c", script], env={"PYTHONPATH": str(SOURCE)}, capture_output=True, text=True, check=True
     )
     assert done.stdout.strip() == "[]"
+
+
+def test_the_version_is_the_one_that_is_released() -> None:
+    project = tomllib.loads((SOURCE.parent / "pyproject.toml").read_text())
+    assert project["project"]["version"] == VERSION

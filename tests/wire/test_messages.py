@@ -114,7 +114,9 @@ def test_an_envelope_that_two_readers_could_read_differently_is_refused(data: by
 
 
 def test_members_of_other_protocols_are_allowed_in_an_envelope() -> None:
-    assert decode(b'{"jsonrpc":"2.0","id":1,"method":"a","trace_id":"t","auth":{"k":1}}') == Request(1, "a")
+    assert decode(b'{"jsonrpc":"2.0","id":1,"method":"a","trace_id":"t","auth":{"k":1}}') == Request(
+        1, "a", trace_id="t", auth=b'{"k":1}'
+    )
 
 
 def test_a_message_over_the_limit_is_refused_unread() -> None:

@@ -118,10 +118,7 @@ def app() -> None:
 
 
 def _version(ctx: click.Context) -> None:
-    from importlib.metadata import PackageNotFoundError, version
+    from interlock.version import VERSION
 
-    try:
-        click.echo(version("interlock"))
-    except PackageNotFoundError:
-        click.echo("unknown (not installed)")
+    click.echo(VERSION)
     ctx.exit()

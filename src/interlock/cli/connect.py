@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from .clients import ENTRY, NAMES, Client, client, executable, passing, with_entry, without_entry
 from .failures import Failure, NoHub
 from .show import json_option, plain, say, show_json
+
+if TYPE_CHECKING:
+    from .hub_link import HubLink
 
 
 @click.command()
@@ -62,7 +65,7 @@ def _connect(name: str, chosen: Client, profile: str | None, *, only_print: bool
     )  # a file that cannot be changed is found out before a key is made
     with reach_hub(home_folder()) as link:
         if not only_print:
-            link.ask("hub/keys.revoke", {"agent": name})
+            _revoke(link, name)
         made = link.ask(
             "hub/keys.create", {"agent": name, "kind": "agent", **({"profile": profile} if profile else {})}
         )
@@ -91,7 +94,7 @@ def _undo(name: str, chosen: Client) -> dict[str, Any]:
     revoked = None
     try:
         with HubLink.open(home_folder()) as link:
-            revoked = link.ask("hub/keys.revoke", {"agent": name}).get("revoked")
+            revoked = _revoke(link, name)
     except NoHub:
         say(f"interlock: no hub is running, so the key of {name} is still valid", err=True)
         say(f"  → `interlock up -d`, then `interlock keys revoke {name}`", err=True)
@@ -103,6 +106,18 @@ def _undo(name: str, chosen: Client) -> dict[str, Any]:
         "backup": str(backup) if backup else None,
         "revoked": revoked,
     }
+
+
+def _revoke(link: HubLink, name: str) -> object:
+    """Take the keys of a client away, of which there may be none."""
+    from .hub_link import HubError
+
+    try:
+        return link.ask("hub/keys.revoke", {"agent": name}).get("revoked")
+    except HubError as error:
+        if error.name != "NOT_FOUND":
+            raise
+        return 0
 
 
 def _read(path: Path) -> str:

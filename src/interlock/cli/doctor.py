@@ -71,8 +71,16 @@ def doctor(ctx: click.Context, config: Path | None, as_json: bool) -> None:
 
 
 def _python() -> Check:
-    version = ".".join(map(str, sys.version_info[:3]))
-    return Check("python", "ok", f"{version} at {sys.executable}")
+    """Which one runs, and whether it was built to be fast: one that was not makes every call cost a fifth more."""
+    import sysconfig
+
+    found = f"{'.'.join(map(str, sys.version_info[:3]))} at {sys.executable}"
+    # Absent where Python is not built by `configure`, as on Windows: there it is always optimised.
+    built_with = sysconfig.get_config_var("CONFIG_ARGS")
+    if built_with is None or "--enable-optimizations" in built_with:
+        return Check("python", "ok", found)
+    mend = "use one built with --enable-optimizations: the system's, or what `uv python install` brings"
+    return Check("python", "warning", f"{found} was built without optimisations and is slower than it could be", mend)
 
 
 def _home(home: Path) -> Check:
@@ -100,8 +108,11 @@ def _configuration(loaded: Loaded) -> Iterator[Check]:
                 "configuration", "wrong" if problem.fatal else "warning", f"{where}: {problem.message}", problem.mend
             )
     if loaded.usable:
-        what = "nothing is configured; the demonstration server would run" if loaded.config.demo else str(origin.path)
-        yield Check("configuration", "ok", f"{what}, {len(loaded.config.servers)} servers")
+        count = len(loaded.config.servers)
+        what = origin.path or "nothing of it is in force"
+        named = f"{what}, {count} server{'' if count == 1 else 's'}"
+        nothing = "nothing is configured; the demonstration server would run"
+        yield Check("configuration", "ok", nothing if loaded.config.demo else named)
     for waiting in loaded.unconfirmed:
         ids = ", ".join(server.id for server in waiting.servers) or "no servers"
         mend = "run `interlock up` here in a terminal to look at it and confirm"

@@ -67,12 +67,16 @@ def budget(agent: str | None, as_json: bool) -> None:
         ("all tools it may call", found["all_tokens"], f"{found['all_tools']} tools"),
         ("listed to the model", found["listed_tokens"], f"{found['listed_tools']} tools"),
     ]
+    if found["instructions_tokens"]:
+        rows.append(("instructions of servers", found["instructions_tokens"], ""))
     if found["budget"] is not None:
         rows.append(("budget", found["budget"], ""))
     for line in columns((name, f"{tokens:,}", _bar(tokens, whole), note) for name, tokens, note in rows):
         say(line)
     for name in found.get("pinned_without_room", ()):
         say(f"pinned, but the budget has no room for it: {plain(name)}")
+    for name in found.get("instructions_without_room", ()):
+        say(f"its instructions are left out, for which the budget has no room: {plain(name)}")
     for line in columns(
         (f"  {plain(s['id'])}", f"{s['tokens']:,}", _bar(s["tokens"], whole)) for s in found["servers"]
     ):

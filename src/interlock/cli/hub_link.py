@@ -23,9 +23,11 @@ MOST_LINE = 64 * 1024 * 1024
 class HubError(Failure):
     """The hub answered with an error."""
 
-    def __init__(self, number: int, message: str, mend: str = "") -> None:
+    def __init__(self, number: int, message: str, mend: str = "", name: str = "") -> None:
         super().__init__(message, mend)
         self.number = number
+        self.name = name
+        """The error's own name, which says more than its number."""
 
 
 class Lost(Failure):
@@ -211,7 +213,8 @@ def _result(answer: dict[str, Any]) -> dict[str, Any]:
     error = answer.get("error")
     if isinstance(error, dict):
         details = error.get("data")
-        mend = str(details.get("mend", "")) if isinstance(details, dict) else ""
-        raise HubError(int(error.get("code", 0)), str(error.get("message", "the hub refused")), mend)
+        told = details if isinstance(details, dict) else {}
+        message = str(error.get("message", "the hub refused"))
+        raise HubError(int(error.get("code", 0)), message, str(told.get("mend", "")), str(told.get("name", "")))
     result = answer.get("result")
     return result if isinstance(result, dict) else {}

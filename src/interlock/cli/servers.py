@@ -123,7 +123,8 @@ def import_(files: tuple[Path, ...], trust: bool, config: Path | None, as_json: 
             warnings += _outlook(name, taken[name])
     changed = _change(config, taken) if taken else {"path": str(path), "backup": None, "reloaded": None, "problems": []}
     outcome = {"added": list(taken), "warnings": warnings, "refused": refused, **changed}
-    _tell(outcome, f"{len(taken)} servers are added to {path}: {', '.join(taken) or 'none'}.", as_json)
+    count = "1 server is" if len(taken) == 1 else f"{len(taken)} servers are"
+    _tell(outcome, f"{count} added to {path}: {', '.join(taken) or 'none'}.", as_json)
     if refused and not taken:
         raise Refused(
             "nothing was taken over", "mend what is named above; --trust takes over what you know to be right"
@@ -164,7 +165,7 @@ def _foreign(file: Path, trust: bool, refused: list[str]) -> dict[str, Server]:
 
     document = read_document(file)
     if isinstance(document, Problem):
-        raise WrongConfiguration(str(document.message) + f": {file}", document.mend)
+        raise WrongConfiguration(f"{file}:{document.line}: {document.message}", document.mend)
     report = Report(file, document.lines, fatal=False)
     found = read_import(document, report, trusted=True)
     refused += [str(problem) for problem in report.problems]
@@ -260,10 +261,8 @@ def _tell(outcome: dict[str, Any], done: str, as_json: bool) -> None:
     for text in [*outcome.get("warnings", []), *outcome.get("refused", [])]:
         say(f"  → {plain(text)}", err=True)
     for problem in outcome["problems"]:
-        say(
-            f"  → the running hub: {plain(str(problem.get('message')))} {plain(str(problem.get('mend') or ''))}",
-            err=True,
-        )
+        mend = f": {problem['mend']}" if problem.get("mend") else ""
+        say(f"  → the running hub: {plain(str(problem.get('message')) + mend)}", err=True)
     if outcome["reloaded"] is not None:
         say("The running hub uses it now." if outcome["reloaded"] else "It is used at the next `interlock up`.")
 

@@ -65,8 +65,17 @@ def up(ctx: click.Context, detach: bool, config: Path | None, as_json: bool) -> 
         start_hub(home, folder=folder, arguments=arguments)
         _tell(home, as_json, already=False)
     else:
-        run_hub: RunHub = importlib.import_module("interlock.web.run").run_hub
-        ctx.exit(run_hub(loaded.config, home=home, on_ready=_announcer(loaded, home, as_json)))
+        ctx.exit(_run(loaded, home, as_json))
+
+
+def _run(loaded: Loaded, home: Path, as_json: bool) -> int:
+    from interlock.hub.cannot_start import CannotStart
+
+    run_hub: RunHub = importlib.import_module("interlock.web.run").run_hub
+    try:
+        return run_hub(loaded.config, home=home, on_ready=_announcer(loaded, home, as_json))
+    except CannotStart as cause:
+        raise Failure(f"the hub cannot start: {cause.message}", cause.mend) from None
 
 
 @click.command()

@@ -242,9 +242,12 @@ class Client:
         await self._connection.watch(lists=True, uris=self._uris, tasks=self._watched_tasks)
 
     async def subscribe(self, uri: str) -> None:
-        """Hear of changes to a resource too."""
+        """Hear of changes to a resource too. Raises what the server says against it."""
         self._uris |= {uri}
-        await self.watch()
+        refused = await self._connection.watch(lists=True, uris=self._uris, tasks=self._watched_tasks)
+        if uri in refused:
+            self._uris -= {uri}
+            raise refused[uri]
 
     async def unsubscribe(self, uri: str) -> None:
         """No longer."""

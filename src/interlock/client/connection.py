@@ -7,7 +7,7 @@ era, save for what a server may ask in the middle of a call.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from typing import Final
 
 import msgspec
@@ -252,13 +252,13 @@ class Connection:
 
     async def watch(
         self, *, lists: bool = True, uris: frozenset[str] = frozenset(), tasks: frozenset[str] = frozenset()
-    ) -> None:
+    ) -> Mapping[str, Fault]:
         """Hear of changes: of the lists that the server says may change, of these resources and tasks. Replaces the
         last watch. Kept up until `close`, whatever breaks in between; what changed meanwhile is for the caller to
-        ask."""
+        ask. Gives the resources that the server does not tell of, and why."""
         if self._watch is None:
             self._watch = Watch(self)
-        await self._watch.set(lists, uris, tasks)
+        return await self._watch.set(lists, uris, tasks)
 
     async def close(self) -> None:
         """End it and everything that belongs to it."""

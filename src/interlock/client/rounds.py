@@ -34,7 +34,8 @@ class _Kind(msgspec.Struct):
 
 
 def question_in(result: bytes) -> Question | None:
-    """The question that a result is, if it is one. Raises UPSTREAM_ERROR for one that cannot be read."""
+    """The question that a result is, if it is one. Raises UPSTREAM_ERROR for one that cannot be read, and for one that
+    asks nothing and gives nothing to come back with: to repeat the request would be to make it twice."""
     if b"input_required" not in result:
         return None
     try:
@@ -42,7 +43,10 @@ def question_in(result: bytes) -> Question | None:
             return None
     except (msgspec.DecodeError, UnicodeDecodeError) as cause:
         raise Fault("UPSTREAM_ERROR", f"the server's question cannot be read: {cause}") from None
-    return question_of(result)
+    question = question_of(result)
+    if not question.requests and question.state is msgspec.UNSET:
+        raise Fault("UPSTREAM_ERROR", "the server wants more, and neither asks for anything nor gives a state")
+    return question
 
 
 def question_of(result: bytes) -> Question:

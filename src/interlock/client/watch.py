@@ -4,12 +4,14 @@ before it. Whatever breaks is opened again, later and later."""
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import math
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from interlock.client.peer import declaring
+from interlock.client.peer import declaring, remote_fault
 from interlock.transports.http.client import HttpLink
 from interlock.transports.link import Outgoing
 from interlock.wire.errors import Fault
@@ -21,7 +23,7 @@ if TYPE_CHECKING:
 FIRST_WAIT: Final = 1.0
 LONGEST_WAIT: Final = 30.0
 STREAM_WAIT: Final = 1.0
-"""How long a server may take to open the standing stream before one goes on without it."""
+"""How long a server may take to open the standing stream, or to say what it agrees to tell, before one goes on."""
 REFUSED: Final = 5
 """How often in a row a server may refuse before it is no longer asked."""
 
@@ -46,25 +48,60 @@ class Watch:
         self._wait = FIRST_WAIT
         self._refused = 0
         self._stopped = False
-        self.acknowledged: bytes | None = None
-        """What the server agreed to tell (stateless era)."""
+        self.acknowledged = False
+        """Whether the server has said what it agreed to tell (stateless era)."""
 
-    async def set(self, lists: bool, uris: frozenset[str], tasks: frozenset[str] = frozenset()) -> None:
-        """Watch these from now on. Of tasks, servers before the stateless era tell by themselves."""
-        before, self._uris, self._lists, self._tasks = self._uris, uris, lists, tasks
-        connection = self._connection
-        if connection.modern:
+    async def set(self, lists: bool, uris: frozenset[str], tasks: frozenset[str] = frozenset()) -> Mapping[str, Fault]:
+        """Watch these from now on. Of tasks, servers before the stateless era tell by themselves. Gives the resources
+        that the server does not tell of, and why."""
+        same = (lists, tasks) == (self._lists, self._tasks) and uris == self._uris
+        self._lists, self._tasks = lists, tasks
+        if not self._connection.modern:
+            return await self._subscribe(uris)
+        self._uris = uris
+        if not same or self._listening is None:
             self._refused = 0
             self._open()
-            return
+        return await self._unheard()
+
+    async def _subscribe(self, uris: frozenset[str]) -> Mapping[str, Fault]:
+        """The handshake era's way: each by itself, so that one refusal is no other's."""
+        connection = self._connection
         if isinstance(connection.link, HttpLink):
             connection.link.listen()
             # What a server says before the stream is open is lost with many of them.
             await connection.link.listening(STREAM_WAIT)
-        for uri in sorted(uris - before):
-            await connection.request("resources/subscribe", {"uri": uri})
-        for uri in sorted(before - uris):
-            await connection.request("resources/unsubscribe", {"uri": uri})
+        refused: dict[str, Fault] = {}
+        for uri in sorted(uris - self._uris):
+            try:
+                await connection.request("resources/subscribe", {"uri": uri})
+            except Fault as fault:
+                refused[uri] = fault
+            else:
+                self._uris |= {uri}
+        for uri in sorted(self._uris - uris):
+            self._uris -= {uri}
+            with contextlib.suppress(Fault):
+                await connection.request("resources/unsubscribe", {"uri": uri})
+        return refused
+
+    async def _unheard(self) -> Mapping[str, Fault]:
+        """The stateless era's way: the server says what it agreed to (2026-07-28, Subscriptions: Acknowledgment)."""
+        listening, uris = self._listening, self._uris
+        if listening is None or not uris:
+            return {}
+        try:
+            agreed = await asyncio.wait_for(asyncio.shield(listening.agreed), STREAM_WAIT)
+        except TimeoutError:
+            return {}
+        except Fault as fault:
+            return dict.fromkeys(uris, fault)
+        if agreed is None:
+            return {}
+        return {
+            uri: Fault("RESOURCE_NOT_FOUND", f"the server does not tell of changes to {uri[:200]}")
+            for uri in uris - agreed
+        }
 
     def renew(self) -> None:
         """A new session knows nothing of what the last was asked to watch."""
@@ -90,7 +127,8 @@ class Watch:
         self._wait = FIRST_WAIT
         self._refused = 0
         if method == "notifications/subscriptions/acknowledged":
-            self.acknowledged = params
+            self.acknowledged = True
+            listening.acknowledge(params)
         else:
             self._connection.listener.notified(method, params)
 
@@ -141,13 +179,28 @@ class Watch:
 class _Listening:
     """The sink of one subscription."""
 
-    __slots__ = ("_watch", "handle")
+    __slots__ = ("_watch", "agreed", "handle")
 
     def __init__(self, watch: Watch) -> None:
         self._watch = watch
         self.handle: Id | None = None
+        self.agreed: asyncio.Future[frozenset[str] | None] = asyncio.get_running_loop().create_future()
+        """The resources that the server agreed to tell of; None where it did not say."""
+        # Whoever is told looks at it; that nobody did is no fault.
+        self.agreed.add_done_callback(lambda done: done.cancelled() or done.exception())
+
+    def acknowledge(self, params: bytes) -> None:
+        """The server's word on what it agreed to."""
+        if not self.agreed.done():
+            try:
+                told = msgspec.json.decode(params, type=_Acknowledged).notifications
+            except (msgspec.DecodeError, UnicodeDecodeError):
+                told = None
+            self.agreed.set_result(None if told is None else frozenset(told.resourceSubscriptions))
 
     def answered(self, answer: Result | Failure) -> None:
+        if isinstance(answer, Failure) and not self.agreed.done():
+            self.agreed.set_exception(remote_fault(answer.error))
         self._watch.over(self, refused=isinstance(answer, Failure))
 
     def notified(self, method: str, params: bytes) -> None:
@@ -157,4 +210,14 @@ class _Listening:
         pass
 
     def lost(self, fault: Fault) -> None:
+        if not self.agreed.done():
+            self.agreed.set_result(None)
         self._watch.over(self, refused="status" in fault.data)
+
+
+class _Agreed(msgspec.Struct):
+    resourceSubscriptions: list[str] = []
+
+
+class _Acknowledged(msgspec.Struct):
+    notifications: _Agreed | None = None

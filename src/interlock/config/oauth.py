@@ -8,34 +8,56 @@ from urllib.parse import urlsplit
 
 from interlock.protocols.registry.permissions import WRITTEN, why_bad_permission
 
-from .problems import Report
-from .settings import Hub, is_loopback
+from .problems import KeyPath, Report
+from .settings import Hub, Issuer, is_loopback
 
 AT = ("hub", "oauth")
 MOST_SCOPES = 256
+_WRITTEN = "write it as https://host/path; http:// is for this machine alone"
 
 
 def check_oauth(hub: Hub, profiles: Collection[str], report: Report) -> None:
     """What must hold before a token can be a credential."""
     oauth = hub.oauth
-
-    def wrong(key: str, message: str, mend: str) -> None:
-        report.add((*AT, key) if key else AT, message, mend)
-
-    if oauth.issuer is None:
-        if oauth.jwks_url or oauth.jwks_file or oauth.audience or oauth.scopes or oauth.resource:
-            wrong("", "[hub.oauth] names no issuer", 'add issuer = "https://…", as its tokens say it')
+    if oauth.issuer is None and (oauth.jwks_url or oauth.jwks_file or oauth.audience or oauth.scopes):
+        report.add(AT, "[hub.oauth] names no issuer", 'add issuer = "https://…", as its tokens say it')
+    if oauth.resource is not None and (why := _why_bad(oauth.resource, query=False)):
+        report.add((*AT, "resource"), f"`resource` {why}", _WRITTEN)
+    if not oauth.every:
+        if oauth.resource is not None and oauth.issuer is None:
+            report.add(AT, "[hub.oauth] names no issuer", 'add issuer = "https://…", as its tokens say it')
         return
-    for key, url in (("issuer", oauth.issuer), ("resource", oauth.resource), ("jwks_url", oauth.jwks_url)):
-        if url is not None and (why := _why_bad(url, query=key == "jwks_url")):
-            wrong(key, f"`{key}` {why}", "write it as https://host/path; http:// is for this machine alone")
-    if (oauth.jwks_url is None) == (oauth.jwks_file is None):
-        wrong("", "[hub.oauth] needs `jwks_url` or `jwks_file`, and not both", "say where the issuer's keys are")
-    if oauth.jwks_file is not None and not Path(oauth.jwks_file).expanduser().is_file():
-        wrong("jwks_file", f"there is no file {oauth.jwks_file}", "write its path in full")
     if oauth.resource is None and not hub.on_loopback:
         mend = 'add resource = "https://…", the address that clients use'
-        wrong("", "tokens are made for an address, and this hub does not say under which it is known", mend)
+        report.add(AT, "tokens are made for an address, and this hub does not say under which it is known", mend)
+    if oauth.issuer is not None:
+        _check(oauth, AT, profiles, report)
+    seen = {oauth.issuer}
+    for name, issuer in oauth.issuers.items():
+        at = (*AT, "issuers", name)
+        if issuer.issuer is None:
+            report.add(at, f"[{'.'.join(at)}] names no issuer", 'add issuer = "https://…", as its tokens say it')
+            continue
+        if issuer.issuer in seen:
+            report.add(at, f"{issuer.issuer} stands here twice", "leave one of them out")
+        seen.add(issuer.issuer)
+        _check(issuer, at, profiles, report)
+
+
+def _check(oauth: Issuer, at: KeyPath, profiles: Collection[str], report: Report) -> None:
+    """One authorization server."""
+
+    def wrong(key: str, message: str, mend: str) -> None:
+        report.add((*at, key) if key else at, message, mend)
+
+    for key, url in (("issuer", oauth.issuer), ("jwks_url", oauth.jwks_url)):
+        if url is not None and (why := _why_bad(url, query=key == "jwks_url")):
+            wrong(key, f"`{key}` {why}", _WRITTEN)
+    if oauth.jwks_url is not None and oauth.jwks_file is not None:
+        table = ".".join(str(part) for part in at)
+        wrong("", f"[{table}] names both `jwks_url` and `jwks_file`", "say once where the issuer's keys are")
+    if oauth.jwks_file is not None and not Path(oauth.jwks_file).expanduser().is_file():
+        wrong("jwks_file", f"there is no file {oauth.jwks_file}", "write its path in full")
     if not oauth.algorithms:
         wrong("algorithms", "no signature is accepted", "leave `algorithms` out, or name one")
     if oauth.profile is not None and oauth.profile not in profiles:

@@ -143,7 +143,7 @@ class Webhook(msgspec.Struct, frozen=True):
     url: str | None = None
     """Where to; unset: nowhere. Redirections are not followed."""
     secret_env: str = "INTERLOCK_WEBHOOK_SECRET"  # noqa: S105 - the name of a variable
-    """The variable of the hub's environment that holds the secret they are signed with."""
+    """The variable of the hub's environment that holds the secret they are signed with: 16 characters or more."""
 
 
 class Embeddings(msgspec.Struct, frozen=True):
@@ -160,17 +160,15 @@ class Embeddings(msgspec.Struct, frozen=True):
     """A folder with the model all-MiniLM-L6-v2, or a file of word vectors (GloVe, fastText) on this machine."""
 
 
-class OAuth(msgspec.Struct, frozen=True):
-    """`[hub.oauth]`: access tokens of an authorization server are credentials here, besides keys."""
+class Issuer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+    """`[hub.oauth.issuers.NAME]`: one more authorization server, with settings of its own. The name is yours alone."""
 
     issuer: str | None = None
     """The authorization server, exactly as its tokens say it in `iss`; unset: no token is accepted."""
-    resource: str | None = None
-    """Under which address clients know this hub (`https://hub.example.com`). Unset: the address listened on."""
     audience: tuple[str, ...] = ()
     """What a token's `aud` must name one of, where the issuer does not put the resource's address there."""
     jwks_url: str | None = None
-    """Where the issuer publishes its public keys."""
+    """Where the issuer publishes its public keys. Unset, and without a file: where the issuer's own metadata says."""
     jwks_file: str | None = None
     """Or a file that holds them, written in full."""
     algorithms: tuple[Algorithm, ...] = ("RS256", "PS256", "ES256", "Ed25519")
@@ -186,6 +184,21 @@ class OAuth(msgspec.Struct, frozen=True):
     """The subjects (`sub`) who are people: they may answer questions."""
     profile: str | None = None
     """The only profile that they see the hub through, unless `[agents]` names another for one of them."""
+
+
+class OAuth(Issuer, frozen=True, forbid_unknown_fields=True):
+    """`[hub.oauth]`: access tokens of an authorization server are credentials here, besides keys. Of further ones, each
+    in a table of its own."""
+
+    resource: str | None = None
+    """Under which address clients know this hub (`https://hub.example.com`). Unset: the address listened on."""
+    issuers: dict[str, Issuer] = {}
+    """Further authorization servers, by names of yours."""
+
+    @property
+    def every(self) -> tuple[Issuer, ...]:
+        """Every authorization server whose tokens count."""
+        return ((self,) if self.issuer is not None else ()) + tuple(self.issuers.values())
 
 
 class Tracing(msgspec.Struct, frozen=True):
@@ -235,7 +248,7 @@ class Hub(msgspec.Struct, frozen=True):
     anonymous: bool | None = None
     """Whether callers without a key are the agent `local`. Unset: only on loopback, and not where `[hub.oauth]` is."""
     budget: Tokens | None = 20_000
-    """Tokens of tool definitions a list may take. Above it, it holds the pinned tools and the way to find others."""
+    """Tokens that tools may take in a context. A longer list holds the pinned tools and the way to find others."""
     audit: Literal["batched", "strict"] = "batched"
     """When a record is committed: with others within 0.1 s (`batched`), or before its call is sent (`strict`)."""
     metrics: Literal["admin_read", "open", "off"] = "admin_read"
@@ -274,7 +287,7 @@ class Hub(msgspec.Struct, frozen=True):
     def admits_anonymous(self) -> bool:
         """Unset, it is a laptop's default: whoever has an issuer of tokens serves others, perhaps behind a proxy."""
         if self.anonymous is None:
-            return self.on_loopback and self.oauth.issuer is None
+            return self.on_loopback and not self.oauth.every
         return self.anonymous
 
 
@@ -382,7 +395,7 @@ class Server(msgspec.Struct, frozen=True):
     share: Share = "auto"
     """Who uses one connection to it: `auto` (see What is spoken), one `principal`, or one `session`."""
     start: Start = "eager"
-    """With the hub (`eager`), or with the first call (`on-demand`)."""
+    """With the hub (`eager`), or with the first call (`on-demand`; once before, where nobody knows what it offers)."""
     restart: Restart = Restart()
     timeout_s: Seconds | None = None
     """How long a call to it may take; progress extends it. Short for `timeouts.tool_s`."""
@@ -459,7 +472,7 @@ class Profile(msgspec.Struct, frozen=True):
     describe: dict[str, str] = {}
     """An exposed name, and what it says it does here."""
     budget: Tokens | None = None
-    """Tokens of tool definitions that its list may take; unset: the hub's."""
+    """Tokens that its list, instructions and any one answer of a search may take together; unset: the hub's."""
     tool_context_budget: ContextBudget = ContextBudget()
     level: Level | None = None
     """How much of it is listed: `L0` all tools, `L1` the way to find tools with their categories, `L2` the way to find
@@ -474,8 +487,8 @@ class Agent(msgspec.Struct, frozen=True):
     profile: str | None = None
     """The only profile it sees."""
     budget: Tokens | None = None
-    """Tokens of tool definitions that any list and any result of a search may take; unset: its profile's. It holds over
-    a `level` of `L0`, too."""
+    """Tokens that its list, instructions and any one answer of a search may take together; unset: its profile's. It
+    holds over a `level` of `L0`, too."""
     tool_context_budget: ContextBudget = ContextBudget()
     level: Level | None = None
     """How much of it is listed; unset: as its profile says."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Collection, Mapping
 from typing import Any, Literal, TypeVar, get_args, get_origin
@@ -38,9 +37,16 @@ def build(cls: type[S], table: object, at: KeyPath, report: Report, *, server: s
     return cls(**values)
 
 
+def _closest(word: str, known: Collection[str], cutoff: float = 0.6) -> list[str]:
+    """The one that was probably meant, or none."""
+    from difflib import get_close_matches  # needed where somebody mistyped, and nowhere else
+
+    return get_close_matches(word, known, n=1, cutoff=cutoff)
+
+
 def _report_unknown(key: str, known: Collection[str], at: KeyPath, report: Report, server: str | None) -> None:
     """Says that `key` is no setting, and which one was probably meant."""
-    close = difflib.get_close_matches(key, known, n=1, cutoff=0.6)
+    close = _closest(key, known)
     message = f"unknown setting `{key}` in {where(at)}"
     if close:
         message += f"; did you mean `{close[0]}`?"
@@ -75,7 +81,7 @@ def _explain(error: msgspec.ValidationError, wanted: Any, value: object) -> tupl
     if options:
         given = value if isinstance(value, list) else [value]
         unknown = next((str(item) for item in given if item not in options), str(value))
-        close = difflib.get_close_matches(unknown, options, n=1)
+        close = _closest(unknown, options)
         mend = f'write "{close[0]}"' if close else f'write "{options[0]}"'
         return "must be one of " + ", ".join(f'"{option}"' for option in options), mend
     text = _QUOTED.sub(_in_words, str(error)).replace("Expected ", "must be ").replace(", got ", ", not ")

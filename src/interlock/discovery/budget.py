@@ -7,7 +7,7 @@ tool goes first, a pinned one never.
 from __future__ import annotations
 
 from collections import OrderedDict
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 
 import msgspec
 
@@ -66,16 +66,27 @@ class Loaded(msgspec.Struct, frozen=True):
 
 
 class SessionTools:
-    """The tools of one session, by exposed name, with their tokens."""
+    """The tools of one session, by the names it knows them by, with their tokens."""
 
     def __init__(self, budget: Budget, pinned: Mapping[str, int] | None = None) -> None:
-        self.budget = budget
-        self._pinned = dict(pinned or {})
-        for name, tokens in self._pinned.items():
-            _check_tokens(name, tokens)
-        _check_pinned(budget, self._pinned)
-        self._cached: OrderedDict[str, int] = OrderedDict()
+        self._cached: dict[str, int] = {}
+        """In the order they were loaded, which using them does not change: so lists, and prompt caches, stay."""
+        self._uses: OrderedDict[str, None] = OrderedDict()
+        """Least recently used first."""
         self._discovered: dict[str, int] = {}
+        self.adopt(budget, pinned or {})
+
+    def adopt(self, budget: Budget, pinned: Mapping[str, int]) -> None:
+        """A budget and pinned tools from now on; what was loaded stays as far as it has room."""
+        for name, tokens in pinned.items():
+            _check_tokens(name, tokens)
+        _check_pinned(budget, pinned)
+        self.budget = budget
+        self._pinned = dict(pinned)
+        for name in self._pinned:
+            self._drop(name)
+        self._make_room(budget.cache_limit)
+        self._trim_discovered()
 
     @property
     def pinned(self) -> tuple[str, ...]:
@@ -84,6 +95,11 @@ class SessionTools:
     @property
     def cached(self) -> tuple[str, ...]:
         """Least recently used first."""
+        return tuple(self._uses)
+
+    @property
+    def loaded(self) -> tuple[str, ...]:
+        """The same in the order they were loaded."""
         return tuple(self._cached)
 
     @property
@@ -111,34 +127,49 @@ class SessionTools:
         self._discovered = {name: costs[name] for name in fitting.kept if not self._stands(name)}
         return fitting
 
-    def load(self, tools: Sequence[tuple[str, int]]) -> Loaded:
-        """Take tools into the cache, best first; older ones make way, and those of this very call never do."""
+    def load(self, tools: Sequence[tuple[str, int]], told: Mapping[str, int] | None = None, spare: int = 0) -> Loaded:
+        """Take tools into the cache, best first; older ones make way, and those of this very call never do.
+
+        `told` is what the answer says of each, `spare` what else it says: cache and answer fit the context together.
+        """
         kept: list[str] = []
         left_out: list[str] = []
-        evicted: list[str] = []
         added = room_taken = 0
+        most = self.budget.max_tokens - sum(self._pinned.values())
         for name, tokens in tools:
             _check_tokens(name, tokens)
-            if name in self._pinned:
-                kept.append(name)
-                continue
-            if room_taken + tokens > self.budget.cache_limit:
+            answer = spare + (told or {}).get(name, 0)
+            taken = room_taken + (0 if name in self._pinned else tokens)
+            if taken > self.budget.cache_limit or taken + answer > most:
                 left_out.append(name)
                 continue
-            known = name in self._cached or name in self._discovered
-            self._discovered.pop(name, None)
-            self._cached.pop(name, None)
-            self._cached[name] = tokens
-            room_taken += tokens
-            added += 0 if known else tokens
+            spare, room_taken = answer, taken
             kept.append(name)
-            evicted.extend(self._make_room())
+            if name not in self._pinned:
+                added += 0 if name in self._cached else tokens
+                self._discovered.pop(name, None)
+                self._cached[name] = tokens
+                self.use(name)
+        evicted = self._make_room(min(self.budget.cache_limit, most - spare), keep=set(kept))
         self._trim_discovered()
         return Loaded(tuple(dict.fromkeys(kept)), tuple(left_out), tuple(evicted), added)
 
-    def use(self, name: str, tokens: int) -> Loaded:
-        """A tool was called: it is now the most recently used of the cache."""
-        return self.load([(name, tokens)])
+    def use(self, name: str) -> None:
+        """A tool was called: if it stands in the cache, it is now the most recently used there."""
+        if name in self._cached:
+            self._uses[name] = None
+            self._uses.move_to_end(name)
+
+    def refresh(self, costs: Mapping[str, int]) -> None:
+        """What cached tools cost now. One that is not named is there no more."""
+        for name in self.loaded:
+            if name in costs:
+                _check_tokens(name, costs[name])
+                self._cached[name] = costs[name]
+            else:
+                self._drop(name)
+        self._discovered = {}
+        self._make_room(self.budget.cache_limit)
 
     def evict(self, names: Iterable[str]) -> int:
         """Remove cached tools at the agent's wish, all or none; gives the tokens freed."""
@@ -148,26 +179,25 @@ class SessionTools:
                 raise DiscoveryError("tools", f"{name!r:.80} is pinned and cannot be evicted; an operator can unpin it")
             if name not in self._cached:
                 raise DiscoveryError("tools", f"{name!r:.80} is not in the session cache; see mgp/tools/session")
-        return sum(self._cached.pop(name) for name in wanted)
-
-    def forget(self, name: str) -> None:
-        """The tool no longer exists, or may no longer be seen: gone from every part."""
-        self._pinned.pop(name, None)
-        self._cached.pop(name, None)
-        self._discovered.pop(name, None)
-
-    def end_request(self) -> None:
-        """Discovery results last for one request."""
-        self._discovered = {}
+        return sum(self._drop(name) for name in wanted)
 
     def _stands(self, name: str) -> bool:
         return name in self._pinned or name in self._cached
 
-    def _make_room(self) -> list[str]:
+    def _drop(self, name: str) -> int:
+        self._uses.pop(name, None)
+        self._discovered.pop(name, None)
+        return self._cached.pop(name, 0)
+
+    def _make_room(self, most: int, keep: Collection[str] = ()) -> list[str]:
+        """Let the least recently used go until no more than this is cached."""
         evicted: list[str] = []
-        while sum(self._cached.values()) > self.budget.cache_limit:
-            name, _ = self._cached.popitem(last=False)
-            evicted.append(name)
+        for name in self.cached:
+            if sum(self._cached.values()) <= most:
+                break
+            if name not in keep:
+                self._drop(name)
+                evicted.append(name)
         return evicted
 
     def _trim_discovered(self) -> None:

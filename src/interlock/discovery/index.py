@@ -168,7 +168,8 @@ class ToolIndex:
         _check_search(query, strategy, limit)
         slots = self._candidates(filters, allowed)
         if not len(slots):
-            return Found((), 0, strategy)
+            by_words = strategy != "category" and (self._embedder is None or not len(self._vectors))
+            return Found((), 0, "keyword" if by_words else strategy)
         if strategy == "category":
             scores, scale, used = self._by_paths(query, slots), 1.0, strategy
         else:
@@ -198,7 +199,7 @@ class ToolIndex:
     def _by_text(self, query: str, strategy: str, slots: Slots) -> tuple[Scores, float, str]:
         """Scores by words, by meaning or by both; the scale says how well the best one really matches."""
         steps = _steps(query)
-        weighed = [_expand(words.terms(query)), *(_expand(terms) for _, terms in steps)]
+        weighed = [_expand(_asked(query)), *(_expand(terms) for _, terms in steps)]
         asked = [query, *(text for text, _ in steps)] if len(self._entries) <= _MOST_FOR_STEPS else [query]
         cosines = None if strategy == "keyword" else self._cosines(asked)
         near = None if cosines is None else list(cosines[:, slots])
@@ -238,10 +239,14 @@ class ToolIndex:
 
         many = min(limit, len(scores))
         top = np.argpartition(-scores, many - 1)[:many]
-        # Equal scores stand in the order of identity, so that the answer never depends on what was added when.
+        # Equal scores stand in the order of identity, so that the answer never depends on what was added when: those
+        # equal to the last of the best have the same claim as it.
+        lowest = scores[top].min()
+        alike = np.flatnonzero(scores == lowest)[:_MOST_ALIKE] if lowest > 0 else top
+        claiming = {*top.tolist(), *alike.tolist()}
         ranked = sorted(
-            ((float(scores[i]), self._entry(int(slots[i]))) for i in top), key=lambda r: (-r[0], r[1].identity)
-        )
+            ((float(scores[i]), self._entry(int(slots[i]))) for i in claiming), key=lambda r: (-r[0], r[1].identity)
+        )[:many]
         highest = ranked[0][0]
         if highest <= 0:
             return ()
@@ -325,9 +330,14 @@ def texts_to_embed(query: str) -> list[str]:
 
 def _steps(query: str) -> list[tuple[str, list[str]]]:
     """The sentences of a query that say enough to ask for a tool of their own; none if there is only one."""
-    steps = [(sentence, words.terms(sentence)) for sentence in words.sentences(query)]
+    steps = [(sentence, _asked(sentence)) for sentence in words.sentences(query)]
     telling = [(sentence, terms) for sentence, terms in steps if len(set(terms)) >= 2]
     return telling if len(telling) > 1 else []
+
+
+def _asked(text: str) -> list[str]:
+    """What a text asks for: its words, and the names in it as they stand."""
+    return words.terms(text) + words.identifiers(text)
 
 
 def _expand(terms: list[str]) -> dict[str, list[str]]:
@@ -380,6 +390,7 @@ def _check_search(query: object, strategy: object, limit: object) -> None:
         raise DiscoveryError("max_results", f"max_results is a whole number from 1 to {MAX_RESULTS}")
 
 
+_MOST_ALIKE = 2_000
 _MOST_MASKS = 16
 _MOST_FOR_STEPS = 20_000
 """Tools up to which each step of a query is compared by meaning too; beyond it only the query as a whole is."""

@@ -276,8 +276,7 @@ def _frequencies(fields: Fields) -> dict[str, float]:
         share = weight / (1 - _LENGTH + _LENGTH * len(found) / typical)
         for term in found:
             total[term] = total.get(term, 0.0) + share
-    whole = "".join(words.split(fields.name))[: words.MAX_WORD]
-    total.setdefault(words.stem(whole), 3.0)
+    total.setdefault(words.joined(fields.name), 3.0)
     return total
 
 

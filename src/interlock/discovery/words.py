@@ -38,6 +38,22 @@ def terms(text: str) -> list[str]:
     return [stem(word) for word in split(text) if word not in STOP_WORDS]
 
 
+def identifiers(text: str) -> list[str]:
+    """The identifiers that a text holds, such as `get_user`, `getUser` or `crm__get_user`, each as one term: whoever
+    names a tool means that tool."""
+    found = (
+        part
+        for name in _IDENTIFIER.findall(text[:MAX_TEXT])
+        for part in dict.fromkeys((name, name.rpartition("__")[2]))
+    )
+    return [joined(name) for name in found if name]
+
+
+def joined(name: str) -> str:
+    """A name as one term, however its words are set apart."""
+    return stem("".join(split(name))[:MAX_WORD])
+
+
 @lru_cache(maxsize=16_384)
 def stem(word: str) -> str:
     """A word without its common English endings, so that `invoices`, `invoicing` and `invoiced` meet."""
@@ -97,6 +113,8 @@ _WORD = re.compile(
     r"|[A-Z]+(?=[A-Z][a-z])|[A-Z]?[a-z]+|[A-Z]+|[0-9]+"
     rf"|[^\W\d_A-Za-z{_DENSE}]+"
 )
+
+_IDENTIFIER = re.compile(r"[A-Za-z][A-Za-z0-9]*(?:[_.-]+[A-Za-z0-9]+)+|[a-z]+(?:[A-Z][a-z0-9]+)+")
 
 _ACCENTED = re.compile("([A-Za-z])[\u0300-\u036f]+")
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from typing import Final
 
 import msgspec
@@ -12,8 +12,6 @@ from interlock.protocols.mcp.revisions import MODERN_NAMES, Revision
 
 TTL_MS: Final = 10_000
 """How long a client may go without asking again. Changes are told at once to whoever listens."""
-LONGEST_INSTRUCTIONS: Final = 4_000
-"""Characters of one server's instructions that are passed on."""
 
 ALL_CAPABILITIES: Final[Mapping[str, object]] = {
     "tools": {"listChanged": True},
@@ -72,11 +70,3 @@ def list_result(member: str, items: bytes, info: bytes, *, modern: bool) -> byte
         member.encode(),
     )
     return b"%b%b}" % (head, items)
-
-
-def merged_instructions(by_server: Iterable[tuple[str, str]], *, bare: bool) -> str:
-    """The instructions of several servers as one text, each under its server's name."""
-    parts = [(server, text.strip()[:LONGEST_INSTRUCTIONS]) for server, text in by_server if text.strip()]
-    if bare:
-        return parts[0][1] if parts else ""
-    return "\n\n".join(f"# {server} (tools named {server}__…)\n{text}" for server, text in parts)

@@ -6,7 +6,6 @@ import asyncio
 import os
 import secrets
 import time
-from importlib.metadata import version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Final
 
@@ -43,11 +42,13 @@ from interlock.hub.gatehouse import Gatehouse
 from interlock.hub.governing import Governing
 from interlock.hub.housekeeping import Housekeeping
 from interlock.hub.hub import Hub
+from interlock.hub.kernel.instructions import section
 from interlock.hub.kernel.kernel import Kernel
 from interlock.hub.kernel.meaning import EMBEDDINGS, Meaning
 from interlock.hub.kernel.requests import Requests, off_loop
 from interlock.hub.kernel.search import ToolSearch
 from interlock.hub.kernel.shelves import Shelves
+from interlock.hub.kernel.telling import Telling
 from interlock.hub.kernel.tokens import TokenCounts
 from interlock.hub.keys import KEY_USES, KEYS, Keys
 from interlock.hub.logs import Logs
@@ -76,19 +77,20 @@ from interlock.hub.upstreams.upstreams import Upstreams
 from interlock.hub.validators.checking import Judging
 from interlock.hub.validators.noticed import Noticed
 from interlock.judge.secrets import redact
+from interlock.protocols.mgp.permissions import Risk
 from interlock.store import Collection, Store, StoreError
 from interlock.transports.exchange import Service
 from interlock.transports.parking import Limits as ParkingLimits
 from interlock.transports.parking import Parking
 from interlock.transports.resolving import Resolver
 from interlock.transports.stdio.process import Command
+from interlock.version import VERSION
 from interlock.wire.errors import Fault
 from interlock.wire.limits import Limits
 
 if TYPE_CHECKING:
-    from interlock.hub.oauth.tokens import Tokens
+    from interlock.hub.oauth.issuers import Issuers
 
-VERSION: Final = version("interlock")
 NOTICE_EVERY_S: Final = 0.05
 """Changes of the catalog within this time are told as one."""
 CHORES_S: Final = 2.0
@@ -163,24 +165,38 @@ class Assembly:
         self.inbox = Inbox(
             lambda: self.config.hub.approvals.valid_s,
             stands=self._still_asks,
-            told=self.journal.decided,
-            told_rule=lambda rule, by, made: (self.journal.rule_made if made else self.journal.rule_revoked)(by, rule),
+            record=self.journal.decided,
+            record_rule=self.journal.rule,
         )
         self.meaning = Meaning(lambda: self.config.hub.embeddings, lambda: self.store, self._resolver, self._note)
-        self.search = ToolSearch(self.catalog, self.tokens, self.meaning, self._connected, self._lock_s)
+        self.search = ToolSearch(
+            self.catalog,
+            self.tokens,
+            self.meaning,
+            self._connected,
+            self._lock_s,
+            self._risk_of,
+            lambda server: (self.governing.trust_of(server), self.permissions.declared(server)),
+        )
         self._requested: set[asyncio.Task[None]] = set()
-        self.requests = Requests(self.inbox, self.access_desk, off_loop(self._requested), self._note)
-        tell = self.notices.requested
-        self.kernel = Kernel(self.catalog, self.shelves, self.search, self.tokens, self.requests, tell)
-        self.heralds = Heralds(lambda: self.config.hub, self._note)
+        self.requests = Requests(self.inbox, self.access_desk, off_loop(self._requested), self._risk_of, self._note)
+        telling = Telling(self.catalog, self.tokens, self.search.status, self._risk_of, self._needs)
+        self.kernel = Kernel(
+            self.catalog, self.shelves, self.search, self.tokens, telling, self.requests, self.notices.requested
+        )
+        self.heralds = Heralds(lambda: self.config.hub, self._resolver, self._note)
         self._desk = Desk(
             self.inbox,
             lambda: self.config.hub.approvals.hold_s,
             self._attended_by,
             self.parking,
+            self._states,
             lambda server: self.governing.trust_of(server),
+            self._risk_of,
         )
-        self._pins = Pins(self.inbox, lambda: self.config.hub.mode, self.quarantine.take, self._relist, self._note)
+        self._pins = Pins(
+            self.inbox, lambda: self.config.hub.mode, self.quarantine.take, self._relist, self._risk_of, self._note
+        )
         self.judging = Judging(self._resolver)
         self.noticed = Noticed(self._note)
         self.counts = Counts()
@@ -195,7 +211,7 @@ class Assembly:
             log=self._note,
         )
         self.permissions = self.governing.permissions
-        self.permission_desk = PermissionsDesk(self.permissions, self.access, lambda: self.config.servers, self.journal)
+        self.permission_desk = PermissionsDesk(self.permissions, self.access, lambda: self.config.servers)
         self.pages = Pages(time.monotonic)
         self.measuring = Measuring()
         self.gatehouse = Gatehouse(
@@ -379,14 +395,17 @@ class Assembly:
         return principal.kind != "person" and (self.inbox.watched or self._attended_by(principal) is not None)
 
     async def _remember(self, servers: list[str]) -> None:
-        """Servers that start on demand are known by their tools of earlier, until they run."""
+        """Servers that start on demand are known by their tools of earlier, until they run. One that was never seen is
+        started once: nobody could ask for what nobody knows."""
         for server in servers:
             settings = self.config.servers.get(server)
             offer = self.catalog.offer(server)
             if settings is None or settings.start != "on-demand" or offer is None or offer.tools:
                 continue
             known = await remembered(self.store, server, settings)
-            if known is not None:
+            if known is None:
+                self.upstreams[server].want()
+            else:
                 await self.permissions.take(known)
                 await self.quarantine.take(known)
 
@@ -396,6 +415,9 @@ class Assembly:
         if any(standing.grant == "denied" for standing in lacking):
             return ""
         return next((standing.decision for standing in lacking if standing.decision), "")
+
+    def _needs(self, tool: Tool) -> tuple[str, ...]:
+        return self.permissions.needs(tool)
 
     def _connected(self, server: str) -> bool:
         upstream = self.upstreams.get(server)
@@ -409,7 +431,7 @@ class Assembly:
         if self.oauth is not None:
             await self.oauth.close()
         self.oauth = None
-        if settings.issuer is not None:
+        if settings.every:
             try:
                 self.oauth = open_desk(
                     settings,
@@ -424,13 +446,13 @@ class Assembly:
             else:
                 self.oauth.tick()
         self.keys.beside = (lambda hash_: None) if self.oauth is None else self.oauth.tokens.get
-        self.access.short_of_right = (lambda right: None) if self.oauth is None else self.oauth.tokens.short_of_right
+        self.access.short_of_right = (lambda *_: None) if self.oauth is None else self.oauth.tokens.short_of_right
 
-    def _tokens(self) -> Tokens | None:
+    def _tokens(self) -> Issuers | None:
         return None if self.oauth is None else self.oauth.tokens
 
-    def _short_of_scope(self, exposed: str, server: str) -> Fault | None:
-        return None if self.oauth is None else self.oauth.tokens.short_of_scope(exposed, server)
+    def _short_of_scope(self, principal: Principal, exposed: str, server: str) -> Fault | None:
+        return None if self.oauth is None else self.oauth.tokens.short_of_scope(principal, exposed, server)
 
     def _stepped(self, upstream: Upstream, before: State) -> None:
         self.journal.server_stepped(upstream.id, before, upstream.state, upstream.problem)
@@ -451,6 +473,9 @@ class Assembly:
     def _attended_by(self, principal: Principal) -> str | None:
         agent = self.config.agents.get(principal.id) if principal.kind == "agent" else None
         return None if agent is None else agent.attended_by
+
+    def _risk_of(self, tool: Tool) -> Risk:
+        return self.governing.risk_of(tool)
 
     def _relist(self, server: str) -> None:
         upstream = self.upstreams.get(server)
@@ -497,6 +522,8 @@ class Assembly:
     def _show(self, offer: Offer) -> None:
         self.catalog.put(offer)
         self.tokens.count(offer.tools.values())
+        if offer.instructions:
+            self.tokens.counted([section(offer.server, offer.instructions)])
         self._changed()
 
     def _changed(self) -> None:
@@ -507,6 +534,7 @@ class Assembly:
         self._telling = None
         self.notices.catalog_changed()
         self.requests.look_again()
+        self.kernel.contexts.look_again()
 
     def _reap(self, now: float) -> None:
         for upstream in self.upstreams:

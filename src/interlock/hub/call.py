@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 _decode = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder().encode
 
-TargetKind = Literal["tool", "prompt", "resource", "completion", "server"]
+TargetKind = Literal["tool", "prompt", "resource", "completion", "server", "admin"]
 
 
 class Target(msgspec.Struct, frozen=True):

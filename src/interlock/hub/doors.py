@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
@@ -14,10 +15,11 @@ from interlock.hub.catalog.views import EVERYTHING, Catalog, View
 from interlock.hub.kernel.shelf import Shelf
 from interlock.hub.keys import PREFIX, Keys, expired
 from interlock.hub.principals import LOCAL_AGENT, TOKEN, Principal
+from interlock.transports.unsettled import Unsettled
 from interlock.wire.errors import Fault
 
 if TYPE_CHECKING:
-    from interlock.hub.oauth.tokens import Tokens
+    from interlock.hub.oauth.issuers import Issuers
 
 MOST_CALLERS: Final = 10_000
 """Callers remembered. Beyond that they are all looked up again."""
@@ -40,7 +42,7 @@ class Doors:
         keys: Keys,
         catalog: Catalog,
         access: Access,
-        tokens: Callable[[], Tokens | None] = lambda: None,
+        tokens: Callable[[], Issuers | None] = lambda: None,
     ) -> None:
         self._tokens = tokens
         self._config = config
@@ -51,7 +53,7 @@ class Doors:
         self._loads: WeakValueDictionary[str, Load] = WeakValueDictionary()
 
     def admit(self, path: str, headers: Mapping[bytes, bytes]) -> Caller:
-        """Who asks, at an HTTP address."""
+        """Who asks, at an HTTP address. Raises `Unsettled` where that cannot be said yet."""
         credential = headers.get(b"authorization")
         caller = self._admitted.get((path, credential))
         if caller is None:
@@ -64,6 +66,14 @@ class Doors:
             raise expired() if tokens is None else tokens.expired(path)
         caller.used = True
         return caller
+
+    async def admit_in_time(self, path: str, headers: Mapping[bytes, bytes]) -> Caller:
+        """The same, waiting where it takes a moment to say who asks."""
+        try:
+            return self.admit(path, headers)
+        except Unsettled as waiting:
+            await asyncio.wait([waiting.settled])
+            return self.admit(path, headers)
 
     def forget(self) -> None:
         """Who sees what has changed: everyone is looked up again."""
@@ -113,7 +123,7 @@ class Doors:
         # Whoever asks for the whole list, and states no budget, means the whole list.
         budget = None if chosen is None and level == "L0" else chosen or config.hub.budget
         parts = stated.tool_context_budget.parts
-        return Shelf(view, budget, level, pinned, own.request, by_default, parts, principal)
+        return Shelf(view, budget, level, pinned, own.request, by_default, chosen is not None, parts, principal)
 
     def _view(self, path: str) -> View | None:
         if path == "/mcp":

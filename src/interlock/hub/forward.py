@@ -6,7 +6,6 @@ Ids, progress tokens and request state never cross the hop as they are: each sid
 from __future__ import annotations
 
 import asyncio
-import hashlib
 from collections.abc import Callable, Mapping
 
 import msgspec
@@ -16,10 +15,10 @@ from interlock.hub import recording
 from interlock.hub.audit.record import CANCELLED, Outcome, outcome_of
 from interlock.hub.bridges import url_first
 from interlock.hub.bridges.asking_back import AskingBack
-from interlock.hub.bridges.retries import ANSWERS
+from interlock.hub.bridges.held_exchange import HeldExchange
+from interlock.hub.bridges.retries import ANSWERS, binding_of
 from interlock.hub.call import Call
 from interlock.hub.lines import LineOwner
-from interlock.hub.questions import relay_question
 from interlock.hub.recovering import Recovering
 from interlock.hub.request_states import RequestStates
 from interlock.hub.results.addresses import with_exposed_uris
@@ -31,7 +30,9 @@ from interlock.protocols.mcp import older, results
 from interlock.protocols.mcp.errors_across import error_for_new, error_for_old
 from interlock.protocols.mcp.headers import param_values
 from interlock.protocols.mcp.meta import Members
+from interlock.protocols.mcp.methods import is_severe
 from interlock.protocols.mcp.projected import request_meta, with_request_meta
+from interlock.protocols.mcp.questions import question_for_old
 from interlock.protocols.mcp.traced import traced
 from interlock.transports.link import Outgoing
 from interlock.transports.parking import refused
@@ -62,6 +63,12 @@ class Forward(msgspec.Struct, eq=False):
     _told: bool = False
     _back: AskingBack | None = None
     _questions: int = 0
+
+    @property
+    def attended(self) -> bool:
+        """Whether its client waits for it now."""
+        exchange = self._call.exchange
+        return not isinstance(exchange, HeldExchange) or exchange.attended
 
     def send(self, more: Members | None = None) -> None:
         """Send it, with more than it came with where it is repeated. A failure to send is the answer."""
@@ -104,19 +111,21 @@ class Forward(msgspec.Struct, eq=False):
                 self._last(call, result, exchange.result)
 
     def notified(self, method: str, params: bytes) -> None:
-        """Progress and log messages of this call. Log messages of a shared session are the operator's alone."""
+        """Progress and log messages of this call. Log messages of a shared session are the operator's alone. What else
+        comes on a call's stream, such as a changed list, is not about the call."""
         exchange = self._call.exchange
-        wanted = False
         if method == PROGRESS:
             meta = exchange.glance.meta
             if meta is not None and meta.progress_token is not None:
                 exchange.notify(PROGRESS, _with_token(params, meta.progress_token))
         elif method == "notifications/message":
-            wanted = self._wants_logs()
+            if self._wants_logs() and is_severe(params, log_level_of(exchange)):
+                exchange.notify(method, one_line(params))
+        elif method == "notifications/elicitation/complete":
+            if not exchange.dialect.modern:
+                exchange.notify(method, one_line(params))
         else:
-            wanted = method == "notifications/elicitation/complete" and not exchange.dialect.modern
-        if wanted:
-            exchange.notify(method, one_line(params))
+            self._connection.listener.notified(method, params)
 
     def asked(self, request: Request) -> None:
         """The server turns to the client in mid-call: possible where the connection is the client's own."""
@@ -124,7 +133,7 @@ class Forward(msgspec.Struct, eq=False):
             fault = Fault("METHOD_NOT_FOUND", f"{request.method} cannot be answered on a shared connection")
             self._connection.refuse(request.id, fault.render(Tongue.OLD_MCP))
             return
-        relay_question(self._connection, request, self._ask, Tongue.OLD_MCP)
+        self._owner.questions.relay(self._connection, request, self._ask)
 
     def lost(self, fault: Fault) -> None:
         """No answer will come."""
@@ -136,7 +145,10 @@ class Forward(msgspec.Struct, eq=False):
 
     def _ask(self, method: str, params: bytes) -> asyncio.Future[bytes]:
         """Ask the client. The server's own time stands still while it waits for an answer."""
-        waiting = self._call.exchange.ask(method, params)
+        exchange = self._call.exchange
+        if not exchange.dialect.modern:
+            params = question_for_old(exchange.dialect.revision, method, params)
+        waiting = exchange.ask(method, params)
         self._questions += 1
         self._allow(self._states.life_s)
         waiting.add_done_callback(self._told_answer)
@@ -244,7 +256,9 @@ class Forward(msgspec.Struct, eq=False):
         """Say a request in the terms of the server's era."""
         if self._call.exchange.dialect.modern:
             if _STATE in fields:
-                fields[_STATE] = msgspec.Raw(msgspec.json.encode(self._opened(fields[_STATE])))
+                opened = self._opened(fields.pop(_STATE))
+                if opened is not None:
+                    fields[_STATE] = msgspec.Raw(msgspec.json.encode(opened))
             if not self._connection.modern:
                 self._make_old(fields)
         elif self._connection.modern:
@@ -298,17 +312,19 @@ class Forward(msgspec.Struct, eq=False):
         return error_for_old(error, self._call.exchange.request.method) if self._connection.modern else error
 
     def _sealed(self, result: bytes) -> bytes:
-        """A server's request state is bound to this caller and this call before it leaves."""
+        """A server's request state is bound to this caller and this call before it leaves. What a person has approved
+        is approved for the next round too, whether or not the server has a state."""
         fields = msgspec.json.decode(result, type=dict[str, msgspec.Raw])
         state = msgspec.json.decode(fields[_STATE], type=str) if _STATE in fields else None
-        if state is not None:
-            token = self._states.close(
-                self._call.caller.owner, self._purpose(), state, self._clock() + self._states.life_s
-            )
+        approval = self._call.approval
+        if state is not None or approval is not None:
+            expires = self._clock() + self._states.life_s
+            matter = "" if approval is None else approval.matter
+            token = self._states.close(self._call.caller.owner, self._purpose(), state, expires, matter)
             fields[_STATE] = msgspec.Raw(msgspec.json.encode(token))
         return msgspec.json.encode(fields)
 
-    def _opened(self, raw: msgspec.Raw) -> str:
+    def _opened(self, raw: msgspec.Raw) -> str | None:
         try:
             token = msgspec.json.decode(raw, type=str)
         except msgspec.DecodeError:
@@ -316,10 +332,8 @@ class Forward(msgspec.Struct, eq=False):
         return self._states.open(token, self._call.caller.owner, self._purpose(), self._clock())
 
     def _purpose(self) -> str:
-        """What a sealed state is good for: this method of this target with these arguments."""
-        target = self._call.target
-        digest = hashlib.sha256(self._call.arguments_raw).hexdigest()
-        return f"{self._call.exchange.request.method}\0{target.server}\0{target.name}\0{digest}"
+        """What a sealed state is good for: this method of this target with these arguments, in whatever order."""
+        return binding_of(self._call).hex()
 
 
 def _with_token(params: bytes, token: Id) -> bytes:

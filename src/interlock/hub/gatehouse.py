@@ -42,7 +42,7 @@ class Gatehouse:
         measuring: Measuring,
         pages: Pages,
         noticed: Noticed,
-        short_of_scope: Callable[[str, str], Fault | None],
+        short_of_scope: Callable[[Principal, str, str], Fault | None],
         is_attended: Callable[[Principal], bool],
         log: Callable[[str, str], None],
         clock: Callable[[], float],

@@ -10,11 +10,12 @@ from collections.abc import Callable
 
 from interlock.client.connection import Connection
 from interlock.config.settings import Config
+from interlock.hub.audit.entries import NOBODY
 from interlock.hub.audit.journal import Journal, PermissionEvent
-from interlock.hub.audit.recorder import NOBODY
 from interlock.hub.catalog.offer import Offer, Tool
 from interlock.hub.decisions.inbox import Inbox
-from interlock.hub.permissions.entries import Standing
+from interlock.hub.permissions.deciding import said_by
+from interlock.hub.permissions.entries import Entry, Standing
 from interlock.hub.permissions.permissions import Log, Permissions
 from interlock.hub.permissions.telling import Telling
 from interlock.hub.plan import Epoch
@@ -46,7 +47,13 @@ class Governing:
         self._show = show
         self._journal = journal
         self.permissions = Permissions(
-            inbox, config, self.trust_of, changed=self._changed, log=log, record=self._record
+            inbox,
+            config,
+            self.trust_of,
+            changed=self._changed,
+            log=log,
+            record=self._record,
+            record_entry=self._recorded,
         )
         self._telling = Telling(self.permissions, inbox, lambda: config().hub.approvals.hold_s, log)
         self._agreed: dict[str, Agreement | None] = {}
@@ -101,4 +108,10 @@ class Governing:
 
     def _record(self, event: PermissionEvent, server: str, standing: Standing) -> None:
         by = NOBODY if standing.by_kind is None else Principal(standing.by, standing.by_kind)
-        self._journal.permission(event, by, server, standing.permission, standing.rule)
+        self._journal.settled(event, by, server, standing.permission, standing.rule)
+
+    def _recorded(self, entry: Entry, by: Principal, trace: str) -> object:
+        event: PermissionEvent = "PERMISSION_REVOKED" if entry.revoked else "PERMISSION_DENIED"
+        if entry.grant == "approved":
+            event = "PERMISSION_GRANTED"
+        return self._journal.permission(event, by, entry.server, entry.permission, said_by(entry).rule, trace)

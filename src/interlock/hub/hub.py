@@ -26,12 +26,14 @@ from interlock.hub.judgement import Judgement
 from interlock.hub.kernel.clients import shelf_for
 from interlock.hub.kernel.desk import KERNEL_TOOLS, KernelDesk, inner_call
 from interlock.hub.kernel.kernel import Kernel
+from interlock.hub.kernel.shelf import Shelf
 from interlock.hub.kernel.shelves import Shelves
 from interlock.hub.lines import Line
 from interlock.hub.listening import MOST_SUBSCRIPTIONS, Listening, SessionListener
 from interlock.hub.notices import Notices
 from interlock.hub.pipeline import Commit, Dispatch, Pipeline, Release, Resolve
 from interlock.hub.plan import Plan
+from interlock.hub.questions import HEARD
 from interlock.hub.recording import Recording, trace_of
 from interlock.hub.recovering import Recovering
 from interlock.hub.refusals import Refusals
@@ -107,6 +109,8 @@ class Hub:
         self._shelves = shelves
         self._kernel = kernel
         self._kernel_desk = KernelDesk(kernel, self._later)
+        kernel.may_call = self._may_call
+        self._contexts = kernel.contexts
         self._access = access
         self._upstreams = upstreams
         self._notices = notices
@@ -175,7 +179,8 @@ class Hub:
         if offers_tasks(session.dialect, caller, self._peer(caller)):
             offered = with_tasks(offered, modern=False)
         offered = with_answer(offered, session.dialect)
-        return answers.initialize_result(session.dialect.revision, self._info, offered, self._instructions(caller))
+        told = self._shelves.instructions(shelf_for(caller.shelf, session.dialect.client_info)).text
+        return answers.initialize_result(session.dialect.revision, self._info, offered, told)
 
     def serve(self, exchange: Exchange) -> None:
         """Answer a request, or see to it that it will be answered."""
@@ -192,10 +197,17 @@ class Hub:
             exchange.fail(fault)
 
     def told(self, caller: AnyCaller, session: Session | None, notification: Notification) -> None:
-        """A client's notification. Changed roots go to the servers that have a session for this client."""
-        if notification.method == "notifications/roots/list_changed" and session is not None:
+        """A client's notification, for the servers that have a session for this client: changed roots, and what
+        becomes of that which they asked of it."""
+        if session is None:
+            return
+        if notification.method == "notifications/roots/list_changed":
             for _, line in self._private_lines(session):
                 line.connection.tell(notification.method, notification.params)
+        elif notification.method in HEARD:
+            for _, line in self._private_lines(session):
+                if line.owner is not None:
+                    line.owner.questions.heard(line.connection, notification.method, notification.params)
 
     def closed(self, session: Session) -> None:
         """A session is over, and everything that was its own with it."""
@@ -224,12 +236,23 @@ class Hub:
             raise Fault("METHOD_NOT_FOUND", f"{caller.view.server} offers no {row.needs}")
         if "cursor" in members(exchange.request.params):
             raise Fault("INVALID_PARAMS", "this list has one page, and no cursor leads into it", mend="leave it out")
-        loaded = self._kernel.loaded(caller, exchange.session) if exchange.session is not None else ()
         # A budget is for a model's context; whoever reads over REST has none to fill.
         rest = exchange.dialect.rest
         shelf = shelf_for(caller.shelf, exchange.dialect.client_info)
         shelf = msgspec.structs.replace(shelf, budget=None, level=None) if rest else shelf
-        items = self._shelves.listing(shelf, _LISTS[method], loaded)
+        if method == "tools/list" and not self._shelves.settled(shelf):
+            self._later(self._list_when_settled(exchange, caller, shelf))
+        else:
+            self._answer_list(exchange, caller, shelf)
+
+    async def _list_when_settled(self, exchange: Exchange, caller: Caller, shelf: Shelf) -> None:
+        await self._shelves.settle(shelf)
+        self._answer_list(exchange, caller, shelf)
+
+    def _answer_list(self, exchange: Exchange, caller: Caller, shelf: Shelf) -> None:
+        method = exchange.request.method
+        row = METHODS[method]
+        items = self._shelves.listing(shelf, _LISTS[method], self._contexts.listed(caller, exchange.session))
         modern = exchange.dialect.modern
         if not modern and method == "tools/list":
             items = tools_for(exchange.dialect.revision, items)
@@ -240,13 +263,18 @@ class Hub:
         if offers_tasks(exchange.dialect, caller, self._peer(caller)):
             offered = with_tasks(offered, modern=True)
         offered = with_answer(offered, exchange.dialect)
-        exchange.result(answers.discover_result(self._info, offered, self._instructions(caller)))
+        shelf = shelf_for(caller.shelf, exchange.dialect.client_info)
+        if self._shelves.introduced(shelf):
+            self._introduce(exchange, shelf, offered)
+        else:
+            self._later(self._introduce_later(exchange, shelf, offered))
 
-    def _instructions(self, caller: Caller) -> str:
-        reaches = self._access.reaches
-        servers = [name for name in self._catalog.servers(caller.view) if reaches(caller.principal, name)]
-        texts = ((name, offer.instructions) for name in servers if (offer := self._catalog.offer(name)) is not None)
-        return answers.merged_instructions(texts, bare=caller.view.bare)
+    async def _introduce_later(self, exchange: Exchange, shelf: Shelf, offered: Mapping[str, object]) -> None:
+        await self._shelves.settle(shelf)
+        self._introduce(exchange, shelf, offered)
+
+    def _introduce(self, exchange: Exchange, shelf: Shelf, offered: Mapping[str, object]) -> None:
+        exchange.result(answers.discover_result(self._info, offered, self._shelves.instructions(shelf).text))
 
     def _upstream_capabilities(self, caller: Caller) -> Mapping[str, object] | None:
         """What the one server of a view can do; None for views of many, and while it is not known yet."""
@@ -273,6 +301,8 @@ class Hub:
             if not self._kernel_desk.takes(exchange, caller, name, fields):
                 return
             name = inner_call(fields)
+        if self._contexts.kept:
+            self._contexts.used(caller, exchange.session, name)
         self._submit(exchange, caller, "tool", name, self._resolve_tool, fields)
 
     def _validate_tool(self, exchange: Exchange, caller: Caller) -> None:
@@ -355,8 +385,17 @@ class Hub:
             plan = self._pipeline.plan(caller, kind, name, resolve, self._clock())
         except Fault as fault:
             self._recording.unresolved(exchange, caller, kind, name, fault)
+            self.refusals.add_unresolved(caller, kind, name, fault)
             raise
         self._pipeline.submit(Call(exchange, caller, plan.target, fields), plan)
+
+    def _may_call(self, caller: Caller, tool: str) -> bool:
+        """Whether no gate refuses a tool whatever its arguments are."""
+        try:
+            plan = self._pipeline.plan(caller, "tool", tool, self._resolve_tool, self._clock())
+        except Fault:
+            return False
+        return not isinstance(plan.standing, Refuse)
 
     def _reach(self, caller: Caller, kind: TargetKind, name: str, resolve: Resolve) -> Target:
         """The target that a name means, for what is not a call of it. What may not be reached is not there."""
@@ -384,6 +423,7 @@ class Hub:
             if decision is not None:
                 raise _withheld(name, decision)
             self._refuse_held(caller, "tool", name)
+            self._refuse_early(caller, name)
             raise unknown("tool", name)
         return Target("tool", tool.server, tool.name, tool)
 
@@ -410,6 +450,14 @@ class Hub:
             message = f"{name[:200]} is in quarantine: its definition breaks {rule}"
             mend = "the operator decides: `interlock status` says what was found and how to allow it"
             raise Fault("TOOL_DISABLED", message, mend=mend, data={"rule": rule})
+
+    def _refuse_early(self, caller: Caller, name: str) -> None:
+        """A tool of a server that is only just starting may well be there in a moment."""
+        server = caller.view.server or name.partition("__")[0]
+        upstream = self._upstreams.get(server) if self._catalog.sees_server(caller.view, server) else None
+        if upstream is not None and upstream.starting and self._access.reaches(caller.principal, server):
+            said = f"{server} is still starting: its tools are not known yet"
+            raise Fault("SERVER_NOT_READY", said, retry_after_ms=1000)
 
     def _later(self, work: Coroutine[None, None, None]) -> None:
         task = asyncio.ensure_future(work)
@@ -461,7 +509,7 @@ class Hub:
             session.notify("notifications/resources/updated", params)
 
         try:
-            await self._subscriptions.add(target.server, target.name, session.id, tell)
+            await self._subscriptions.add(target.server, target.name, session.id, tell, exchange)
         except Fault as fault:
             exchange.fail(fault)
             return
@@ -519,7 +567,7 @@ def _withheld(name: str, decision: str) -> Fault:
         "TOOL_DISABLED",
         f"{name[:200]} has changed since it was approved, and waits for approval {decision}",
         mend=f"a person looks at it with `interlock approvals show {decision}`",
-        data={"decision": decision},
+        data={"decision": decision, "rule": "a tool is held to the definition it was approved with"},
     )
 
 

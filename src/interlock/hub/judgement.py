@@ -10,6 +10,7 @@ from interlock.hub.call import Call, Caller
 from interlock.hub.local import LocalExchange
 from interlock.hub.pipeline import Pipeline, Resolve
 from interlock.hub.rates import limited
+from interlock.hub.refusals import NO_SUCH_NAME
 from interlock.hub.verdicts import Ask, Pass, Refuse, Wait
 from interlock.wire.errors import Fault
 from interlock.wire.messages import Request
@@ -35,7 +36,7 @@ class Judgement(msgspec.Struct, frozen=True):
         try:
             plan = pipeline.plan(caller, "tool", tool, resolve, now)
         except Fault as fault:
-            rule = "no such tool in this caller's view"
+            rule = str(fault.data.get("rule") or NO_SUCH_NAME)
             return cls("refused", "resolve", rule, fault.name, fault.message, fault.mend)
         params = msgspec.json.encode({"name": tool, "arguments": msgspec.Raw(arguments)})
         exchange = LocalExchange(Request(1, "tools/call", params), caller)

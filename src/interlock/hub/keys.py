@@ -9,7 +9,7 @@ import hashlib
 import hmac
 import secrets
 from collections.abc import Callable
-from datetime import UTC, datetime
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Final
 
@@ -26,6 +26,8 @@ SHOWN: Final = 12
 """Characters of a key that may be shown to recognise it by: the prefix and 8 of 43."""
 MOST: Final = 100_000
 LONGEST_NAME: Final = 200
+SHORTEST_LIFE: Final = timedelta(minutes=1)
+"""Of a key in place of one that has expired."""
 
 
 class Key(msgspec.Struct, frozen=True, omit_defaults=True):
@@ -111,6 +113,7 @@ class Keys:
         expires_at: datetime | None = None,
         permissions: tuple[str, ...] | None = None,
         rate: Rate | None = None,
+        record: Callable[[Key], object] | None = None,
     ) -> str:
         """A new key for a principal, old ones staying valid."""
         if len(self.mirror) >= MOST:
@@ -122,31 +125,40 @@ class Keys:
         key = msgspec.structs.replace(key, expires_at=expires_at, permissions=permissions, rate=rate or Rate())
         async with self._store.transaction() as change:
             change.insert(KEYS, key)
+            if record is not None:
+                change.record(record(key))
         return text
 
-    async def revoke(self, name: str) -> int:
+    async def revoke(self, name: str, record: Callable[[list[Key]], object] | None = None) -> int:
         """Make every key of a principal worthless at once. Says how many there were."""
         gone = [key for key in self.mirror.values() if key.principal == name]
         async with self._store.transaction() as change:
             for key in gone:
                 change.delete(KEYS, key.hash)
                 change.delete(KEY_USES, key.hash)
+            if gone and record is not None:
+                change.record(record(gone))
         return len(gone)
 
-    async def rotate(self, name: str) -> str:
-        """One new key in place of all those of a principal, permitting what the newest of them did."""
+    async def rotate(self, name: str, record: Callable[[Key, list[Key]], object] | None = None) -> str:
+        """One new key in place of all those of a principal, permitting what the newest of them did.
+
+        It ends when that would have ended, and for one that has ended already, after as long a time from now.
+        """
         old = sorted((key for key in self.mirror.values() if key.principal == name), key=lambda key: key.created)
         if not old:
-            raise Fault("INVALID_PARAMS", f"{name} has no key", mend="make one with `interlock keys create`")
+            raise without_key(name)
         text, fresh = self.make(name, old[-1].kind, profile=old[-1].profile)
         fresh = msgspec.structs.replace(
-            fresh, expires_at=old[-1].expires_at, permissions=old[-1].permissions, rate=old[-1].rate
+            fresh, expires_at=_next_end(old[-1]), permissions=old[-1].permissions, rate=old[-1].rate
         )
         async with self._store.transaction() as change:
             change.insert(KEYS, fresh)
             for key in old:
                 change.delete(KEYS, key.hash)
                 change.delete(KEY_USES, key.hash)
+            if record is not None:
+                change.record(record(fresh, old))
         return text
 
     def principal(self, text: str) -> Principal | None:
@@ -195,6 +207,18 @@ class Keys:
 
     def _hash(self, text: str) -> str:
         return hmac.new(self._secret, text.encode(), hashlib.sha256).hexdigest()
+
+
+def _next_end(old: Key) -> datetime | None:
+    now = datetime.now(UTC)
+    if old.expires_at is None or old.expires_at > now:
+        return old.expires_at
+    return now + max(old.expires_at - datetime.fromisoformat(old.created), SHORTEST_LIFE)
+
+
+def without_key(name: str) -> Fault:
+    """A principal that has no key."""
+    return Fault("NOT_FOUND", f"{name[:LONGEST_NAME]} has no key", mend="`interlock keys list` names those who have")
 
 
 def expired() -> Fault:

@@ -2,10 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+from functools import partial
 from typing import NamedTuple, Protocol
 
 from interlock.client.connection import Connection
-from interlock.hub.questions import relay_question
+from interlock.hub.questions import Questions
+from interlock.hub.sharing import SessionState
+from interlock.protocols.mcp.methods import is_severe
+from interlock.protocols.mcp.questions import question_for_old
 from interlock.protocols.mcp.tasks import related_task, with_related
 from interlock.transports.exchange import Session
 from interlock.wire.errors import Fault, Tongue
@@ -18,6 +23,10 @@ _SESSION_NOTICES = frozenset({"notifications/message", "notifications/elicitatio
 class Carrier(Protocol):
     """A call under way."""
 
+    @property
+    def attended(self) -> bool:
+        """Whether its client has a request open for it, and does not owe it answers first."""
+
     def notified(self, method: str, params: bytes) -> None:
         """Take what the server tells in this call."""
 
@@ -28,12 +37,15 @@ class Carrier(Protocol):
 class LineOwner:
     """Whom a private connection belongs to. What the server says on it is theirs, and nobody else's."""
 
-    def __init__(self, session: Session | None) -> None:
+    def __init__(self, lane: str, session: Session | None) -> None:
+        self.lane = lane
+        """What the connection is called."""
         self._session = session
         self.tasks: dict[str, str] = {}
         """Tasks that were begun on it and whose outcome their owner does not have yet: the server's id, and ours."""
         self.waits: dict[str, Carrier] = {}
         """Who waits for the result of a task, by the server's id of it."""
+        self.questions = Questions()
         self.open: set[Carrier] = set()
         """Calls of the owner that are under way on it."""
         self.connection: Connection | None = None
@@ -45,12 +57,13 @@ class LineOwner:
         call = self._only_call()
         if call is not None:
             call.notified(method, params)
-        elif self._session is not None:
+        elif self._session is not None and self._wants(self._session, method, params):
             self._session.notify(method, params)
         return True
 
     def asked(self, request: Request) -> None:
-        """Carry a question to the owner: in the only call under way, or beside all of them where a session allows it.
+        """Carry a question to the owner: in the only call that it can be asked in, or beside all of them where a
+        session allows it.
 
         Which of several calls it belongs to cannot be known, and is never guessed.
         """
@@ -64,13 +77,25 @@ class LineOwner:
         if call is not None:
             call.asked(request)
         elif self._session is not None:
-            relay_question(connection, request, self._session.ask, Tongue.OLD_MCP)
+            self.questions.relay(connection, request, partial(self._ask_beside, self._session))
         else:
             fault = Fault("METHOD_NOT_FOUND", f"{request.method} cannot be attributed to one of {len(self.open)} calls")
             connection.refuse(request.id, fault.render(Tongue.OLD_MCP))
 
+    def _wants(self, session: Session, method: str, params: bytes) -> bool:
+        state = session.state
+        least = state.log_level if isinstance(state, SessionState) else None
+        return method != "notifications/message" or is_severe(params, least)
+
+    def _ask_beside(self, session: Session, method: str, params: bytes) -> asyncio.Future[bytes]:
+        return session.ask(method, question_for_old(session.dialect.revision, method, params))
+
     def _only_call(self) -> Carrier | None:
-        return next(iter(self.open)) if len(self.open) == 1 else None
+        """The one call that the client waits for now; those that wait for the client have asked what they wanted."""
+        if len(self.open) == 1:
+            return next(iter(self.open))
+        attended = [call for call in self.open if call.attended]
+        return attended[0] if len(attended) == 1 else None
 
 
 class Line(NamedTuple):

@@ -132,17 +132,9 @@ class Listening:
         self._exchange.result(msgspec.json.encode({"resultType": "complete", "_meta": self._meta}))
 
     async def _begin(self, wanted: Filter) -> None:
-        honoured: list[str] = []
-        for uri in wanted.resource_subscriptions:
-            found = self._resolve(uri)
-            if found is None:
-                continue
-            try:
-                await self._subscriptions.add(*found, self, partial(self._updated, uri))
-            except Fault:
-                continue
-            self._watched.append(found)
-            honoured.append(uri)
+        # All at once, so that their servers are asked for them together.
+        uris = list(dict.fromkeys(wanted.resource_subscriptions))
+        honoured = [uri for uri, told in zip(uris, await asyncio.gather(*map(self._add, uris)), strict=True) if told]
         self._followed = self._tasks.follow(self._exchange, wanted.task_ids, self, self._tell_of_task)
         await self._tasks.watch(self._followed)
         if not self._exchange.open:
@@ -176,6 +168,18 @@ class Listening:
         early, self._early_of_tasks = self._early_of_tasks, {}
         for method, params in early.values():
             self._tell_of_task(method, params)
+
+    async def _add(self, uri: str) -> bool:
+        """Whether the stream will be told of a resource."""
+        found = self._resolve(uri)
+        if found is None:
+            return False
+        try:
+            await self._subscriptions.add(*found, self, partial(self._updated, uri), self._exchange)
+        except Fault:
+            return False
+        self._watched.append(found)
+        return True
 
     def _updated(self, uri: str) -> None:
         if self._acknowledged:

@@ -31,7 +31,9 @@ class Logs:
 
     def add(self, server: str, stream: str, text: str) -> None:
         """Keep a line, dropping the oldest, and tell whoever follows."""
-        shown = "".join(char if char.isprintable() or char == "\t" else "�" for char in text[:LONGEST])
+        shown = text[:LONGEST]
+        if not shown.isprintable():
+            shown = "".join(char if char.isprintable() or char == "\t" else "�" for char in shown)
         line = LogLine(datetime.now(UTC).isoformat(timespec="milliseconds"), server, stream, shown)
         self._tails.setdefault(server, deque(maxlen=KEPT)).append(line)
         for listener in tuple(self._listeners):

@@ -6,7 +6,7 @@ A change goes only where that listener's own list changed, or to whoever asked f
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, Literal, Protocol
+from typing import Final, Literal, NamedTuple, Protocol
 
 import msgspec
 
@@ -40,6 +40,14 @@ class Listener(Protocol):
         """There is news of tools that this principal asked for."""
 
 
+class Subscriber(NamedTuple):
+    """Someone who wants to hear of a resource."""
+
+    tell: Callable[[], None]
+    lane: str | None
+    """The private connection that its calls take; None for the shared one."""
+
+
 class Notices:
     """Compares what each shelf with listeners showed before and after a change."""
 
@@ -48,7 +56,7 @@ class Notices:
         self._shelves = shelves
         self._listeners: dict[Shelf, set[Listener]] = {}
         self._seen: dict[tuple[Shelf, ListName], tuple[bytes, ...]] = {}
-        self._subscribers: dict[tuple[str, str], dict[object, Callable[[], None]]] = {}
+        self._subscribers: dict[tuple[str, str], dict[object, Subscriber]] = {}
 
     def listen(self, listener: Listener) -> None:
         """Tell this one from now on."""
@@ -85,30 +93,28 @@ class Notices:
                 for listener in list(listeners):
                     listener.requested(event)
 
-    def subscribe(self, server: str, uri: str, who: object, tell: Callable[[], None]) -> bool:
-        """Tell `who` of updates of a resource. True when it is the first to ask."""
-        there = self._subscribers.setdefault((server, uri), {})
-        there[who] = tell
-        return len(there) == 1
+    def subscribe(self, server: str, uri: str, who: object, tell: Callable[[], None], lane: str | None) -> None:
+        """Tell `who` of updates of a resource. `lane` names the private connection that its calls take."""
+        self._subscribers.setdefault((server, uri), {})[who] = Subscriber(tell, lane)
 
-    def unsubscribe(self, server: str, uri: str, who: object) -> bool:
-        """Tell `who` no more. True when nobody is left."""
-        there = self._subscribers.get((server, uri))
-        if there is None or there.pop(who, None) is None:
-            return False
-        if there:
-            return False
-        del self._subscribers[server, uri]
-        return True
+    def unsubscribe(self, server: str, uri: str, who: object) -> Subscriber | None:
+        """Tell `who` no more. Gives how it was told, if it was."""
+        there = self._subscribers.get((server, uri), {})
+        gone = there.pop(who, None)
+        if gone is not None and not there:
+            del self._subscribers[server, uri]
+        return gone
 
-    def updated(self, server: str, uri: str) -> None:
-        """A server says that a resource changed."""
-        for tell in list(self._subscribers.get((server, uri), {}).values()):
-            tell()
+    def updated(self, server: str, uri: str, lane: str | None = None) -> None:
+        """A server says that a resource changed: to all, or on a private connection, which concerns whoever has it."""
+        for subscriber in list(self._subscribers.get((server, uri), {}).values()):
+            if lane is None or subscriber.lane == lane:
+                subscriber.tell()
 
-    def subscriptions(self, server: str) -> list[str]:
-        """What is subscribed to on a server, for a connection that starts anew."""
-        return [uri for name, uri in self._subscribers if name == server]
+    def subscriptions(self, server: str, lane: str | None = None) -> list[str]:
+        """What is subscribed to on a server; with `lane`, by those who have that private connection."""
+        there = ((uri, who.values()) for (name, uri), who in self._subscribers.items() if name == server)
+        return [uri for uri, whose in there if lane is None or any(each.lane == lane for each in whose)]
 
     def _state(self, shelf: Shelf, which: ListName) -> tuple[bytes, ...]:
         if not self._catalog.knows(shelf.view):

@@ -6,9 +6,9 @@ Whoever reaches these was checked to be the user the hub belongs to.
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import getpass
 import os
-import resource
 import shlex
 import sys
 import time
@@ -19,23 +19,29 @@ from typing import Any, Literal
 import msgspec
 
 from interlock.config import Confirmations, Loaded, load_again
-from interlock.hub.assembly import VERSION, Assembly
-from interlock.hub.audit.recorder import NOBODY
+from interlock.hub.assembly import Assembly
+from interlock.hub.audit.entries import NOBODY
 from interlock.hub.call import Caller
 from interlock.hub.catalog.offer import Held, Tool
 from interlock.hub.catalog.views import EVERYTHING, View
 from interlock.hub.decisions.answering import Answering
+from interlock.hub.kernel.pins import pins_without_room
+from interlock.hub.kernel.shelf import Shelf
 from interlock.hub.local import call_locally
 from interlock.hub.logs import LogLine
+from interlock.hub.memory import resident_mb
 from interlock.hub.principals import LOCAL_AGENT, Principal, local_person
 from interlock.hub.upstreams.upstream import Upstream
 from interlock.protocols.traces import new_trace_id
+from interlock.version import VERSION
 from interlock.wire.errors import Fault
 from interlock.wire.messages import EMPTY_OBJECT
 
 Follow = Callable[[LogLine], None]
 MOST_QUARANTINED = 100
 """Of one server, in one answer."""
+START_S = 30.0
+"""How long a call from the terminal waits for a server that is starting."""
 
 
 class Operator:
@@ -46,7 +52,7 @@ class Operator:
         self._stop = stop
         self._problems: list[dict[str, object]] = []
         self.person = local_person(getpass.getuser() if sys.platform != "win32" else os.environ.get("USERNAME", "user"))
-        self.answering = Answering(assembly.inbox, self.person, "terminal", assembly.journal.kept)
+        self.answering = Answering(assembly.inbox, self.person, "terminal")
         self.methods: dict[str, Callable[[bytes], Awaitable[object]]] = {
             "hub/status": self._status,
             "hub/tools": self._tools,
@@ -130,12 +136,12 @@ class Operator:
             "uptime_s": round(time.monotonic() - assembly.started, 1),
             "listen": assembly.listen or config.hub.listen,
             "home": str(assembly.home),
-            "config": {"path": config.origin.path, "problems": self._problems},
+            "config": {"path": config.origin.path, "problems": [*self._problems, *self._pins_without_room()]},
             "mode": config.hub.mode,
             "servers": [self._server(upstream) for upstream in assembly.upstreams],
             "agents": [{"id": key.principal, "kind": key.kind, "profile": key.profile} for key in assembly.keys.list()],
             "calls": assembly.hub.open_calls,
-            "memory_mb": _memory_mb(),
+            "memory_mb": resident_mb(),
         }
 
     def _server(self, upstream: Upstream) -> dict[str, object]:
@@ -177,7 +183,7 @@ class Operator:
         asked = _read(params, _Tools)
         view = View(server=asked.server, profile=asked.profile) if asked.server or asked.profile else EVERYTHING
         if not self._assembly.catalog.knows(view):
-            raise Fault("INVALID_PARAMS", "no such server or profile", mend="`interlock status` names them")
+            raise Fault("NOT_FOUND", "no such server or profile", mend="`interlock status` names them")
         tools = []
         for item in self._assembly.catalog.items(view, "tool"):
             definition = msgspec.json.decode(item.full, type=dict[str, Any])
@@ -202,10 +208,19 @@ class Operator:
     async def _call(self, params: bytes) -> object:
         asked = _read(params, _Call)
         caller = self._assembly.doors.admit_principal(self.person, "/mcp")
+        await self._started(asked.name.partition("__")[0])
         arguments = msgspec.Raw(bytes(asked.arguments) or EMPTY_OBJECT)
         body = msgspec.json.encode({"name": asked.name, "arguments": arguments})
         result = await call_locally(self._assembly.hub, caller, "tools/call", body, asked.timeout_s)
         return {"result": msgspec.Raw(result)}
+
+    async def _started(self, server: str) -> None:
+        """Somebody who has just started the hub waits for a server rather than call again."""
+        upstream = self._assembly.upstreams.get(server)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(START_S):
+                while upstream is not None and upstream.starting:
+                    await asyncio.sleep(0.05)
 
     async def _find(self, params: bytes) -> object:
         asked = _read(params, _Find)
@@ -216,11 +231,15 @@ class Operator:
         asked = _read(params, _Budget)
         shelves, tokens = self._assembly.shelves, self._assembly.tokens
         caller = self._caller_of(asked.agent)
+        # Whoever looks wants counts: what is not counted yet is waited for.
+        if not tokens.counted(tool.full for tool in shelves.tools(caller.shelf)):
+            await tokens.settled()
+        await shelves.settle(caller.shelf)
         listed = msgspec.json.decode(shelves.listing(caller.shelf, "tool"), type=list[msgspec.Raw])
-        tools = shelves.tools(caller.shelf)
+        tools, told = shelves.tools(caller.shelf), shelves.instructions(caller.shelf)
         costs: dict[str, int] = {}
         for tool in tools:
-            costs[tool.server] = costs.get(tool.server, 0) + tokens.of(tool)
+            costs[tool.server] = costs.get(tool.server, 0) + tokens.of_text(tool.full) + 1
         return {
             "agent": caller.principal.id,
             "level": shelves.level(caller.shelf),
@@ -228,18 +247,29 @@ class Operator:
             "all_tools": len(tools),
             "all_tokens": sum(costs.values()),
             "listed_tools": len(listed),
-            "listed_tokens": sum(tokens.of_text(bytes(item)) for item in listed),
+            "listed_tokens": sum(tokens.of_text(bytes(item)) + 1 for item in listed),
+            "instructions_tokens": told.tokens,
+            "instructions_without_room": told.left_out,
             "pinned_without_room": shelves.pinned_without_room(caller.shelf),
             "servers": [{"id": id_, "tokens": cost} for id_, cost in sorted(costs.items(), key=lambda row: -row[1])],
         }
+
+    def _pins_without_room(self) -> list[dict[str, object]]:
+        assembly = self._assembly
+
+        def shelf_of(principal: Principal, address: str) -> Shelf:
+            return assembly.doors.admit_principal(principal, address).shelf
+
+        return pins_without_room(assembly.config, shelf_of, assembly.shelves)
 
     def _caller_of(self, agent: str | None) -> Caller:
         """An agent as it would be admitted; without a name, whoever calls without a key."""
         if agent is None:
             return self._assembly.doors.admit_principal(LOCAL_AGENT, "/mcp")
         key = next((key for key in self._assembly.keys.list() if key.principal == agent), None)
-        if key is None and agent not in (LOCAL_AGENT.id, *self._assembly.config.agents):
-            raise Fault("INVALID_PARAMS", f"no agent {agent!r}", mend="`interlock keys list` names them")
+        known = (LOCAL_AGENT.id, *self._assembly.config.agents)
+        if key is None and agent not in known and not self._assembly.grants.of_agent(agent):
+            raise Fault("NOT_FOUND", f"no agent {agent!r}", mend="`interlock keys list` names them")
         if key is None:
             return self._assembly.doors.admit_principal(Principal(agent, "agent"), "/mcp")
         principal = Principal(agent, key.kind, key.profile, key.hash)
@@ -248,7 +278,7 @@ class Operator:
     async def _logs(self, params: bytes) -> object:
         asked = _read(params, _Logs)
         if asked.server is not None and self._assembly.upstreams.get(asked.server) is None:
-            raise Fault("INVALID_PARAMS", f"no server {asked.server!r}", mend="`interlock status` names them")
+            raise Fault("NOT_FOUND", f"no server {asked.server!r}", mend="`interlock status` names them")
         return {"lines": self._assembly.logs.tail(asked.server, min(asked.lines, 10_000))}
 
     async def _reload(self, params: bytes) -> object:
@@ -261,7 +291,7 @@ class Operator:
     async def _restart(self, params: bytes) -> object:
         upstream = self._assembly.upstreams.get(_read(params, _Restart).server)
         if upstream is None:
-            raise Fault("INVALID_PARAMS", "no such server", mend="`interlock status` names them")
+            raise Fault("NOT_FOUND", "no such server", mend="`interlock status` names them")
         await upstream.restart()
         return {"state": upstream.state.value}
 
@@ -363,8 +393,3 @@ def _read(params: bytes, kind: type[Any]) -> Any:
         return msgspec.json.decode(params, type=kind)
     except msgspec.DecodeError as cause:
         raise Fault("INVALID_PARAMS", str(cause)) from None
-
-
-def _memory_mb() -> float:
-    used = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    return round(used / (1024 * 1024 if sys.platform == "darwin" else 1024), 1)

@@ -12,11 +12,13 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable, Coroutine
 
+from interlock.hub.brake import SLOWED, Brake
 from interlock.hub.call import Approval, Call, Caller, Target
 from interlock.hub.decisions.desk import Desk
 from interlock.hub.plan import Check, Epoch, Plan, Plans
 from interlock.hub.rates import give_back, take
 from interlock.hub.refusals import Refusals
+from interlock.hub.store_faults import fault_of
 from interlock.hub.timeouts import checks_timed_out
 from interlock.hub.verdicts import PASS, Ask, Pass, Refuse, Verdict, Wait
 from interlock.judge.findings import Finding
@@ -61,6 +63,7 @@ class Pipeline:
         self._would_refuse = would_refuse
         self._waiting: set[asyncio.Task[None]] = set()
         self.refusals = Refusals()
+        self._brake = Brake()
 
     @property
     def held(self) -> int:
@@ -168,7 +171,7 @@ class Pipeline:
         except Fault as fault:
             answer = Refuse(fault, ask.rule)
         except StoreError as cause:
-            answer = Refuse(_no_store(cause), ask.rule)
+            answer = Refuse(fault_of(cause), ask.rule)
         if not call.exchange.open:
             return
         call.exchange.on_cancel = None
@@ -183,7 +186,7 @@ class Pipeline:
             taken = await self._desk.take(approval)
         except StoreError as cause:
             self._withdraw(call, plan)
-            self._refuse(call, Refuse(_no_store(cause), approval.told), "commit")
+            self._refuse(call, Refuse(fault_of(cause), approval.told), "commit")
             return
         if taken and call.exchange.open:
             self._dispatch(call, plan)
@@ -253,6 +256,16 @@ class Pipeline:
         if fault.kind.as_result and call.target.kind == "tool" and not call.exchange.dialect.rest:
             dialect = call.exchange.dialect
             call.exchange.result(refusal_result(fault, modern=dialect.modern, tongue=dialect.tongue))
+        elif fault.name in SLOWED:
+            self._fail_slowly(call, fault)
+        else:
+            call.exchange.fail(fault)
+
+    def _fail_slowly(self, call: Call, fault: Fault) -> None:
+        loop = asyncio.get_running_loop()
+        pause_s = self._brake.pause_s(call.caller.load, loop.time())
+        if pause_s > 0:
+            loop.call_later(pause_s, call.exchange.fail, fault)
         else:
             call.exchange.fail(fault)
 
@@ -260,7 +273,3 @@ class Pipeline:
 def _behind(plan: Plan, gate: str) -> tuple[tuple[str, Check], ...]:
     names = [name for name, _ in plan.checks]
     return plan.checks[names.index(gate) + 1 :] if gate in names else plan.checks
-
-
-def _no_store(cause: StoreError) -> Fault:
-    return Fault("INTERNAL_ERROR", f"the approval could not be kept: {cause.message}", mend=cause.mend)

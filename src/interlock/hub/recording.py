@@ -15,6 +15,7 @@ from interlock.hub.audit.entries import Ticket
 from interlock.hub.audit.record import CANCELLED, FELL_BACK, LOST, NOT_SENT, RETRIED, TIMED_OUT, Outcome
 from interlock.hub.audit.recorder import Recorder
 from interlock.hub.call import Call, Caller, Target, TargetKind
+from interlock.hub.refusals import NO_SUCH_NAME
 from interlock.protocols.mcp.meta import members
 from interlock.protocols.traces import find_trace_id, new_trace_id, read_traceparent
 from interlock.store import StoreError
@@ -100,9 +101,8 @@ class Recording:
     def unresolved(self, exchange: Exchange, caller: Caller, kind: TargetKind, name: str, fault: Fault) -> None:
         """Record that a name meant nothing to this caller."""
         target = Target(kind, "", name[:1000])
-        self.recorder.refusal(
-            caller.principal, target, trace_of(exchange), "resolve", "the name must mean something", fault.message
-        )
+        rule = str(fault.data.get("rule") or NO_SUCH_NAME)
+        self.recorder.refusal(caller.principal, target, trace_of(exchange), "resolve", rule, fault.message)
 
 
 def lost(fault: Fault) -> Outcome:
@@ -130,8 +130,10 @@ def trace_of(exchange: Exchange) -> str:
     # A call that is nothing but a name and arguments has no place for it.
     if seen.arguments is None and b'"trace_id"' in exchange.request.params:
         said = members(exchange.request.params).get("trace_id")
-        return _named(b"null" if said is None else bytes(said)) or new_trace_id()
-    return new_trace_id()
+        if said is not None:
+            return _named(bytes(said)) or new_trace_id()
+    top = exchange.request.trace_id
+    return (find_trace_id({}, {}, {"trace_id": top}) if top else "") or new_trace_id()
 
 
 def _named(value: bytes) -> str:

@@ -8,10 +8,13 @@ from typing import Final
 
 import msgspec
 
-from interlock.hub.call import Call
+from interlock.hub.call import Call, Caller
 from interlock.hub.verdicts import Refuse
+from interlock.wire.errors import Fault
 
 KEPT: Final = 256
+LONGEST_NAME: Final = 1000
+NO_SUCH_NAME: Final = "the name must mean something"
 
 
 class Refusal(msgspec.Struct, frozen=True):
@@ -50,6 +53,23 @@ class Refusals:
                 error=refusal.fault.name,
                 message=refusal.fault.message,
                 hidden=refusal.hidden,
+            )
+        )
+
+    def add_unresolved(self, caller: Caller, kind: str, name: str, fault: Fault) -> None:
+        """Remember one whose name meant nothing to its caller, or nothing that can be used."""
+        self._kept.append(
+            Refusal(
+                at=datetime.now(UTC),
+                agent=caller.principal.id,
+                kind=kind,
+                server="",
+                target=name[:LONGEST_NAME],
+                gate="resolve",
+                rule=str(fault.data.get("rule") or NO_SUCH_NAME),
+                error=fault.name,
+                message=fault.message,
+                hidden=False,
             )
         )
 

@@ -3,6 +3,7 @@ life. A server's own state goes in and comes out unchanged, for nobody else and 
 
 from __future__ import annotations
 
+import secrets
 from typing import Final
 
 import msgspec
@@ -15,13 +16,17 @@ LONGEST: Final = 64 * 1024
 
 
 LIFE_S: Final = 600.0
+MOST_APPROVED: Final = 4096
+"""Rounds of approved calls that may be under way; beyond, the oldest must be approved again."""
 
 
 class _Sealed(msgspec.Struct, array_like=True):
     owner: str
     purpose: str
     expires: float
-    state: str
+    state: str | None
+    approved: str = ""
+    """Names the approval that the call had in the round that this state was given in."""
 
 
 class RequestStates:
@@ -31,22 +36,44 @@ class RequestStates:
         self._seal = Seal(b"hub request state", secret)
         self.life_s = LIFE_S
         """How long a client may take to bring back what a server asked it for."""
+        self._approved: dict[str, str] = {}
+        """What was approved for a round that is not answered yet."""
 
-    def close(self, owner: str, purpose: str, state: str, expires: float) -> str:
-        """A token for `owner`, good for `purpose` until `expires`."""
-        if len(state) > LONGEST:
+    def close(self, owner: str, purpose: str, state: str | None, expires: float, matter: str = "") -> str:
+        """A token for `owner`, good for `purpose` until `expires`. With the matter that a person has approved, it is
+        also good, once, for going on with it."""
+        if state is not None and len(state) > LONGEST:
             raise Fault("UPSTREAM_ERROR", f"the server's request state is over {LONGEST} characters")
-        return self._seal.close(msgspec.json.encode(_Sealed(owner, purpose, expires, state)))
+        approved = self._keep(matter) if matter else ""
+        return self._seal.close(msgspec.json.encode(_Sealed(owner, purpose, expires, state, approved)))
 
-    def open(self, token: str, owner: str, purpose: str, now: float) -> str:
-        """The state in a token. One error for all that can be wrong: it tells nobody what a good one looks like."""
+    def open(self, token: str, owner: str, purpose: str, now: float) -> str | None:
+        """The state in a token; None where the server gave none. One error for all that can be wrong: it tells nobody
+        what a good one looks like."""
+        return self._read(token, owner, purpose, now).state
+
+    def approved(self, token: str, owner: str, purpose: str, now: float) -> str:
+        """What a person approved that this token goes on with; used up by asking. Empty where nothing is left of it."""
+        try:
+            return self._approved.pop(self._read(token, owner, purpose, now).approved, "")
+        except Fault:
+            return ""
+
+    def _read(self, token: str, owner: str, purpose: str, now: float) -> _Sealed:
         body = self._seal.open(token) if len(token) <= 4 * LONGEST else None
         if body is None:
             raise _refused()
         sealed = msgspec.json.decode(body, type=_Sealed)
         if sealed.owner != owner or sealed.purpose != purpose or now >= sealed.expires:
             raise _refused()
-        return sealed.state
+        return sealed
+
+    def _keep(self, matter: str) -> str:
+        while len(self._approved) >= MOST_APPROVED:
+            del self._approved[next(iter(self._approved))]
+        name = secrets.token_urlsafe(12)
+        self._approved[name] = matter
+        return name
 
 
 def _refused() -> Fault:

@@ -8,7 +8,7 @@ import msgspec
 
 from interlock.config.settings import Share
 from interlock.hub.call import Caller
-from interlock.protocols.mcp.projected import capabilities_across
+from interlock.protocols.mcp.projected import capabilities_across, capabilities_along
 from interlock.transports.exchange import Exchange, Session
 
 
@@ -49,13 +49,16 @@ def lane(share: Share, modern: bool, attributes_logs: bool, caller: Caller, exch
     session = exchange.session
     if share == "auto" and not own:
         return None
-    capabilities = capabilities_across(exchange.dialect.capabilities.raw) if answers else b"{}"
+    dialect = exchange.dialect
+    # Only a session of its own is told of changed roots, and comes for a client's tasks.
+    said = capabilities_across if dialect.modern or share == "principal" else capabilities_along
+    capabilities = said(dialect.capabilities.raw) if answers else b"{}"
     if share != "principal" and session is not None:
         return Lane(f"session:{session.id}", capabilities, level, session)
     if not own:
         return Lane(f"principal:{caller.owner}")
-    said = hashlib.sha256(capabilities + b"\0" + (level or "").encode()).hexdigest()[:16]
-    return Lane(f"principal:{caller.owner}:{said}", capabilities, level)
+    digest = hashlib.sha256(capabilities + b"\0" + (level or "").encode()).hexdigest()[:16]
+    return Lane(f"principal:{caller.owner}:{digest}", capabilities, level)
 
 
 def log_level_of(exchange: Exchange) -> str | None:

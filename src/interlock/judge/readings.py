@@ -7,7 +7,6 @@ thing here: a reading that climbs.
 from __future__ import annotations
 
 import base64
-import html
 import re
 import unicodedata
 from collections.abc import Callable
@@ -101,7 +100,11 @@ _OVERLONG = {0xE0: 3, 0xF0: 4, 0xF8: 5, 0xFC: 6}
 
 def _escapes(text: str) -> str:
     text = _TEXT_ESCAPE.sub(lambda match: chr(int(match[1], 16)), text)
-    return html.unescape(text) if "&" in text else text
+    if "&" not in text:
+        return text
+    from html import unescape  # its table of names is large, and few definitions have any
+
+    return unescape(text)
 
 
 def _normal_form(text: str) -> str:

@@ -13,7 +13,7 @@ import msgspec
 from interlock.protocols.mcp.headers import BadParamHeader, ParamHeader, param_headers
 from interlock.protocols.mcp.revisions import Revision
 from interlock.protocols.mcp.tasks import Support
-from interlock.protocols.registry.catalog import ABOUT, NOTHING_SAID, About
+from interlock.protocols.registry.about import ABOUT, NOTHING_SAID, About
 from interlock.server import results
 from interlock.server.checks import Overdue, found_by
 from interlock.server.content import CONTENT_TYPES, ToolError, ToolResult
@@ -21,8 +21,8 @@ from interlock.server.functions import Function
 from interlock.server.options import From, ToolOptions, check_options
 from interlock.server.work import Work
 from interlock.signatures import ArgumentsError, DefinitionError, Problem, SignatureError
-from interlock.signatures import examples as make_examples
 from interlock.signatures.constraints import Schema
+from interlock.signatures.examples import examples as make_examples
 from interlock.signatures.problems import shown
 from interlock.wire.errors import Fault
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import difflib
 from collections.abc import Iterable, Sequence
 from itertools import islice
 from typing import Any
@@ -152,18 +151,24 @@ def _missing(schema: Schema | bool, path: tuple[str | int, ...], name: str) -> P
 
 
 def _unknown(path: tuple[str | int, ...], name: str, known: list[str]) -> Problem:
-    close = difflib.get_close_matches(name[:64], known[:500], 1)
+    close = _closest(name[:64], known[:500])
     suggestions = (f"did you mean {shown(close[0])}?",) if close else (f"remove {shown(name)}",)
     expected = f"one of {', '.join(printable(other, 60) for other in known[:20])}" if known else "no further names"
     reason = f"Unknown: {shown(name)} is not one of the names"
     return Problem((*path, name), reason, expected, shown(name), suggestions, "additionalProperties")
 
 
+def _closest(word: str, known: list[str]) -> list[str]:
+    from difflib import get_close_matches  # needed where somebody mistyped, and nowhere else
+
+    return get_close_matches(word, known, 1)
+
+
 def _choice_problem(path: tuple[str | int, ...], options: Sequence[Any], value: object, got: str) -> Problem:
     listed = ", ".join(shown(option) for option in options[:20]) + (", ..." if len(options) > 20 else "")
     reason = f"Not a choice: expected one of {listed}, got {got}"
     texts = {option.lower(): option for option in options if isinstance(option, str)}
-    close = difflib.get_close_matches(value[:64].lower(), list(texts)[:500], 1) if isinstance(value, str) else []
+    close = _closest(value[:64].lower(), list(texts)[:500]) if isinstance(value, str) else []
     suggestions = (f"did you mean {shown(texts[close[0]])}?",) if close else (f"use one of {listed}",)
     return Problem(path, reason, f"one of {listed}", got, suggestions, "enum")
 

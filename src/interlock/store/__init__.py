@@ -8,6 +8,7 @@ from __future__ import annotations
 from .collection import Collection, Document
 from .errors import (
     Conflict,
+    NotRecorded,
     StoreBusy,
     StoreDamaged,
     StoreError,
@@ -24,6 +25,7 @@ __all__ = [
     "Conflict",
     "Document",
     "Mirror",
+    "NotRecorded",
     "Store",
     "StoreBusy",
     "StoreDamaged",

@@ -89,6 +89,11 @@ def get(database: Database, collection: Collection[T], key: str) -> Document[T] 
     return None if found is None or found.body is None else document(collection, found)
 
 
+def standing(database: Database, changes: Changes) -> list[Change]:
+    """How the documents that changes are about stand now, the deleted ones too."""
+    return list(_rows(database, [(wish.collection.name, wish.key) for wish in changes.wishes]).values())
+
+
 def find(database: Database, collection: Collection[T], columns: Mapping[str, object]) -> list[Document[T]]:
     """Every document whose columns have these values, by key."""
     sql = f"SELECT {_FIELDS} FROM documents WHERE collection = ? AND body IS NOT NULL"

@@ -45,6 +45,12 @@ class StoreDamaged(StoreError):
     mend = "restore the last backup with `interlock restore`"
 
 
+class NotRecorded(StoreError):
+    """What was to be changed could not be recorded, and so was not changed."""
+
+    mend = "see that the audit record can be written; the hub goes on by itself"
+
+
 class StoreTooNew(StoreError):
     """The database was written by a later version."""
 

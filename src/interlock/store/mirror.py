@@ -98,9 +98,13 @@ class Mirror(Generic[T]):
             self._deleted.remove(key)
 
     def _set(self, key: str, known: _Known[T]) -> None:
+        before = self._known.get(key)
         self._known[key] = known
         if known.document is None:
             self._deleted.add(key)
+            if before is None or before.document is None:
+                # Heard of by the other way too, after it was forgotten here: there is nothing left to delete.
+                return
         else:
             self._deleted.discard(key)
         self.generation += 1

@@ -9,7 +9,7 @@ from __future__ import annotations
 import asyncio
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, TypeVar
@@ -32,6 +32,8 @@ if TYPE_CHECKING:
 
 T = TypeVar("T", bound=msgspec.Struct)
 R = TypeVar("R")
+Keeper = Callable[[Changes, Sequence[object]], Awaitable[list[Change]]]
+"""Commits changes together with the records of them."""
 
 
 class Store:
@@ -46,11 +48,12 @@ class Store:
         self._reloading: set[asyncio.Task[None]] = set()
         self._writer = Writer(lambda: connect(where))
         self._readers = Readers(where)
+        self._keeper: Keeper | None = None
         self._feed: Feed | None = None
         if self._writer.shared:
             from .feed import Feed
 
-            self._feed = Feed(where, self._deliver, self._reload)
+            self._feed = Feed(where, self.deliver, self._reload)
 
     @classmethod
     async def open(
@@ -134,11 +137,20 @@ class Store:
         self.write(work, done)
         return await waiting
 
-    async def change(self, changes: Changes) -> dict[tuple[str, str], int]:
+    def keep_records(self, keeper: Keeper) -> None:
+        """From now on transactions may have records: `keeper` commits the two as one."""
+        self._keeper = keeper
+
+    async def change(self, changes: Changes, records: Sequence[object] = ()) -> dict[tuple[str, str], int]:
         """Commit changes. In-memory copies have followed when this returns. Gives the new versions."""
         for wish in changes.wishes:
             self._declared(wish.collection)
-        done = await self.commit(lambda database: documents.apply(database, changes), self._deliver)
+        if not records:
+            done = await self.commit(lambda database: documents.apply(database, changes), self.deliver)
+        elif self._keeper is None:
+            raise ValueError("nobody keeps the records of this store")
+        else:
+            done = await self._keeper(changes, records)
         return {(change.collection, change.key): change.version for change in done}
 
     async def backup(self, path: Path) -> None:
@@ -152,9 +164,9 @@ class Store:
         def write(work: Callable[[Database], R], then: Callable[[R], None] | None = None) -> None:
             asyncio.run_coroutine_threadsafe(self.commit(work, then), loop).result()
 
-        await asyncio.to_thread(restore, path, write, tuple(self._collections.values()), self._deliver)
+        await asyncio.to_thread(restore, path, write, tuple(self._collections.values()), self.deliver)
 
-    def _deliver(self, changes: list[Change], settled: int | None = None) -> None:
+    def deliver(self, changes: list[Change], settled: int | None = None) -> None:
         """Have the mirrors follow. What a feed has read is settled; without a feed there is one way to hear of it."""
         for change in changes:
             mirror = self._mirrors.get(change.collection)
@@ -194,6 +206,7 @@ class Transaction:
         self._store = store
         self._expected: dict[tuple[str, str], int] = {}
         self._wishes: dict[tuple[str, str], Wish] = {}
+        self._records: list[object] = []
         self.versions: dict[tuple[str, str], int] = {}
         """After the commit: the new version of everything that was changed, by collection and key."""
 
@@ -221,6 +234,10 @@ class Transaction:
         """Delete a document, if there is one."""
         self._wishes[collection.name, key] = Wish(collection, key, None)
 
+    def record(self, *records: object) -> None:
+        """Have what this does recorded, in the same commit: neither is ever there without the other."""
+        self._records += records
+
     async def __aenter__(self) -> Transaction:
         return self
 
@@ -228,7 +245,9 @@ class Transaction:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         if kind is None and (self._expected or self._wishes):
-            self.versions = await self._store.change(Changes(self._expected, tuple(self._wishes.values())))
+            self.versions = await self._store.change(
+                Changes(self._expected, tuple(self._wishes.values())), self._records
+            )
 
 
 def _prepare(where: str, collections: Sequence[AnyCollection], backups: Path | None) -> None:

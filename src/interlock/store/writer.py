@@ -105,7 +105,7 @@ class Writer:
             for unit in group:
                 try:
                     unit.result, unit.error = unit.work(database), None
-                except _Unchanged as refusal:
+                except Unchanged as refusal:
                     unit.error = refusal.error
             database.commit()
         except StoreError as error:
@@ -144,7 +144,7 @@ class Writer:
             unit.done(unit.result, unit.error)
 
 
-class _Unchanged(Exception):
+class Unchanged(Exception):
     """Raised by a unit that refuses before it has changed anything."""
 
     def __init__(self, error: StoreError) -> None:
@@ -154,7 +154,7 @@ class _Unchanged(Exception):
 
 def refuse(error: StoreError) -> Exception:
     """What a unit raises to fail by itself, having changed nothing."""
-    return _Unchanged(error)
+    return Unchanged(error)
 
 
 def _fail(group: Sequence[Unit], error: StoreError) -> None:

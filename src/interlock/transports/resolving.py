@@ -28,6 +28,7 @@ WITHIN_S: Final = 3.0
 MOST_NAMES: Final = 1024
 MOST_AT_ONCE: Final = 32
 MOST_WAITING: Final = 256
+_ALL_NETWORKS: Final = ("0.0.0.0/0", "::/0")
 
 
 class Resolver:
@@ -129,6 +130,15 @@ def guarded(resolver: Resolver, rules: UrlRules = DEFAULT_RULES) -> Callable[[Or
         return found.addresses[0]
 
     return address
+
+
+def guarded_for(url: str, resolver: Resolver) -> Callable[[Origin], Awaitable[str]]:
+    """The same for an address that the operator wrote, which may be a private one, and for nothing but that address.
+
+    What hands out a machine's credentials stays refused. Raises INVALID_PARAMS for what is no address.
+    """
+    origin, _ = split_url(url)
+    return guarded(resolver, UrlRules(ports=(origin.port,), allowed_names=(origin.host,), networks=_ALL_NETWORKS))
 
 
 def look_up(name: str) -> tuple[str, ...]:

@@ -7,10 +7,11 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse
 from starlette.routing import Route
 
-from interlock.hub.assembly import VERSION, Assembly
+from interlock.hub.assembly import Assembly
 from interlock.hub.operator import Operator
 from interlock.hub.upstreams.states import State
 from interlock.transports.exchange import Service
+from interlock.version import VERSION
 from interlock.web.admin.routes import admin_paths, admin_routes
 from interlock.web.metrics.page import MetricsPage
 from interlock.web.rest.routes import rest_routes

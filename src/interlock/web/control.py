@@ -16,12 +16,16 @@ from typing import Final, cast
 
 import msgspec
 
-from interlock.hub.assembly import VERSION, Assembly
+from interlock.hub.assembly import Assembly
+from interlock.hub.call import Caller
 from interlock.hub.logs import LogLine
 from interlock.hub.operator import Hello, Operator
+from interlock.hub.store_faults import fault_of
 from interlock.store import StoreError
+from interlock.transports.credentials import header_of
 from interlock.transports.peers import peer_uid
 from interlock.transports.stdio.server import StdioServer
+from interlock.version import VERSION
 from interlock.wire.errors import Fault, Tongue
 from interlock.wire.limits import Limits
 from interlock.wire.messages import (
@@ -170,9 +174,18 @@ class _Connection(asyncio.Protocol):
             if rest:
                 self.data_received(rest)
             return
-        caller = self._assembly.doors.admit_key(hello.key, hello.view or "/mcp")
+        doors, view = self._assembly.doors, hello.view or "/mcp"
+        caller = doors.admit_key(hello.key, view)
         self._welcome(id, caller.principal.id, caller.principal.kind)
-        stdio = self._stdio = StdioServer(self._assembly.service, caller, limits=self._assembly.limits)
+
+        def admit(auth: bytes) -> Caller:
+            found = doors.admit(view, {b"authorization": header_of(auth)})
+            if hello.key is not None and found.owner != caller.owner:
+                raise Fault("ACCESS_DENIED", "this stream is another's", mend="start `interlock stdio` with that key")
+            return found
+
+        limits = self._assembly.limits
+        stdio = self._stdio = StdioServer(self._assembly.service, caller, limits=limits, admit=admit)
         stdio.connection_made(self._transport)
         self._transport.set_protocol(_HandedOn(stdio, self))
         if rest:
@@ -205,7 +218,10 @@ class _Connection(asyncio.Protocol):
         except Fault as fault:
             self._write_fault(request.id, fault)
             return
-        except (OSError, ValueError, StoreError) as cause:
+        except StoreError as cause:
+            self._write_fault(request.id, fault_of(cause))
+            return
+        except (OSError, ValueError) as cause:
             self._write_fault(request.id, Fault("INTERNAL_ERROR", str(cause)))
             return
         self._write(encode_result(request.id, msgspec.json.encode(result)))

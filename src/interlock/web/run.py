@@ -18,19 +18,26 @@ import msgspec
 from interlock.config.files import try_lock, write_whole
 from interlock.config.home import info_path, lock_path, socket_path
 from interlock.config.settings import Config
-from interlock.hub.assembly import DRAIN_S, VERSION, Assembly
+from interlock.hub.assembly import DRAIN_S, Assembly
+from interlock.hub.cannot_start import CannotStart
+from interlock.hub.decisions.heralds import check_webhook
 from interlock.hub.doors import is_mcp_path
+from interlock.hub.memory import Ebb, give_back
 from interlock.hub.oauth.desk import check_installed
 from interlock.hub.operator import Operator
 from interlock.hub.spans.opening import check_otel
+from interlock.store import StoreError
+from interlock.transports.descriptors import for_clients, raise_limit
 from interlock.transports.http.bounds import HttpBounds
 from interlock.transports.http.endpoint import McpEndpoint
+from interlock.transports.http.face import Face
 from interlock.transports.http.serve import start as start_http
-from interlock.web.app import make_app
+from interlock.version import VERSION
 from interlock.web.control import ControlSocket
-from interlock.web.metrics.page import MetricsPage
+from interlock.web.on_demand import OnDemand
 
 if TYPE_CHECKING:
+    from starlette.types import ASGIApp
     from uvicorn._types import ASGI3Application
 
 LOCK_WITHIN_S: Final = 5.0
@@ -45,12 +52,8 @@ class Ready(msgspec.Struct, frozen=True):
     pid: int
 
 
-class AlreadyRunning(Exception):
-    """Another hub of this user holds the lock."""
-
-
 def run_hub(config: Config, *, home: Path, on_ready: Callable[[Ready], None]) -> int:
-    """Serve until told to stop. Gives the exit code."""
+    """Serve until told to stop. Gives the exit code. Raises CannotStart."""
     # The few thousand objects of start-up live as long as the process: the collector need not look at them again.
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)
@@ -67,38 +70,53 @@ def run_hub(config: Config, *, home: Path, on_ready: Callable[[Ready], None]) ->
 async def serve(config: Config, home: Path, on_ready: Callable[[Ready], None]) -> None:
     """The whole life of a hub on the running loop."""
     check_installed(config.hub.oauth)
+    check_webhook(config.hub.webhook)
     check_otel(config.hub.tracing)
     stopping = asyncio.Event()
     assembly = Assembly(config, home)
     operator = Operator(assembly, stopping.set)
     control = ControlSocket(assembly, operator)
-    bounds = HttpBounds(sessions=config.hub.limits.sessions)
+    bounds = HttpBounds(sessions=config.hub.limits.sessions, connections=for_clients(raise_limit()))
     endpoint = McpEndpoint(assembly.service, assembly.limits, bounds)
     host, port = config.hub.address
     if not config.hub.on_loopback and config.hub.admits_anonymous:
-        raise ValueError("a hub that listens beyond this machine needs keys: set `anonymous = false` in [hub]")
-    metrics = MetricsPage(assembly)
-    http = await start_http(
-        endpoint,
-        cast("ASGI3Application", make_app(assembly, operator=operator, metrics=metrics)),
-        host=host,
-        port=port,
-        hosts=config.hub.allowed_hosts,
-        origins=config.hub.allowed_origins,
-        limits=assembly.limits,
-        bounds=bounds,
-        is_mcp=is_mcp_path,
-    )
-    metrics.face = http.face
+        raise CannotStart("a hub that listens beyond this machine needs keys", "set `anonymous = false` in [hub]")
+
+    def rest_of_http() -> ASGIApp:
+        from interlock.web.app import make_app
+        from interlock.web.metrics.page import MetricsPage
+
+        return make_app(assembly, operator=operator, metrics=MetricsPage(assembly, http.face))
+
+    try:
+        http = await start_http(
+            endpoint,
+            cast("ASGI3Application", OnDemand("interlock.web.app", rest_of_http)),
+            host=host,
+            port=port,
+            hosts=config.hub.allowed_hosts,
+            origins=config.hub.allowed_origins,
+            limits=assembly.limits,
+            bounds=bounds,
+            is_mcp=is_mcp_path,
+        )
+    except OSError as cause:
+        mend = "end whatever holds it (`interlock doctor` looks who does), or set another `listen` in [hub]"
+        raise CannotStart(f"{config.hub.listen} cannot be listened on: {cause.strerror}", mend) from None
     assembly.listen = f"{host if ':' not in host else f'[{host}]'}:{http.port}"
-    await assembly.begin()
+    try:
+        await assembly.begin()
+    except StoreError as cause:
+        raise CannotStart(cause.message, cause.mend) from None
     await control.listen(socket_path(home))
     _write_info(home, assembly.listen, control)
     watcher = asyncio.create_task(_watch_files(assembly, operator))
+    ebbing = asyncio.create_task(_watch_connections(http.face))
     with _signals(stopping.set):
         on_ready(Ready(assembly.listen, os.getpid()))
         await stopping.wait()
     watcher.cancel()
+    ebbing.cancel()
     await http.stop(DRAIN_S)
     await assembly.end()
     for path in (info_path(home), socket_path(home)):
@@ -117,6 +135,15 @@ async def _watch_files(assembly: Assembly, operator: Operator) -> None:
             for problem in operator.problems:
                 assembly.logs.add("hub", "config", f"{problem['file']}:{problem['line']}: {problem['message']}")
             seen = _stamps(assembly.config)
+
+
+async def _watch_connections(face: Face) -> None:
+    """What thousands of clients took goes back to the system when they have gone."""
+    ebb = Ebb()
+    while True:
+        await asyncio.sleep(LOOK_EVERY_S)
+        if ebb.has_fallen(len(face.connections)):
+            await asyncio.to_thread(give_back)
 
 
 def _stamps(config: Config) -> dict[str, tuple[int, int, int]]:
@@ -147,7 +174,7 @@ def _only_one(home: Path) -> Iterator[None]:
         while not try_lock(file.fileno()):
             # One that is just stopping still holds it for a moment.
             if time.monotonic() > deadline:
-                raise AlreadyRunning("another hub of yours is running; stop it with `interlock down`")
+                raise CannotStart("another hub of yours is running", "stop it with `interlock down`")
             time.sleep(0.05)
         yield
 

@@ -69,6 +69,7 @@ def _rows() -> tuple[Kind, ...]:
         Kind("METHOD_NOT_FOUND", "jsonrpc", method, 404, "No such method for this peer in this revision"),
         Kind("INVALID_PARAMS", "jsonrpc", params, 400, "The parameters are not what the method takes"),
         Kind("INTERNAL_ERROR", "jsonrpc", internal, 500, "A fault of ours", retryable=True),
+        Kind("NOT_FOUND", "http", params, 404, "Nothing here has that name"),
         Kind("METHOD_NOT_ALLOWED", "http", request, 405, "The address answers other HTTP methods"),
         Kind("UNSUPPORTED_MEDIA_TYPE", "http", request, 415, "The address takes bodies of another type"),
         Kind("HEADER_MISMATCH", "mcp", request, 400, "HTTP headers and body disagree", new_mcp=-32020),

@@ -25,6 +25,10 @@ class Request(msgspec.Struct, frozen=True):
     id: Id
     method: str
     params: bytes = EMPTY_OBJECT
+    trace_id: str = ""
+    """What stood beside the method (MGP, Trace ID Propagation). It is read, and not passed on in that place."""
+    auth: bytes = b""
+    """A credential beside the method, as it came (tool registry, Bearer Token in MCP Request). Never passed on."""
 
 
 class Notification(msgspec.Struct, frozen=True):
@@ -207,6 +211,8 @@ class _Envelope(msgspec.Struct):
     params: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
     result: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
     error: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    trace_id: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    auth: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
 
 
 class _PlainRequest(msgspec.Struct, forbid_unknown_fields=True):
@@ -248,7 +254,8 @@ def _classify(envelope: _Envelope, limits: Limits) -> Message:
             return Notification(method, params)
         if id_ is None:
             raise BadMessage("INVALID_REQUEST", "the id of a request must not be null")
-        return Request(id_, method, params)
+        auth = b"" if envelope.auth is _UNSET else bytes(envelope.auth)
+        return Request(id_, method, params, _text(envelope.trace_id), auth)
     if envelope.result is not _UNSET:
         if envelope.error is not _UNSET or known is None:
             raise BadMessage("INVALID_REQUEST", "a response has an id and either a result or an error", known)
@@ -259,6 +266,14 @@ def _classify(envelope: _Envelope, limits: Limits) -> Message:
         except msgspec.DecodeError as cause:
             raise BadMessage("INVALID_REQUEST", f"error is not an error object: {cause}", known) from None
     raise BadMessage("INVALID_REQUEST", "neither method, nor result, nor error", known)
+
+
+def _text(value: msgspec.Raw | msgspec.UnsetType) -> str:
+    """A text that is worth nothing where it is none."""
+    try:
+        return "" if value is _UNSET else msgspec.json.decode(value, type=str)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return ""
 
 
 def _canonical_length(message: Message) -> int:

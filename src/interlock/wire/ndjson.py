@@ -43,6 +43,11 @@ class LineReader:
         """Bytes of a line that has not ended yet."""
         return self._held
 
+    @property
+    def skipping(self) -> bool:
+        """Whether a line that is too long has not ended yet."""
+        return self._skipping
+
     def _end_line(self, piece: bytes, lines: list[bytes | Oversize]) -> None:
         line = piece
         if self._skipping or self._held + len(piece) > self._limit:

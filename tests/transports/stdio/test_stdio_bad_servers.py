@@ -81,18 +81,19 @@ async def test_an_answer_that_is_too_large_fails_its_own_request(run) -> None:
     assert await server.ask("echo", {"n": 1}) == {"n": 1}
 
 
-async def test_a_fifty_megabyte_line_ends_the_server_within_bounded_memory(run) -> None:
+async def test_a_fifty_megabyte_line_fails_its_own_request_within_bounded_memory(run) -> None:
     server = await run()
     before = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
-    fault = await lost(server.start("big", {"bytes": 50_000_000}))
-    assert fault.name in ("OUTCOME_UNKNOWN", "UPSTREAM_ERROR")
-    assert "flood" in (await server.ear.end).message
+    big, echo = server.start("big", {"bytes": 50_000_000}), server.start("echo", {"n": 1})
+    assert "over the limit" in (await lost(big)).message
+    assert (await echo.future).result == b'{"n":1}'
+    assert server.link.complaints.counts["oversize"] == 1
     assert resource.getrusage(resource.RUSAGE_SELF).ru_maxrss - before < 40 * 1024
 
 
 async def test_a_line_without_an_end_ends_the_server(run) -> None:
     server = await run()
-    fault = await lost(server.start("no newline", {"bytes": 12_000_000}))
+    fault = await lost(server.start("no newline", {"bytes": 80_000_000}))
     assert fault.name == "OUTCOME_UNKNOWN"
     assert "flood" in fault.message
 
@@ -109,6 +110,30 @@ async def test_nobody_reads_the_rest_of_a_flood(run) -> None:
     await lost(server.start("flood", {"lines": 500_000}))
     await server.ear.end
     assert server.link.complaints.counts["line"] == BAD_LINES + 1
+
+
+async def test_what_nobody_asked_for_is_taken_a_little_at_a_time_and_nothing_of_it_is_lost(run) -> None:
+    babbler, neighbour = await run(), await run()
+    loop, notes, most = asyncio.get_running_loop(), babbler.ear.notes, 0
+    babble = babbler.start("babble", {"lines": 10_000})
+    while not babble.future.done():
+        before = len(notes)
+        turn = loop.create_future()
+        loop.call_soon(turn.set_result, None)
+        await turn
+        most = max(most, len(notes) - before)
+        if len(notes) % 7 == 0:
+            assert await neighbour.ask("echo", {"x": 1}) == {"x": 1}
+    assert len(notes) == 10_000
+    assert most < 1_000, "one read of the pipe holds two thousand"
+
+
+async def test_a_server_that_babbles_and_dies_has_said_everything_first(run) -> None:
+    server = await run()
+    server.start("babble", {"lines": 3_000})
+    died = server.start("die")
+    await lost(died)
+    assert len(server.ear.notes) == 3_000
 
 
 async def test_half_a_line_and_an_exit_lose_every_request_and_say_how_it_ended(run) -> None:
@@ -248,3 +273,12 @@ async def test_one_waiters_bug_does_not_cost_another_its_answer(run) -> None:
     server.link.send(Outgoing("echo", b"{}", deadline), Broken())
     assert await server.ask("echo", {"n": 2}) == {"n": 2}
     assert isinstance(reported[0], ZeroDivisionError)
+
+
+def test_a_flood_of_stderr_is_counted_and_its_end_remembered() -> None:
+    chatter = Chatter()
+    first = chatter.feed(b"".join(b"line %d\n" % number for number in range(LINES_PER_SECOND)), 0.0)
+    assert len(first) == LINES_PER_SECOND
+    assert chatter.feed(b"".join(b"more %d\n" % number for number in range(5_000)), 0.0) == []
+    assert chatter.last[-1] == "more 4999"
+    assert chatter.feed(b"", 1.0) == ["(5000 more lines were dropped)"]

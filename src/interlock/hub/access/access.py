@@ -49,7 +49,7 @@ class Access:
         self._keys = keys
         self._grants = grants
         self.now = now
-        self.short_of_right: Callable[[str], Fault | None] = lambda right: None
+        self.short_of_right: Callable[[Principal, str], Fault | None] = lambda principal, right: None
         """What the holder of an access token is told whose scopes do not give a right that others would."""
 
     def decision(self, principal: Principal, server: str, tool: str | None) -> Decision:
@@ -58,12 +58,15 @@ class Access:
         return decide(entries, tool or "", self.default(principal, server), self.now())
 
     def default(self, principal: Principal, server: str) -> DefaultPolicy:
-        """What holds where no grant speaks. People and administrators need none: the policy is about agents."""
+        """What holds where no grant speaks. People and administrators need none: the policy is about agents.
+
+        A server that is not there is one that has to be granted: nobody learns by asking which ones are.
+        """
         if principal.decides:
             return "opt-out"
         config = self._config()
         settings = config.servers.get(server)
-        return (settings.access if settings is not None else None) or config.hub.access
+        return "opt-in" if settings is None else settings.access or config.hub.access
 
     def kind_of(self, name: str) -> Kind:
         """What kind of principal a name is: that of its keys, and an agent where it has none."""
@@ -82,7 +85,7 @@ class Access:
         allowed = rights is not None and (rights.admin_write if write else rights.admin_read)
         if not allowed or (write and not asking.decides):
             right = f"admin_{'write' if write else 'read'}"
-            short = self.short_of_right(right) if asking.key.startswith(TOKEN) and not allowed else None
+            short = self.short_of_right(asking, right) if asking.key.startswith(TOKEN) and not allowed else None
             mend = f"a person or an administrator with `{right}` can"
             raise short or Fault("PERMISSION_DENIED", f"{asking.id} may not {to}", mend=mend)
 
@@ -145,6 +148,18 @@ class Access:
             return self.decision(principal, item.server, tool).permission == "allow"
 
         return [item for item in items if is_seen(item)]
+
+    def callable(self, principal: Principal, items: Sequence[Item]) -> Sequence[Item]:
+        """Of the items that are seen, those that may be called: some keys read more than they call."""
+        rights = self.rights(principal)
+        if rights is None:
+            return ()
+        allowed = self.seen(principal, items)
+        if not rights.all_tools:
+            allowed = [item for item in allowed if rights.invokes(item.exposed)]
+        if not rights.list_all:
+            return allowed
+        return [item for item in allowed if self.decision(principal, item.server, item.name).permission == "allow"]
 
     def may_ask_for(self, principal: Principal, tool: Item) -> bool:
         """Whether a grant would let a principal call a tool: its key permits it, and nothing says that it may not."""

@@ -5,7 +5,7 @@ Who granted is the credential that asked, never what the request says of it (MGP
 
 from __future__ import annotations
 
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Callable, Coroutine
 from datetime import datetime
 from typing import Annotated, Final, Protocol, TypeVar
 
@@ -16,6 +16,7 @@ from interlock.hub.access.grants import Grant, Grants, grant_id
 from interlock.hub.call import Caller
 from interlock.hub.principals import Principal
 from interlock.hub.recording import trace_of
+from interlock.hub.store_faults import fault_of
 from interlock.protocols.mcp.results import complete
 from interlock.protocols.mgp.access import EntryType, Permission
 from interlock.store import StoreError
@@ -24,6 +25,7 @@ from interlock.wire.errors import Fault
 
 Params = TypeVar("Params", bound=msgspec.Struct)
 Later = Callable[[Coroutine[None, None, None]], None]
+Work = Callable[[Principal, bytes, str], Coroutine[None, None, dict[str, object]]]
 Instant = Annotated[datetime, msgspec.Meta(tz=True)]
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=1024)]
 
@@ -41,7 +43,7 @@ class AccessDesk:
     def methods(self, later: Later) -> dict[str, Callable[[Exchange, Caller], None]]:
         """What clients may send."""
         work = {"query": self.query, "grant": self.grant, "revoke": self.revoke}
-        return {f"mgp/access/{name}": _method(do, later) for name, do in work.items()}
+        return {f"mgp/access/{name}": self._method(f"mgp/access/{name}", do, later) for name, do in work.items()}
 
     async def list(self, asking: Principal, params: bytes, trace: str = "") -> dict[str, object]:
         """Every grant, or those of one agent."""
@@ -91,10 +93,7 @@ class AccessDesk:
             asked.justification,
             id=grant_id(*place, asked.permission),
         )
-        self._record.ready()
-        await self._grants.put(grant)
-        self._record.granted(asking, grant, trace)
-        await self._record.kept()
+        await self._grants.put(grant, self._record.granted(asking, grant, trace))
         standing = self._access.decision(self._subject(asking, asked.agent_id), asked.server_id, asked.tool_name)
         return {
             "granted": True,
@@ -108,13 +107,26 @@ class AccessDesk:
         """`mgp/access/revoke`: take back what was said at one level. The next call is judged without it."""
         self._access.demand(asking, "change grants", write=True)
         asked = read(params, Take)
-        self._record.ready()
         place = (asked.agent_id, asked.server_id, asked.tool_name)
-        there = [grant for grant in self._grants.at(*place) if grant.tool_name == asked.tool_name]
-        gone = await self._grants.revoke(asked.entry_type, *place)
-        self._record.revoked(asking, there, trace)
-        await self._record.kept()
+        gone = await self._grants.revoke(
+            asked.entry_type, *place, record=lambda grant: self._record.revoked(asking, grant, trace)
+        )
         return {"revoked": gone}
+
+    def _method(self, name: str, do: Work, later: Later) -> Callable[[Exchange, Caller], None]:
+        async def answer(exchange: Exchange, caller: Caller) -> None:
+            trace = trace_of(exchange)
+            try:
+                result = msgspec.json.encode(await do(caller.principal, exchange.request.params, trace))
+            except Fault as fault:
+                self._record.refused(caller.principal, name, fault, trace)
+                exchange.fail(fault)
+            except StoreError as cause:
+                exchange.fail(fault_of(cause))
+            else:
+                exchange.result(complete(result) if exchange.dialect.modern else result)
+
+        return lambda exchange, caller: later(answer(exchange, caller))
 
     def _subject(self, asking: Principal, agent: str) -> Principal:
         """The principal that is spoken of, as far as default policies tell kinds apart."""
@@ -122,19 +134,16 @@ class AccessDesk:
 
 
 class GrantRecord(Protocol):
-    """Where grants are recorded."""
+    """What is recorded of grants, in the same commit."""
 
-    def ready(self) -> None:
-        """Raises where nothing can be recorded, and so nothing may be changed."""
+    def granted(self, by: Principal, grant: Grant, trace: str = "") -> object:
+        """An agent is allowed something, or denied it."""
 
-    def granted(self, by: Principal, grant: Grant, trace: str = "") -> None:
-        """An agent was allowed something, or denied it."""
+    def revoked(self, by: Principal, grant: Grant, trace: str = "") -> object:
+        """What was said of an agent's access is taken back."""
 
-    def revoked(self, by: Principal, grants: Iterable[Grant], trace: str = "") -> None:
-        """What was said of an agent's access was taken back."""
-
-    async def kept(self) -> None:
-        """Wait until it is committed."""
+    def refused(self, by: Principal, what: str, fault: Fault, trace: str = "") -> None:
+        """Someone tried what they may not."""
 
 
 class ListGrants(msgspec.Struct):
@@ -179,20 +188,3 @@ def read(params: bytes, kind: type[Params]) -> Params:
         return msgspec.json.decode(params, type=kind)
     except msgspec.DecodeError as cause:
         raise Fault("INVALID_PARAMS", str(cause)) from None
-
-
-Work = Callable[[Principal, bytes, str], Coroutine[None, None, dict[str, object]]]
-
-
-def _method(do: Work, later: Later) -> Callable[[Exchange, Caller], None]:
-    async def answer(exchange: Exchange, caller: Caller) -> None:
-        try:
-            result = msgspec.json.encode(await do(caller.principal, exchange.request.params, trace_of(exchange)))
-        except Fault as fault:
-            exchange.fail(fault)
-        except StoreError as cause:
-            exchange.fail(Fault("INTERNAL_ERROR", cause.message, mend=cause.mend))
-        else:
-            exchange.result(complete(result) if exchange.dialect.modern else result)
-
-    return lambda exchange, caller: later(answer(exchange, caller))

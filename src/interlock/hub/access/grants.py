@@ -91,14 +91,22 @@ class Grants:
         """Every entry."""
         return list(self._ready().values())
 
-    async def put(self, grant: Grant) -> None:
-        """Store an entry. It holds for every call from now on."""
+    async def put(self, grant: Grant, *records: object) -> None:
+        """Store an entry, with the records of it. It holds for every call from now on."""
         if len(self._ready()) >= MOST:
             raise Fault("RESOURCE_EXHAUSTED", f"{MOST} grants exist", mend="revoke some first")
         async with self._store.transaction() as change:
             change.put(GRANTS, grant)
+            change.record(*records)
 
-    async def revoke(self, kind: EntryType, agent: str, server: str, tool: str | None) -> int:
+    async def revoke(
+        self,
+        kind: EntryType,
+        agent: str,
+        server: str,
+        tool: str | None,
+        record: Callable[[Grant], object] | None = None,
+    ) -> int:
         """Delete what was said at one level, allow and deny alike. Says how many entries that were."""
         if (kind == "tool_grant") != (tool is not None):
             raise Fault("INVALID_PARAMS", "a tool grant names its tool, a server grant names none")
@@ -107,6 +115,8 @@ class Grants:
         async with self._store.transaction() as change:
             for grant in gone:
                 change.delete(GRANTS, grant.id)
+                if record is not None:
+                    change.record(record(grant))
         return len(gone)
 
     def next_end(self, agent: str, now: datetime) -> datetime | None:

@@ -11,8 +11,9 @@ from typing import Final
 import msgspec
 
 from interlock.config.settings import Rate
+from interlock.hub.audit.entries import NOBODY
 from interlock.hub.audit.record import CLAIMED
-from interlock.hub.audit.recorder import NOBODY, Recorder
+from interlock.hub.audit.recorder import Recorder
 from interlock.hub.call import Target
 from interlock.hub.rates import Meter
 from interlock.protocols.traces import trace_id_from

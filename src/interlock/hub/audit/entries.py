@@ -8,11 +8,12 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Mapping
+from time import time_ns
 from typing import Final, TypeAlias
 
 import msgspec
 
-from interlock.hub.audit.record import EXECUTED, INTENDED, OTHER_EXECUTED, Outcome, Record
+from interlock.hub.audit.record import EXECUTED, INTENDED, OTHER_EXECUTED, Outcome, Record, is_event
 from interlock.hub.call import Target
 from interlock.hub.principals import Principal
 
@@ -90,6 +91,38 @@ class Ticket(msgspec.Struct, eq=False):
 
 
 Entry: TypeAlias = Record | Ticket
+NOBODY: Final = Principal("", "service")
+
+
+def happening(
+    event: str,
+    principal: Principal = NOBODY,
+    target: Target | None = None,
+    trace: str = "",
+    *,
+    rule: str = "",
+    reason: str = "",
+    claimed_by: str = "",
+    details: Mapping[str, object] | None = None,
+) -> Record:
+    """The record of anything that is not a call. It has no place yet."""
+    if not is_event(event):
+        raise ValueError(f"{event!r} is not an event type; a custom one is written like com.example.event")
+    return Record(
+        0,
+        time_ns() // 1000,
+        event,
+        principal.id,
+        principal.kind if principal.id else "",
+        "" if target is None else target.kind,
+        "" if target is None else target.server,
+        "" if target is None else target.name,
+        trace,
+        rule=rule,
+        reason=reason,
+        claimed_by=claimed_by,
+        details=dict(details or {}),
+    )
 
 
 def digest(arguments: bytes | str) -> str:

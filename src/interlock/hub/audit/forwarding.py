@@ -58,6 +58,7 @@ class Forwarding:
         self._store = store
         self._log = log
         self._ways: dict[str, _Way] = {}
+        self._senders: set[_Way] = set()
         recorder.follow(lambda records: self._wake())
 
     def connected(self, server: Upstream) -> None:
@@ -70,64 +71,75 @@ class Forwarding:
     def is_destination(self, server: str) -> bool:
         """Whether the record goes to a server."""
         way = self._ways.get(server)
-        return way is not None and way.sends
+        return way in self._senders
 
     async def close(self) -> None:
         """Send no more; what was not sent is sent after the next start."""
         ways, self._ways = self._ways, {}
-        for way in ways.values():
-            way.task.cancel()
-        await asyncio.gather(*(way.task for way in ways.values()), return_exceptions=True)
+        tasks = [way.task for way in ways.values() if way.task is not None]
+        for task in tasks:
+            task.cancel()
+        await asyncio.gather(*tasks, return_exceptions=True)
+
+    def sends(self, way: _Way, sends: bool) -> None:
+        """Whether a way is to hear of new records. Each commit wakes those that do, however many servers there are."""
+        if sends:
+            self._senders.add(way)
+        else:
+            self._senders.discard(way)
 
     def _wake(self) -> None:
-        for way in self._ways.values():
-            if way.sends:
-                way.wake()
+        for way in self._senders:
+            way.woken.set()
 
 
 class _Way:
-    """The way to one server. It lives as long as the hub; while it is not to send, it sleeps."""
+    """The way to one server. It is busy from when a connection is there until it is known not to be wanted."""
 
     def __init__(self, server: Upstream, recorder: Recorder, store: Store, log: Log, all_ways: Forwarding) -> None:
         self.server = server
-        self.sends = False
+        self.woken = asyncio.Event()
+        self.task: asyncio.Task[None] | None = None
         self._recorder = recorder
         self._store = store
         self._log = log
         self._all = all_ways
-        self._woken = asyncio.Event()
+        self._met_before = False
+        self._fresh = asyncio.Event()
         self._complained = ""
         self._cursor = Cursor(f"{recorder.chain}/{server.id}", server.id, recorder.chain, recorder.resumed.seq, False)
-        self.wake = self._woken.set
-        self._fresh = asyncio.Event()
-        self.task = asyncio.ensure_future(self._run())
 
     def connected(self, server: Upstream) -> None:
         """There is a new connection: whatever waits is tried again at once."""
         self.server = server
         self._fresh.set()
-        self._woken.set()
+        self.woken.set()
+        if self.task is None:
+            self.task = asyncio.ensure_future(self._run())
 
     async def _run(self) -> None:
         pause = FIRST_PAUSE_S
-        met = False
         while True:
-            await self._woken.wait()
-            self._woken.clear()
+            await self.woken.wait()
+            self.woken.clear()
             self._fresh.clear()
             try:
-                if not met:
-                    self._cursor, met = await self._met(), True
-                self.sends = self._is_wanted()
-                if self.sends:
+                if not self._met_before:
+                    self._cursor, self._met_before = await self._met(), True
+                wanted = self._is_wanted()
+                self._all.sends(self, wanted)
+                if wanted:
                     await asyncio.sleep(GATHER_S)
                     await self._send()
+                elif not self.woken.is_set():
+                    self.task = None
+                    return
                 pause, self._complained = FIRST_PAUSE_S, ""
             except (Fault, StoreError, TimeoutError) as cause:
                 self._complain(f"audit records wait to be sent to it: {cause!r}")
                 with contextlib.suppress(TimeoutError):
                     await asyncio.wait_for(self._fresh.wait(), pause)
-                self._woken.set()
+                self.woken.set()
                 pause = min(2 * pause, LONGEST_PAUSE_S)
 
     async def _met(self) -> Cursor:

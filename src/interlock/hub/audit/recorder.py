@@ -7,7 +7,7 @@ long as entries cannot be written, no new call is let through.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
@@ -18,7 +18,8 @@ from typing import Any, Final
 import msgspec
 
 from interlock.hub.audit.chain import row_of
-from interlock.hub.audit.entries import KEPT_BYTES, Entry, Ticket, digest
+from interlock.hub.audit.deeds import Deed, attempt
+from interlock.hub.audit.entries import KEPT_BYTES, NOBODY, Entry, Ticket, digest, happening
 from interlock.hub.audit.head import Head, HeadFile
 from interlock.hub.audit.record import (
     BLOCKED,
@@ -28,15 +29,15 @@ from interlock.hub.audit.record import (
     OVERFLOWED,
     Outcome,
     Record,
-    is_event,
 )
 from interlock.hub.audit.redaction import RedactText, plain, redact, redact_text
 from interlock.hub.audit.resume import Resumed, resume
 from interlock.hub.call import Target
 from interlock.hub.principals import Principal
-from interlock.store import Conflict, Store, StoreError
+from interlock.store import Conflict, NotRecorded, Store, StoreError
 from interlock.store import records as rows
 from interlock.store.database import Database
+from interlock.store.documents import Change, Changes
 from interlock.wire.errors import Fault
 
 WINDOW_S: Final = 0.02
@@ -51,7 +52,6 @@ MOST_WAITING: Final = 65_536
 _RETRY_S: Final = (0.1, 0.5, 2.0)
 
 Committed = Callable[[StoreError | None], None]
-NOBODY: Final = Principal("", "service")
 _NOTHING: Final[Mapping[str, object]] = MappingProxyType({})
 
 
@@ -87,6 +87,8 @@ class Recorder:
         """The places of intents that left it, until their outcomes are committed too."""
         """The oldest intent that may be without its outcome once what is being written is committed. An outcome that
         came since then still waits itself."""
+        self._deeds: dict[int, Deed] = {}
+        """Changes that are committed with their records, by the places of these."""
         self._unrecorded = 0
         self._failures = 0
         self._doubtful = False
@@ -99,6 +101,7 @@ class Recorder:
         self._syncing = ThreadPoolExecutor(1, thread_name_prefix="audit-head")
         self._issue = head_file.issue
         self._measure()
+        store.keep_records(self.carry_out)
 
     @classmethod
     async def open(
@@ -200,7 +203,7 @@ class Recorder:
         details: Mapping[str, object] | None = None,
     ) -> None:
         """Record that a call was refused. Where there is no room, how many were not recorded is recorded later."""
-        self._note(
+        self.note(
             Record(
                 0,
                 _now(),
@@ -232,25 +235,27 @@ class Recorder:
         details: Mapping[str, object] | None = None,
     ) -> None:
         """Record anything else: a grant, a server that came or went, or with `claimed_by` what a server says."""
-        if not is_event(event):
-            raise ValueError(f"{event!r} is not an event type; a custom one is written like com.example.event")
-        self._note(
-            Record(
-                0,
-                _now(),
-                event,
-                principal.id,
-                principal.kind if principal.id else "",
-                "" if target is None else target.kind,
-                "" if target is None else target.server,
-                "" if target is None else target.name,
-                trace,
-                rule=rule,
-                reason=reason,
-                claimed_by=claimed_by,
-                details=dict(details or {}),
-            )
+        self.note(
+            happening(event, principal, target, trace, rule=rule, reason=reason, claimed_by=claimed_by, details=details)
         )
+
+    async def carry_out(self, changes: Changes, records: Sequence[object]) -> list[Change]:
+        """Commit changes and their records as one. Raises StoreError: then neither is there, as far as is known."""
+        if self.trouble is not None or self._taken() + len(records) > self._most:
+            raise _not_recorded(self.trouble)
+        deed = Deed(changes, self._seq + 1)
+        for record in records:
+            assert isinstance(record, Record)
+            seq = self._next()
+            self._deeds[seq] = deed
+            self._put(msgspec.structs.replace(record, seq=seq))
+        try:
+            await self.flushed()
+        except StoreError as cause:
+            raise _not_recorded(cause) from None
+        if deed.error is not None:
+            raise deed.error
+        return deed.done
 
     @property
     def waiting(self) -> int:
@@ -290,7 +295,8 @@ class Recorder:
             await asyncio.to_thread(self._syncing.shutdown)
             await asyncio.to_thread(self._head.close)
 
-    def _note(self, record: Record) -> None:
+    def note(self, record: Record) -> None:
+        """Record something that has no place yet, or later how many such things there was no room for."""
         if self._taken() >= self._most:
             self._unrecorded += 1
             return
@@ -345,6 +351,9 @@ class Recorder:
         queue, young = self._queue, self._young
         oldest = next(iter(young.values()), None)
         last = min(len(queue), MOST_TOGETHER)
+        while self._deeds and last < len(queue) and self._deeds.get(queue[last].seq) is not None:
+            # All records of a deed are in one commit with it.
+            last += 1
         if oldest is not None and not (self._waiting or self._flushing):
             before = oldest.seq - queue[0].seq
             if before < last < MOST_TOGETHER and perf_counter() - oldest.began < HOLD_S:
@@ -367,6 +376,8 @@ class Recorder:
         """On the writer's thread: redact, hash and append. Gives the new head's hash, and the entries as written."""
         database.hold(self.chain)
         clean, made, previous = [], [], self._hash
+        if self._deeds:
+            batch = attempt(database, self.chain, batch, self._deeds, doubtful=self._doubtful)
         for entry in batch:
             record, row = self._row(entry, previous)
             clean.append(record)
@@ -418,6 +429,8 @@ class Recorder:
             self._unsynced = True
             self._syncing.submit(self._sync)
         self._answer(batch[-1].seq, None)
+        if self._deeds:
+            self._settle(batch)
         for tell in tuple(self._followers):
             tell(clean)
         while self._flushing and self._flushing[0][0] <= batch[-1].seq:
@@ -428,6 +441,12 @@ class Recorder:
             self._flush()
         elif self._queue and self._timer is None:
             self._timer = self._loop.call_later(WINDOW_S, self._flush)
+
+    def _settle(self, batch: list[Entry]) -> None:
+        """In-memory copies follow what was committed before anyone goes on."""
+        for deed in dict.fromkeys(self._deeds.pop(entry.seq) for entry in batch if entry.seq in self._deeds):
+            if deed.error is None:
+                self._store.deliver(deed.done)
 
     def _sync(self) -> None:
         self._unsynced = False
@@ -441,6 +460,8 @@ class Recorder:
             )
         self.trouble = error
         self._doubtful = True
+        for deed in self._deeds.values():
+            deed.given_up = True
         self._again = batch
         self._answer(self._seq, error)
         flushing, self._flushing = self._flushing, []
@@ -459,6 +480,12 @@ class Recorder:
             if error is not None:
                 self.outcome(ticket, NOT_SENT, error.message)
             tell(error)
+
+
+def _not_recorded(cause: StoreError | None) -> NotRecorded:
+    why = "too many records wait" if cause is None else cause.message
+    said = f"nothing is changed while the audit record cannot be written: {why}"
+    return NotRecorded(said, "" if cause is None else cause.mend)
 
 
 def _open_chain(chain: str, head_file: Path, database: Database) -> tuple[Resumed, int, bytes]:

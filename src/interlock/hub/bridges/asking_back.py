@@ -16,7 +16,7 @@ import msgspec
 from interlock.client.rounds import ROUNDS, Question, question_in
 from interlock.hub.questions import CARRIED
 from interlock.protocols.mcp.meta import Members
-from interlock.protocols.mcp.questions import question_for_old
+from interlock.protocols.mcp.questions import check_answer, question_for_old
 from interlock.transports.exchange import Exchange
 from interlock.wire.errors import Fault
 from interlock.wire.messages import one_line
@@ -132,11 +132,19 @@ class AskingBack:
         elif cause is not None:
             self._end(Fault("INTERNAL_ERROR", "the client could not be asked"))
         else:
-            self._answers[key] = answer = one_line(future.result())
-            if url is not None and visit is not None and _accepted(answer):
-                self._visits[url] = visit
-        if len(self._answers) == len(question.requests):
+            self._take(key, one_line(future.result()), url, visit)
+        if self._answers and len(self._answers) == len(question.requests):
             self._answered(question)
+
+    def _take(self, key: str, answer: bytes, url: str | None, visit: str | None) -> None:
+        try:
+            check_answer(self._asked[key], answer)
+        except Fault as fault:
+            self._end(fault)
+            return
+        self._answers[key] = answer
+        if url is not None and visit is not None and _accepted(answer):
+            self._visits[url] = visit
 
     def _answered(self, question: Question) -> None:
         if self._timer is not None:
@@ -166,10 +174,7 @@ def _address(method: str, params: bytes) -> str | None:
 
 
 def _accepted(answer: bytes) -> bool:
-    try:
-        return msgspec.json.decode(answer, type=_Action).action == "accept"
-    except msgspec.DecodeError:
-        return False
+    return msgspec.json.decode(answer, type=_Action).action == "accept"
 
 
 class _Visit(msgspec.Struct):

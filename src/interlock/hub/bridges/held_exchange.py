@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Final
 
 from interlock.protocols.mcp.questions import answer_for_old, question_for_new
@@ -34,6 +35,11 @@ class HeldExchange(Exchange):
     @property
     def open(self) -> bool:
         return not self._held.finished and not self._held.cancelled
+
+    @property
+    def attended(self) -> bool:
+        """Whether the client has a request open for it, rather than a question to answer."""
+        return self._held.attended
 
     def result(self, result: bytes) -> None:
         self._held.done(result)
@@ -74,7 +80,7 @@ class _HeldCall(Held):
         self._open: set[asyncio.Future[object]] = set()
 
     def ask(self, method: str, params: bytes) -> asyncio.Future[bytes]:
-        question: asyncio.Future[bytes] = self.pose(method, params, answer_for_old)  # type: ignore[assignment]
+        question: asyncio.Future[bytes] = self.pose(method, params, partial(answer_for_old, method))  # type: ignore[assignment]
         self._open.add(question)  # type: ignore[arg-type]
         question.add_done_callback(self._open.discard)
         return question

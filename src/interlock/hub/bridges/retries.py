@@ -26,7 +26,7 @@ class Retries:
 
     def take(self, call: Call) -> bool:
         """Go on with a parked call. False when the retry is of no such call; raises REQUEST_STATE_REFUSED."""
-        token = _token(call)
+        token = token_of(call)
         if not self._parking.gave(token):
             return False
         place, answered = self._parking.find(token, binding_of(call))
@@ -57,7 +57,8 @@ def binding_of(call: Call) -> bytes:
     return hashlib.sha256(msgspec.json.encode(said, order="deterministic")).digest()
 
 
-def _token(call: Call) -> str:
+def token_of(call: Call) -> str:
+    """The `requestState` that a call brings. Raises INVALID_PARAMS."""
     try:
         return msgspec.json.decode(call.members[STATE], type=str)
     except msgspec.DecodeError:

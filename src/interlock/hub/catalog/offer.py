@@ -1,14 +1,15 @@
 """What one server offers at one moment: its tools, prompts, resources and templates, ready to be listed.
 
 An offer is made whole from a server's lists and never changed; a new listing makes a new one. Each item keeps the
-server's own definition, and its rendering under the name and address that clients see.
+server's own definition once; what clients see in its place is written from that when it is asked for.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
 from functools import lru_cache
-from typing import Final, Literal, TypeVar
+from hashlib import blake2b
+from typing import TYPE_CHECKING, Final, Literal, TypeVar
 
 import msgspec
 
@@ -23,12 +24,16 @@ from interlock.protocols.mcp.older import wraps
 from interlock.protocols.mcp.tasks import Support
 from interlock.protocols.mgp.security import named_permissions
 from interlock.signatures.problems import DefinitionError
-from interlock.signatures.validate import Validator
+
+if TYPE_CHECKING:
+    from interlock.signatures.validate import Validator
 
 ItemKind = Literal["tool", "prompt", "resource", "template"]
 
 MOST_ITEMS: Final = 100_000
 LONGEST_NAME: Final = 1024
+TOLD: Final = frozenset({"name", "title", "description", "inputSchema", "outputSchema", "annotations"})
+"""The members of a tool's definition that help a model to choose and to call it."""
 
 
 class Item(msgspec.Struct):
@@ -42,19 +47,36 @@ class Item(msgspec.Struct):
     """What a view of this server alone calls it: the same, or what the operator renamed it to."""
     exposed: str
     """What a view of many servers calls it."""
-    bare: bytes
-    """The definition as JSON, as a view of this server alone shows it."""
-    full: bytes
-    """The definition as JSON, as a view of many servers shows it."""
     definition: bytes
     """The definition as the server gave it."""
+    bare: bytes
+    """The definition as a view of this server alone shows it: most often the same bytes, and then the same object."""
+    _full: bytes | None = None
+    """What a view of many servers shows, where it is more than another name."""
     _fingerprint: str = ""
+    _digest: bytes = b""
+
+    @property
+    def full(self) -> bytes:
+        """The definition as a view of many servers shows it."""
+        return _renamed(self.bare, self.kind, self.shown, self.exposed) if self._full is None else self._full
 
     def fingerprint(self) -> str:
         """SHA-256 of the server's own definition, in canonical form: key order alone changes nothing."""
         if not self._fingerprint:
             self._fingerprint = fingerprint(msgspec.json.decode(self.definition))
         return self._fingerprint
+
+    def digest(self) -> bytes:
+        """What tells `full` from any other definition, and is small enough to be kept for each."""
+        if not self._digest:
+            self._digest = digest_of(self.full)
+        return self._digest
+
+
+def digest_of(definition: bytes) -> bytes:
+    """A definition's digest."""
+    return blake2b(definition, digest_size=16).digest()
 
 
 Kept = TypeVar("Kept", bound=Item)
@@ -63,25 +85,45 @@ Kept = TypeVar("Kept", bound=Item)
 class Tool(Item):
     """A tool, with what a call of it needs to know."""
 
-    schema: bytes = b"{}"
     idempotent: bool = False
     """The server says that a second call with the same arguments changes nothing more."""
     param_headers: tuple[ParamHeader, ...] = ()
     permissions: tuple[str, ...] | None = None
     """The permissions it says it needs; None where it does not say."""
+    has_more: bool = False
+    """Its definition says more than a model is told in an answer."""
     wraps: bool = False
     """Its structured content is no object, so that clients before 2026-07-28 get it inside of one."""
     tasks: Support = "forbidden"
     """Whether it can be called as a task (2025-11-25)."""
+
+    @property
+    def told(self) -> bytes:
+        """What a model is told of it in an answer: of the full definition, what it needs to choose and to call."""
+        return told_of(self.full) if self.has_more else self.full
+
+    @property
+    def schema(self) -> bytes:
+        """What its arguments must be like."""
+        return bytes(_decode_schema(self.definition).inputSchema)
 
     def validator(self) -> Validator | str:
         """The compiled input schema, made at first use; or why it cannot be used."""
         return _compiled(self.schema)
 
 
+class _WithSchema(msgspec.Struct):
+    inputSchema: msgspec.Raw
+
+
+_decode_schema = msgspec.json.Decoder(_WithSchema).decode
+
+
 @lru_cache(maxsize=4096)
 def _compiled(schema: bytes) -> Validator | str:
     """Many tools have the same schema, if only the empty one: each is compiled and kept once."""
+    from interlock.signatures.validate import Validator  # six megabytes, which wait for the first call
+
     try:
         return Validator(msgspec.json.decode(schema))
     except DefinitionError as cause:
@@ -180,6 +222,13 @@ class Offer(msgspec.Struct):
             tools_by_exposed={name: tool for name, tool in self.tools_by_exposed.items() if name not in lacking},
             lacking=lacking,
         )
+
+    def named(self, name: str) -> Tool | None:
+        """The tool that the server itself calls so."""
+        tool = self.tools.get(name)
+        if tool is not None and tool.name == name:
+            return tool
+        return next((tool for tool in self.tools.values() if tool.name == name), None)
 
     def items(self, kind: ItemKind) -> Iterable[Item]:
         """All of one kind, in the server's order."""
@@ -298,10 +347,10 @@ def _tool(server: str, name: str, definition: bytes, fields: _Fields, rules: Too
         name,
         item.shown,
         item.exposed,
-        item.bare,
-        item.full,
         definition,
-        schema=raw,
+        item.bare,
+        item._full,
+        has_more=not TOLD.issuperset(fields),
         idempotent=hints.idempotentHint is True or hints.readOnlyHint is True,
         param_headers=headers,
         permissions=named_permissions(bytes(fields["security"])) if "security" in fields else None,
@@ -310,6 +359,11 @@ def _tool(server: str, name: str, definition: bytes, fields: _Fields, rules: Too
         if "execution" in fields
         else "forbidden",
     )
+
+
+def told_of(full: bytes) -> bytes:
+    """What a model is told of a tool in an answer, of its definition."""
+    return msgspec.json.encode({name: value for name, value in _decode_fields(full).items() if name in TOLD})
 
 
 class _Execution(msgspec.Struct):
@@ -326,26 +380,55 @@ def _named(kind: ItemKind, server: str, name: str, shown: str, definition: bytes
     if shown in RESERVED:
         # A view of this server alone must not shadow the hub's own tools either.
         shown = exposed
-    bare = msgspec.json.encode({**fields, "name": shown})
-    full = msgspec.json.encode({**_with_exposed_ui(server, fields), "name": exposed})
-    return Item(kind, server, name, shown, exposed, bare, full, definition)
+    bare = _kept(definition, msgspec.json.encode({**fields, "name": shown}))
+    led = _with_exposed_ui(server, fields)
+    full = None if led is None else _kept(definition, msgspec.json.encode({**led, "name": exposed}))
+    return Item(kind, server, name, shown, exposed, definition, bare, full)
 
 
 def _addressed(kind: ItemKind, server: str, definition: bytes, fields: _Fields, member: str) -> Item:
     uri = _name_of(fields, member)
-    exposed = exposed_uri(server, uri)
-    full = msgspec.json.encode({**fields, member: exposed})
-    return Item(kind, server, uri, uri, exposed, msgspec.json.encode(fields), full, definition)
+    bare = _kept(definition, msgspec.json.encode(fields))
+    return Item(kind, server, uri, uri, exposed_uri(server, uri), definition, bare)
 
 
-def _with_exposed_ui(server: str, fields: _Fields) -> dict[str, object]:
-    """A tool that brings an app says so in `_meta.ui.resourceUri` (MCP Apps); the app must be found behind the hub."""
+_IDENTITY: Final[dict[ItemKind, str]] = {
+    "tool": "name",
+    "prompt": "name",
+    "resource": "uri",
+    "template": "uriTemplate",
+}
+
+
+def _renamed(bare: bytes, kind: ItemKind, shown: str, exposed: str) -> bytes:
+    """A definition under another name or address. Nearly all begin with it; the others are taken apart."""
+    member = _IDENTITY[kind]
+    head = b'{"%b":%b' % (member.encode(), msgspec.json.encode(shown))
+    if bare.startswith(head):
+        return b'{"%b":%b%b' % (member.encode(), msgspec.json.encode(exposed), bare[len(head) :])
+    return _exact(msgspec.json.encode({**_decode_fields(bare), member: exposed}))
+
+
+def _kept(definition: bytes, rendered: bytes) -> bytes:
+    """The rendering, without a second copy of what is there already."""
+    return definition if rendered == definition else _exact(rendered)
+
+
+def _exact(encoded: bytes) -> bytes:
+    """The encoder leaves room behind what it wrote: what is kept for long is better without."""
+    return bytes(memoryview(encoded))
+
+
+def _with_exposed_ui(server: str, fields: _Fields) -> dict[str, object] | None:
+    """A tool that brings an app says so in `_meta.ui.resourceUri` (MCP Apps); the app must be found behind the hub.
+
+    None for all others, which only get another name."""
     raw = fields.get("_meta")
     if raw is None or b"ui://" not in bytes(raw):
-        return dict(fields)
+        return None
     meta = msgspec.json.decode(raw)
     if not isinstance(meta, dict):
-        return dict(fields)
+        return None
     ui = meta.get("ui")
     if isinstance(ui, dict) and isinstance(ui.get("resourceUri"), str):
         ui["resourceUri"] = exposed_uri(server, ui["resourceUri"])

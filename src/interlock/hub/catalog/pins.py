@@ -7,7 +7,6 @@ is another one later is neither listed nor called until a person has seen the di
 from __future__ import annotations
 
 import asyncio
-import difflib
 import hashlib
 from collections.abc import Awaitable, Callable
 from typing import Final
@@ -19,7 +18,7 @@ from interlock.hub.catalog.offer import Offer, Tool
 from interlock.hub.decisions.decision import Decision, Question
 from interlock.hub.decisions.inbox import Inbox
 from interlock.hub.decisions.table import State
-from interlock.protocols.mgp.security import Trust, effective_risk, read_security
+from interlock.protocols.mgp.permissions import Risk
 from interlock.store import Collection, Store
 
 MOST_PINS_PER_SERVER: Final = 200_000
@@ -55,12 +54,14 @@ class Pins:
         mode: Callable[[], Mode],
         put: Callable[[Offer], Awaitable[None]],
         relist: Callable[[str], None],
+        risk_of: Callable[[Tool], Risk],
         log: Log,
     ) -> None:
         self._inbox = inbox
         self._mode = mode
         self._put = put
         self._relist = relist
+        self._risk_of = risk_of
         self._log = log
         self._store: Store
         self._pinned: dict[str, dict[str, str]] = {}
@@ -119,7 +120,7 @@ class Pins:
         """Pin anew what a person has approved; the approval is used up by that."""
         left: list[Tool] = []
         for tool in changed:
-            decision = self._inbox.standing(_question(tool, ""))
+            decision = self._inbox.standing(self._question(tool, ""))
             if decision is None or decision.state is not State.APPROVED or not await self._inbox.use(decision.id):
                 left.append(tool)
                 continue
@@ -128,7 +129,7 @@ class Pins:
         return left
 
     async def _withhold(self, offer: Offer, changed: list[Tool]) -> None:
-        questions = [_question(tool, await self._difference(tool)) for tool in changed[:MOST_ASKED_AT_ONCE]]
+        questions = [self._question(tool, await self._difference(tool)) for tool in changed[:MOST_ASKED_AT_ONCE]]
         decisions = {found.question.name: found.id for found in await self._inbox.ask_all(questions)}
         for tool in changed:
             offer.withhold(tool, decisions.get(tool.name, ""))
@@ -138,6 +139,21 @@ class Pins:
         known = await self._store.get(PINS, _key(tool))
         before = "" if known is None else known.value.definition
         return await asyncio.to_thread(difference, before, tool.definition.decode("utf-8", "replace"))
+
+    def _question(self, tool: Tool, diff: str) -> Question:
+        return Question(
+            kind="changed_tool",
+            asker=tool.server,
+            asker_kind="server",
+            server=tool.server,
+            name=tool.name,
+            shown=tool.exposed,
+            text=f"{tool.exposed} is not the tool that was approved: its definition has changed.",
+            rule="a tool is held to the definition it was approved with",
+            fingerprint=tool.fingerprint(),
+            summary=diff,
+            risk=self._risk_of(tool).word,
+        )
 
     def _heard(self, decision: Decision) -> None:
         """Look at the server's tools again when something was decided about one of them, or not decided in time."""
@@ -149,6 +165,8 @@ def difference(before: str, after: str) -> str:
     """Two definitions' difference, to be read by a person: what was there with `-`, what is there now with `+`."""
     if not before:
         return "The definition was too large to keep; only its fingerprint is known."
+    import difflib  # rarely: only where a person is shown what changed
+
     lines = difflib.unified_diff(_lines(before), _lines(after), "approved", "now", lineterm="", n=1)
     text = "\n".join(lines)
     return text if len(text) <= LONGEST_DIFF else f"{text[:LONGEST_DIFF]}\n[cut: {len(text)} characters]"
@@ -158,23 +176,6 @@ def _lines(definition: str) -> list[str]:
     value = msgspec.json.decode(definition)
     ordered = msgspec.json.encode(value, order="deterministic")
     return msgspec.json.format(ordered, indent=2).decode().splitlines()
-
-
-def _question(tool: Tool, diff: str) -> Question:
-    declared, hints = read_security(tool.definition)
-    return Question(
-        kind="changed_tool",
-        asker=tool.server,
-        asker_kind="server",
-        server=tool.server,
-        name=tool.name,
-        shown=tool.exposed,
-        text=f"{tool.exposed} is not the tool that was approved: its definition has changed.",
-        rule="a tool is held to the definition it was approved with",
-        fingerprint=tool.fingerprint(),
-        summary=diff,
-        risk=effective_risk(declared, hints, Trust.STANDARD).word,
-    )
 
 
 def _pins(tools: list[Tool]) -> list[Pin]:

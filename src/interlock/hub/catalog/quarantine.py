@@ -19,9 +19,11 @@ import msgspec
 from interlock.config.settings import Config, Mode
 from interlock.hub.catalog import clean
 from interlock.hub.catalog.offer import Held, Item, ItemKind, Offer
+from interlock.hub.memory import give_back
 from interlock.judge.definitions import judge_definition
 from interlock.judge.findings import Finding
 from interlock.judge.fingerprints import fingerprint
+from interlock.judge.instructions import let_go
 from interlock.judge.names import judge_against, skeleton
 from interlock.store import Store
 
@@ -33,6 +35,8 @@ MOST_KEPT: Final = 131_072
 BREATH_S: Final = 0.0001
 BETWEEN_BREATHS_S: Final = 0.001
 """The thread lets go of the interpreter this often, so that the loop need not wait for its turn."""
+REST_AFTER_S: Final = 2.0
+"""When nothing more was offered for so long, what only judging needs is let go."""
 MOST_LOGGED: Final = 20
 KINDS: Final[tuple[ItemKind, ...]] = ("tool", "prompt", "resource", "template")
 INSTRUCTIONS: Final = "instructions"
@@ -61,6 +65,7 @@ class Quarantine:
         """The names of all tools with their servers, by what is left of a name when what only looks different is made
         equal. Most look like no other: that many servers have the same name costs nothing."""
         self._last: dict[str, Offer] = {}
+        self._rest: asyncio.TimerHandle | None = None
 
     def begin(self, store: Store) -> None:
         """Keep what was clean here."""
@@ -75,6 +80,13 @@ class Quarantine:
             found |= await self._on_thread(partial(self._judge, piece))
         self._show(await self._on_thread(lambda: self._settle(offer, found)))
         await self._keep(offer.server, texts)
+        self._rest_later()
+
+    def _rest_later(self) -> None:
+        if self._rest is not None:
+            self._rest.cancel()
+        loop = asyncio.get_running_loop()
+        self._rest = loop.call_later(REST_AFTER_S, lambda: loop.run_in_executor(self._thread, self._come_to_rest))
 
     async def _recall(self, server: str) -> None:
         """Know again what was clean of a server before this hub was started."""
@@ -99,6 +111,8 @@ class Quarantine:
 
     def close(self) -> None:
         """End the thread."""
+        if self._rest is not None:
+            self._rest.cancel()
         self._thread.shutdown(wait=False, cancel_futures=True)
 
     async def _on_thread(self, work: Callable[[], _Result]) -> _Result:
@@ -109,6 +123,12 @@ class Quarantine:
             self._put(offer)
 
     # On the thread
+
+    def _come_to_rest(self) -> None:
+        """Nothing was offered for a while: what judging needs is large, and goes. Results that are searched need it."""
+        if not any(server.scan_results != "off" for server in self._config.servers.values()):
+            let_go()
+        give_back()
 
     def _judge(self, texts: list[_Text]) -> dict[Key, _Flag]:
         found: dict[Key, _Flag] = {}

@@ -1,12 +1,12 @@
 """What a caller sees: everything, one server under bare names, or a profile's chosen part. And the lists they get.
 
-A list is joined from pieces, one per server, that are rendered when the server's offer changes and not before.
+A list is joined from pieces, one per server: of servers whose offer did not change they are cut from the list before.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Final
+from typing import Final, NamedTuple
 
 import msgspec
 
@@ -48,6 +48,10 @@ class Lens:
         """The exposed name behind a name that this profile gave."""
         return self._renamed.get(exposed, exposed)
 
+    def called(self, item: Item) -> str:
+        """What this profile calls an item."""
+        return self._rename.get(item.exposed, item.exposed)
+
     def render(self, item: Item) -> bytes:
         """An item's definition as this profile shows it."""
         name = self._rename.get(item.exposed)
@@ -68,8 +72,7 @@ class Catalog:
     def __init__(self, changed: Callable[[], None] = lambda: None) -> None:
         self._offers: dict[str, Offer] = {}
         self._lenses: dict[str, Lens] = {}
-        self._pieces: dict[tuple[str, bool, str | None, ItemKind], tuple[Offer, bytes]] = {}
-        self._whole: dict[tuple[View, ItemKind], tuple[int, bytes]] = {}
+        self._lists: dict[tuple[View, ItemKind], _Listing] = {}
         self._reached: dict[View, tuple[int, dict[str, None]]] = {}
         self.generation = 0
         """Grows with every change of any offer or profile."""
@@ -79,8 +82,7 @@ class Catalog:
         """Take over the operator's order of servers, and the profiles. Offers of servers that are gone go."""
         self._offers = {server: self._offers.get(server) or Offer(server) for server in servers}
         self._lenses = {name: Lens(name, profile) for name, profile in profiles.items()}
-        self._pieces.clear()
-        self._whole.clear()
+        self._lists.clear()
         self._reached.clear()
         self.generation += 1
         self._changed()
@@ -105,6 +107,12 @@ class Catalog:
         if view.bare:
             return item.bare
         return item.full if view.profile is None else self._lenses[view.profile].render(item)
+
+    def name(self, view: View, item: Item) -> str:
+        """What a view calls an item, and it can be called by there."""
+        if view.bare:
+            return item.shown
+        return item.exposed if view.profile is None else self._lenses[view.profile].called(item)
 
     def knows(self, view: View) -> bool:
         """Whether there is such a view at all."""
@@ -184,14 +192,13 @@ class Catalog:
 
     def listing(self, view: View, kind: ItemKind) -> bytes:
         """The items of one kind as a JSON array. Rendered again only where something changed."""
-        kept = self._whole.get((view, kind))
-        if kept is not None and kept[0] == self.generation:
-            return kept[1]
+        before = self._lists.get((view, kind), _NONE)
+        if before.generation == self.generation:
+            return before.octets
         servers = [view.server] if view.server is not None else list(self._offers)
-        pieces = [self._piece(view, self._offers[name], kind) for name in servers if name in self._offers]
-        listing = b"[" + b",".join(piece for piece in pieces if piece) + b"]"
-        self._whole[view, kind] = (self.generation, listing)
-        return listing
+        pieces = ((offer, self._piece(before, view, offer, kind)) for offer in map(self._offers.get, servers) if offer)
+        listing = self._lists[view, kind] = _joined(self.generation, pieces)
+        return listing.octets
 
     def _reach(self, view: View) -> dict[str, None]:
         kept = self._reached.get(view)
@@ -215,11 +222,37 @@ class Catalog:
             return lens.sees(item)
         return self.sees_server(view, item.server)
 
-    def _piece(self, view: View, offer: Offer, kind: ItemKind) -> bytes:
-        key = (offer.server, view.bare, view.profile, kind)
-        kept = self._pieces.get(key)
-        if kept is not None and kept[0] is offer:
-            return kept[1]
-        piece = b",".join(self.render(view, item) for item in offer.items(kind) if self._seen(view, item))
-        self._pieces[key] = (offer, piece)
-        return piece
+    def _piece(self, before: _Listing, view: View, offer: Offer, kind: ItemKind) -> bytes | memoryview:
+        known = before.pieces.get(offer.server)
+        if known is not None and known.offer is offer:
+            return memoryview(before.octets)[known.start : known.end]
+        return b",".join(self.render(view, item) for item in offer.items(kind) if self._seen(view, item))
+
+
+class _Piece(NamedTuple):
+    """Where in a list a server's part of it is, and what it was made from."""
+
+    offer: Offer
+    start: int
+    end: int
+
+
+class _Listing(NamedTuple):
+    generation: int
+    octets: bytes
+    pieces: dict[str, _Piece]
+
+
+_NONE: Final = _Listing(-1, b"", {})
+
+
+def _joined(generation: int, parts: Iterable[tuple[Offer, bytes | memoryview]]) -> _Listing:
+    at = 1
+    pieces: dict[str, _Piece] = {}
+    kept: list[bytes | memoryview] = []
+    for offer, part in parts:
+        pieces[offer.server] = _Piece(offer, at, at + len(part))
+        if part:
+            kept.append(part)
+            at += len(part) + 1
+    return _Listing(generation, b"".join((b"[", b",".join(kept), b"]")), pieces)

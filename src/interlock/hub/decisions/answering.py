@@ -17,6 +17,7 @@ from interlock.hub.decisions.decision import Decision, Where
 from interlock.hub.decisions.inbox import Inbox
 from interlock.hub.decisions.rules import Rule
 from interlock.hub.principals import Principal
+from interlock.hub.store_faults import fault_of
 from interlock.store import StoreError
 from interlock.wire.errors import Fault
 
@@ -26,12 +27,10 @@ Method = Callable[[bytes], Awaitable[object]]
 class Answering:
     """The methods of one inbox, for one principal in one place."""
 
-    def __init__(self, inbox: Inbox, person: Principal, where: Where, kept: Callable[[], Awaitable[None]]) -> None:
+    def __init__(self, inbox: Inbox, person: Principal, where: Where) -> None:
         self._inbox = inbox
         self._person = person
         self._where = where
-        self._kept = kept
-        """Waits until what was done is in the record."""
         self.methods: dict[str, Method] = {
             "hub/decisions.list": _told(self._list),
             "hub/decisions.show": _told(self._show),
@@ -56,7 +55,6 @@ class Answering:
         asked = read(params, GiveAnswer)
         self._attended(asked.terminal)
         after = await self._inbox.answer(asked.id, asked.answer, self._person, self._where)
-        await self._kept()
         return {"decision": self._shown(after)}
 
     async def _rules(self, params: bytes) -> object:
@@ -66,12 +64,10 @@ class Answering:
         asked = read(params, MakeRule)
         self._attended(asked.terminal)
         rule = await self._inbox.make_rule(asked.decision, self._person)
-        await self._kept()
         return {"rule": _shown_rule(rule)}
 
     async def _revoke_rule(self, params: bytes) -> object:
         rule = await self._inbox.revoke_rule(read(params, Named).id, self._person)
-        await self._kept()
         return {"revoked": _shown_rule(rule)}
 
     def _attended(self, terminal: bool) -> None:
@@ -129,7 +125,7 @@ def _told(method: Method) -> Method:
         try:
             return await method(params)
         except StoreError as cause:
-            raise Fault("INTERNAL_ERROR", cause.message, mend=cause.mend) from None
+            raise fault_of(cause) from None
 
     return answer
 

@@ -15,17 +15,20 @@ import msgspec
 
 from interlock.hub.audit.redaction import redact
 from interlock.hub.bridges.held_exchange import HeldExchange
-from interlock.hub.bridges.retries import STATE, Retries, binding_of
+from interlock.hub.bridges.retries import STATE, Retries, binding_of, token_of
 from interlock.hub.call import Approval, Call
+from interlock.hub.catalog.offer import Tool
 from interlock.hub.decisions.decision import Decision, Question
 from interlock.hub.decisions.inbox import Inbox
 from interlock.hub.decisions.table import State
 from interlock.hub.principals import TOKEN, Principal, local_person
 from interlock.hub.recording import trace_of
+from interlock.hub.request_states import RequestStates
 from interlock.hub.verdicts import Ask, Refuse
 from interlock.judge.fingerprints import fingerprint
 from interlock.judge.secrets import redact as redact_secrets
-from interlock.protocols.mgp.security import Trust, effective_risk, read_security
+from interlock.protocols.mgp.permissions import Risk
+from interlock.protocols.mgp.security import Trust
 from interlock.transports.parking import Parking
 from interlock.wire.errors import Fault
 
@@ -51,14 +54,18 @@ class Desk:
         hold_s: Callable[[], float],
         attended_by: Callable[[Principal], str | None],
         parking: Parking,
-        trust_of: Callable[[str], Trust] = lambda server: Trust.STANDARD,
+        states: RequestStates,
+        trust_of: Callable[[str], Trust],
+        risk_of: Callable[[Tool], Risk],
     ) -> None:
         self._inbox = inbox
         self._hold_s = hold_s
         self._attended_by = attended_by
         self._retries = Retries(parking)
         self._parking = parking
+        self._states = states
         self._trust_of = trust_of
+        self._risk_of = risk_of
         self._held: Counter[str] = Counter()
 
     def resumes(self, call: Call) -> bool:
@@ -66,8 +73,10 @@ class Desk:
         return not call.plain and call.exchange.dialect.modern and STATE in call.members and self._retries.take(call)
 
     def standing(self, call: Call, ask: Ask) -> Approval | None:
-        """A yes that is already there: a rule, or an approval nobody has used yet."""
+        """A yes that is already there: a rule, an approval nobody has used yet, or that of the round before."""
         question = question_of(call, ask)
+        if question.matter == self._approved_before(call):
+            return Approval(question.matter, "the approval of the round before")
         rule = self._inbox.rule_for(question)
         if rule is not None:
             return Approval(question.matter, f"rule {rule.id}, made by {rule.made_by}")
@@ -75,6 +84,14 @@ class Desk:
         if decision is None or decision.state is not State.APPROVED:
             return None
         return Approval(question.matter, f"approval {decision.id}, given by {decision.answered_by}", decision.id)
+
+    def _approved_before(self, call: Call) -> str:
+        """What was approved in the round that a call goes on from: a person is asked once, however often the server
+        asks back (2026-07-28, Multi Round-Trip Requests)."""
+        if call.plain or not call.exchange.dialect.modern or STATE not in call.members:
+            return ""
+        now, purpose = asyncio.get_running_loop().time(), binding_of(call).hex()
+        return self._states.approved(token_of(call), call.caller.owner, purpose, now)
 
     def fits(self, call: Call, approval: Approval, ask: Ask) -> bool:
         """Whether an approval is about this call as it stands now."""
@@ -145,7 +162,7 @@ class Desk:
         """The question with what a person wants to know of it, beyond what it is about."""
         trust = self._trust_of(call.target.server)
         tool = call.target.tool
-        risk = ask.risk or ("" if tool is None else effective_risk(*read_security(tool.definition), trust).word)
+        risk = ask.risk or ("" if tool is None else self._risk_of(tool).word)
         call.trace = call.trace or trace_of(call.exchange)
         findings = tuple(f"{found.rule}: {found.message}"[:LONGEST_FINDING] for found in call.would_refuse)
         return msgspec.structs.replace(

@@ -6,29 +6,35 @@ They only tell: nothing that comes back is an answer. One that is slow or gone l
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import hashlib
 import hmac
-import http.client
 import os
 import shutil
 import time
 from collections.abc import Callable
 from typing import Final
-from urllib.parse import urlsplit
 
 import msgspec
 
-from interlock.config.settings import Hub
+from interlock.config.settings import Hub, Webhook
+from interlock.hub.cannot_start import CannotStart
 from interlock.hub.decisions.decision import Decision
 from interlock.hub.decisions.table import State
-from interlock.transports.http.pool import default_context
+from interlock.transports.http.documents import Post
+from interlock.transports.resolving import Resolver, guarded_for
+from interlock.wire.errors import Fault
 
 MOST_WAITING: Final = 256
 TIMEOUT_S: Final = 10.0
 TRIES: Final = 3
 PAUSE_S: Final = 2.0
+MOST_BYTES: Final = 64 * 1024
+"""Of an answer, which nobody reads."""
 SIGNATURE: Final = "x-interlock-signature"
 TIMESTAMP: Final = "x-interlock-timestamp"
+SHORTEST_SECRET: Final = 16
+_PLACEHOLDERS: Final = ("changeme", "change-me", "change_me", "placeholder", "password", "secret", "example", "your-")
 
 Log = Callable[[str, str], None]
 
@@ -36,8 +42,9 @@ Log = Callable[[str, str], None]
 class Heralds:
     """Passes on news of open questions, in order, off the loop."""
 
-    def __init__(self, settings: Callable[[], Hub], log: Log) -> None:
+    def __init__(self, settings: Callable[[], Hub], resolver: Resolver, log: Log) -> None:
         self._settings = settings
+        self._resolver = resolver
         self._log = log
         self._news: asyncio.Queue[Decision] = asyncio.Queue(MOST_WAITING)
         self._worker: asyncio.Task[None] | None = None
@@ -86,24 +93,50 @@ class Heralds:
             self._log("hub", f"the desktop could not be told of approval {decision.id}: {cause!r}")
 
     async def _post(self, url: str, secret: str, decision: Decision) -> None:
-        if not secret:
-            self._log("hub", "the webhook's secret is not set; nothing is sent unsigned")
+        if weak := why_weak(secret):
+            self._log("hub", f"the webhook's secret {weak}; nothing is sent unsigned")
             return
         why = ""
         for attempt in range(TRIES):
             if attempt:
                 await asyncio.sleep(PAUSE_S * 2 ** (attempt - 1))
             try:
-                status = await asyncio.to_thread(_send, url, secret, decision)
-            except (OSError, http.client.HTTPException) as cause:
-                why = repr(cause)
-                continue
-            if status < 300:
+                await self._send(url, secret, _told(decision))
+            except Fault as fault:
+                why = fault.message
+                status = fault.data.get("status")
+                if fault.name == "VALIDATION_BLOCKED" or (isinstance(status, int) and status < 500):
+                    break
+            else:
                 return
-            why = f"it answered {status}"
-            if status < 500:
-                break
         self._log("hub", f"the webhook was not told of approval {decision.id}: {why}")
+
+    async def _send(self, url: str, secret: str, body: bytes) -> None:
+        """Post it once. Raises a `Fault` for anything but a good answer."""
+        timestamp = str(int(time.time()))
+        signed = {TIMESTAMP: timestamp, SIGNATURE: signature(secret, timestamp, body)}
+        post = Post(url, signed, guard=guarded_for(url, self._resolver), most_bytes=MOST_BYTES)
+        try:
+            await post(body, TIMEOUT_S)
+        finally:
+            with contextlib.suppress(OSError):
+                await post.close()
+
+
+def check_webhook(settings: Webhook) -> None:
+    """Raises CannotStart where a webhook is to be told and nothing good to sign with is there."""
+    if settings.url is not None and (why := why_weak(os.environ.get(settings.secret_env, ""))):
+        mend = "set it to what `openssl rand -hex 32` prints, for instance, or leave [hub.webhook] out"
+        raise CannotStart(f"the webhook's secret in ${settings.secret_env} {why}", mend)
+
+
+def why_weak(secret: str) -> str:
+    """Why a secret is none, as it goes on after its name; empty for a good one."""
+    if not secret:
+        return "is not set"
+    if len(secret) < SHORTEST_SECRET or len(set(secret)) < SHORTEST_SECRET // 2:
+        return "is too short or too plain to be a secret"
+    return "is a placeholder" if any(word in secret.lower() for word in _PLACEHOLDERS) else ""
 
 
 def signature(secret: str, timestamp: str, body: bytes) -> str:
@@ -122,9 +155,9 @@ def desktop_command(decision: Decision) -> list[str] | None:
     return None
 
 
-def _send(url: str, secret: str, decision: Decision) -> int:
+def _told(decision: Decision) -> bytes:
     asked = decision.question
-    body = msgspec.json.encode(
+    return msgspec.json.encode(
         {
             "event": "decision.open",
             "id": decision.id,
@@ -141,18 +174,3 @@ def _send(url: str, secret: str, decision: Decision) -> int:
             "deadline": decision.deadline,
         }
     )
-    timestamp = str(int(time.time()))
-    parts = urlsplit(url)
-    host = parts.hostname or ""
-    line: http.client.HTTPConnection
-    if parts.scheme == "https":
-        line = http.client.HTTPSConnection(host, parts.port, timeout=TIMEOUT_S, context=default_context())
-    else:
-        line = http.client.HTTPConnection(host, parts.port, timeout=TIMEOUT_S)
-    try:
-        path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
-        said = {"content-type": "application/json", TIMESTAMP: timestamp, SIGNATURE: signature(secret, timestamp, body)}
-        line.request("POST", path, body, said)
-        return line.getresponse().status
-    finally:
-        line.close()

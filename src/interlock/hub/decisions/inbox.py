@@ -12,13 +12,13 @@ import time
 from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
-from interlock.hub.audit.recorder import NOBODY
+from interlock.hub.audit.entries import NOBODY
 from interlock.hub.decisions.decision import DECISIONS, Answer, Decision, Question, Where
 from interlock.hub.decisions.rules import OFFER_AFTER, RULES, Rule, learn, rule_id
 from interlock.hub.decisions.table import Event, State
 from interlock.hub.locks import held
 from interlock.hub.principals import Kind, Principal
-from interlock.store import Conflict, Mirror, Store
+from interlock.store import Conflict, Mirror, Store, StoreError, Transaction
 from interlock.wire.errors import Fault
 
 MOST_OPEN: Final = 10_000
@@ -33,8 +33,9 @@ _LETTERS: Final = "abcdefghjkmnpqrstuvwxyz23456789"
 """For ids that are read aloud: nothing that looks like something else."""
 
 Heard = Callable[[Decision], None]
-Told = Callable[[Decision, Principal], None]
-ToldRule = Callable[[Rule, Principal, bool], None]
+RecordDecision = Callable[[Decision, Principal], object]
+RecordRule = Callable[[Rule, Principal, bool], object]
+"""What is recorded of a change, and of a rule that is made or else revoked; None for nothing."""
 
 
 def now_ms() -> int:
@@ -51,16 +52,16 @@ class Inbox:
         clock: Callable[[], int] = now_ms,
         *,
         stands: Callable[[Question], bool] = lambda question: True,
-        told: Told = lambda decision, by: None,
-        told_rule: ToldRule = lambda rule, by, made: None,
+        record: RecordDecision = lambda decision, by: None,
+        record_rule: RecordRule = lambda rule, by, made: None,
     ) -> None:
         self._valid_s = valid_s
         self._clock = clock
         self._stands = stands
         """Whether whoever asked could still ask: with the same credential, for the same thing."""
-        self._told = told
-        """Hears of what was done here, and by whom; `on_change` also of what other nodes did."""
-        self._told_rule = told_rule
+        self._record = record
+        """Says what is recorded of what is done here, and by whom, in the same commit."""
+        self._record_rule = record_rule
         self._store: Store
         self._decisions: Mirror[Decision]
         self._rules: Mirror[Rule]
@@ -109,7 +110,7 @@ class Inbox:
         """A decision by its id. Raises where there is none."""
         found = self._known.get(id)
         if found is None:
-            raise Fault("INVALID_PARAMS", f"no decision {id[:40]!r}", mend="`interlock approvals list` names them")
+            raise Fault("NOT_FOUND", f"no decision {id[:40]!r}", mend="`interlock approvals list` names them")
         return found
 
     def all(self, *, only_open: bool) -> list[Decision]:
@@ -169,7 +170,7 @@ class Inbox:
             decision = Decision(self._new_id(), question, now, now + int(self._valid_s() * 1000))
             async with self._store.transaction() as change:
                 change.insert(DECISIONS, decision)
-            self._told(decision, asker_of(question))
+                _recorded(change, self._record(decision, asker_of(question)))
             return decision
 
     async def ask_all(self, questions: Iterable[Question]) -> list[Decision]:
@@ -185,11 +186,10 @@ class Inbox:
                         id_ = self._new_id({other.id for other in new})
                         standing = Decision(id_, question, now, now + int(self._valid_s() * 1000))
                         change.insert(DECISIONS, standing)
+                        _recorded(change, self._record(standing, NOBODY))
                         new.append(standing)
                     if standing is not None:
                         found.append(standing)
-            for decision in new:
-                self._told(decision, NOBODY)
             return found
 
     async def answer(self, id: str, answer: Answer, by: Principal, where: Where) -> Decision:
@@ -238,23 +238,28 @@ class Inbox:
         rule = self._learn([decision], by, self._clock())
         async with self._store.transaction() as change:
             change.put(RULES, rule)
-        self._told_rule(rule, by, True)
+            _recorded(change, self._record_rule(rule, by, True))
         return rule
 
     async def revoke_rule(self, id: str, by: Principal) -> Rule:
         """Forget a rule: the next such call asks again."""
         rule = self._rules.get(id)
         if rule is None:
-            raise Fault("INVALID_PARAMS", f"no rule {id[:40]!r}", mend="`interlock approvals rules` names them")
+            raise Fault("NOT_FOUND", f"no rule {id[:40]!r}", mend="`interlock approvals rules` names them")
         async with self._store.transaction() as change:
             change.delete(RULES, id)
-        self._told_rule(rule, by, False)
+            _recorded(change, self._record_rule(rule, by, False))
         # The answers that made it were approvals, too: whoever revokes the rule does not mean to leave one.
         await self.void(self._known[made] for made in rule.decisions if made in self._known)
         return rule
 
     async def sweep(self) -> None:
         """End what has passed its deadline, and forget what was over long ago. A bounded part each time."""
+        # What cannot be written now is swept the next time.
+        with contextlib.suppress(StoreError):
+            await self._sweep()
+
+    async def _sweep(self) -> None:
         now = self._clock()
         late = [known for known in self._known.values() if known.deadline <= now and _can_expire(known)]
         for decision in late[:SWEPT_AT_ONCE]:
@@ -306,13 +311,12 @@ class Inbox:
             async with self._store.transaction() as change:
                 change.expect(DECISIONS, before.id, document.version)
                 change.put(DECISIONS, after)
+                _recorded(change, self._record(after, by))
                 if rule is not None:
                     change.put(RULES, rule)
+                    _recorded(change, self._record_rule(rule, by, True))
         except Conflict:
             return False
-        self._told(after, by)
-        if rule is not None:
-            self._told_rule(rule, by, True)
         return True
 
     def _new_id(self, taken: Collection[str] = ()) -> str:
@@ -361,3 +365,8 @@ def _can_expire(decision: Decision) -> bool:
 
 def _too_many(whose: str, most: int) -> Fault:
     return Fault("RESOURCE_EXHAUSTED", f"{most} questions{whose} wait for an answer", retry_after_ms=30_000)
+
+
+def _recorded(change: Transaction, record: object) -> None:
+    if record is not None:
+        change.record(record)

@@ -34,7 +34,7 @@ class AccessGate:
         self,
         access: Access,
         clock: Callable[[], float],
-        short_of_scope: Callable[[str, str], Fault | None] = lambda exposed, server: None,
+        short_of_scope: Callable[[Principal, str, str], Fault | None] = lambda principal, exposed, server: None,
     ) -> None:
         self._access = access
         self._clock = clock
@@ -76,7 +76,7 @@ class AccessGate:
         exposed = target.tool.exposed if target.tool is not None else ""
         if not (rights.list_all or (granted and exposed and rights.reads(exposed))):
             return refusal
-        fault = self._short_of_scope(exposed, target.server)
+        fault = self._short_of_scope(principal, exposed, target.server)
         return msgspec.structs.replace(refusal, hidden=False, fault=fault or refusal.fault)
 
     def _refuse(self, rights: Rights, principal: Principal, target: Target, rule: str, until: float) -> Refuse:

@@ -1,7 +1,8 @@
-"""The counting process: definitions come in, one a line; their tokens go out, one a line. Ends with its input."""
+"""The counting process: texts come in, each a line of JSON; their tokens go out, one a line. Ends with its input."""
 
 from __future__ import annotations
 
+import json
 import sys
 
 from interlock.discovery.tokens import TokenCounter
@@ -11,7 +12,7 @@ def main() -> None:
     """Count every line of standard input."""
     count = TokenCounter()
     for line in sys.stdin.buffer:
-        sys.stdout.write(f"{count(line.decode('utf-8', 'replace').rstrip())}\n")
+        sys.stdout.write(f"{count(json.loads(line))}\n")
 
 
 if __name__ == "__main__":

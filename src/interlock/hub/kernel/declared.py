@@ -6,7 +6,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Final
 
-from interlock.protocols.registry.catalog import about
+from interlock.protocols.registry.about import about
 
 MOST: Final = 32
 

@@ -108,5 +108,7 @@ SCHEMAS: Final = {definition["name"]: definition["inputSchema"] for definition i
 
 def with_categories(names: list[str]) -> bytes:
     """`find_tools` with the categories there are to browse (level L1)."""
+    if not names:
+        return DEFINITIONS[FIND]
     text = f"{_FIND['description']} Categories: {', '.join(names)}."
     return msgspec.json.encode({**_FIND, "description": text})

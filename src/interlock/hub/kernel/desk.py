@@ -89,12 +89,10 @@ class KernelDesk:
         return await self._kernel.discover(caller, exchange.session, params)
 
     async def _request(self, caller: Caller, exchange: Exchange, params: dict[str, Any]) -> dict[str, object]:
-        before = self._kernel.loaded(caller, exchange.session)
         # Who came by the method, or agreed on MGP, also hears of decisions by its events.
         speaks_mgp = exchange.request.method.startswith("mgp/") or exchange.dialect.mgp is not None
         result = await self._kernel.request(caller, exchange.session, params, speaks_mgp=speaks_mgp)
-        if exchange.session is not None and self._kernel.loaded(caller, exchange.session) != before:
-            exchange.session.notify("notifications/tools/list_changed", b"{}")
+        self._kernel.contexts.changed(caller, exchange.session)
         return result
 
     async def _session(self, caller: Caller, exchange: Exchange, params: dict[str, Any]) -> dict[str, object]:
@@ -102,8 +100,7 @@ class KernelDesk:
 
     async def _evict(self, caller: Caller, exchange: Exchange, params: dict[str, Any]) -> dict[str, object]:
         result = self._kernel.evict(caller, exchange.session, params)
-        if exchange.session is not None:
-            exchange.session.notify("notifications/tools/list_changed", b"{}")
+        self._kernel.contexts.changed(caller, exchange.session)
         return result
 
 

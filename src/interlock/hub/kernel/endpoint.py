@@ -15,14 +15,11 @@ import msgspec
 from interlock.config.settings import Embeddings
 from interlock.discovery.semantic import MAX_DIMENSIONS
 from interlock.hub.kernel.embedding import packed
-from interlock.judge.urls import UrlRules
 from interlock.transports.http.documents import Post
-from interlock.transports.resolving import Resolver, guarded
+from interlock.transports.resolving import Resolver, guarded_for
 from interlock.wire.errors import Fault
 
 MOST_BYTES: Final = 32 * 1024 * 1024
-_ALL_NETWORKS: Final = ("0.0.0.0/0", "::/0")
-"""The operator wrote the address, so it may be private; what hands out a machine's credentials stays refused."""
 
 
 class Endpoint:
@@ -36,9 +33,7 @@ class Endpoint:
         # A key in an environment variable of that name, and nowhere else; many local endpoints need none.
         key = os.environ.get(settings.key_env, "").strip()
         headers = {"Authorization": f"Bearer {key}"} if key else {}
-        host = url.partition("://")[2].partition("/")[0].rpartition("@")[2].rsplit(":", 1)[0].strip("[]")
-        rules = UrlRules(networks=_ALL_NETWORKS, allowed_names=(host,))
-        self._post = Post(url, headers, guard=guarded(resolver, rules), most_bytes=MOST_BYTES)
+        self._post = Post(url, headers, guard=guarded_for(url, resolver), most_bytes=MOST_BYTES)
 
     async def embed(self, texts: Sequence[str], within_s: float) -> list[str | None]:
         """Packed vectors, one for each text. Raises a `Fault`."""

@@ -18,7 +18,6 @@ from typing import TYPE_CHECKING, Final, Protocol
 import msgspec
 
 from interlock.config.settings import Embeddings
-from interlock.discovery import sentence_model
 from interlock.store import Collection, Store
 from interlock.store.errors import StoreError
 from interlock.transports.resolving import Resolver
@@ -216,6 +215,7 @@ def unpacked(text: str) -> Vector:
 
 def _engine(settings: Embeddings, resolver: Resolver) -> Engine | None:
     """What the settings ask for; without any, the model of the installed extra, if there is one."""
+    from interlock.discovery import sentence_model
     from interlock.hub.kernel.endpoint import Endpoint
     from interlock.hub.kernel.model_process import ModelProcess
 

@@ -23,7 +23,7 @@ from interlock.hub.decisions.desk import summary_of
 from interlock.hub.decisions.inbox import Inbox
 from interlock.hub.decisions.table import State
 from interlock.hub.principals import Principal
-from interlock.protocols.mgp.security import Trust, effective_risk, read_security
+from interlock.protocols.mgp.permissions import Risk
 from interlock.transports.exchange import Session
 from interlock.wire.errors import Fault
 
@@ -56,11 +56,13 @@ class Requests:
         inbox: Inbox,
         desk: AccessDesk,
         later: Callable[[Coroutine[None, None, None]], None],
+        risk_of: Callable[[Tool], Risk],
         log: Log,
     ) -> None:
         self._inbox = inbox
         self._desk = desk
         self._later = later
+        self._risk_of = risk_of
         self._log = log
         self._waiting: list[Waiting] = []
         self.settled: Callable[[Waiting, str | None], bool] = lambda waiting, why_not: True
@@ -74,7 +76,6 @@ class Requests:
 
     async def ask(self, caller: Caller, tool: Tool, why: dict[str, str]) -> Decision:
         """The decision on access to a tool: a new one, the one that is open, or the answer that holds."""
-        declared, hints = read_security(tool.definition)
         principal = caller.principal
         question = Question(
             kind="tool_access",
@@ -87,7 +88,7 @@ class Requests:
             rule=f"[agents.{principal.id}] request",
             fingerprint=tool.fingerprint(),
             summary=summary_of(why),
-            risk=effective_risk(declared, hints, Trust.STANDARD).word,
+            risk=self._risk_of(tool).word,
         )
         return await self._inbox.ask(question)
 

@@ -15,7 +15,7 @@ from interlock.hub.kernel.declared import declared_of
 from interlock.hub.kernel.meaning import BATCH, Meaning
 from interlock.hub.kernel.tokens import TokenCounts
 from interlock.hub.locks import held
-from interlock.protocols.mgp.security import Trust, effective_risk, read_security
+from interlock.protocols.mgp.permissions import Risk
 
 if TYPE_CHECKING:
     from interlock.discovery.index import Filters, Found, ToolIndex
@@ -30,6 +30,13 @@ WITHHELD: Final = "withheld"
 """Waiting for a decision: never found, only asked for."""
 
 
+class _Standing(msgspec.Struct, frozen=True):
+    """How a server stands: what its tools' status and risk depend on."""
+
+    status: str
+    judged_by: object
+
+
 class ToolSearch:
     """One index for everyone; what a caller may not see has no part in its answer."""
 
@@ -40,14 +47,20 @@ class ToolSearch:
         meaning: Meaning,
         connected: Callable[[str], bool],
         lock_s: Callable[[], float],
+        risk_of: Callable[[Tool], Risk],
+        judged_by: Callable[[str], object],
     ) -> None:
         self._catalog = catalog
         self._tokens = tokens
         self._meaning = meaning
         self._connected = connected
         self._index: ToolIndex | None = None
-        self._indexed: dict[str, tuple[Offer, str]] = {}
-        """What stands in the index of each server, and with which status."""
+        self._risk_of = risk_of
+        """The risk that the gates reckon with. Asked on a thread of its own; it only reads."""
+        self._judged_by = judged_by
+        """What of a server its tools' risk depends on, beside their definitions."""
+        self._indexed: dict[str, tuple[Offer, _Standing]] = {}
+        """What stands in the index of each server, and how the server stood."""
         self._asked: dict[str, Vector | None] = {}
         """The vectors of the search under way."""
         self._busy = asyncio.Lock()
@@ -60,8 +73,9 @@ class ToolSearch:
         vectors = await self._meant(query) if strategy in ("hybrid", "semantic") else {}
         async with held(self._busy, self._lock_s(), "the index of tools"):
             self._asked = vectors
-            states = {server: self.status(server) for server in self._catalog.offers()}
-            found = await asyncio.to_thread(self._find, states, seen, query, strategy, limit, filters)
+            servers = self._catalog.offers()
+            standings = {server: _Standing(self.status(server), self._judged_by(server)) for server in servers}
+            found = await asyncio.to_thread(self._find, standings, seen, query, strategy, limit, filters)
         if self._meaning.there and (self._learning is None or self._learning.done()):
             self._learning = asyncio.ensure_future(self._learn())
         return found
@@ -105,16 +119,16 @@ class ToolSearch:
 
     def _find(
         self,
-        states: dict[str, str],
+        standings: dict[str, _Standing],
         seen: frozenset[Identity],
         query: str,
         strategy: str,
         limit: int,
         filters: Filters,
     ) -> Found:
-        return self._current(states).search(query, strategy, limit, filters, seen)
+        return self._current(standings).search(query, strategy, limit, filters, seen)
 
-    def _current(self, states: dict[str, str]) -> ToolIndex:
+    def _current(self, standings: dict[str, _Standing]) -> ToolIndex:
         """The index, brought up to what the servers offer now."""
         from interlock.discovery.index import ToolIndex
 
@@ -124,42 +138,45 @@ class ToolSearch:
             self._indexed.clear()
             self._made_for = self._meaning.generation
         offers = self._catalog.offers()
-        for server, (offer, _) in list(self._indexed.items()):
-            if offers.get(server) is not offer:
-                now = offers.get(server)
-                kept = set() if now is None else {tool.name for tool in _all_of(now)}
-                for tool in _all_of(offer):
-                    if tool.name not in kept:
-                        self._index.remove((server, tool.name))
-                del self._indexed[server]
+        for server in [server for server in self._indexed if server not in offers]:
+            self._follow(self._index, server, Offer(server), self._indexed[server][1])
+            del self._indexed[server]
         for server, offer in offers.items():
-            status = states.get(server, KNOWN)
-            if self._indexed.get(server) != (offer, status):
-                for tool in offer.tools.values():
-                    self._put(self._index, tool, status)
-                for tool in (*(tool for tool, _ in offer.withheld.values()), *offer.lacking.values()):
-                    self._put(self._index, tool, WITHHELD)
-                self._indexed[server] = (offer, status)
+            standing = standings.get(server, _Standing(KNOWN, None))
+            if self._indexed.get(server) != (offer, standing):
+                self._follow(self._index, server, offer, standing)
+                self._indexed[server] = (offer, standing)
         return self._index
+
+    def _follow(self, index: ToolIndex, server: str, offer: Offer, standing: _Standing) -> None:
+        """Put in what is new or another than before, and take out what is gone."""
+        before, stood = self._indexed.get(server, (None, standing))
+        had = {} if before is None else {tool.name: (tool.digest(), status) for tool, status in _all_of(before, stood)}
+        has = {tool.name: (tool, status) for tool, status in _all_of(offer, standing)}
+        for name in had.keys() - has.keys():
+            index.remove((server, name))
+        for name, (tool, status) in has.items():
+            if had.get(name) != (tool.digest(), status) or stood != standing:
+                self._put(index, tool, status)
 
     def _put(self, index: ToolIndex, tool: Tool, status: str) -> None:
         from interlock.discovery.entries import from_definition
         from interlock.discovery.errors import DiscoveryError
 
-        definition = msgspec.json.decode(tool.definition, type=dict[str, object])
-        declared, hints = read_security(tool.definition)
-        risk = effective_risk(declared, hints, Trust.STANDARD)
+        # What the operator describes anew is found by that; a name that the operator gave, by both.
+        definition = msgspec.json.decode(tool.full, type=dict[str, object]) | {"name": tool.name}
         categories, keywords = declared_of(definition)
+        named = (tool.shown,) if tool.shown != tool.name else ()
         try:
             index.put(
                 from_definition(
                     tool.server,
                     definition,
                     declared_categories=categories,
-                    keywords=keywords,
-                    risk_level=risk.word,
+                    keywords=(*named, *keywords),
+                    risk_level=self._risk_of(tool).word,
                     status=status,
-                    tokens=self._tokens.of(tool),
+                    tokens=self._tokens.at_hand(tool),
                 )
             )
         except DiscoveryError:
@@ -167,11 +184,14 @@ class ToolSearch:
             return
 
 
-def _all_of(offer: Offer) -> Iterable[Tool]:
-    yield from offer.tools.values()
+def _all_of(offer: Offer, standing: _Standing) -> Iterable[tuple[Tool, str]]:
+    """Every tool of a server, with its status."""
+    for tool in offer.tools.values():
+        yield tool, standing.status
     for tool, _ in offer.withheld.values():
-        yield tool
-    yield from offer.lacking.values()
+        yield tool, WITHHELD
+    for tool in offer.lacking.values():
+        yield tool, WITHHELD
 
 
 def _teach(index: ToolIndex, lacking: list[tuple[Identity, str]], vectors: list[Vector | None]) -> None:

@@ -14,7 +14,7 @@ class Shelf(msgspec.Struct, frozen=True):
 
     view: View
     budget: int | None = None
-    """Tokens of tool definitions; None for no bound."""
+    """Tokens that the hub may put into the context; None for no bound."""
     level: Level | None = None
     """What the operator set; None lets the size decide."""
     pinned: tuple[str, ...] = ()
@@ -23,6 +23,8 @@ class Shelf(msgspec.Struct, frozen=True):
     """Patterns over exposed names of tools that may be asked for where there is no access."""
     by_default: bool = True
     """Whether neither agent nor profile says how much is listed: then the kind of client may."""
+    stated: bool = False
+    """Whether an agent or a profile states the budget: then it holds everywhere."""
     parts: tuple[int, int, int] | None = None
     """What of the budget is for pinned, found and loaded tools, where the operator says so."""
     principal: Principal = LOCAL_AGENT

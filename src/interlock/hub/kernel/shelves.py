@@ -6,6 +6,7 @@ session itself loaded.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from datetime import datetime
 from typing import Final, TypeVar, cast
@@ -19,18 +20,23 @@ from interlock.hub.catalog.offer import Item, ItemKind, Tool
 from interlock.hub.catalog.views import Catalog
 from interlock.hub.kernel.declared import declared_of
 from interlock.hub.kernel.definitions import CALL, DEFINITIONS, FIND, REQUEST, TOKENS, with_categories
+from interlock.hub.kernel.instructions import SHARE, Instructions, merged
 from interlock.hub.kernel.shelf import Shelf
-from interlock.hub.kernel.tokens import TokenCounts
+from interlock.hub.kernel.tokens import TokenCounts, joint
 from interlock.hub.principals import LOCAL_AGENT
 from interlock.judge.patterns import PatternSet
 
 MOST_CATEGORIES: Final = 60
-KERNEL_TOKENS: Final = sum(TOKENS.values()) + len(TOKENS)
-"""What the kernel's own definitions cost in a list."""
+KERNEL_TOKENS: Final = sum(TOKENS.values()) + sum(map(joint, DEFINITIONS.values())) + 2
+"""What the kernel's own definitions cost in a list, and the list itself."""
 WRAPPING_TOKENS: Final = 20
 """What the object around a result that is none costs: clients before 2026-07-28 are promised one."""
 CATEGORIES_TOKENS: Final = 8
 """What the word before the categories costs; each name costs less than its letters."""
+CATEGORIES_SHARE: Final = 4
+"""One of so many parts of what the kernel leaves of a budget is the most that categories take."""
+ANSWER_TOKENS: Final = 160
+"""What is left for an answer however many tools are pinned: enough to say that it has no room for any."""
 MOST_KEPT: Final = 10_000
 
 Made = TypeVar("Made")
@@ -77,6 +83,24 @@ class Shelves:
         """How much of everything this shelf shows."""
         return self._shown(shelf)[0]
 
+    async def settle(self, shelf: Shelf) -> None:
+        """Wait for counts that could still change the list of this shelf, but not for long."""
+        if not (self.settled(shelf) and self.introduced(shelf)):
+            await self._tokens.settled()
+
+    def settled(self, shelf: Shelf) -> bool:
+        """Whether no count that is still to come could change the list of this shelf."""
+        return shelf.budget is None or self._keep("settled", shelf, lambda: self._settled(shelf))
+
+    def introduced(self, shelf: Shelf) -> bool:
+        """Whether no count that is still to come could give this shelf's instructions more room."""
+        told = self.instructions(shelf)
+        return not told.left_out or (self.settled(shelf) and told.counted)
+
+    def name(self, shelf: Shelf, tool: Tool) -> str:
+        """What a tool is called here."""
+        return self._catalog.name(shelf.view, tool)
+
     def tool(self, shelf: Shelf, name: str) -> Tool | None:
         """The tool that a name means here."""
         tool = self._catalog.tool(shelf.view, name)
@@ -86,19 +110,24 @@ class Shelves:
         """Every tool that is there for this shelf's principal."""
         return [item for item in self._items(shelf, "tool") if isinstance(item, Tool)]
 
-    def seen(self, shelf: Shelf) -> frozenset[Identity]:
-        """The same by identity."""
-        return self._keep("seen", shelf, lambda: frozenset((tool.server, tool.name) for tool in self.tools(shelf)))
+    def callable(self, shelf: Shelf) -> frozenset[Identity]:
+        """The tools that this shelf's principal may call, by identity: no others are found."""
 
-    def tokens(self, shelf: Shelf) -> int:
-        """What all tools of the view would cost."""
-        return sum(self.cost(shelf, tool) for tool in self.tools(shelf))
+        def find() -> frozenset[Identity]:
+            items = self._access.callable(shelf.principal, self._catalog.items(shelf.view, "tool"))
+            return frozenset((item.server, item.name) for item in items)
+
+        return self._keep("callable", shelf, find)
+
+    def stamp(self, shelf: Shelf) -> tuple[int, int, int]:
+        """What everything that is shown here was made from; another after any change."""
+        return (self._catalog.generation, self._tokens.generation, self._access.revision(shelf.principal))
 
     def askable(self, shelf: Shelf) -> frozenset[Identity]:
         """Tools that this shelf's principal may not call, and may ask for, by identity."""
 
         def find() -> frozenset[Identity]:
-            patterns, seen = PatternSet(shelf.requests), self.seen(shelf)
+            patterns, seen = PatternSet(shelf.requests), self.callable(shelf)
             known = (item for item in self._catalog.items(shelf.view, "tool") if patterns.allows(item.exposed))
             unseen = (item for item in known if (item.server, item.name) not in seen)
             may = self._access.may_ask_for
@@ -117,7 +146,8 @@ class Shelves:
 
     def cost(self, shelf: Shelf, tool: Tool) -> int:
         """What a tool costs as this shelf shows it, to the clients for whom it costs most."""
-        return self._tokens.of_text(self._catalog.render(shelf.view, tool)) + (WRAPPING_TOKENS if tool.wraps else 0)
+        definition = self._catalog.render(shelf.view, tool)
+        return self._tokens.of_definition(definition) + (WRAPPING_TOKENS if tool.wraps else 0)
 
     def pinned(self, shelf: Shelf) -> dict[str, int]:
         """The tools that are always listed, as far as the budget holds them, with what each costs."""
@@ -127,35 +157,78 @@ class Shelves:
         """The pinned tools that the budget does not hold."""
         return self._pinned(shelf)[1]
 
+    def needed_for_pins(self, shelf: Shelf) -> int:
+        """The least budget, or `pinned_reserve` where that is stated, that holds every pinned tool."""
+        beside = self._fixed(shelf) + (ANSWER_TOKENS if shelf.parts is None else 0)
+        return beside + sum(self.cost(shelf, tool) for tool in self._to_pin(shelf))
+
+    def instructions(self, shelf: Shelf) -> Instructions:
+        """What the servers of this shelf say of themselves, as far as the budget holds it beside the list."""
+        return self._keep("instructions", shelf, lambda: self._instructions(shelf))
+
+    def listed_tokens(self, shelf: Shelf, tools: int) -> int:
+        """What stands in the context where pinned, loaded and found tools cost so much: a whole list holds them all."""
+        if self.level(shelf) == "L0":
+            tools = 2 + sum(self.cost(shelf, tool) for tool in self.tools(shelf)) - self._fixed(shelf)
+        return self._fixed(shelf) + self.instructions(shelf).tokens + tools
+
     def budget(self, shelf: Shelf) -> Budget | None:
-        """The shelf's budget in its parts; what the kernel's own tools cost is taken off before."""
+        """The shelf's budget in its parts; what stands in the context in any case is taken off before."""
         if shelf.budget is None:
             return None
-        whole = max(1, shelf.budget - KERNEL_TOKENS)
+        fixed, instructions = self._fixed(shelf), self.instructions(shelf).tokens
+        whole = max(1, shelf.budget - fixed - instructions)
         if shelf.parts is None:
-            return Budget.of(whole, sum(self.pinned(shelf).values()))
+            return Budget.of(whole, min(whole, sum(self.pinned(shelf).values())))
         pinned, found, loaded = shelf.parts
-        return Budget(whole, pinned - KERNEL_TOKENS, found, loaded)
+        # Instructions take what no part claims, then what pinned tools leave.
+        claimed = max(0, instructions - (shelf.budget - sum(shelf.parts)))
+        return Budget(whole, max(0, pinned - fixed - claimed), found, loaded)
 
     def _pinned(self, shelf: Shelf) -> tuple[dict[str, int], tuple[str, ...]]:
-        if not shelf.pinned:
-            return {}, ()
-        patterns = PatternSet(shelf.pinned)
-        costs = {tool.exposed: self.cost(shelf, tool) for tool in self.tools(shelf) if patterns.allows(tool.exposed)}
+        costs = {self.name(shelf, tool): self.cost(shelf, tool) for tool in self._to_pin(shelf)}
         if shelf.budget is None:
             return costs, ()
-        room = (shelf.budget if shelf.parts is None else shelf.parts[0]) - KERNEL_TOKENS
+        room = (shelf.budget - ANSWER_TOKENS if shelf.parts is None else shelf.parts[0]) - self._fixed(shelf)
         fitting = fit(list(costs.items()), max(0, room))
         return {name: costs[name] for name in fitting.kept}, fitting.left_out
+
+    def _to_pin(self, shelf: Shelf) -> list[Tool]:
+        if not shelf.pinned or shelf.level in ("L1", "L2"):
+            return []
+        patterns = PatternSet(shelf.pinned)
+        return [tool for tool in self.tools(shelf) if patterns.allows(tool.exposed)]
+
+    def _fixed(self, shelf: Shelf) -> int:
+        """What the list holds in any case."""
+        return KERNEL_TOKENS + (self._categories(shelf)[1] if shelf.level == "L1" else 0)
+
+    def _instructions(self, shelf: Shelf) -> Instructions:
+        servers = self._catalog.servers(shelf.view)
+        offers = ((name, self._catalog.offer(name)) for name in servers if self._access.reaches(shelf.principal, name))
+        said = ((name, offer.instructions) for name, offer in offers if offer is not None)
+        return merged(said, self._room_for_instructions(shelf), self._tokens, bare=shelf.view.bare)
+
+    def _room_for_instructions(self, shelf: Shelf) -> int | None:
+        if shelf.budget is None:
+            return None
+        if self.level(shelf) == "L0":
+            listed = 2 + sum(self.cost(shelf, tool) for tool in self.tools(shelf)) if self._bound(shelf) else 0
+        elif shelf.parts is None:
+            listed = self._fixed(shelf) + sum(self.pinned(shelf).values())
+        else:
+            listed = self._fixed(shelf) + sum(self.pinned(shelf).values()) + shelf.parts[1] + shelf.parts[2]
+        beside = 0 if self.level(shelf) == "L0" else ANSWER_TOKENS
+        return max(0, min(shelf.budget // SHARE, shelf.budget - listed - beside))
 
     def _still_fitting(self, shelf: Shelf, loaded: tuple[str, ...]) -> list[Tool]:
         """Loaded tools that are there still and have room as they are now: a definition may have grown since."""
         tools = {name: tool for name in loaded if (tool := self.tool(shelf, name)) is not None}
         if shelf.budget is None:
             return list(tools.values())
-        room = shelf.budget - KERNEL_TOKENS - sum(self.pinned(shelf).values())
-        # The most recently used stand last, and have the first claim.
-        kept = set(fit([(name, self.cost(shelf, tools[name])) for name in reversed(tools)], max(0, room)).kept)
+        taken = self._fixed(shelf) + self.instructions(shelf).tokens + sum(self.pinned(shelf).values())
+        costs = [(name, self.cost(shelf, tool)) for name, tool in tools.items()]
+        kept = set(fit(costs, max(0, shelf.budget - taken)).kept)
         return [tool for name, tool in tools.items() if name in kept]
 
     def _shown(self, shelf: Shelf) -> tuple[Level, bytes]:
@@ -170,7 +243,7 @@ class Shelves:
         sight = self._access.sight(shelf.principal)
         # Whoever sees the same shares the same; only whose it is differs.
         key = (what, msgspec.structs.replace(shelf, principal=LOCAL_AGENT), sight)
-        stamp = (self._catalog.generation, self._tokens.generation, self._access.revision(shelf.principal))
+        stamp = self.stamp(shelf)
         kept = self._kept.get(key)
         if kept is not None and kept.stamp == stamp and (kept.until is None or self._access.now() < kept.until):
             return cast(Made, kept.made)
@@ -191,22 +264,56 @@ class Shelves:
         return self._access.seen(shelf.principal, self._catalog.items(shelf.view, kind))
 
     def _level(self, shelf: Shelf) -> Level:
-        # Who asks for one server by its address wants that server.
-        if shelf.view.bare or (shelf.level is None and shelf.budget is None):
-            return "L0"
-        if shelf.level is not None and (shelf.level != "L0" or shelf.budget is None):
+        if not self._bound(shelf):
+            # Who asks for one server by its address wants that server.
+            return "L0" if shelf.view.bare else shelf.level or "L0"
+        if not shelf.view.bare and shelf.level not in (None, "L0"):
             return shelf.level
-        return "L3" if self.tokens(shelf) > (shelf.budget or 0) else "L0"
+        return "L0" if self._fits(shelf) else "L3"
+
+    def _bound(self, shelf: Shelf) -> bool:
+        """Whether a budget bounds the list: a view of one server alone only by one that was stated for its caller."""
+        return shelf.budget is not None and (shelf.stated or not shelf.view.bare)
+
+    def _fits(self, shelf: Shelf) -> bool:
+        """Whether the whole list is within the budget, however the counts come out."""
+        return not self._exceeds(shelf) and 2 + sum(self.cost(shelf, tool) for tool in self.tools(shelf)) <= (
+            shelf.budget or 0
+        )
+
+    def _exceeds(self, shelf: Shelf) -> bool:
+        """Whether it is more than the budget, however the counts come out. Looks at no more tools than it must."""
+        least = 0
+        for tool in self.tools(shelf):
+            least += self._tokens.at_least(self._catalog.render(shelf.view, tool))
+            if least > (shelf.budget or 0):
+                return True
+        return False
+
+    def _settled(self, shelf: Shelf) -> bool:
+        if not self._bound(shelf):
+            return True
+        by_size = shelf.view.bare or shelf.level in (None, "L0")
+        if by_size and self._fits(shelf):
+            return True
+        doubtful = [] if not by_size or self._exceeds(shelf) else self.tools(shelf)
+        doubtful += self._to_pin(shelf) if self.pinned_without_room(shelf) else []
+        return self._tokens.counted(self._catalog.render(shelf.view, tool) for tool in doubtful)
 
     def _few(self, shelf: Shelf, level: Level) -> bytes:
-        found = DEFINITIONS[FIND] if level != "L1" else with_categories(self._categories(shelf))
+        found = DEFINITIONS[FIND] if level != "L1" else with_categories(self._categories(shelf)[0])
         parts = [found, DEFINITIONS[CALL], DEFINITIONS[REQUEST]]
         if level == "L3":
             pinned = self.pinned(shelf)
-            parts += [self._catalog.render(shelf.view, tool) for tool in self.tools(shelf) if tool.exposed in pinned]
+            listed = (tool for tool in self._to_pin(shelf) if self.name(shelf, tool) in pinned)
+            parts += [self._catalog.render(shelf.view, tool) for tool in listed]
         return b"[" + b",".join(parts) + b"]"
 
-    def _categories(self, shelf: Shelf) -> list[str]:
+    def _categories(self, shelf: Shelf) -> tuple[list[str], int]:
+        """The categories of what is there, the largest first, and what naming them costs at most."""
+        return self._keep("categories", shelf, lambda: self._find_categories(shelf))
+
+    def _find_categories(self, shelf: Shelf) -> tuple[list[str], int]:
         from interlock.discovery import categories
 
         count: dict[str, int] = {}
@@ -215,7 +322,13 @@ class Shelves:
             said, _ = declared_of(definition)
             for category in categories.of_tool(said, tool.name, str(definition.get("description") or "")):
                 count[category] = count.get(category, 0) + 1
-        names = sorted(sorted(count), key=lambda name: -count[name])[:MOST_CATEGORIES]
-        if shelf.budget is None:
-            return names
-        return list(fit([(name, len(name)) for name in names], shelf.budget - KERNEL_TOKENS - CATEGORIES_TOKENS).kept)
+        # Servers write categories, and these go into the hub's own description: a name is let in, a sentence is not.
+        named = filter(_IS_NAME.fullmatch, sorted(count))
+        names = sorted(named, key=lambda name: -count[name])[:MOST_CATEGORIES]
+        room = _MOST if shelf.budget is None else (shelf.budget - KERNEL_TOKENS) // CATEGORIES_SHARE
+        fitting = fit([(name, len(name.encode()) + 2) for name in names], max(0, room - CATEGORIES_TOKENS))
+        return list(fitting.kept), CATEGORIES_TOKENS + fitting.tokens
+
+
+_MOST: Final = 1_000_000
+_IS_NAME: Final = re.compile(r"(?=.{1,40}\Z)\w+(?:-\w+){0,2}(?:/\w+(?:-\w+){0,2}){0,3}")

@@ -2,24 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from datetime import datetime
 from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
-from interlock.config.settings import OAuth
+from interlock.config.settings import Issuer, OAuth
+from interlock.hub.cannot_start import CannotStart
 from interlock.hub.oauth.resource import Resource
 from interlock.transports.resolving import Resolver
 
 if TYPE_CHECKING:
     from interlock.hub.oauth.issuer_keys import IssuerKeys
-    from interlock.hub.oauth.tokens import Tokens
+    from interlock.hub.oauth.issuers import Issuers
 
 
 class OAuthDesk:
-    """The issuer's keys, its tokens, and what is published for their holders."""
+    """The keys of every issuer, their tokens, and what is published for those who hold them."""
 
-    def __init__(self, settings: OAuth, keys: IssuerKeys, tokens: Tokens, resource: Resource) -> None:
+    def __init__(self, settings: OAuth, keys: Sequence[IssuerKeys], tokens: Issuers, resource: Resource) -> None:
         self.settings = settings
         self.keys = keys
         self.tokens = tokens
@@ -27,17 +28,24 @@ class OAuthDesk:
 
     def tick(self) -> None:
         """A moment has passed: fetch what is due."""
-        self.keys.tick()
+        for keys in self.keys:
+            keys.tick()
+
+    async def settled(self) -> None:
+        """Wait for what is being fetched."""
+        for keys in self.keys:
+            await keys.settled()
 
     async def close(self) -> None:
         """Fetch no more."""
-        await self.keys.close()
+        for keys in self.keys:
+            await keys.close()
 
 
 def check_installed(settings: OAuth) -> None:
-    """Raises ValueError where tokens are to be accepted and nothing here can check them."""
-    if settings.issuer is not None and find_spec("joserfc") is None:
-        raise ValueError("[hub.oauth] needs a package that is not installed: `pip install 'interlock[oauth]'`")
+    """Raises CannotStart where tokens are to be accepted and nothing here can check them."""
+    if settings.every and find_spec("joserfc") is None:
+        raise CannotStart("[hub.oauth] needs a package that is not installed", "pip install 'interlock[oauth]'")
 
 
 def open_desk(
@@ -51,9 +59,16 @@ def open_desk(
     """Accept tokens from now on. `changed` is called when those accepted before must be looked at again."""
     check_installed(settings)
     from interlock.hub.oauth.issuer_keys import IssuerKeys
+    from interlock.hub.oauth.issuers import Issuers
     from interlock.hub.oauth.tokens import Tokens
 
     resource = Resource(settings, listen)
-    keys = IssuerKeys(settings, resolver, lambda text: log("hub", text), lambda: tokens.forget())
-    tokens = Tokens(settings, keys, resource, changed, now)
-    return OAuthDesk(settings, keys, tokens, resource)
+
+    def opened(issuer: Issuer) -> tuple[IssuerKeys, Tokens]:
+        keys = IssuerKeys(issuer, resolver, lambda text: log("hub", text), lambda: tokens.forget())
+        tokens = Tokens(issuer, keys, resource, changed, now)
+        return keys, tokens
+
+    every = [opened(issuer) for issuer in settings.every]
+    issuers = Issuers([tokens for _, tokens in every], resource)
+    return OAuthDesk(settings, [keys for keys, _ in every], issuers, resource)

@@ -1,7 +1,7 @@
 """The issuer's public keys: fetched off the hot path, kept, and looked for again when a token names one not known.
 
-However many tokens name unknown keys, they are fetched at most once a minute. What cannot be fetched again for a day is
-believed no more.
+However many tokens name unknown keys, they are fetched at most once a minute, and whoever asked waits for that. What
+cannot be fetched again for a day is believed no more.
 """
 
 from __future__ import annotations
@@ -15,11 +15,10 @@ import msgspec
 from joserfc.errors import JoseError
 from joserfc.jwk import ECKey, JWKRegistry, OKPKey, RSAKey
 
-from interlock.config.settings import OAuth
-from interlock.judge.urls import UrlRules
-from interlock.transports.http.documents import fetch
-from interlock.transports.http.origin import split_url
-from interlock.transports.resolving import Resolver, guarded
+from interlock.config.settings import Issuer
+from interlock.hub.oauth.discovery import fetch_keys, keys_url
+from interlock.transports.resolving import Resolver
+from interlock.transports.unsettled import Unsettled
 from interlock.wire.errors import Fault
 
 PublicKey = RSAKey | ECKey | OKPKey
@@ -31,17 +30,17 @@ BELIEVED_S: Final = 86_400.0
 FETCH_WITHIN_S: Final = 5.0
 MOST_BYTES: Final = 256 * 1024
 MOST_KEYS: Final = 64
+MOST_WAITING: Final = 1024
+"""Callers who wait while keys are fetched; further ones are told to come back."""
+_NOT_HERE: Final = "the issuer's keys are not here yet"
 RSA_BITS: Final = range(2048, 8193)
-
-_ALL_NETWORKS: Final = ("0.0.0.0/0", "::/0")
-"""The operator wrote the address, so it may be private; what hands out a machine's credentials stays refused."""
 
 
 class IssuerKeys:
     """The keys of one issuer, by their ids."""
 
     def __init__(
-        self, settings: OAuth, resolver: Resolver, log: Callable[[str], None], changed: Callable[[], None]
+        self, settings: Issuer, resolver: Resolver, log: Callable[[str], None], changed: Callable[[], None]
     ) -> None:
         self._settings = settings
         self._resolver = resolver
@@ -53,6 +52,10 @@ class IssuerKeys:
         self._fetched_at = float("-inf")
         self._tried_at = float("-inf")
         self._fetching: asyncio.Task[None] | None = None
+        self._waiting = 0
+        """Who waits for what is being fetched."""
+        self._found = ""
+        """Where the issuer says that its keys are."""
 
     @property
     def known(self) -> bool:
@@ -72,15 +75,21 @@ class IssuerKeys:
             return next(iter(self._keys.values())) if len(self._keys) == 1 else None
         return self._keys.get(kid) if isinstance(kid, str) else None
 
-    def look_again(self) -> None:
-        """Somebody asks for a key that is not there: perhaps it is new."""
+    def look_again(self) -> Fault | None:
+        """Somebody asks for a key that is not there: perhaps it is new. Gives what they are told until that is known;
+        None where it is known that there is no such key."""
         if not self.coming and self.clock() - self._tried_at >= FETCH_AGAIN_S:
             self._start()
+        if self._fetching is not None and self.coming and self._waiting < MOST_WAITING:
+            self._waiting += 1
+            return Unsettled(_NOT_HERE, self._fetching)
+        return Fault("SERVER_NOT_READY", _NOT_HERE, retry_after_ms=1000) if self.coming or not self.known else None
 
     def tick(self) -> None:
         """Fetch what has grown old; after a failure, sooner."""
         due = FETCH_AGAIN_S if self._fetched_at < self._tried_at else FETCH_EVERY_S
         if not self.coming and self.clock() - self._tried_at >= due:
+            self._found = ""
             self._start()
 
     async def close(self) -> None:
@@ -96,14 +105,17 @@ class IssuerKeys:
 
     def _start(self) -> None:
         self._tried_at = self.clock()
+        self._waiting = 0
         self._fetching = asyncio.ensure_future(self._fetch())
 
     async def _fetch(self) -> None:
         try:
-            document = await self._read()
+            async with asyncio.timeout(FETCH_WITHIN_S):
+                document = await self._read()
             keys = self._keys if document == self._document else await asyncio.to_thread(read_keys, document)
         except (Fault, OSError, ValueError) as cause:
-            self._log(f"the keys of {self._settings.issuer} cannot be read: {cause}")
+            self._found = ""
+            self._log(f"the keys of {self._settings.issuer} cannot be read: {str(cause) or 'not in time'}")
             return
         self._fetched_at = self._tried_at
         if document != self._document:
@@ -112,12 +124,13 @@ class IssuerKeys:
 
     async def _read(self) -> bytes:
         settings = self._settings
-        if settings.jwks_url is None:
-            return await asyncio.to_thread(_read_file, settings.jwks_file or "")
-        origin, _ = split_url(settings.jwks_url)
-        rules = UrlRules(ports=(origin.port,), allowed_names=(origin.host,), networks=_ALL_NETWORKS)
-        guard = guarded(self._resolver, rules)
-        return await fetch(settings.jwks_url, guard=guard, most_bytes=MOST_BYTES, within_s=FETCH_WITHIN_S)
+        if settings.jwks_file is not None:
+            return await asyncio.to_thread(_read_file, settings.jwks_file)
+        if settings.jwks_url is not None:
+            return await fetch_keys(settings.jwks_url, None, self._resolver, MOST_BYTES, FETCH_WITHIN_S)
+        issuer = settings.issuer or ""
+        self._found = self._found or await keys_url(issuer, self._resolver, FETCH_WITHIN_S)
+        return await fetch_keys(self._found, issuer, self._resolver, MOST_BYTES, FETCH_WITHIN_S)
 
 
 def read_keys(document: bytes) -> Mapping[str, PublicKey]:

@@ -8,20 +8,21 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Final
 
-from interlock.config.settings import OAuth
+from interlock.config.settings import Issuer, OAuth
 from interlock.wire.errors import Fault
 
 WELL_KNOWN: Final = "/.well-known/oauth-protected-resource"
 
 
 class Resource:
-    """The addresses of one hub, for one issuer's tokens."""
+    """The addresses of one hub, for its issuers' tokens."""
 
     def __init__(self, settings: OAuth, listen: Callable[[], str]) -> None:
         self._settings = settings
         self._listen = listen
-        admin = {scope for scope, may in settings.scopes.items() if {"admin_read", "admin_write"} & set(may)}
-        self.scopes: Final = tuple(scope for scope in settings.scopes if scope not in admin)
+        every = [(scope, may) for issuer in settings.every for scope, may in issuer.scopes.items()]
+        admin = {scope for scope, may in every if {"admin_read", "admin_write"} & set(may)}
+        self.scopes: Final = tuple(dict.fromkeys(scope for scope, _ in every if scope not in admin))
         """What a client asks for to begin with: no more than tools need."""
 
     @property
@@ -29,16 +30,16 @@ class Resource:
         """The address under which the hub is known, without a slash at its end."""
         return (self._settings.resource or f"http://{self._listen()}").rstrip("/")
 
-    def accepts(self, audiences: frozenset[str], path: str) -> bool:
+    def accepts(self, issuer: Issuer, audiences: frozenset[str], path: str) -> bool:
         """Whether a token for these audiences may be used at an address: one for all of the hub, or for just there."""
-        ours = {name.rstrip("/") for name in self._settings.audience} or {self.base}
+        ours = {name.rstrip("/") for name in issuer.audience} or {self.base}
         return not audiences.isdisjoint(ours | {f"{self.base}{path}"})
 
     def metadata(self, path: str) -> dict[str, object]:
         """What is published about the resource at an address (RFC 9728, Protected Resource Metadata)."""
         published: dict[str, object] = {
             "resource": f"{self.base}{path}",
-            "authorization_servers": [self._settings.issuer],
+            "authorization_servers": [issuer.issuer for issuer in self._settings.every],
             "bearer_methods_supported": ["header"],
             "resource_name": "Interlock",
         }
@@ -59,6 +60,7 @@ class Resource:
     def refusal(self, name: str, message: str, path: str, mend: str = "", scopes: tuple[str, ...] = ()) -> Fault:
         """A fault that tells a client where to get a token that would do."""
         error = "insufficient_scope" if name == "INSUFFICIENT_SCOPE" else "invalid_token"
-        fault = Fault(name, message, mend=mend or f"get a token from {self._settings.issuer}")
+        issuers = " or ".join(str(issuer.issuer) for issuer in self._settings.every)
+        fault = Fault(name, message, mend=mend or f"get a token from {issuers}")
         fault.challenge = self.challenge(path, error, message, scopes)
         return fault

@@ -16,7 +16,7 @@ from joserfc.errors import ExpiredTokenError, JoseError
 from joserfc.jws import JWSRegistry
 from joserfc.jwt import JWTClaimsRegistry
 
-from interlock.config.settings import OAuth
+from interlock.config.settings import Issuer
 from interlock.hub.keys import Key
 from interlock.hub.oauth.issuer_keys import IssuerKeys
 from interlock.hub.oauth.resource import Resource
@@ -41,17 +41,18 @@ class Verified(msgspec.Struct, frozen=True):
 
 
 class Tokens:
-    """The tokens of one issuer, as credentials."""
+    """The tokens of one issuer."""
 
     def __init__(
         self,
-        settings: OAuth,
+        settings: Issuer,
         keys: IssuerKeys,
         resource: Resource,
         changed: Callable[[], None],
         now: Callable[[], datetime],
     ) -> None:
         self._settings = settings
+        self.issuer = settings.issuer or ""
         self._keys = keys
         self._resource = resource
         self._changed = changed
@@ -60,18 +61,18 @@ class Tokens:
         self._registry = JWSRegistry(algorithms=list(settings.algorithms), strict_check_header=False)
 
     def principal(self, text: str, path: str) -> Principal:
-        """Whom a token stands for at an address. Raises AUTH_REQUIRED, AUTH_EXPIRED, INSUFFICIENT_SCOPE."""
+        """Whom a token stands for at an address. Raises AUTH_REQUIRED and its like, or `Unsettled`."""
         if len(text) > MOST_CHARACTERS:
             raise self._bad(f"the token has more than {MOST_CHARACTERS} characters", path)
         hash_ = TOKEN + hashlib.sha256(text.encode()).hexdigest()
         token = self._verified.get(hash_)
         if token is None:
             token = self._verify(text, hash_, path)
-        if not self._resource.accepts(token.audiences, path):
+        if not self._resource.accepts(self._settings, token.audiences, path):
             raise self._bad("the token was made for another audience", path)
         key = token.key
         if key.expired(self._now()):
-            raise self.expired(path)
+            raise self._expired(path)
         self._keep(hash_, token)
         return Principal(key.principal, key.kind, key.profile, hash_)
 
@@ -84,14 +85,6 @@ class Tokens:
         """Check whatever comes again: the issuer's keys changed, or too many are remembered."""
         self._verified.clear()
         self._changed()
-
-    def challenge(self, path: str) -> str:
-        """What a caller without a credential is told besides."""
-        return self._resource.challenge(path)
-
-    def expired(self, path: str) -> Fault:
-        """A token whose time is over."""
-        return self._resource.refusal("AUTH_EXPIRED", "the token has expired", path)
 
     def short_of_scope(self, exposed: str, server: str) -> Fault | None:
         """What a caller is told whose token's scopes do not cover a target; None where no scope would."""
@@ -122,9 +115,8 @@ class Tokens:
         self._check_header(header, path)
         key = self._keys.find(header.get("kid"))
         if key is None:
-            self._keys.look_again()
-            if self._keys.coming or not self._keys.known:
-                raise Fault("SERVER_NOT_READY", "the issuer's keys are not here yet", retry_after_ms=1000)
+            if (wait := self._keys.look_again()) is not None:
+                raise wait
             raise self._bad("the token is signed with a key that the issuer does not publish", path)
         try:
             good = jws.validate_compact(token, key, registry=self._registry)
@@ -159,7 +151,7 @@ class Tokens:
             said = msgspec.convert(claims, _Claims)
             expires = datetime.fromtimestamp(said.exp, UTC)
         except ExpiredTokenError:
-            raise self.expired(path) from None
+            raise self._expired(path) from None
         except (JoseError, msgspec.MsgspecError, ValueError, OverflowError, OSError, RecursionError) as cause:
             why = getattr(cause, "description", "") if isinstance(cause, JoseError) else ""
             raise self._bad(f"the token is not good here: {_plain(why) or 'its claims cannot be read'}", path) from None
@@ -199,6 +191,9 @@ class Tokens:
         if len(self._verified) >= MOST_TOKENS:
             self.forget()
         self._verified[hash_] = token
+
+    def _expired(self, path: str) -> Fault:
+        return self._resource.refusal("AUTH_EXPIRED", "the token has expired", path)
 
     def _bad(self, message: str, path: str) -> Fault:
         return self._resource.refusal("AUTH_REQUIRED", message, path)

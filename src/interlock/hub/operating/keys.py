@@ -11,7 +11,7 @@ from interlock.config.settings import Config, Rate
 from interlock.hub.access.access import Access
 from interlock.hub.access.desk import Instant, Name, read
 from interlock.hub.audit.journal import Journal
-from interlock.hub.keys import Keys
+from interlock.hub.keys import Keys, without_key
 from interlock.hub.principals import Kind, Principal
 from interlock.hub.rights import check_permissions, rights_of
 from interlock.wire.errors import Fault
@@ -56,7 +56,6 @@ class KeyDesk:
             raise Fault("INVALID_PARAMS", "expires_at is over already", mend="name an instant to come")
         permissions = None if asked.permissions is None else check_permissions(asked.permissions)
         self._not_beyond(asking, asked.kind, permissions)
-        self._journal.ready()
         text = await self._keys.create(
             asked.agent,
             asked.kind,
@@ -64,22 +63,18 @@ class KeyDesk:
             expires_at=asked.expires_at,
             permissions=permissions,
             rate=asked.rate,
+            record=lambda key: self._journal.key_created(asking, key, trace),
         )
-        if (made := self._keys.of(text)) is not None:
-            self._journal.key_created(asking, made, trace)
-        await self._journal.kept()
         return {"key": text, "principal": {"id": asked.agent, "kind": asked.kind}}
 
     async def revoke(self, asking: Principal, params: bytes, trace: str = "") -> dict[str, object]:
         """Every key of a principal ends at once."""
         self._access.demand(asking, "revoke keys", write=True)
         name = read(params, KeysOf).agent
-        self._journal.ready()
-        gone = [key for key in self._keys.list() if key.principal == name]
-        count = await self._keys.revoke(name)
-        self._journal.keys_revoked(asking, name, gone, trace)
-        await self._journal.kept()
-        return {"revoked": count}
+        gone = await self._keys.revoke(name, lambda keys: self._journal.keys_revoked(asking, name, keys, trace))
+        if not gone:
+            raise without_key(name)
+        return {"revoked": gone}
 
     async def rotate(self, asking: Principal, params: bytes, trace: str = "") -> dict[str, object]:
         """One new key in place of all those of a principal, permitting what the newest of them did."""
@@ -89,11 +84,7 @@ class KeyDesk:
         if gone:
             newest = max(gone, key=lambda key: key.created)
             self._not_beyond(asking, newest.kind, newest.permissions)
-        self._journal.ready()
-        text = await self._keys.rotate(name)
-        if (made := self._keys.of(text)) is not None:
-            self._journal.key_rotated(asking, made, gone, trace)
-        await self._journal.kept()
+        text = await self._keys.rotate(name, lambda fresh, old: self._journal.key_rotated(asking, fresh, old, trace))
         return {"key": text}
 
     def _not_beyond(self, asking: Principal, kind: Kind, permissions: tuple[str, ...] | None) -> None:

@@ -53,7 +53,7 @@ class RecordDesk:
         chain = asked.chain or self._assembly.node
         found = await self._assembly.store.read(lambda database: records.show(database, chain, asked.seq))
         if found is None:
-            raise Fault("INVALID_PARAMS", f"no record {asked.seq}", mend="`interlock audit tail` shows the newest")
+            raise Fault("NOT_FOUND", f"no record {asked.seq}", mend="`interlock audit tail` shows the newest")
         return {"entry": found[0], "related": found[1]}
 
     async def verify(self, asking: Principal, params: bytes, trace: str = "") -> dict[str, object]:

@@ -29,9 +29,9 @@ def decided(
         return Standing(permission, "denied", "denied in the configuration", "configuration")
     if entry is not None and entry.holds(now):
         if entry.grant == "denied":
-            return _said(entry, "revoked" if entry.revoked else "denied")
+            return said_by(entry)
         if settings.policy != "config_only" and entry.where == place:
-            return _said(entry, "approved")
+            return said_by(entry)
     configured = expand_all(settings.approve)
     grant = decide(permission, settings.policy, configured)
     if grant == "deferred":
@@ -61,6 +61,7 @@ def question_about(server: str, permission: str, place: str, *, whole: bool, too
     )
 
 
-def _said(entry: Entry, verb: str) -> Standing:
-    rule = f"{verb} by {entry.by}"
-    return Standing(entry.permission, entry.grant, rule, entry.by, entry.by_kind, entry.expires_at)
+def said_by(entry: Entry) -> Standing:
+    """How a permission stands by what a person said of it."""
+    verb = "approved" if entry.grant == "approved" else "revoked" if entry.revoked else "denied"
+    return Standing(entry.permission, entry.grant, f"{verb} by {entry.by}", entry.by, entry.by_kind, entry.expires_at)

@@ -13,7 +13,6 @@ import msgspec
 
 from interlock.hub.access.access import Access
 from interlock.hub.access.desk import LONGEST_JUSTIFICATION, Instant, read
-from interlock.hub.audit.journal import Journal
 from interlock.hub.permissions.entries import Standing
 from interlock.hub.permissions.permissions import Permissions
 from interlock.hub.principals import Principal
@@ -29,13 +28,10 @@ Row = dict[str, object]
 class PermissionsDesk:
     """Answers for the permissions of one hub's servers."""
 
-    def __init__(
-        self, permissions: Permissions, access: Access, servers: Callable[[], Iterable[str]], journal: Journal
-    ) -> None:
+    def __init__(self, permissions: Permissions, access: Access, servers: Callable[[], Iterable[str]]) -> None:
         self._permissions = permissions
         self._access = access
         self._servers = servers
-        self._journal = journal
 
     def shown(self, server: str) -> list[Row]:
         """Every permission of a server, and how it stands."""
@@ -54,7 +50,7 @@ class PermissionsDesk:
         asked = read(params, ApprovePermissions)
         if asked.expires_at is not None and asked.expires_at <= self._permissions.now():
             raise Fault("INVALID_PARAMS", "expires_at is over already", mend="name an instant to come, with its zone")
-        return await self._put(asking, asked, "approved", expires_at=asked.expires_at)
+        return await self._put(asking, asked, "approved", trace, expires_at=asked.expires_at)
 
     async def approve_at_terminal(self, asking: Principal, params: bytes, trace: str = "") -> dict[str, object]:
         """The same over the control socket."""
@@ -66,36 +62,36 @@ class PermissionsDesk:
     async def deny(self, asking: Principal, params: bytes, trace: str = "") -> dict[str, object]:
         """Deny them."""
         self._access.demand(asking, "change permissions", write=True)
-        return await self._put(asking, read(params, ChangePermissions), "denied")
+        return await self._put(asking, read(params, ChangePermissions), "denied", trace)
 
     async def revoke(self, asking: Principal, params: bytes, trace: str = "") -> dict[str, object]:
         """Take back those that a server has."""
         self._access.demand(asking, "change permissions", write=True)
         asked = read(params, ChangePermissions)
+        self._known(asked.server)
         standings = [self._permissions.standing(asked.server, name) for name in expand(asked.permissions)]
         held = [each.permission for each in standings if each.grant == "approved"]
         if not held:
             mend = "`interlock permissions list` says how they stand"
             raise Fault("INVALID_PARAMS", f"{asked.server[:100]} has none of these", mend=mend)
-        return await self._put(asking, msgspec.structs.replace(asked, permissions=held), "denied", revoked=True)
+        return await self._put(asking, msgspec.structs.replace(asked, permissions=held), "denied", trace, revoked=True)
 
     async def _put(
         self,
         asking: Principal,
         asked: ChangePermissions,
         grant: Literal["approved", "denied"],
+        trace: str,
         *,
         expires_at: Instant | None = None,
         revoked: bool = False,
     ) -> dict[str, object]:
         server = self._known(asked.server)
         names = expand(asked.permissions)
-        self._journal.ready()
         for name in names:
             await self._permissions.put(
-                server, name, grant, asking, expires_at=expires_at, revoked=revoked, reason=asked.because
+                server, name, grant, asking, expires_at=expires_at, revoked=revoked, reason=asked.because, trace=trace
             )
-        await self._journal.kept()
         return {"permissions": [self._row(server, self._permissions.standing(server, name)) for name in names]}
 
     def _row(self, server: str, standing: Standing) -> Row:
@@ -116,7 +112,7 @@ class PermissionsDesk:
 
     def _known(self, server: str) -> str:
         if server not in self._servers():
-            raise Fault("INVALID_PARAMS", f"no server {server[:100]!r}", mend="`interlock status` names them")
+            raise Fault("NOT_FOUND", f"no server {server[:100]!r}", mend="`interlock status` names them")
         return server
 
 

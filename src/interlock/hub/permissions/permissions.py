@@ -18,7 +18,7 @@ from interlock.hub.catalog.offer import Offer, Tool
 from interlock.hub.decisions.decision import Decision, Question
 from interlock.hub.decisions.inbox import Inbox
 from interlock.hub.decisions.table import State
-from interlock.hub.permissions.deciding import MOST_TOOLS_NAMED, decided, question_about
+from interlock.hub.permissions.deciding import MOST_TOOLS_NAMED, decided, question_about, said_by
 from interlock.hub.permissions.entries import ENTRIES, Entry, Standing, entry_id, place_of
 from interlock.hub.principals import Principal
 from interlock.protocols.mgp.permissions import LONGEST_NAME, Grant, Policy, expand_all
@@ -35,6 +35,8 @@ LOOK_AGAIN_S: Final = 60.0
 Log = Callable[[str, str], None]
 Record = Callable[[PermissionEvent, str, Standing], None]
 """Takes an event type, a server and what was decided into the record."""
+RecordEntry = Callable[[Entry, Principal, str], object]
+"""What is recorded of a person's word, in the same commit, under a trace."""
 
 
 class Permissions:
@@ -49,6 +51,7 @@ class Permissions:
         changed: Callable[[str], None],
         log: Log,
         record: Record,
+        record_entry: RecordEntry,
         now: Callable[[], datetime] = utc_now,
     ) -> None:
         self._inbox = inbox
@@ -57,6 +60,7 @@ class Permissions:
         self._changed = changed
         self._log = log
         self._record = record
+        self._record_entry = record_entry
         self.now = now
         self._store: Store
         self._entries: Mirror[Entry] | None = None
@@ -235,6 +239,7 @@ class Permissions:
         revoked: bool = False,
         reason: str = "",
         at: datetime | None = None,
+        trace: str = "",
     ) -> None:
         """Store what was said. It holds from the next call on, and the question it answers is closed."""
         if grant == "approved" and by.kind != "person":
@@ -254,6 +259,7 @@ class Permissions:
         )
         async with self._store.transaction() as change:
             change.put(ENTRIES, entry)
+            change.record(self._record_entry(entry, by, trace))
         asked = self._inbox.standing(self._question(server, permission))
         if asked is not None and asked.state is State.OPEN:
             await self._inbox.void([asked])
@@ -298,7 +304,7 @@ class Permissions:
     def _entry_changed(self, _: str, entry: Entry | None) -> None:
         if entry is None:
             return
-        self._note(entry.server, self.standing(entry.server, entry.permission), revoked=entry.revoked)
+        self._note(entry.server, self.standing(entry.server, entry.permission), said=entry)
         self._changed(entry.server)
         self._watch_expiry()
 
@@ -330,16 +336,18 @@ class Permissions:
             if standing.grant == "deferred" and entry.permission in self._wanted(entry.server):
                 self._later(self._ask_again(entry.server, entry.permission))
 
-    def _note(self, server: str, standing: Standing, *, revoked: bool = False) -> bool:
-        """Record a decision that differs from the last one. Whether it did."""
-        key, said = (server, standing.permission), (standing.grant, standing.rule)
-        if self._recorded.get(key) == said:
+    def _note(self, server: str, standing: Standing, *, said: Entry | None = None) -> bool:
+        """Record a decision that differs from the last one, unless it is what was just said, and recorded with that.
+        Whether it did."""
+        key, now = (server, standing.permission), (standing.grant, standing.rule)
+        if self._recorded.get(key) == now:
             return False
-        self._recorded[key] = said
-        if standing.grant == "approved":
-            self._record("PERMISSION_GRANTED", server, standing)
-        elif standing.grant == "denied":
-            self._record("PERMISSION_REVOKED" if revoked else "PERMISSION_DENIED", server, standing)
+        self._recorded[key] = now
+        known = said is not None and said_by(said) == standing
+        if standing.grant != "deferred" and not known:
+            self._record(
+                "PERMISSION_GRANTED" if standing.grant == "approved" else "PERMISSION_DENIED", server, standing
+            )
         self._log(server, f"permission {standing.permission!r} is {standing.grant}: {standing.rule}")
         return True
 

@@ -6,15 +6,16 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING
 
 from interlock.config.settings import Tracing
+from interlock.hub.cannot_start import CannotStart
 
 if TYPE_CHECKING:
     from interlock.hub.spans.spans import Spans
 
 
 def check_otel(settings: Tracing) -> None:
-    """Raises ValueError where calls are to be traced and nothing here can do it."""
+    """Raises CannotStart where calls are to be traced and nothing here can do it."""
     if settings.endpoint is not None and not _installed():
-        raise ValueError("[hub.tracing] needs packages that are not installed: `pip install 'interlock[otel]'`")
+        raise CannotStart("[hub.tracing] needs packages that are not installed", "pip install 'interlock[otel]'")
 
 
 def open_spans(settings: Tracing) -> Spans | None:

@@ -8,7 +8,6 @@ from collections.abc import Callable
 import msgspec
 
 from interlock.hub.lines import Line, LineOwner
-from interlock.hub.questions import relay_question
 from interlock.hub.tasks.ledger import KeptTask
 from interlock.protocols.mcp.tasks import with_related
 from interlock.transports.exchange import Exchange
@@ -33,6 +32,11 @@ class ResultWait:
         self._handle: Id | None = None
         self._over = False
         self.answer: asyncio.Future[Result | Failure] = asyncio.get_running_loop().create_future()
+
+    @property
+    def attended(self) -> bool:
+        """The client waits for it for as long as it is there."""
+        return True
 
     def start(self, deadline: float) -> None:
         """Send it. Raises what makes that impossible."""
@@ -80,9 +84,10 @@ class ResultWait:
 
     def asked(self, request: Request) -> None:
         """The task asks its owner. On a shared connection nobody can know whom."""
-        if self._line.owner is None:
+        owner = self._line.owner
+        if owner is None:
             fault = Fault("METHOD_NOT_FOUND", f"{request.method} cannot be answered on a shared connection")
             self._line.connection.refuse(request.id, fault.render(Tongue.OLD_MCP))
             return
         marked = Request(request.id, request.method, with_related(request.params, self._task.id))
-        relay_question(self._line.connection, marked, self._exchange.ask, Tongue.OLD_MCP)
+        owner.questions.relay(self._line.connection, marked, self._exchange.ask)

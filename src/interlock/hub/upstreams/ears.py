@@ -8,7 +8,7 @@ from typing import Final, Protocol
 from interlock.client.connection import Connection
 from interlock.hub.lines import LineOwner
 from interlock.protocols.mcp.tasks import STATUS_CHANGED
-from interlock.wire.conversation import PROGRESS
+from interlock.wire.conversation import CANCELLED, PROGRESS
 from interlock.wire.errors import Fault, Tongue
 from interlock.wire.messages import Request
 
@@ -16,6 +16,7 @@ CLAIMS: Final = frozenset({"notifications/mgp.audit", "notifications/mgp.lifecyc
 """What a server says of itself, for the record."""
 TASK_NOTICES: Final = frozenset({*STATUS_CHANGED.values(), PROGRESS})
 """What a server tells of tasks. Progress that belongs to no open call is a task's, or nobody's."""
+UPDATED: Final = "notifications/resources/updated"
 
 
 class Hearer(Protocol):
@@ -64,8 +65,10 @@ class LaneEars:
         self._owner = owner
 
     def notified(self, method: str, params: bytes) -> None:
-        if method in TASK_NOTICES:
+        if method in TASK_NOTICES or method == UPDATED:
             self._upstream.heard(method, params, self._owner)
+        elif method == CANCELLED:
+            self._owner.questions.withdraw(params)
         elif not self._owner.told(method, params) and (method.endswith("/list_changed") or method in CLAIMS):
             self._upstream.heard(method, params)
 
@@ -73,6 +76,7 @@ class LaneEars:
         self._owner.asked(request)
 
     def closed(self, fault: Fault) -> None:
+        self._owner.questions.close()
         if self._owner.connection is not None:
             self._upstream.lane_lost(self._owner.connection)
 

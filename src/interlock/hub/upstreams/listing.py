@@ -42,7 +42,8 @@ class Lists:
         """Set when they are to be read again."""
         self.left_out: list[str] = []
         """What could not be offered, each with the reason."""
-        self._known = False
+        self.known = False
+        """Whether they were read once and are shown."""
         self._later: asyncio.TimerHandle | None = None
 
     async def read(self, connection: Connection, settings: Server, timeouts: Timeouts) -> None:
@@ -50,7 +51,7 @@ class Lists:
         again; where nothing is known yet, it may take as long as the start."""
         self.changed.clear()
         within = discovery_s(timeouts, settings)
-        if not self._known:
+        if not self.known:
             within = max(within, timeouts.start_s)
         try:
             listed = await fetch(connection, within)
@@ -60,13 +61,13 @@ class Lists:
             if self._later is None:
                 self._later = asyncio.get_running_loop().call_later(LIST_AGAIN_S, self._again)
             return
-        self._known = True
         offer = await offer_of(self._server, listed, settings, takes_tasks(connection.peer, modern=False))
         for reason in offer.left_out:
             self._logs.add(self._server, "hub", f"left out {reason}")
         self.left_out = offer.left_out
         offer.instructions = connection.peer.instructions
         await self._offered(offer)
+        self.known = True
 
     def rest(self) -> None:
         """The connection is gone; the next one reads them anyway."""

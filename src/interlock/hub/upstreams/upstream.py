@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -57,8 +57,8 @@ class Upstream:
         most_lanes: int,
         prepared: Prepared,
         offered: Callable[[Offer], Awaitable[None]],
-        updated: Callable[[str, str], None],
-        subscriptions: Callable[[str], list[str]],
+        updated: Callable[[str, str, str | None], None],
+        subscriptions: Callable[[str, str | None], list[str]],
         stepped: Stepped = lambda *_: None,
         claimed: Callable[[str, str, bytes], None] = lambda *_: None,
     ) -> None:
@@ -125,6 +125,11 @@ class Upstream:
         link = None if self._shared is None else self._shared.link
         return link.pid if isinstance(link, StdioLink) else None
 
+    @property
+    def starting(self) -> bool:
+        """Whether it is on its way, and nobody knows yet what it offers."""
+        return not self.lists.known and self.state in (State.CONNECTING, State.CONNECTED, State.RESTARTING)
+
     # Keeping it alive
 
     def begin(self) -> None:
@@ -132,6 +137,10 @@ class Upstream:
         self._keeper = asyncio.create_task(self._keep(), name=f"upstream {self.id}")
         if self.settings.start == "eager":
             self._wanted.set()
+
+    def want(self) -> None:
+        """Start it now, if it does not run."""
+        self._wanted.set()
 
     def _try_again_sometime(self) -> None:
         """A server that was given up is tried again when someone wants it, but not at every call."""
@@ -218,6 +227,7 @@ class Upstream:
             self._shared = connection
             self._shared_line = Line(connection)
             self._step(Event.READY)
+            # A resource that it does not have any more is no reason not to use it.
             await self._watch_resources()
             return await self._watch(connection, ended)
         except Fault as fault:
@@ -326,12 +336,15 @@ class Upstream:
 
     async def _open_lane(self, lane: Lane) -> Line:
         """A connection for one caller alone, with the capabilities of its client."""
-        owner = LineOwner(lane.session)
+        owner = LineOwner(lane.name, lane.session)
         ears = LaneEars(self, owner)
         connection = await self._reach.private(lane, ears, self.settings, self.timeouts.start_s)
         owner.connection = connection
         if lane.log_level is not None:
             await self._say_level(connection, lane.log_level)
+        own = self._subscriptions(self.id, lane.name)
+        if own and self.settings.url is None:
+            await connection.watch(lists=False, uris=frozenset(own))
         return Line(connection, owner)
 
     def lane_lost(self, connection: Connection) -> None:
@@ -357,29 +370,41 @@ class Upstream:
     async def _say_level(self, connection: Connection, level: str) -> None:
         await say_level(connection, level, discovery_s(self.timeouts, self.settings))
 
-    async def subscribe(self, uri: str) -> None:
-        """Hear of updates of a resource, on the shared connection. Raises what the server says against it."""
+    async def subscribe(self, uri: str, lane: str | None) -> None:
+        """Hear of updates of a resource: on the shared connection, and in the process of whoever has one to themselves.
+        Raises what the server says against it."""
         await self.open_line(None)
         if not self._said("resources", "subscribe") and not self.modern:
             raise Fault("METHOD_NOT_FOUND", f"{self.id} offers no subscriptions to resources")
+        refused = await self._watch_resources()
+        if uri in refused:
+            raise refused[uri]
+        await self._watch_own(lane)
+
+    async def unsubscribe(self, lane: str | None) -> None:
+        """Hear no more of what nobody is left for."""
         await self._watch_resources()
+        await self._watch_own(lane)
 
-    async def unsubscribe(self, uri: str) -> None:
-        """Hear of them no more."""
-        with contextlib.suppress(Fault):
-            await self._watch_resources()
-
-    async def _watch_resources(self) -> None:
-        """Tell the server what is to be heard of: changed lists, and whatever resources someone subscribed to."""
+    async def _watch_resources(self) -> Mapping[str, Fault]:
+        """Tell the server what is to be heard of: changed lists, and whatever resources someone subscribed to. Gives
+        those that it does not tell of."""
         async with self._watching:
-            if self._shared is not None:
-                tasks = frozenset(self.watched_tasks(self.id)) if self.modern else frozenset[str]()
-                await self._shared.watch(lists=True, uris=frozenset(self._subscriptions(self.id)), tasks=tasks)
+            if self._shared is None:
+                return {}
+            tasks = frozenset(self.watched_tasks(self.id)) if self.modern else frozenset[str]()
+            return await self._shared.watch(lists=True, uris=frozenset(self._subscriptions(self.id, None)), tasks=tasks)
+
+    async def _watch_own(self, lane: str | None) -> None:
+        """The same in a process of a caller's own: what changes there, changes in no other."""
+        line = None if lane is None or self.settings.url is not None else self._lanes.get(lane)
+        if line is not None:
+            async with self._watching:
+                await line.connection.watch(lists=False, uris=frozenset(self._subscriptions(self.id, lane)))
 
     async def watch_again(self) -> None:
         """Hear of what somebody wants to hear of by now."""
-        with contextlib.suppress(Fault):
-            await self._watch_resources()
+        await self._watch_resources()
 
     def _said(self, capability: str, feature: str) -> bool:
         return self.peer is not None and self.peer.offers(capability, feature)
@@ -393,7 +418,8 @@ class Upstream:
             self.lists_changed()
         elif method == "notifications/resources/updated":
             with contextlib.suppress(msgspec.DecodeError):
-                self._updated(self.id, msgspec.json.decode(params, type=_Updated).uri)
+                uri = msgspec.json.decode(params, type=_Updated).uri
+                self._updated(self.id, uri, None if owner is None else owner.lane)
         elif method in CLAIMS:
             self._claimed(self.id, method, params)
         elif method == "notifications/message":

@@ -22,6 +22,8 @@ class ClientCapabilities(msgspec.Struct, frozen=True):
     roots: bool = False
     tasks: bool = False
     """Whether it takes a task for an answer (the extension of the stateless era)."""
+    hosts_tasks: bool = False
+    """Whether it answers as a task what it is asked for (2025-11-25)."""
 
     @property
     def answers_servers(self) -> bool:
@@ -29,16 +31,15 @@ class ClientCapabilities(msgspec.Struct, frozen=True):
         return self.sampling or self.elicitation_form or self.elicitation_url or self.roots
 
     def can_answer(self, method: str, params: bytes = b"{}") -> bool:
-        """Whether the client declared that it answers this request of a server."""
+        """Whether the client declared that it answers this request of a server. Raises INVALID_PARAMS."""
         match method:
             case "sampling/createMessage":
-                return self.sampling
+                return self.sampling_tools if _asked(params).with_tools else self.sampling
             case "roots/list":
                 return self.roots
             case "elicitation/create":
-                mode = msgspec.json.decode(params, type=_Mode).mode
-                return self.elicitation_url if mode == "url" else self.elicitation_form
-        return False
+                return self.elicitation_url if _asked(params).mode == "url" else self.elicitation_form
+        return self.hosts_tasks and method.startswith("tasks/")
 
 
 NO_CAPABILITIES: Final = ClientCapabilities()
@@ -61,21 +62,35 @@ def read_client_capabilities(raw: bytes) -> ClientCapabilities:
         elicitation_url=elicitation is not None and "url" in elicitation,
         roots=said.roots is not None,
         tasks=said.extensions is not None and EXTENSION in said.extensions,
+        hosts_tasks=said.tasks is not msgspec.UNSET and bytes(said.tasks)[:1] == b"{",
     )
 
 
 def missing_capability(method: str, params: bytes = b"{}") -> dict[str, object]:
     """The `requiredCapabilities` object for a request the client did not say it answers."""
     if method == "sampling/createMessage":
-        return {"sampling": {}}
-    if method == "roots/list":
-        return {"roots": {}}
-    mode = msgspec.json.decode(params, type=_Mode).mode
-    return {"elicitation": {"url": {}} if mode == "url" else {"form": {}}}
+        return {"sampling": {"tools": {}} if _asked(params).with_tools else {}}
+    if method != "elicitation/create":
+        return {"roots" if method == "roots/list" else "tasks": {}}
+    return {"elicitation": {"url": {}} if _asked(params).mode == "url" else {"form": {}}}
 
 
-class _Mode(msgspec.Struct):
+def _asked(params: bytes) -> _Asked:
+    try:
+        return msgspec.json.decode(params, type=_Asked)
+    except (msgspec.DecodeError, UnicodeDecodeError) as cause:
+        raise Fault("INVALID_PARAMS", f"params: {cause}") from None
+
+
+class _Asked(msgspec.Struct):
     mode: str = "form"
+    tools: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    tool_choice: msgspec.Raw | msgspec.UnsetType = msgspec.field(default=msgspec.UNSET, name="toolChoice")
+
+    @property
+    def with_tools(self) -> bool:
+        """Whether a model may use tools (2025-11-25, Sampling: Capabilities)."""
+        return self.tools is not msgspec.UNSET or self.tool_choice is not msgspec.UNSET
 
 
 _Object = dict[str, msgspec.Raw]
@@ -86,3 +101,4 @@ class _Said(msgspec.Struct):
     elicitation: _Object | None = None
     roots: _Object | None = None
     extensions: _Object | None = None
+    tasks: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET

@@ -120,6 +120,14 @@ def members(payload: bytes) -> Members:
         raise Fault("INVALID_PARAMS", f"expected an object: {cause}") from None
 
 
+def names_method(message: bytes) -> bool:
+    """Whether a message that cannot be taken as a whole is at least a request, which is owed an answer."""
+    try:
+        return "method" in members(message)
+    except Fault:
+        return False
+
+
 def with_meta(params: bytes, changes: dict[str, object], drop: frozenset[str] = frozenset()) -> bytes:
     """The params with keys of their `_meta` set or dropped; everything else stays as it was."""
     fields = members(params)

@@ -90,6 +90,21 @@ LOG_LEVELS: Final = ("debug", "info", "notice", "warning", "error", "critical", 
 """Least severe first (RFC 5424)."""
 
 
+def is_severe(message: bytes, least: str | None) -> bool:
+    """Whether a log message is one that was asked for. What does not say how severe it is counts as most severe."""
+    if least is None:
+        return True
+    try:
+        level = msgspec.json.decode(message, type=_Logged).level
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return True
+    return level not in LOG_LEVELS or LOG_LEVELS.index(level) >= LOG_LEVELS.index(least)
+
+
+class _Logged(msgspec.Struct):
+    level: str = ""
+
+
 def serves(method: str, era: Era) -> bool:
     """Whether a server of this era knows a request of this name at all."""
     return method in (_SERVED_MODERN if era is Era.MODERN else _SERVED_LEGACY)

@@ -17,9 +17,13 @@ from interlock.protocols.mcp.meta import (
     members,
 )
 from interlock.protocols.mcp.revisions import Revision
+from interlock.protocols.mcp.tasks import EXTENSION as TASKS
+from interlock.protocols.mgp.negotiation import EXTENSION_KEY as MGP
 
 _CROSSING: Final = ("sampling", "elicitation", "roots", "experimental")
 """The capabilities that mean the same on both sides. Tasks are another thing in each era, and stay where they are."""
+_OF_EACH_HOP: Final = (TASKS, MGP)
+"""Extensions that each hop agrees on for itself."""
 
 
 @lru_cache(maxsize=1024)
@@ -30,6 +34,17 @@ def capabilities_across(raw: bytes) -> bytes:
     if "roots" in kept:
         # Nobody can be told of changed roots on the other side.
         kept["roots"] = msgspec.Raw(b"{}")
+    return msgspec.json.encode(kept)
+
+
+@lru_cache(maxsize=1024)
+def capabilities_along(raw: bytes) -> bytes:
+    """A client's capabilities for a server that has a session with it, as the client has with the hub."""
+    said = members(raw)
+    kept: dict[str, object] = {name: said[name] for name in (*_CROSSING, "tasks") if name in said}
+    if "extensions" in said:
+        further = members(bytes(said["extensions"]))
+        kept["extensions"] = {name: value for name, value in further.items() if name not in _OF_EACH_HOP}
     return msgspec.json.encode(kept)
 
 

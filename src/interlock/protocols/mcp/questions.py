@@ -2,21 +2,22 @@
 
 from __future__ import annotations
 
-from typing import Any, Final
+from typing import Any, Final, Literal
 
 import msgspec
 
 from interlock.protocols.mcp.meta import PROGRESS_TOKEN, members
 from interlock.protocols.mcp.results import plain
 from interlock.protocols.mcp.revisions import R2025_11_25, Revision
+from interlock.wire.errors import Fault
 
 _OLD_MEMBERS: Final = ("elicitationId", "task")
 """What only 2025-11-25 has in a question."""
 
 
-def question_for_old(revision: Revision, method: str, params: bytes, elicitation_id: str | None) -> bytes:
-    """A new server's question: with the id that 2025-11-25 wants for a visit, without a mode before that."""
-    if method != "elicitation/create":
+def question_for_old(revision: Revision, method: str, params: bytes, elicitation_id: str | None = None) -> bytes:
+    """A newer server's question: with the id that 2025-11-25 wants for a visit, without a mode before that."""
+    if method != "elicitation/create" or (revision is R2025_11_25 and elicitation_id is None):
         return params
     fields = members(params)
     if elicitation_id is not None:
@@ -41,16 +42,25 @@ def question_for_new(method: str, params: bytes) -> bytes:
     return msgspec.json.encode(fields)
 
 
-def answer_for_old(answer: bytes) -> bytes:
-    """A new client's answer. Raises INVALID_PARAMS for what is no object."""
-    members(answer)
+def answer_for_old(method: str, answer: bytes) -> bytes:
+    """A new client's answer. Raises INVALID_PARAMS for what is none."""
+    check_answer(method, answer)
     return plain(answer)
+
+
+def check_answer(method: str, answer: bytes) -> None:
+    """Whether an answer has the form of one to this question. What it says is for whoever asked. Raises
+    INVALID_PARAMS."""
+    try:
+        msgspec.json.decode(answer, type=_ANSWERS[method])
+    except (msgspec.DecodeError, UnicodeDecodeError) as cause:
+        raise Fault("INVALID_PARAMS", f"this is no answer to {method}: {cause}") from None
 
 
 def _plain_choices(schema: bytes) -> bytes:
     """Titled choices as 2025-06-18 knew them: `enum` with `enumNames`."""
-    form: dict[str, Any] = msgspec.json.decode(schema)
-    properties = form.get("properties")
+    form: Any = msgspec.json.decode(schema)
+    properties = form.get("properties") if isinstance(form, dict) else None
     for field in properties.values() if isinstance(properties, dict) else ():
         choices = field.get("oneOf") if isinstance(field, dict) else None
         if isinstance(choices, list) and all(isinstance(choice, dict) and "const" in choice for choice in choices):
@@ -58,3 +68,29 @@ def _plain_choices(schema: bytes) -> bytes:
             field["enum"] = [choice["const"] for choice in choices]
             field["enumNames"] = [choice.get("title", choice["const"]) for choice in choices]
     return msgspec.json.encode(form)
+
+
+class _Elicited(msgspec.Struct):
+    action: Literal["accept", "decline", "cancel"]
+    content: dict[str, object] | None = None
+
+
+class _Sampled(msgspec.Struct):
+    role: str
+    content: dict[str, object] | list[dict[str, object]]
+    model: str | None = None
+
+
+class _Root(msgspec.Struct):
+    uri: str
+
+
+class _Rooted(msgspec.Struct):
+    roots: list[_Root]
+
+
+_ANSWERS: Final[dict[str, type[msgspec.Struct]]] = {
+    "elicitation/create": _Elicited,
+    "sampling/createMessage": _Sampled,
+    "roots/list": _Rooted,
+}

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Final
 from urllib.parse import quote
 
-from interlock.protocols.registry.catalog import Definition, Examples, about, examples_of
+from interlock.protocols.registry.about import Definition, about
+from interlock.protocols.registry.catalog import Examples, examples_of
 from interlock.protocols.registry.errors import ERROR_TYPES
 from interlock.signatures import DefinitionError, Validator
 

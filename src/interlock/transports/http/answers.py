@@ -13,6 +13,9 @@ _MODERN_BY_NAME: Final = {
     "HEADER_MISMATCH": 400,
     "MISSING_CAPABILITY": 400,
     "UNSUPPORTED_VERSION": 400,
+    # Older clients take any other status than 200 for the end of the session.
+    "RATE_LIMITED": 429,
+    "QUOTA_EXCEEDED": 429,
 }
 _MODERN_BY_CODE: Final = {-32601: 404, -32020: 400, -32021: 400, -32022: 400}
 

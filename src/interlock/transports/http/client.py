@@ -281,6 +281,11 @@ class HttpLink(Link):
         self._owed.add(request.id)
         return True
 
+    def refuse_unread(self, id: Id, error: ErrorObject) -> None:
+        """Answer a request of the server that cannot be taken (handshake era)."""
+        if not self.modern:
+            self._post(encode_failure(id, error))
+
     def told(self, notification: Notification) -> None:
         """A notification that came on no request's stream; progress is handed to its request all the same."""
         method, params = notification.method, notification.params

@@ -22,7 +22,7 @@ WAITING: Final = 64
 
 
 async def fetch(url: str, *, guard: Guard, most_bytes: int, within_s: float = WITHIN_S) -> bytes:
-    """The document at an address. Raises a `Fault` for anything but a whole 200 answer."""
+    """The document at an address. Raises a `Fault` for anything but a whole good answer."""
     origin, target = split_url(url)
     pool = Pool(origin, size=1, queue=1, guard=guard)
     head = (
@@ -46,7 +46,7 @@ class Post:
         self._pool = Pool(self._origin, size=CONNECTIONS, queue=WAITING, guard=guard)
 
     async def __call__(self, body: bytes, within_s: float) -> bytes:
-        """The body of a good answer. Raises a `Fault` for any other, and none at all."""
+        """The body of a good answer. Raises a `Fault` for any other, with its status, and for none at all."""
         head = (
             f"POST {self._target} HTTP/1.1\r\nHost: {self._origin.authority}\r\nUser-Agent: interlock\r\n"
             "Content-Type: application/json\r\nAccept: application/json\r\nAccept-Encoding: identity\r\n"
@@ -81,8 +81,8 @@ class _Answer:
         self.whole_body: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
 
     def head(self, status: int, headers: dict[bytes, bytes]) -> None:
-        if status != 200:
-            self._fail(f"it answered with status {status}")
+        if not 200 <= status < 300:
+            self._fail(f"it answered with status {status}", status)
         elif headers.get(b"content-encoding", b"identity").strip().lower() != b"identity":
             self._fail("it answered in an encoding that was not asked for")
 
@@ -104,6 +104,7 @@ class _Answer:
     def failed(self, how: Failed) -> None:
         self._fail(how.why)
 
-    def _fail(self, why: str) -> None:
+    def _fail(self, why: str, status: int = 0) -> None:
         if not self.whole_body.done():
-            self.whole_body.set_exception(Fault("UPSTREAM_UNAVAILABLE", why))
+            data = {"status": status} if status else {}
+            self.whole_body.set_exception(Fault("UPSTREAM_UNAVAILABLE", why, data=data))

@@ -31,6 +31,7 @@ from interlock.transports.http.guard import Refusal
 from interlock.transports.http.legacy_sse import LegacySse, mcp_path_of
 from interlock.transports.http.sessions import HttpSession, Sessions
 from interlock.transports.http.turn import Head, Said, Turn
+from interlock.transports.unsettled import Unsettled
 from interlock.wire.conversation import CANCELLED
 from interlock.wire.errors import Fault, Tongue
 from interlock.wire.limits import DEFAULT, Limits
@@ -88,11 +89,18 @@ class McpEndpoint:
                 self._delete(turn)
             else:
                 _refuse(turn, 405, Fault("INVALID_REQUEST", "only POST, GET and DELETE"), _ALLOW_ALL)
+        except Unsettled as waiting:
+            waiting.settled.add_done_callback(lambda _: self._again(turn))
         except Fault as fault:
             _refuse(turn, fault.kind.http, fault, tongue=_tongue(turn), id=_id_of(turn, fault))
         except Exception:
             _log.exception("a request to %s failed", turn.head.path)
             _refuse(turn, 500, Fault("INTERNAL_ERROR", "a fault of ours; it was logged"), id=_id_of(turn, None))
+
+    def _again(self, turn: Turn) -> None:
+        """Who asks can be said now. Whoever has gone meanwhile asks for nothing."""
+        if turn.connection is not None:
+            self.handle(turn)
 
     def foresee(self, head: Head) -> Refusal | None:
         """Whether the caller is refused before anything is known of the body."""
@@ -112,7 +120,7 @@ class McpEndpoint:
         self.sessions.hang_up()
         self.legacy_sse.drain()
         for exchange in self._listening:
-            exchange.cancel("the server is shutting down")
+            exchange.end_listening("the server is shutting down")
 
     def close(self) -> None:
         """End every session; what stands alone ends with its connection."""
@@ -134,6 +142,10 @@ class McpEndpoint:
 
     def _other(self, turn: Turn, caller: Caller, message: Message) -> None:
         if isinstance(message, Request):
+            if message.auth and b"authorization" not in turn.head.headers:
+                # Whoever brings a credential does not mean to come without one.
+                mend = "send it as `Authorization: Bearer KEY`"
+                raise Fault("AUTH_REQUIRED", "over HTTP a credential stands in the header", mend=mend)
             self._request(turn, caller, message)
         elif isinstance(message, Notification):
             self._notification(turn, caller, message)

@@ -13,7 +13,7 @@ import msgspec
 
 from interlock.protocols.mcp.capabilities import missing_capability
 from interlock.protocols.mcp.dialect import Dialect
-from interlock.protocols.mcp.meta import Glance
+from interlock.protocols.mcp.meta import SUBSCRIPTION_ID, Glance
 from interlock.transports.exchange import Caller, Exchange
 from interlock.transports.http.answers import failure_status, fault_headers, fault_status
 from interlock.transports.http.turn import Turn
@@ -157,6 +157,14 @@ class HttpExchange(Exchange):
             self._outlet.end()
         else:
             self._turn.answer(202)
+        if told is not None:
+            told(reason)
+
+    def end_listening(self, reason: str) -> None:
+        """End a subscription by itself: with a result, so that the client knows that nothing broke (2026-07-28,
+        Subscriptions: Graceful Closure)."""
+        told = self.on_cancel
+        self.result(msgspec.json.encode({"resultType": "complete", "_meta": {SUBSCRIPTION_ID: self.request.id}}))
         if told is not None:
             told(reason)
 

@@ -102,11 +102,9 @@ class Face:
         return b"%b%b%b%b%b\r\n" % (status_line(200), self._date, close, coding, headers)
 
     def sweep(self, now: float) -> None:
-        """Everything that time does: the date, time limits of connections, comments on streams, old sessions."""
+        """Everything that time does but the limits of connections: the date, comments on streams, old sessions."""
         self._date = b"date: %b\r\n" % formatdate(usegmt=True).encode()
         self.ok_head = b"%b%bcontent-type: application/json\r\ncontent-length: " % (status_line(200), self._date)
-        for connection in list(self.connections):
-            connection.sweep(now)
         for stream, due in list(self.streams.items()):
             if due <= now:
                 self.streams[stream] = now + self.bounds.keep_alive_s

@@ -7,8 +7,9 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from interlock.protocols.mcp.meta import names_method
 from interlock.transports.http.heads import fits
-from interlock.wire.errors import ErrorObject, Fault
+from interlock.wire.errors import ErrorObject, Fault, Tongue
 from interlock.wire.messages import BadMessage, Message, decode, decode_batch, is_batch
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ def read_messages(link: HttpLink, data: bytes) -> list[Message]:
         parts = decode_batch(data, link.limits)
     except BadMessage as bad:
         link.complain(bad.message, "message")
+        if bad.id is not None and names_method(data):
+            link.refuse_unread(bad.id, bad.render(Tongue.OLD_MCP))
         return []
     for part in parts:
         if isinstance(part, BadMessage):

@@ -19,7 +19,7 @@ from interlock.transports.http.reading import (
     read_messages,
 )
 from interlock.transports.link import Outgoing, Sink
-from interlock.wire.conversation import PROGRESS
+from interlock.wire.conversation import CANCELLED, PROGRESS
 from interlock.wire.errors import Fault
 from interlock.wire.messages import Failure, Notification, Request, Result, plain_result
 from interlock.wire.sse import Event, EventReader, EventTooLarge
@@ -201,6 +201,9 @@ class Call:
     def _notified(self, notification: Notification) -> None:
         if notification.method == PROGRESS:
             self._link.progressed(self, notification.params)
+        elif notification.method == CANCELLED:
+            # It is about a request of the server's own, on whichever stream that came.
+            self._link.told(notification)
         else:
             self.sink.notified(notification.method, notification.params)
 

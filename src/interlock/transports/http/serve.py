@@ -7,7 +7,8 @@ import contextlib
 import functools
 import socket
 import time
-from collections.abc import Callable, Generator, Iterable
+from collections.abc import Callable, Generator, Iterable, Iterator
+from itertools import islice
 from typing import TYPE_CHECKING, cast
 
 import uvicorn
@@ -22,6 +23,7 @@ if TYPE_CHECKING:
     from uvicorn._types import ASGI3Application
 
 BACKLOG = 2_048
+LOOKED_AT_ONCE = 256
 
 
 async def start(
@@ -105,8 +107,20 @@ class HttpServer:
             self._sweeper.cancel()
 
     def _sweep(self) -> None:
-        self.face.sweep(time.monotonic())
+        now = time.monotonic()
+        self.face.sweep(now)
+        self._look(iter(tuple(self.face.connections)), now)
         self._sweeper = asyncio.get_running_loop().call_later(self.face.bounds.resolution_s, self._sweep)
+
+    def _look(self, waiting: Iterator[HubProtocol], now: float) -> None:
+        """See which connections were waited for too long: some at a time, so that no call waits for all of them."""
+        looked = 0
+        for connection in islice(waiting, LOOKED_AT_ONCE):
+            looked += 1
+            if connection in self.face.connections:
+                connection.sweep(now)
+        if looked == LOOKED_AT_ONCE:
+            asyncio.get_running_loop().call_soon(self._look, waiting, now)
 
 
 class _Uvicorn(uvicorn.Server):

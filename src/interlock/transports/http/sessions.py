@@ -17,6 +17,7 @@ from interlock.transports.http.bounds import HttpBounds
 from interlock.transports.http.exchange import check_capability
 from interlock.transports.http.streams import ReplayBudget, SessionStream, Streams
 from interlock.transports.http.turn import Turn
+from interlock.wire.conversation import CANCELLED
 from interlock.wire.errors import Fault
 from interlock.wire.limits import Limits
 from interlock.wire.messages import Failure, Id, Result, encode_notification, encode_request, one_line
@@ -51,7 +52,7 @@ class HttpSession(Session):
             raise Fault("UPSTREAM_UNAVAILABLE", "the client listens on no stream on which it could be asked")
         id_, future = self.expect()
         self.streams.standalone.send(one_line(encode_request(id_, method, params)))
-        future.add_done_callback(lambda done: self.unexpect(id_))
+        future.add_done_callback(lambda done: self._asked_beside(id_, done))
         return future
 
     def expect(self) -> tuple[int, asyncio.Future[bytes]]:
@@ -66,6 +67,11 @@ class HttpSession(Session):
     def unexpect(self, id: int) -> None:
         """The answer is no longer waited for."""
         self._asked.pop(id, None)
+
+    def _asked_beside(self, id: int, done: asyncio.Future[bytes]) -> None:
+        self.unexpect(id)
+        if done.cancelled():
+            self.notify(CANCELLED, msgspec.json.encode({"requestId": id, "reason": "the answer is no longer wanted"}))
 
     def answered(self, answer: Result | Failure) -> None:
         """The client answered something. What nobody waits for is dropped."""

@@ -29,6 +29,11 @@ class Chatter:
     def feed(self, data: bytes, now: float) -> list[str]:
         """The lines that these bytes complete and that the rate allows."""
         said = self._renew(now)
+        if self._allowance == 0 and data.count(b"\n") > REMEMBERED:
+            # A flood: none of it is told any more, and only its end is remembered.
+            kept = data.rsplit(b"\n", REMEMBERED + 1)[1:]
+            self._dropped += data.count(b"\n") - REMEMBERED
+            self._held, self._cut, data = b"", False, b"\n".join(kept)
         *whole, rest = data.split(b"\n")
         for piece in whole:
             said += self._end_line(piece)

@@ -1,7 +1,8 @@
 """The client half of stdio: a `Link` to a server that is a process of ours.
 
-All requests share one stream each way. A server that misbehaves on it is reported and, when it floods, ended; it never
-takes more than bounded memory, and no request outlives its deadline.
+All requests share one stream each way. A server that misbehaves on it is reported and, when it floods with rubbish,
+ended; one that says much that nobody asked for is read more slowly. It never takes more than bounded memory, and no
+request outlives its deadline.
 """
 
 from __future__ import annotations
@@ -9,17 +10,21 @@ from __future__ import annotations
 import asyncio
 import math
 import re
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from time import thread_time
 from typing import Final
 
 import msgspec
 
-from interlock.protocols.mcp.meta import SUBSCRIPTION_ID, members
+from interlock.protocols.mcp.meta import SUBSCRIPTION_ID, members, names_method
+from interlock.transports.fairness import FIRST_S, Share
 from interlock.transports.link import Listener, Outgoing, Sink
 from interlock.transports.one_stream import OneStreamLink, Waiter
 from interlock.transports.stdio.chatter import Chatter, printable
 from interlock.transports.stdio.process import STDIN, STDOUT, Command, ServerProcess
 from interlock.wire.conversation import CANCELLED
-from interlock.wire.errors import Fault
+from interlock.wire.errors import Fault, Tongue
 from interlock.wire.limits import DEFAULT, Limits
 from interlock.wire.messages import (
     EMPTY_OBJECT,
@@ -28,9 +33,11 @@ from interlock.wire.messages import (
     Id,
     Message,
     Notification,
+    Request,
     Result,
     decode,
     decode_batch,
+    encode_failure,
     is_batch,
 )
 from interlock.wire.ndjson import LineReader, Oversize
@@ -44,6 +51,9 @@ WRITE_BYTES: Final = 16 * 1024 * 1024
 BAD_LINES: Final = 1_000
 BAD_BYTES: Final = 10 * 1024 * 1024
 """How much rubbish in a row, without one message in it, is a flood."""
+LONG_LINES: Final = 8
+"""A line may be so many times too long before it counts as one without an end. Its answer fails as soon as it is too
+long; whoever else waits for this server does not pay for it."""
 
 _ID_IN_HEAD = re.compile(rb'^\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?"id"\s*:\s*(\d{1,18})\b')
 
@@ -70,6 +80,13 @@ class StdioLink(OneStreamLink):
         self._full = False
         self._bad_lines = 0
         self._bad_bytes = 0
+        self._share = Share()
+        self._unasked = False
+        self._exited = False
+        self._later: tuple[Iterator[bytes | Oversize], bytes] | None = None
+        """What was read and is not gone through yet, while the server rests."""
+        self._skipped = False
+        """Whether the line that is too long and has not ended was told of."""
         self._bad_limit = max(BAD_BYTES, limits.message_bytes * 5 // 4)
         self._closed = False
         self._ending: asyncio.Task[None] | None = None
@@ -135,8 +152,12 @@ class StdioLink(OneStreamLink):
 
     def wrote(self, fd: int, data: bytes) -> None:
         if fd == STDOUT:
-            if self._fault is None:
-                self._read(data)
+            if self._fault is not None:
+                return
+            if self._later is None:
+                self._go_through(iter(self._lines.feed(data)), data)
+            else:
+                self._later = (chain(self._later[0], self._lines.feed(data)), data)
             return
         for line in self._stderr.feed(data, self._loop.time()):
             self.listener.spoke("stderr", line)
@@ -150,6 +171,11 @@ class StdioLink(OneStreamLink):
             fault = Fault("UPSTREAM_UNAVAILABLE", f"the server closed its {name}")
             self._loop.call_later(HUNG_UP, self._give_up, fault)
 
+    def exited(self) -> None:
+        self._exited = True
+        if self._later is not None:
+            self._go_on()
+
     def ended(self, code: int | None) -> None:
         for line in self._stderr.finish():
             self.listener.spoke("stderr", line)
@@ -159,8 +185,10 @@ class StdioLink(OneStreamLink):
 
     # Reading.
 
-    def _read(self, data: bytes) -> None:
-        for line in self._lines.feed(data):
+    def _go_through(self, lines: Iterator[bytes | Oversize], data: bytes) -> None:
+        """Take the lines of one piece, until the server has had its share of the loop with what nobody asked for."""
+        began: float | None = None
+        for line in lines:
             try:
                 if isinstance(line, Oversize):
                     self._oversize(data)
@@ -172,12 +200,39 @@ class StdioLink(OneStreamLink):
                 self._loop.call_exception_handler({"message": "a message could not be handed over", "exception": cause})
             if self._bad_lines > BAD_LINES:
                 break  # one read can hold many thousands more, and everyone else would wait for them
+            if self._unasked:
+                self._unasked = False
+                now = thread_time()
+                rest = self._share.spend(FIRST_S if began is None else now - began, self._loop.time())
+                began = now
+                if rest and self._fault is None and not self._exited:
+                    self._rest(lines, data, rest)
+                    return
+            else:
+                began = None
         self._bad_bytes += len(data)
         last = data.rfind(b"\n") + 1
         if last or not self._head:
             self._head = data[last : last + 128]
-        if self._bad_bytes > self._bad_limit or self._bad_lines > BAD_LINES:
+        if self._lines.skipping and not self._skipped:
+            self._skipped = True
+            self._too_long((self._head,))
+        most = LONG_LINES * self._limits.message_bytes if self._lines.skipping else self._bad_limit
+        if self._bad_bytes > most or self._bad_lines > BAD_LINES:
             self._give_up(Fault("UPSTREAM_ERROR", "the server floods its stdout with what are not messages"))
+
+    def _rest(self, lines: Iterator[bytes | Oversize], data: bytes, seconds: float) -> None:
+        self._later = (lines, data)
+        self._process.read(STDOUT, on=False)
+        self._loop.call_later(seconds, self._go_on)
+
+    def _go_on(self) -> None:
+        later, self._later = self._later, None
+        if later is None or self._fault is not None:
+            return
+        self._go_through(*later)
+        if self._later is None:
+            self._process.read(STDOUT, on=True)
 
     def _take_line(self, line: bytes) -> None:
         try:
@@ -203,6 +258,7 @@ class StdioLink(OneStreamLink):
     def _take(self, message: Message) -> None:
         self._bad_lines = 0
         self._bad_bytes = 0
+        self._unasked = isinstance(message, Notification | Request)
         if type(message) is Notification and self._subscriptions and self._for_subscription(message):
             return
         if self._subscriptions and isinstance(message, Result | Failure) and message.id is not None:
@@ -234,14 +290,26 @@ class StdioLink(OneStreamLink):
     def _rubbish(self, line: bytes, bad: BadMessage) -> None:
         self._bad_lines += 1
         self._complain("line", f"{bad.message}: {printable(line[:200])}")
+        if bad.id is not None and names_method(line):
+            # A request of its own that cannot be taken. Its ids are not ours.
+            self._write(encode_failure(bad.id, bad.render(Tongue.OLD_MCP)))
+            return
         self._fail(_id_in(line) if bad.id is None else bad.id, f"its answer cannot be read: {bad.message}")
 
     def _oversize(self, data: bytes) -> None:
         """A line that was too long, within `data` or begun before it. Its beginning may tell whose answer it was."""
-        limit = self._limits.message_bytes
         self._bad_lines += 1
+        self._bad_bytes = 0
+        if self._skipped:
+            self._skipped = False
+            return
+        limit = self._limits.message_bytes
+        self._too_long((self._head, *(piece[:128] for piece in data.split(b"\n")[:-1] if len(piece) > limit)))
+
+    def _too_long(self, heads: Iterable[bytes]) -> None:
+        limit = self._limits.message_bytes
         self._complain("oversize", f"a line over {limit} bytes")
-        for head in (self._head, *(piece[:128] for piece in data.split(b"\n")[:-1] if len(piece) > limit)):
+        for head in heads:
             self._fail(_id_in(head), f"its answer is over the limit of {limit} bytes")
 
     def _fail(self, id: Id | None, why: str) -> None:

@@ -16,6 +16,7 @@ from typing import Final, Protocol, cast
 
 import msgspec
 
+from interlock.transports.descriptors import as_given
 from interlock.wire.errors import Fault
 
 STDIN, STDOUT, STDERR = 0, 1, 2
@@ -65,6 +66,9 @@ class Owner(Protocol):
 
     def paused(self, full: bool) -> None:
         """Its stdin is full, or has room again."""
+
+    def exited(self) -> None:
+        """It is gone. What it wrote last still comes, if all of it is read."""
 
     def ended(self, code: int | None) -> None:
         """It is gone, and so is its group. Called once, after everything that it wrote was handed over."""
@@ -124,6 +128,16 @@ class ServerProcess(asyncio.SubprocessProtocol):
         if not self._stdin.is_closing():
             self._stdin.write(data)
 
+    def read(self, fd: int, *, on: bool) -> None:
+        """Go on reading one of its streams, or leave what it writes there in the pipe."""
+        pipe = cast(asyncio.ReadTransport | None, self._transport.get_pipe_transport(fd))
+        if pipe is None or pipe.is_closing():
+            return
+        if on:
+            pipe.resume_reading()
+        else:
+            pipe.pause_reading()
+
     async def end(self) -> None:
         """Close stdin, wait, SIGTERM, wait, SIGKILL; each to the whole group. Returns when everything is gone."""
         self._stdin.close()
@@ -144,6 +158,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
         # uvloop's transports are none of asyncio's classes.
         self._transport = cast(asyncio.SubprocessTransport, transport)
         self.pid = self._transport.get_pid()
+        as_given(self.pid)
         self._stdin = cast(asyncio.WriteTransport, self._transport.get_pipe_transport(STDIN))
         self._stdin.set_write_buffer_limits(high=self._write_limit)
 
@@ -163,6 +178,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
     def process_exited(self) -> None:
         # Whatever it started and left behind goes with it, before the group's number can belong to anyone else.
         self._signal(_KILL)
+        self._owner.exited()
         self._linger = self._loop.call_later(LINGER, self._finish)
 
     def connection_lost(self, exc: Exception | None) -> None:

@@ -52,9 +52,18 @@ Waiter: TypeAlias = asyncio.Future[bytes]
 class StdioServer(asyncio.Protocol):
     """One client on one stream. As a protocol it reads; `writer` is the same transport, or another one."""
 
-    def __init__(self, service: Service, caller: Caller, *, limits: Limits = DEFAULT) -> None:
+    def __init__(
+        self,
+        service: Service,
+        caller: Caller,
+        *,
+        limits: Limits = DEFAULT,
+        admit: Callable[[bytes], Caller] | None = None,
+    ) -> None:
+        """With `admit`, a request may bring a credential of its own beside its method."""
         self._service = service
         self._caller = caller
+        self._admit = admit
         self._limits = limits
         self._loop = asyncio.get_running_loop()
         self._lines = LineReader(limits.message_bytes)
@@ -207,11 +216,12 @@ class StdioServer(asyncio.Protocol):
         try:
             view = glance(request.params)
             modern = is_modern(request, view, None)
+            caller = self._whose(request)
             if modern:
                 dialect = read_modern(request, view, None)
                 session = None
             elif request.method == "initialize":
-                self._initialize(request, batch)
+                self._initialize(request, caller, batch)
                 return
             elif request.method == "ping":
                 self.answer(request.id, encode_result(request.id, b"{}"), batch)
@@ -225,11 +235,13 @@ class StdioServer(asyncio.Protocol):
                         mend="send initialize first, or the request metadata of revision 2026-07-28",
                     )
                 dialect = session.dialect
+                if caller.owner != session.caller.owner:
+                    raise Fault("ACCESS_DENIED", "the session is another's", mend="bring the credential that opened it")
         except Fault as fault:
             tongue = Tongue.NEW_MCP if modern else Tongue.OLD_MCP
             self.answer(request.id, encode_failure(request.id, fault.render(tongue)), batch)
             return
-        exchange = _StreamExchange(self, request, view, dialect, self._caller, session, batch)
+        exchange = _StreamExchange(self, request, view, dialect, caller, session, batch)
         self._open[request.id] = exchange
         try:
             self._service.serve(exchange)
@@ -237,12 +249,18 @@ class StdioServer(asyncio.Protocol):
             log.exception("%s could not be served", request.method)
             exchange.fail(Fault("INTERNAL_ERROR", "the request could not be served; the log says why"))
 
-    def _initialize(self, request: Request, batch: _Batch | None) -> None:
+    def _whose(self, request: Request) -> Caller:
+        """Whose request it is: whoever's credential it brings, else the session's, else the stream's."""
+        if request.auth and self._admit is not None:
+            return self._admit(request.auth)
+        return self._caller if self._session is None else self._session.caller
+
+    def _initialize(self, request: Request, caller: Caller, batch: _Batch | None) -> None:
         if batch is not None:
             raise Fault("INVALID_REQUEST", "initialize must not be part of a batch")
         if self._session is not None:
             raise Fault("INVALID_REQUEST", "the session is open already", mend="use it, or open another connection")
-        session = _StreamSession(self, self._caller, read_initialize(request.params))
+        session = _StreamSession(self, caller, read_initialize(request.params))
         result = self._service.initialize(session)
         self._session = session
         self.answer(request.id, encode_result(request.id, one_line(result)))
@@ -250,7 +268,8 @@ class StdioServer(asyncio.Protocol):
     def _told(self, notification: Notification) -> None:
         if notification.method == "notifications/initialized" and self._session is not None:
             self._session.initialized = True
-        self._service.told(self._caller, self._session, notification)
+        caller = self._caller if self._session is None else self._session.caller
+        self._service.told(caller, self._session, notification)
 
     # What goes out.
 

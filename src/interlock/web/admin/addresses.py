@@ -19,6 +19,28 @@ from interlock.hub.operating.records import SearchRecords, ShowRecord
 from interlock.hub.operator import Operator
 from interlock.hub.permissions.desk import ApprovePermissions, ChangePermissions, ListPermissions
 from interlock.hub.principals import Principal
+from interlock.web.admin.answers import (
+    AccessAnswer,
+    DecisionRows,
+    Entries,
+    Granted,
+    GrantRows,
+    KeyRows,
+    MadeKey,
+    MadeRule,
+    OneDecisionRow,
+    OneEntry,
+    PermissionRows,
+    Reloaded,
+    Restarted,
+    RevokedCount,
+    RevokedRule,
+    RotatedKey,
+    RuleRows,
+    Status,
+    Verified,
+    Why,
+)
 
 Verb: TypeAlias = Literal["GET", "POST", "DELETE"]
 Right: TypeAlias = Literal["admin_read", "admin_write"]
@@ -35,6 +57,8 @@ class Address(msgspec.Struct, frozen=True):
     right: Right
     asks: type[msgspec.Struct]
     """What it takes: from the path, and from the query of a GET or DELETE or the body of a POST."""
+    gives: type[msgspec.Struct]
+    """What it answers."""
     do: Callable[[Assembly, Operator], Desk]
 
 
@@ -87,7 +111,7 @@ def _answering(method: str) -> Callable[[Assembly, Operator], Desk]:
 
     def made(assembly: Assembly, operator: Operator) -> Desk:
         async def do(asking: Principal, params: bytes, trace: str) -> object:
-            found: Method = Answering(assembly.inbox, asking, "api", assembly.journal.kept).methods[method]
+            found: Method = Answering(assembly.inbox, asking, "api").methods[method]
             return await found(params)
 
         return do
@@ -103,9 +127,23 @@ READ: Final = "admin_read"
 WRITE: Final = "admin_write"
 
 ADDRESSES: Final[tuple[Address, ...]] = (
-    Address("GET", "/admin/status", "What runs, and how to mend what does not", READ, Nothing, _operator("hub/status")),
     Address(
-        "POST", "/admin/servers/{server}/restart", "Start a server afresh", WRITE, OneServer, _operator("hub/restart")
+        "GET",
+        "/admin/status",
+        "What runs, and how to mend what does not",
+        READ,
+        Nothing,
+        Status,
+        _operator("hub/status"),
+    ),
+    Address(
+        "POST",
+        "/admin/servers/{server}/restart",
+        "Start a server afresh",
+        WRITE,
+        OneServer,
+        Restarted,
+        _operator("hub/restart"),
     ),
     Address(
         "POST",
@@ -113,30 +151,57 @@ ADDRESSES: Final[tuple[Address, ...]] = (
         "Read the configuration again",
         WRITE,
         Nothing,
+        Reloaded,
         lambda hub, operator: lambda asking, params, trace: operator.reload(asking),
     ),
-    Address("POST", "/admin/why", "What a call would come to, without making it", READ, OneCall, _operator("hub/why")),
-    Address("GET", "/admin/keys", "The keys there are", READ, Nothing, lambda hub, _: hub.key_desk.list),
-    Address("POST", "/admin/keys", "Make a key, shown once", WRITE, CreateKey, lambda hub, _: hub.key_desk.create),
-    Address("DELETE", "/admin/keys/{agent}", "Revoke all keys", WRITE, KeysOf, lambda hub, _: hub.key_desk.revoke),
+    Address(
+        "POST", "/admin/why", "What a call would come to, without making it", READ, OneCall, Why, _operator("hub/why")
+    ),
+    Address("GET", "/admin/keys", "The keys there are", READ, Nothing, KeyRows, lambda hub, _: hub.key_desk.list),
+    Address(
+        "POST", "/admin/keys", "Make a key, shown once", WRITE, CreateKey, MadeKey, lambda hub, _: hub.key_desk.create
+    ),
+    Address(
+        "DELETE",
+        "/admin/keys/{agent}",
+        "Revoke all keys",
+        WRITE,
+        KeysOf,
+        RevokedCount,
+        lambda hub, _: hub.key_desk.revoke,
+    ),
     Address(
         "POST",
         "/admin/keys/{agent}/rotate",
         "One new key in place of all old ones",
         WRITE,
         KeysOf,
+        RotatedKey,
         lambda hub, _: hub.key_desk.rotate,
     ),
-    Address("GET", "/admin/grants", "Grants and denials", READ, ListGrants, lambda hub, _: hub.access_desk.list),
-    Address("POST", "/admin/grants", "Allow or deny", WRITE, Give, lambda hub, _: hub.access_desk.grant),
-    Address("DELETE", "/admin/grants", "Take back what was said", WRITE, Take, lambda hub, _: hub.access_desk.revoke),
-    Address("GET", "/admin/access", "What an agent may", READ, Query, lambda hub, _: hub.access_desk.query),
+    Address(
+        "GET", "/admin/grants", "Grants and denials", READ, ListGrants, GrantRows, lambda hub, _: hub.access_desk.list
+    ),
+    Address("POST", "/admin/grants", "Allow or deny", WRITE, Give, Granted, lambda hub, _: hub.access_desk.grant),
+    Address(
+        "DELETE",
+        "/admin/grants",
+        "Take back what was said",
+        WRITE,
+        Take,
+        RevokedCount,
+        lambda hub, _: hub.access_desk.revoke,
+    ),
+    Address(
+        "GET", "/admin/access", "What an agent may", READ, Query, AccessAnswer, lambda hub, _: hub.access_desk.query
+    ),
     Address(
         "GET",
         "/admin/permissions",
         "What servers need, and how it stands",
         READ,
         ListPermissions,
+        PermissionRows,
         lambda hub, _: hub.permission_desk.list,
     ),
     Address(
@@ -145,6 +210,7 @@ ADDRESSES: Final[tuple[Address, ...]] = (
         "Grant a server permissions; only a person can",
         WRITE,
         ApprovePermissions,
+        PermissionRows,
         lambda hub, _: hub.permission_desk.approve,
     ),
     Address(
@@ -153,6 +219,7 @@ ADDRESSES: Final[tuple[Address, ...]] = (
         "Deny a server permissions",
         WRITE,
         ChangePermissions,
+        PermissionRows,
         lambda hub, _: hub.permission_desk.deny,
     ),
     Address(
@@ -161,22 +228,48 @@ ADDRESSES: Final[tuple[Address, ...]] = (
         "Take back what a server was granted",
         WRITE,
         ChangePermissions,
+        PermissionRows,
         lambda hub, _: hub.permission_desk.revoke,
     ),
-    Address("GET", "/admin/decisions", "Open questions", READ, Which, _answering("hub/decisions.list")),
-    Address("GET", "/admin/decisions/{id}", "One question", READ, OneDecision, _answering("hub/decisions.show")),
+    Address("GET", "/admin/decisions", "Open questions", READ, Which, DecisionRows, _answering("hub/decisions.list")),
+    Address(
+        "GET",
+        "/admin/decisions/{id}",
+        "One question",
+        READ,
+        OneDecision,
+        OneDecisionRow,
+        _answering("hub/decisions.show"),
+    ),
     Address(
         "POST",
         "/admin/decisions/{id}/answer",
         "Answer a question; only a person can, and never whoever asked",
         WRITE,
         OneAnswer,
+        OneDecisionRow,
         _answering("hub/decisions.answer"),
     ),
-    Address("GET", "/admin/rules", "What is allowed without asking", READ, Nothing, _answering("hub/rules.list")),
-    Address("POST", "/admin/rules", "Make a rule; only a person can", WRITE, OneRule, _answering("hub/rules.make")),
-    Address("DELETE", "/admin/rules/{id}", "Forget a rule", WRITE, OneDecision, _answering("hub/rules.revoke")),
-    Address("GET", "/admin/audit", "Search the record", READ, SearchRecords, lambda hub, _: hub.record_desk.search),
-    Address("GET", "/admin/audit/{seq}", "One record", READ, ShowRecord, lambda hub, _: hub.record_desk.show),
-    Address("POST", "/admin/audit/verify", "Check the record", READ, Nothing, lambda hub, _: hub.record_desk.verify),
+    Address(
+        "GET", "/admin/rules", "What is allowed without asking", READ, Nothing, RuleRows, _answering("hub/rules.list")
+    ),
+    Address(
+        "POST", "/admin/rules", "Make a rule; only a person can", WRITE, OneRule, MadeRule, _answering("hub/rules.make")
+    ),
+    Address(
+        "DELETE", "/admin/rules/{id}", "Forget a rule", WRITE, OneDecision, RevokedRule, _answering("hub/rules.revoke")
+    ),
+    Address(
+        "GET", "/admin/audit", "Search the record", READ, SearchRecords, Entries, lambda hub, _: hub.record_desk.search
+    ),
+    Address("GET", "/admin/audit/{seq}", "One record", READ, ShowRecord, OneEntry, lambda hub, _: hub.record_desk.show),
+    Address(
+        "POST",
+        "/admin/audit/verify",
+        "Check the record",
+        READ,
+        Nothing,
+        Verified,
+        lambda hub, _: hub.record_desk.verify,
+    ),
 )

@@ -40,7 +40,7 @@ def _operation(address: Address) -> Json:
         "tags": ["admin"],
         "security": [{"key": []}],
         "responses": {
-            "200": {"description": "Done", "content": {"application/json": {"schema": {"type": "object"}}}},
+            "200": {"description": "Done", "content": {"application/json": {"schema": schema_of(address.gives)}}},
             **{str(status): {"$ref": f"#/components/responses/{status}"} for status in _REFUSALS},
         },
     }
@@ -56,7 +56,7 @@ def _operation(address: Address) -> Json:
 
 def schema_of(kind: type[msgspec.Struct]) -> Json:
     """What a struct takes, with everything in its place and nothing pointing elsewhere."""
-    schema = msgspec.json.schema(kind)
+    schema = msgspec.json.schema(kind, schema_hook=_anything)
     definitions = schema.get("$defs", {})
 
     def placed(part: Any) -> Any:
@@ -72,6 +72,13 @@ def schema_of(kind: type[msgspec.Struct]) -> Json:
     whole.setdefault("properties", {})
     whole["description"] = inspect.cleandoc(kind.__doc__ or "")
     return whole
+
+
+def _anything(kind: type[object]) -> Json:
+    """The schema of what may be anything: details of records."""
+    if kind is not object:
+        raise NotImplementedError
+    return {"description": "Anything"}
 
 
 def _parameter(name: str, where: str, schema: Json, *, required: bool) -> Json:

@@ -17,6 +17,7 @@ from interlock.hub.assembly import Assembly
 from interlock.hub.call import Caller
 from interlock.hub.operator import Operator
 from interlock.hub.principals import LOCAL_AGENT, Principal
+from interlock.hub.store_faults import fault_of
 from interlock.store import StoreError
 from interlock.web.admin.addresses import ADDRESSES, Address
 from interlock.web.admin.document import paths
@@ -59,18 +60,24 @@ class _Served:
         self._desk = address.do(assembly, operator)
 
     async def __call__(self, request: Request, where: Where) -> Response:
-        asking = self._admitted(request)
-        write = self._address.right == "admin_write"
-        self._assembly.access.demand(asking, f"use {self._address.path}", write=write)
-        params = await self._params(request)
+        asking = await self._admitted(request)
         try:
-            result = await self._desk(asking, params, where.trace_id)
+            result = await self._done(asking, request, where.trace_id)
+        except Fault as fault:
+            what = f"{self._address.verb} {self._address.path}"
+            self._assembly.journal.refused(asking, what, fault, where.trace_id)
+            raise
         except StoreError as cause:
-            raise Fault("INTERNAL_ERROR", cause.message, mend=cause.mend) from None
+            raise fault_of(cause) from None
         return answer(msgspec.json.encode(result), where)
 
-    def _admitted(self, request: Request) -> Principal:
-        principal = self._assembly.doors.admit(DOOR, dict(request.scope["headers"])).principal
+    async def _done(self, asking: Principal, request: Request, trace: str) -> object:
+        write = self._address.right == "admin_write"
+        self._assembly.access.demand(asking, f"use {self._address.path}", write=write)
+        return await self._desk(asking, await self._params(request), trace)
+
+    async def _admitted(self, request: Request) -> Principal:
+        principal = (await self._assembly.doors.admit_in_time(DOOR, dict(request.scope["headers"]))).principal
         if principal == LOCAL_AGENT:
             mend = "send `Authorization: Bearer KEY`; `interlock keys create NAME --kind person` makes one"
             raise Fault("AUTH_REQUIRED", "the admin API needs a key, also on this machine", mend=mend)

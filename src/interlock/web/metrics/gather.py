@@ -6,11 +6,12 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from interlock.hub.assembly import VERSION, Assembly
+from interlock.hub.assembly import Assembly
 from interlock.hub.audit.counts import Snapshot
 from interlock.hub.upstreams.states import State
 from interlock.transports.http.endpoint import McpEndpoint
 from interlock.transports.http.face import Face
+from interlock.version import VERSION
 
 Values = Iterable[tuple[tuple[str, ...], float]]
 """A metric's values, each with its labels in the order of the table."""

@@ -28,12 +28,12 @@ _HEADERS: Final = {"cache-control": "no-store", "x-content-type-options": "nosni
 class MetricsPage:
     """The page of one hub."""
 
-    def __init__(self, assembly: Assembly) -> None:
+    def __init__(self, assembly: Assembly, face: Face | None = None) -> None:
         self._assembly = assembly
         self._page = b""
         self._made_at = float("-inf")
         self._making: asyncio.Future[None] | None = None
-        self.face: Face | None = None
+        self.face = face
         """The HTTP face, once it listens."""
 
     @property
@@ -43,13 +43,13 @@ class MetricsPage:
 
     async def _serve(self, request: Request) -> Response:
         try:
-            self._admit(request)
+            await self._admit(request)
             await self._renew()
         except Fault as fault:
             return refusal(fault, Where(new_trace_id()))
         return Response(self._page, headers=_HEADERS, media_type="text/plain; version=0.0.4; charset=utf-8")
 
-    def _admit(self, request: Request) -> None:
+    async def _admit(self, request: Request) -> None:
         """Raises a `Fault` for whoever may not read."""
         assembly = self._assembly
         match assembly.config.hub.metrics:
@@ -57,7 +57,7 @@ class MetricsPage:
                 raise Fault("METHOD_NOT_FOUND", "nothing is served at /metrics")
             case "open":
                 return
-        caller = assembly.doors.admit(DOOR, dict(request.scope["headers"]))
+        caller = await assembly.doors.admit_in_time(DOOR, dict(request.scope["headers"]))
         assembly.access.demand(caller.principal, "read metrics")
 
     async def _renew(self) -> None:

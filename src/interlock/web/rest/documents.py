@@ -14,9 +14,9 @@ from typing import Any, Final
 
 import msgspec
 
-from interlock.hub.assembly import VERSION
 from interlock.protocols.registry.catalog import tool_schema
 from interlock.protocols.registry.openapi import openapi
+from interlock.version import VERSION
 
 MOST_LISTS: Final = 16
 ABOUT_THE_HUB: Final = "Every tool of this hub that you may see. Calls pass the same checks as those over MCP."

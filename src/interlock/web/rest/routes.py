@@ -24,7 +24,7 @@ from interlock.hub.call import Caller
 from interlock.hub.doors import Doors
 from interlock.protocols.mcp.meta import CLIENT_CAPABILITIES, PROGRESS_TOKEN, PROTOCOL_VERSION
 from interlock.protocols.mcp.revisions import LATEST
-from interlock.protocols.registry.catalog import about
+from interlock.protocols.registry.about import about
 from interlock.protocols.traces import Traceparent, new_span_id, new_trace_id, read_traceparent
 from interlock.transports.exchange import Service
 from interlock.web.rest.documents import Documents, Listed
@@ -98,7 +98,7 @@ class _Rest:
         self._documents = Documents()
 
     async def list(self, request: Request, where: Where) -> Response:
-        listing = await self._listing(self._admit(request), request)
+        listing = await self._listing(await self._admit(request), request)
         return answer(plain_result(listing), where)
 
     async def show(self, request: Request, where: Where) -> Response:
@@ -111,27 +111,27 @@ class _Rest:
 
     async def openapi(self, request: Request, where: Where) -> Response:
         listed = await self._listed(request)
-        more = self._more(self._admit(request))
+        more = self._more(await self._admit(request))
         return answer(await listed.openapi(more), where)
 
     async def call(self, request: Request, where: Where) -> Response:
-        caller = self._admit(request)
+        caller = await self._admit(request)
         streams = "text/event-stream" in request.headers.get("accept", "").lower()
         params = _params(request, where, await _arguments(request), streams=streams)
         exchange = RestExchange("tools/call", params, caller, streams=streams)
         return await self._answered(exchange, request, where, tool_result)
 
     async def validate(self, request: Request, where: Where) -> Response:
-        caller = self._admit(request)
+        caller = await self._admit(request)
         params = _params(request, where, await _arguments(request), streams=False)
         exchange = RestExchange("tools/validate", params, caller)
         return await self._answered(exchange, request, where, plain_result)
 
-    def _admit(self, request: Request) -> Caller:
-        return self._doors.admit(DOOR, dict(request.scope["headers"]))
+    async def _admit(self, request: Request) -> Caller:
+        return await self._doors.admit_in_time(DOOR, dict(request.scope["headers"]))
 
     async def _listed(self, request: Request) -> Listed:
-        return self._documents.of(await self._listing(self._admit(request), request))
+        return self._documents.of(await self._listing(await self._admit(request), request))
 
     async def _listing(self, caller: Caller, request: Request) -> bytes:
         exchange = RestExchange("tools/list", b"{}", caller)

@@ -66,6 +66,9 @@ def act(id_: int, mood: str, params: dict) -> None:
             raw(b"x" * params["bytes"])
         case "flood":
             raw(b"rubbish\n" * params["lines"])
+        case "babble":
+            raw(b'{"jsonrpc":"2.0","method":"x"}\n' * params["lines"])
+            say({"jsonrpc": "2.0", "id": id_, "result": {}})
         case "shout":
             for number in range(params["lines"]):
                 print(f"line {number} " + "y" * params.get("width", 0), file=sys.stderr)

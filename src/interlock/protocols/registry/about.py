@@ -1,0 +1,40 @@
+"""What a tool says of itself beside what MCP has a member for: the metadata of "JSON Schema Export"."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any, Final
+
+import msgspec
+
+ABOUT: Final = "dev.interlock/tool"
+"""The key of a definition's `_meta` under which a tool says what no member of MCP holds."""
+
+Definition = Mapping[str, Any]
+
+
+class About(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
+    """What a tool says of itself to whoever looks for tools."""
+
+    category: str | None = None
+    tags: tuple[str, ...] = ()
+    version: str | None = None
+    deprecated: bool | str = False
+    """True, or what to use instead."""
+    author: str | None = None
+    documentation_url: str | None = None
+    examples: tuple[Mapping[str, Any], ...] = ()
+    """Arguments of the author's own."""
+
+
+NOTHING_SAID: Final = About()
+
+
+def about(definition: Definition) -> About:
+    """What a definition's `_meta` says. What cannot be understood says nothing."""
+    meta = definition.get("_meta")
+    said = meta.get(ABOUT) if isinstance(meta, Mapping) else None
+    try:
+        return NOTHING_SAID if said is None else msgspec.convert(said, About)
+    except msgspec.ValidationError:
+        return NOTHING_SAID

@@ -1,0 +1,30 @@
+"""How much of the loop's time one server may take for what nobody asked it for. Answers are not counted; a server that
+says more than its share is read later, so that it is its own messages that wait."""
+
+from __future__ import annotations
+
+from typing import Final
+
+PART: Final = 0.125
+SLICE_S: Final = 0.00025
+"""What is taken at a time where the server never stops: so little that a call beside it does not notice."""
+MOST_S: Final = 0.001
+"""What can be saved up by saying nothing."""
+FIRST_S: Final = 0.00002
+"""What the first message after an answer is taken to cost, which is not measured."""
+
+
+class Share:
+    """What one server may still take."""
+
+    __slots__ = ("_left", "_seen")
+
+    def __init__(self) -> None:
+        self._left = MOST_S
+        self._seen = 0.0
+
+    def spend(self, seconds: float, now: float) -> float:
+        """Take some time. Gives how long to rest now: not at all while some is left, else until there is a slice."""
+        self._left = min(self._left + (now - self._seen) * PART, MOST_S) - seconds
+        self._seen = now
+        return 0.0 if self._left > 0 else (SLICE_S - self._left) / PART

@@ -1,0 +1,18 @@
+"""Who asks cannot be said yet: whoever can wait asks again once that is settled, others are told to come back."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Final
+
+from interlock.wire.errors import Fault
+
+RETRY_AFTER_MS: Final = 1000
+
+
+class Unsettled(Fault):
+    """Raised in place of admitting or refusing a caller. What it waits for ends by itself, and soon."""
+
+    def __init__(self, message: str, settled: asyncio.Future[None]) -> None:
+        super().__init__("SERVER_NOT_READY", message, retry_after_ms=RETRY_AFTER_MS)
+        self.settled = settled

@@ -1,0 +1,100 @@
+"""`interlock find` and `interlock budget` at the terminal, before a real hub."""
+
+from __future__ import annotations
+
+import json
+import re
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .conftest import SOURCE, User
+from .fake_hub import FakeHub
+
+MANY = Path(__file__).parents[1] / "hub" / "many_server.py"
+BUDGET = {
+    "agent": "bot\x1b[2J",
+    "level": "L3",
+    "budget": 2_000,
+    "all_tools": 200,
+    "all_tokens": 40_000,
+    "listed_tools": 3,
+    "listed_tokens": 572,
+    "instructions_tokens": 90,
+    "instructions_without_room": ["wordy"],
+    "pinned_without_room": ["many__huge"],
+    "servers": [{"id": "many", "tokens": 39_000}, {"id": "few", "tokens": 1_000}],
+}
+
+
+def test_a_budget_is_a_picture_of_what_fills_the_context(user: User, hub: FakeHub) -> None:
+    hub.answers["hub/budget"] = BUDGET
+    shown = user.run("budget", "bot").output
+    assert hub.params_of("hub/budget") == [{"agent": "bot"}]
+    lines = [line.strip() for line in shown.splitlines() if "█" in line or "░" in line]
+    bars = {line.split("  ")[0]: line.count("█") for line in lines}
+    assert bars["all tools it may call"] == 40
+    assert bars["listed to the model"] == 1
+    assert bars["budget"] == 2
+    assert bars["many"] == 39
+    for said in ("level L3", "40,000", "200 tools", "instructions of servers", "many__huge", "wordy"):
+        assert said in shown
+    assert "\x1b[2J" not in shown, "no name moves the cursor"
+
+
+def test_what_is_found_is_shown_with_how_and_what_had_no_room(user: User, hub: FakeHub) -> None:
+    tool = {"name": "a__b", "description": "Does\nit\x1b[2J.", "relevance_score": 0.5, "status": "known"}
+    found = {"tools": [tool], "total_available": 9, "search_strategy": "keyword", "query_time_ms": 1.5}
+    hub.answers["hub/find"] = {**found, "left_out_for_budget": ["a__c"]}
+    shown = user.run("find", "do", "it", "--agent", "bot", "-n", "3").output
+    asked = {"query": "do it", "max_results": 3, "strategy": "hybrid", "agent": "bot"}
+    assert hub.params_of("hub/find") == [asked]
+    for said in ("0.50", "a__b", "not connected", "1 of 9 tools", "by keyword", "left out for the budget: a__c"):
+        assert said in shown
+    assert "\x1b[2J" not in shown
+
+
+@pytest.mark.parametrize("arguments", [["find"], ["find", "x", "-n", "0"], ["find", "x", "--strategy", "magic"]])
+def test_what_cannot_be_asked_is_refused_before_the_hub_hears_of_it(
+    user: User, hub: FakeHub, arguments: list[str]
+) -> None:
+    assert user.run(*arguments).exit_code == 2
+    assert hub.params_of("hub/find") == []
+
+
+def test_a_real_hub_finds_for_an_agent_and_says_what_its_context_holds(user: User) -> None:
+    command = json.dumps([sys.executable, str(MANY), "200", "40"])
+    user.configure(
+        f'[servers.many]\ncommand = {command}\nenv = {{ PYTHONPATH = "{SOURCE}" }}\n'
+        '[agents.tight]\nbudget = 1500\npinned = ["many__create_*"]\n'
+    )
+    assert user.finished("up", "-d")[0] == 0
+
+    def budget(*agent: str) -> Any:
+        return json.loads(user.finished("budget", *agent, "--json")[1])
+
+    for _ in range(100):
+        if budget()["all_tools"]:
+            break
+        time.sleep(0.05)
+    free, tight = budget(), budget("tight")
+    assert (free["level"], free["all_tools"], free["listed_tools"]) == ("L0", 200, 200)
+    assert free["all_tokens"] == free["listed_tokens"]
+    assert tight["level"] == "L3"
+    assert tight["listed_tokens"] + tight["instructions_tokens"] <= tight["budget"] == 1_500
+    assert tight["pinned_without_room"]
+    status = user.finished("status")[1]
+    needed = re.search(r"\[agents\.tight\] budget has no room for the pinned many__create_.*takes (\d+) tokens", status)
+    assert needed is not None
+    assert int(needed[1]) > 1_500
+    found = json.loads(user.finished("find", "how", "high", "is", "the", "tide", "--agent", "tight", "--json")[1])
+    assert found["tools"][0]["name"] == "many__measure_tide_height"
+    code, _, err = user.finished("find", "tide", "--agent", "nobody")
+    assert code != 0
+    assert "no agent 'nobody'" in err
+    code, _, err = user.finished("find", "  ")
+    assert code != 0
+    assert "query" in err

@@ -1,0 +1,83 @@
+"""A hub without servers that makes one change of what it keeps, and kills itself at the first commit of that change.
+
+Arguments: where the database is, the hub's home, and what to change.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import sys
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+
+import msgspec
+
+from interlock.config.settings import Config, Hub, Permissions, Server
+from interlock.hub.assembly import Assembly
+from interlock.hub.decisions.decision import Decision, Question
+from interlock.hub.principals import Principal
+from interlock.store.writer import Unit, Writer
+
+ADA = Principal("person:ada", "person")
+QUESTION = Question("tool_call", "careful", "agent", "s", "echo", "s__echo", "May it?", "a rule", arguments_hash="x")
+GRANT = {"entry_type": "tool_grant", "agent_id": "ci", "server_id": "s", "tool_name": "echo"}
+SHELL = {"server": "s", "permissions": ["shell.execute"]}
+
+
+async def change(where: str, home: Path, what: str) -> None:
+    server = Server(command=("/nonexistent",), enabled=False, permissions=Permissions(policy="interactive"))
+    hub = Assembly(Config(hub=Hub(store=where), servers={"s": server}), home)
+    await hub.begin()
+    hub.inbox._stands = lambda question: True
+    before, act = deeds(hub)[what]
+    await before()
+    await hub.recorder.flushed()
+    Writer._tell = killed  # type: ignore[method-assign]
+    await act()
+    await asyncio.sleep(30)
+
+
+def deeds(hub: Assembly) -> dict[str, tuple[Callable[[], Awaitable[object]], Callable[[], Awaitable[object]]]]:
+    """By its name, what must be there first, and the change."""
+    said = msgspec.json.encode
+    ask = lambda: hub.inbox.ask(QUESTION)  # noqa: E731
+    grant = lambda: hub.access_desk.grant(ADA, said({**GRANT, "permission": "allow"}))  # noqa: E731
+    create = lambda: hub.key_desk.create(ADA, said({"agent": "ci"}))  # noqa: E731
+    approve = lambda: hub.permission_desk.approve(ADA, said(SHELL))  # noqa: E731
+
+    async def answered() -> Decision:
+        return await hub.inbox.answer((await ask()).id, "once", ADA, "terminal")
+
+    async def ruled() -> None:
+        await hub.inbox.make_rule((await answered()).id, ADA)
+
+    last = lambda: list(hub.inbox.all(only_open=False))[-1].id  # noqa: E731
+    return {
+        "grant": (nothing, grant),
+        "revoke": (grant, lambda: hub.access_desk.revoke(ADA, said(GRANT))),
+        "create_key": (nothing, create),
+        "rotate_key": (create, lambda: hub.key_desk.rotate(ADA, said({"agent": "ci"}))),
+        "revoke_key": (create, lambda: hub.key_desk.revoke(ADA, said({"agent": "ci"}))),
+        "approve": (nothing, approve),
+        "revoke_permission": (approve, lambda: hub.permission_desk.revoke(ADA, said(SHELL))),
+        "ask": (nothing, ask),
+        "answer": (ask, lambda: hub.inbox.answer(last(), "always", ADA, "terminal")),
+        "use": (answered, lambda: hub.inbox.use(last())),
+        "make_rule": (answered, lambda: hub.inbox.make_rule(last(), ADA)),
+        "revoke_rule": (ruled, lambda: hub.inbox.revoke_rule(hub.inbox.rules()[0].id, ADA)),
+    }
+
+
+async def nothing() -> None:
+    """Nothing has to be there first."""
+
+
+def killed(writer: Writer, group: list[Unit]) -> None:
+    """A commit is done: before anything can follow it, the process ends."""
+    os.kill(os.getpid(), signal.SIGKILL)
+
+
+if __name__ == "__main__":
+    asyncio.run(change(sys.argv[1], Path(sys.argv[2]), sys.argv[3]))

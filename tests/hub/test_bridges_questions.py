@@ -1,0 +1,407 @@
+"""What a server asks on its way to the client and back, with a server and a client that do what no SDK would do."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+from collections.abc import AsyncIterator, Callable
+from pathlib import Path
+from typing import Any, Literal
+
+import pytest
+
+from interlock.config.settings import Agent, Approvals, Hub, Server, Timeouts
+from interlock.hub.principals import Principal
+
+from .house import House, child, house, messages, text_of, until
+from .puppet import Puppet
+from .rounds import Rounder
+from .talker import Talker, answers
+
+ALL: dict[str, Any] = {
+    "sampling": {"tools": {}, "context": {}},
+    "elicitation": {"form": {}, "url": {}},
+    "roots": {"listChanged": True},
+}
+FORM = {"message": "Who?", "requestedSchema": {"type": "object", "properties": {"name": {"type": "string"}}}}
+SAMPLING = {"messages": [{"role": "user", "content": {"type": "text", "text": "Say hello"}}], "maxTokens": 7}
+
+Where = Literal["in the call", "beside it"]
+
+
+@contextlib.asynccontextmanager
+async def puppet_house(
+    tmp_path: Path, era: Literal["legacy", "modern"] = "legacy", **more: Any
+) -> AsyncIterator[tuple[House, Puppet]]:
+    """A hub with a puppet behind it, over HTTP."""
+    async with (
+        Puppet(**more).http() as puppet,
+        house(tmp_path, {"a": Server(url=puppet.url, era=era)}) as hub,
+    ):
+        yield hub, puppet
+
+
+class Answerer(Talker):
+    """A client of the handshake era that answers as a function says; None leaves a question open."""
+
+    def __init__(self, url: str, answer: Callable[[Any], Any], key: str | None = None) -> None:
+        super().__init__(url, {}, key)
+        self._says = answer
+
+    async def _answer(self, message: Any) -> None:
+        said = self._says(message)
+        if said is not None:
+            await self.post(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": said}).encode())
+
+    def told(self, method: str) -> list[Any]:
+        """The params of whatever came under a method."""
+        return [message["params"] for message in self.heard if message.get("method") == method]
+
+
+def steps(*these: dict[str, Any]) -> dict[str, Any]:
+    return {"steps": list(these)}
+
+
+def asks(id: int | str, method: str = "elicitation/create", params: Any = FORM, **more: Any) -> dict[str, Any]:
+    return {"ask": {"id": id, "method": method, "params": params}, **more}
+
+
+def tells(method: str, params: Any = None, **more: Any) -> dict[str, Any]:
+    return {"tell": {"method": method, "params": params or {}}, **more}
+
+
+@pytest.mark.parametrize("where", ["in the call", "beside it"])
+async def test_a_question_that_its_server_withdraws_is_withdrawn_at_the_client_at_once(
+    tmp_path: Path, where: Where
+) -> None:
+    beside: dict[str, Any] = {"beside": True} if where == "beside it" else {}
+    async with puppet_house(tmp_path) as (hub, puppet):
+        client = Answerer(hub.url + "/mcp", lambda asked: {"roots": []} if asked["method"] == "roots/list" else None)
+        await client.initialize(ALL)
+        withdrawn = tells("notifications/cancelled", {"requestId": "q", "reason": "never mind"}, **beside)
+        # The answer to a ping shows that the hub has read it. The server then goes on asking: the call is not over.
+        read = (asks("p", "ping", {}, **beside), {"wait": "p"})
+        roots = (asks(1, "roots/list", {}), {"wait": 1})
+        await client.call("a__do", steps(asks("q", **beside), withdrawn, *read, *roots))
+        kinds = [message.get("method", "answer") for message in client.heard]
+        assert kinds == ["elicitation/create", "notifications/cancelled", "roots/list", "answer"]
+        (asked,) = [message for message in client.heard if message.get("method") == "elicitation/create"]
+        assert [told["requestId"] for told in client.told("notifications/cancelled")] == [asked["id"]]
+        assert puppet.answer_to("q") == [], "an answer to what was withdrawn"
+
+
+async def test_a_withdrawn_question_is_not_asked_of_a_new_client_again(tmp_path: Path) -> None:
+    async with puppet_house(tmp_path) as (hub, puppet):
+        client = Rounder(hub.url + "/mcp", answers("ada"))
+        withdrawn = tells("notifications/cancelled", {"requestId": "q"})
+        doing = steps(asks("q"), asks("r", "roots/list", {}), {"wait": "r"}, withdrawn, asks("s"), {"wait": "s"})
+        first = await client.start("a__do", doing)
+        assert len(first["inputRequests"]) == 2
+        only_roots = {key: value for key, value in client.reply(first)["inputResponses"].items() if "roots" in key}
+        params = {"name": "a__do", "arguments": doing}
+        second = await client.ask(
+            "tools/call", dict(params), inputResponses=only_roots, requestState=first["requestState"]
+        )
+        (key,) = second["result"]["inputRequests"]
+        assert key not in first["inputRequests"]
+        last = await client.ask("tools/call", dict(params), **client.reply(second["result"]))
+        assert [answer["id"] for answer in json.loads(text_of(last))] == ["r", "s"]
+        assert puppet.answer_to("q") == []
+
+
+async def test_a_server_that_goes_withdraws_what_it_asked_in_no_call(tmp_path: Path) -> None:
+    async with house(tmp_path, {"a": child("puppet.py", era="legacy")}) as hub:
+        client = Answerer(hub.url + "/mcp", lambda asked: None)
+        await client.initialize(ALL)
+        heard: list[Any] = []
+        listening = asyncio.ensure_future(listen(client, heard))
+        await client.call("a__do", {"steps": [], "afterwards": [asks(1, "roots/list", {})]})
+        await until(lambda: bool(heard))
+        (lane,) = hub.assembly.upstreams["a"]._lanes.lines()
+        await lane.connection.close()
+        await until(lambda: len(heard) == 2)
+        listening.cancel()
+        question, withdrawn = heard
+        assert question["method"] == "roots/list"
+        assert withdrawn["method"] == "notifications/cancelled"
+        assert withdrawn["params"]["requestId"] == question["id"]
+
+
+async def listen(client: Talker, heard: list[Any]) -> None:
+    """Take down what comes on the standing stream."""
+    reader, writer = await asyncio.open_connection(client.host, int(client.port))
+    head = f"GET /mcp HTTP/1.1\r\nhost: {client.host}:{client.port}\r\naccept: text/event-stream\r\n"
+    named = f"authorization: Bearer {client.key}\r\n" if client.key else ""
+    writer.write(f"{head}{named}mcp-session-id: {client.session}\r\n\r\n".encode())
+    try:
+        while line := await reader.readline():
+            if line.startswith(b"data: {"):
+                heard.append(json.loads(line[5:]))
+    finally:
+        writer.close()
+
+
+async def test_a_client_tells_how_far_it_is_under_a_token_of_the_hubs(tmp_path: Path) -> None:
+    async with puppet_house(tmp_path) as (hub, puppet):
+        client = Answerer(hub.url + "/mcp", lambda asked: None)
+        tokens: list[Any] = []
+
+        async def answer(message: Any) -> None:
+            token = message["params"]["_meta"]["progressToken"]
+            tokens.append(token)
+            said = {"progressToken": token, "progress": 1, "message": "thinking"}
+            for each in (said, {**said, "progressToken": "never given"}):
+                told = {"jsonrpc": "2.0", "method": "notifications/progress", "params": each}
+                await client.post(json.dumps(told).encode())
+            result = answers("ada")["sampling/createMessage"]
+            await client.post(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}).encode())
+
+        client._answer = answer  # type: ignore[method-assign]
+        await client.initialize(ALL)
+        marked = {**SAMPLING, "_meta": {"progressToken": 7}}
+        doing = steps(asks(1, "sampling/createMessage", marked), {"until": "notifications/progress"}, {"wait": 1})
+        await client.call("a__do", doing)
+        assert tokens != [7]
+        told = {"progressToken": 7, "progress": 1, "message": "thinking"}
+        assert puppet.asked("notifications/progress") == [told]
+
+
+ROOTS = {"method": "roots/list", "params": {}}
+VISIT = {"mode": "url", "message": "Log in", "url": "https://example.org/login"}
+WITH_TOOLS = {**SAMPLING, "tools": [{"name": "look", "inputSchema": {"type": "object"}}]}
+
+
+# A new server's own question reaches a new client as it is, and the client's own word the server.
+@pytest.mark.parametrize(("client", "era"), [("old", "legacy"), ("old", "modern"), ("new", "legacy")])
+@pytest.mark.parametrize(
+    ("method", "params", "declared", "needed"),
+    [
+        ("sampling/createMessage", SAMPLING, {"elicitation": {}}, {"sampling": {}}),
+        ("sampling/createMessage", WITH_TOOLS, {"sampling": {}}, {"sampling": {"tools": {}}}),
+        ("elicitation/create", VISIT, {"elicitation": {"form": {}}}, {"elicitation": {"url": {}}}),
+        ("elicitation/create", FORM, {"elicitation": {"url": {}}}, {"elicitation": {"form": {}}}),
+        ("roots/list", {}, {"sampling": {}}, {"roots": {}}),
+    ],
+    ids=["sampling", "sampling with tools", "a page", "a form", "roots"],
+)
+async def test_a_client_is_never_asked_what_it_did_not_declare(
+    tmp_path: Path, client: str, era: Literal["legacy", "modern"], method: str, params: Any, declared: Any, needed: Any
+) -> None:
+    asked = {"q": {"method": method, "params": params}}
+    doing = steps(asks(1, method, params), {"wait": 1}) if era == "legacy" else {"rounds": [{"inputRequests": asked}]}
+    async with puppet_house(tmp_path, era) as (hub, puppet):
+        if client == "old":
+            talker = Answerer(hub.url + "/mcp", lambda _: None)
+            await talker.initialize(declared)
+            answer = await talker.call("a__do", doing)
+            assert [message.get("method") for message in talker.heard] == [None]
+        else:
+            rounder = Rounder(hub.url + "/mcp", {})
+            rounder.capabilities = declared
+            answer = await rounder.ask("tools/call", {"name": "a__do", "arguments": doing})
+            assert answer["result"]["resultType"] == "complete"
+        error = puppet.answer_to(1)[0]["error"] if era == "legacy" else answer["error"]
+        assert error["data"]["requiredCapabilities"] == needed
+
+
+@pytest.mark.parametrize("bad", [[1], "x", None, 5, {}, {"action": 5}, {"action": "accept", "content": "x"}])
+async def test_what_is_no_answer_is_taken_from_no_client(tmp_path: Path, bad: Any) -> None:
+    async with puppet_house(tmp_path / "old") as (hub, puppet):
+        new = Rounder(hub.url + "/mcp", {"elicitation/create": bad})
+        doing = steps(asks(1), {"wait": 1})
+        first = await new.start("a__do", doing)
+        params = {"name": "a__do", "arguments": doing}
+        refused = await new.ask("tools/call", dict(params), **new.reply(first))
+        assert refused["error"]["code"] == -32602
+        new.answers = {"elicitation/create": {"action": "decline"}}
+        good = await new.ask("tools/call", dict(params), **new.reply(first))
+        assert json.loads(text_of(good))[0]["result"] == {"action": "decline"}, "nothing had changed"
+        old = Talker(hub.url + "/mcp", {"elicitation/create": bad})
+        await old.initialize(ALL)
+        (said,) = json.loads(text_of(await old.call("a__do", doing)))
+        assert "result" not in said
+        assert "no answer" in said["error"]["message"]
+    async with puppet_house(tmp_path / "new", "modern") as (hub, puppet):
+        old = Talker(hub.url + "/mcp", {"elicitation/create": bad})
+        await old.initialize(ALL)
+        asked = {"q": {"method": "elicitation/create", "params": FORM}}
+        answer = await old.call("a__do", {"rounds": [{"inputRequests": asked}]})
+        assert answer["error"]["code"] == -32602
+        assert len(puppet.asked("tools/call")) == 1
+        assert hub.assembly.hub.open_calls == 0
+
+
+async def test_answers_come_back_under_the_names_of_their_questions_in_whatever_order(tmp_path: Path) -> None:
+    async with puppet_house(tmp_path, "modern") as (hub, puppet):
+        client = Answerer(hub.url + "/mcp", lambda _: None)
+        waiting: list[Any] = []
+
+        async def answer(message: Any) -> None:
+            waiting.append(message)
+            if len(waiting) == 3:
+                for each in reversed(waiting):
+                    said = {**answers("ada")[each["method"]], "unexpected": True}
+                    await client.post(json.dumps({"jsonrpc": "2.0", "id": each["id"], "result": said}).encode())
+
+        client._answer = answer  # type: ignore[method-assign]
+        await client.initialize(ALL)
+        asked = {
+            "1": ROOTS,
+            "form": {"method": "elicitation/create", "params": FORM},
+            "text": {"method": "sampling/createMessage", "params": SAMPLING},
+        }
+        got = json.loads(text_of(await client.call("a__do", {"rounds": [{"inputRequests": asked}]})))
+        assert (got["1"]["roots"], got["form"]["action"], got["text"]["model"]) == (
+            [{"uri": "file:///ada"}],
+            "accept",
+            "m",
+        )
+        first, second = puppet.asked("tools/call")
+        assert "requestState" not in first
+        assert second["requestState"] == "1"
+
+
+@pytest.mark.parametrize(
+    "asked",
+    [
+        {"requestState": None},
+        {"inputRequests": []},
+        {"inputRequests": {"q": {"method": "tools/list"}}},
+        {"inputRequests": {"r": ROOTS, "q": {"method": "elicitation/create", "params": [1]}}},
+        {"inputRequests": {str(number): ROOTS for number in range(65)}},
+    ],
+    ids=["nothing", "no questions", "for what no client has", "what cannot be read", "too much"],
+)
+async def test_a_server_that_asks_badly_fails_its_call_at_once(tmp_path: Path, asked: Any) -> None:
+    async with puppet_house(tmp_path, "modern") as (hub, puppet):
+        client = Answerer(hub.url + "/mcp", lambda _: None)
+        await client.initialize(ALL)
+        answer = await client.call("a__do", {"rounds": [asked]})
+        assert answer["error"]["data"]["name"] in ("UPSTREAM_ERROR", "INVALID_PARAMS")
+        assert len(puppet.asked("tools/call")) == 1, "a call must not be made twice"
+        assert hub.assembly.hub.open_calls == 0
+
+
+@pytest.mark.parametrize("transport", ["stdio", "http"])
+@pytest.mark.parametrize("params", [{"mode": 5}, {"mode": None}, [1], "x"])
+async def test_a_question_that_cannot_be_read_is_refused_and_its_server_lives_on(
+    tmp_path: Path, params: Any, transport: str
+) -> None:
+    async with contextlib.AsyncExitStack() as stack:
+        if transport == "http":
+            hub, _ = await stack.enter_async_context(puppet_house(tmp_path))
+        else:
+            hub = await stack.enter_async_context(house(tmp_path, {"a": child("puppet.py", era="legacy")}))
+        client = Rounder(hub.url + "/mcp", answers("ada"))
+        (said,) = json.loads(text_of(await client.call("a__do", steps(asks(1, params=params), {"wait": 1}))))
+        assert said["error"]["code"] in (-32600, -32602)
+        assert "accept" in text_of(await client.call("a__do", steps(asks(2), {"wait": 2})))
+
+
+async def test_a_new_servers_state_is_good_for_the_same_arguments_in_another_order(tmp_path: Path) -> None:
+    async with puppet_house(tmp_path, "modern") as (hub, puppet):
+        ada, bob = (Rounder(hub.url + "/mcp", answers(name), hub.key(name)) for name in ("ada", "bob"))
+        doing = {"rounds": [{"inputRequests": {"r": ROOTS}}], "a": 1, "b": {"c": 2, "d": 3}}
+        reply = ada.reply(await ada.start("a__do", doing))
+        assert reply["requestState"] != "1"
+        for client, arguments, given in (
+            (bob, doing, reply),
+            (ada, {**doing, "a": 2}, reply),
+            (ada, doing, {**reply, "requestState": "1"}),
+            (ada, doing, {**reply, "requestState": reply["requestState"][:-2]}),
+        ):
+            answer = await client.ask("tools/call", {"name": "a__do", "arguments": arguments}, **given)
+            assert answer["error"]["data"]["name"] == "REQUEST_STATE_REFUSED"
+        assert len(puppet.asked("tools/call")) == 1
+        other = {"b": {"d": 3, "c": 2}, "a": 1, "rounds": doing["rounds"]}
+        answer = await ada.ask("tools/call", {"name": "a__do", "arguments": other}, **reply)
+        assert json.loads(text_of(answer))["r"] == answers("ada")["roots/list"]
+
+
+async def test_an_old_server_may_be_told_of_an_old_clients_changed_roots(tmp_path: Path) -> None:
+    async with puppet_house(tmp_path) as (hub, puppet):
+        client = Answerer(hub.url + "/mcp", lambda _: None)
+        await client.initialize(ALL)
+        await client.call("a__do", steps())
+        assert puppet.asked("initialize")[-1]["capabilities"]["roots"] == {"listChanged": True}
+        await client.post(b'{"jsonrpc":"2.0","method":"notifications/roots/list_changed"}')
+        await until(lambda: len(puppet.asked("notifications/roots/list_changed")) == 1)
+
+
+async def test_a_question_is_put_as_the_clients_own_revision_has_it(tmp_path: Path) -> None:
+    choice = {"type": "string", "oneOf": [{"const": "#f00", "title": "Red"}]}
+    form = {"mode": "form", "message": "?", "requestedSchema": {"type": "object", "properties": {"colour": choice}}}
+    async with puppet_house(tmp_path) as (hub, _):
+        asked: dict[str, Any] = {}
+        for version in ("2025-06-18", "2025-11-25"):
+            client = Answerer(hub.url + "/mcp", lambda _: {"action": "cancel"})
+            await client.initialize({"elicitation": {}}, version)
+            for odd in ([], "x"):
+                await client.call("a__do", steps(asks(1, params={**form, "requestedSchema": odd}), {"wait": 1}), id=1)
+            await client.call("a__do", steps(asks(2, params=form), {"wait": 2}), id=2)
+            asked[version] = client.told("elicitation/create")[-1]
+        assert asked["2025-11-25"] == form
+        colour = {"type": "string", "enum": ["#f00"], "enumNames": ["Red"]}
+        assert asked["2025-06-18"]["requestedSchema"]["properties"] == {"colour": colour}
+        assert "mode" not in asked["2025-06-18"]
+
+
+@pytest.mark.parametrize("where", ["in the call", "beside it"])
+async def test_a_client_hears_only_log_messages_that_are_as_severe_as_it_asked_for(
+    tmp_path: Path, where: Where
+) -> None:
+    beside: dict[str, Any] = {"beside": True} if where == "beside it" else {}
+    said = [tells("notifications/message", {"level": at, "data": at}, **beside) for at in ("debug", "info", "error")]
+    read = (asks("p", "ping", {}, **beside), {"wait": "p"})
+    async with puppet_house(tmp_path) as (hub, _):
+        old = Answerer(hub.url + "/mcp", lambda _: None)
+        await old.initialize(ALL)
+        await old.legacy("logging/setLevel", {"level": "error"})
+        await old.call("a__do", steps(*said, *read))
+        assert [told["data"] for told in old.told("notifications/message")] == ["error"]
+        new = Answerer(hub.url + "/mcp", lambda _: None)
+        meta = {
+            "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+            "io.modelcontextprotocol/clientCapabilities": {},
+            "io.modelcontextprotocol/logLevel": "info",
+        }
+        params = {"name": "a__do", "arguments": steps(*said, *read), "_meta": meta}
+        body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": params}
+        headers = {"mcp-protocol-version": "2026-07-28", "mcp-method": "tools/call", "mcp-name": "a__do"}
+        _, _, answer = await new.post(json.dumps(body).encode(), headers)
+        heard = [each["params"]["data"] for each in messages(answer) if each.get("method") == "notifications/message"]
+        assert heard == ["info", "error"]
+
+
+async def approve(hub: House) -> None:
+    """Say yes to the one question that is open."""
+    await until(lambda: len(hub.assembly.inbox.all(only_open=True)) == 1)
+    (decision,) = hub.assembly.inbox.all(only_open=True)
+    await hub.assembly.inbox.answer(decision.id, "once", Principal("person:ada", "person"), "terminal")
+
+
+@pytest.mark.parametrize("state", [{}, {"requestState": None}], ids=["with a state", "without one"])
+async def test_a_person_approves_a_call_once_however_often_its_server_asks_back(tmp_path: Path, state: Any) -> None:
+    settings = Hub(timeouts=Timeouts(start_s=30), approvals=Approvals(hold_s=30))
+    asked = {"inputRequests": {"r": ROOTS}, **state}
+    async with Puppet().http() as puppet:
+        servers = {"a": Server(url=puppet.url, era="modern")}
+        async with house(tmp_path, servers, hub=settings, agents={"ada": Agent(ask=("a__do",))}) as hub:
+            client = Rounder(hub.url + "/mcp", answers("ada"), hub.key("ada"))
+            doing = {"rounds": [asked, asked] if not state else [asked]}
+            calling = asyncio.ensure_future(client.start("a__do", doing))
+            await approve(hub)
+            first = await calling
+            params = {"name": "a__do", "arguments": doing}
+            for _ in doing["rounds"]:
+                reply = client.reply(first)
+                first = (await client.ask("tools/call", dict(params), **reply))["result"]
+                if state:
+                    assert "requestState" not in puppet.asked("tools/call")[-1], "which the server never gave"
+            assert hub.assembly.inbox.all(only_open=True) == []
+            sent = len(puppet.asked("tools/call"))
+            replayed = asyncio.ensure_future(client.ask("tools/call", dict(params), **reply))
+            await until(lambda: len(hub.assembly.inbox.all(only_open=True)) == 1)
+            replayed.cancel()
+            assert len(puppet.asked("tools/call")) == sent, "a state that was used is worth no approval"

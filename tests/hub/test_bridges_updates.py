@@ -1,0 +1,147 @@
+"""Changed resources and lists, from wherever a server tells of them, to whoever asked."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from .house import Raw, child, house, until
+from .rounds import Rounder
+from .test_bridges_questions import ALL, Answerer, listen, puppet_house, steps, tells
+
+NOTE = "interlock://a/note://one"
+UPDATED = tells("notifications/resources/updated", {"uri": "note://one"})
+
+
+def updates(heard: list[Any]) -> list[str]:
+    return [said["params"]["uri"] for said in heard if said.get("method") == "notifications/resources/updated"]
+
+
+@pytest.mark.parametrize("before", [True, False], ids=["subscribed before its process ran", "and after"])
+async def test_a_client_with_a_process_of_its_own_hears_of_what_it_changes_there(tmp_path: Path, before: bool) -> None:
+    async with house(tmp_path, {"a": child("puppet.py", era="legacy")}) as hub:
+        heard: list[Any] = []
+        client, other = (Answerer(hub.url + "/mcp", lambda _: None, hub.key(name)) for name in ("ada", "bob"))
+        for each in (client, other):
+            await each.initialize(ALL)
+        listening = asyncio.ensure_future(listen(client, heard))
+        if not before:
+            await client.call("a__do", steps())
+        await client.legacy("resources/subscribe", {"uri": NOTE})
+        await other.legacy("resources/subscribe", {"uri": NOTE}, id=2)
+        await client.call("a__do", steps({"until": "resources/subscribe"}, UPDATED), id=3)
+        await until(lambda: updates(heard) == [NOTE])
+        assert updates(other.heard) == []
+        listening.cancel()
+
+
+async def test_a_stream_hears_of_what_its_client_changes_in_a_process_of_its_own(tmp_path: Path) -> None:
+    async with house(tmp_path, {"a": child("puppet.py", era="legacy")}) as hub:
+        client = Rounder(hub.url + "/mcp", {})
+        heard: list[Any] = []
+        stream = asyncio.ensure_future(open_stream(client, heard, [NOTE]))
+        await until(lambda: bool(heard))
+        await client.call("a__do", steps({"until": "resources/subscribe"}, UPDATED))
+        await until(lambda: updates(heard) == [NOTE])
+        stream.cancel()
+
+
+async def open_stream(client: Rounder, heard: list[Any], uris: list[str]) -> None:
+    """A `subscriptions/listen` stream, taken down as it comes."""
+    meta = {
+        "io.modelcontextprotocol/protocolVersion": "2026-07-28",
+        "io.modelcontextprotocol/clientCapabilities": client.capabilities,
+    }
+    params = {"_meta": meta, "notifications": {"resourceSubscriptions": uris}}
+    body = json.dumps({"jsonrpc": "2.0", "id": "s", "method": "subscriptions/listen", "params": params}).encode()
+    head = (
+        f"POST /mcp HTTP/1.1\r\nhost: {client.host}:{client.port}\r\ncontent-type: application/json\r\n"
+        "accept: application/json, text/event-stream\r\nmcp-protocol-version: 2026-07-28\r\n"
+        f"mcp-method: subscriptions/listen\r\ncontent-length: {len(body)}\r\n"
+        + (f"authorization: Bearer {client.key}\r\n" if client.key else "")
+    )
+    reader, writer = await asyncio.open_connection(client.host, int(client.port))
+    writer.write(f"{head}\r\n".encode() + body)
+    try:
+        while line := await reader.readline():
+            if line.startswith(b"data: {"):
+                heard.append(json.loads(line[5:]))
+    finally:
+        writer.close()
+
+
+@pytest.mark.parametrize("own", [True, False], ids=["in a session of its own", "in the shared one"])
+async def test_what_a_server_tells_on_the_stream_of_a_call_reaches_whoever_it_concerns(
+    tmp_path: Path, own: bool
+) -> None:
+    async with puppet_house(tmp_path) as (hub, puppet):
+        heard: list[Any] = []
+        client = Answerer(hub.url + "/mcp", lambda _: None)
+        await client.initialize(ALL if own else {})
+        await client.legacy("resources/subscribe", {"uri": NOTE})
+        listening = asyncio.ensure_future(listen(client, heard))
+        await until(lambda: hub.endpoint.sessions._by_id[str(client.session)].streams.attached)
+        listed = len(puppet.asked("tools/list"))
+        await client.call("a__do", steps(UPDATED, tells("notifications/tools/list_changed")), id=2)
+        await until(lambda: updates(heard) == [NOTE])
+        await until(lambda: len(puppet.asked("tools/list")) > listed)
+        listening.cancel()
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_what_a_server_will_not_tell_of_is_not_promised(tmp_path: Path, era: Any) -> None:
+    async with puppet_house(tmp_path, era) as (hub, _):
+        old = Raw(hub.url + "/mcp")
+        await old.initialize()
+        assert (await old.legacy("resources/subscribe", {"uri": NOTE}))["result"] == {}
+        assert "error" in await old.legacy("resources/subscribe", {"uri": "interlock://a/note://two"})
+        new = Rounder(hub.url + "/mcp", {})
+        heard: list[Any] = []
+        stream = asyncio.ensure_future(open_stream(new, heard, [NOTE, "interlock://a/note://two"]))
+        await until(lambda: bool(heard))
+        assert heard[0]["params"]["notifications"] == {"resourceSubscriptions": [NOTE]}
+        stream.cancel()
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_a_server_is_asked_for_many_resources_together(tmp_path: Path, era: Any) -> None:
+    notes = [f"note://{number}" for number in range(200)]
+    async with puppet_house(tmp_path, era) as (hub, puppet):
+        puppet.forget(*notes)
+        heard: list[Any] = []
+        uris = [f"interlock://a/{note}" for note in notes]
+        stream = asyncio.ensure_future(open_stream(Rounder(hub.url + "/mcp", {}), heard, uris))
+        await until(lambda: bool(heard))
+        assert heard[0]["params"]["notifications"]["resourceSubscriptions"] == uris
+        asked = puppet.asked("resources/subscribe" if era == "legacy" else "subscriptions/listen")
+        assert len(asked) <= (200 if era == "legacy" else 4)
+        stream.cancel()
+
+
+async def test_a_resource_that_a_server_does_not_have_any_more_does_not_keep_it_from_being_used(tmp_path: Path) -> None:
+    async with puppet_house(tmp_path) as (hub, puppet):
+        client = Raw(hub.url + "/mcp")
+        await client.initialize()
+        await client.legacy("resources/subscribe", {"uri": NOTE})
+        upstream = hub.assembly.upstreams["a"]
+        puppet.forget()
+        assert upstream._shared is not None
+        before = upstream._shared
+        await before.close()
+        await until(lambda: upstream._shared not in (None, before))
+        assert "result" in await client.legacy("tools/call", {"name": "a__do", "arguments": {}})
+        assert len(puppet.asked("resources/subscribe")) == 2
+
+
+async def test_a_stream_that_the_hub_ends_is_told_so(tmp_path: Path) -> None:
+    heard: list[Any] = []
+    async with puppet_house(tmp_path) as (hub, _):
+        stream = asyncio.ensure_future(open_stream(Rounder(hub.url + "/mcp", {}), heard, [NOTE]))
+        await until(lambda: bool(heard))
+    await stream
+    meta = {"io.modelcontextprotocol/subscriptionId": "s"}
+    assert heard[1:] == [{"jsonrpc": "2.0", "id": "s", "result": {"resultType": "complete", "_meta": meta}}]

@@ -1,0 +1,114 @@
+"""Two hubs on one PostgreSQL database: what one of them is told holds for the other at once."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from interlock.config.settings import Agent, Approvals, Hub, Timeouts
+from interlock.hub.principals import Principal
+
+from .house import House, Raw, child, house, text_of
+
+pytestmark = pytest.mark.slow
+
+ADA = Principal("person:ada", "person")
+ECHO = {"name": "busy__echo", "arguments": {"text": "x"}}
+AT_ONCE_S = 1.0
+"""What a revocation may take to hold everywhere."""
+
+
+@contextlib.asynccontextmanager
+async def nodes(tmp_path: Path, postgres: str) -> AsyncIterator[tuple[House, House]]:
+    """Two hubs with the same secret for their keys, as hubs of one installation have it."""
+    agents = {"careful": Agent(ask=("busy__ec*",))}
+    servers = {"busy": child("busy_server.py")}
+    homes = []
+    for name in ("north", "south"):
+        home = tmp_path / name
+        (home / "home").mkdir(parents=True)
+        if homes:
+            (home / "home" / "keys.secret").write_bytes((homes[0] / "home" / "keys.secret").read_bytes())
+        else:
+            async with house(home, {}):
+                pass
+        homes.append(home)
+
+    def settings(name: str) -> Hub:
+        return Hub(store=postgres, node=name, timeouts=Timeouts(start_s=30), approvals=Approvals(hold_s=0))
+
+    async with (
+        house(homes[0], servers, hub=settings("north"), agents=agents) as north,
+        house(homes[1], servers, hub=settings("south"), agents=agents) as south,
+    ):
+        yield north, south
+
+
+async def within_a_second(holds: Callable[[], Awaitable[bool]]) -> None:
+    began = time.monotonic()
+    while not await holds():
+        assert time.monotonic() - began < AT_ONCE_S, "it took longer than a second to hold on the other hub"
+        await asyncio.sleep(0.01)
+
+
+async def test_t31_what_is_revoked_on_one_hub_is_gone_on_every_other_also_in_an_open_session(
+    tmp_path: Path, postgres: str
+) -> None:
+    async with nodes(tmp_path, postgres) as (north, south):
+        made = await north.assembly.key_desk.create(ADA, b'{"agent": "ci"}')
+        client = Raw(south.url + "/mcp", str(made["key"]))
+
+        async def enters() -> bool:
+            return (await client.post(b"{}"))[0] != 401
+
+        await within_a_second(enters)
+        await client.initialize()
+        assert text_of(await client.legacy("tools/call", ECHO)) == "x"
+        await north.deny("ci", "busy", "echo")
+
+        async def refused() -> bool:
+            answer: Any = await client.legacy("tools/call", ECHO)
+            return "error" in answer and answer["error"]["data"]["name"] == "TOOL_NOT_FOUND"
+
+        await within_a_second(refused)
+        await north.assembly.key_desk.revoke(ADA, b'{"agent": "ci"}')
+
+        async def out() -> bool:
+            return not await enters()
+
+        await within_a_second(out)
+
+
+async def test_t32_an_approval_given_on_one_hub_is_good_once_on_all_of_them(tmp_path: Path, postgres: str) -> None:
+    async with nodes(tmp_path, postgres) as (north, south):
+        wish = msgspec.json.encode({"agent": "careful"})
+        key = str((await north.assembly.key_desk.create(ADA, wish))["key"])
+        there, here = Raw(south.url + "/mcp", key), Raw(north.url + "/mcp", key)
+
+        async def asked() -> bool:
+            answer: Any = await there.modern("tools/call", ECHO)
+            return "APPROVAL_PENDING" in str(answer)
+
+        await within_a_second(asked)
+        (decision,) = south.assembly.inbox.all(only_open=True)
+
+        async def seen() -> bool:
+            return [one.id for one in north.assembly.inbox.all(only_open=True)] == [decision.id]
+
+        await within_a_second(seen)
+        await north.assembly.inbox.answer(decision.id, "once", ADA, "terminal")
+
+        async def heard() -> bool:
+            return not south.assembly.inbox.all(only_open=True)
+
+        await within_a_second(heard)
+        answers = await asyncio.gather(*(client.modern("tools/call", ECHO) for client in (here, there) * 4))
+        made = [answer for answer in answers if "APPROVAL_PENDING" not in str(answer)]
+        assert [text_of(answer) for answer in made] == ["x"]

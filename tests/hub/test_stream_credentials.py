@@ -1,0 +1,133 @@
+"""A credential beside the method: on a stream without headers it says who asks; anywhere else it is never taken for
+none, and it goes nowhere."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import json
+import tempfile
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from interlock.hub.operator import Operator
+from interlock.web.control import ControlSocket
+
+from .house import MODERN, House, Raw, child, house
+
+META = {
+    "io.modelcontextprotocol/protocolVersion": MODERN,
+    "io.modelcontextprotocol/clientCapabilities": {},
+}
+ECHO = {"name": "busy__echo", "arguments": {"text": "x"}}
+
+
+class Stream:
+    """A client of `interlock stdio`, behind its pipe."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.reader = reader
+        self.writer = writer
+        self.count = 0
+
+    async def ask(self, method: str, params: dict[str, Any], **top: Any) -> Any:
+        self.count += 1
+        self.writer.write(
+            json.dumps({"jsonrpc": "2.0", "id": self.count, "method": method, "params": params, **top}).encode() + b"\n"
+        )
+        async with asyncio.timeout(20):
+            while True:
+                answer = json.loads(await self.reader.readline())
+                if answer.get("id") == self.count:
+                    return answer
+
+    async def call(self, token: Any = None, **top: Any) -> Any:
+        if token is not None:
+            top["auth"] = {"type": "bearer", "token": token}
+        return await self.ask("tools/call", {**ECHO, "_meta": META}, **top)
+
+
+@contextlib.asynccontextmanager
+async def running() -> AsyncIterator[House]:
+    # A socket's address has little room, and a test's own folder a long name.
+    with tempfile.TemporaryDirectory(prefix="il") as home:
+        async with house(Path(home), {"busy": child("busy_server.py")}) as hub:
+            control = ControlSocket(hub.assembly, Operator(hub.assembly, lambda: None))
+            await control.listen(Path(home) / "s")
+            try:
+                yield hub
+            finally:
+                await control.close()
+
+
+@contextlib.asynccontextmanager
+async def stream(hub: House, key: str | None = None) -> AsyncIterator[Stream]:
+    reader, writer = await asyncio.open_unix_connection(str(hub.assembly.home.parent / "s"))
+    made = Stream(reader, writer)
+    assert "result" in await made.ask("interlock/hello", {"role": "stdio", "key": key})
+    yield made
+    writer.close()
+
+
+async def actors(hub: House) -> list[str]:
+    """Who called, in order."""
+    from .test_journal import entries
+
+    return [entry.record.actor for entry in await entries(hub, event="TOOL_EXECUTED")]
+
+
+async def test_a_request_on_a_stream_is_whose_credential_it_brings() -> None:
+    async with running() as hub:
+        ci, other = await hub.new_key("ci"), await hub.new_key("other")
+        async with stream(hub) as client:
+            for token in (None, ci, other):
+                assert "result" in await client.call(token)
+        assert await actors(hub) == ["local", "ci", "other"]
+
+
+@pytest.mark.parametrize(
+    "auth",
+    [
+        {"type": "bearer", "token": "ilk_garbage"},
+        {"type": "bearer", "token": ""},
+        {"type": "bearer", "token": 5},
+        {"type": "basic", "token": "x"},
+        {"type": "bearer"},
+        {},
+        "ilk_garbage",
+        [],
+        None,
+    ],
+)
+async def test_t3_a_credential_in_a_message_that_is_not_good_is_not_none(auth: Any) -> None:
+    async with running() as hub:
+        async with stream(hub) as client:
+            answer = await client.call(auth=auth)
+            assert answer["error"]["data"]["name"] == "AUTH_REQUIRED"
+        over_http = Raw(hub.url + "/mcp")
+        body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {**ECHO, "_meta": META}, "auth": auth}
+        headers = {"mcp-protocol-version": MODERN, "mcp-method": "tools/call", "mcp-name": "busy__echo"}
+        assert (await over_http.post(json.dumps(body).encode(), headers))[0] == 401
+        assert await actors(hub) == []
+
+
+async def test_a_session_is_its_openers_and_a_stream_with_a_key_its_keys() -> None:
+    async with running() as hub:
+        ci, other = await hub.new_key("ci"), await hub.new_key("other")
+        async with stream(hub) as client:
+            info = {"name": "raw", "version": "1"}
+            opening = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": info}
+            assert "result" in await client.ask("initialize", opening, auth={"type": "bearer", "token": ci})
+            assert "result" in await client.ask("tools/call", ECHO)
+            assert "result" in await client.ask("tools/call", ECHO, auth={"type": "bearer", "token": ci})
+            refused = await client.ask("tools/call", ECHO, auth={"type": "bearer", "token": other})
+            assert refused["error"]["data"]["name"] == "ACCESS_DENIED"
+        async with stream(hub, ci) as client:
+            assert "result" in await client.call(ci)
+            assert (await client.call(other))["error"]["data"]["name"] == "ACCESS_DENIED"
+        assert await actors(hub) == ["ci"] * 3
+        kept = b"".join(file.read_bytes() for file in hub.assembly.home.rglob("*") if file.is_file())
+        assert ci.encode() not in kept

@@ -1,0 +1,146 @@
+"""The admin API answers what its OpenAPI document says, member by member; a name that is none gets 404."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Any
+
+import jsonschema
+import pytest
+
+from hub.house import House, Raw, child, house
+from interlock.config.settings import Agent, Approvals, Hub, Permissions, Timeouts
+from interlock.web.admin.addresses import ADDRESSES
+
+from .test_admin import CALL, Admin
+
+pytestmark = pytest.mark.anyio
+
+
+@pytest.fixture
+async def hub(tmp_path: Path) -> AsyncIterator[House]:
+    settings = Hub(timeouts=Timeouts(start_s=30), approvals=Approvals(hold_s=0))
+    agents = {"careful": Agent(ask=("busy__ec*",))}
+    needs = Permissions(require=("network.outbound",), policy="auto_approve")
+    servers = {"busy": child("busy_server.py", permissions=needs)}
+    async with house(tmp_path, servers, hub=settings, agents=agents) as running:
+        yield running
+
+
+class Held(Admin):
+    """A client that holds every answer to the document."""
+
+    document: dict[str, Any]
+
+    def __init__(self, hub: House, key: str) -> None:
+        super().__init__(hub, key)
+        self.seen: set[tuple[str, str]] = set()
+
+    async def good(self, method: str, path: str, body: object = None, template: str = "") -> Any:
+        answer = await super().good(method, path, body)
+        place = template or path.partition("?")[0]
+        said = self.document["paths"][place][method.lower()]["responses"]["200"]
+        schema = said["content"]["application/json"]["schema"]
+        jsonschema.validate(answer, schema, jsonschema.Draft202012Validator)
+        assert undeclared(answer, schema) == [], place
+        self.seen.add((method, place))
+        return answer
+
+
+def undeclared(value: Any, schema: dict[str, Any], at: str = "") -> list[str]:
+    """What stands in an answer that the document says nothing of."""
+    found: list[str] = []
+    forms = [form for form in schema.get("anyOf", [schema]) if form.get("type") != "null"]
+    if isinstance(value, list):
+        for item in value:
+            found += undeclared(item, schema_in(forms, "items"), f"{at}[]")
+    if isinstance(value, dict):
+        named: dict[str, Any] = {name: part for form in forms for name, part in form.get("properties", {}).items()}
+        rest = next((form["additionalProperties"] for form in forms if "additionalProperties" in form), None)
+        for name, part in value.items():
+            if name in named:
+                found += undeclared(part, named[name], f"{at}.{name}")
+            elif rest is None:
+                found.append(f"{at}.{name}")
+    return found
+
+
+def schema_in(forms: list[dict[str, Any]], member: str) -> dict[str, Any]:
+    return next((form[member] for form in forms if member in form), {})
+
+
+async def asked(hub: House) -> str:
+    await Raw(hub.url + "/mcp", hub.key("careful")).modern("tools/call", CALL)
+    return hub.assembly.inbox.all(only_open=True)[-1].id
+
+
+async def test_every_address_answers_what_the_document_says(hub: House) -> None:
+    admin = Held(hub, await hub.new_key("ada", "person"))
+    admin.document = await Admin(hub, admin.key).good("GET", "/openapi.json")
+    rate = {"per_minute": 5, "per_hour": 9}
+    wish = {"agent": "ci", "permissions": ["invoke:busy__*"], "expires_at": "2099-01-01T00:00:00Z", "rate": rate}
+    await admin.good("POST", "/admin/keys", wish)
+    await admin.good("GET", "/admin/keys")
+    await admin.good("POST", "/admin/keys/ci/rotate", template="/admin/keys/{agent}/rotate")
+    about = {"entry_type": "tool_grant", "agent_id": "ci", "server_id": "busy", "tool_name": "echo"}
+    given = {**about, "permission": "deny", "justification": "x", "expires_at": "2099-01-01T00:00:00Z"}
+    await admin.good("POST", "/admin/grants", given)
+    await admin.good("GET", "/admin/grants")
+    await admin.good("GET", "/admin/access?agent_id=ci&server_id=busy&tool_name=echo")
+    await admin.good("POST", "/admin/why", {"agent": "ci", "tool": "busy__echo", "arguments": {"text": "a"}})
+    assert (await Raw(hub.url + "/mcp", await hub.new_key("ci")).modern("tools/call", CALL))["error"]
+    assert (await admin.good("POST", "/admin/why", {"agent": "ci"}))["refusal"]["gate"] == "access"
+    await admin.good("DELETE", "/admin/grants?" + "&".join(f"{name}={value}" for name, value in about.items()))
+    await admin.good("DELETE", "/admin/keys/ci", template="/admin/keys/{agent}")
+    for act in ("deny", "approve", "revoke"):
+        path, body = f"/admin/permissions/busy/{act}", {"permissions": ["network.outbound"], "because": "x"}
+        await admin.good("POST", path, body, template=path.replace("busy", "{server}"))
+    await admin.good("POST", "/admin/permissions/busy/approve", body, template="/admin/permissions/{server}/approve")
+    assert (await admin.good("GET", "/admin/permissions"))["permissions"][0]["by"] == "ada"
+    await hub.assembly.permissions.caught_up()
+    decision = await asked(hub)
+    assert len((await admin.good("GET", "/admin/decisions"))["decisions"]) == 1
+    await admin.good("GET", f"/admin/decisions/{decision}", template="/admin/decisions/{id}")
+    answer = f"/admin/decisions/{decision}/answer"
+    await admin.good("POST", answer, {"answer": "once"}, template="/admin/decisions/{id}/answer")
+    rule = (await admin.good("POST", "/admin/rules", {"decision": decision}))["rule"]["id"]
+    await admin.good("GET", "/admin/rules")
+    await admin.good("DELETE", f"/admin/rules/{rule}", template="/admin/rules/{id}")
+    entries = (await admin.good("GET", "/admin/audit"))["entries"]
+    seq = next(entry["seq"] for entry in entries if entry["record"].get("trace"))
+    await admin.good("GET", f"/admin/audit/{seq}", template="/admin/audit/{seq}")
+    await admin.good("POST", "/admin/audit/verify")
+    await admin.good("POST", "/admin/servers/busy/restart", template="/admin/servers/{server}/restart")
+    await admin.good("GET", "/admin/status")
+    await admin.good("POST", "/admin/reload")
+    assert admin.seen == {(address.verb, address.path) for address in ADDRESSES}
+
+
+def test_what_the_document_leaves_out_is_seen() -> None:
+    schema = {"type": "object", "properties": {"a": {"anyOf": [{"type": "null"}, {"type": "array", "items": {}}]}}}
+    assert undeclared({"a": [{"b": 1}], "c": 2}, schema) == [".a[].b", ".c"]
+
+
+@pytest.mark.parametrize(
+    ("verb", "path", "body"),
+    [
+        ("GET", "/admin/decisions/nope", None),
+        ("POST", "/admin/decisions/nope/answer", {"answer": "no"}),
+        ("POST", "/admin/rules", {"decision": "nope"}),
+        ("DELETE", "/admin/rules/nope", None),
+        ("GET", "/admin/audit/999999", None),
+        ("GET", "/admin/permissions?server=nope", None),
+        ("POST", "/admin/permissions/nope/approve", {"permissions": ["camera"]}),
+        ("POST", "/admin/permissions/nope/deny", {"permissions": ["camera"]}),
+        ("POST", "/admin/permissions/nope/revoke", {"permissions": ["camera"]}),
+        ("POST", "/admin/servers/nope/restart", None),
+        ("POST", "/admin/keys/nope/rotate", None),
+        ("DELETE", "/admin/keys/nope", None),
+        ("POST", "/admin/why", {"agent": "nope", "tool": "busy__echo"}),
+    ],
+)
+async def test_what_has_no_such_name_is_not_found(hub: House, verb: str, path: str, body: object) -> None:
+    admin = Admin(hub, await hub.new_key("ada", "person"))
+    status, refused = await admin.ask(verb, path, body)
+    assert (status, bool(refused["suggestions"])) == (404, True), refused
