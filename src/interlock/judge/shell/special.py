@@ -271,6 +271,8 @@ def _sysctl(arguments: Sequence[str]) -> Iterator[Verdict]:
 
 def _systemctl(arguments: Sequence[str]) -> Iterator[Verdict]:
     yield from _power(arguments)
+    if "set-environment" in arguments and any(_LOADS.match(word) for word in arguments):
+        yield "shell.runs_code", "a variable for all units names code to load", "leave the variable alone"
     if "enable" in arguments and any("/" in word for word in arguments):
         yield "shell.persistence", "installs a unit from a file", "enable a unit by its name"
 
@@ -281,11 +283,14 @@ def _ansible(arguments: Sequence[str]) -> Iterator[Verdict]:
             yield "shell.runs_code", "runs a command on other hosts", "use a module that does this one thing"
 
 
+_LOADS = re.compile(
+    r"(?:LD_|DYLD_|PYTHON|PERL|RUBY|NODE_|JAVA_|GIT_|BASH_|PATH\b|ENV\b|IFS\b|SHELL\b|EDITOR\b|PAGER\b)"
+)
 _firewall = _words(
     "-F --flush flush -X disable stop", "shell.destructive", "takes the firewall down", "change one rule at a time"
 )
 _power = _words(
-    "poweroff reboot halt kexec emergency rescue link edit set-environment mask", "shell.destructive",
+    "poweroff reboot halt kexec emergency rescue link edit", "shell.destructive",
     "stops the machine or installs a unit", "ask for the state only",
 )  # fmt: skip
 _datasets = _words("destroy labelclear format luksFormat luksErase erase sanitize --make-bad-sector "
