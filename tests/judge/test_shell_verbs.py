@@ -196,3 +196,20 @@ def test_a_dangerous_program_may_list_dry_run_and_call_off(command: str) -> None
 )
 def test_and_nothing_more(command: str) -> None:
     assert judge_shell(command)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "strace -o '|id' ls",
+        "ltrace -o '!id' ls",
+        "openssl engine -t ./x.so",
+        "wsl -e sh",
+        "wsl --user root sh -c id",
+        "sftp -D ./server host",
+        "swift -e 'print(1)'",
+        "kubectl run x --image=y --privileged",
+    ],
+)
+def test_programs_behind_an_option_are_found(command: str) -> None:
+    assert judge_shell(command)

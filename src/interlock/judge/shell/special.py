@@ -118,6 +118,16 @@ _SSH_OPTIONS = re.compile(
 )
 
 
+def _trace(arguments: Sequence[str]) -> Iterator[Verdict]:
+    if any(word.lstrip("-o")[:1] in ("|", "!") for word in arguments if word):
+        yield "shell.runs_code", "what is traced goes to a program", "write it to a file"
+
+
+def _openssl(arguments: Sequence[str]) -> Iterator[Verdict]:
+    if arguments[:1] == ["engine"] and any("/" in word or word.endswith(".so") for word in arguments):
+        yield "shell.runs_code", "loads a library", "name an engine that is installed"
+
+
 def _ssh(arguments: Sequence[str]) -> Iterator[Verdict]:
     for index, word in enumerate(arguments):
         value = (
@@ -321,6 +331,7 @@ SPECIAL: dict[str, Callable[[Sequence[str]], Iterator[Verdict]]] = {
     "machine", "leave it running"),
     "zpool": _datasets, "zfs": _datasets, "cryptsetup": _datasets, "nvme": _datasets, "hdparm": _datasets,
     "crontab": _crontab,
+    "strace": _trace, "ltrace": _trace, "openssl": _openssl,
     "sysctl": _sysctl,
 }  # fmt: skip
 """Each judge yields what is wrong with the arguments of its program."""
