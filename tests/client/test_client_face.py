@@ -232,19 +232,31 @@ async def test_the_servers_state_is_echoed_exactly_and_left_out_where_there_was_
         if await modern(visit):
             return
         rounds = len(web.visits) - 1
-        extra = ["", f',"requestState":{state}', ""][rounds - 1]
+        asked = ',"inputRequests":{"q":{"method":"roots/list"}}'
+        extra = [asked, f',"requestState":{state}', ""][rounds - 1]
         kind = "complete" if rounds == 3 else "input_required"
         result = f'{{"resultType":"{kind}","content":[]{extra}}}'
         body = f'{{"jsonrpc":"2.0","id":{visit.id},"result":{result}}}'
         await visit.reply(200, body.encode(), Content_Type="application/json")
 
-    async with difficult(script) as (client, web):
+    async with difficult(script, handlers=EVERYTHING) as (client, web):
         await client.call_tool("x")
     first, second, third = (visit.message for visit in web.visits[1:])
     assert "requestState" not in first["params"]
     assert "requestState" not in second["params"]
     assert third["params"]["requestState"] == msgspec.json.decode(state)
     assert len({message["id"] for message in (first, second, third)}) == 3
+
+
+async def test_a_server_that_wants_more_and_says_nothing_is_not_called_twice() -> None:
+    async def script(visit) -> None:
+        if not await modern(visit):
+            await visit.result({"resultType": "input_required"})
+
+    async with difficult(script) as (client, web):
+        with pytest.raises(Fault, match="neither asks"):
+            await client.call_tool("x")
+    assert web.methods().count("tools/call") == 1
 
 
 async def test_a_server_that_never_stops_asking_is_given_up() -> None:
@@ -350,6 +362,15 @@ def test_only_what_has_a_handler_is_declared() -> None:
         "elicitation": {"form": {}, "url": {}},
         "roots": {},
     }
+
+
+async def test_tools_are_for_the_model_of_a_client_that_says_so() -> None:
+    tools = msgspec.json.encode({"messages": [], "maxTokens": 1, "tools": [], "toolChoice": {"mode": "auto"}})
+    without, with_tools = Handlers(sampling=write), Handlers(sampling=write, sampling_tools=True)
+    assert msgspec.json.decode(with_tools.capabilities()) == {"sampling": {"tools": {}}}
+    assert msgspec.json.decode(await with_tools.answer("sampling/createMessage", tools))["model"]
+    with pytest.raises(Fault, match="given tools"):
+        await without.answer("sampling/createMessage", tools)
 
 
 def test_defaults_fill_only_what_was_left_out() -> None:

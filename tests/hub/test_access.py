@@ -253,10 +253,10 @@ async def test_a_revoked_key_ends_an_open_session_and_a_stream_of_standard_io(hu
     client = Raw(hub.url + "/mcp", key)
     await client.initialize()
     caller = hub.assembly.doors.admit_key(key, "/mcp")
-    assert (await hub.assembly.hub.judge(caller, "open__echo", b'{"text":"x"}')).outcome == "allowed"
+    assert (await hub.assembly.hub.calls.judge(caller, "open__echo", b'{"text":"x"}')).outcome == "allowed"
     await hub.assembly.keys.revoke("a")
     assert (await client.post(b'{"jsonrpc":"2.0","id":1,"method":"ping"}'))[0] == 401
-    assert (await hub.assembly.hub.judge(caller, "open__echo", b'{"text":"x"}')).error == "AUTH_REQUIRED"
+    assert (await hub.assembly.hub.calls.judge(caller, "open__echo", b'{"text":"x"}')).error == "AUTH_REQUIRED"
     assert hub.assembly.shelves.listing(caller.shelf, "tool") == b"[]"
 
 
@@ -271,7 +271,7 @@ async def test_why_equals_the_outcome_of_the_real_call(hub: House) -> None:
         tool = chance.choice(("echo", "add", "nope"))
         arguments = chance.choice(({"text": "x"}, {"a": 1}, {}, {"a": "one"}))
         caller = hub.assembly.doors.admit_key(client.key, "/mcp")
-        judged = await hub.assembly.hub.judge(caller, f"{server}__{tool}", json.dumps(arguments).encode())
+        judged = await hub.assembly.hub.calls.judge(caller, f"{server}__{tool}", json.dumps(arguments).encode())
         answer = await call(client, f"{server}__{tool}", **arguments)
         failed = answer.get("error", {}).get("data") or answer.get("result", {}).get("_meta", {}).get(
             "dev.interlock/error"
@@ -311,7 +311,7 @@ async def test_rates_of_key_agent_tool_and_hub_refuse_with_the_time_to_wait(hub:
     assert "result" in await call(other, "shut__pid")
     assert (await call(other, "shut__pid"))["error"]["data"]["rule"] == "rate of the tool: 1 per minute"
     caller = hub.assembly.doors.admit_key(client.key, "/mcp")
-    assert (await hub.assembly.hub.judge(caller, "open__echo", b'{"text":"x"}')).gate == "rates"
+    assert (await hub.assembly.hub.calls.judge(caller, "open__echo", b'{"text":"x"}')).gate == "rates"
 
 
 async def test_a_server_that_is_not_there_is_one_that_has_to_be_granted(hub: House) -> None:

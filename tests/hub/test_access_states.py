@@ -102,7 +102,7 @@ class GrantsOverTime(RuleBasedStateMachine):
             for server in SERVERS:
                 for tool in TOOLS:
                     name = f"{server}__{tool}"
-                    judged = self.runner.run(self.hub.hub.judge(caller, name, b"{}"))
+                    judged = self.runner.run(self.hub.hub.calls.judge(caller, name, b"{}"))
                     expected = self._expected(agent, server, tool)
                     assert (judged.outcome == "allowed") == expected, (agent, name, judged)
                     assert (f'"{name}"'.encode() in listed) == expected

@@ -337,7 +337,8 @@ async def test_a_question_is_put_as_the_clients_own_revision_has_it(tmp_path: Pa
         for version in ("2025-06-18", "2025-11-25"):
             client = Answerer(hub.url + "/mcp", lambda _: {"action": "cancel"})
             await client.initialize({"elicitation": {}}, version)
-            for odd in ([], "x"):
+            odds: list[Any] = [[], "x"]
+            for odd in odds:
                 await client.call("a__do", steps(asks(1, params={**form, "requestedSchema": odd}), {"wait": 1}), id=1)
             await client.call("a__do", steps(asks(2, params=form), {"wait": 2}), id=2)
             asked[version] = client.told("elicitation/create")[-1]

@@ -148,8 +148,8 @@ async def test_a_stream_is_told_of_nobody_elses_tasks(tmp_path: Path, jobs: Jobs
         eve = Raw(hub.url + "/mcp", hub.key("eve"))
         asked = {"notifications": {"taskIds": [task.id]}, "_meta": DECLARED}
         listening = asyncio.ensure_future(eve.modern("subscriptions/listen", asked))
-        await until(lambda: len(hub.assembly.hub._listening) == 1)
-        (stream,) = hub.assembly.hub._listening
+        await until(lambda: len(hub.assembly.hub.hearing.open) == 1)
+        (stream,) = hub.assembly.hub.hearing.open
         await until(lambda: stream._acknowledged)
         assert stream._followed == []
         jobs.go.set()
@@ -502,7 +502,7 @@ async def test_how_much_is_asked_about_tasks_at_once_is_bounded(
         task = await ada.start_tool("t__work", {"mark": "a"})
         about = {"taskId": task.id}
         waiting = [asyncio.ensure_future(ada.connection.request("tasks/result", about)) for _ in range(2)]
-        await until(lambda: hub.assembly.hub._tasks_desk._asking["agent:local"] == 2)
+        await until(lambda: hub.assembly.hub.tasks._asking["agent:local"] == 2)
         with pytest.raises(Fault, match="about tasks are under way"):
             await task.look()
         async with client(hub, "legacy", "eve") as eve:
@@ -637,7 +637,7 @@ async def test_many_tasks_end_each_in_its_way_and_nothing_is_left_of_them(
             assert not tracker.ledger._reserved
             assert not tracker.ledger._owners
             assert hub.assembly.upstreams["t"].tasks == 0
-            assert not hub.assembly.hub._tasks_desk._asking
+            assert not hub.assembly.hub.tasks._asking
         async with house(tmp_path, servers) as hub:
             assert len(hub.assembly.tasks.ledger) == 0
     assert jobs.runs == {str(number): 1 for number in range(3 * third)}

@@ -32,12 +32,14 @@ class Handlers(msgspec.Struct, frozen=True):
     elicit_url: Handler | None = None
     """Asks the person to open `url`. It is theirs to decide; nothing is ever fetched here."""
     roots: Roots | None = None
+    sampling_tools: bool = False
+    """Whether the model may be given tools: `sampling` then takes `tools` and `toolChoice` too."""
 
     def capabilities(self) -> bytes:
         """What to declare."""
         declared: Json = {}
         if self.sampling is not None:
-            declared["sampling"] = {}
+            declared["sampling"] = {"tools": {}} if self.sampling_tools else {}
         if self.elicit_form is not None or self.elicit_url is not None:
             modes = {"form": self.elicit_form, "url": self.elicit_url}
             declared["elicitation"] = {mode: {} for mode, handler in modes.items() if handler is not None}
@@ -52,6 +54,8 @@ class Handlers(msgspec.Struct, frozen=True):
         except (msgspec.DecodeError, UnicodeDecodeError) as cause:
             raise Fault("INVALID_PARAMS", f"{method}: {cause}") from None
         if method == "sampling/createMessage" and self.sampling is not None:
+            if not self.sampling_tools and ("tools" in asked or "toolChoice" in asked):
+                raise Fault("INVALID_PARAMS", "this client did not declare that its model may be given tools")
             return msgspec.json.encode(await self.sampling(asked))
         if method == "elicitation/create":
             return msgspec.json.encode(await self._elicit(asked))

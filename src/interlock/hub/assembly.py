@@ -37,6 +37,7 @@ from interlock.hub.decisions.desk import Desk
 from interlock.hub.decisions.heralds import Heralds
 from interlock.hub.decisions.inbox import Inbox, asker_of
 from interlock.hub.decisions.rules import RULES
+from interlock.hub.desks.errands import Errands
 from interlock.hub.doors import Doors
 from interlock.hub.gatehouse import Gatehouse
 from interlock.hub.governing import Governing
@@ -45,7 +46,7 @@ from interlock.hub.hub import Hub
 from interlock.hub.kernel.instructions import section
 from interlock.hub.kernel.kernel import Kernel
 from interlock.hub.kernel.meaning import EMBEDDINGS, Meaning
-from interlock.hub.kernel.requests import Requests, off_loop
+from interlock.hub.kernel.requests import Requests
 from interlock.hub.kernel.search import ToolSearch
 from interlock.hub.kernel.shelves import Shelves
 from interlock.hub.kernel.telling import Telling
@@ -178,8 +179,8 @@ class Assembly:
             self._risk_of,
             lambda server: (self.governing.trust_of(server), self.permissions.declared(server)),
         )
-        self._requested: set[asyncio.Task[None]] = set()
-        self.requests = Requests(self.inbox, self.access_desk, off_loop(self._requested), self._risk_of, self._note)
+        self._requested = Errands()
+        self.requests = Requests(self.inbox, self.access_desk, self._requested.begin, self._risk_of, self._note)
         telling = Telling(self.catalog, self.tokens, self.search.status, self._risk_of, self._needs)
         self.kernel = Kernel(
             self.catalog, self.shelves, self.search, self.tokens, telling, self.requests, self.notices.requested
@@ -338,6 +339,7 @@ class Assembly:
         await self.heralds.close()
         if self.oauth is not None:
             await self.oauth.close()
+        await self._requested.close()
         await self.hub.close()
         await self.upstreams.end(DRAIN_S)
         await self._chores.close(CHORES_S)

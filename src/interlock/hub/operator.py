@@ -301,7 +301,9 @@ class Operator:
         hub = self._assembly.hub
         if asked.tool is None:
             return {"refusal": hub.refusals.last(asked.agent)}
-        judgement = await hub.judge(self._caller_of(asked.agent), asked.tool, bytes(asked.arguments) or EMPTY_OBJECT)
+        judgement = await hub.calls.judge(
+            self._caller_of(asked.agent), asked.tool, bytes(asked.arguments) or EMPTY_OBJECT
+        )
         return {"agent": asked.agent, "tool": asked.tool, "judgement": judgement}
 
     async def _confirm(self, params: bytes) -> object:

@@ -6,7 +6,7 @@ Whatever takes a place gives it back exactly once, in `done`, however the call e
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from functools import partial
 from typing import Final
 
@@ -14,6 +14,7 @@ import msgspec
 
 from interlock.hub.bridges.retries import STATE, Retries
 from interlock.hub.call import Call
+from interlock.hub.desks.errands import Later
 from interlock.hub.forward import Forward
 from interlock.hub.lines import Line
 from interlock.hub.plan import Plan
@@ -56,7 +57,7 @@ class Sending:
         retries: Retries,
         prepare: Prepare,
         room: Room,
-        later: Callable[[Coroutine[None, None, None]], None],
+        later: Later,
         clock: Callable[[], float],
     ) -> None:
         self.recovering: Recovering

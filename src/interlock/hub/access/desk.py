@@ -14,6 +14,7 @@ import msgspec
 from interlock.hub.access.access import Access
 from interlock.hub.access.grants import Grant, Grants, grant_id
 from interlock.hub.call import Caller
+from interlock.hub.desks.errands import Later
 from interlock.hub.principals import Principal
 from interlock.hub.recording import trace_of
 from interlock.hub.store_faults import fault_of
@@ -24,7 +25,6 @@ from interlock.transports.exchange import Exchange
 from interlock.wire.errors import Fault
 
 Params = TypeVar("Params", bound=msgspec.Struct)
-Later = Callable[[Coroutine[None, None, None]], None]
 Work = Callable[[Principal, bytes, str], Coroutine[None, None, dict[str, object]]]
 Instant = Annotated[datetime, msgspec.Meta(tz=True)]
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=1024)]

@@ -10,6 +10,7 @@ import msgspec
 
 from interlock.discovery.errors import DiscoveryError
 from interlock.hub.call import Caller
+from interlock.hub.desks.errands import Later
 from interlock.hub.kernel.definitions import ALIASES, CALL, FIND, REQUEST
 from interlock.hub.kernel.kernel import Kernel
 from interlock.protocols.mcp.meta import Members
@@ -33,7 +34,7 @@ def inner_call(fields: Members) -> str:
 class KernelDesk:
     """Answers for the kernel."""
 
-    def __init__(self, kernel: Kernel, later: Callable[[Coroutine[None, None, None]], None]) -> None:
+    def __init__(self, kernel: Kernel, later: Later) -> None:
         self._kernel = kernel
         self._later = later
         self.methods: dict[str, Callable[[Exchange, Caller], None]] = {

@@ -7,9 +7,8 @@ tells of anything else. What was denied expressly, or what its key does not perm
 
 from __future__ import annotations
 
-import asyncio
 import contextlib
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from datetime import UTC, datetime
 from typing import Final
 
@@ -22,6 +21,7 @@ from interlock.hub.decisions.decision import Decision, Question
 from interlock.hub.decisions.desk import summary_of
 from interlock.hub.decisions.inbox import Inbox
 from interlock.hub.decisions.table import State
+from interlock.hub.desks.errands import Later
 from interlock.hub.principals import Principal
 from interlock.protocols.mgp.permissions import Risk
 from interlock.transports.exchange import Session
@@ -55,7 +55,7 @@ class Requests:
         self,
         inbox: Inbox,
         desk: AccessDesk,
-        later: Callable[[Coroutine[None, None, None]], None],
+        later: Later,
         risk_of: Callable[[Tool], Risk],
         log: Log,
     ) -> None:
@@ -152,14 +152,3 @@ def event(request_id: str, data: dict[str, object]) -> bytes:
     """The follow-up to a request (MGP, Server Push Notifications); the request stands for the subscription."""
     said = {"subscription_id": request_id, "channel": CHANNEL, "timestamp": datetime.now(UTC), "data": data}
     return msgspec.json.encode(said)
-
-
-def off_loop(tasks: set[asyncio.Task[None]]) -> Callable[[Coroutine[None, None, None]], None]:
-    """A way to have work done later that keeps hold of it until it is."""
-
-    def later(work: Coroutine[None, None, None]) -> None:
-        task = asyncio.ensure_future(work)
-        tasks.add(task)
-        task.add_done_callback(tasks.discard)
-
-    return later

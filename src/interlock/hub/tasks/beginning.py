@@ -7,13 +7,14 @@ it.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 
 import msgspec
 
 from interlock.hub.audit.entries import Ticket
 from interlock.hub.audit.record import Outcome
 from interlock.hub.call import Call
+from interlock.hub.desks.errands import Later
 from interlock.hub.lines import Line
 from interlock.hub.tasks.ledger import KeptTask
 from interlock.hub.tasks.live import renamed
@@ -22,8 +23,6 @@ from interlock.protocols.mcp.meta import members
 from interlock.protocols.mcp.tasks import TaskState, task_in
 from interlock.transports.exchange import Exchange
 from interlock.wire.errors import ErrorObject, Fault
-
-Later = Callable[[Coroutine[None, None, None]], None]
 
 
 class Beginning(Exchange):

@@ -18,6 +18,7 @@ from interlock.client.peer import remote_fault
 from interlock.hub.audit.entries import Ticket
 from interlock.hub.audit.record import Outcome, outcome_of
 from interlock.hub.call import Call, Caller, Target
+from interlock.hub.desks.errands import Later
 from interlock.hub.lines import Line
 from interlock.hub.results.addresses import with_exposed_uris
 from interlock.hub.results.finishing import Finish
@@ -45,7 +46,6 @@ from interlock.wire.messages import Failure, Result, one_line
 PAGE: Final = 100
 MOST_ASKING: Final = 512
 """Requests about tasks of one principal that are under way, with those that wait for a result."""
-Later = Callable[[Coroutine[None, None, None]], None]
 Offered = Callable[[Exchange, Caller], bool]
 
 
