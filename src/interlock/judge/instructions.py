@@ -107,7 +107,7 @@ def _weigh_plain(text: str, where: str, disguise: str, name: bool, quotes: bool)
         message = f"{where} {SAYS[signal.rule]}{hidden}: {said[:120]!r}."
         found.append(Finding(f"instruction.{signal.rule}", message, _MEND))
         weight += _added(heaviest, signal)
-    if not name:
+    if not name and (not disguise or len(text) <= _SHORT):
         for rule, heavy, said in deeds_in(text):
             message = f"{where} {SAYS[rule]}: {said[:120]!r}."
             found.append(Finding(f"instruction.{rule}", message, _MEND))

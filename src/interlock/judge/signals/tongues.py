@@ -211,7 +211,7 @@ def _deeds(words: _Compiled, sentence: str) -> Iterator[tuple[str, float, str]]:
         yield "theft", 1.5 if words.before.search(sentence) else 0.75, sentence
 
 
-_LONGEST = 32_768
+_LONGEST = 8_192
 """Beyond this only the beginning and the end are read."""
 _MOST_SENTENCES = 400
 _SENTENCE_END = re.compile(r"(?<=[.!?])\s+|[\n。！？।؟]+")
