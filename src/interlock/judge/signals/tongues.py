@@ -175,7 +175,7 @@ def deeds_in(text: str) -> Iterator[tuple[str, float, str]]:
     tongues: list[Tongue] = []
     if not text.isascii() and _OTHER_SCRIPT.search(text):
         tongues = [*OTHERS]
-    if _MARKED.search(text) or len(_FUNCTION_WORDS.intersection(text.lower().split())) > 1:
+    if (text.count(" ") > 1 and _MARKED.search(text)) or len(_FUNCTION_WORDS.intersection(text.lower().split())) > 1:
         tongues += LATIN
     if not tongues:
         return
