@@ -95,11 +95,21 @@ def test_json_that_reads_two_ways_and_messages_that_are_none_are_refused(tmp_pat
         row("jsonrpc_envelope", "accept", msg=good),
         row("jsonrpc_envelope", "invalid", msg=[good]),
         row("jsonrpc_envelope", "invalid", msg={**good, "Method": "x"}),
-        row("jsonrpc_envelope", "contained", upstream_sends="x"),
+        row("jsonrpc_envelope", "invalid", expr_note="oversize", len=9, msg_head="{"),
     ]
     report = measured(tmp_path, "jsonrpc_envelope", rows)
     assert (report["hard"]["rows"], report["hard"]["missed"], report["hard"]["false_alarms"]) == (3, 0, 0)
     assert report["skipped"] == 1
+
+
+def test_what_a_hostile_server_sends_goes_through_a_real_hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.syspath_prepend(Path(__file__).parents[2] / "bench")
+    rows = [
+        row("jsonrpc_envelope", "contained", upstream_sends="no JSON at all"),
+        row("jsonrpc_envelope", "contained", upstream_sends="Content-Type: text/html with JSON body"),
+    ]
+    report = measured(tmp_path, "jsonrpc_envelope", rows)
+    assert (report["hard"]["rows"], report["hard"]["missed"], report["errors"]) == (2, 0, 0)
 
 
 def test_project_files_are_read_as_the_hub_reads_them(tmp_path: Path) -> None:

@@ -153,3 +153,63 @@ def test_ordinary_work_passes(command: str) -> None:
 )
 def test_a_shell_behind_the_options_of_its_wrapper_is_found(command: str) -> None:
     assert "shell.runs_shell" in {finding.rule for finding in judge_shell(command)}
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "shutdown -c",
+        "halt --wtmp-only",
+        "machinectl list",
+        "modprobe --dry-run loop",
+        "mkfs.erofs image.erofs folder/",
+        "chattr +F folder",
+        "setcap -r program",
+        "trap -l",
+        "trap - INT",
+        "sysctl -a",
+        "systemctl mask bluetooth",
+        "systemctl set-environment COLOUR=red",
+    ],
+)
+def test_a_dangerous_program_may_list_dry_run_and_call_off(command: str) -> None:
+    assert judge_shell(command) == ()
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "shutdown -c now",
+        "halt --wtmp-only --force",
+        "machinectl shell web",
+        "machinectl list '$(id)'",
+        "modprobe --dry-run -C conf loop",
+        "mkfs.erofs /dev/sda1 folder/",
+        "chattr -i file",
+        "chattr -R +F folder",
+        "setcap cap_setuid+ep program",
+        "trap 'rm -r x' EXIT",
+        "sysctl -p evil.conf kernel.core_pattern=x",
+        "systemctl mask auditd",
+        "systemctl set-environment LD_PRELOAD=/tmp/x.so",
+    ],
+)
+def test_and_nothing_more(command: str) -> None:
+    assert judge_shell(command)
+
+
+@pytest.mark.parametrize(
+    "command",
+    [
+        "strace -o '|id' ls",
+        "ltrace -o '!id' ls",
+        "openssl engine -t ./x.so",
+        "wsl -e sh",
+        "wsl --user root sh -c id",
+        "sftp -D ./server host",
+        "swift -e 'print(1)'",
+        "kubectl run x --image=y --privileged",
+    ],
+)
+def test_programs_behind_an_option_are_found(command: str) -> None:
+    assert judge_shell(command)

@@ -17,6 +17,7 @@ from urllib.parse import unquote_plus
 from interlock.judge.findings import Finding
 from interlock.judge.regexes import OctetMatch, OctetRegex, OctetRegexes
 from interlock.judge.signals import ENGLISH, LATIN_SCRIPT, NAMES, OTHER_SCRIPTS, SAYS, Signal
+from interlock.judge.signals.tongues import deeds_in
 from interlock.judge.text import strip_hidden
 
 ENOUGH = 1.5
@@ -70,7 +71,7 @@ def is_calm(text: str) -> bool:
     for _, reading in _readings(text, unfold(text), False):
         if sum(_ALL_SIGNALS[index].weight for index, _ in _signals().matching(reading.encode())) >= ENOUGH:
             return False
-    return True
+    return next(deeds_in(text), None) is None
 
 
 def unfold(text: str) -> str:
@@ -106,6 +107,11 @@ def _weigh_plain(text: str, where: str, disguise: str, name: bool, quotes: bool)
         message = f"{where} {SAYS[signal.rule]}{hidden}: {said[:120]!r}."
         found.append(Finding(f"instruction.{signal.rule}", message, _MEND))
         weight += _added(heaviest, signal)
+    if not name and (not disguise or len(text) <= _SHORT):
+        for rule, heavy, said in deeds_in(text):
+            message = f"{where} {SAYS[rule]}: {said[:120]!r}."
+            found.append(Finding(f"instruction.{rule}", message, _MEND))
+            weight += _added(heaviest, Signal(rule, heavy, ""))
     return Weighed(weight, tuple(found))
 
 

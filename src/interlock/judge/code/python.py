@@ -38,7 +38,7 @@ def judge_python(code: str, rules: CodeRules) -> Iterator[Finding]:
     cookie = _COOKIE.search(code, 0, 400)
     if cookie and cookie[1].lower().replace("_", "-") not in ("utf-8", "utf8", "ascii", "latin-1", "us-ascii"):
         yield Finding("code.encoding", f"the encoding {cookie[1]!r} hides the code", "write UTF-8", cookie.span())
-    if rules.level == "standard" and not rules.blocked_imports and not may_be_refused(code):
+    if not may_be_refused(code, rules):
         return
     tree = parse_python(code)
     if tree is None:

@@ -9,7 +9,8 @@ from __future__ import annotations
 import ast
 import re
 import unicodedata
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from typing import Any
 
 from interlock.judge.code import vocabulary as words
 from interlock.judge.code.origins import Origins
@@ -21,20 +22,27 @@ MAX_NODES = 15_000
 MAX_DEPTH = 120
 _JUDGED_BY_USE = frozenset({"getattr", "vars", "open", *words.CALLED_BUILTINS, *words.READONLY_BUILTINS})
 """Names whose judgement depends on how they are used, not only on what they are."""
+_BY_NAME = words.names(
+    "getattr hasattr setattr delattr attrgetter methodcaller __getattr__ __setattr__ __delattr__ __getitem__"
+)
+"""Calls that reach an attribute or an element by a name that they are given."""
+_LISTER_NAMES = frozenset(origin.rpartition(".")[2] for origin in words.LISTERS)
 _NEWLINE = re.compile(r"\r\n|\r|\n")
 _LEAF_FIELDS = words.names(
     "ctx op ops type_ignores kind type_comment level id attr arg name names module asname "
     "conversion simple is_async kwd_attrs rest"
 )
 """Fields that never hold anything to judge: contexts, operators and plain names."""
-_CHILDREN: dict[type[ast.AST], tuple[str, ...]] = {ast.Constant: (), ast.Import: (), ast.ImportFrom: ()}
+_READING: dict[type[ast.AST], tuple[Callable[..., None] | None, tuple[str, ...]]] = {
+    kind: (Origins.BINDINGS.get(kind), ()) for kind in (ast.Constant, ast.Import, ast.ImportFrom)
+}
 
 
-def _children(kind: type[ast.AST]) -> tuple[str, ...]:
-    fields = _CHILDREN.get(kind)
-    if fields is None:
-        fields = _CHILDREN[kind] = tuple(field for field in kind._fields if field not in _LEAF_FIELDS)
-    return fields
+def _reading(kind: type[ast.AST]) -> tuple[Callable[..., None] | None, tuple[str, ...]]:
+    """How a kind of node is read: what notes the names it binds, and the fields with more nodes in them."""
+    fields = tuple(field for field in kind._fields if field not in _LEAF_FIELDS)
+    _READING[kind] = Origins.BINDINGS.get(kind), fields
+    return _READING[kind]
 
 
 class TreeJudge:
@@ -85,36 +93,34 @@ class TreeJudge:
     def _collect(self, tree: ast.Module) -> list[tuple[ast.AST, ast.AST]] | None:
         """The nodes worth judging with their parents, level by level; what names are bound to is noted on the way."""
         found: list[tuple[ast.AST, ast.AST]] = []
-        bindings = self.origins.BINDINGS
-        level: list[tuple[ast.AST, ast.AST]] = [(tree, tree)]
+        level: list[ast.AST] = [tree]
         count = depth = 0
         while level:
             count += len(level)
             depth += 1
             if depth > MAX_DEPTH or count > MAX_NODES:
                 return None
-            below: list[tuple[ast.AST, ast.AST]] = []
-            for pair in level:
-                node = pair[0]
+            below: list[ast.AST] = []
+            for node in level:
                 kind = type(node)
-                if kind is ast.Constant:
-                    value = node.value  # type: ignore[attr-defined]
-                    if (type(value) is str and "__" in value) or type(value) is bytes:
-                        found.append(pair)
-                    continue
-                if kind in _HANDLERS:
-                    found.append(pair)
-                    if kind is ast.Name:
-                        continue
-                bind = bindings.get(kind)
+                bind, fields = _READING.get(kind) or _reading(kind)
                 if bind is not None:
                     bind(self.origins, node)
-                for field in _CHILDREN.get(kind) or _children(kind):
+                for field in fields:
                     value = getattr(node, field, None)
-                    if value.__class__ is list:
-                        below.extend([(item, node) for item in value if item is not None])
-                    elif value is not None:
-                        below.append((value, node))
+                    children: Iterable[Any] = value if value.__class__ is list else (value,)
+                    for child in children:
+                        kind = child.__class__
+                        if kind is ast.Constant:
+                            text = child.value
+                            if (text.__class__ is str and "__" in text) or text.__class__ is bytes:
+                                found.append((child, node))
+                        elif kind is ast.Name:
+                            found.append((child, node))
+                        elif child is not None:
+                            if kind in _HANDLERS:
+                                found.append((child, node))
+                            below.append(child)
             level = below
         return found
 
@@ -262,18 +268,7 @@ class TreeJudge:
     def on_call(self, node: ast.Call, _: ast.AST) -> None:
         func = node.func
         name = func.id if isinstance(func, ast.Name) else func.attr if isinstance(func, ast.Attribute) else ""
-        if name in (
-            "getattr",
-            "hasattr",
-            "setattr",
-            "delattr",
-            "attrgetter",
-            "methodcaller",
-            "__getattr__",
-            "__setattr__",
-            "__delattr__",
-            "__getitem__",
-        ):
+        if name in _BY_NAME:
             self._judge_attribute_name(node, name)
         elif name == "vars" and node.args and self.origins.is_module(node.args[0]):
             self._note("code.introspection", node, "Blocked pattern: 'vars('", "name the attribute")
@@ -289,9 +284,11 @@ class TreeJudge:
             self._note("code.deserialises", node, "numpy.load with pickles runs code", "leave allow_pickle out")
         elif name == "type" and len(node.args) == 3 and isinstance(func, ast.Name):
             self._judge_built_class(node)
-        elif words.LISTERS.intersection(self.origins.of(func)):
+        elif (name in _LISTER_NAMES or type(func) is not ast.Attribute) and words.LISTERS.intersection(
+            self.origins.of(func)
+        ):
             self._judge_looked_at(node)
-        if any(word.arg == "trust_remote_code" and _is_true(word.value) for word in node.keywords):
+        if node.keywords and any(word.arg == "trust_remote_code" and _is_true(word.value) for word in node.keywords):
             self._note("code.deserialises", node, "runs code that comes with a model", "leave trust_remote_code out")
         opener = (
             words.OPENERS.intersection(self.origins.of(func))

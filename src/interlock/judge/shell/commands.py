@@ -9,6 +9,7 @@ from fnmatch import fnmatchcase
 from interlock.judge.findings import Finding
 from interlock.judge.shell import embedded, programs
 from interlock.judge.shell.flags import names, uses_flag
+from interlock.judge.shell.harmless import is_harmless_form
 from interlock.judge.shell.rules import ShellRules
 from interlock.judge.shell.special import SPECIAL
 from interlock.judge.shell.targets import judge_targets
@@ -52,7 +53,7 @@ def judge_argv(
         return
     name = program_name(argv[0])
     arguments = argv[1:]
-    harmless = len(arguments) == 1 and arguments[0] in _HARMLESS
+    harmless = (len(arguments) == 1 and arguments[0] in _HARMLESS) or is_harmless_form(name, arguments)
     yield from _by_name(name, argv[0], rules, span, harmless)
     if harmless:
         return

@@ -118,6 +118,16 @@ _SSH_OPTIONS = re.compile(
 )
 
 
+def _trace(arguments: Sequence[str]) -> Iterator[Verdict]:
+    if any(word.lstrip("-o")[:1] in ("|", "!") for word in arguments if word):
+        yield "shell.runs_code", "what is traced goes to a program", "write it to a file"
+
+
+def _openssl(arguments: Sequence[str]) -> Iterator[Verdict]:
+    if arguments[:1] == ["engine"] and any("/" in word or word.endswith(".so") for word in arguments):
+        yield "shell.runs_code", "loads a library", "name an engine that is installed"
+
+
 def _ssh(arguments: Sequence[str]) -> Iterator[Verdict]:
     for index, word in enumerate(arguments):
         value = (
@@ -271,6 +281,8 @@ def _sysctl(arguments: Sequence[str]) -> Iterator[Verdict]:
 
 def _systemctl(arguments: Sequence[str]) -> Iterator[Verdict]:
     yield from _power(arguments)
+    if "set-environment" in arguments and any(_LOADS.match(word) for word in arguments):
+        yield "shell.runs_code", "a variable for all units names code to load", "leave the variable alone"
     if "enable" in arguments and any("/" in word for word in arguments):
         yield "shell.persistence", "installs a unit from a file", "enable a unit by its name"
 
@@ -281,11 +293,14 @@ def _ansible(arguments: Sequence[str]) -> Iterator[Verdict]:
             yield "shell.runs_code", "runs a command on other hosts", "use a module that does this one thing"
 
 
+_LOADS = re.compile(
+    r"(?:LD_|DYLD_|PYTHON|PERL|RUBY|NODE_|JAVA_|GIT_|BASH_|PATH\b|ENV\b|IFS\b|SHELL\b|EDITOR\b|PAGER\b)"
+)
 _firewall = _words(
     "-F --flush flush -X disable stop", "shell.destructive", "takes the firewall down", "change one rule at a time"
 )
 _power = _words(
-    "poweroff reboot halt kexec emergency rescue link edit set-environment mask", "shell.destructive",
+    "poweroff reboot halt kexec emergency rescue link edit", "shell.destructive",
     "stops the machine or installs a unit", "ask for the state only",
 )  # fmt: skip
 _datasets = _words("destroy labelclear format luksFormat luksErase erase sanitize --make-bad-sector "
@@ -316,6 +331,7 @@ SPECIAL: dict[str, Callable[[Sequence[str]], Iterator[Verdict]]] = {
     "machine", "leave it running"),
     "zpool": _datasets, "zfs": _datasets, "cryptsetup": _datasets, "nvme": _datasets, "hdparm": _datasets,
     "crontab": _crontab,
+    "strace": _trace, "ltrace": _trace, "openssl": _openssl,
     "sysctl": _sysctl,
 }  # fmt: skip
 """Each judge yields what is wrong with the arguments of its program."""

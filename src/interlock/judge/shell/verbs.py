@@ -29,6 +29,8 @@ def _kubectl(arguments: Sequence[str]) -> Iterator[Verdict]:
         or kind.partition("/")[0] in names("namespace namespaces ns node nodes no pv persistentvolume crd")
     ):
         yield "shell.destructive", f"kubectl delete {_DESTROYS}", _LIST
+    elif verb == "run" and uses_flag(arguments, names("--privileged --overrides")):
+        yield "shell.privilege", "the container is given the host", "run it without"
     elif verb == "debug" and kind.startswith("node/"):
         yield "shell.privilege", "a debug container on a node is given the host", "debug a pod"
     elif verb == "proxy" and uses_flag(arguments, names("--address --accept-hosts --disable-filter")):

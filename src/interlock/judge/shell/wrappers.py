@@ -66,6 +66,7 @@ WRAPPERS: dict[str, Wrapper] = {
     "prlimit": _wrapper("-p --pid"),
     "systemd-run": _wrapper("-p --property -u --unit -t --description --slice -E --setenv --uid --gid -M"),
     "firejail": _wrapper(),
+    "wsl": _wrapper("-d --distribution -u --user --cd"),
     "bwrap": _wrapper(
         "--dev --proc --tmpfs --chdir --dir --unsetenv --uid --gid --hostname --remount-ro --file",
         pairs="--bind --ro-bind --dev-bind --bind-try --ro-bind-try --symlink --setenv --bind-data",

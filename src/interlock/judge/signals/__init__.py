@@ -6,6 +6,7 @@ and "important".
 
 from __future__ import annotations
 
+from interlock.judge.signals.deeds import DEEDS
 from interlock.judge.signals.hints import HINTS
 from interlock.judge.signals.languages import LATIN_SCRIPT, OTHER_SCRIPTS
 from interlock.judge.signals.misuse import MISUSE
@@ -15,7 +16,7 @@ from interlock.judge.signals.words import Signal
 
 __all__ = ["ENGLISH", "LATIN_SCRIPT", "NAMES", "OTHER_SCRIPTS", "SAYS", "Signal"]
 
-ENGLISH = TAKEOVER + MISUSE + VOICES + HINTS
+ENGLISH = TAKEOVER + MISUSE + VOICES + DEEDS + HINTS
 
 NAMES = (
     Signal(
