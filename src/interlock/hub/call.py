@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from datetime import datetime
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING
 
 import msgspec
 
-from interlock.hub.catalog.offer import Tool
 from interlock.hub.kernel.shelf import Shelf
 from interlock.hub.principals import Principal
+from interlock.hub.target import Approval, Target, Tried
 from interlock.judge.findings import Finding
 from interlock.protocols.mcp.meta import Members, members
 from interlock.transports.exchange import Exchange
@@ -24,22 +24,6 @@ if TYPE_CHECKING:
 
 _decode = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder().encode
-
-TargetKind = Literal["tool", "prompt", "resource", "completion", "server", "admin"]
-
-
-class Target(msgspec.Struct, frozen=True):
-    """What is asked for, by identity: never by the name it was asked under."""
-
-    kind: TargetKind
-    server: str
-    name: str
-    tool: Tool | None = None
-    quoted: bytes = b'""'
-    """The name as JSON, as the server is told it."""
-
-    def __post_init__(self) -> None:
-        msgspec.structs.force_setattr(self, "quoted", msgspec.json.encode(self.name))
 
 
 class Load:
@@ -68,27 +52,6 @@ class Caller:
         """When the credential is worth nothing any more."""
         self.used = True
         """Whether anything was asked since uses were last written down."""
-
-
-class Approval(msgspec.Struct, frozen=True):
-    """A yes to one call."""
-
-    matter: str
-    """What it was given for: caller, tool as it was defined, and arguments."""
-    told: str
-    """Where it comes from."""
-    ticket: str | None = None
-    """The decision that is used up by it; None for a rule."""
-
-
-class Tried(msgspec.Struct, frozen=True):
-    """What was done so far for a call that a server answered with an error."""
-
-    deadline: float
-    """When nothing more is tried, by the loop's clock."""
-    retries: int = 0
-    fallback: bool = False
-    """It is the alternative to a call that failed, and has none itself."""
 
 
 class Call:

@@ -6,7 +6,6 @@ from collections.abc import Callable
 
 from interlock.config.settings import Config
 from interlock.hub.access.access import Access
-from interlock.hub.call import Target
 from interlock.hub.gates.access import AccessGate
 from interlock.hub.gates.confirm import ConfirmGate
 from interlock.hub.gates.headers import HeadersGate
@@ -21,6 +20,7 @@ from interlock.hub.rates import Rates
 from interlock.hub.results.finishing import Finish, finish_for
 from interlock.hub.results.measuring import Measuring
 from interlock.hub.results.pages import Pages
+from interlock.hub.target import Target
 from interlock.hub.timeouts import CallTimeouts, timeouts_for
 from interlock.hub.validators.checking import Judging
 from interlock.hub.validators.noticed import Noticed

@@ -13,7 +13,7 @@ from interlock.hub.access.access import Access
 from interlock.hub.access.desk import AccessDesk
 from interlock.hub.audit.audience import Audience
 from interlock.hub.bridges.retries import Retries
-from interlock.hub.call import Caller, Target
+from interlock.hub.call import Caller
 from interlock.hub.catalog.offer import Tool
 from interlock.hub.catalog.views import Catalog
 from interlock.hub.desks.calls import CallDesk
@@ -36,6 +36,7 @@ from interlock.hub.results.finishing import Finish
 from interlock.hub.sending import Room, Sending
 from interlock.hub.sharing import SessionState
 from interlock.hub.speaking import for_mgp_method, speaking
+from interlock.hub.target import Target
 from interlock.hub.tasks.desk import TaskDesk
 from interlock.hub.tasks.reach import Reach
 from interlock.hub.tasks.tracker import Tracker

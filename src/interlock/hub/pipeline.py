@@ -13,12 +13,13 @@ import asyncio
 from collections.abc import Callable, Coroutine
 
 from interlock.hub.brake import SLOWED, Brake
-from interlock.hub.call import Approval, Call, Caller, Target
+from interlock.hub.call import Call, Caller
 from interlock.hub.decisions.desk import Desk
 from interlock.hub.plan import Check, Epoch, Plan, Plans
 from interlock.hub.rates import give_back, take
 from interlock.hub.refusals import Refusals
 from interlock.hub.store_faults import fault_of
+from interlock.hub.target import Approval, Target
 from interlock.hub.timeouts import checks_timed_out
 from interlock.hub.verdicts import PASS, Ask, Pass, Refuse, Verdict, Wait
 from interlock.judge.findings import Finding

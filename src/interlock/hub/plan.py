@@ -11,10 +11,11 @@ from typing import Final, Protocol
 
 import msgspec
 
-from interlock.hub.call import Call, Caller, Target
+from interlock.hub.call import Call, Caller
 from interlock.hub.principals import Principal
 from interlock.hub.rates import Meter
 from interlock.hub.results.finishing import Finishing
+from interlock.hub.target import Target
 from interlock.hub.timeouts import CallTimeouts
 from interlock.hub.unknown import unknown
 from interlock.hub.verdicts import FOREVER, PASS, Ask, Pass, Refuse, Verdict, Wait

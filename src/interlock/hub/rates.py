@@ -10,9 +10,9 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from interlock.config.settings import Config, Rate
-from interlock.hub.call import Target
 from interlock.hub.keys import Keys
 from interlock.hub.principals import Principal
+from interlock.hub.target import Target
 from interlock.hub.verdicts import Refuse
 from interlock.wire.errors import Fault
 

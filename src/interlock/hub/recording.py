@@ -14,8 +14,9 @@ import msgspec
 from interlock.hub.audit.entries import Ticket
 from interlock.hub.audit.record import CANCELLED, FELL_BACK, LOST, NOT_SENT, RETRIED, TIMED_OUT, Outcome
 from interlock.hub.audit.recorder import Recorder
-from interlock.hub.call import Call, Caller, Target, TargetKind
+from interlock.hub.call import Call, Caller
 from interlock.hub.refusals import NO_SUCH_NAME
+from interlock.hub.target import Target, TargetKind
 from interlock.protocols.mcp.meta import members
 from interlock.protocols.traces import find_trace_id, new_trace_id, read_traceparent
 from interlock.store import StoreError

@@ -14,12 +14,13 @@ from typing import Final
 
 import msgspec
 
-from interlock.hub.call import Call, Caller, Tried
+from interlock.hub.call import Call, Caller
 from interlock.hub.catalog.offer import Tool
 from interlock.hub.catalog.views import Catalog
 from interlock.hub.pipeline import Pipeline
 from interlock.hub.plan import Plan
 from interlock.hub.recording import Recording
+from interlock.hub.target import Tried
 from interlock.hub.verdicts import Pass
 from interlock.protocols.mgp.errors import Recovery, as_fault, read_recovery, translated
 from interlock.protocols.mgp.permissions import Risk

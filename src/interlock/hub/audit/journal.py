@@ -24,12 +24,12 @@ from interlock.hub.audit.record import (
     Record,
 )
 from interlock.hub.audit.recorder import Recorder
-from interlock.hub.call import Target
 from interlock.hub.decisions.decision import Decision
 from interlock.hub.decisions.rules import Rule
 from interlock.hub.decisions.table import State as DecisionState
 from interlock.hub.keys import Key
 from interlock.hub.principals import Principal
+from interlock.hub.target import Target
 from interlock.hub.upstreams.states import State
 from interlock.wire.errors import Fault
 

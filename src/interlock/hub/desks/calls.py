@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import msgspec
 
-from interlock.hub.call import Call, Caller, Target, TargetKind
+from interlock.hub.call import Call, Caller
 from interlock.hub.desks.errands import Later, Serve
 from interlock.hub.desks.resolving import Resolving
 from interlock.hub.judgement import Judgement
@@ -16,6 +16,7 @@ from interlock.hub.pipeline import Pipeline, Resolve
 from interlock.hub.plan import Plan
 from interlock.hub.recording import Recording, trace_of
 from interlock.hub.results import pages
+from interlock.hub.target import Target, TargetKind
 from interlock.hub.verdicts import Ask, Refuse, Verdict, Wait
 from interlock.protocols.mcp.meta import Members, members
 from interlock.protocols.mcp.results import complete

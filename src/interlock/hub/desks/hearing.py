@@ -7,7 +7,7 @@ from typing import Final, Literal, Protocol
 import msgspec
 
 from interlock.hub.audit.audience import Audience
-from interlock.hub.call import Caller, Target
+from interlock.hub.call import Caller
 from interlock.hub.desks.errands import Later, Serve
 from interlock.hub.desks.resolving import Resolving
 from interlock.hub.kernel.clients import shelf_for
@@ -18,6 +18,7 @@ from interlock.hub.pipeline import Resolve
 from interlock.hub.questions import HEARD
 from interlock.hub.sharing import SessionState
 from interlock.hub.subscriptions import Subscriptions
+from interlock.hub.target import Target
 from interlock.hub.upstreams.upstream import Upstream
 from interlock.hub.upstreams.upstreams import Upstreams
 from interlock.protocols.mcp.methods import LOG_LEVELS

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from interlock.hub.access.access import Access
-from interlock.hub.call import Caller, Target
+from interlock.hub.call import Caller
 from interlock.hub.catalog.addresses import original_uri
 from interlock.hub.catalog.views import Catalog
+from interlock.hub.target import Target
 from interlock.hub.unknown import unknown
 from interlock.hub.upstreams.upstreams import Upstreams
 from interlock.wire.errors import Fault

@@ -13,11 +13,11 @@ from typing import Final
 import msgspec
 
 from interlock.hub.access.access import Access
-from interlock.hub.call import Target
 from interlock.hub.keys import expired
 from interlock.hub.plan import Check
 from interlock.hub.principals import TOKEN, Principal
 from interlock.hub.rights import Rights
+from interlock.hub.target import Target
 from interlock.hub.verdicts import FOREVER, PASS, Pass, Refuse, Verdict
 from interlock.wire.errors import Fault
 

@@ -8,12 +8,12 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime
 
-from interlock.hub.call import Target
 from interlock.hub.gates.access import LOOK_AGAIN_S
 from interlock.hub.permissions.entries import Standing
 from interlock.hub.permissions.permissions import Permissions
 from interlock.hub.plan import Check
 from interlock.hub.principals import Principal
+from interlock.hub.target import Target
 from interlock.hub.verdicts import FOREVER, PASS, Pass, Refuse, Verdict
 from interlock.protocols.mgp.permissions import no_such_permission
 from interlock.wire.errors import Fault

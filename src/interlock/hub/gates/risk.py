@@ -11,10 +11,10 @@ from collections.abc import Callable
 import msgspec
 
 from interlock.config.settings import Mode
-from interlock.hub.call import Target
 from interlock.hub.catalog.offer import Tool
 from interlock.hub.plan import Check
 from interlock.hub.principals import Principal
+from interlock.hub.target import Target
 from interlock.hub.verdicts import PASS, Ask, Verdict
 from interlock.protocols.mgp.permissions import Risk
 from interlock.protocols.mgp.security import Hints, Security, Trust, effective_risk, read_security

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from interlock.hub.call import Call, Target
+from interlock.hub.call import Call
 from interlock.hub.plan import Check
 from interlock.hub.principals import Principal
+from interlock.hub.target import Target
 from interlock.hub.verdicts import PASS, Refuse, Verdict
 from interlock.protocols.registry.errors import told
 from interlock.wire.errors import Fault

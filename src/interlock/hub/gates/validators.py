@@ -9,10 +9,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from interlock.config.settings import Mode, Server
-from interlock.hub.call import Call, Target
+from interlock.hub.call import Call
 from interlock.hub.catalog.offer import Tool
 from interlock.hub.plan import Check
 from interlock.hub.principals import Principal
+from interlock.hub.target import Target
 from interlock.hub.validators.checking import Judging, ToolCheck
 from interlock.hub.validators.choosing import NOTHING, Chosen, choose
 from interlock.hub.validators.refusals import refuse_unknown

@@ -6,9 +6,10 @@ from collections.abc import Callable
 
 from interlock.hub.audit.entries import Ticket
 from interlock.hub.audit.record import SUCCEEDED, TOOL_FAILED
-from interlock.hub.call import Caller, Target
+from interlock.hub.call import Caller
 from interlock.hub.rates import Rates, limited, take
 from interlock.hub.recording import Recording, trace_of
+from interlock.hub.target import Target
 from interlock.hub.verdicts import Refuse
 from interlock.transports.exchange import Exchange
 from interlock.wire.errors import Fault

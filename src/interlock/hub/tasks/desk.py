@@ -17,11 +17,12 @@ import msgspec
 from interlock.client.peer import remote_fault
 from interlock.hub.audit.entries import Ticket
 from interlock.hub.audit.record import Outcome, outcome_of
-from interlock.hub.call import Call, Caller, Target
+from interlock.hub.call import Call, Caller
 from interlock.hub.desks.errands import Later
 from interlock.hub.lines import Line
 from interlock.hub.results.addresses import with_exposed_uris
 from interlock.hub.results.finishing import Finish
+from interlock.hub.target import Target
 from interlock.hub.tasks.beginning import Beginning
 from interlock.hub.tasks.carrying import ResultWait
 from interlock.hub.tasks.ledger import KeptTask, full

@@ -17,10 +17,11 @@ import msgspec
 from interlock.hub.audit.entries import Ticket
 from interlock.hub.audit.record import CANCELLED, SUCCEEDED, TASK_ENDED, TOOL_FAILED, UNKNOWN, Outcome
 from interlock.hub.audit.recorder import Recorder
-from interlock.hub.call import Call, Target
+from interlock.hub.call import Call
 from interlock.hub.lines import Line, LineOwner
 from interlock.hub.principals import Principal
 from interlock.hub.sharing import SessionState
+from interlock.hub.target import Target
 from interlock.hub.tasks.asking import Asking
 from interlock.hub.tasks.ledger import KeptTask, Ledger
 from interlock.hub.tasks.live import Expected, LiveTask, Tell, outcome_in, renamed
