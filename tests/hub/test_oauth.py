@@ -26,6 +26,7 @@ from mcp.shared.auth_utils import check_resource_allowed
 from interlock.config.load import load
 from interlock.config.settings import Hub, OAuth, Profile, Server
 from interlock.config.settings import Issuer as SecondIssuer
+from interlock.hub.oauth import discovery
 from interlock.web.run import Ready, serve
 
 from .house import House, Raw, child, house, text_of, until
@@ -650,6 +651,15 @@ async def test_t13_an_issuers_metadata_leads_nowhere_but_to_its_own_keys(
             assert (await call(hub.url + "/mcp", issuer.token(iss=issuer.base)))[0] == 503
             assert any("cannot be read" in line.text for line in hub.assembly.logs.tail("hub", 20))
         assert (issuer.fetched, other.fetched) == (0, 0)
+
+
+def test_t13_keys_that_are_elsewhere_come_protected_or_not_at_all() -> None:
+    issuer = "http://login.example.com"
+    said = {"issuer": issuer, "jwks_uri": "http://keys.example.com/all"}
+    with pytest.raises(ValueError, match="unprotected"):
+        discovery._read(json.dumps(said).encode(), issuer)
+    for good in ("https://keys.example.com/all", f"{issuer}/keys"):
+        assert discovery._read(json.dumps({**said, "jwks_uri": good}).encode(), issuer) == good
 
 
 async def test_each_of_several_issuers_speaks_for_its_own_subjects_alone(tmp_path: Path, issuer: Issuer) -> None:
