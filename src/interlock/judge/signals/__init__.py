@@ -9,6 +9,7 @@ from __future__ import annotations
 from interlock.judge.signals.deeds import DEEDS
 from interlock.judge.signals.hints import HINTS
 from interlock.judge.signals.languages import LATIN_SCRIPT, OTHER_SCRIPTS
+from interlock.judge.signals.masters import MASTERS
 from interlock.judge.signals.misuse import MISUSE
 from interlock.judge.signals.takeover import TAKEOVER
 from interlock.judge.signals.voices import VOICES
@@ -16,7 +17,7 @@ from interlock.judge.signals.words import Signal
 
 __all__ = ["ENGLISH", "LATIN_SCRIPT", "NAMES", "OTHER_SCRIPTS", "SAYS", "Signal"]
 
-ENGLISH = TAKEOVER + MISUSE + VOICES + DEEDS + HINTS
+ENGLISH = TAKEOVER + MISUSE + VOICES + DEEDS + MASTERS + HINTS
 
 NAMES = (
     Signal(
