@@ -126,13 +126,15 @@ def _forms() -> OctetRegexes:
 
 def _is_secret(value: str, guessed: bool) -> bool:
     """Whether the value behind a telling name is a secret, and not a placeholder or a word about one."""
+    # The cheapest question first: most values are words, and a text may be full of them.
+    if guessed and not (any(map(str.isdigit, value)) and any(map(str.isalpha, value))):
+        return False
     if _PLACEHOLDER.match(value):
         return False
     if not guessed:
         return True
     counts = Counter(value)
-    spread = -sum(count / len(value) * log2(count / len(value)) for count in counts.values())
-    return spread > 2.8 and any(char.isdigit() for char in value) and any(char.isalpha() for char in value)
+    return -sum(count / len(value) * log2(count / len(value)) for count in counts.values()) > 2.8
 
 
 def _placed(found: list[Secret], octets: bytes, ascii_only: bool) -> tuple[Secret, ...]:
