@@ -12,7 +12,6 @@ import unicodedata
 from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
-from urllib.parse import unquote_plus
 
 from interlock.judge.findings import Finding
 from interlock.judge.regexes import OctetMatch, OctetRegex, OctetRegexes
@@ -180,7 +179,7 @@ def _readings(text: str, plain: str, name: bool) -> Iterator[tuple[str, str]]:
     if _MARKUP.search(plain) and (written := unfold(_unescaped(plain))) != plain:
         yield "in character references", written
     if "%" in plain or ("+" in plain and "://" in plain):
-        decoded = unfold(unquote_plus(plain, errors="replace"))
+        decoded = unfold(_PERCENT.sub(_unquoted, plain.replace("+", " ")))
         if decoded != plain:
             yield "percent-encoded", decoded
     if decoded := _decoded_runs(plain):
@@ -195,6 +194,7 @@ def _unescaped(text: str) -> str:
     return unescape(text)
 
 
+_PERCENT = re.compile(r"(?:%[0-9A-Fa-f]{2})+")
 _CAMEL = re.compile(r"([a-z])([A-Z])")
 _MARKUP = re.compile(r"&(?:#|[a-z])")
 _ESCAPED = re.compile(r"\\u\{?([0-9a-fA-F]{4})\}?")
@@ -203,6 +203,10 @@ _RUN = re.compile(r"[A-Za-z0-9+/_\-]{20,}={0,2}")
 _HEX_RUN = re.compile(r"(?:[0-9a-fA-F]{2}[ :]?(?:\\x|0x)?){10,}")
 _SPACED_OUT = re.compile(r"(?:\b\w[ .\-_*]){5,}\w\b")
 _SPACED = re.compile(r"(?:\b\w[ .\-_*]){2,}\w\b")
+
+
+def _unquoted(match: re.Match[str]) -> str:
+    return bytes.fromhex(match[0].replace("%", "")).decode("utf-8", "replace")
 
 
 def _smuggled(text: str) -> str:
