@@ -43,6 +43,16 @@ def test_a_query_in_other_words_still_finds_the_tool(index: ToolIndex) -> None:
     assert names(index, "how many euro is that in usd")[0] == "convert_currency"
 
 
+def test_what_a_query_found_before_is_not_held_against_what_changed_since(index: ToolIndex) -> None:
+    asked = "weather forecast for a city"
+    before = names(index, asked)
+    assert names(index, asked) == before == ["get_forecast"]
+    index.put(tool("storm", "weather_alerts", "Weather alerts and a forecast for a city"))
+    assert set(names(index, asked)) == {"get_forecast", "weather_alerts"}
+    index.remove(("sky", "get_forecast"))
+    assert names(index, asked) == ["weather_alerts"]
+
+
 @pytest.mark.parametrize("said", ["get_current_time", "getCurrentTime", "clock__get_current_time", "get-current-time"])
 def test_a_tool_that_is_named_comes_first(index: ToolIndex, said: str) -> None:
     index.put(tool("clock", "get_current_time", "Now"))

@@ -33,6 +33,11 @@ Query = Mapping[str, Collection[str]]
 """The terms of a query, each once, with the words that others use for it."""
 
 
+_MET_BYTES = 48 * 1024 * 1024
+_MATCH_BYTES = 1024
+"""What a remembered term takes beside its arrays, about."""
+
+
 class Fields(msgspec.Struct, frozen=True):
     """The text of one tool, by where it stands."""
 
@@ -54,6 +59,10 @@ class LexicalIndex:
         self._gram_counts = array("i")
         self._unused: list[int] = []
         self._terms_of: dict[int, array[int]] = {}
+        self._met: dict[tuple[str, tuple[str, ...]], list[_Match]] = {}
+        """What terms found before: queries share most of their words. Forgotten with every change, before it is made:
+        a match looks into the postings themselves."""
+        self._met_room = _MET_BYTES
 
     def __len__(self) -> int:
         return len(self._terms_of)
@@ -63,6 +72,7 @@ class LexicalIndex:
 
     def put(self, slot: int, fields: Fields) -> None:
         """Index a tool under a slot, replacing what stood there."""
+        self._forget_met()
         if slot in self._terms_of:
             self.remove(slot)
         names = set(words.terms(fields.name))
@@ -80,6 +90,7 @@ class LexicalIndex:
 
     def remove(self, slot: int) -> None:
         """Forget the tool under a slot."""
+        self._forget_met()
         for number in self._terms_of.pop(slot):
             posting = self._postings[number]
             posting.drop(slot)
@@ -98,13 +109,27 @@ class LexicalIndex:
         for query in queries:
             for term, related in query.items():
                 if term not in matches:
-                    matches[term] = self._meet(term, related, taken)
+                    matches[term] = self._met_before(term, tuple(related), taken)
         return [_sum([match for term in query for match in matches[term]], slots) for query in queries]
 
     def ideal(self, query: Query) -> float:
         """The score of an imagined tool that holds every known term of the query once, in a place of weight."""
         known = (self._look_up(term, asked=False) for term in query)
         return max(1e-6, sum(worth for found in known for _, worth in found))
+
+    def _met_before(self, term: str, related: tuple[str, ...], taken: Flags) -> list[_Match]:
+        found = self._met.get((term, related))
+        if found is None:
+            found = self._meet(term, related, taken)
+            self._met_room -= _MATCH_BYTES + sum(match.slots.nbytes + match.gains.nbytes for match in found)
+            if self._met_room < 0:
+                self._forget_met()
+            self._met[term, related] = found
+        return found
+
+    def _forget_met(self) -> None:
+        self._met.clear()
+        self._met_room = _MET_BYTES
 
     def _meet(self, term: str, related: Collection[str], taken: Flags) -> list[_Match]:
         """The tools that a term finds, itself or through a related word; a tool counts for a term once, for the best.
