@@ -10,10 +10,13 @@ from __future__ import annotations
 
 import argparse
 import asyncio
+import contextlib
 import json
 import sys
 import tempfile
 import time
+from asyncio.subprocess import Process
+from collections.abc import AsyncIterator
 from pathlib import Path
 
 import httptools
@@ -111,13 +114,9 @@ class Caller(asyncio.Protocol):
             self.transport.close()
 
 
-async def main() -> int:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--principals", type=int, default=200)
-    parser.add_argument("--calls", type=int, default=1_000_000)
-    parser.add_argument("--json", type=Path, help="write the outcome to this file")
-    options = parser.parse_args()
-    each = options.calls // options.principals
+@contextlib.asynccontextmanager
+async def hub_with_keys() -> AsyncIterator[tuple[Process, Path]]:
+    """A hub before one server, which lets nobody in without a key; and its home."""
     with tempfile.TemporaryDirectory(prefix="ilc") as folder:
         home = Path(folder) / "h"
         script = Path(folder) / "upstream.py"
@@ -133,21 +132,32 @@ async def main() -> int:
             stdout=asyncio.subprocess.DEVNULL,
         )  # fmt: skip
         try:
-            port, keys = await asyncio.to_thread(prepare, home, options.principals)
-            began = time.monotonic()
-            loop = asyncio.get_running_loop()
-            waits = [loop.create_future() for _ in keys]
-            callers = [Caller(n, key, port, each, done) for n, (key, done) in enumerate(zip(keys, waits, strict=True))]
-            for caller in callers:
-                await loop.create_connection(lambda caller=caller: caller, "127.0.0.1", port)
-            watch = asyncio.create_task(watched(hub.pid, callers, options.calls))
-            outcomes = await asyncio.gather(*waits, return_exceptions=True)
-            seconds = time.monotonic() - began
-            watch.cancel()
-            held = [*KEPT, memory_mb([hub.pid])]
+            yield hub, home
         finally:
             hub.terminate()
             await hub.wait()
+
+
+async def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--principals", type=int, default=200)
+    parser.add_argument("--calls", type=int, default=1_000_000)
+    parser.add_argument("--json", type=Path, help="write the outcome to this file")
+    options = parser.parse_args()
+    each = options.calls // options.principals
+    async with hub_with_keys() as (hub, home):
+        port, keys = await asyncio.to_thread(prepare, home, options.principals)
+        began = time.monotonic()
+        loop = asyncio.get_running_loop()
+        waits = [loop.create_future() for _ in keys]
+        callers = [Caller(n, key, port, each, done) for n, (key, done) in enumerate(zip(keys, waits, strict=True))]
+        for caller in callers:
+            await loop.create_connection(lambda caller=caller: caller, "127.0.0.1", port)
+        watch = asyncio.create_task(watched(hub.pid, callers, options.calls))
+        outcomes = await asyncio.gather(*waits, return_exceptions=True)
+        seconds = time.monotonic() - began
+        watch.cancel()
+        held = [*KEPT, memory_mb([hub.pid])]
     faults = [str(outcome) for outcome in outcomes if outcome is not None]
     report = {
         "principals": len(keys),

@@ -13,11 +13,9 @@ import asyncio
 import json
 import statistics
 import sys
-import tempfile
 import time
-from pathlib import Path
 
-from confidentiality import META, SOURCE, UPSTREAM, prepare
+from confidentiality import META, hub_with_keys, prepare
 from interlock.cli.hub_link import HubLink
 
 PACE_S = 0.005
@@ -96,27 +94,11 @@ async def main() -> int:
     parser.add_argument("--calls", type=int, default=2000)
     parser.add_argument("--abusers", type=int, default=4)
     options = parser.parse_args()
-    with tempfile.TemporaryDirectory(prefix="iln") as folder:
-        home, script = Path(folder) / "h", Path(folder) / "upstream.py"
-        script.write_text(UPSTREAM)
-        config = Path(folder) / "interlock.toml"
-        command = json.dumps([sys.executable, "-S", str(script)])
-        config.write_text(
-            f'[hub]\nlisten = "127.0.0.1:0"\nanonymous = false\n[servers.u]\ncommand = {command}\nera = "modern"\n'
-        )
-        environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(SOURCE), "INTERLOCK_HOME": str(home), "HOME": folder}
-        hub = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "interlock.cli", "up", "--config", str(config), env=environment,
-            stdout=asyncio.subprocess.DEVNULL,
-        )  # fmt: skip
-        try:
-            port, (neighbour,) = await asyncio.to_thread(prepare, home, 1)
-            with HubLink.open(home) as link:
-                abuser = link.ask("hub/keys.create", {"agent": "abuser", "rate": {"per_minute": 60}})["key"]
-            print(json.dumps(await measure(port, neighbour, abuser, options.calls, options.abusers)))
-        finally:
-            hub.terminate()
-            await hub.wait()
+    async with hub_with_keys() as (_, home):
+        port, (neighbour,) = await asyncio.to_thread(prepare, home, 1)
+        with HubLink.open(home) as link:
+            abuser = link.ask("hub/keys.create", {"agent": "abuser", "rate": {"per_minute": 60}})["key"]
+        print(json.dumps(await measure(port, neighbour, abuser, options.calls, options.abusers)))
     return 0
 
 
