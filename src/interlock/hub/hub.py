@@ -142,14 +142,14 @@ class Hub:
     def serve(self, exchange: Exchange) -> None:
         """Answer a request, or see to it that it will be answered."""
         request = exchange.request
-        serve = self._methods.get(request.method)
         if exchange.dialect.mgp_offer is not None:
             exchange.dialect = speaking(exchange.dialect)
         try:
+            serve = self._methods.get(request.method)
             if serve is None:
                 raise _no_such_method(exchange)
             check_shape(request.params, self._limits)
-            serve(exchange, cast(Caller, exchange.caller))
+            serve(exchange, exchange.caller)  # type: ignore[arg-type] # admitted here, so one of ours
         except Fault as fault:
             exchange.fail(fault)
 

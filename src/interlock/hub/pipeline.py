@@ -92,7 +92,7 @@ class Pipeline:
         With `after`, only those behind that gate are asked: it had to wait for something, and has passed the call.
         """
         standing, asking = plan.standing, plan.gate
-        if type(standing) is Refuse or type(standing) is Wait:
+        if standing is not PASS and (type(standing) is Refuse or type(standing) is Wait):
             return standing, asking
         for gate, check in _behind(plan, after) if after else plan.checks:
             try:
@@ -105,7 +105,7 @@ class Pipeline:
                 standing, asking = (verdict, gate) if type(standing) is Pass else (standing, asking)
             elif type(verdict) is not Pass:
                 return verdict, gate
-        if type(standing) is Pass or call.approval is not None:
+        if standing is PASS or type(standing) is Pass or call.approval is not None:
             return PASS, ""
         try:
             call.arguments  # noqa: B018 - what is asked about must mean one thing
@@ -124,29 +124,26 @@ class Pipeline:
     def _go(self, call: Call, plan: Plan) -> None:
         """Commit and dispatch a call that no gate has anything against. Whoever asked is answered, whatever happens."""
         try:
-            self._commit_and_dispatch(call, plan)
+            refusal = take(plan.meters, asyncio.get_running_loop().time()) if plan.meters else None
+            if refusal is not None:
+                self._refuse(call, refusal, "rates")
+                return
+            refusal = self._commit(call)
+            if refusal is not None:
+                give_back(plan.meters)
+                self._refuse(call, refusal, "commit")
+                return
+            if call.would_refuse:
+                self._would_refuse(call, call.would_refuse)
+            if call.approval is not None and call.approval.ticket is not None:
+                self._later(self._use_approval(call, plan, call.approval))
+            else:
+                self._dispatch(call, plan)
         except Fault as fault:
             call.exchange.fail(fault)
         except Exception:
             _log.exception("a call to %s could not be sent", call.target.server)
             call.exchange.fail(Fault("INTERNAL_ERROR", "a fault of ours; it was logged"))
-
-    def _commit_and_dispatch(self, call: Call, plan: Plan) -> None:
-        refusal = take(plan.meters, asyncio.get_running_loop().time()) if plan.meters else None
-        if refusal is not None:
-            self._refuse(call, refusal, "rates")
-            return
-        refusal = self._commit(call)
-        if refusal is not None:
-            give_back(plan.meters)
-            self._refuse(call, refusal, "commit")
-            return
-        if call.would_refuse:
-            self._would_refuse(call, call.would_refuse)
-        if call.approval is not None and call.approval.ticket is not None:
-            self._later(self._use_approval(call, plan, call.approval))
-        else:
-            self._dispatch(call, plan)
 
     def _proceed(self, call: Call, plan: Plan, verdict: Verdict, gate: str) -> None:
         if type(verdict) is Pass:

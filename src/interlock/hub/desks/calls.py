@@ -95,7 +95,12 @@ class CallDesk:
             name = inner_call(fields)
         if self._contexts.kept:
             self._contexts.used(caller, exchange.session, name)
-        self._submit(exchange, caller, "tool", name, self._resolve_tool, fields)
+        try:
+            plan = self._pipeline.plan(caller, "tool", name, self._resolve_tool, self._clock())
+        except Fault as fault:
+            self._unresolved(exchange, caller, "tool", name, fault)
+            raise
+        self._pipeline.submit(Call(exchange, caller, plan.target, fields), plan)
 
     def _validate_tool(self, exchange: Exchange, caller: Caller) -> None:
         """The tool registry's `tools/validate`: what the gates say of a call, which is then not made."""
@@ -176,10 +181,13 @@ class CallDesk:
         try:
             plan = self._pipeline.plan(caller, kind, name, resolve, self._clock())
         except Fault as fault:
-            self._recording.unresolved(exchange, caller, kind, name, fault)
-            self._pipeline.refusals.add_unresolved(caller, kind, name, fault)
+            self._unresolved(exchange, caller, kind, name, fault)
             raise
         self._pipeline.submit(Call(exchange, caller, plan.target, fields), plan)
+
+    def _unresolved(self, exchange: Exchange, caller: Caller, kind: TargetKind, name: str, fault: Fault) -> None:
+        self._recording.unresolved(exchange, caller, kind, name, fault)
+        self._pipeline.refusals.add_unresolved(caller, kind, name, fault)
 
 
 class _Reference(msgspec.Struct):
