@@ -300,13 +300,13 @@ async def test_rates_of_key_agent_tool_and_hub_refuse_with_the_time_to_wait(hub:
         assert "result" in await call(client, "open__echo", text="x")
     refused = (await call(client, "open__echo", text="x"))["error"]
     assert refused["data"]["name"] == "RATE_LIMITED"
-    assert 0 < refused["data"]["retry_after_ms"] <= 30_000
+    assert 0 < refused["data"]["retry_after_ms"] <= 60_000
     body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "open__echo", "arguments": {}}}
     session = Raw(hub.url + "/mcp", client.key)
     await session.initialize()
     body["params"] = {"name": "open__echo", "arguments": {"text": "x"}}
     _, headers, _ = await session.post(json.dumps(body).encode())
-    assert 0 < int(headers["retry-after"]) <= 30
+    assert 0 < int(headers["retry-after"]) <= 60
     assert "result" in await call(other, "open__echo", text="x"), "one key's rate is not another's"
     assert "result" in await call(other, "shut__pid")
     assert (await call(other, "shut__pid"))["error"]["data"]["rule"] == "rate of the tool: 1 per minute"

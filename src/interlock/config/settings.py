@@ -225,9 +225,9 @@ class Rate(msgspec.Struct, frozen=True, omit_defaults=True):
     """How many calls may be made; unset: as many as come."""
 
     per_minute: Count | None = None
-    """Calls in a minute; so many may also come at once."""
+    """Calls within any minute; so many may also come at once."""
     per_hour: Count | None = None
-    """Calls in an hour."""
+    """Calls within any hour."""
 
     @property
     def limits(self) -> bool:
