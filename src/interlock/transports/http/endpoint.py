@@ -23,6 +23,7 @@ from interlock.protocols.mcp.intake import (
 )
 from interlock.protocols.mcp.meta import Glance, glance
 from interlock.protocols.mcp.revisions import REVISIONS
+from interlock.transports.credentials import check_beside
 from interlock.transports.exchange import Caller, Service
 from interlock.transports.http.answers import fault_headers
 from interlock.transports.http.bounds import DEFAULT_BOUNDS, HttpBounds
@@ -142,10 +143,7 @@ class McpEndpoint:
 
     def _other(self, turn: Turn, caller: Caller, message: Message) -> None:
         if isinstance(message, Request):
-            if message.auth and b"authorization" not in turn.head.headers:
-                # Whoever brings a credential does not mean to come without one.
-                mend = "send it as `Authorization: Bearer KEY`"
-                raise Fault("AUTH_REQUIRED", "over HTTP a credential stands in the header", mend=mend)
+            check_beside(message.auth, turn.head.headers)
             self._request(turn, caller, message)
         elif isinstance(message, Notification):
             self._notification(turn, caller, message)
@@ -251,6 +249,7 @@ class McpEndpoint:
         try:
             if request.method == "initialize":
                 raise Fault("INVALID_REQUEST", "initialize must not be part of a batch")
+            check_beside(request.auth, turn.head.headers)
             self._serve_in_session(turn, session, caller, request, glance(request.params), batch)
         except Fault as fault:
             batch.answered(_failure(fault, request.id))
