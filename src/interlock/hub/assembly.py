@@ -27,6 +27,7 @@ from interlock.hub.catalog.views import Catalog
 from interlock.hub.housekeeping import Housekeeping
 from interlock.hub.oauth.desk import OAuthDesk
 from interlock.hub.operating.records import RecordDesk
+from interlock.hub.principals import Principal
 from interlock.hub.request_states import RequestStates
 from interlock.hub.upstreams.agreement import asking
 from interlock.hub.upstreams.states import State
@@ -138,7 +139,7 @@ class Assembly:
         recorder.follow(lambda records: self.audience.told(node, records))
         pruner = Pruner(self.store, recorder, head)
         self.forwarding = Forwarding(recorder, self.store, self._ground.note)
-        await self._admitting.begin(self._showing.access_changed)
+        await self._admitting.begin(self._access_changed)
         await self.tasks.ledger.begin(self.store)
         await self._deciding.begin()
         self._showing.begin()
@@ -225,7 +226,15 @@ class Assembly:
         if gone:
             self._ground.note("hub", f"{gone} records were cut off, as the retention settings say")
 
+    def _access_changed(self) -> None:
+        self._showing.access_changed()
+        self.hub.hearing.look_again(self._is_good)
+
+    def _is_good(self, principal: Principal) -> bool:
+        return self.access.rights(principal) is not None
+
     def _reap(self, now: float) -> None:
+        self.hub.hearing.look_again(self._is_good)
         for upstream in self.upstreams:
             upstream.reap_lanes(now)
         if self.oauth is not None:

@@ -54,6 +54,12 @@ class Rights:
         """Whether it permits reading a definition. Who may call may also read."""
         return self.invokes(exposed) or self._read.allows(exposed)
 
+    def names_any_of(self, server: str) -> bool:
+        """Whether it can permit calling or reading anything of a server."""
+        whole = f"{server}__"
+        patterns = _patterns([*self.permissions], "invoke:") + _patterns([*self.permissions], "read:")
+        return self.list_all or any(_can_begin(pattern, whole) for pattern in patterns)
+
     def covers(self, permission: str) -> bool:
         """Whether it permits all that a permission would; in doubt it does not."""
         if permission in self.permissions:
@@ -83,6 +89,12 @@ def check_permissions(permissions: Sequence[str]) -> tuple[str, ...]:
         if (why := why_bad_permission(permission)) is not None:
             raise Fault("INVALID_PARAMS", why, mend=WRITTEN)
     return tuple(dict.fromkeys(permissions))
+
+
+def _can_begin(pattern: str, whole: str) -> bool:
+    """Whether a pattern can match a name that begins so."""
+    prefix, star, _ = pattern.partition("*")
+    return prefix.startswith(whole) or (bool(star) and whole.startswith(prefix))
 
 
 def _is_within(pattern: str, wider: str) -> bool:

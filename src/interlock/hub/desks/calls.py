@@ -70,10 +70,15 @@ class CallDesk:
             return False
         return not isinstance(plan.standing, Refuse)
 
-    def reach(self, caller: Caller, kind: TargetKind, name: str, resolve: Resolve) -> Target:
-        """The target that a name means, for what is not a call of it. What may not be reached is not there."""
-        plan = self._pipeline.plan(caller, kind, name, resolve, self._clock())
+    def reach(
+        self, caller: Caller, kind: TargetKind, name: str, resolve: Resolve, asked: Exchange | None = None
+    ) -> Target:
+        """The target that a name means, for what is not a call of it. What may not be reached is not there; that it was
+        `asked` for is on record then."""
+        plan = self._planned(caller, kind, name, resolve, asked)
         if isinstance(plan.standing, Refuse):
+            if asked is not None:
+                self._pipeline.note_refusal(Call(asked, caller, plan.target), plan.standing, plan.gate)
             raise plan.standing.fault
         return plan.target
 
@@ -152,10 +157,10 @@ class CallDesk:
         except msgspec.DecodeError as cause:
             raise Fault("INVALID_PARAMS", f"ref: {cause}") from None
         if ref.type == "ref/prompt" and ref.name is not None:
-            target = self.reach(caller, "prompt", ref.name, self._resolving.prompt)
+            target = self.reach(caller, "prompt", ref.name, self._resolving.prompt, exchange)
             said = {**members(bytes(fields["ref"])), "name": target.name}
         elif ref.type == "ref/resource" and ref.uri is not None:
-            target = self.reach(caller, "resource", ref.uri, self._resolving.resource)
+            target = self.reach(caller, "resource", ref.uri, self._resolving.resource, exchange)
             said = {**members(bytes(fields["ref"])), "uri": target.name}
         else:
             raise Fault("INVALID_PARAMS", "ref must be a ref/prompt with a name or a ref/resource with a uri")
@@ -173,13 +178,17 @@ class CallDesk:
         resolve: Resolve,
         fields: Members | None = None,
     ) -> None:
-        try:
-            plan = self._pipeline.plan(caller, kind, name, resolve, self._clock())
-        except Fault as fault:
-            self._recording.unresolved(exchange, caller, kind, name, fault)
-            self._pipeline.refusals.add_unresolved(caller, kind, name, fault)
-            raise
+        plan = self._planned(caller, kind, name, resolve, exchange)
         self._pipeline.submit(Call(exchange, caller, plan.target, fields), plan)
+
+    def _planned(self, caller: Caller, kind: TargetKind, name: str, resolve: Resolve, asked: Exchange | None) -> Plan:
+        try:
+            return self._pipeline.plan(caller, kind, name, resolve, self._clock())
+        except Fault as fault:
+            if asked is not None:
+                self._recording.unresolved(asked, caller, kind, name, fault)
+                self._pipeline.refusals.add_unresolved(caller, kind, name, fault)
+            raise
 
 
 class _Reference(msgspec.Struct):

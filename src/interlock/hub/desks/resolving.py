@@ -27,9 +27,9 @@ class Resolving:
             # Known, so that the gates can say why it cannot be called.
             tool = self._catalog.lacking(caller.view, name)
         if tool is None:
-            decision = self._catalog.withheld(caller.view, name)
-            if decision is not None:
-                raise _withheld(name, decision)
+            withheld = self._catalog.withheld(caller.view, name)
+            if withheld is not None and self._access.sees(caller.principal, withheld[0]):
+                raise _withheld(name, withheld[1])
             self._refuse_held(caller, "tool", name)
             self._refuse_early(caller, name)
             raise unknown("tool", name)
@@ -53,9 +53,10 @@ class Resolving:
         return Target("resource", found[0], found[1])
 
     def _refuse_held(self, caller: Caller, kind: str, name: str) -> None:
-        """What is in quarantine is not there for anybody; the rule is named, the text that broke it is not repeated."""
+        """What is in quarantine is not there for anybody, and whoever would see it is told so; the rule is named, the
+        text that broke it is not repeated."""
         held = self._catalog.held(caller.view, kind, name)
-        if held is not None and self._access.reaches(caller.principal, held.server):
+        if held is not None and self._access.sees(caller.principal, held):
             rule = held.findings[0].rule
             message = f"{name[:200]} is in quarantine: its definition breaks {rule}"
             mend = "the operator decides: `interlock status` says what was found and how to allow it"
