@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 
+from interlock.config import load
 from interlock.config.settings import Agent, Hub, Rate, Timeouts, Tools
+from interlock.hub.operator import Operator
 from interlock.protocols.mgp.access import Entry, decide
 
 from .house import MODERN, House, Raw, child, house, last_message, text_of
@@ -343,3 +345,21 @@ async def test_a_rate_that_is_used_up_is_429_and_when_to_come_back(hub: House) -
     )
     assert (status, last_message(answer)["error"]["data"]["name"]) == (200, "RATE_LIMITED")
     assert int(headers["retry-after"]) > 0
+
+
+@pytest.mark.parametrize("rewritten", ["", 'listen = "127.0.0.1:7420"', "anonymous = true"])
+async def test_t3_a_hub_beyond_this_machine_lets_nobody_in_because_its_file_says_otherwise_now(
+    tmp_path: Path, rewritten: str
+) -> None:
+    """Where it listens is settled at the start, and who is let in without a key goes by that."""
+    file = tmp_path / "interlock.toml"
+    file.write_text('[hub]\nlisten = "0.0.0.0:7420"\n')
+    async with house(tmp_path, {}) as hub:
+        await hub.assembly.apply(load(file, home=hub.assembly.home).config)
+        anonymous = Raw(hub.url + "/mcp")
+        assert (await anonymous.post(b"{}"))[0] == 401
+        file.write_text(f"[hub]\n{rewritten}\n")
+        told = await Operator(hub.assembly, lambda: None).reload()
+        assert told["applied"]
+        assert "restart the hub" in str(told["problems"])
+        assert (await anonymous.post(b"{}"))[0] == 401

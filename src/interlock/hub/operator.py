@@ -121,10 +121,13 @@ class Operator:
         ]
         if not loaded.usable:
             return {"applied": False, "changed": [], "problems": self._problems}
-        if loaded.config.hub.listen != assembly.config.hub.listen:
+        config, listen = loaded.config, assembly.config.hub.listen
+        if config.hub.listen != listen:
             mend = "restart the hub to listen elsewhere"
             self._problems.append({"file": "", "line": None, "message": "`listen` changed", "mend": mend})
-        changed = await assembly.apply(loaded.config)
+            # Who is let in without a credential depends on where it does listen.
+            config = msgspec.structs.replace(config, hub=msgspec.structs.replace(config.hub, listen=listen))
+        changed = await assembly.apply(config)
         return {"applied": True, "changed": changed, "problems": self._problems}
 
     async def _status(self, params: bytes) -> object:
