@@ -17,7 +17,7 @@ from interlock.hub.plan import Plan
 from interlock.hub.recording import Recording, trace_of
 from interlock.hub.results import pages
 from interlock.hub.target import Target, TargetKind
-from interlock.hub.verdicts import Ask, Refuse, Verdict, Wait
+from interlock.hub.verdicts import PASS, Ask, Refuse, Verdict, Wait
 from interlock.protocols.mcp.meta import Members, members
 from interlock.protocols.mcp.results import complete
 from interlock.protocols.registry.errors import registry_fault
@@ -107,9 +107,16 @@ class CallDesk:
         name = exchange.glance.name
         if name is None:
             raise Fault("INVALID_PARAMS", "params.name must say which tool")
+        fields = None
         try:
+            if name in KERNEL_TOOLS:
+                fields = members(exchange.request.params)
+                if not self._kernel_desk.check(name, fields):
+                    self._tell_valid(exchange, PASS, name)
+                    return
+                name = inner_call(fields)
             plan = self._pipeline.plan(caller, "tool", name, self._resolve_tool, self._clock())
-            call = Call(exchange, caller, plan.target)
+            call = Call(exchange, caller, plan.target, fields)
             verdict, gate = self._pipeline.judge(call, plan)
         except Fault as fault:
             raise registry_fault(fault, trace_of(exchange), tool_name=name[:200]) from None
