@@ -83,6 +83,7 @@ class Calling:
             doors=admitting.doors,
             catalog=showing.catalog,
             shelves=showing.shelves,
+            secured=showing.secured,
             kernel=showing.kernel,
             access=admitting.access,
             access_desk=admitting.access_desk,

@@ -19,6 +19,7 @@ from interlock.hub.kernel.kernel import Kernel
 from interlock.hub.kernel.meaning import Meaning
 from interlock.hub.kernel.requests import Requests
 from interlock.hub.kernel.search import ToolSearch
+from interlock.hub.kernel.secured import Secured
 from interlock.hub.kernel.shelves import Shelves
 from interlock.hub.kernel.telling import Telling
 from interlock.hub.kernel.tokens import TokenCounts
@@ -44,6 +45,7 @@ class Showing:
         self.catalog = catalog
         self.tokens = TokenCounts(self.changed)
         self.shelves = Shelves(catalog, self.tokens, admitting.access, deciding.deferred)
+        self.secured = Secured(catalog, ground.epoch, deciding.risk_of, deciding.needs)
         self.notices = Notices(catalog, self.shelves)
         self.quarantine = Quarantine(ground.config, self._offered, ground.note)
         self.meaning = Meaning(lambda: ground.config.hub.embeddings, lambda: ground.store, ground.resolver, ground.note)
