@@ -178,6 +178,11 @@ class Access:
             return allowed
         return [item for item in allowed if self._allows(principal, item)]
 
+    def may_call(self, principal: Principal, tool: Sighted) -> bool:
+        """Whether key and grants let a principal call a tool now."""
+        rights = self.rights(principal)
+        return rights is not None and rights.invokes(tool.exposed) and self._allows(principal, tool)
+
     def may_ask_for(self, principal: Principal, tool: Item) -> bool:
         """Whether a grant would let a principal call a tool: its key permits it, and nothing says that it may not."""
         rights = self.rights(principal)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import msgspec
 
@@ -152,7 +153,7 @@ class CallDesk:
         if uri is None:
             raise Fault("INVALID_PARAMS", "params.uri must say which resource")
         if uri.startswith(pages.PREFIX):
-            page = self._pages.read(caller.owner, uri)
+            page = self._pages.read(caller.owner, uri, partial(self._resolving.may_have, caller))
             exchange.result(complete(page, ttl_ms=0) if exchange.dialect.modern else page)
             return
         self._submit(exchange, caller, "resource", uri, self._resolving.resource)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from interlock.hub.access.access import Access
 from interlock.hub.call import Caller
 from interlock.hub.catalog.addresses import original_uri
+from interlock.hub.catalog.offer import Tool
 from interlock.hub.catalog.views import Catalog
 from interlock.hub.target import Target
 from interlock.hub.unknown import unknown
@@ -51,6 +52,10 @@ class Resolving:
             raise unknown("resource", uri)
         self._refuse_held(caller, "resource", uri)
         return Target("resource", found[0], found[1])
+
+    def may_have(self, caller: Caller, tool: Tool) -> bool:
+        """Whether a caller may still call a tool, for what is left of an earlier result."""
+        return self._access.may_call(caller.principal, tool)
 
     def _refuse_held(self, caller: Caller, kind: str, name: str) -> None:
         """What is in quarantine is not there for anybody, and whoever would see it is told so; the rule is named, the
