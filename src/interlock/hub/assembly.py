@@ -27,7 +27,6 @@ from interlock.hub.catalog.views import Catalog
 from interlock.hub.housekeeping import Housekeeping
 from interlock.hub.oauth.desk import OAuthDesk
 from interlock.hub.operating.records import RecordDesk
-from interlock.hub.principals import Principal
 from interlock.hub.request_states import RequestStates
 from interlock.hub.upstreams.agreement import asking
 from interlock.hub.upstreams.states import State
@@ -139,7 +138,7 @@ class Assembly:
         recorder.follow(lambda records: self.audience.told(node, records))
         pruner = Pruner(self.store, recorder, head)
         self.forwarding = Forwarding(recorder, self.store, self._ground.note)
-        await self._admitting.begin(self._access_changed)
+        await self._admitting.begin(self._showing.access_changed, self._end_streams)
         await self.tasks.ledger.begin(self.store)
         await self._deciding.begin()
         self._showing.begin()
@@ -226,15 +225,12 @@ class Assembly:
         if gone:
             self._ground.note("hub", f"{gone} records were cut off, as the retention settings say")
 
-    def _access_changed(self) -> None:
-        self._showing.access_changed()
-        self.hub.hearing.look_again(self._is_good)
-
-    def _is_good(self, principal: Principal) -> bool:
-        return self.access.rights(principal) is not None
+    def _end_streams(self) -> None:
+        """Those of credentials that are worth nothing any more."""
+        self.hub.hearing.look_again(lambda principal: self.access.rights(principal) is not None)
 
     def _reap(self, now: float) -> None:
-        self.hub.hearing.look_again(self._is_good)
+        self._end_streams()
         for upstream in self.upstreams:
             upstream.reap_lanes(now)
         if self.oauth is not None:

@@ -17,7 +17,7 @@ from interlock.hub.catalog.views import Catalog
 from interlock.hub.decisions.decision import Question
 from interlock.hub.decisions.inbox import asker_of
 from interlock.hub.doors import Doors
-from interlock.hub.keys import Keys
+from interlock.hub.keys import Key, Keys
 from interlock.hub.oauth.desk import OAuthDesk, open_desk
 from interlock.hub.operating.keys import KeyDesk
 from interlock.hub.principals import Principal
@@ -45,10 +45,17 @@ class Admitting:
         """Access tokens, where the operator accepts them."""
         self.doors = Doors(lambda: ground.config, self.keys, catalog, self.access, self._tokens)
 
-    async def begin(self, changed: Callable[[], None]) -> None:
-        """Take over what the store holds. `changed` is told whenever somebody may more or less than before."""
+    async def begin(self, changed: Callable[[], None], ended: Callable[[], None]) -> None:
+        """Take over what the store holds. `changed` is told whenever somebody may more or less than before, `ended`
+        when a key is gone."""
+
+        def key_changed(hash_: str, key: Key | None) -> None:
+            changed()
+            if key is None:
+                ended()
+
         await self.keys.begin(self._ground.store)
-        self.keys.mirror.on_change(lambda *_: changed())
+        self.keys.mirror.on_change(key_changed)
         await self.grants.begin(self._ground.store, changed)
 
     async def renew(self) -> None:
