@@ -142,7 +142,13 @@ class Forward(msgspec.Struct, eq=False):
             fault = timed_out(self._call, fault, self._patience[0])
         self._call.outcome = recording.lost(fault)
         self._finish()
-        self._call.exchange.fail(fault)
+        if not self._turned_away(fault):
+            self._call.exchange.fail(fault)
+
+    def _turned_away(self, fault: Fault) -> bool:
+        """Whether a status said to come back later, and the call does."""
+        turned = fault.kind.retryable and "status" in fault.data
+        return turned and self._recovering.takes(self._call, fault.render(Tongue.MGP))
 
     def _ask(self, method: str, params: bytes) -> asyncio.Future[bytes]:
         """Ask the client. The server's own time stands still while it waits for an answer."""

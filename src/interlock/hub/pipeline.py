@@ -18,7 +18,7 @@ from interlock.hub.call import Call, Caller
 from interlock.hub.decisions.desk import Desk
 from interlock.hub.plan import Check, Epoch, Plan, Plans
 from interlock.hub.rates import give_back, take
-from interlock.hub.refusals import Refusals
+from interlock.hub.refusals import NO_SUCH_NAME, Refusals
 from interlock.hub.store_faults import fault_of
 from interlock.hub.target import Approval, Target
 from interlock.hub.timeouts import checks_timed_out
@@ -220,7 +220,8 @@ class Pipeline:
             now = asyncio.get_running_loop().time()
             again = self.plan(call.caller, plan.target.kind, plan.name, plan.resolve, now)
         except Fault as fault:
-            call.exchange.fail(fault)
+            # Its name means nothing to its caller any more, and that is all it is told.
+            self._refuse(call, Refuse(fault, str(fault.data.get("rule") or NO_SUCH_NAME), hidden=True), "resolve")
             return
         call.target = again.target
         fits = approval is not None and ask is not None and self._desk.fits(call, approval, ask)
@@ -259,10 +260,14 @@ class Pipeline:
         self._waiting.add(task)
         task.add_done_callback(self._waiting.discard)
 
+    def note_refusal(self, call: Call, refusal: Refuse, gate: str) -> None:
+        """Keep that a gate said no, for the record and for `why`."""
+        self.refusals.add(call, refusal, gate)
+        self._refused(call, refusal.fault, gate, refusal.rule)
+
     def _refuse(self, call: Call, refusal: Refuse, gate: str) -> None:
         fault = refusal.fault
-        self.refusals.add(call, refusal, gate)
-        self._refused(call, fault, gate, refusal.rule)
+        self.note_refusal(call, refusal, gate)
         if not refusal.hidden:
             fault.data = {**fault.data, "gate": gate, "rule": refusal.rule}
         if fault.kind.as_result and call.target.kind == "tool" and not call.exchange.dialect.rest:

@@ -109,6 +109,9 @@ class Recording:
 
 def lost(fault: Fault) -> Outcome:
     """How a call that was not answered ended."""
+    if fault.kind.retryable and "status" in fault.data:
+        # Turned away for now: an answer, though not one of JSON-RPC.
+        return Outcome("answered", "error", code=fault.kind.mgp)
     match fault.name:
         case "UPSTREAM_TIMEOUT":
             return TIMED_OUT
