@@ -200,7 +200,7 @@ class Assembly:
             self.inbox, lambda: self.config.hub.mode, self.quarantine.take, self._relist, self._risk_of, self._note
         )
         self.judging = Judging(self._resolver)
-        self.noticed = Noticed(self._note)
+        self.noticed = Noticed(self._note, lambda event, call, rules: self.recording.noticed(event, call, rules))
         self.counts = Counts()
         """How many calls there were and how long they took."""
         self.governing = Governing(
