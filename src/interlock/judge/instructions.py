@@ -202,7 +202,7 @@ _SHORT = 8192
 _RUN = re.compile(r"[A-Za-z0-9+/_\-]{20,}={0,2}")
 _HEX_RUN = re.compile(r"(?:[0-9a-fA-F]{2}[ :]?(?:\\x|0x)?){10,}")
 _SPACED_OUT = re.compile(r"(?:\b\w[ .\-_*]){5,}\w\b")
-_SPACED = re.compile(r"(?:\b\w[ .\-_*]){2,}\w\b")
+_SPACED = re.compile(r"(?:\b\w[ .\-_*])+\w\b")
 
 
 def _unquoted(match: re.Match[str]) -> str:

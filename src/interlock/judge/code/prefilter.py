@@ -34,6 +34,8 @@ _SYSTEM_PLACES = ("etc", "proc", "sys", "root", "dev", "boot", "var", "home", "U
 _SECRET_FOLDERS = (".ssh", ".aws", ".netrc", ".kube", ".gnupg", ".git-cred")
 _MAKES_TEXT = ("::", "chr(", "bytes(", "chr (", "bytes (")
 _QUOTES = ('"', "'")
+_PIECE = re.compile(r"(?<![A-Za-z0-9_])__[A-Za-z]+[\"']|[\"'][A-Za-z]+__(?![A-Za-z0-9_])|\{[^{}\n]{0,80}[.\[]__")
+"""A string that ends with the beginning of a special name or begins with the end of one, or a field that has one."""
 _NESTED = 30
 _SEPARATORS = bytes(code if code > 0x7F or chr(code).isalnum() or code == 0x5F else 0x20 for code in range(256))
 _NAMED = r"\(\s*[\w.]+\s*,\s*[\"']\w+[\"']\s*[,)]"
@@ -185,7 +187,7 @@ def _names_what_is_inside(code: str, found: set[bytes]) -> bool:
         ):
             return True
         at = code.find("__", at + 2)
-    if ".__getitem__" in code:
+    if ".__getitem__" in code or _PIECE.search(code):
         return True
     for word in found:
         if word[:1] == b"_" and b"__" in word and word not in _PLAIN_DUNDERS:
