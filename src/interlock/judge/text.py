@@ -106,7 +106,7 @@ _SETS = (
     (
         "text.invisible",
         r"\u115f\u1160\u17b4\u17b5\u2061-\u2065\u206a-\u206f\u2800\u3164\uffa0\ufff0-\ufffc\U00013430-\U0001345f"
-        r"\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0080-\U000e00ff\U000e01f0-\U000e0fff",
+        r"\U0001bca0-\U0001bca3\U0001d159\U0001d173-\U0001d17a\U000e0080-\U000e00ff\U000e01f0-\U000e0fff",
     ),
     ("text.private", r"\ue000-\uf8ff\U000f0000-\U000ffffd\U00100000-\U0010fffd"),
     (
@@ -167,15 +167,30 @@ def _ansi_or_control(piece: str) -> str:
 
 def _unseen(text: str) -> Iterator[tuple[str, int, int]]:
     right_to_left = _RIGHT_TO_LEFT.search(text) is not None
+    wrapping = _wrapping(text) if right_to_left else frozenset()
     for match in _HIDDEN.finditer(text):
         kind = match.lastgroup or ""
         start, end = match.span()
+        if end - start == 1 and start in wrapping:
+            continue
         excuse = _EXCUSES.get(kind)
         if excuse is not None and excuse(text, start, end):
             continue
         if kind == "bidi" and right_to_left and not match[0].strip("\u061c\u200e\u200f\u2068\u2069"):
             continue
         yield kind, start, end
+
+
+def _wrapping(text: str) -> frozenset[int]:
+    """Where marks stand in pairs around a stretch that is written from right to left: these turn nothing around."""
+    pairs = [match for match in _WRAPPED.finditer(text) if not _LEFT_TO_RIGHT.search(match[0])]
+    return frozenset(place for match in pairs for place in (match.start(), match.end() - 1))
+
+
+_WRAPPED = re.compile(
+    "\u202b[^\n\u202a-\u202e\u2066-\u2069]{1,400}\u202c|\u2067[^\n\u202a-\u202e\u2066-\u2069]{1,400}\u2069"
+)
+_LEFT_TO_RIGHT = re.compile("[A-Za-z\u00aa-\u02b8\u0370-\u052f]")
 
 
 def _tags_of_a_flag(text: str, start: int, end: int) -> bool:
