@@ -153,6 +153,12 @@ def test_ordinary_code_passes_at_standard(code: str) -> None:
         "import traceback\ntraceback.walk_stack(None)",
         "import tkinter\ntkinter.Tk().tk.eval('exec id')",
         "import os\nos.rename('/etc/passwd', 'a')",
+        "from os import (  # )\n    system\n)\nsystem('id')",
+        "from a import (b, os)",
+        "import http . server",
+        "from http \\\n import server",
+        "from http import(server)",
+        "if 1:from http import server",
         "import os\nos.replace('a', '/etc/cron.d/a')",
     ],
 )
