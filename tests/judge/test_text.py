@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.judge.text import judge_text, show_hidden, strip_hidden
+import interlock.judge.text as judged
+from interlock.judge.text import hidden_in, judge_text, show_hidden, strip_hidden
 
 
 @pytest.mark.parametrize(
@@ -118,3 +119,17 @@ def test_stripping_leaves_nothing_to_strip(text: str) -> None:
 @given(HARD)
 def test_shown_text_hides_nothing(text: str) -> None:
     assert all(finding.rule in ("text.lookalike", "text.stacked_marks") for finding in judge_text(show_hidden(text)))
+
+
+WORDS = st.sampled_from(
+    ["pay", "pаy", "שלום", "a\u200bb", "\u202bשלום\u202c", "\x1b[31m", "👩\u200d🚀", "e\u0301", "x\ufe0f", "𝐞𝐯𝐚𝐥", "\r"]
+)
+
+
+@given(st.lists(WORDS, max_size=30))
+def test_a_text_read_in_stretches_is_read_as_a_whole(words: list[str]) -> None:
+    written = "".join(f"{word} " for word in words)
+    whole = list(hidden_in(written)), show_hidden(written)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(judged, "_STRETCH", 12)
+        assert (list(hidden_in(written)), show_hidden(written)) == whole

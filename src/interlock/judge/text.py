@@ -56,20 +56,44 @@ def hidden_in(text: str) -> Iterator[Hidden]:
     """Every stretch of hidden text: first what cannot be seen, in order, then words that look like others."""
     if text.isascii():
         # Nearly every text ends here: the rest of the tables is for the others.
-        if not _ASCII_SUSPECT.search(text):
+        if not _any(_ASCII_SUSPECT, text):
             return
-        for match in _ASCII_HIDDEN.finditer(text):
+        for match in _each(_ASCII_HIDDEN, text):
             yield Hidden(_ansi_or_control(match[0]), *match.span())
         return
     for kind, start, end in _unseen(text):
         yield Hidden(f"text.{kind}", start, end)
-    if _TWIN.search(text):
-        for match in _TWIN_WORD.finditer(text):
+    if _any(_TWIN, text):
+        for match in _each(_TWIN_WORD, text):
             yield Hidden("text.lookalike", *match.span())
-    for match in _MATH_WORD.finditer(text):
+    for match in _each(_MATH_WORD, text):
         yield Hidden("text.lookalike", *match.span())
-    for match in _STACKED.finditer(text):
+    for match in _each(_STACKED, text):
         yield Hidden("text.stacked_marks", *match.span())
+
+
+_STRETCH = 8_192
+_PLAIN = re.compile(r"[ \n,.;]")
+
+
+def _stretches(text: str) -> Iterator[tuple[int, int]]:
+    """A long text in stretches that end between words. A search of a whole one would hold up every other thread."""
+    start, size = 0, len(text)
+    while size - start > _STRETCH:
+        plain = _PLAIN.search(text, start + _STRETCH, start + 2 * _STRETCH)
+        end = plain.end() if plain else start + _STRETCH
+        yield start, end
+        start = end
+    yield start, size
+
+
+def _each(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
+    for start, end in _stretches(text):
+        yield from pattern.finditer(text, start, end)
+
+
+def _any(pattern: re.Pattern[str], text: str) -> bool:
+    return any(pattern.search(text, start, end) for start, end in _stretches(text))
 
 
 _WHAT = {
@@ -166,9 +190,9 @@ def _ansi_or_control(piece: str) -> str:
 
 
 def _unseen(text: str) -> Iterator[tuple[str, int, int]]:
-    right_to_left = _RIGHT_TO_LEFT.search(text) is not None
+    right_to_left = _any(_RIGHT_TO_LEFT, text)
     wrapping = _wrapping(text) if right_to_left else frozenset()
-    for match in _HIDDEN.finditer(text):
+    for match in _each(_HIDDEN, text):
         kind = match.lastgroup or ""
         start, end = match.span()
         if end - start == 1 and start in wrapping:
@@ -183,7 +207,7 @@ def _unseen(text: str) -> Iterator[tuple[str, int, int]]:
 
 def _wrapping(text: str) -> frozenset[int]:
     """Where marks stand in pairs around a stretch that is written from right to left: these turn nothing around."""
-    pairs = [match for match in _WRAPPED.finditer(text) if not _LEFT_TO_RIGHT.search(match[0])]
+    pairs = [match for match in _each(_WRAPPED, text) if not _LEFT_TO_RIGHT.search(match[0])]
     return frozenset(place for match in pairs for place in (match.start(), match.end() - 1))
 
 
@@ -265,7 +289,7 @@ def _is_emoji(char: str) -> bool:
 
 def _replaced(text: str, replacement: Callable[[str], str]) -> str:
     if text.isascii():
-        return _ASCII_HIDDEN.sub(lambda match: replacement(match[0]), text) if _ASCII_SUSPECT.search(text) else text
+        return _ASCII_HIDDEN.sub(lambda match: replacement(match[0]), text) if _any(_ASCII_SUSPECT, text) else text
     parts = []
     at = 0
     for _, start, end in _unseen(text):

@@ -67,17 +67,21 @@ class Finish:
             self._deliver(call, _Prepared(result, found), deliver)
 
     async def _elsewhere(self, call: Call, result: bytes, deliver: Callable[[bytes], None]) -> None:
-        try:
-            prepared = await self._judging.elsewhere(lambda: self._prepared(result))
-        except Fault:
-            # Too much waits for a thread. The tool has done its work, so its result is not withheld for that.
-            prepared = self._prepared(result)
+        prepared = await self._aside(lambda: self._prepared(result))
         if self._most is not None and prepared.long is not None:
             long, most = prepared.long, self._most
             extra = len(long.texts) > len(long.blocks)
             division = await self._measuring.divide(long.texts, most, whole_last=extra)
-            prepared = prepared._replace(cut=_cut(long, division or _by_bytes(long.texts, most, whole_last=extra)))
+            prepared = prepared._replace(cut=await self._aside(lambda: _cut(long, division, most, extra)))
         self._deliver(call, prepared, deliver)
+
+    async def _aside(self, work: Callable[[], T]) -> T:
+        """Do something in a thread."""
+        try:
+            return await self._judging.elsewhere(work)
+        except Fault:
+            # Too much waits for a thread. The tool has done its work, so its result is not withheld for that.
+            return work()
 
     def _prepared(self, result: bytes) -> _Prepared:
         """Everything that takes long, on values alone, so that a thread may do it."""
@@ -182,8 +186,9 @@ def _read(result: bytes, most: int) -> _Long | None:
     return _Long(fields, blocks, texts)
 
 
-def _cut(long: _Long, division: Division) -> _Cut | None:
-    """A result divided; None for one that can be shown whole."""
+def _cut(long: _Long, measured: Division | None, most: int, extra: bool) -> _Cut | None:
+    """A result divided as it was measured, or else by an estimate; None for one that can be shown whole."""
+    division = measured or _by_bytes(long.texts, most, whole_last=extra)
     if division.fits:
         return None
     kept: list[object] = []
