@@ -12,11 +12,15 @@ import zlib
 from collections.abc import Callable, Iterator
 
 MOST_UNPACKED = 65_536
+_SHORTEST = 30
+"""Letters that an order takes at the least."""
 _READABLE = re.compile(r"[\w\s.,:;!?'\"()/~@#$%&*+=<>\[\]{}|\\^`-]+")
 
 
 def decodings(text: str) -> Iterator[tuple[str, str]]:
     """Each code that a text may be written in, with the text as it then reads."""
+    if len(text) < _SHORTEST:
+        return
     for name, mark, times, run, decode in _CODES:
         # Counting a sign that the code cannot do without is a hundred times cheaper than looking for a run of it.
         if text.count(mark) >= times and run.search(text):
