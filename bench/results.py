@@ -46,7 +46,7 @@ def main() -> None:
         options.json.write_bytes(msgspec.json.encode(rows))
 
 
-async def measure() -> dict[str, dict[str, float]]:
+async def measure(sizes: tuple[int, ...] = SIZES, times: int = RUNS) -> dict[str, dict[str, float]]:
     """The rows, by what is done and the size of the result in bytes."""
     judging, measuring, pages = Judging(Resolver()), Measuring(), Pages(time.monotonic)
     settings = {
@@ -59,8 +59,8 @@ async def measure() -> dict[str, dict[str, float]]:
             finish = finish_for(server, pages, judging, measuring, lambda call, found: None)
             assert finish is not None
             await _once(finish, _result(100_000))  # loads and compiles what is needed
-            for size in SIZES:
-                runs = [await _once(finish, _result(size)) for _ in range(RUNS)]
+            for size in sizes:
+                runs = [await _once(finish, _result(size)) for _ in range(times)]
                 took, held = (statistics.median(column) * 1000 for column in zip(*runs, strict=True))
                 rows[f"{name} {size}"] = {"took_ms": round(took, 2), "held_ms": round(held, 2)}
     finally:
