@@ -10,6 +10,7 @@ every retry, starts again from the top.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine
 
 from interlock.hub.brake import SLOWED, Brake
@@ -25,6 +26,7 @@ from interlock.hub.verdicts import PASS, Ask, Pass, Refuse, Verdict, Wait
 from interlock.judge.findings import Finding
 from interlock.protocols.mcp.results import refusal_result
 from interlock.store import StoreError
+from interlock.transports.rounds import Rounds
 from interlock.wire.errors import Fault
 
 Resolve = Callable[[Caller, str], Target]
@@ -34,6 +36,8 @@ Release = Callable[[Call], None]
 """Gives back what `commit` took, for a call that was not dispatched after all."""
 WouldRefuse = Callable[[Call, tuple[Finding, ...]], None]
 """Hears of each call that goes out although a stricter mode would have refused it, and what for."""
+
+_log = logging.getLogger(__name__)
 
 MOST_WAITING = 4096
 """Calls whose gates wait for something."""
@@ -63,6 +67,7 @@ class Pipeline:
         self._refused = refused
         self._would_refuse = would_refuse
         self._waiting: set[asyncio.Task[None]] = set()
+        self._rounds = Rounds.of(asyncio.get_running_loop())
         self.refusals = Refusals()
         self._brake = Brake()
 
@@ -112,12 +117,21 @@ class Pipeline:
         """Judge a call and send it on, or answer why not."""
         verdict, gate = self.judge(call, plan)
         if verdict is PASS:
-            self._go(call, plan)
+            self._rounds.then(self._go, call, plan)
         else:
             self._proceed(call, plan, verdict, gate)
 
     def _go(self, call: Call, plan: Plan) -> None:
-        """Commit and dispatch a call that no gate has anything against."""
+        """Commit and dispatch a call that no gate has anything against. Whoever asked is answered, whatever happens."""
+        try:
+            self._commit_and_dispatch(call, plan)
+        except Fault as fault:
+            call.exchange.fail(fault)
+        except Exception:
+            _log.exception("a call to %s could not be sent", call.target.server)
+            call.exchange.fail(Fault("INTERNAL_ERROR", "a fault of ours; it was logged"))
+
+    def _commit_and_dispatch(self, call: Call, plan: Plan) -> None:
         refusal = take(plan.meters, asyncio.get_running_loop().time()) if plan.meters else None
         if refusal is not None:
             self._refuse(call, refusal, "rates")
