@@ -96,6 +96,12 @@ class Recording:
         """Record that another tool is called in the place of one that failed."""
         self._tell(FELL_BACK, call, error, {"fallback_tool": target.name, "error_code": error.code})
 
+    def noticed(self, event: str, call: Call, rules: list[str]) -> None:
+        """Record what was found in a call or its result and not refused."""
+        call.trace = call.trace or trace_of(call.exchange)
+        said: dict[str, object] = {"rules": rules}
+        self.recorder.event(event, call.caller.principal, call.target, call.trace, rule=rules[0], details=said)
+
     def _tell(self, event: str, call: Call, error: ErrorObject, details: dict[str, object]) -> None:
         principal, reason = call.caller.principal, error.message[:1000]
         self.recorder.event(event, principal, call.target, call.trace, reason=reason, details=details)

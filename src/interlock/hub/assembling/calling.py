@@ -51,7 +51,7 @@ class Calling:
         self._states = states
         clock = asyncio.get_running_loop().time
         self.judging = Judging(ground.resolver)
-        self.noticed = Noticed(ground.note)
+        self.noticed = Noticed(ground.note, lambda event, call, rules: self.recording.noticed(event, call, rules))
         self.pages = Pages(time.monotonic)
         self.measuring = Measuring()
         self.gatehouse = Gatehouse(
