@@ -38,6 +38,9 @@ class Echo:
         self.transport: asyncio.Transport = Wire(name, log)
         self.name, self.rounds, self.log = name, rounds, log
 
+    def give_up(self) -> None:
+        self.transport.abort()
+
     def take_in(self, data: bytes) -> None:
         self.log.append(("took", self.name, data))
         if data == b"break":

@@ -32,10 +32,11 @@ _B = TypeVar("_B")
 class Receiver(Protocol):
     """One end of a connection."""
 
-    transport: asyncio.Transport
-
     def take_in(self, data: bytes) -> None:
         """Bytes, in the order in which they came."""
+
+    def give_up(self) -> None:
+        """They could not be gone through, which is a fault of ours: end the connection."""
 
 
 class Rounds:
@@ -122,7 +123,7 @@ class Rounds:
                 receiver.take_in(data)
             except Exception as cause:
                 self._failed(cause)
-                receiver.transport.abort()
+                receiver.give_up()
             if len(self._out) >= ANSWERS:
                 self._write_all()
         while self._next:

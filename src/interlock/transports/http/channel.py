@@ -133,6 +133,9 @@ class Channel(asyncio.Protocol):
             return
         self._feed(ticket, data, fresh)
 
+    def give_up(self) -> None:
+        self.abort()
+
     def _feed(self, ticket: Ticket, data: bytes, fresh: bool = False) -> None:
         if not self._headers_complete:
             self._fed += len(data)

@@ -133,6 +133,10 @@ class HubProtocol(HttpToolsProtocol):
             limit = self.face.bounds.header_bytes
             self._refuse(Refusal(431, f"headers are over the limit of {limit} bytes", "TOO_LARGE"))
 
+    def give_up(self) -> None:
+        """End the connection at once."""
+        self.transport.abort()
+
     def connection_lost(self, exc: Exception | None) -> None:
         """The client has gone."""
         self.face.connections.discard(self)
