@@ -10,7 +10,7 @@ from typing import cast
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from interlock.transports.rounds import ANSWERS, LARGE, OFTEN, SELDOM, Rounds
+from interlock.transports.rounds import LARGE, OFTEN, SELDOM, TOGETHER, Rounds
 
 
 class Wire(asyncio.Transport):
@@ -90,10 +90,10 @@ def test_the_first_of_a_long_round_does_not_wait_for_the_last() -> None:
         rounds = Rounds.of(asyncio.get_running_loop())
         a = Echo("a", rounds, log)
         with together(rounds, a):
-            for number in range(3 * ANSWERS):
+            for number in range(3 * TOGETHER):
                 rounds.received(a, b"%d" % number)
             await asyncio.sleep(0)
-        before_last = log.index(("took", "a", b"%d" % (3 * ANSWERS - 1)))
+        before_last = log.index(("took", "a", b"%d" % (3 * TOGETHER - 1)))
         assert ("wrote", "a", b"0") in log[:before_last]
 
     asyncio.run(scenario())

@@ -19,8 +19,8 @@ TOGETHER_S: Final = 0.00001
 OFTEN: Final = 3
 SELDOM: Final = 64
 """How many times in a row they must have come together, or alone, before that is taken for granted."""
-ANSWERS: Final = 16
-"""So many are written at a time, so that the first in a long round need not wait for the last."""
+TOGETHER: Final = 64
+"""A round is of so many pieces at most, so that the first need not wait for the last of very many."""
 LARGE: Final = 64 * 1024
 """Pieces of this size are taken as they come: more of the same stream follow, and whoever takes them may stop that."""
 
@@ -117,26 +117,23 @@ class Rounds:
             if self._streak >= SELDOM:
                 self._at_once = True
                 self._streak = 0
-        self._running = True
-        for receiver, data in pile:
-            try:
-                receiver.take_in(data)
-            except Exception as cause:
-                self._failed(cause)
-                receiver.give_up()
-            if len(self._out) >= ANSWERS:
-                self._write_all()
-        while self._next:
-            steps, self._next = self._next, []
-            for do, first, second in steps:
+        for at in range(0, len(pile), TOGETHER):
+            self._running = True
+            for receiver, data in pile[at : at + TOGETHER]:
                 try:
-                    do(first, second)
+                    receiver.take_in(data)
                 except Exception as cause:
                     self._failed(cause)
-                if len(self._out) >= ANSWERS:
-                    self._write_all()
-        self._running = False
-        self._write_all()
+                    receiver.give_up()
+            while self._next:
+                steps, self._next = self._next, []
+                for do, first, second in steps:
+                    try:
+                        do(first, second)
+                    except Exception as cause:
+                        self._failed(cause)
+            self._running = False
+            self._write_all()
 
     def _failed(self, cause: Exception) -> None:
         """As the loop itself tells of it; the others in the round are not to suffer for it."""
@@ -145,8 +142,10 @@ class Rounds:
     def _write_all(self) -> None:
         out, self._out = self._out, []
         for transport, data in out:
-            if not transport.is_closing():
+            try:
                 transport.write(data)
+            except RuntimeError as cause:  # it was closed meanwhile
+                self._failed(cause)
 
 
 _ROUNDS: WeakKeyDictionary[asyncio.AbstractEventLoop, Rounds] = WeakKeyDictionary()
