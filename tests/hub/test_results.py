@@ -85,6 +85,23 @@ async def rest(hub: House, uri: str) -> str:
     return whole
 
 
+async def test_t31_the_rest_of_a_result_goes_with_the_access_to_its_tool(tmp_path: Path) -> None:
+    async with house(tmp_path, {"s": scripted(tmp_path, SCRIPT, max_result_tokens=500)}) as hub:
+        key = hub.key("ada")
+        uri = link(await call(hub, "long", key))
+        never = (await read(hub, PREFIX + "never-was/1", key))["error"]
+        assert "result" in await read(hub, uri, key)
+        await hub.deny("ada", "s", "long")
+        taken = (await read(hub, uri, key))["error"]
+        assert (taken["code"], taken["message"], taken["data"]["name"]) == (
+            never["code"],
+            never["message"],
+            never["data"]["name"],
+        )
+        await hub.take("ada", "s", "long")
+        assert "result" in await read(hub, uri, key)
+
+
 async def test_a_long_result_becomes_its_head_and_a_link_to_the_rest_in_pages(tmp_path: Path) -> None:
     async with house(tmp_path, {"s": scripted(tmp_path, SCRIPT, max_result_tokens=500)}) as hub:
         result = await call(hub, "long")

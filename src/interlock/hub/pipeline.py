@@ -18,7 +18,7 @@ from interlock.hub.call import Call, Caller
 from interlock.hub.decisions.desk import Desk
 from interlock.hub.plan import Check, Epoch, Plan, Plans
 from interlock.hub.rates import give_back, take
-from interlock.hub.refusals import Refusals
+from interlock.hub.refusals import NO_SUCH_NAME, Refusals
 from interlock.hub.store_faults import fault_of
 from interlock.hub.target import Approval, Target
 from interlock.hub.timeouts import checks_timed_out
@@ -92,7 +92,7 @@ class Pipeline:
         With `after`, only those behind that gate are asked: it had to wait for something, and has passed the call.
         """
         standing, asking = plan.standing, plan.gate
-        if type(standing) is Refuse or type(standing) is Wait:
+        if standing is not PASS and (type(standing) is Refuse or type(standing) is Wait):
             return standing, asking
         for gate, check in _behind(plan, after) if after else plan.checks:
             try:
@@ -105,7 +105,7 @@ class Pipeline:
                 standing, asking = (verdict, gate) if type(standing) is Pass else (standing, asking)
             elif type(verdict) is not Pass:
                 return verdict, gate
-        if type(standing) is Pass or call.approval is not None:
+        if standing is PASS or type(standing) is Pass or call.approval is not None:
             return PASS, ""
         try:
             call.arguments  # noqa: B018 - what is asked about must mean one thing
@@ -124,29 +124,26 @@ class Pipeline:
     def _go(self, call: Call, plan: Plan) -> None:
         """Commit and dispatch a call that no gate has anything against. Whoever asked is answered, whatever happens."""
         try:
-            self._commit_and_dispatch(call, plan)
+            refusal = take(plan.meters, asyncio.get_running_loop().time()) if plan.meters else None
+            if refusal is not None:
+                self._refuse(call, refusal, "rates")
+                return
+            refusal = self._commit(call)
+            if refusal is not None:
+                give_back(plan.meters)
+                self._refuse(call, refusal, "commit")
+                return
+            if call.would_refuse:
+                self._would_refuse(call, call.would_refuse)
+            if call.approval is not None and call.approval.ticket is not None:
+                self._later(self._use_approval(call, plan, call.approval))
+            else:
+                self._dispatch(call, plan)
         except Fault as fault:
             call.exchange.fail(fault)
         except Exception:
             _log.exception("a call to %s could not be sent", call.target.server)
             call.exchange.fail(Fault("INTERNAL_ERROR", "a fault of ours; it was logged"))
-
-    def _commit_and_dispatch(self, call: Call, plan: Plan) -> None:
-        refusal = take(plan.meters, asyncio.get_running_loop().time()) if plan.meters else None
-        if refusal is not None:
-            self._refuse(call, refusal, "rates")
-            return
-        refusal = self._commit(call)
-        if refusal is not None:
-            give_back(plan.meters)
-            self._refuse(call, refusal, "commit")
-            return
-        if call.would_refuse:
-            self._would_refuse(call, call.would_refuse)
-        if call.approval is not None and call.approval.ticket is not None:
-            self._later(self._use_approval(call, plan, call.approval))
-        else:
-            self._dispatch(call, plan)
 
     def _proceed(self, call: Call, plan: Plan, verdict: Verdict, gate: str) -> None:
         if type(verdict) is Pass:
@@ -223,7 +220,8 @@ class Pipeline:
             now = asyncio.get_running_loop().time()
             again = self.plan(call.caller, plan.target.kind, plan.name, plan.resolve, now)
         except Fault as fault:
-            call.exchange.fail(fault)
+            # Its name means nothing to its caller any more, and that is all it is told.
+            self._refuse(call, Refuse(fault, str(fault.data.get("rule") or NO_SUCH_NAME), hidden=True), "resolve")
             return
         call.target = again.target
         fits = approval is not None and ask is not None and self._desk.fits(call, approval, ask)
@@ -262,10 +260,14 @@ class Pipeline:
         self._waiting.add(task)
         task.add_done_callback(self._waiting.discard)
 
+    def note_refusal(self, call: Call, refusal: Refuse, gate: str) -> None:
+        """Keep that a gate said no, for the record and for `why`."""
+        self.refusals.add(call, refusal, gate)
+        self._refused(call, refusal.fault, gate, refusal.rule)
+
     def _refuse(self, call: Call, refusal: Refuse, gate: str) -> None:
         fault = refusal.fault
-        self.refusals.add(call, refusal, gate)
-        self._refused(call, fault, gate, refusal.rule)
+        self.note_refusal(call, refusal, gate)
         if not refusal.hidden:
             fault.data = {**fault.data, "gate": gate, "rule": refusal.rule}
         if fault.kind.as_result and call.target.kind == "tool" and not call.exchange.dialect.rest:

@@ -65,13 +65,14 @@ class Rounds:
         """Bytes came: hand them over in this round, or at once."""
         if self._at_once and self._taken_at_once(receiver, data):
             return
-        if len(data) >= LARGE:
+        if len(data) < LARGE:
+            pile = self._pile
+            if not pile:
+                self._loop.call_soon(self._run)
+            pile.append((receiver, data))
+        else:
             self.settle()
             receiver.take_in(data)
-            return
-        if not self._pile:
-            self._loop.call_soon(self._run)
-        self._pile.append((receiver, data))
 
     def write(self, transport: asyncio.WriteTransport, data: bytes) -> None:
         """Write at the end of the round, or at once where none is under way."""

@@ -123,7 +123,7 @@ class Finish:
     def _with_link(self, call: Call, cut: _Cut) -> bytes:
         """The head of a result, how much of it that is, and where the rest can be read."""
         division = cut.division
-        uri, count = self._pages.keep(call.caller.owner, cut.rest, division.bounds)
+        uri, count = self._pages.keep(call.caller.owner, cut.rest, division.bounds, call.target.tool)
         about = "" if division.exact else "about "
         told = (
             f"[Cut here: {division.shown:,} of {about}{division.total:,} tokens are shown. "

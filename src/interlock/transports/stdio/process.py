@@ -121,7 +121,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
     @property
     def buffered(self) -> int:
         """Bytes written that the process has not taken yet."""
-        return self._stdin.get_write_buffer_size()
+        return 0 if self._stdin.is_closing() else self._stdin.get_write_buffer_size()
 
     def write(self, data: bytes) -> None:
         """Send bytes to stdin. Dropped when it is closed."""
@@ -160,7 +160,9 @@ class ServerProcess(asyncio.SubprocessProtocol):
         self.pid = self._transport.get_pid()
         as_given(self.pid)
         self._stdin = cast(asyncio.WriteTransport, self._transport.get_pipe_transport(STDIN))
-        self._stdin.set_write_buffer_limits(high=self._write_limit)
+        # One that ended at once has closed it already, which uvloop minds; its end is told in its own time.
+        with contextlib.suppress(RuntimeError):
+            self._stdin.set_write_buffer_limits(high=self._write_limit)
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
         self._owner.wrote(fd, data)
