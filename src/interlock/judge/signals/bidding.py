@@ -44,8 +44,8 @@ _INNER = (
     r"(?:conversations?\b|chats?\b|dialog(?:ue)?s?\b|transcripts?\b|system (?:prompts?|messages?)\b|"
     r"clipboard\b|environment "
     r"variables\b|env vars\b|cookies\b|browser (?:history|data)\b|home (?:folder|directory)\b|"
-    r"(?:current |whole |entire "
-    r")?workspace\b|address book\b|your (?:full |own |exact |entire |complete )*(?:instructions?|"
+    r"(?:whole|entire) "
+    r"workspace\b|address book\b|your (?:full |own |exact |entire |complete )*(?:instructions?|"
     r"prompt|reasoning|rules|memory"
     r"|thoughts)\b|(?:session|access|auth\w*|bearer|login) tokens? (?:of|you|from|in use)|"
     r"what (?:the )?other tools (?:said|"
@@ -429,9 +429,9 @@ BIDDING = (
     ),
     Signal(
         "theft",
-        1,
-        r"\b(?:the )?(?:model|assistant|agent|llm|ai) (?:is required|has|needs|is obliged|is "
-        r"expected|must|is to) ?(?:to )?(?:pass|send|include|provide|attach|report)\b",
+        0.5,
+        r"\b(?:the )?(?:model|assistant|agent|llm|ai) (?:is required|has|needs|is obliged|is expected|must|is to) ?"
+        r"(?:to )?(?:pass|send|attach|report)\b",
     ),
     # Other tools.
     Signal("shadowing", 1.5, r"\brefuse to (?:use|call|trust|run)\b <15>\bother\b"),
