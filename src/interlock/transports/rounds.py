@@ -19,7 +19,7 @@ TOGETHER_S: Final = 0.00001
 OFTEN: Final = 3
 SELDOM: Final = 64
 """How many times in a row they must have come together, or alone, before that is taken for granted."""
-TOGETHER: Final = 64
+TOGETHER: Final = 32
 """A round is of so many pieces at most, so that the first need not wait for the last of very many."""
 LARGE: Final = 64 * 1024
 """Pieces of this size are taken as they come: more of the same stream follow, and whoever takes them may stop that."""
