@@ -160,7 +160,8 @@ class ServerProcess(asyncio.SubprocessProtocol):
         self.pid = self._transport.get_pid()
         as_given(self.pid)
         self._stdin = cast(asyncio.WriteTransport, self._transport.get_pipe_transport(STDIN))
-        self._stdin.set_write_buffer_limits(high=self._write_limit)
+        with contextlib.suppress(RuntimeError):  # uvloop's, of a pipe whose process has ended already
+            self._stdin.set_write_buffer_limits(high=self._write_limit)
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:
         self._owner.wrote(fd, data)
