@@ -133,7 +133,8 @@ async def _watch_files(assembly: Assembly, operator: Operator) -> None:
         if now != seen:
             await operator.reload()
             for problem in operator.problems:
-                assembly.logs.add("hub", "config", f"{problem['file']}:{problem['line']}: {problem['message']}")
+                line = f":{problem['line']}" if problem["line"] else ""
+                assembly.logs.add("hub", "config", f"{problem['file']}{line}: {problem['message']}")
             seen = _stamps(assembly.config)
 
 
@@ -182,8 +183,13 @@ def _only_one(home: Path) -> Iterator[None]:
 @contextlib.contextmanager
 def _signals(stop: Callable[[], None]) -> Iterator[None]:
     loop = asyncio.get_running_loop()
-    if sys.platform == "win32":
-        yield
+    if sys.platform == "win32":  # no handlers on the loop there
+        before = {number: signal.signal(number, lambda *_: loop.call_soon_threadsafe(stop)) for number in _STOPPING}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
         return
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop)
@@ -192,6 +198,9 @@ def _signals(stop: Callable[[], None]) -> Iterator[None]:
     finally:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.remove_signal_handler(number)
+
+
+_STOPPING: Final = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGBREAK") if hasattr(signal, name))
 
 
 def _run(main: Coroutine[None, None, None]) -> None:
