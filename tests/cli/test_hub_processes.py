@@ -126,6 +126,27 @@ def test_a_changed_file_is_taken_over_without_being_told(user: User) -> None:
     assert user.servers() == ["late"]
 
 
+def test_a_file_that_goes_and_comes_back_ends_no_server(user: User) -> None:
+    user.configure("[servers.here]\nurl = 'http://127.0.0.1:9/'\n")
+    user.finished("up", "-d")
+    user.config.unlink()
+    deadline = time.monotonic() + 30
+    while "is gone" not in (said := user.run("status").output) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert f"{user.config}: the file is gone" in said
+    assert user.servers() == ["here"]
+    user.configure("[servers.again]\nurl = 'http://127.0.0.1:9/'\n")
+    while user.servers() != ["again"] and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert user.servers() == ["again"]
+    assert "is gone" not in user.run("status").output
+
+
+def test_a_hub_in_the_background_says_that_nothing_is_configured(user: User) -> None:
+    user.configure()
+    assert "demonstration server" in user.finished("up", "-d")[1]
+
+
 @pytest.mark.parametrize("arguments", [["up"], ["up", "-d"], ["up", "--json"]])
 def test_a_wrong_configuration_starts_nothing_and_names_file_and_line(user: User, arguments: list[str]) -> None:
     write(user.config, BROKEN)

@@ -123,7 +123,8 @@ class Operator:
             return {"applied": False, "changed": [], "problems": self._problems}
         if loaded.config.hub.listen != assembly.config.hub.listen:
             mend = "restart the hub to listen elsewhere"
-            self._problems.append({"file": "", "line": None, "message": "`listen` changed", "mend": mend})
+            changed_in = loaded.config.origin.path or ""
+            self._problems.append({"file": changed_in, "line": None, "message": "`listen` changed", "mend": mend})
         changed = await assembly.apply(loaded.config)
         return {"applied": True, "changed": changed, "problems": self._problems}
 
@@ -200,7 +201,7 @@ class Operator:
                     "security": definition.get("security"),
                     "permissions": list(self._assembly.permissions.needs(item)) if isinstance(item, Tool) else [],
                     "_meta": definition.get("_meta"),
-                    "tokens": self._assembly.tokens.of(item) if isinstance(item, Tool) else None,
+                    "tokens": self._assembly.tokens.exact((item,)) if isinstance(item, Tool) else None,
                 }
             )
         return {"tools": tools}
