@@ -17,6 +17,8 @@ from interlock.wire.limits import DEFAULT, Limits
 Id: TypeAlias = int | str
 
 EMPTY_OBJECT: Final = b"{}"
+RESULT_LENGTH: Final = len('{"jsonrpc":"2.0","id":,"result":}')
+"""What a good answer takes beside its id and its result."""
 
 
 class Request(msgspec.Struct, frozen=True):
@@ -92,7 +94,7 @@ def plain_result(data: bytes, id: Id) -> bytes | None:
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return None
     result = bytes(plain.result)
-    if plain.id != id or len(data) != _RESULT_LENGTH + len(b"%d" % plain.id) + len(result):
+    if plain.id != id or len(data) != RESULT_LENGTH + len(b"%d" % plain.id) + len(result):
         return None
     return result
 
@@ -284,7 +286,7 @@ def _canonical_length(message: Message) -> int:
         # The very object that stands for absent params.
         return length if params is EMPTY_OBJECT else length + _PARAMS_LENGTH + len(params)
     if type(message) is Result:
-        return _RESULT_LENGTH + len(encode_id(message.id)) + len(message.result)
+        return RESULT_LENGTH + len(encode_id(message.id)) + len(message.result)
     return -1
 
 
@@ -292,7 +294,6 @@ _REQUEST_LENGTH = len('{"jsonrpc":"2.0","id":,"method":""}')
 _PARAMS_LENGTH = len(',"params":')
 _CALL_LENGTH = _REQUEST_LENGTH + _PARAMS_LENGTH
 _BRACE = ord("{")
-_RESULT_LENGTH = len('{"jsonrpc":"2.0","id":,"result":}')
 _MEMBERS = frozenset({"jsonrpc", "id", "method", "params", "result", "error"})
 
 

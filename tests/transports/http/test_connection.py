@@ -388,6 +388,7 @@ def answers_to(pieces: list[bytes]) -> bytes:
         protocol.connection_made(recorder)
         for piece in pieces:
             protocol.data_received(piece)
+        protocol.eof_received()
         return recorder.written
 
     return asyncio.run(feed())

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final
+from typing import Final, Literal
 
 import msgspec
 
 from interlock.wire.errors import Fault
-from interlock.wire.messages import Id
+from interlock.wire.messages import Id, Request
 
 PREFIX: Final = "io.modelcontextprotocol/"
 PROTOCOL_VERSION: Final = PREFIX + "protocolVersion"
@@ -70,6 +70,42 @@ def glance(params: bytes) -> Glance:
         raise Fault("INVALID_PARAMS", f"params: {cause}") from None
 
 
+def plain_call(data: bytes) -> tuple[Request, Glance] | None:
+    """The request in these bytes and what `glance` says of it, if it is written as compactly as can be and is nothing
+    but a name, arguments and `_meta` under a number for an id; else None.
+
+    One look for the commonest message of the stateless era. Whatever is not just that is left to the two others.
+    """
+    try:
+        plain = _decode_plain_call(data)
+        id_, method, params = plain.id, plain.method, plain.params
+        name, given, meta_raw = params.name, bytes(params.arguments), bytes(params.meta)
+        length = _PLAIN_LENGTH_WITH_META + len(name) + len(given) + len(meta_raw)
+        # What stood twice, or was escaped, would make it longer than what was read; and of the four members only the
+        # params are an object, so that they are last if that is how it ends.
+        if len(data) != _CALL_LENGTH + len(b"%d" % id_) + len(method) + length or not data.endswith(b"}}"):
+            return None
+        meta = _metas.get(meta_raw) or _read_meta(meta_raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    if meta is None:
+        return None
+    return Request(id_, method, data[-1 - length : -1]), Glance(name, None, meta, meta_raw, given)
+
+
+class _PlainParams(msgspec.Struct, forbid_unknown_fields=True):
+    name: str
+    arguments: msgspec.Raw
+    meta: msgspec.Raw = msgspec.field(name="_meta")
+
+
+class _PlainCall(msgspec.Struct, forbid_unknown_fields=True):
+    jsonrpc: Literal["2.0"]
+    id: int
+    method: str
+    params: _PlainParams
+
+
 class _Params(msgspec.Struct):
     name: str | None = None
     uri: str | None = None
@@ -81,6 +117,8 @@ class _Params(msgspec.Struct):
 _UNSET = msgspec.UNSET
 _PLAIN_LENGTH = len('{"name":"","arguments":}')
 _PLAIN_LENGTH_WITH_META = _PLAIN_LENGTH + len(',"_meta":')
+_CALL_LENGTH = len('{"jsonrpc":"2.0","id":,"method":"","params":}')
+_decode_plain_call = msgspec.json.Decoder(_PlainCall).decode
 _decode_params = msgspec.json.Decoder(_Params).decode
 _decode_meta: Callable[[bytes], RequestMeta | None] = msgspec.json.Decoder(RequestMeta | None).decode
 _metas: dict[bytes, RequestMeta] = {}

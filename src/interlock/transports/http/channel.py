@@ -93,7 +93,7 @@ class Channel(asyncio.Protocol):
         """Send a request. The connection must be idle."""
         self._ticket = ticket
         ticket.connection = self
-        self.transport.write(ticket.payload)
+        self._pool.rounds.write(self.transport, ticket.payload)
         ticket.payload = b""
 
     def abort(self) -> None:
@@ -106,6 +106,12 @@ class Channel(asyncio.Protocol):
         self.transport = cast(asyncio.Transport, transport)
 
     def data_received(self, data: bytes) -> None:
+        self._pool.rounds.received(self, data)
+
+    def eof_received(self) -> None:
+        self._pool.rounds.settle()
+
+    def take_in(self, data: bytes) -> None:
         ticket = self._ticket
         if ticket is None or ticket.over:
             self.abort()  # nobody asked

@@ -21,7 +21,7 @@ from interlock.protocols.mcp.intake import (
     read_initialize,
     read_modern,
 )
-from interlock.protocols.mcp.meta import Glance, glance
+from interlock.protocols.mcp.meta import Glance, glance, plain_call
 from interlock.protocols.mcp.revisions import REVISIONS
 from interlock.transports.exchange import Caller, Service
 from interlock.transports.http.answers import fault_headers
@@ -77,7 +77,9 @@ class McpEndpoint:
         """Answer a request, now or later."""
         head = turn.head
         try:
-            if head.fit:
+            if head.said is not None and self._served_alike(turn, head, head.said):
+                pass
+            elif head.fit:
                 self._post(turn)
             elif not head.path.endswith("/mcp") and mcp_path_of(head.path) is not None:
                 self.legacy_sse.handle(turn)
@@ -140,6 +142,17 @@ class McpEndpoint:
         else:
             self._other(turn, caller, decode(turn.body, self._limits))
 
+    def _served_alike(self, turn: Turn, head: Head, said: Said) -> bool:
+        """Whether this was a call like the last one with this head, whose headers were found to fit that."""
+        found = plain_call(turn.body)
+        if found is None or not said.by(*found):
+            return False
+        caller = self._service.admit(head.path, head.headers)
+        exchange = HttpExchange(*found, said.dialect, caller, turn)
+        turn.on_gone = exchange.client_gone
+        self._serve(exchange)
+        return True
+
     def _other(self, turn: Turn, caller: Caller, message: Message) -> None:
         if isinstance(message, Request):
             if message.auth and b"authorization" not in turn.head.headers:
@@ -156,10 +169,8 @@ class McpEndpoint:
     def _request(self, turn: Turn, caller: Caller, request: Request) -> None:
         head = turn.head
         view = glance(request.params)
-        said = head.said
-        # The same head said the same before: its headers were checked against that then.
-        if said is not None and said.name == view.name and said.meta == view.meta_raw and said.method == request.method:
-            exchange = HttpExchange(request, view, said.dialect, caller, turn)
+        if head.said is not None and head.said.by(request, view):
+            exchange = HttpExchange(request, view, head.said.dialect, caller, turn)
             turn.on_gone = exchange.client_gone
             self._serve(exchange)
         elif is_modern(request, view, head.headers):

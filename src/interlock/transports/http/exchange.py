@@ -89,13 +89,12 @@ class HttpExchange(Exchange):
         if not self._open:
             return
         if self._outlet is None and self._batch is None:
-            payload = encode_result(self.request.id, result)
             if self.session is None:
                 self._open = False
                 self.on_cancel = None
             else:
                 self._settle()
-            self._turn.answer_json(payload)
+            self._turn.answer_result(self.request.id, result)
             return
         try:
             self._finish(_line(encode_result(self.request.id, result)), 200)

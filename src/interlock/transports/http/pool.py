@@ -16,6 +16,7 @@ from interlock.transports.fairness import Share
 from interlock.transports.http.channel import Channel, Failed, Reply, Ticket, fail
 from interlock.transports.http.known_heads import KnownHeads
 from interlock.transports.http.origin import Origin
+from interlock.transports.rounds import Rounds
 from interlock.wire.errors import Fault
 
 CONNECT_SECONDS: Final = 10.0
@@ -48,6 +49,7 @@ class Pool:
         self._loop = asyncio.get_running_loop()
         self.now = self._now = self._loop.time
         self.later = self._loop.call_later
+        self.rounds = Rounds.of(self._loop)
         self.share = Share()
         """What its event streams may take of the loop's time, all together."""
         self._idle: deque[Channel] = deque()

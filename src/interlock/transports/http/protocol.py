@@ -20,6 +20,7 @@ from interlock.transports.http.guard import Refusal
 from interlock.transports.http.refusals import refusal_body
 from interlock.transports.http.template import Template
 from interlock.transports.http.turn import NO_HEAD, Head, Turn
+from interlock.transports.rounds import Rounds
 
 if TYPE_CHECKING:
     from uvicorn._types import ASGI3Application
@@ -57,6 +58,7 @@ class HubProtocol(HttpToolsProtocol):
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
         self.face = face
+        self._rounds = Rounds.of(self.loop)
         self._phase = _IDLE
         self._target = b""
         self._first: bytes | None = None
@@ -95,6 +97,14 @@ class HubProtocol(HttpToolsProtocol):
 
     def data_received(self, data: bytes) -> None:
         """Bytes, in whatever pieces they come."""
+        self._rounds.received(self, data)
+
+    def eof_received(self) -> None:
+        """The client sends no more: what it sent is gone through before the connection closes."""
+        self._rounds.settle()
+
+    def take_in(self, data: bytes) -> None:
+        """The same, in their turn."""
         phase = self._phase
         if phase is _IDLE:
             if self._active is None and self._template is not None:
@@ -271,7 +281,7 @@ class HubProtocol(HttpToolsProtocol):
 
     def finish(self, turn: Turn, data: bytes) -> None:
         """The last bytes of an answer."""
-        self.transport.write(data)
+        self._rounds.write(self.transport, data)
         turn.connection = turn.on_gone = self._active = None
         if self.face.streams:
             self.face.streams.pop(turn, None)
@@ -283,7 +293,7 @@ class HubProtocol(HttpToolsProtocol):
     def begin_stream(self, turn: Turn, headers: bytes) -> None:
         """The first bytes of an event stream."""
         self.face.streams[turn] = time.monotonic() + self.face.bounds.keep_alive_s
-        self.transport.write(self.face.stream_head(headers, turn.head.chunked, turn.keep_alive))
+        self._rounds.write(self.transport, self.face.stream_head(headers, turn.head.chunked, turn.keep_alive))
 
     def send(self, turn: Turn, event: bytes) -> bool:
         """An event. A client that lets too many lie unread loses its stream."""
@@ -293,7 +303,8 @@ class HubProtocol(HttpToolsProtocol):
             self.face.overrun += 1
             self.transport.abort()
             return False
-        self.transport.write(b"%x\r\n%b\r\n" % (len(event), event) if turn.head.chunked else event)
+        chunk = b"%x\r\n%b\r\n" % (len(event), event) if turn.head.chunked else event
+        self._rounds.write(self.transport, chunk)
         return True
 
     # What the server asks for.
@@ -383,7 +394,7 @@ class HubProtocol(HttpToolsProtocol):
         if expectation.lower() != b"100-continue":
             self._refuse(Refusal(417, "the only expectation met here is 100-continue"))
         elif self._active is None and not self._queue:
-            self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+            self._rounds.write(self.transport, b"HTTP/1.1 100 Continue\r\n\r\n")
         else:
             self._owes_continue = True
 
@@ -406,7 +417,7 @@ class HubProtocol(HttpToolsProtocol):
         head, self._without_upgrade = self._without_upgrade, None
         if head is not None:
             self.parser = httptools.HttpRequestParser(self)
-            self.data_received(head + rest)
+            self.take_in(head + rest)
 
     def _wait(self, waiting: Waiting) -> None:
         """Put a request behind those before it. A client that sends too many ahead is answered those, and no more."""
@@ -439,7 +450,7 @@ class HubProtocol(HttpToolsProtocol):
         if self._owes_continue and self._active is None:
             self._owes_continue = False
             if self._reading is not None:
-                self.transport.write(b"HTTP/1.1 100 Continue\r\n\r\n")
+                self._rounds.write(self.transport, b"HTTP/1.1 100 Continue\r\n\r\n")
         self.flow.resume_reading()
 
     def _take(self, turn: Turn) -> None:
@@ -509,6 +520,7 @@ class HubProtocol(HttpToolsProtocol):
         self._queue.clear()
         if self.transport.is_closing():
             return
+        self._rounds.settle()
         if lingering and self.transport.can_write_eof():
             self.transport.write_eof()
             self.flow.resume_reading()

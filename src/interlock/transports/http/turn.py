@@ -11,7 +11,9 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from interlock.protocols.mcp.dialect import Dialect
+from interlock.protocols.mcp.meta import Glance
 from interlock.transports.http.guard import Refusal
+from interlock.wire.messages import RESULT_LENGTH, Id, Request, encode_id, encode_result
 
 if TYPE_CHECKING:
     from interlock.transports.http.protocol import HubProtocol
@@ -28,6 +30,10 @@ class Said(msgspec.Struct, frozen=True):
     name: str | None
     meta: bytes
     dialect: Dialect
+
+    def by(self, request: Request, view: Glance) -> bool:
+        """Whether this request says the same."""
+        return self.name == view.name and self.meta == view.meta_raw and self.method == request.method
 
 
 class Head(msgspec.Struct):
@@ -63,6 +69,19 @@ class Turn(msgspec.Struct, eq=False):
     refusal: Refusal | None = None
     on_gone: Callable[[], None] | None = None
     """Called when the client goes before the answer is complete."""
+
+    def answer_result(self, id: Id, result: bytes) -> None:
+        """The commonest answer: 200 with a request's result, put together in one go."""
+        connection = self.connection
+        if connection is None:
+            return
+        if not self.keep_alive:
+            self.answer(200, encode_result(id, result))
+            return
+        id_ = encode_id(id)
+        size = RESULT_LENGTH + len(id_) + len(result)
+        data = b'%b%d\r\n\r\n{"jsonrpc":"2.0","id":%b,"result":%b}' % (connection.face.ok_head, size, id_, result)
+        connection.finish(self, data)
 
     def answer_json(self, body: bytes) -> None:
         """The common answer: 200 with one JSON body."""

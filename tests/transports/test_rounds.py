@@ -1,0 +1,159 @@
+"""Rounds: everything in its order, nothing lost, and nobody suffers for another."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import cast
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from interlock.transports.rounds import ANSWERS, LARGE, OFTEN, SELDOM, Rounds
+
+
+class Wire(asyncio.Transport):
+    """Notes what was written on it, in a log that all wires share."""
+
+    def __init__(self, name: str, log: list[tuple[str, str, bytes]]) -> None:
+        super().__init__()
+        self.name, self.log = name, log
+        self.aborted = False
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.log.append(("wrote", self.name, bytes(data)))
+
+    def is_closing(self) -> bool:
+        return self.aborted
+
+    def abort(self) -> None:
+        self.aborted = True
+
+
+class Echo:
+    """Answers what it takes in, on its own wire."""
+
+    def __init__(self, name: str, rounds: Rounds, log: list[tuple[str, str, bytes]]) -> None:
+        self.transport: asyncio.Transport = Wire(name, log)
+        self.name, self.rounds, self.log = name, rounds, log
+
+    def take_in(self, data: bytes) -> None:
+        self.log.append(("took", self.name, data))
+        if data == b"break":
+            raise ValueError("broken")
+        self.rounds.write(self.transport, data)
+
+
+@contextmanager
+def together(rounds: Rounds, by: Echo) -> Iterator[None]:
+    """Make it see that pieces come together, as they do under load."""
+    for _ in range(OFTEN + 1):
+        rounds.received(by, b"warm")
+    rounds.settle()
+    by.log.clear()
+    yield
+
+
+def test_a_piece_that_comes_alone_is_taken_and_answered_at_once() -> None:
+    async def scenario() -> None:
+        log: list[tuple[str, str, bytes]] = []
+        rounds = Rounds.of(asyncio.get_running_loop())
+        rounds.received(Echo("a", rounds, log), b"1")
+        assert log == [("took", "a", b"1"), ("wrote", "a", b"1")]
+
+    asyncio.run(scenario())
+
+
+def test_what_comes_together_is_all_taken_before_any_of_it_is_answered() -> None:
+    async def scenario() -> None:
+        log: list[tuple[str, str, bytes]] = []
+        rounds = Rounds.of(asyncio.get_running_loop())
+        a, b = Echo("a", rounds, log), Echo("b", rounds, log)
+        with together(rounds, a):
+            rounds.received(a, b"1")
+            rounds.received(b, b"2")
+            assert log == []
+            await asyncio.sleep(0)
+        assert [what for what, _, _ in log] == ["took", "took", "wrote", "wrote"]
+        assert [(name, data) for what, name, data in log if what == "wrote"] == [("a", b"1"), ("b", b"2")]
+
+    asyncio.run(scenario())
+
+
+def test_the_first_of_a_long_round_does_not_wait_for_the_last() -> None:
+    async def scenario() -> None:
+        log: list[tuple[str, str, bytes]] = []
+        rounds = Rounds.of(asyncio.get_running_loop())
+        a = Echo("a", rounds, log)
+        with together(rounds, a):
+            for number in range(3 * ANSWERS):
+                rounds.received(a, b"%d" % number)
+            await asyncio.sleep(0)
+        before_last = log.index(("took", "a", b"%d" % (3 * ANSWERS - 1)))
+        assert ("wrote", "a", b"0") in log[:before_last]
+
+    asyncio.run(scenario())
+
+
+def test_a_connection_that_fails_is_ended_and_the_others_are_answered() -> None:
+    async def scenario() -> None:
+        log: list[tuple[str, str, bytes]] = []
+        loop = asyncio.get_running_loop()
+        failures: list[dict[str, object]] = []
+        loop.set_exception_handler(lambda _, context: failures.append(context))
+        rounds = Rounds.of(loop)
+        a, b = Echo("a", rounds, log), Echo("b", rounds, log)
+        with together(rounds, b):
+            rounds.received(a, b"break")
+            rounds.received(b, b"2")
+            await asyncio.sleep(0)
+        assert cast(Wire, a.transport).aborted
+        assert ("wrote", "b", b"2") in log
+        assert isinstance(failures[0]["exception"], ValueError)
+
+    asyncio.run(scenario())
+
+
+def test_once_pieces_come_alone_again_they_are_taken_at_once_again() -> None:
+    async def scenario() -> None:
+        log: list[tuple[str, str, bytes]] = []
+        rounds = Rounds.of(asyncio.get_running_loop())
+        a = Echo("a", rounds, log)
+        with together(rounds, a):
+            for _ in range(SELDOM):
+                rounds.received(a, b"alone")
+                await asyncio.sleep(0)
+        log.clear()
+        await asyncio.sleep(0.001)
+        rounds.received(a, b"1")
+        assert log == [("took", "a", b"1"), ("wrote", "a", b"1")]
+
+    asyncio.run(scenario())
+
+
+Piece = tuple[str, bytes]
+PIECES = st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from([b"x", b"yy", b"z" * LARGE])), max_size=60)
+
+
+@settings(max_examples=80, deadline=None)
+@given(st.lists(st.tuples(PIECES, st.booleans()), max_size=8))
+def test_every_wire_gets_what_came_on_it_in_its_order(turns: list[tuple[list[Piece], bool]]) -> None:
+    async def scenario() -> list[tuple[str, str, bytes]]:
+        log: list[tuple[str, str, bytes]] = []
+        rounds = Rounds.of(asyncio.get_running_loop())
+        ends = {name: Echo(name, rounds, log) for name in "abc"}
+        for pieces, settled in turns:
+            for name, data in pieces:
+                rounds.received(ends[name], data)
+            if settled:
+                rounds.settle()
+            else:
+                await asyncio.sleep(0)
+        return log
+
+    log = asyncio.run(scenario())
+    for wire in "abc":
+        came = [data for pieces, _ in turns for name, data in pieces if name == wire]
+        assert [data for what, name, data in log if (what, name) == ("took", wire)] == came
+        assert [data for what, name, data in log if (what, name) == ("wrote", wire)] == came
