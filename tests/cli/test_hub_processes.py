@@ -196,6 +196,17 @@ def test_a_hub_that_stdio_starts_knows_nothing_of_the_folder(user: User) -> None
     assert user.servers() == ["demo"]
 
 
+def test_blank_lines_before_the_hello_cost_nothing(user: User) -> None:
+    user.configure()
+    user.finished("up", "-d")
+    with socket.socket(socket.AF_UNIX) as sock:
+        sock.connect(str(user.home / "run" / "hub.sock"))
+        sock.settimeout(10)
+        hello = {"jsonrpc": "2.0", "id": 1, "method": "interlock/hello", "params": {"role": "control"}}
+        sock.sendall(b"\n" * 5000 + b"\r\n" + json.dumps(hello).encode() + b"\n")
+        assert "result" in json.loads(sock.makefile("rb").readline())
+
+
 def test_three_clients_at_once_share_one_hub(user: User) -> None:
     user.configure()
     codes: list[int] = []

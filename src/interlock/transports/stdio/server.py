@@ -167,7 +167,8 @@ class StdioServer(asyncio.Protocol):
         for line in self._lines.feed(data):
             if isinstance(line, Oversize):
                 reason = f"a line is over the limit of {self._limits.message_bytes} bytes"
-                self._refuse(None, Fault("TOO_LARGE", reason, mend="send less in one message"))
+                id_ = None if line.id in self._open else line.id
+                self._refuse(id_, Fault("TOO_LARGE", reason, mend="send less in one message"))
             elif is_batch(line):
                 self._batch(line)
             else:
