@@ -295,7 +295,7 @@ def as_windows(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
     monkeypatch.setattr(process, "PATIENCE", 0.5)
     said = tmp_path / "said"
     script = tmp_path / "taskkill"
-    script.write_text(f'#!/bin/sh\necho "$@" >> {said}\nkill -9 -- -$4\n')
+    script.write_text(f'#!/bin/sh\necho "$@" >> {said}\nkill -9 -$4\n')
     script.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     return said
