@@ -247,7 +247,7 @@ class Channel(asyncio.Protocol):
 
     def _remember(self, data: bytes) -> None:
         headers = self._headers
-        plain = not _UNUSUAL & headers.keys()
+        plain = _UNUSUAL.isdisjoint(headers)
         if plain and headers.get(b"content-type", b"").lower().startswith(b"application/json"):
             self._pool.heads.remember(data, headers)
 
