@@ -139,6 +139,10 @@ class Forward(msgspec.Struct, eq=False):
         """No answer will come."""
         if fault.name == "UPSTREAM_TIMEOUT":
             fault = timed_out(self._call, fault, self._patience[0])
+        elif fault.name == "SESSION_UNKNOWN":
+            # The hub's own session with the server, which is no business of the client's.
+            message = f"{self._call.target.server} lost its session with the hub"
+            fault = Fault("UPSTREAM_UNAVAILABLE", message, mend="repeat the call, if it may be made twice")
         self._call.outcome = recording.lost(fault)
         self._finish()
         self._call.exchange.fail(fault)

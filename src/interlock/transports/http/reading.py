@@ -61,7 +61,11 @@ def http_fault(status: int, headers: Mapping[bytes, bytes], body: bytes, error: 
         mend = "log in, or configure a credential that the server accepts"
     wait = headers.get(b"retry-after", b"")
     retry_after_ms = int(wait) * 1000 if wait.isdigit() and len(wait) < 6 else None
-    message = f"HTTP {status}" + (f": {said[:500]}" if said else "")
+    answered = f"HTTP {status}"
+    if status == 200:
+        kind = headers.get(b"content-type", b"").decode("latin-1")[:100]
+        answered = f"it answered with {kind or 'no Content-Type'}, which is neither JSON nor an event stream"
+    message = answered + (f": {said[:500]}" if said else "")
     return Fault("UPSTREAM_ERROR", message, mend=mend, data=data, retry_after_ms=retry_after_ms)
 
 
