@@ -9,6 +9,10 @@ from typing import Any
 
 import pytest
 
+from interlock import Client
+from interlock.transports.stdio.process import Command
+from interlock.wire.errors import Fault
+
 from .house import House, Raw, child, house, text_of
 from .rounds import CAPABILITIES
 
@@ -136,3 +140,13 @@ async def test_a_server_that_asks_by_itself_is_answered_nothing_and_the_operator
 async def test_an_empty_cursor_leads_to_the_next_page(hub: House) -> None:
     listed = await Raw(f"{hub.url}/servers/liar/mcp").modern("tools/list")
     assert [tool["name"] for tool in listed["result"]["tools"]] == ["say", "heard", "of_the_second_page"]
+
+
+@pytest.mark.parametrize("kind", ["weird", "", 5])
+async def test_the_client_library_takes_no_result_of_an_unknown_kind_either(kind: object) -> None:
+    server = child("lying_server.py")
+    async with Client(Command(server.command, server.env)) as client:
+        with pytest.raises(Fault) as refused:
+            await client.call_tool("say", {"answer": {"result": {"resultType": kind, "content": []}}})
+        assert refused.value.name == "UPSTREAM_ERROR"
+        assert await client.call_tool("say", {"answer": {"result": {"content": []}}}) == {"content": []}

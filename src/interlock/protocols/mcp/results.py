@@ -86,7 +86,10 @@ def asks_for_input(result: bytes) -> bool:
 def of_known_kind(result: bytes, *, tasks: bool) -> bytes:
     """A stateless-era result that says what kind it is, as each must. Raises UPSTREAM_ERROR for a kind that nobody
     agreed on (2026-07-28, Responses)."""
-    kind = _decode_kind(result).resultType
+    try:
+        kind = _decode_kind(result).resultType
+    except (msgspec.DecodeError, UnicodeDecodeError) as cause:
+        raise Fault("UPSTREAM_ERROR", f"the server's result cannot be read: {cause}") from None
     if kind is msgspec.UNSET:
         return with_members(result, b'"resultType":"complete",')
     if kind != "complete" and not (tasks and kind == "task"):
