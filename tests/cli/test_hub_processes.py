@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import signal
@@ -15,6 +16,7 @@ import pytest
 
 from interlock.cli.hub_link import HubLink
 from interlock.cli.starting import is_running
+from interlock.config import Confirmations
 
 from .conftest import User
 from .fake_hub import FakeHub
@@ -173,6 +175,33 @@ def test_without_a_terminal_a_project_file_is_shown_and_not_started(user: User) 
     assert "\x1b" not in err
     assert "nobody has confirmed this file" in err
     assert "cloned" not in user.servers()
+
+
+def test_a_project_file_that_nobody_confirmed_is_named_in_the_status(user: User) -> None:
+    user.configure()
+    file = user.folder / ".mcp.json"
+    file.write_text('{"mcpServers": {"here": {"command": "npx"}}}')
+    Confirmations(user.home).add(file, hashlib.sha256(file.read_bytes()).hexdigest())
+    user.finished("up", "-d")
+    assert user.servers() == ["here"]
+    assert "confirmed" not in user.run("status").output
+    file.write_text('{"mcpServers": {"other": {"command": "npx"}}}')
+    deadline = time.monotonic() + 30
+    while "confirmed" not in (said := user.run("status").output) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert f"{file}: it came with its folder" in said
+    assert f"run `interlock up` in {user.folder}" in said
+    assert user.servers() == []
+
+
+def test_a_project_file_that_waits_at_the_start_is_named_in_the_status(user: User) -> None:
+    user.configure()
+    (user.folder / ".mcp.json").write_text('{"mcpServers": {"here": {"command": "npx"}}}')
+    user.finished("up", "-d")
+    deadline = time.monotonic() + 30
+    while "confirmed" not in (said := user.run("status").output) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert "it came with its folder" in said
 
 
 def test_stdio_starts_a_hub_and_carries_a_whole_conversation(user: User) -> None:

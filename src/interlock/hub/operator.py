@@ -19,6 +19,7 @@ from typing import Any, Literal
 import msgspec
 
 from interlock.config import Confirmations, Loaded, load_again
+from interlock.config.imports import project_folder
 from interlock.hub.assembly import Assembly
 from interlock.hub.audit.entries import NOBODY
 from interlock.hub.call import Caller
@@ -112,13 +113,24 @@ class Operator:
         self._assembly.journal.configured(by, applied=told["applied"] is True, changed=changed, problems=problems)
         return told
 
-    async def _read_again(self) -> dict[str, object]:
+    async def look(self) -> Loaded:
+        """See what the files say now, and note what is wrong with them and what waits for a person."""
         assembly = self._assembly
         loaded: Loaded = await asyncio.to_thread(load_again, assembly.config, home=assembly.home)
         self._problems = [
             {"file": problem.file, "line": problem.line, "message": problem.message, "mend": problem.mend}
             for problem in loaded.problems
         ]
+        for waiting in loaded.unconfirmed:
+            message = "it came with its folder, and nobody has confirmed it as it is now; nothing of it is started"
+            folder = project_folder(Path(waiting.path))
+            mend = f"run `interlock up` in {folder}, in a terminal, to look at it and confirm"
+            self._problems.append({"file": waiting.path, "line": None, "message": message, "mend": mend})
+        return loaded
+
+    async def _read_again(self) -> dict[str, object]:
+        assembly = self._assembly
+        loaded = await self.look()
         if not loaded.usable:
             return {"applied": False, "changed": [], "problems": self._problems}
         if loaded.config.hub.listen != assembly.config.hub.listen:

@@ -127,6 +127,7 @@ async def serve(config: Config, home: Path, on_ready: Callable[[Ready], None]) -
 async def _watch_files(assembly: Assembly, operator: Operator) -> None:
     """A changed file is read again; a broken one changes nothing, and says so in `status`."""
     seen = _stamps(assembly.config)
+    await operator.look()
     while True:
         await asyncio.sleep(LOOK_EVERY_S)
         now = _stamps(assembly.config)
