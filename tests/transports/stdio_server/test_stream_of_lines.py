@@ -128,6 +128,8 @@ async def test_blank_lines_notifications_and_stray_answers_get_no_answer() -> No
         for line in (
             b"",
             b"  ",
+            b'{"jsonrpc":"2.0","method":"notifications/x","params":[]}',
+            b'{"jsonrpc":"1.0","method":"notifications/x"}',
             b'{"jsonrpc":"2.0","method":"notifications/unknown"}',
             b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":99}}',
             b'{"jsonrpc":"2.0","method":"notifications/cancelled"}',
