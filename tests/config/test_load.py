@@ -241,6 +241,10 @@ def test_deep_nesting_is_refused(desk: Desk, name: str) -> None:
         (Hub(listen="0.0.0.0:80"), False),
         (Hub(listen="hub.example:80"), False),
         (Hub(anonymous=False), False),
+        (Hub(listen="0.0.0.0:1", anonymous=True), False),
+        (Hub(allowed_hosts=("localhost:3000", "127.0.0.1", "[::1]:9")), True),
+        (Hub(allowed_hosts=("hub.example.com",)), False),
+        (Hub(allowed_hosts=("hub.example.com:443",), anonymous=True), True),
     ],
 )
 def test_callers_without_a_key_are_admitted_on_loopback_only(hub: Hub, admitted: bool) -> None:

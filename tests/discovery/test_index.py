@@ -4,7 +4,7 @@ import time
 from typing import Any
 
 import pytest
-from hypothesis import settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
@@ -207,6 +207,33 @@ def test_an_entry_that_is_none_is_refused(index: ToolIndex) -> None:
         from_definition("s", {"name": 3})
     with pytest.raises(DiscoveryError):
         index.put(ToolEntry("s", "n", risk_level="harmless"))
+
+
+WORDS = ("read", "write", "salary", "payroll", "weather", "forecast", "mail", "delete", "euro", "city")
+texts = st.lists(st.sampled_from(WORDS), min_size=1, max_size=5).map(" ".join)
+
+
+@given(
+    st.lists(st.tuples(texts, texts, st.booleans()), min_size=1, max_size=14, unique_by=lambda one: one[0]),
+    st.lists(st.sampled_from((*WORDS, "salaries", "forcast", "unheard")), min_size=1, max_size=4).map(" ".join),
+    st.sampled_from(("keyword", "category")),
+)
+def test_a_search_says_nothing_of_tools_that_its_caller_may_not_see(
+    tools: list[tuple[str, str, bool]], query: str, strategy: str
+) -> None:
+    """As if only those that may be seen were there: order, scores and all."""
+    everything, seen = ToolIndex(), ToolIndex()
+    allowed = set[Identity]()
+    for name, description, visible in tools:
+        entry = tool("s", name.replace(" ", "_"), description, declared_categories=(description.split()[0],))
+        everything.put(entry)
+        if visible:
+            seen.put(entry)
+            allowed.add(entry.identity)
+    found = everything.search(query, strategy, 10, allowed=frozenset(allowed))
+    alone = seen.search(query, strategy, 10)
+    assert found.total_available == alone.total_available
+    assert [(hit.entry.name, hit.score) for hit in found.hits] == [(hit.entry.name, hit.score) for hit in alone.hits]
 
 
 class IndexAgainstModel(RuleBasedStateMachine):

@@ -10,6 +10,8 @@ The file is read at every message:
     claims    what it answers to the methods of MGP
     silent    methods that it does not answer
     session   the only session that it knows (over HTTP); another name, and it has lost those before
+    turned    by tool or method, how it is turned away before it is answered (over HTTP), one after the other:
+              {"status": …, "headers": {…}, "body": …}
     steps     by tool, how many half seconds it works and tells of it (over standard streams)
 """
 
@@ -107,12 +109,26 @@ class GovernedWeb:
     def __init__(self, path: Path) -> None:
         self._governed = Governed(path)
         self._tasks: set[asyncio.Task[None]] = set()
+        self._turned: Counter[str] = Counter()
         self._server: asyncio.Server
 
     @property
     def url(self) -> str:
         """Where it is."""
         return f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}/mcp"
+
+    def _turned_away(self, message: dict[str, Any]) -> bytes | None:
+        planned = json.loads(self._governed.path.read_text()).get("turned", {})
+        name = (message.get("params") or {}).get("name") or message.get("method", "")
+        if self._turned[name] >= len(planned.get(name, [])):
+            return None
+        said = planned[name][self._turned[name]]
+        self._turned[name] += 1
+        with self._governed.log.open("a") as log:
+            log.write(json.dumps({"turned": name, "at": time.monotonic()}) + "\n")
+        body = json.dumps(said["body"]).encode() if "body" in said else b""
+        lines = "".join(f"{field}: {value}\r\n" for field, value in said.get("headers", {}).items()).encode()
+        return b"HTTP/1.1 %d No\r\n%bcontent-length: %d\r\n\r\n%b" % (said["status"], lines, len(body), body)
 
     async def __aenter__(self) -> Self:
         self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
@@ -150,6 +166,9 @@ class GovernedWeb:
         said_session = _SESSION.search(head)
         if said_session is not None and said_session[1] != session:
             writer.write(b"HTTP/1.1 404 No Session\r\ncontent-length: 0\r\n\r\n")
+            return
+        if (away := self._turned_away(message)) is not None:
+            writer.write(away)
             return
         reply = self._governed.answer(message)
         if reply is None and "id" in message and "method" in message:

@@ -12,7 +12,9 @@ from typing import Any
 
 import pytest
 
+from interlock.config import load
 from interlock.config.settings import Agent, Hub, Rate, Timeouts, Tools
+from interlock.hub.operator import Operator
 from interlock.protocols.mgp.access import Entry, decide
 
 from .house import MODERN, House, Raw, child, house, last_message, text_of
@@ -300,13 +302,13 @@ async def test_rates_of_key_agent_tool_and_hub_refuse_with_the_time_to_wait(hub:
         assert "result" in await call(client, "open__echo", text="x")
     refused = (await call(client, "open__echo", text="x"))["error"]
     assert refused["data"]["name"] == "RATE_LIMITED"
-    assert 0 < refused["data"]["retry_after_ms"] <= 30_000
+    assert 0 < refused["data"]["retry_after_ms"] <= 60_000
     body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "open__echo", "arguments": {}}}
     session = Raw(hub.url + "/mcp", client.key)
     await session.initialize()
     body["params"] = {"name": "open__echo", "arguments": {"text": "x"}}
     _, headers, _ = await session.post(json.dumps(body).encode())
-    assert 0 < int(headers["retry-after"]) <= 30
+    assert 0 < int(headers["retry-after"]) <= 60
     assert "result" in await call(other, "open__echo", text="x"), "one key's rate is not another's"
     assert "result" in await call(other, "shut__pid")
     assert (await call(other, "shut__pid"))["error"]["data"]["rule"] == "rate of the tool: 1 per minute"
@@ -343,3 +345,21 @@ async def test_a_rate_that_is_used_up_is_429_and_when_to_come_back(hub: House) -
     )
     assert (status, last_message(answer)["error"]["data"]["name"]) == (200, "RATE_LIMITED")
     assert int(headers["retry-after"]) > 0
+
+
+@pytest.mark.parametrize("rewritten", ["", 'listen = "127.0.0.1:7420"', "anonymous = true"])
+async def test_t3_a_hub_beyond_this_machine_lets_nobody_in_because_its_file_says_otherwise_now(
+    tmp_path: Path, rewritten: str
+) -> None:
+    """Where it listens is settled at the start, and who is let in without a key goes by that."""
+    file = tmp_path / "interlock.toml"
+    file.write_text('[hub]\nlisten = "0.0.0.0:7420"\n')
+    async with house(tmp_path, {}) as hub:
+        await hub.assembly.apply(load(file, home=hub.assembly.home).config)
+        anonymous = Raw(hub.url + "/mcp")
+        assert (await anonymous.post(b"{}"))[0] == 401
+        file.write_text(f"[hub]\n{rewritten}\n")
+        told = await Operator(hub.assembly, lambda: None).reload()
+        assert told["applied"]
+        assert "restart the hub" in str(told["problems"])
+        assert (await anonymous.post(b"{}"))[0] == 401

@@ -122,7 +122,7 @@ async def test_a_receiver_that_fails_is_told_again_with_a_signature_of_that_time
     monkeypatch.setenv("HOOK_SECRET", SECRET)
     monkeypatch.setattr(heralds, "PAUSE_S", 0.01)
     async with (
-        Ear(503, 500, 204) as ear,
+        Ear(503, 429, 204) as ear,
         house(tmp_path, {"busy": child("busy_server.py")}, hub=settings(ear.url), agents=AGENTS) as hub,
     ):
         await Raw(hub.url + "/mcp", hub.key("careful")).modern("tools/call", CALL)

@@ -7,7 +7,7 @@ import json
 import time
 from contextlib import AbstractAsyncContextManager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pytest
 
@@ -72,7 +72,11 @@ async def read(hub: House) -> Any:
     return await Raw(hub.url + "/mcp").modern("tools/call", {"name": "s__read", "arguments": {"path": "x"}})
 
 
-async def test_t18_a_changed_tool_is_out_of_list_and_call_until_it_is_approved_anew(rug: Rug) -> None:
+@pytest.mark.parametrize("answer", ["once", "always"])
+async def test_t18_a_changed_tool_is_out_of_list_and_call_until_it_is_approved_anew(
+    rug: Rug, answer: Literal["once", "always"]
+) -> None:
+    """ "Always" is pressed as easily: a definition that was approved holds until the next change in any case."""
     async with rug.house() as hub:
         assert await listed(hub) == ["s__read", "s__other"]
         rug.lay(EVIL, OTHER)
@@ -86,9 +90,10 @@ async def test_t18_a_changed_tool_is_out_of_list_and_call_until_it_is_approved_a
         assert "remember it" in decision.question.summary
         bare = Raw(hub.url + "/servers/s/mcp")
         assert (await bare.modern("tools/call", {"name": "read", "arguments": {}}))["error"]["data"]["decision"]
-        await hub.assembly.inbox.answer(decision.id, "once", ADA, "terminal")
+        await hub.assembly.inbox.answer(decision.id, answer, ADA, "terminal")
         await until(lambda: hub.assembly.inbox.get(decision.id).state is State.USED)
         await until(lambda: "read" in hub.assembly.catalog.offers()["s"].tools)
+        assert not hub.assembly.inbox.rules()
         assert await listed(hub) == ["s__read", "s__other"]
         assert json.loads(text_of(await read(hub))) == {"path": "x"}
     async with rug.house() as hub:

@@ -68,3 +68,21 @@ async def test_why_of_call_tool_is_why_of_the_tool_it_calls(tmp_path: Path) -> N
             real = await client.modern("tools/call", {"name": "call_tool", "arguments": inner})
             good = "error" not in real and not real["result"].get("isError")
             assert good == (outcome == "allowed"), inner
+
+
+async def test_the_hubs_own_tools_are_validated_like_any_other(tmp_path: Path) -> None:
+    async with house(tmp_path, {"busy": child("busy_server.py")}) as hub:
+        client = Raw(hub.url + "/mcp", hub.key("ada"))
+
+        async def validated(tool: str, **arguments: Any) -> Any:
+            answer = await client.modern("tools/validate", {"name": tool, "arguments": arguments})
+            return answer["result"]["valid"] if "result" in answer else answer["error"]["data"]["name"]
+
+        assert await validated("find_tools", query="echo") is True
+        assert await validated("mgp.tools.discover", query="echo") is True
+        assert await validated("find_tools") == "INVALID_TOOL_ARGS"
+        assert await validated("call_tool", name="busy__echo", arguments={"text": "x"}) is True
+        assert await validated("call_tool", name="busy__echo", arguments={"text": 5}) == "INVALID_TOOL_ARGS"
+        assert await validated("call_tool", name="busy__none", arguments={}) == "TOOL_NOT_FOUND"
+        assert await validated("call_tool") == "INVALID_TOOL_ARGS"
+        assert not hub.assembly.hub.open_calls

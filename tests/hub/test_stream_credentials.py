@@ -131,3 +131,79 @@ async def test_a_session_is_its_openers_and_a_stream_with_a_key_its_keys() -> No
         assert await actors(hub) == ["ci"] * 3
         kept = b"".join(file.read_bytes() for file in hub.assembly.home.rglob("*") if file.is_file())
         assert ci.encode() not in kept
+
+
+async def test_t3_in_a_batch_a_credential_beside_the_method_is_refused_for_that_request_alone() -> None:
+    async with running() as hub:
+        key = await hub.new_key("ci")
+        asked = [
+            {"jsonrpc": "2.0", "id": "none", "method": "tools/call", "params": ECHO},
+            {"jsonrpc": "2.0", "id": "good", "method": "tools/call", "params": ECHO, "auth": bearer(key)},
+            {"jsonrpc": "2.0", "id": 7, "method": "ping", "auth": bearer("ilk_garbage")},
+        ]
+        answers = await batch(Raw(hub.url + "/mcp"), asked)
+        assert "result" in answers["none"]
+        assert {answers[id_]["error"]["data"]["name"] for id_ in ("good", 7)} == {"AUTH_REQUIRED"}
+        assert await actors(hub) == ["local"], "the key of a request is neither passed over nor used"
+        # Where the header says who asks, what stands beside a method is passed over, in a batch as in a single request.
+        answers = await batch(Raw(hub.url + "/mcp", key), asked)
+        assert all("result" in answer for answer in answers.values())
+        assert await actors(hub) == ["local", "ci", "ci"]
+
+
+async def test_t3_on_the_older_transport_a_credential_beside_the_method_is_refused_too() -> None:
+    async with running() as hub:
+        key = await hub.new_key("ci")
+        for header, wanted in ((None, "AUTH_REQUIRED"), (key, None)):
+            async with older(hub, header) as client:
+                info = {
+                    "protocolVersion": "2024-11-05",
+                    "capabilities": {},
+                    "clientInfo": {"name": "x", "version": "1"},
+                }
+                assert "result" in await client.ask("initialize", info)
+                answer = await client.ask("tools/call", ECHO, auth=bearer(key))
+                assert answer.get("error", {}).get("data", {}).get("name") == wanted
+        assert await actors(hub) == ["ci"]
+
+
+def bearer(token: str) -> dict[str, str]:
+    return {"type": "bearer", "token": token}
+
+
+async def batch(client: Raw, asked: list[Any]) -> dict[Any, Any]:
+    """The answers to a batch, by id."""
+    await client.initialize(version="2025-03-26")
+    _, _, body = await client.post(json.dumps(asked).encode())
+    return {answer["id"]: answer for answer in json.loads(body)}
+
+
+class Older(Stream):
+    """A client of the transport of revision 2024-11-05: it reads events and posts what it says."""
+
+    def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, post: Raw) -> None:
+        super().__init__(reader, writer)
+        self.post = post
+
+    async def ask(self, method: str, params: dict[str, Any], **top: Any) -> Any:
+        self.count += 1
+        asked = {"jsonrpc": "2.0", "id": self.count, "method": method, "params": params, **top}
+        assert (await self.post.post(json.dumps(asked).encode()))[0] == 202
+        async with asyncio.timeout(20):
+            while True:
+                line = await self.reader.readline()
+                if line.startswith(b"data:") and json.loads(line[5:]).get("id") == self.count:
+                    return json.loads(line[5:])
+
+
+@contextlib.asynccontextmanager
+async def older(hub: House, key: str | None) -> AsyncIterator[Older]:
+    host, port = hub.url.removeprefix("http://").split(":")
+    reader, writer = await asyncio.open_connection(host, int(port))
+    said = "" if key is None else f"authorization: Bearer {key}\r\n"
+    writer.write(f"GET /sse HTTP/1.1\r\nhost: {host}:{port}\r\naccept: text/event-stream\r\n{said}\r\n".encode())
+    async with asyncio.timeout(20):
+        while not (line := await reader.readline()).startswith(b"data: /messages/"):
+            pass
+    yield Older(reader, writer, Raw(hub.url + line[6:].strip().decode(), key))
+    writer.close()

@@ -159,6 +159,26 @@ async def test_a_stream_is_told_of_nobody_elses_tasks(tmp_path: Path, jobs: Jobs
         assert undeclared["error"]["code"] == -32021
 
 
+@pytest.mark.parametrize("form", FORMS)
+async def test_t31_nothing_more_is_told_of_a_task_whose_tool_was_taken_back(
+    tmp_path: Path, jobs: Jobs, form: Form
+) -> None:
+    told: dict[str, list[Any]] = {"ada": [], "bob": []}
+    async with served(form, jobs) as servers, house(tmp_path, servers) as hub:
+        async with (
+            client(hub, form, "ada", heard=lambda *said: told["ada"].append(said)) as ada,
+            client(hub, form, "bob", heard=lambda *said: told["bob"].append(said)) as bob,
+        ):
+            for who in (ada, bob):
+                await (await who.start_tool("t__work", {"mark": "a"})).watch()
+            await hub.deny("ada", "t")
+            told["ada"].clear()
+            jobs.go.set()
+            await until(lambda: any(said.get("status") == "completed" for _, said in told["bob"]))
+            await until(lambda: not hub.assembly.hub.open_calls)
+    assert not [said for method, said in told["ada"] if "/tasks" in method]
+
+
 async def test_sessions_hear_of_their_own_tasks_alone(tmp_path: Path, jobs: Jobs) -> None:
     heard: dict[str, list[Any]] = {"ada": [], "eve": []}
     async with served("legacy", jobs) as servers, house(tmp_path, servers) as hub:

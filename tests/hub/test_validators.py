@@ -8,9 +8,11 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, Literal
 
+import msgspec
 import pytest
 
 from interlock.config.settings import Hub, Server, Validation
+from interlock.hub.operator import Operator
 
 from .house import House, Raw, child, house
 
@@ -31,6 +33,8 @@ def tool(name: str, validator: object = None, *, read_only: bool = False, **prop
     return made
 
 
+NO_ARGUMENTS = tool("none_at_all")
+NO_ARGUMENTS["inputSchema"]["properties"] = {}
 CODE = tool("declared_python", "code_safety", code=TEXT)
 CODE["security"]["code_safety"] = {"level": "strict", "language": "python"}
 TOOLS = [
@@ -55,6 +59,10 @@ TOOLS = [
     tool("declared_select", "readonly", query={"type": "string", "description": "SQL to run"}),
     tool("open_file", path=TEXT),
     tool("echo", text=TEXT),
+    tool("anything"),
+    tool("reach", host=TEXT),
+    tool("browse", target={"type": "string", "description": "The URL to open."}),
+    tool("do_step", step={"type": "string", "description": "A shell command to run."}),
 ]
 
 
@@ -69,6 +77,13 @@ async def call(hub: House, name: str, **arguments: object) -> dict[str, Any]:
     """The result of a call; a JSON-RPC error as an `error` member."""
     answer = await Raw(hub.url + "/mcp").modern("tools/call", {"name": f"s__{name}", "arguments": arguments})
     return dict(answer.get("result") or answer)
+
+
+async def records(hub: House, event: str) -> list[dict[str, Any]]:
+    """What the record holds of one kind of event."""
+    search = Operator(hub.assembly, lambda: None).methods["hub/audit.search"]
+    found = json.loads(msgspec.json.encode(await search(msgspec.json.encode({"server": "s", "most": 100}))))
+    return [entry["record"] for entry in found["entries"] if entry["record"]["event"] == event]
 
 
 def ran(result: dict[str, Any]) -> bool:
@@ -182,10 +197,69 @@ async def test_metadata_services_are_refused_in_every_mode(
             ("fetch", {"url": "http://innocent.example/"}),
             ("run", {"command": "curl http://169.254.169.254/latest/meta-data/"}),
             ("python", {"code": "open('http://metadata.google.internal/')"}),
+            ("fetch", {"url": "169.254.169.254/latest"}),
+            ("run", {"command": "curl -s 169.254.169.254"}),
+            ("run", {"command": "wget -qO- 0xa9fea9fe"}),
+            ("anything", {"url": "http://169.254.169.254/"}),
+            ("reach", {"host": "169.254.169.254"}),
+            ("reach", {"host": "innocent.example"}),
+            ("browse", {"target": "http://169.254.169.254/"}),
         ]:
             answer = await call(hub, name, **arguments)
+            assert answer.get("isError"), (name, arguments)
             found = answer["_meta"]["dev.interlock/error"]["findings"]
             assert "address.metadata" in {finding["rule"] for finding in found}, (name, arguments)
+
+
+async def test_switching_off_what_is_inferred_leaves_metadata_services_refused(tmp_path: Path) -> None:
+    rules = {"**": Validation(use=("none",))}
+    async with house(tmp_path, {"s": scripted(tmp_path, validators=rules)}, hub=Hub(mode="locked")) as hub:
+        for name, arguments in [
+            ("fetch", {"url": "http://169.254.169.254/latest/meta-data/"}),
+            ("run", {"command": "curl 169.254.169.254"}),
+            ("reach", {"host": "169.254.169.254"}),
+        ]:
+            assert rule(await call(hub, name, **arguments)) == "address.metadata"
+        assert ran(await call(hub, "fetch", url="http://127.0.0.1/"))
+        assert ran(await call(hub, "run", command="grep -rn 169.254.169.254 ."))
+
+
+async def test_a_host_of_a_private_network_is_nobodys_business_until_somebody_asks(tmp_path: Path) -> None:
+    async with house(tmp_path, {"s": scripted(tmp_path)}, hub=Hub(mode="locked")) as hub:
+        assert ran(await call(hub, "reach", host="10.0.0.7"))
+        assert not hub.assembly.noticed.would_refuse
+
+
+async def test_what_an_argument_is_may_be_said_by_its_description_or_by_its_name_as_it_comes(tmp_path: Path) -> None:
+    async with house(tmp_path, {"s": scripted(tmp_path)}, hub=Hub(mode="locked")) as hub:
+        assert rule(await call(hub, "browse", target="http://127.0.0.1/")) == "address.loopback"
+        assert rule(await call(hub, "browse", target="127.0.0.1:8080/admin")) == "address.loopback"
+        assert rule(await call(hub, "do_step", step="rm -rf /")) == "shell.recursive_delete"
+        assert rule(await call(hub, "anything", deep={"command": "rm -rf /"})) == "shell.recursive_delete"
+        assert ran(await call(hub, "anything", word="rm -rf /"))
+        assert ran(await call(hub, "browse", target="10.1000/182")), "a DOI, not an address"
+
+
+async def test_what_is_only_noted_stands_in_the_record_too(tmp_path: Path) -> None:
+    async with house(tmp_path, {"s": scripted(tmp_path)}) as hub:
+        assert ran(await call(hub, "run", command="rm -rf /"))
+        (noted,) = await records(hub, "dev.interlock.would_refuse")
+        assert (noted["name"], noted["rule"]) == ("run", "shell.recursive_delete")
+        (made,) = await records(hub, "TOOL_EXECUTED")
+        assert made["trace"] == noted["trace"]
+        assert "rm -rf" not in str(noted)
+
+
+async def test_a_relative_path_starts_where_its_server_was_set_to_run(tmp_path: Path) -> None:
+    inside, outside = tmp_path / "inside", tmp_path / "outside"
+    for folder in (inside, outside):
+        folder.mkdir()
+    rules = {"open_file": Validation(use=("paths",), roots=(str(inside),))}
+    for cwd, wanted in ((inside, True), (outside, False)):
+        server = scripted(tmp_path, validators=rules, cwd=str(cwd))
+        async with house(tmp_path / cwd.name, {"s": server}) as hub:
+            assert ran(await call(hub, "open_file", path="notes.txt")) is wanted
+            assert ran(await call(hub, "open_file", path=str(inside / "notes.txt")))
 
 
 @pytest.mark.parametrize("name", ["run_unknown", "run_misdeclared"])
@@ -319,8 +393,9 @@ def rule_of_any(result: dict[str, Any]) -> str:
 def test_tools_without_a_validator_have_nothing_to_check() -> None:
     from interlock.hub.validators.choosing import NOTHING, choose
 
+    plain_tools = (tool("echo", text=TEXT), tool("search", query=TEXT), NO_ARGUMENTS, tool("verify", "none", code=TEXT))
     for mode in ("observe", "guard", "locked"):
-        for plain in (TOOLS[-1], tool("search", query=TEXT), tool("none_at_all"), tool("verify", "none", code=TEXT)):
+        for plain in plain_tools:
             assert choose("s", plain["name"], json.dumps(plain).encode(), {}, mode) is NOTHING
 
 

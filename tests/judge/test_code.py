@@ -148,6 +148,18 @@ def test_ordinary_code_passes_at_standard(code: str) -> None:
         "type('A', (), {'__annotations__': a})",
         "sqlite.enable_load_extension(True)",
         "setattr(x, '__class__', y)",
+        "s = '{0.__cla' + 'ss__}'\ns.format(1)",
+        "'{x.__init__}'.format(x=1)",
+        "import traceback\ntraceback.walk_stack(None)",
+        "import tkinter\ntkinter.Tk().tk.eval('exec id')",
+        "import os\nos.rename('/etc/passwd', 'a')",
+        "from os import (  # )\n    system\n)\nsystem('id')",
+        "from a import (b, os)",
+        "import http . server",
+        "from http \\\n import server",
+        "from http import(server)",
+        "if 1:from http import server",
+        "import os\nos.replace('a', '/etc/cron.d/a')",
     ],
 )
 def test_ways_out_are_refused_at_standard(code: str) -> None:

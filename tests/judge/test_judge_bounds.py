@@ -184,7 +184,9 @@ STATEMENTS = [
     "x = 1 << 99999999", "x = 'a' * 1234567890", "while 1: pass", "while True:  # wait\n  pass", "x = '\\x65val'",
     "x = '\\x1b[0m'", "x = b'\\x00'", "x = 'ev\\\nal'", "print(x)", "def __getitem__(self, k): pass",
     "x.__getitem__('a')", "print('{0.__class__}')", "self.__x = 1", "if __name__ == '__main__': x()", "x.post(p)",
-    "input()", "import numpy",
+    "input()", "import numpy", "from a import (os)", "from http import (server)", "import http", "import http.server",
+    "from os import (  # )\n  remove)", "from a import *", "x = '{0.__cla' + 'ss__}'", "'{x.__init__}'.format(x=1)",
+    "import http . server", "server = http", "from concurrent.futures import process", "os.rename(p, 'a')",
 ]  # fmt: skip
 
 
@@ -212,6 +214,8 @@ def test_harmless_forms_of_words_hide_none_that_matters(statements: list[str]) -
         "import os\nprint(os.environ.get('HOME'), os.path.join('a', 'b'))\nlink = 'x'",
         "print('\\x1b[1m' + 'bold' + '\\x1b[0m', 2 ** 10, 1 << 20)",
         "if __name__ == '__main__':\n    print(1)",
+        "from a import (\n    commands,\n    profile,\n)\nurl = 'http://x/'\nserver = url",
+        "class A:\n    def __init__(self):\n        self.__x = 1",
     ],
 )
 def test_everyday_code_is_not_parsed(code: str) -> None:

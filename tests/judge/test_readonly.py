@@ -68,6 +68,9 @@ from interlock.judge.sql import judge_readonly_sql
         "dpkg -l",
         "command -v ls",
         "timeout 5 du -sh .",
+        "stty -a",
+        "yarn list",
+        "ionice -c3 ls",
     ],
 )
 def test_reading_passes(command: str) -> None:
@@ -198,6 +201,10 @@ def test_reading_passes(command: str) -> None:
         "less -o out a",
         "ls 'a",
         "",
+        "yarn",
+        "stty -echo",
+        "ionice -c1 -p 1",
+        "taskset -p 3 1234",
     ],
 )
 def test_writing_is_refused_side_doors_included(command: str) -> None:

@@ -6,7 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.judge.text import judge_text, show_hidden, strip_hidden
+import interlock.judge.text as judged
+from interlock.judge.text import hidden_in, judge_text, show_hidden, strip_hidden
 
 
 @pytest.mark.parametrize(
@@ -23,6 +24,7 @@ from interlock.judge.text import judge_text, show_hidden, strip_hidden
             "ไทย\u200bไทย",
             "Ünï",
         ),
+        *("\u202bשלום\u202c", "\u2067مرحبا 12\u2069 - שלום"),
         *("Привет, мир", "Ελληνικά", "שלום\u200f!", "مرحبا", "می‌خواهم", "क्‍ष", "தமிழ்", "ქართული", "ᠮᠣᠩᠭᠣᠯ᠌", "ﷺ"),
         *("👨‍👩‍👧‍👦", "❤️‍🔥", "🏳️‍🌈", "👩🏽‍🚀", "🇫🇷", "1️⃣", "ℹ️", "☎︎", "🏴󠁧󠁢󠁥󠁮󠁧󠁿", "👁️‍🗨️"),
         *("葛󠄀", "⠓⠑⠇⠀⠺", "Soft\u00adhyphen", "\ufeffstart", "a\u00a0b", "Δx", "SQLщик", "iPhone в США", "x²", "𝐀𝐱"),
@@ -43,6 +45,9 @@ def test_honest_text_is_clean_and_survives_untouched(text: str) -> None:
         ("a\u202eb", "text.bidi"),
         ("\u2066a\u2069", "text.bidi"),
         ("a\u200fb", "text.bidi"),
+        ("שלום \u202brm x\u202c", "text.bidi"),
+        ("שלום \u2067rm x\u2069", "text.bidi"),
+        ("a\U0001d159b", "text.invisible"),
         ("x\ufe01", "text.variation_selector"),
         ("😀\U000e0101\U000e0102", "text.variation_selector"),
         ("a\u200bb", "text.zero_width"),
@@ -114,3 +119,17 @@ def test_stripping_leaves_nothing_to_strip(text: str) -> None:
 @given(HARD)
 def test_shown_text_hides_nothing(text: str) -> None:
     assert all(finding.rule in ("text.lookalike", "text.stacked_marks") for finding in judge_text(show_hidden(text)))
+
+
+WORDS = st.sampled_from(
+    ["pay", "pаy", "שלום", "a\u200bb", "\u202bשלום\u202c", "\x1b[31m", "👩\u200d🚀", "e\u0301", "x\ufe0f", "𝐞𝐯𝐚𝐥", "\r"]
+)
+
+
+@given(st.lists(WORDS, max_size=30))
+def test_a_text_read_in_stretches_is_read_as_a_whole(words: list[str]) -> None:
+    written = "".join(f"{word} " for word in words)
+    whole = list(hidden_in(written)), show_hidden(written)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(judged, "_STRETCH", 12)
+        assert (list(hidden_in(written)), show_hidden(written)) == whole

@@ -266,3 +266,21 @@ async def test_a_url_names_a_file(where: str, path: str) -> None:
 async def test_a_url_with_a_host_names_no_file() -> None:
     with pytest.raises(StoreError):
         sqlite_path("sqlite://host/hub.db")
+
+
+@pytest.mark.parametrize(
+    "where",
+    [
+        "postgresql://joe:HUSH%zzHUSH@127.0.0.1:1/db",
+        "postgresql://joe:HUSH/HUSH@127.0.0.1:1/db",
+        "postgresql://joe:HUSH HUSH@[bad/db",
+        "postgresql://joe@127.0.0.1:1/db?nosuch=HUSH",
+        "postgresql://joe:HUSH@127.0.0.1:1/db",
+        "mysql://joe:HUSH@host/db",
+    ],
+)
+async def test_t23_an_address_that_cannot_be_used_is_refused_without_its_password(where: str) -> None:
+    with pytest.raises(StoreUnavailable) as refused:
+        connect(where)
+    assert "HUSH" not in refused.value.message + refused.value.mend
+    assert refused.value.mend

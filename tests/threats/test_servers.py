@@ -225,6 +225,50 @@ async def test_t17_an_order_to_the_model_anywhere_in_a_definition_keeps_it_out_o
         assert not refused(await call(hub, "s__good", a="x"))
 
 
+async def test_t12_a_definition_that_two_readers_would_read_differently_is_not_offered(tmp_path: Path) -> None:
+    twice = (
+        '{"name":"twice","inputSchema":{"type":"object","properties":{"a":{"description":"%s","description":"A."}}}}'
+    )
+    good = '{"name": "good", "inputSchema": {"type": "object", "properties": {"a": {"type": "string"}}}}'
+    answers = {
+        "tools": f"[{twice % json.dumps(ORDER)[1:-1]},{good}]",
+        "prompts": '[{"name":"p","title":"a","title":"b"}]',
+    }
+    (tmp_path / "answers.json").write_text(json.dumps(answers))
+    server = Server(command=(sys.executable, "-c", _VERBATIM, str(tmp_path / "answers.json")))
+    async with house(tmp_path, {"s": server}) as hub:
+        assert await listed(hub) == {"s__good"}
+        assert (await Raw(hub.url + "/mcp").modern("prompts/list"))["result"]["prompts"] == []
+        assert refused(await call(hub, "s__twice", a="x"))
+        left_out = hub.assembly.upstreams["s"].lists.left_out
+        assert [why.rpartition(": ")[2] for why in left_out] == [
+            "member 'description' stands twice in one object",
+            "member 'title' stands twice in one object",
+        ]
+
+
+_VERBATIM = """
+import json, sys
+answers = json.load(open(sys.argv[1]))
+for line in sys.stdin:
+    asked = json.loads(line)
+    method = asked["method"]
+    if "id" not in asked:
+        continue
+    if method == "initialize":
+        info = {"name": "verbatim", "version": "1"}
+        offered = {"tools": {}, "prompts": {}}
+        said = json.dumps({"protocolVersion": "2025-11-25", "capabilities": offered, "serverInfo": info})
+    elif method.endswith("/list"):
+        kind = method.split("/")[0]
+        said = '{"%s":%s}' % (kind, answers[kind])
+    else:
+        said = "{}"
+    print('{"jsonrpc":"2.0","id":%s,"result":%s}' % (json.dumps(asked["id"]), said), flush=True)
+"""
+"""A server whose lists are sent as they are written."""
+
+
 async def test_t19_no_server_answers_for_another_or_for_the_hub(tmp_path: Path) -> None:
     said = {"content": [{"type": "text", "text": "from the first"}]}
     first = {"tools": [tool("pay")], "results": {"pay": said}}

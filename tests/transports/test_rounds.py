@@ -157,3 +157,29 @@ def test_every_wire_gets_what_came_on_it_in_its_order(turns: list[tuple[list[Pie
         came = [data for pieces, _ in turns for name, data in pieces if name == wire]
         assert [data for what, name, data in log if (what, name) == ("took", wire)] == came
         assert [data for what, name, data in log if (what, name) == ("wrote", wire)] == came
+
+
+def test_a_later_step_is_taken_by_all_before_the_one_after_it() -> None:
+    async def scenario() -> None:
+        log: list[tuple[str, str, bytes]] = []
+        rounds = Rounds.of(asyncio.get_running_loop())
+
+        class Relay(Echo):
+            def take_in(self, data: bytes) -> None:
+                self.log.append(("took", self.name, data))
+                self.rounds.then(self.pass_on, data, self.transport)
+
+            def pass_on(self, data: bytes, transport: asyncio.Transport) -> None:
+                self.log.append(("passed", self.name, data))
+                self.rounds.write(transport, data)
+
+        a, b = Relay("a", rounds, log), Relay("b", rounds, log)
+        with together(rounds, a):
+            rounds.received(a, b"1")
+            rounds.received(b, b"2")
+            await asyncio.sleep(0)
+        assert [what for what, _, _ in log] == ["took", "took", "passed", "passed", "wrote", "wrote"]
+        rounds.then(a.pass_on, b"3", a.transport)
+        assert log[-2:] == [("passed", "a", b"3"), ("wrote", "a", b"3")]
+
+    asyncio.run(scenario())

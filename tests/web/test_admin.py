@@ -11,7 +11,7 @@ from urllib.parse import quote
 import pytest
 
 from hub.house import House, Raw, child, house
-from interlock.config.settings import Agent, Approvals, Hub, Timeouts
+from interlock.config.settings import Agent, Approvals, Hub, Profile, Timeouts
 from interlock.hub.decisions.table import State
 from interlock.web.admin.addresses import ADDRESSES, Address
 
@@ -238,9 +238,82 @@ async def test_t34_what_somebody_may_not_administer_is_in_the_record_with_who_tr
     ]
 
 
-@pytest.mark.parametrize("name", ["team/ci", "a b", "ünïcode", "100%"])
+@pytest.mark.parametrize(
+    "name",
+    [
+        "team/ci",
+        "a b",
+        "ünïcode",
+        "100%",
+        "ci/rotate",
+        "rotate",
+        "ci/rotate/rotate",
+        "/rotate",
+        "a//b/",
+        "a%2Fb",
+        "what?x=1#y",
+        "...",
+        "person@example.com",
+    ],
+)
 async def test_whoever_has_a_key_can_lose_it_whatever_the_name(hub: House, admin: Admin, name: str) -> None:
     await admin.good("POST", "/admin/keys", {"agent": name})
     place = f"/admin/keys/{quote(name, safe='')}"
     assert (await admin.good("POST", f"{place}/rotate"))["key"]
     assert await admin.good("DELETE", place) == {"revoked": 1}
+
+
+async def test_a_name_that_ends_like_an_address_is_not_the_one_before_it(hub: House, admin: Admin) -> None:
+    for name in ("ci", "ci/rotate"):
+        await admin.good("POST", "/admin/keys", {"agent": name})
+    await admin.good("DELETE", "/admin/keys/ci/rotate")
+    assert {key["principal"] for key in (await admin.good("GET", "/admin/keys"))["keys"]} == {"ada", "ci"}
+    assert (await admin.ask("POST", "/admin/keys/ci/rotate/rotate"))[0] == 404
+    await admin.good("POST", "/admin/keys/ci/rotate")
+    for method, path in (("POST", "/admin/keys/ci"), ("GET", "/admin/keys/ci/rotate"), ("PUT", "/admin/keys/ci")):
+        status, answer = await admin.ask(method, path)
+        assert (status, answer["error_type"]) == (405, "InvalidRequest")
+
+
+@pytest.mark.parametrize("name", [".", "..", "a/..", "../b", "a/./b", "a\\b", "https://login.example.com#alice"])
+async def test_a_name_that_no_address_can_hold_or_that_is_a_tokens_gets_no_key(
+    hub: House, admin: Admin, name: str
+) -> None:
+    status, answer = await admin.ask("POST", "/admin/keys", {"agent": name})
+    assert (status, answer["suggestions"][0].startswith("choose a name")) == (400, True)
+
+
+@pytest.mark.parametrize(
+    ("wanted", "status"),
+    [
+        (["invoke:busy__echo"], 200),
+        (["invoke:busy__e*", "read:busy__*"], 200),
+        (["invoke:busy__*", "admin_read", "admin_write"], 200),
+        (["read:other__x"], 200),
+        (["invoke:other__x"], 403),
+        (["read:other__*"], 403),
+        (["invoke:*"], 403),
+        (["invoke:busy__**"], 403),
+        (["invoke:**"], 403),
+        (["list_all"], 403),
+        (None, 403),
+    ],
+)
+async def test_nobody_hands_out_more_than_their_own_key_permits(
+    hub: House, wanted: list[str] | None, status: int
+) -> None:
+    own = ("invoke:busy__*", "read:other__x", "admin_write")
+    narrow = Admin(hub, await hub.new_key("narrow", "person", permissions=own))
+    told, answer = await narrow.ask("POST", "/admin/keys", {"agent": "child", "permissions": wanted})
+    assert told == status, answer
+    await hub.new_key("wide", permissions=None if wanted is None else tuple(wanted))
+    assert (await narrow.ask("POST", "/admin/keys/wide/rotate"))[0] == status
+
+
+async def test_nobody_hands_out_another_profile_than_the_one_they_are_held_to(tmp_path: Path) -> None:
+    profiles = {"work": Profile(), "play": Profile()}
+    async with house(tmp_path, {"busy": child("busy_server.py")}, profiles=profiles) as hub:
+        held = Admin(hub, await hub.new_key("held", "person", profile="work"))
+        assert (await held.ask("POST", "/admin/keys", {"agent": "a", "profile": "work"}))[0] == 200
+        assert (await held.ask("POST", "/admin/keys", {"agent": "a", "profile": "play"}))[0] == 403
+        assert (await held.ask("POST", "/admin/keys", {"agent": "a"}))[0] == 403

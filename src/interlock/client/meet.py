@@ -146,7 +146,7 @@ def _only_means_old(fault: Fault, link: Link) -> bool:
     if fault.name == "UNSUPPORTED_VERSION" or fault.foreign_code is not None:
         return False
     if isinstance(link, HttpLink):
-        return fault.name != "UPSTREAM_UNAVAILABLE" and fault.data.get("status") not in (401, 403)
+        return fault.name != "UPSTREAM_UNAVAILABLE" and fault.data.get("status") not in (401, 403, 429, 503)
     return True
 
 

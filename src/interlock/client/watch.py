@@ -22,6 +22,8 @@ if TYPE_CHECKING:
 
 FIRST_WAIT: Final = 1.0
 LONGEST_WAIT: Final = 30.0
+LONGEST_ASKED: Final = 300.0
+"""A server that wants to be left alone for longer is asked again after this time."""
 STREAM_WAIT: Final = 1.0
 """How long a server may take to open the standing stream, or to say what it agrees to tell, before one goes on."""
 REFUSED: Final = 5
@@ -132,14 +134,14 @@ class Watch:
         else:
             self._connection.listener.notified(method, params)
 
-    def over(self, listening: _Listening, refused: bool) -> None:
-        """A subscription ended, and not because we wanted it to."""
+    def over(self, listening: _Listening, refused: bool, wait_s: float = 0.0) -> None:
+        """A subscription ended, and not because we wanted it to; `wait_s` is what the server wants to be waited."""
         if listening is not self._listening or self._stopped:
             return
         self._listening = None
         self._refused += refused
         if self._refused < REFUSED:
-            self._timer = self._loop.call_later(self._wait, self._open)
+            self._timer = self._loop.call_later(max(self._wait, min(wait_s, LONGEST_ASKED)), self._open)
             self._wait = min(self._wait * 2, LONGEST_WAIT)
 
     def _filter(self) -> dict[str, object]:
@@ -212,7 +214,8 @@ class _Listening:
     def lost(self, fault: Fault) -> None:
         if not self.agreed.done():
             self.agreed.set_result(None)
-        self._watch.over(self, refused="status" in fault.data)
+        wait_s = (fault.retry_after_ms or 0) / 1000 if fault.kind.retryable else 0.0
+        self._watch.over(self, refused="status" in fault.data and not fault.kind.retryable, wait_s=wait_s)
 
 
 class _Agreed(msgspec.Struct):

@@ -225,9 +225,9 @@ class Rate(msgspec.Struct, frozen=True, omit_defaults=True):
     """How many calls may be made; unset: as many as come."""
 
     per_minute: Count | None = None
-    """Calls in a minute; so many may also come at once."""
+    """Calls within any minute; so many may also come at once."""
     per_hour: Count | None = None
-    """Calls in an hour."""
+    """Calls within any hour."""
 
     @property
     def limits(self) -> bool:
@@ -246,7 +246,8 @@ class Hub(msgspec.Struct, frozen=True):
     mode: Mode = "guard"
     """How much is left to the hub's own judgement: `observe`, `guard` or `locked`."""
     anonymous: bool | None = None
-    """Whether callers without a key are the agent `local`. Unset: only on loopback, and not where `[hub.oauth]` is."""
+    """Whether callers without a key are the agent `local`. Unset: only on loopback, and not where `[hub.oauth]` is or
+    `allowed_hosts` names another machine."""
     budget: Tokens | None = 20_000
     """Tokens that tools may take in a context. A longer list holds the pinned tools and the way to find others."""
     audit: Literal["batched", "strict"] = "batched"
@@ -285,10 +286,11 @@ class Hub(msgspec.Struct, frozen=True):
 
     @property
     def admits_anonymous(self) -> bool:
-        """Unset, it is a laptop's default: whoever has an issuer of tokens serves others, perhaps behind a proxy."""
+        """Unset, it is a laptop's default: whoever has an issuer of tokens, or goes by another name than this machine's
+        own, serves others, perhaps behind a proxy. Beyond this machine nobody is let in without a credential."""
         if self.anonymous is None:
-            return self.on_loopback and not self.oauth.every
-        return self.anonymous
+            return self.on_loopback and not self.oauth.every and all(map(_names_this_machine, self.allowed_hosts))
+        return self.anonymous and self.on_loopback
 
 
 class Restart(msgspec.Struct, frozen=True):
@@ -542,6 +544,12 @@ def split_listen(listen: str) -> tuple[str, int]:
     if not colon or not host or not port.isascii() or not port.isdigit() or not 0 <= int(port) <= 65_535:
         raise ValueError("host and port are needed")
     return host, int(port)
+
+
+def _names_this_machine(allowed: str) -> bool:
+    """Whether a Host header is one of the loopback address's own."""
+    host = allowed.rpartition(":")[0] if allowed.rpartition(":")[2].isdigit() else allowed
+    return is_loopback(host.strip("[]"))
 
 
 def is_loopback(host: str) -> bool:

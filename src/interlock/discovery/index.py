@@ -98,7 +98,7 @@ class ToolIndex:
         self._slots: dict[Identity, int] = {}
         self._free: list[int] = []
         self._by_category: dict[str, set[int]] = {}
-        self._masks: dict[int, tuple[frozenset[Identity], Flags]] = {}
+        self._masks: dict[int, tuple[frozenset[Identity], lexical.Scope]] = {}
 
     def __len__(self) -> int:
         return len(self._slots)
@@ -166,14 +166,16 @@ class ToolIndex:
     ) -> Found:
         """The best tools for a query, best first."""
         _check_search(query, strategy, limit)
-        slots = self._candidates(filters, allowed)
+        scope = None if allowed is None else self._scope(allowed)
+        slots = self._candidates(filters, scope)
         if not len(slots):
             by_words = strategy != "category" and (self._embedder is None or not len(self._vectors))
             return Found((), 0, "keyword" if by_words else strategy)
+        corpus = scope if scope is not None and scope.total < len(self._slots) else None
         if strategy == "category":
-            scores, scale, used = self._by_paths(query, slots), 1.0, strategy
+            scores, scale, used = self._by_paths(query, slots, corpus), 1.0, strategy
         else:
-            scores, scale, used = self._by_text(query, strategy, slots)
+            scores, scale, used = self._by_text(query, strategy, slots, corpus)
         return Found(self._best(slots, scores, scale, limit), len(slots), used)
 
     def lacking(self, most: int) -> list[tuple[Identity, str]]:
@@ -196,19 +198,21 @@ class ToolIndex:
         if vector is not None:
             self._vectors.put(self._slots[identity], vector)
 
-    def _by_text(self, query: str, strategy: str, slots: Slots) -> tuple[Scores, float, str]:
+    def _by_text(
+        self, query: str, strategy: str, slots: Slots, scope: lexical.Scope | None
+    ) -> tuple[Scores, float, str]:
         """Scores by words, by meaning or by both; the scale says how well the best one really matches."""
         steps = _steps(query)
-        weighed = [self._weighed(text, terms) for text, terms in [(query, words.terms(query)), *steps]]
+        weighed = [self._weighed(text, terms, scope) for text, terms in [(query, words.terms(query)), *steps]]
         asked = [query, *(text for text, _ in steps)] if len(self._entries) <= _MOST_FOR_STEPS else [query]
         cosines = None if strategy == "keyword" else self._cosines(asked)
         near = None if cosines is None else list(cosines[:, slots])
         if near is not None and strategy == "semantic":
             return fuse.steps(near[0], near[1:]), float(near[0].max()), strategy
-        matched = self._words.score(weighed, len(self._entries))
+        matched = self._words.score(weighed, len(self._entries), scope)
         if len(slots) < len(self._entries):
             matched = [scores[slots] for scores in matched]
-        scale = min(1.0, float(matched[0].max()) / self._words.ideal(weighed[0]))
+        scale = min(1.0, float(matched[0].max()) / self._words.ideal(weighed[0], scope))
         if near is None:
             return fuse.steps(matched[0], matched[1:]), scale, "keyword"
         mixed = [
@@ -217,11 +221,11 @@ class ToolIndex:
         mixed += matched[len(near) :]
         return fuse.steps(mixed[0], mixed[1:]), max(scale, min(1.0, float(near[0].max()))), strategy
 
-    def _weighed(self, text: str, terms: list[str]) -> lexical.Query:
+    def _weighed(self, text: str, terms: list[str], scope: lexical.Scope | None) -> lexical.Query:
         """What a text asks for: its words, and the tools that it names."""
-        return _expand(terms + [name for name in words.identifiers(text) if name in self._words])
+        return _expand(terms + [name for name in words.identifiers(text) if self._words.knows(name, scope)])
 
-    def _by_paths(self, query: str, slots: Slots) -> Scores:
+    def _by_paths(self, query: str, slots: Slots, scope: lexical.Scope | None) -> Scores:
         """How well the best category of each tool meets the query; words decide between equals."""
         import numpy as np
 
@@ -234,7 +238,7 @@ class ToolIndex:
                 where = np.fromiter(members, np.intp, len(members))
                 best[where] = np.maximum(best[where], depth / len(steps))
         in_category = best[slots]
-        by_words = fuse.min_max(self._words.score([dict.fromkeys(asked, ())], len(self._entries))[0][slots])
+        by_words = fuse.min_max(self._words.score([dict.fromkeys(asked, ())], len(self._entries), scope)[0][slots])
         scores: Scores = np.where(in_category > 0, 0.8 * in_category + 0.2 * by_words, 0)
         return scores
 
@@ -256,7 +260,7 @@ class ToolIndex:
             return ()
         return tuple(Hit(entry, round(scale * score / highest, 4)) for score, entry in ranked if score > 0)
 
-    def _candidates(self, filters: Filters, allowed: Allowed) -> Slots:
+    def _candidates(self, filters: Filters, scope: lexical.Scope | None) -> Slots:
         """The slots that pass the filters and that the caller may see."""
         import numpy as np
 
@@ -264,8 +268,8 @@ class ToolIndex:
         passing = self._columns.passing(highest, filters.status, filters.server)
         if filters.categories:
             passing &= self._flags(self._in_categories(filters.categories))
-        if allowed is not None:
-            passing &= self._visible(allowed)
+        if scope is not None:
+            passing &= scope.seen
         return np.flatnonzero(passing)
 
     def _in_categories(self, paths: tuple[str, ...]) -> set[int]:
@@ -275,18 +279,18 @@ class ToolIndex:
                 found |= slots
         return found
 
-    def _visible(self, allowed: frozenset[Identity] | Callable[[Identity], bool]) -> Flags:
+    def _scope(self, allowed: frozenset[Identity] | Callable[[Identity], bool]) -> lexical.Scope:
         """What the caller may see, as one flag per slot; kept for sets, which cannot change."""
         if not isinstance(allowed, frozenset):
-            return self._flags(slot for identity, slot in self._slots.items() if allowed(identity))
+            return lexical.Scope(self._flags(slot for identity, slot in self._slots.items() if allowed(identity)))
         kept = self._masks.get(id(allowed))
         if kept is not None and kept[0] is allowed:
             return kept[1]
-        flags = self._flags(self._slots[identity] for identity in allowed if identity in self._slots)
+        scope = lexical.Scope(self._flags(self._slots[identity] for identity in allowed if identity in self._slots))
         if len(self._masks) >= _MOST_MASKS:
             self._masks.pop(next(iter(self._masks)))
-        self._masks[id(allowed)] = (allowed, flags)
-        return flags
+        self._masks[id(allowed)] = (allowed, scope)
+        return scope
 
     def _flags(self, slots: Iterable[int]) -> Flags:
         import numpy as np

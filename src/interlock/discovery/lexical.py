@@ -1,7 +1,8 @@
 """BM25 over the fields of tool definitions, kept current one tool at a time.
 
 The one rule: a tool's weights depend on that tool alone (typical lengths stand in for corpus averages), and only the
-rarity of a term is taken from the corpus, at query time; so adding or removing a tool touches its own terms only.
+rarity of a term is taken from the corpus, at query time; so adding or removing a tool touches its own terms only. For
+whoever may not see everything, the corpus is what they may see: nothing is learned of the rest from a score.
 """
 
 from __future__ import annotations
@@ -38,6 +39,20 @@ _MATCH_BYTES = 1024
 """What a remembered term takes beside its arrays, about."""
 
 
+class Scope:
+    """The part of the corpus that a query is about: what its caller may see."""
+
+    __slots__ = ("key", "seen", "total")
+    _last = 0
+
+    def __init__(self, seen: Flags) -> None:
+        self.seen = seen
+        self.total = int(seen.sum())
+        Scope._last += 1
+        self.key = Scope._last
+        """Its own, whatever is remembered under it."""
+
+
 class Fields(msgspec.Struct, frozen=True):
     """The text of one tool, by where it stands."""
 
@@ -59,7 +74,7 @@ class LexicalIndex:
         self._gram_counts = array("i")
         self._unused: list[int] = []
         self._terms_of: dict[int, array[int]] = {}
-        self._met: dict[tuple[str, tuple[str, ...]], list[_Match]] = {}
+        self._met: dict[tuple[str, tuple[str, ...], int], list[_Match]] = {}
         """What terms found before: queries share most of their words. Forgotten with every change, before it is made:
         a match looks into the postings themselves."""
         self._met_room = _MET_BYTES
@@ -69,6 +84,11 @@ class LexicalIndex:
 
     def __contains__(self, term: str) -> bool:
         return term in self._ids
+
+    def knows(self, term: str, scope: Scope | None) -> bool:
+        """Whether a tool that may be seen holds a term."""
+        number = self._ids.get(term)
+        return number is not None and self._holders(self._postings[number], scope) > 0
 
     def put(self, slot: int, fields: Fields) -> None:
         """Index a tool under a slot, replacing what stood there."""
@@ -97,7 +117,7 @@ class LexicalIndex:
             if not posting.slots:
                 self._forget(number)
 
-    def score(self, queries: Sequence[Query], slots: int) -> list[Scores]:
+    def score(self, queries: Sequence[Query], slots: int, scope: Scope | None = None) -> list[Scores]:
         """How well each slot matches each query: BM25, and a bonus for names that the query covers.
 
         The queries are usually one text and its sentences, so each term is looked up once for all of them.
@@ -109,35 +129,36 @@ class LexicalIndex:
         for query in queries:
             for term, related in query.items():
                 if term not in matches:
-                    matches[term] = self._met_before(term, tuple(related), taken)
+                    matches[term] = self._met_before(term, tuple(related), taken, scope)
         return [_sum([match for term in query for match in matches[term]], slots) for query in queries]
 
-    def ideal(self, query: Query) -> float:
+    def ideal(self, query: Query, scope: Scope | None = None) -> float:
         """The score of an imagined tool that holds every known term of the query once, in a place of weight."""
-        known = (self._look_up(term, asked=False) for term in query)
+        known = (self._look_up(term, scope, asked=False) for term in query)
         return max(1e-6, sum(worth for found in known for _, worth in found))
 
-    def _met_before(self, term: str, related: tuple[str, ...], taken: Flags) -> list[_Match]:
-        found = self._met.get((term, related))
+    def _met_before(self, term: str, related: tuple[str, ...], taken: Flags, scope: Scope | None) -> list[_Match]:
+        key = 0 if scope is None else scope.key
+        found = self._met.get((term, related, key))
         if found is None:
-            found = self._meet(term, related, taken)
+            found = self._meet(term, related, taken, scope)
             self._met_room -= _MATCH_BYTES + sum(match.slots.nbytes + match.gains.nbytes for match in found)
             if self._met_room < 0:
                 self._forget_met()
-            self._met[term, related] = found
+            self._met[term, related, key] = found
         return found
 
     def _forget_met(self) -> None:
         self._met.clear()
         self._met_room = _MET_BYTES
 
-    def _meet(self, term: str, related: Collection[str], taken: Flags) -> list[_Match]:
+    def _meet(self, term: str, related: Collection[str], taken: Flags, scope: Scope | None) -> list[_Match]:
         """The tools that a term finds, itself or through a related word; a tool counts for a term once, for the best.
 
         Otherwise a tool that says the same thing in three words would stand above the one that says it once.
         """
-        own = [_Match(posting, worth, asked=True) for posting, worth in self._look_up(term, asked=True)]
-        near = [found for other in related for found in self._look_up(other, asked=False)]
+        own = [_Match(posting, worth, asked=True) for posting, worth in self._look_up(term, scope, asked=True)]
+        near = [found for other in related for found in self._look_up(other, scope, asked=False)]
         if not near:
             return own
         for match in own:
@@ -151,22 +172,30 @@ class LexicalIndex:
             taken[match.slots] = False
         return own
 
-    def _look_up(self, term: str, asked: bool) -> list[tuple[_Posting, float]]:
+    def _look_up(self, term: str, scope: Scope | None, *, asked: bool) -> list[tuple[_Posting, float]]:
         """The postings for a term with what a match is worth.
 
         A term of the query itself that no tool has is read as those most like it; a merely related one must be rare.
         """
+        total = len(self._terms_of) if scope is None else scope.total
         number = self._ids.get(term)
-        if number is not None and self._postings[number].slots:
-            posting = self._postings[number]
-            common = len(posting.slots) > max(_FEW, _COMMON * len(self._terms_of))
-            return [] if common and not asked else [(posting, self._rarity(len(posting.slots)))]
+        if number is not None and (holders := self._holders(self._postings[number], scope)):
+            common = holders > max(_FEW, _COMMON * total)
+            return [] if common and not asked else [(self._postings[number], _rarity(holders, total))]
         return [
-            (posting, similarity * _FUZZY_WEIGHT * self._rarity(len(posting.slots)))
-            for posting, similarity in (self._alike(term) if asked else ())
+            (posting, similarity * _FUZZY_WEIGHT * _rarity(self._holders(posting, scope), total))
+            for posting, similarity in (self._alike(term, scope) if asked else ())
         ]
 
-    def _alike(self, term: str) -> list[tuple[_Posting, float]]:
+    def _holders(self, posting: _Posting, scope: Scope | None) -> int:
+        """How many tools hold a term, of those that may be seen."""
+        if scope is None:
+            return len(posting.slots)
+        import numpy as np
+
+        return int(np.count_nonzero(scope.seen[np.frombuffer(posting.slots, np.int32)])) if posting.slots else 0
+
+    def _alike(self, term: str, scope: Scope | None) -> list[tuple[_Posting, float]]:
         """The known terms that share most letter triples with an unknown one: misspellings, compounds."""
         import numpy as np
 
@@ -177,11 +206,9 @@ class LexicalIndex:
         shared = np.bincount(np.concatenate(sharing), minlength=len(self._postings))
         similarity = 2 * shared / (len(grams) + np.frombuffer(self._gram_counts, np.int32))
         near = np.flatnonzero(similarity >= _FUZZY_LEAST)
-        ranked = sorted(((float(similarity[i]), -int(i)) for i in near if self._postings[i].slots), reverse=True)
+        held = (i for i in near if self._holders(self._postings[i], scope))
+        ranked = sorted(((float(similarity[i]), -int(i)) for i in held), reverse=True)
         return [(self._postings[-i], alike) for alike, i in ranked[:_FUZZY_MOST]]
-
-    def _rarity(self, holders: int) -> float:
-        return math.log(1 + (len(self._terms_of) - holders + 0.5) / (holders + 0.5))
 
     def _number(self, term: str) -> int:
         number = self._ids.get(term)
@@ -271,6 +298,10 @@ def _sum(matches: list[_Match], slots: int) -> Scores:
         # A slot stands in `named` once for each matched term; setting it twice to the same value does no harm.
         scores[named] = scores[named] + _NAME_BONUS * worth[named] * np.minimum(covered[named], 1)
     return scores
+
+
+def _rarity(holders: int, total: int) -> float:
+    return math.log(1 + (total - holders + 0.5) / (holders + 0.5))
 
 
 def _drop(slots: array[int], values: array[float], slot: int) -> None:

@@ -41,6 +41,7 @@ from interlock.wire.errors import ErrorObject, Fault, Tongue
 from interlock.wire.messages import Failure, Id, Request, Result, one_line
 
 _STATE = "requestState"
+_BRACE = ord("{")
 _encode = msgspec.json.Encoder().encode
 
 
@@ -72,14 +73,14 @@ class Forward(msgspec.Struct, eq=False):
 
     def send(self, more: Members | None = None) -> None:
         """Send it, with more than it came with where it is repeated. A failure to send is the answer."""
-        call = self._call
+        call, connection = self._call, self._connection
         try:
-            outgoing = self._outgoing({**call.members, **more} if more else None)
+            outgoing = self._outgoing(call, connection, {**call.members, **more} if more else None)
             call.exchange.on_cancel = self._cancelled
             if self._owner is not None:
                 self._owner.open.add(self)
             tool = call.target.tool
-            self._handle = self._connection.send(outgoing, self, None if tool is None else tool.idempotent)
+            self._handle = connection.send(outgoing, self, None if tool is None else tool.idempotent)
         except Fault as fault:
             self._finish()
             call.exchange.fail(fault)
@@ -88,7 +89,7 @@ class Forward(msgspec.Struct, eq=False):
         """The server's answer, in the client's own terms."""
         call = self._call
         exchange = call.exchange
-        if self._connection.modern and not exchange.dialect.modern and self._asks_back(answer):
+        if not exchange.dialect.modern and self._connection.modern and self._asks_back(answer):
             return
         if isinstance(answer, Failure):
             call.outcome = Outcome("answered", "error", code=answer.error.code)
@@ -145,7 +146,13 @@ class Forward(msgspec.Struct, eq=False):
             fault = Fault("UPSTREAM_UNAVAILABLE", message, mend="repeat the call, if it may be made twice")
         self._call.outcome = recording.lost(fault)
         self._finish()
-        self._call.exchange.fail(fault)
+        if not self._turned_away(fault):
+            self._call.exchange.fail(fault)
+
+    def _turned_away(self, fault: Fault) -> bool:
+        """Whether a status said to come back later, and the call does."""
+        turned = fault.kind.retryable and "status" in fault.data
+        return turned and self._recovering.takes(self._call, fault.render(Tongue.MGP))
 
     def _ask(self, method: str, params: bytes) -> asyncio.Future[bytes]:
         """Ask the client. The server's own time stands still while it waits for an answer."""
@@ -224,20 +231,20 @@ class Forward(msgspec.Struct, eq=False):
                 self._owner.open.discard(self)
             self._done(self._call)
 
-    def _outgoing(self, members: Members | None) -> Outgoing:
+    def _outgoing(self, call: Call, connection: Connection, members: Members | None) -> Outgoing:
         """The request for the server: with other members than the call's own where it is repeated with more."""
-        call = self._call
         target, exchange = call.target, call.exchange
-        view, modern = exchange.glance, self._connection.modern
+        view, tool, modern = exchange.glance, target.tool, connection.modern
+        meta = view.meta
         named: str | None = target.name
         headers: tuple[tuple[str, str], ...] = ()
-        if target.tool is not None and target.tool.param_headers and modern:
-            headers = tuple(param_values(target.tool.param_headers, call.arguments))
-        mgp = self._connection.mgp
+        if tool is not None and tool.param_headers and modern:
+            headers = tuple(param_values(tool.param_headers, call.arguments))
+        mgp = connection.mgp
         if call.plain and members is None and mgp is None and modern is exchange.dialect.modern:
             # Name, arguments and `_meta`, each as it came, put together again: what was judged is what goes out.
-            meta = traced(view.meta, view.meta_raw, call.trace)
-            params = b'{"name":%b,"arguments":%b,"_meta":%b}' % (target.quoted, call.arguments_raw, meta)
+            own_meta = traced(meta, view.meta_raw, call.trace)
+            params = b'{"name":%b,"arguments":%b,"_meta":%b}' % (target.quoted, call.arguments_raw, own_meta)
         else:
             fields = dict(call.members if members is None else members)
             if target.kind in ("tool", "prompt"):
@@ -250,12 +257,13 @@ class Forward(msgspec.Struct, eq=False):
             if mgp is not None and modern:
                 fields["_meta"] = asking_meta(fields.get("_meta"))
             own = fields.get("_meta")
-            fields["_meta"] = msgspec.Raw(traced(view.meta, b"" if own is None else bytes(own), call.trace))
+            fields["_meta"] = msgspec.Raw(traced(meta, b"" if own is None else bytes(own), call.trace))
             params = _encode(fields)
-        now, method = self._clock(), exchange.request.method
-        asked = view.meta is not None and view.meta.progress_token is not None
-        patience, most = self._patience
-        return Outgoing(method, params, now + patience, named, headers, asked, now + most, True, patience)
+        now, (patience, most) = self._clock(), self._patience
+        asked = meta is not None and meta.progress_token is not None
+        return Outgoing(
+            exchange.request.method, params, now + patience, named, headers, asked, now + most, True, patience
+        )
 
     def _translate(self, fields: Members) -> None:
         """Say a request in the terms of the server's era."""
@@ -289,10 +297,11 @@ class Forward(msgspec.Struct, eq=False):
         return request_meta(self._connection.revision, dialect.capabilities.raw, dialect.client_info, level)
 
     def _result(self, result: bytes) -> bytes:
-        exchange = self._call.exchange
+        call = self._call
+        exchange = call.exchange
         modern, modern_client = self._connection.modern, exchange.dialect.modern
-        if result[:1] != b"{" and result.lstrip()[:1] != b"{":
-            raise Fault("UPSTREAM_ERROR", f"{self._call.target.server} answered with a result that is no object")
+        if result[0] != _BRACE and result.lstrip()[:1] != b"{":
+            raise Fault("UPSTREAM_ERROR", f"{call.target.server} answered with a result that is no object")
         if modern:
             if modern_client and result.find(b'"input_required"') >= 0 and results.asks_for_input(result):
                 return self._sealed(result)
@@ -306,10 +315,10 @@ class Forward(msgspec.Struct, eq=False):
             ttl = 0 if exchange.request.method == "resources/read" else None
             result = results.complete(result, ttl_ms=ttl, server_info=self._connection.peer.server_info)
         if not modern_client and (modern or not exchange.dialect.revision.structures):
-            tool = self._call.target.tool
+            tool = call.target.tool
             result = older.result_for(exchange.dialect.revision, result, tool is not None and tool.wraps)
-        if result.find(b'"uri"') >= 0 and not self._call.caller.view.bare:
-            result = with_exposed_uris(self._call.target.server, result)
+        if result.find(b'"uri"') >= 0 and not call.caller.view.bare:
+            result = with_exposed_uris(call.target.server, result)
         return result
 
     def _error(self, error: ErrorObject) -> ErrorObject:

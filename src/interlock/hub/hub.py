@@ -24,6 +24,7 @@ from interlock.hub.desks.resolving import Resolving
 from interlock.hub.doors import Doors
 from interlock.hub.kernel.desk import KernelDesk
 from interlock.hub.kernel.kernel import Kernel
+from interlock.hub.kernel.secured import Secured
 from interlock.hub.kernel.shelves import Shelves
 from interlock.hub.notices import Notices
 from interlock.hub.pipeline import Commit, Dispatch, Pipeline, Release
@@ -59,6 +60,7 @@ class Hub:
         doors: Doors,
         catalog: Catalog,
         shelves: Shelves,
+        secured: Secured,
         kernel: Kernel,
         access: Access,
         access_desk: AccessDesk,
@@ -85,7 +87,7 @@ class Hub:
         self._errands = Errands()
         self._retries = Retries(parking)
         later = self._errands.begin
-        self._lists = ListDesk(shelves, kernel.contexts, upstreams, info, later)
+        self._lists = ListDesk(shelves, secured, kernel.contexts, upstreams, info, later)
         self.tasks = TaskDesk(
             tracker,
             later,
@@ -142,14 +144,14 @@ class Hub:
     def serve(self, exchange: Exchange) -> None:
         """Answer a request, or see to it that it will be answered."""
         request = exchange.request
-        serve = self._methods.get(request.method)
         if exchange.dialect.mgp_offer is not None:
             exchange.dialect = speaking(exchange.dialect)
         try:
+            serve = self._methods.get(request.method)
             if serve is None:
                 raise _no_such_method(exchange)
             check_shape(request.params, self._limits)
-            serve(exchange, cast(Caller, exchange.caller))
+            serve(exchange, exchange.caller)  # type: ignore[arg-type] # admitted here, so one of ours
         except Fault as fault:
             exchange.fail(fault)
 

@@ -116,6 +116,12 @@ class Keys:
         record: Callable[[Key], object] | None = None,
     ) -> str:
         """A new key for a principal, old ones staying valid."""
+        if "\\" in name or not {".", ".."}.isdisjoint(name.split("/")):
+            said = "a name holds no backslash, and no part of it between slashes is `.` or `..`"
+            raise Fault("INVALID_PARAMS", said, mend="choose a name that can stand in an address")
+        if name.startswith(("https://", "http://")) and "#" in name:
+            said = "subjects of access tokens are called so: issuer, # and subject"
+            raise Fault("INVALID_PARAMS", said, mend="choose a name that no issuer can give")
         if len(self.mirror) >= MOST:
             raise Fault("RESOURCE_EXHAUSTED", f"{MOST} keys exist", mend="revoke some first")
         if any(key.principal == name and key.kind != kind for key in self.mirror.values()):

@@ -82,7 +82,7 @@ class Listening:
         tasks: FollowTasks,
     ) -> None:
         self.shelf = shelf
-        self._principal = caller.principal
+        self.principal = caller.principal
         self._audience = audience
         self._exchange = exchange
         self._notices = notices
@@ -126,9 +126,9 @@ class Listening:
         if self._filter.mgp.tools:
             self._tell("notifications/mgp.event", dict(msgspec.json.decode(event, type=dict[str, msgspec.Raw])))
 
-    def end(self) -> None:
+    def end(self, why: str) -> None:
         """The hub ends the stream: a clean result, as the specification has it."""
-        self._ended("the hub is closing")
+        self._ended(why)
         self._exchange.result(msgspec.json.encode({"resultType": "complete", "_meta": self._meta}))
 
     async def _begin(self, wanted: Filter) -> None:
@@ -154,7 +154,7 @@ class Listening:
         more = {"tools": True} if wanted.mgp.tools else {}
         if self._followed:
             accepted["taskIds"] = [task.id for task in self._followed]
-        if wanted.mgp.audit and self._audience.join(self, self._principal, self._exchange.dialect, self._tell_audit):
+        if wanted.mgp.audit and self._audience.join(self, self.principal, self._exchange.dialect, self._tell_audit):
             more["audit"] = True
         if more:
             accepted[EXTENSION_KEY] = more
@@ -182,6 +182,8 @@ class Listening:
         return True
 
     def _updated(self, uri: str) -> None:
+        if self._resolve(uri) is None:
+            return
         if self._acknowledged:
             self._tell("notifications/resources/updated", {"uri": uri})
         elif uri not in self._early:

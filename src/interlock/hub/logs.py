@@ -1,4 +1,5 @@
-"""What servers say to the operator: stderr, rubbish on stdout, log messages. A bounded tail per server."""
+"""What servers say to the operator: stderr, rubbish on stdout, log messages. A bounded tail per server,
+without secrets for whoever reads it."""
 
 from __future__ import annotations
 
@@ -8,6 +9,8 @@ from datetime import UTC, datetime
 from typing import Final
 
 import msgspec
+
+from interlock.judge.secrets import redact
 
 KEPT: Final = 1000
 LONGEST: Final = 4000
@@ -36,6 +39,8 @@ class Logs:
             shown = "".join(char if char.isprintable() or char == "\t" else "�" for char in shown)
         line = LogLine(datetime.now(UTC).isoformat(timespec="milliseconds"), server, stream, shown)
         self._tails.setdefault(server, deque(maxlen=KEPT)).append(line)
+        if self._listeners:
+            line = _without_secrets(line)
         for listener in tuple(self._listeners):
             listener(line)
 
@@ -45,7 +50,7 @@ class Logs:
             self._tails.values() if server is None else [self._tails.get(server, deque())]
         )
         lines = sorted((line for tail in chosen for line in tail), key=lambda line: line.at)
-        return lines[-count:] if count > 0 else []
+        return [_without_secrets(line) for line in lines[-count:]] if count > 0 else []
 
     def follow(self, listener: Callable[[LogLine], None]) -> Callable[[], None]:
         """Hear every further line. Gives the way to stop."""
@@ -55,3 +60,8 @@ class Logs:
     def forget(self, server: str) -> None:
         """A server is gone from the configuration."""
         self._tails.pop(server, None)
+
+
+def _without_secrets(line: LogLine) -> LogLine:
+    """Looked for where somebody reads: most lines nobody does."""
+    return msgspec.structs.replace(line, text=redact(line.text))

@@ -9,7 +9,6 @@ import asyncio
 import contextlib
 import getpass
 import os
-import shlex
 import sys
 import time
 from collections.abc import Awaitable, Callable, Mapping
@@ -31,6 +30,7 @@ from interlock.hub.kernel.shelf import Shelf
 from interlock.hub.local import call_locally
 from interlock.hub.logs import LogLine
 from interlock.hub.memory import resident_mb
+from interlock.hub.operating.where import where_shown
 from interlock.hub.principals import LOCAL_AGENT, Principal, local_person
 from interlock.hub.upstreams.upstream import Upstream
 from interlock.protocols.traces import new_trace_id
@@ -133,11 +133,14 @@ class Operator:
         loaded = await self.look()
         if not loaded.usable:
             return {"applied": False, "changed": [], "problems": self._problems}
-        if loaded.config.hub.listen != assembly.config.hub.listen:
+        config, listen = loaded.config, assembly.config.hub.listen
+        if config.hub.listen != listen:
             mend = "restart the hub to listen elsewhere"
-            changed_in = loaded.config.origin.path or ""
+            changed_in = config.origin.path or ""
             self._problems.append({"file": changed_in, "line": None, "message": "`listen` changed", "mend": mend})
-        changed = await assembly.apply(loaded.config)
+            # Who is let in without a credential depends on where it does listen.
+            config = msgspec.structs.replace(config, hub=msgspec.structs.replace(config.hub, listen=listen))
+        changed = await assembly.apply(config)
         return {"applied": True, "changed": changed, "problems": self._problems}
 
     async def _status(self, params: bytes) -> object:
@@ -167,7 +170,7 @@ class Operator:
             "id": upstream.id,
             "state": upstream.state.value,
             "transport": settings.transport,
-            "where": settings.url if settings.url is not None else shlex.join(settings.command),
+            "where": where_shown(settings),
             "era": None if peer is None else peer.revision.era.value,
             "revision": None if peer is None else peer.revision.name,
             "name": about.get("name"),

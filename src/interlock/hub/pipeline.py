@@ -10,6 +10,7 @@ every retry, starts again from the top.
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable, Coroutine
 
 from interlock.hub.brake import SLOWED, Brake
@@ -17,7 +18,7 @@ from interlock.hub.call import Call, Caller
 from interlock.hub.decisions.desk import Desk
 from interlock.hub.plan import Check, Epoch, Plan, Plans
 from interlock.hub.rates import give_back, take
-from interlock.hub.refusals import Refusals
+from interlock.hub.refusals import NO_SUCH_NAME, Refusals
 from interlock.hub.store_faults import fault_of
 from interlock.hub.target import Approval, Target
 from interlock.hub.timeouts import checks_timed_out
@@ -25,6 +26,7 @@ from interlock.hub.verdicts import PASS, Ask, Pass, Refuse, Verdict, Wait
 from interlock.judge.findings import Finding
 from interlock.protocols.mcp.results import refusal_result
 from interlock.store import StoreError
+from interlock.transports.rounds import Rounds
 from interlock.wire.errors import Fault
 
 Resolve = Callable[[Caller, str], Target]
@@ -34,6 +36,8 @@ Release = Callable[[Call], None]
 """Gives back what `commit` took, for a call that was not dispatched after all."""
 WouldRefuse = Callable[[Call, tuple[Finding, ...]], None]
 """Hears of each call that goes out although a stricter mode would have refused it, and what for."""
+
+_log = logging.getLogger(__name__)
 
 MOST_WAITING = 4096
 """Calls whose gates wait for something."""
@@ -63,6 +67,7 @@ class Pipeline:
         self._refused = refused
         self._would_refuse = would_refuse
         self._waiting: set[asyncio.Task[None]] = set()
+        self._rounds = Rounds.of(asyncio.get_running_loop())
         self.refusals = Refusals()
         self._brake = Brake()
 
@@ -87,7 +92,7 @@ class Pipeline:
         With `after`, only those behind that gate are asked: it had to wait for something, and has passed the call.
         """
         standing, asking = plan.standing, plan.gate
-        if type(standing) is Refuse or type(standing) is Wait:
+        if standing is not PASS and (type(standing) is Refuse or type(standing) is Wait):
             return standing, asking
         for gate, check in _behind(plan, after) if after else plan.checks:
             try:
@@ -100,7 +105,7 @@ class Pipeline:
                 standing, asking = (verdict, gate) if type(standing) is Pass else (standing, asking)
             elif type(verdict) is not Pass:
                 return verdict, gate
-        if type(standing) is Pass or call.approval is not None:
+        if standing is PASS or type(standing) is Pass or call.approval is not None:
             return PASS, ""
         try:
             call.arguments  # noqa: B018 - what is asked about must mean one thing
@@ -112,27 +117,33 @@ class Pipeline:
         """Judge a call and send it on, or answer why not."""
         verdict, gate = self.judge(call, plan)
         if verdict is PASS:
-            self._go(call, plan)
+            self._rounds.then(self._go, call, plan)
         else:
             self._proceed(call, plan, verdict, gate)
 
     def _go(self, call: Call, plan: Plan) -> None:
-        """Commit and dispatch a call that no gate has anything against."""
-        refusal = take(plan.meters, asyncio.get_running_loop().time()) if plan.meters else None
-        if refusal is not None:
-            self._refuse(call, refusal, "rates")
-            return
-        refusal = self._commit(call)
-        if refusal is not None:
-            give_back(plan.meters)
-            self._refuse(call, refusal, "commit")
-            return
-        if call.would_refuse:
-            self._would_refuse(call, call.would_refuse)
-        if call.approval is not None and call.approval.ticket is not None:
-            self._later(self._use_approval(call, plan, call.approval))
-        else:
-            self._dispatch(call, plan)
+        """Commit and dispatch a call that no gate has anything against. Whoever asked is answered, whatever happens."""
+        try:
+            refusal = take(plan.meters, asyncio.get_running_loop().time()) if plan.meters else None
+            if refusal is not None:
+                self._refuse(call, refusal, "rates")
+                return
+            refusal = self._commit(call)
+            if refusal is not None:
+                give_back(plan.meters)
+                self._refuse(call, refusal, "commit")
+                return
+            if call.would_refuse:
+                self._would_refuse(call, call.would_refuse)
+            if call.approval is not None and call.approval.ticket is not None:
+                self._later(self._use_approval(call, plan, call.approval))
+            else:
+                self._dispatch(call, plan)
+        except Fault as fault:
+            call.exchange.fail(fault)
+        except Exception:
+            _log.exception("a call to %s could not be sent", call.target.server)
+            call.exchange.fail(Fault("INTERNAL_ERROR", "a fault of ours; it was logged"))
 
     def _proceed(self, call: Call, plan: Plan, verdict: Verdict, gate: str) -> None:
         if type(verdict) is Pass:
@@ -209,7 +220,8 @@ class Pipeline:
             now = asyncio.get_running_loop().time()
             again = self.plan(call.caller, plan.target.kind, plan.name, plan.resolve, now)
         except Fault as fault:
-            call.exchange.fail(fault)
+            # Its name means nothing to its caller any more, and that is all it is told.
+            self._refuse(call, Refuse(fault, str(fault.data.get("rule") or NO_SUCH_NAME), hidden=True), "resolve")
             return
         call.target = again.target
         fits = approval is not None and ask is not None and self._desk.fits(call, approval, ask)
@@ -248,10 +260,14 @@ class Pipeline:
         self._waiting.add(task)
         task.add_done_callback(self._waiting.discard)
 
+    def note_refusal(self, call: Call, refusal: Refuse, gate: str) -> None:
+        """Keep that a gate said no, for the record and for `why`."""
+        self.refusals.add(call, refusal, gate)
+        self._refused(call, refusal.fault, gate, refusal.rule)
+
     def _refuse(self, call: Call, refusal: Refuse, gate: str) -> None:
         fault = refusal.fault
-        self.refusals.add(call, refusal, gate)
-        self._refused(call, fault, gate, refusal.rule)
+        self.note_refusal(call, refusal, gate)
         if not refusal.hidden:
             fault.data = {**fault.data, "gate": gate, "rule": refusal.rule}
         if fault.kind.as_result and call.target.kind == "tool" and not call.exchange.dialect.rest:

@@ -23,6 +23,7 @@ from interlock.store import StoreError
 from interlock.transports.exchange import Exchange
 from interlock.wire.errors import ErrorObject, Fault
 
+_UNSET: Final = msgspec.UNSET
 _REFUSED: Final = {
     "VALIDATION_BLOCKED": "VALIDATION_FAILED",
     "INVALID_TOOL_ARGS": "VALIDATION_FAILED",
@@ -95,6 +96,12 @@ class Recording:
         """Record that another tool is called in the place of one that failed."""
         self._tell(FELL_BACK, call, error, {"fallback_tool": target.name, "error_code": error.code})
 
+    def noticed(self, event: str, call: Call, rules: list[str]) -> None:
+        """Record what was found in a call or its result and not refused."""
+        call.trace = call.trace or trace_of(call.exchange)
+        said: dict[str, object] = {"rules": rules}
+        self.recorder.event(event, call.caller.principal, call.target, call.trace, rule=rules[0], details=said)
+
     def _tell(self, event: str, call: Call, error: ErrorObject, details: dict[str, object]) -> None:
         principal, reason = call.caller.principal, error.message[:1000]
         self.recorder.event(event, principal, call.target, call.trace, reason=reason, details=details)
@@ -108,6 +115,9 @@ class Recording:
 
 def lost(fault: Fault) -> Outcome:
     """How a call that was not answered ended."""
+    if fault.kind.retryable and "status" in fault.data:
+        # Turned away for now: an answer, though not one of JSON-RPC.
+        return Outcome("answered", "error", code=fault.kind.mgp)
     match fault.name:
         case "UPSTREAM_TIMEOUT":
             return TIMED_OUT
@@ -122,11 +132,15 @@ def trace_of(exchange: Exchange) -> str:
     """The caller's own trace id, wherever it says it, or a new one."""
     seen = exchange.glance
     meta = seen.meta
+    if seen.arguments is not None and meta is not None and meta.traceparent is None and meta.trace_id is _UNSET:
+        # Nothing but a name, arguments and a `_meta` that names no trace: the commonest call.
+        top = exchange.request.trace_id
+        return (find_trace_id({}, {}, {"trace_id": top}) if top else "") or new_trace_id()
     if meta is not None:
         parent = None if meta.traceparent is None else read_traceparent(meta.traceparent)
         if parent is not None:
             return parent.trace
-        if meta.trace_id is not msgspec.UNSET:
+        if meta.trace_id is not _UNSET:
             return _named(bytes(meta.trace_id)) or new_trace_id()
     # A call that is nothing but a name and arguments has no place for it.
     if seen.arguments is None and b'"trace_id"' in exchange.request.params:

@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Final
 
 from interlock.hub.principals import Kind
-from interlock.judge.patterns import PatternSet
+from interlock.judge.patterns import PatternSet, compile_pattern
 from interlock.protocols.registry.permissions import WRITTEN, why_bad_permission
 from interlock.wire.errors import Fault
 
@@ -30,10 +30,10 @@ _OF_KIND: Final[Mapping[Kind, tuple[str, ...]]] = {
 class Rights:
     """Permissions, ready to be asked."""
 
-    __slots__ = ("_invoke", "_read", "admin_read", "admin_write", "all_tools", "list_all")
+    __slots__ = ("_invoke", "_read", "admin_read", "admin_write", "all_tools", "list_all", "permissions")
 
     def __init__(self, permissions: Sequence[str]) -> None:
-        named = frozenset(permissions)
+        named = self.permissions = frozenset(permissions)
         self.list_all = "list_all" in named
         """Sees every tool, also those it may not call."""
         self.admin_read = bool(named & {"admin_read", "admin_write"})
@@ -54,6 +54,26 @@ class Rights:
         """Whether it permits reading a definition. Who may call may also read."""
         return self.invokes(exposed) or self._read.allows(exposed)
 
+    def names_any_of(self, server: str) -> bool:
+        """Whether it can permit calling or reading anything of a server."""
+        whole = f"{server}__"
+        patterns = _patterns([*self.permissions], "invoke:") + _patterns([*self.permissions], "read:")
+        return self.list_all or any(_can_begin(pattern, whole) for pattern in patterns)
+
+    def covers(self, permission: str) -> bool:
+        """Whether it permits all that a permission would; in doubt it does not."""
+        if permission in self.permissions:
+            return True
+        verb, mark, pattern = permission.partition(":")
+        if not mark:
+            return self.admin_write and permission == "admin_read"
+        if self.all_tools or (verb == "read" and self.list_all):
+            return True
+        own = _patterns([*self.permissions], "invoke:")
+        if verb == "read":
+            own += _patterns([*self.permissions], "read:")
+        return any(_is_within(pattern, wider) for wider in own)
+
 
 @lru_cache(maxsize=1024)
 def rights_of(kind: Kind, permissions: tuple[str, ...] | None) -> Rights:
@@ -69,6 +89,26 @@ def check_permissions(permissions: Sequence[str]) -> tuple[str, ...]:
         if (why := why_bad_permission(permission)) is not None:
             raise Fault("INVALID_PARAMS", why, mend=WRITTEN)
     return tuple(dict.fromkeys(permissions))
+
+
+def _can_begin(pattern: str, whole: str) -> bool:
+    """Whether a pattern can match a name that begins so."""
+    prefix, star, _ = pattern.partition("*")
+    return prefix.startswith(whole) or (bool(star) and whole.startswith(prefix))
+
+
+def _is_within(pattern: str, wider: str) -> bool:
+    """Whether a pattern matches nothing that another does not: its own text, or anything under the other's prefix."""
+    if "*" not in pattern:
+        return compile_pattern(wider).matches(pattern)
+    prefix = wider.rstrip("*")
+    tail = wider[len(prefix) :]
+    return (
+        tail in ("*", "**")
+        and "*" not in prefix
+        and pattern.startswith(prefix)
+        and (tail == "**" or "**" not in pattern)
+    )
 
 
 def _patterns(permissions: Sequence[str], verb: str) -> list[str]:

@@ -75,18 +75,16 @@ class Sending:
 
     def commit(self, call: Call) -> Refuse | None:
         """Take a place for the call, or refuse it because everything is taken. `done` gives it back."""
-        upstream = self._upstreams[call.target.server]
+        upstream = call.upstream = self._upstreams[call.target.server]
         load, room = call.caller.load, self.room
-        if load.open_calls >= room.per_caller:
+        of_caller, to_server, in_all = load.open_calls, upstream.open_calls, self.open_calls
+        if of_caller >= room.per_caller:
             return _too_many(room.per_caller, "of this caller")
-        if upstream.open_calls >= room.per_server:
+        if to_server >= room.per_server:
             return _too_many(room.per_server, f"to {upstream.id}")
-        if self.open_calls >= room.in_all:
+        if in_all >= room.in_all:
             return _too_many(room.in_all, "in all")
-        call.upstream = upstream
-        self.open_calls += 1
-        upstream.open_calls += 1
-        load.open_calls += 1
+        load.open_calls, upstream.open_calls, self.open_calls = of_caller + 1, to_server + 1, in_all + 1
         return None
 
     def done(self, call: Call) -> None:
@@ -127,7 +125,9 @@ class Sending:
         """Record that it is about to be sent, and send it; in `strict`, when that is committed."""
         recording = self._recording
         if recording.strict:
-            recording.begin_strictly(call, partial(self._start, call, plan, line), partial(self._unsent, call))
+            recording.begin_strictly(
+                call, partial(self._start_if_wanted, call, plan, line), partial(self._unsent, call)
+            )
             return
         try:
             recording.begin(call)
@@ -136,14 +136,17 @@ class Sending:
             return
         self._start(call, plan, line)
 
+    def _start_if_wanted(self, call: Call, plan: Plan, line: Line) -> None:
+        if call.exchange.open:
+            self._start(call, plan, line)
+        else:
+            self.done(call)
+
     def _unsent(self, call: Call, fault: Fault) -> None:
         self.done(call)
         call.exchange.fail(fault)
 
     def _start(self, call: Call, plan: Plan, line: Line) -> None:
-        if not call.exchange.open:
-            self.done(call)
-            return
         connection, owner = line
         done: Release = self.done
         if call.exchange.dialect.capabilities.tasks or (not call.plain and AUGMENTED in call.members):

@@ -11,7 +11,7 @@ import msgspec
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mgp.negotiation import Agreed, Home, agree, answer
 
-OFFERED: Final = ("access_control", "audit", "tool_discovery")
+OFFERED: Final = ("security", "access_control", "audit", "tool_discovery")
 """The extensions that this hub has for clients."""
 
 _METHODS_ALONE: Final = Agreed(frozenset(), Home.PLAIN)
@@ -24,6 +24,11 @@ def speaking(dialect: Dialect) -> Dialect:
     if dialect.mgp_offer is None:
         return dialect
     return msgspec.structs.replace(dialect, mgp=agree(OFFERED, *dialect.mgp_offer))
+
+
+def speaks_of_security(dialect: Dialect) -> bool:
+    """Whether a client is told what the hub makes of a tool's security (MGP, Tool Security Metadata)."""
+    return dialect.mgp is not None and "security" in dialect.mgp.extensions
 
 
 @lru_cache(maxsize=1024)

@@ -22,8 +22,10 @@ KINDS: Final[dict[str, tuple[ArgumentKind, ...]]] = {
     "network_restricted": ("url", "host", "command", "code", "text"),
     "code_safety": ("code",),
     "paths": ("path",),
+    "metadata": ("url", "host", "command", "code"),
 }
-"""What each validator looks at. `paths` is the hub's own; the others are standard (MGP, Standard Validators)."""
+"""What each validator looks at. `paths` is the hub's own, and so is `metadata`, which nobody chooses: it is what is
+left where no other looks. The rest are standard (MGP, Standard Validators)."""
 
 MOST_VALUES: Final = 20_000
 MOST_PROPERTIES: Final = 500
@@ -220,6 +222,24 @@ _FORMATS: dict[str, ArgumentKind] = {
     "ipv6": "host",
 }
 _SAYS_SQL = re.compile(r"(?i)\bsql\b")
+_READ_OF_DESCRIPTION = 200
+_SAYS: dict[ArgumentKind, re.Pattern[str]] = {
+    "command": re.compile(
+        r"(?i)\b(?:shell|bash|terminal|console|command[- ]line|system) commands?\b|\bcommands? (?:line )?to (?:be )?"
+        r"(?:run|execute|launch|invoke)"
+    ),
+    "url": re.compile(
+        r"(?i)^\W*(?:(?:the|an?|full|absolute|complete|target|public|https?|web(?:site|page)?|page|image|remote|source|"
+        r"base|seed|start(?:ing)?) )*(?:ur[li]s?|web address(?:es)?|hyperlink)\b"
+        r"|\b(?:address|link) (?:of|to) the (?:web|page|site|image|document|feed)"
+        r"|\bur[li]s? (?:to|of|for) (?:fetch|open|visit|crawl|scrape|download|load|request|call|read|the|a)\b"
+    ),
+    "code": re.compile(
+        r"(?i)\b(?:python|javascript|js|typescript|ruby|source) (?:code|script|snippet|program|source)\b[^.]{0,40}"
+        r"\b(?:run|execute|evaluate|interpret)"
+    ),
+}
+"""What a description says that an argument is, where its name does not."""
 _BRANCHES = ("anyOf", "oneOf", "allOf", "prefixItems")
 
 
@@ -251,9 +271,13 @@ def _properties(schema: object, context: Context) -> Iterator[tuple[str, Argumen
 
 def _kind_of_property(name: str, node: Mapping[str, object], context: Context) -> ArgumentKind | None:
     told = node.get("description")
-    if isinstance(told, str) and words_of(name)[-1:] in (("query",), ("statement",)) and _SAYS_SQL.search(told):
+    told = told[:_READ_OF_DESCRIPTION] if isinstance(told, str) else ""
+    if words_of(name)[-1:] in (("query",), ("statement",)) and _SAYS_SQL.search(told):
         return "sql"
-    return kind_of_name(name, context) or _FORMATS.get(str(node.get("format")))
+    kind = kind_of_name(name, context) or _FORMATS.get(str(node.get("format")))
+    if kind is None and _takes_text(node):
+        kind = next((kind for kind, says in _SAYS.items() if says.search(told)), None)
+    return kind
 
 
 def _takes_text(node: Mapping[str, object]) -> bool:

@@ -13,6 +13,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
+from interlock.judge.ciphers import decodings, letters_in_lines, unpacked
 from interlock.judge.findings import Finding
 from interlock.judge.regexes import OctetMatch, OctetRegex, OctetRegexes
 from interlock.judge.signals import ENGLISH, LATIN_SCRIPT, NAMES, OTHER_SCRIPTS, SAYS, Signal
@@ -182,10 +183,19 @@ def _readings(text: str, plain: str, name: bool) -> Iterator[tuple[str, str]]:
         decoded = unfold(_PERCENT.sub(_unquoted, plain.replace("+", " ")))
         if decoded != plain:
             yield "percent-encoded", decoded
-    if decoded := _decoded_runs(plain):
-        yield "encoded", decoded
+            if (again := unfold(_PERCENT.sub(_unquoted, decoded))) != decoded:
+                yield "percent-encoded", again
+    layer = plain
+    for _ in range(_MOST_LAYERS):
+        layer = _decoded_runs(layer)
+        if not layer:
+            break
+        yield "encoded", layer
     if len(plain) <= _SHORT:
         yield from _games(text, plain)
+        yield from ((how, unfold(reading)) for how, reading in decodings(plain))
+        if lined := letters_in_lines(text):
+            yield "letter by letter", unfold(lined)
 
 
 def _unescaped(text: str) -> str:
@@ -199,10 +209,11 @@ _CAMEL = re.compile(r"([a-z])([A-Z])")
 _MARKUP = re.compile(r"&(?:#|[a-z])")
 _ESCAPED = re.compile(r"\\u\{?([0-9a-fA-F]{4})\}?")
 _SHORT = 8192
+_MOST_LAYERS = 3
 _RUN = re.compile(r"[A-Za-z0-9+/_\-]{20,}={0,2}")
 _HEX_RUN = re.compile(r"(?:[0-9a-fA-F]{2}[ :]?(?:\\x|0x)?){10,}")
 _SPACED_OUT = re.compile(r"(?:\b\w[ .\-_*]){5,}\w\b")
-_SPACED = re.compile(r"(?:\b\w[ .\-_*]){2,}\w\b")
+_SPACED = re.compile(r"(?:\b\w[ .\-_*])+\w\b")
 
 
 def _unquoted(match: re.Match[str]) -> str:
@@ -241,7 +252,11 @@ def _decoded_runs(text: str) -> str:
                     run.rstrip("=") + "=" * (-len(run.rstrip("=")) % 4), altchars=b"-_" if "-" in run else None
                 )
             said = octets.decode()
+            if "\x00" in said:
+                said = unpacked(octets)
         except ValueError:
+            said = unpacked(octets)
+        if not said:
             return run
         if not said.isprintable() and not said.replace("\n", "").isprintable():
             return run
@@ -256,7 +271,7 @@ def _decoded_runs(text: str) -> str:
 def _games(text: str, plain: str) -> Iterator[tuple[str, str]]:
     apart = _THREE_LETTERS.search(text) is not None
     if apart and _DOTTED.search(plain):
-        yield "letter by letter", _DOTTED.sub(lambda match: _MARKS.sub("", match[0]), plain)
+        yield "letter by letter", _DOTTED.sub(lambda match: _MARKS.sub("", match[0]), plain).replace(". .", " ")
     if plain.count("-") + plain.count("_") > 2 and _DASHED.search(plain):
         yield "joined by dashes", _DASHED.sub(lambda match: match[0].replace("-", " ").replace("_", " "), plain)
     if apart and _SPACED_OUT.search(text):
@@ -268,8 +283,11 @@ def _games(text: str, plain: str) -> Iterator[tuple[str, str]]:
     lowered = plain.lower()
     if any(word in lowered for word in ("vtaber", "cerivbhf", "vafgehpg", "hfre")):
         yield "in ROT13", codecs.decode(plain, "rot13")
-    if any(word in lowered for word in ("erongi", "suoiverp", "tcurtsni", "resu eht", "loot siht")):
+    if any(
+        word in lowered for word in ("erongi", "suoiverp", "tcurtsni", "resu eht", "eht resu", "loot siht", "erofeb")
+    ):
         yield "backwards", plain[::-1]
+        yield "backwards", " ".join([word[::-1] for word in plain.split()])
 
 
 _THREE_LETTERS = re.compile(r"(?<!\w)\w[ .\-_*]\w[ .\-_*]\w(?!\w)")

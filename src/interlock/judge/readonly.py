@@ -199,6 +199,8 @@ def _judge_inner(
         return
     if name == "time" and uses_flag(arguments[:4], frozenset({"-o", "--output"}), "f"):
         yield Finding("readonly.writes", "time: '-o' writes a file", _READ_MEND, span)
+    if name in _SCHEDULERS and uses_flag(arguments, frozenset({"-p", "-P", "-u", "--pid", "--pgid", "--uid"}), "cn"):
+        yield Finding("readonly.writes", f"{name}: it sets how a running process is scheduled", _READ_MEND, span)
     inner, texts = inner_commands(name, arguments)
     if name in ("sudo", "doas") and not inner:
         yield Finding("readonly.unknown_program", f"{name!r} starts a shell or an editor", _READ_MEND, span)
@@ -208,6 +210,7 @@ def _judge_inner(
         yield from _judge_text(text, rules, depth + 1)
 
 
+_SCHEDULERS = frozenset({"ionice", "chrt", "taskset"})
 _JUDGED_INSIDE = frozenset({"fd", "fdfind"})
 """What these run is judged itself."""
 
@@ -224,8 +227,12 @@ def _why_writes(name: str, reader: Reader, arguments: Sequence[str]) -> str | No
     words = operands(arguments, reader.value_options)
     if reader.operands is not None and len([word for word in words if not word.startswith("+")]) > reader.operands:
         return f"more than {reader.operands} operands set or write something"
-    if reader.verbs and words and not any(_starts(words, arguments, verb) for verb in reader.verbs):
-        return f"{' '.join(words[:2])[:40]!r} is not known to only read"
+    if (
+        reader.verbs
+        and (words or not reader.bare)
+        and not any(_starts(words, arguments, verb) for verb in reader.verbs)
+    ):
+        return f"{' '.join(words[:2] or [name])[:40]!r} is not known to only read"
     if name == "sysctl" and any("=" in word for word in words):
         return "an assignment sets a value"
     return None

@@ -56,20 +56,44 @@ def hidden_in(text: str) -> Iterator[Hidden]:
     """Every stretch of hidden text: first what cannot be seen, in order, then words that look like others."""
     if text.isascii():
         # Nearly every text ends here: the rest of the tables is for the others.
-        if not _ASCII_SUSPECT.search(text):
+        if not _any(_ASCII_SUSPECT, text):
             return
-        for match in _ASCII_HIDDEN.finditer(text):
+        for match in _each(_ASCII_HIDDEN, text):
             yield Hidden(_ansi_or_control(match[0]), *match.span())
         return
     for kind, start, end in _unseen(text):
         yield Hidden(f"text.{kind}", start, end)
-    if _TWIN.search(text):
-        for match in _TWIN_WORD.finditer(text):
+    if _any(_TWIN, text):
+        for match in _each(_TWIN_WORD, text):
             yield Hidden("text.lookalike", *match.span())
-    for match in _MATH_WORD.finditer(text):
+    for match in _each(_MATH_WORD, text):
         yield Hidden("text.lookalike", *match.span())
-    for match in _STACKED.finditer(text):
+    for match in _each(_STACKED, text):
         yield Hidden("text.stacked_marks", *match.span())
+
+
+_STRETCH = 8_192
+_PLAIN = re.compile(r"[ \n,.;]")
+
+
+def _stretches(text: str) -> Iterator[tuple[int, int]]:
+    """A long text in stretches that end between words. A search of a whole one would hold up every other thread."""
+    start, size = 0, len(text)
+    while size - start > _STRETCH:
+        plain = _PLAIN.search(text, start + _STRETCH, start + 2 * _STRETCH)
+        end = plain.end() if plain else start + _STRETCH
+        yield start, end
+        start = end
+    yield start, size
+
+
+def _each(pattern: re.Pattern[str], text: str) -> Iterator[re.Match[str]]:
+    for start, end in _stretches(text):
+        yield from pattern.finditer(text, start, end)
+
+
+def _any(pattern: re.Pattern[str], text: str) -> bool:
+    return any(pattern.search(text, start, end) for start, end in _stretches(text))
 
 
 _WHAT = {
@@ -106,7 +130,7 @@ _SETS = (
     (
         "text.invisible",
         r"\u115f\u1160\u17b4\u17b5\u2061-\u2065\u206a-\u206f\u2800\u3164\uffa0\ufff0-\ufffc\U00013430-\U0001345f"
-        r"\U0001bca0-\U0001bca3\U0001d173-\U0001d17a\U000e0080-\U000e00ff\U000e01f0-\U000e0fff",
+        r"\U0001bca0-\U0001bca3\U0001d159\U0001d173-\U0001d17a\U000e0080-\U000e00ff\U000e01f0-\U000e0fff",
     ),
     ("text.private", r"\ue000-\uf8ff\U000f0000-\U000ffffd\U00100000-\U0010fffd"),
     (
@@ -166,16 +190,31 @@ def _ansi_or_control(piece: str) -> str:
 
 
 def _unseen(text: str) -> Iterator[tuple[str, int, int]]:
-    right_to_left = _RIGHT_TO_LEFT.search(text) is not None
-    for match in _HIDDEN.finditer(text):
+    right_to_left = _any(_RIGHT_TO_LEFT, text)
+    wrapping = _wrapping(text) if right_to_left else frozenset()
+    for match in _each(_HIDDEN, text):
         kind = match.lastgroup or ""
         start, end = match.span()
+        if end - start == 1 and start in wrapping:
+            continue
         excuse = _EXCUSES.get(kind)
         if excuse is not None and excuse(text, start, end):
             continue
         if kind == "bidi" and right_to_left and not match[0].strip("\u061c\u200e\u200f\u2068\u2069"):
             continue
         yield kind, start, end
+
+
+def _wrapping(text: str) -> frozenset[int]:
+    """Where marks stand in pairs around a stretch that is written from right to left: these turn nothing around."""
+    pairs = [match for match in _each(_WRAPPED, text) if not _LEFT_TO_RIGHT.search(match[0])]
+    return frozenset(place for match in pairs for place in (match.start(), match.end() - 1))
+
+
+_WRAPPED = re.compile(
+    "\u202b[^\n\u202a-\u202e\u2066-\u2069]{1,400}\u202c|\u2067[^\n\u202a-\u202e\u2066-\u2069]{1,400}\u2069"
+)
+_LEFT_TO_RIGHT = re.compile("[A-Za-z\u00aa-\u02b8\u0370-\u052f]")
 
 
 def _tags_of_a_flag(text: str, start: int, end: int) -> bool:
@@ -250,7 +289,7 @@ def _is_emoji(char: str) -> bool:
 
 def _replaced(text: str, replacement: Callable[[str], str]) -> str:
     if text.isascii():
-        return _ASCII_HIDDEN.sub(lambda match: replacement(match[0]), text) if _ASCII_SUSPECT.search(text) else text
+        return _ASCII_HIDDEN.sub(lambda match: replacement(match[0]), text) if _any(_ASCII_SUSPECT, text) else text
     parts = []
     at = 0
     for _, start, end in _unseen(text):

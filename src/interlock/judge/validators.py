@@ -6,12 +6,13 @@ resolve and follow; `names_in` and `judge_resolved` are for that.
 
 from __future__ import annotations
 
+import re
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from interlock.judge.addresses import METADATA
+from interlock.judge.addresses import METADATA, judge_address, kind_of, read_address
 from interlock.judge.arguments import Found
 from interlock.judge.code.rules import CodeRules, Level
 from interlock.judge.findings import Finding
@@ -104,7 +105,14 @@ def stricter(level: Level, other: Level) -> Level:
 
 
 _LEVELS: tuple[Level, ...] = ("unrestricted", "standard", "strict", "readonly")
-_LIGHT = {"sandbox": 200, "readonly": 80, "network_restricted": 400, "code_safety": 300, "paths": -1}
+_LIGHT = {
+    "sandbox": 200,
+    "readonly": 80,
+    "network_restricted": 400,
+    "code_safety": 300,
+    "paths": -1,
+    "metadata": 400,
+}
 _SHELLS = frozenset(("bash", "sh", "shell", "zsh", "dash", "ksh"))
 
 
@@ -126,6 +134,8 @@ def _judge(validator: str, found: Found, rules: Rules) -> tuple[Finding, ...]:
             return _judge_code(found, rules, msgspec.structs.replace(rules.code, level="readonly"))
         case "network_restricted", _:
             return _judge_network(found, rules.urls)
+        case "metadata", _:
+            return judge_metadata(found)
         case "code_safety", "code":
             return _judge_code(found, rules, rules.code)
         case "paths", "path":
@@ -163,20 +173,58 @@ def _readonly_rules(rules: Rules) -> ReadonlyRules:
 def _judge_network(found: Found, rules: UrlRules) -> tuple[Finding, ...]:
     match found.kind, found.value:
         case "url", str(url):
-            return judge_url(url, rules)
+            return judge_url(url, rules) if "://" in url else _judge_bare_url(url, rules)
         case "host", str(host):
             return judge_url(_as_url(host), rules)
-        case "command" | "code" | "text", value:
+        case "command", _:
+            text = _text(found)
+            return (*judge_urls_in_text(text, rules), *_metadata_fetched(text))
+        case "code" | "text", value:
             return judge_urls_in_text(value if isinstance(value, str) else " ".join(value), rules)
     return ()
+
+
+def _judge_bare_url(url: str, rules: UrlRules) -> tuple[Finding, ...]:
+    """Many programs take an address for a URL without being told the scheme. A word that is none proves nothing."""
+    found = judge_url(url, rules)
+    if url.isascii() and not _ADDRESS_FIRST.match(url):
+        return found
+    address = [each for each in judge_url(_as_url(url), rules) if each.rule.startswith("address.")]
+    plain = _FOUR_NUMBERS.match(url) is not None
+    return (*found, *(each for each in address if plain or is_metadata(each)))
+
+
+def _metadata_fetched(command: str) -> tuple[Finding, ...]:
+    """Metadata services that a command asks without a scheme or a path, in any notation: `curl 0xa9fea9fe`."""
+    if (fetching := _FETCHING.search(command)) is None:
+        return ()
+    for match in _ADDRESS_WORD.finditer(command, fetching.end(), fetching.end() + _FETCHED_WITHIN):
+        address = read_address(match[1])
+        if address is not None and kind_of(address) == METADATA:
+            return tuple(
+                msgspec.structs.replace(each, span=match.span(1)) for each in judge_address(address, shown=match[1])
+            )
+    return ()
+
+
+_ADDRESS_FIRST = re.compile(r"(?i)\s*(?:\[|\d|0x|metadata[./:]|instance-data\b)")
+_FOUR_NUMBERS = re.compile(r"\s*\d{1,3}(?:\.\d{1,3}){3}(?![\w.])")
+_FETCHING = re.compile(
+    r"(?<![\w.-])(?:curl|wget|https?|xhs?|nc|ncat|netcat|telnet|socat|lynx|w3m|links|elinks|aria2c|axel|fetch|iwr|irm|"
+    r"Invoke-(?:WebRequest|RestMethod))(?:\.exe)?(?=\s)"
+)
+_FETCHED_WITHIN = 2000
+_ADDRESS_WORD = re.compile(r"(?<![\w.:@%-])(\[[0-9a-fA-F:.%]+\]|0[xX][0-9a-fA-F.xX]+|\d[\d.xXa-fA-F]{6,})(?![\w.-])")
 
 
 def _may_name_address(found: Found) -> bool:
     """Most commands and programs hold nothing that could be an address: these need no second look."""
     if found.kind in ("url", "host"):
         return True
-    text = found.value if isinstance(found.value, str) else " ".join(found.value)
-    return "://" in text or "169.254" in text or "100.100" in text or "metadata" in text or ":/" in text
+    text = _text(found)
+    if "://" in text or "169.254" in text or "100.100" in text or "metadata" in text or ":/" in text:
+        return True
+    return found.kind == "command" and _FETCHING.search(text) is not None
 
 
 def _as_url(host: str) -> str:

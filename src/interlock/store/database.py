@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Final, Protocol, TypeAlias, TypeVar
-from urllib.parse import unquote, urlsplit
+from urllib.parse import SplitResult, unquote, urlsplit
 
 from .errors import StoreUnavailable
 
@@ -87,7 +87,7 @@ def in_chunks(items: Sequence[T], most: int = 256) -> Iterator[Sequence[T]]:
 
 def is_shared(where: str) -> bool:
     """Whether a place is one that several hubs can use at the same time."""
-    return urlsplit(where).scheme in ("postgresql", "postgres")
+    return _parts(where).scheme in ("postgresql", "postgres")
 
 
 def connect(where: str, *, read_only: bool = False) -> Database:
@@ -106,9 +106,22 @@ def connect(where: str, *, read_only: bool = False) -> Database:
 
 def sqlite_path(where: str) -> Path:
     """The file that a path or a `sqlite:` URL names."""
-    parts = urlsplit(where)
+    parts = _parts(where)
     if parts.scheme != "sqlite":
+        if "://" in where:
+            raise StoreUnavailable(f"{parts.scheme} is no kind of database that is known here", _WRITTEN)
         return Path(where)
     if parts.netloc:
         raise StoreUnavailable(f"{where!r} names a host", "write sqlite:/// and the path")
     return Path(unquote(parts.path))
+
+
+def _parts(where: str) -> SplitResult:
+    try:
+        return urlsplit(where)
+    except ValueError:
+        # Said without the address: there may be a password in it.
+        raise StoreUnavailable("the address of the database cannot be read", _WRITTEN) from None
+
+
+_WRITTEN: Final = "write a path, sqlite:///path or postgresql://user:password@host/database, percent-encoded"

@@ -11,6 +11,7 @@ from typing import Final
 
 import psycopg
 from psycopg import errors
+from psycopg.conninfo import conninfo_to_dict
 
 from .database import Row, Value
 from .errors import Conflict, StoreBusy, StoreDamaged, StoreError, StoreFull, StoreReadOnly, StoreUnavailable
@@ -35,6 +36,7 @@ class Postgres:
 
     def __init__(self, url: str, *, read_only: bool = False) -> None:
         self._announcing = False
+        _check(url)
         with _told():
             self._connection = psycopg.connect(
                 url,
@@ -126,6 +128,21 @@ class Postgres:
     def close(self) -> None:
         with suppress(psycopg.Error):
             self._connection.close()
+
+
+def _check(url: str) -> None:
+    """Raises StoreUnavailable for an address that cannot be used, without repeating any of it: the driver would, and a
+    part that it cannot read may be one of the password."""
+    try:
+        said = conninfo_to_dict(url)
+    except psycopg.Error:
+        why = "cannot be read"
+    else:
+        ports = str(said.get("port") or "").split(",")
+        why = "" if all(port.isdigit() or not port for port in ports) else "has a port that is no number"
+    if why:
+        mend = "write postgresql://user:password@host:port/database, each part percent-encoded"
+        raise StoreUnavailable(f"the address of the database {why}", mend)
 
 
 @lru_cache(maxsize=512)

@@ -5,9 +5,14 @@ It is read by whoever admits callers, and goes nowhere else.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Final, NoReturn
+
 import msgspec
 
 from interlock.wire.errors import Fault
+
+HEADER: Final = b"authorization"
 
 
 class _Auth(msgspec.Struct, tag_field="type", tag="bearer"):
@@ -22,3 +27,16 @@ def header_of(auth: bytes) -> bytes:
     except (msgspec.DecodeError, UnicodeError, RecursionError):
         mend = 'write "auth": {"type": "bearer", "token": KEY}'
         raise Fault("AUTH_REQUIRED", "the credential beside the method cannot be read", mend=mend) from None
+
+
+def check_beside(auth: bytes, headers: Mapping[bytes, bytes]) -> None:
+    """Raises AUTH_REQUIRED where a credential came beside the method, and none in the header, which is its place over
+    HTTP: whoever brings one does not mean to come without one."""
+    if auth and HEADER not in headers:
+        refuse_beside(auth)
+
+
+def refuse_beside(auth: bytes) -> NoReturn:
+    """Raises AUTH_REQUIRED, whatever the credential is."""
+    mend = "send it as `Authorization: Bearer KEY`"
+    raise Fault("AUTH_REQUIRED", "over HTTP a credential stands in the header", mend=mend)

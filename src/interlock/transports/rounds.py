@@ -1,15 +1,17 @@
-"""What comes in one turn of the loop is read first, gone through next, and answered last: three steps for all of it.
+"""What comes in one turn of the loop is read first, gone through next, then sent on, and written last: a few steps, and
+each of them for all of it.
 
-Each step is the same work many times over, and whoever waits at the other end is woken once for many messages and not
-once for each. Under load that is a third of what a call costs. Where nothing comes together there is nothing to gain:
-then bytes are taken as they come, and what is written leaves at once.
+A step is the same work many times over, which a processor does faster than many kinds of work in turn, and whoever
+waits at the other end is woken once for many messages and not once for each. Under load that is a third of what a
+call costs. Where nothing comes together there is nothing to gain: then everything is done as it comes.
 """
 
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
 from time import perf_counter
-from typing import Final, Protocol
+from typing import Any, Final, Protocol, TypeVar
 from weakref import WeakKeyDictionary
 
 TOGETHER_S: Final = 0.00001
@@ -21,6 +23,10 @@ ANSWERS: Final = 16
 """So many are written at a time, so that the first in a long round need not wait for the last."""
 LARGE: Final = 64 * 1024
 """Pieces of this size are taken as they come: more of the same stream follow, and whoever takes them may stop that."""
+
+
+_A = TypeVar("_A")
+_B = TypeVar("_B")
 
 
 class Receiver(Protocol):
@@ -40,6 +46,7 @@ class Rounds:
         self._loop = loop
         self._pile: list[tuple[Receiver, bytes]] = []
         self._out: list[tuple[asyncio.WriteTransport, bytes]] = []
+        self._next: list[tuple[Callable[[Any, Any], None], Any, Any]] = []
         self._running = False
         self._at_once = True
         self._ended = 0.0
@@ -58,13 +65,14 @@ class Rounds:
         """Bytes came: hand them over in this round, or at once."""
         if self._at_once and self._taken_at_once(receiver, data):
             return
-        if len(data) >= LARGE:
+        if len(data) < LARGE:
+            pile = self._pile
+            if not pile:
+                self._loop.call_soon(self._run)
+            pile.append((receiver, data))
+        else:
             self.settle()
             receiver.take_in(data)
-            return
-        if not self._pile:
-            self._loop.call_soon(self._run)
-        self._pile.append((receiver, data))
 
     def write(self, transport: asyncio.WriteTransport, data: bytes) -> None:
         """Write at the end of the round, or at once where none is under way."""
@@ -72,6 +80,13 @@ class Rounds:
             self._out.append((transport, data))
         else:
             transport.write(data)
+
+    def then(self, do: Callable[[_A, _B], None], first: _A, second: _B) -> None:
+        """Do this in the next step of the round, or at once where none is under way."""
+        if self._running:
+            self._next.append((do, first, second))
+        else:
+            do(first, second)
 
     def settle(self) -> None:
         """Hand over and write all there is, now."""
@@ -106,14 +121,25 @@ class Rounds:
             try:
                 receiver.take_in(data)
             except Exception as cause:
-                # As the loop itself does it; the others in the round are not to suffer for it.
-                said = {"message": "a connection failed", "exception": cause, "transport": receiver.transport}
-                self._loop.call_exception_handler(said)
+                self._failed(cause)
                 receiver.transport.abort()
             if len(self._out) >= ANSWERS:
                 self._write_all()
+        while self._next:
+            steps, self._next = self._next, []
+            for do, first, second in steps:
+                try:
+                    do(first, second)
+                except Exception as cause:
+                    self._failed(cause)
+                if len(self._out) >= ANSWERS:
+                    self._write_all()
         self._running = False
         self._write_all()
+
+    def _failed(self, cause: Exception) -> None:
+        """As the loop itself tells of it; the others in the round are not to suffer for it."""
+        self._loop.call_exception_handler({"message": "a connection failed", "exception": cause})
 
     def _write_all(self) -> None:
         out, self._out = self._out, []

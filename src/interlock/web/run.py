@@ -79,7 +79,7 @@ async def serve(config: Config, home: Path, on_ready: Callable[[Ready], None]) -
     bounds = HttpBounds(sessions=config.hub.limits.sessions, connections=for_clients(raise_limit()))
     endpoint = McpEndpoint(assembly.service, assembly.limits, bounds)
     host, port = config.hub.address
-    if not config.hub.on_loopback and config.hub.admits_anonymous:
+    if config.hub.anonymous and not config.hub.on_loopback:
         raise CannotStart("a hub that listens beyond this machine needs keys", "set `anonymous = false` in [hub]")
 
     def rest_of_http() -> ASGIApp:

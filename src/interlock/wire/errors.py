@@ -14,13 +14,20 @@ import msgspec
 
 
 class Tongue(enum.Enum):
-    """The five ways an error can be spoken."""
+    """The ways an error can be spoken."""
 
     OLD_MCP = "old"
     NEW_MCP = "new"
     MGP = "mgp"
+    NEW_MGP = "new_mgp"
+    """MGP in the stateless era: what MGP has no number for has that of the new revision."""
     MCPL = "mcpl"
     REST = "rest"
+
+    @property
+    def is_mgp(self) -> bool:
+        """Whether errors say how to recover (MGP, Extended Error Response)."""
+        return self is Tongue.MGP or self is Tongue.NEW_MGP
 
 
 class Kind(msgspec.Struct, frozen=True):
@@ -52,6 +59,8 @@ class Kind(msgspec.Struct, frozen=True):
                 return self.new_mcp or self.mcp
             case Tongue.MGP:
                 return self.mgp or self.mcp
+            case Tongue.NEW_MGP:
+                return self.mgp or self.new_mcp or self.mcp
             case Tongue.MCPL:
                 return self.mcpl or self.mcp
             case Tongue.REST:
@@ -184,7 +193,7 @@ class Fault(Exception):
             data["mend"] = self.mend
         if self.retry_after_ms is not None:
             data["retry_after_ms"] = self.retry_after_ms
-        if tongue is Tongue.MGP:
+        if tongue.is_mgp:
             data["_mgp"] = self._recovery()
         code = self.kind.code(tongue) if self.foreign_code is None else self.foreign_code
         return ErrorObject(code, self.message, msgspec.Raw(msgspec.json.encode(data)))

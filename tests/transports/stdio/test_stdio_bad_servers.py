@@ -17,7 +17,7 @@ from interlock.client.waiting import Waiting
 from interlock.transports.link import Outgoing
 from interlock.transports.stdio import process
 from interlock.transports.stdio.chatter import LINE_BYTES, LINES_PER_SECOND, Chatter
-from interlock.transports.stdio.client import BAD_LINES
+from interlock.transports.stdio.client import BAD_LINES, StdioLink
 from interlock.wire.errors import Fault
 from interlock.wire.limits import Limits
 
@@ -284,6 +284,31 @@ def test_a_flood_of_stderr_is_counted_and_its_end_remembered() -> None:
     assert chatter.feed(b"".join(b"more %d\n" % number for number in range(5_000)), 0.0) == []
     assert chatter.last[-1] == "more 4999"
     assert chatter.feed(b"", 1.0) == ["(5000 more lines were dropped)"]
+
+
+class Watcher:
+    """Hears how it ended."""
+
+    def __init__(self) -> None:
+        self.end: asyncio.Future[Fault] = asyncio.get_running_loop().create_future()
+
+    def notified(self, method: str, params: bytes) -> None: ...
+
+    def asked(self, request: object) -> None: ...
+
+    def closed(self, fault: Fault) -> None:
+        self.end.set_result(fault)
+
+    def spoke(self, stream: str, text: str) -> None: ...
+
+
+async def test_a_program_that_ends_at_once_is_told_as_one_that_ended() -> None:
+    """It may be gone before its pipes are ready for us."""
+    for _ in range(20):
+        watcher = Watcher()
+        link = await StdioLink.spawn(process.Command(("true",), {}, None), watcher)
+        assert "exited with code 0" in (await asyncio.wait_for(watcher.end, 20)).message
+        await link.close()
 
 
 @pytest.fixture

@@ -149,9 +149,3 @@ async def test_a_server_that_cannot_be_started_says_why(command: Command, said: 
         await StdioLink.spawn(command, None)
     assert refused.value.name == "UPSTREAM_UNAVAILABLE"
     assert refused.value.mend
-
-
-async def test_programs_that_end_before_they_are_looked_at_are_said_to_have_ended(run) -> None:
-    servers = await asyncio.gather(*(run("-c", "exit 3", program=("/bin/sh",)) for _ in range(20)))
-    ends = await asyncio.gather(*(server.ear.end for server in servers))
-    assert {end.message for end in ends} == {"the server exited with code 3"}

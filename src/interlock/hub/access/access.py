@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
+from typing import Protocol
 
 import msgspec
 
@@ -37,6 +38,19 @@ class Sight(msgspec.Struct, frozen=True):
     kind: str
     permitted: bool = True
     """False once the key is gone: nothing is seen."""
+
+
+class Sighted(Protocol):
+    """Whatever can stand in a list."""
+
+    @property
+    def kind(self) -> str: ...
+    @property
+    def server(self) -> str: ...
+    @property
+    def name(self) -> str: ...
+    @property
+    def exposed(self) -> str: ...
 
 
 class Access:
@@ -101,7 +115,7 @@ class Access:
     def reaches(self, principal: Principal, server: str) -> bool:
         """Whether anything of a server is there for a principal."""
         rights = self.rights(principal)
-        if rights is None:
+        if rights is None or not rights.names_any_of(server):
             return False
         if rights.list_all or self.decision(principal, server, None).permission == "allow":
             return True
@@ -138,16 +152,19 @@ class Access:
                 whole[server] = self.decision(principal, server, None).permission == "allow"
 
         def is_seen(item: Item) -> bool:
-            named = item.kind in ("tool", "prompt")
-            if not (rights.reads(item.exposed) if named else rights.invokes_all_of(item.server)):
+            if not _reads(rights, item):
                 return False
             known = whole.get(item.server)
-            if known is not None:
-                return known
-            tool = item.name if item.kind == "tool" else None
-            return self.decision(principal, item.server, tool).permission == "allow"
+            return self._allows(principal, item) if known is None else known
 
         return [item for item in items if is_seen(item)]
+
+    def sees(self, principal: Principal, item: Sighted) -> bool:
+        """The same for one, which need not be in any list yet."""
+        rights = self.rights(principal)
+        if rights is None:
+            return False
+        return rights.list_all or (_reads(rights, item) and self._allows(principal, item))
 
     def callable(self, principal: Principal, items: Sequence[Item]) -> Sequence[Item]:
         """Of the items that are seen, those that may be called: some keys read more than they call."""
@@ -159,7 +176,12 @@ class Access:
             allowed = [item for item in allowed if rights.invokes(item.exposed)]
         if not rights.list_all:
             return allowed
-        return [item for item in allowed if self.decision(principal, item.server, item.name).permission == "allow"]
+        return [item for item in allowed if self._allows(principal, item)]
+
+    def may_call(self, principal: Principal, tool: Sighted) -> bool:
+        """Whether key and grants let a principal call a tool now."""
+        rights = self.rights(principal)
+        return rights is not None and rights.invokes(tool.exposed) and self._allows(principal, tool)
 
     def may_ask_for(self, principal: Principal, tool: Item) -> bool:
         """Whether a grant would let a principal call a tool: its key permits it, and nothing says that it may not."""
@@ -169,8 +191,17 @@ class Access:
         decision = self.decision(principal, tool.server, tool.name)
         return decision.permission != "allow" and decision.entry is None
 
+    def _allows(self, principal: Principal, item: Sighted) -> bool:
+        tool = item.name if item.kind == "tool" else None
+        return self.decision(principal, item.server, tool).permission == "allow"
+
     def until(self, principal: Principal) -> datetime | None:
         """Until when what is seen now is sure to be what is seen."""
         key = self.key(principal)
         ends = [self._grants.next_end(principal.id, self.now()), None if key is None else key.expires_at]
         return min((end for end in ends if end is not None), default=None)
+
+
+def _reads(rights: Rights, item: Sighted) -> bool:
+    """Whether a credential permits reading the definition. What has no name in a tool list goes with its server."""
+    return rights.reads(item.exposed) if item.kind in ("tool", "prompt") else rights.invokes_all_of(item.server)

@@ -40,7 +40,7 @@ class Claims:
         now = self._clock()
         meter = self._meters.get(server)
         if meter is None:
-            meter = self._meters[server] = Meter("server", RATE, now)
+            meter = self._meters[server] = Meter("server", RATE)
         if len(params) > MOST_BYTES or meter.wait_s(now) > 0:
             self._drop(server)
             return
@@ -49,7 +49,7 @@ class Claims:
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             self._drop(server)
             return
-        meter.take()
+        meter.take(now)
         trace = said.get("trace_id")
         details: dict[str, object] = {"method": method, "claim": said}
         if dropped := self._dropped.pop(server, 0):

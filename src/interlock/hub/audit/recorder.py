@@ -178,7 +178,8 @@ class Recorder:
         if seq > self._flown:
             del self._young[seq]
             ticket.outcome = outcome
-            ticket.reason = reason
+            if reason:
+                ticket.reason = reason
             if details:
                 ticket.details = {**ticket.details, **details}
         else:

@@ -24,6 +24,8 @@ from interlock.protocols.mcp.older import wraps
 from interlock.protocols.mcp.tasks import Support
 from interlock.protocols.mgp.security import named_permissions
 from interlock.signatures.problems import DefinitionError
+from interlock.wire.errors import Fault
+from interlock.wire.messages import strict
 
 if TYPE_CHECKING:
     from interlock.signatures.validate import Validator
@@ -311,9 +313,17 @@ def _each(definitions: Iterable[bytes], take: Callable[[bytes, _Fields], None], 
             offer.left_out.append(f"everything beyond {MOST_ITEMS} items")
             return
         try:
+            _means_one_thing(definition)
             take(definition, _decode_fields(definition))
-        except (_Unusable, BadParamHeader, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as cause:
+        except (_Unusable, BadParamHeader, Fault, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as cause:
             offer.left_out.append(f"{definition[:60]!r}: {cause}")
+
+
+def _means_one_thing(definition: bytes) -> None:
+    """Raises where a name stands twice in one object, at any depth: what is judged and pinned here is one of the two,
+    and what a client reads may be the other."""
+    if msgspec.json.encode(msgspec.json.decode(definition)) != definition:
+        strict(definition)
 
 
 def _put(items: dict[str, Kept], by_exposed: dict[str, Kept], item: Kept) -> None:

@@ -40,7 +40,7 @@ class Lens:
         self._describe = profile.describe
         self._renamed = {new: old for old, new in profile.rename.items()}
 
-    def sees(self, item: Item) -> bool:
+    def sees(self, item: Item | Held) -> bool:
         """Whether the profile includes a tool or a prompt; its patterns are over exposed names."""
         return self._patterns.allows(item.exposed)
 
@@ -130,14 +130,14 @@ class Catalog:
             found = None if offer is None else offer.tools_by_exposed.get(exposed)
         return found if found is not None and self._seen(view, found) else None
 
-    def withheld(self, view: View, name: str) -> str | None:
-        """The decision that a tool waits for, which a view would show otherwise."""
+    def withheld(self, view: View, name: str) -> tuple[Tool, str] | None:
+        """The tool that a view would show under a name, had it not changed, and the decision that it waits for."""
         exposed = name if view.profile is None or view.bare else self._lenses[view.profile].original(name)
         server = view.server or exposed.partition("__")[0]
         offer = self._offers.get(server)
         for tool, decision in () if offer is None else offer.withheld.values():
             if (tool.shown if view.bare else tool.exposed) == exposed and self._seen(view, tool):
-                return decision
+                return tool, decision
         return None
 
     def waiting(self, view: View) -> Iterator[tuple[Tool, str]]:
@@ -172,11 +172,12 @@ class Catalog:
 
     def held(self, view: View, kind: str, name: str) -> Held | None:
         """What is in quarantine under a name that a view would have for it."""
+        exposed = name if view.profile is None or view.bare else self._lenses[view.profile].original(name)
         offers = self._offers.values() if view.server is None else [self._offers.get(view.server)]
         for offer in offers:
             for held in () if offer is None else offer.held:
                 known = held.shown if view.bare else held.exposed
-                if held.kind == kind and known == name and self.sees_server(view, held.server):
+                if held.kind == kind and known == exposed and self._seen(view, held):
                     return held
         return None
 
@@ -212,7 +213,7 @@ class Catalog:
         self._reached[view] = (self.generation, reach)
         return reach
 
-    def _seen(self, view: View, item: Item) -> bool:
+    def _seen(self, view: View, item: Item | Held) -> bool:
         if view.profile is None:
             return True
         lens = self._lenses.get(view.profile)

@@ -105,7 +105,7 @@ class Heralds:
             except Fault as fault:
                 why = fault.message
                 status = fault.data.get("status")
-                if fault.name == "VALIDATION_BLOCKED" or (isinstance(status, int) and status < 500):
+                if fault.name == "VALIDATION_BLOCKED" or (isinstance(status, int) and status < 500 and status != 429):
                     break
             else:
                 return

@@ -202,8 +202,8 @@ class Inbox:
             said = f"decision {id} is void: {decision.question.asker} may not ask for it any more"
             raise Fault("INVALID_PARAMS", said, mend="have the call repeated with a key that holds")
         rule = None
-        if answer == "always" and decision.question.kind not in ("permission", "tool_access"):
-            # What these give, they give until it is taken back in any case.
+        if answer == "always" and decision.question.kind == "tool_call":
+            # What the others give, they give until it is taken back or changes in any case.
             rule = self._learn([after], by, now)
         if not await self._change(decision, after, by, rule):
             raise Fault("INVALID_PARAMS", f"decision {id} has just been answered", mend="`interlock approvals show` it")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 
 import msgspec
 
@@ -17,7 +18,7 @@ from interlock.hub.plan import Plan
 from interlock.hub.recording import Recording, trace_of
 from interlock.hub.results import pages
 from interlock.hub.target import Target, TargetKind
-from interlock.hub.verdicts import Ask, Refuse, Verdict, Wait
+from interlock.hub.verdicts import PASS, Ask, Refuse, Verdict, Wait
 from interlock.protocols.mcp.meta import Members, members
 from interlock.protocols.mcp.results import complete
 from interlock.protocols.registry.errors import registry_fault
@@ -70,10 +71,15 @@ class CallDesk:
             return False
         return not isinstance(plan.standing, Refuse)
 
-    def reach(self, caller: Caller, kind: TargetKind, name: str, resolve: Resolve) -> Target:
-        """The target that a name means, for what is not a call of it. What may not be reached is not there."""
-        plan = self._pipeline.plan(caller, kind, name, resolve, self._clock())
+    def reach(
+        self, caller: Caller, kind: TargetKind, name: str, resolve: Resolve, asked: Exchange | None = None
+    ) -> Target:
+        """The target that a name means, for what is not a call of it. What may not be reached is not there; that it was
+        `asked` for is on record then."""
+        plan = self._planned(caller, kind, name, resolve, asked)
         if isinstance(plan.standing, Refuse):
+            if asked is not None:
+                self._pipeline.note_refusal(Call(asked, caller, plan.target), plan.standing, plan.gate)
             raise plan.standing.fault
         return plan.target
 
@@ -95,16 +101,28 @@ class CallDesk:
             name = inner_call(fields)
         if self._contexts.kept:
             self._contexts.used(caller, exchange.session, name)
-        self._submit(exchange, caller, "tool", name, self._resolve_tool, fields)
+        try:
+            plan = self._pipeline.plan(caller, "tool", name, self._resolve_tool, self._clock())
+        except Fault as fault:
+            self._unresolved(exchange, caller, "tool", name, fault)
+            raise
+        self._pipeline.submit(Call(exchange, caller, plan.target, fields), plan)
 
     def _validate_tool(self, exchange: Exchange, caller: Caller) -> None:
         """The tool registry's `tools/validate`: what the gates say of a call, which is then not made."""
         name = exchange.glance.name
         if name is None:
             raise Fault("INVALID_PARAMS", "params.name must say which tool")
+        fields = None
         try:
+            if name in KERNEL_TOOLS:
+                fields = members(exchange.request.params)
+                if not self._kernel_desk.check(name, fields):
+                    self._tell_valid(exchange, PASS, name)
+                    return
+                name = inner_call(fields)
             plan = self._pipeline.plan(caller, "tool", name, self._resolve_tool, self._clock())
-            call = Call(exchange, caller, plan.target)
+            call = Call(exchange, caller, plan.target, fields)
             verdict, gate = self._pipeline.judge(call, plan)
         except Fault as fault:
             raise registry_fault(fault, trace_of(exchange), tool_name=name[:200]) from None
@@ -140,7 +158,7 @@ class CallDesk:
         if uri is None:
             raise Fault("INVALID_PARAMS", "params.uri must say which resource")
         if uri.startswith(pages.PREFIX):
-            page = self._pages.read(caller.owner, uri)
+            page = self._pages.read(caller.owner, uri, partial(self._resolving.may_have, caller))
             exchange.result(complete(page, ttl_ms=0) if exchange.dialect.modern else page)
             return
         self._submit(exchange, caller, "resource", uri, self._resolving.resource)
@@ -152,10 +170,10 @@ class CallDesk:
         except msgspec.DecodeError as cause:
             raise Fault("INVALID_PARAMS", f"ref: {cause}") from None
         if ref.type == "ref/prompt" and ref.name is not None:
-            target = self.reach(caller, "prompt", ref.name, self._resolving.prompt)
+            target = self.reach(caller, "prompt", ref.name, self._resolving.prompt, exchange)
             said = {**members(bytes(fields["ref"])), "name": target.name}
         elif ref.type == "ref/resource" and ref.uri is not None:
-            target = self.reach(caller, "resource", ref.uri, self._resolving.resource)
+            target = self.reach(caller, "resource", ref.uri, self._resolving.resource, exchange)
             said = {**members(bytes(fields["ref"])), "uri": target.name}
         else:
             raise Fault("INVALID_PARAMS", "ref must be a ref/prompt with a name or a ref/resource with a uri")
@@ -173,13 +191,20 @@ class CallDesk:
         resolve: Resolve,
         fields: Members | None = None,
     ) -> None:
-        try:
-            plan = self._pipeline.plan(caller, kind, name, resolve, self._clock())
-        except Fault as fault:
-            self._recording.unresolved(exchange, caller, kind, name, fault)
-            self._pipeline.refusals.add_unresolved(caller, kind, name, fault)
-            raise
+        plan = self._planned(caller, kind, name, resolve, exchange)
         self._pipeline.submit(Call(exchange, caller, plan.target, fields), plan)
+
+    def _planned(self, caller: Caller, kind: TargetKind, name: str, resolve: Resolve, asked: Exchange | None) -> Plan:
+        try:
+            return self._pipeline.plan(caller, kind, name, resolve, self._clock())
+        except Fault as fault:
+            if asked is not None:
+                self._unresolved(asked, caller, kind, name, fault)
+            raise
+
+    def _unresolved(self, exchange: Exchange, caller: Caller, kind: TargetKind, name: str, fault: Fault) -> None:
+        self._recording.unresolved(exchange, caller, kind, name, fault)
+        self._pipeline.refusals.add_unresolved(caller, kind, name, fault)
 
 
 class _Reference(msgspec.Struct):

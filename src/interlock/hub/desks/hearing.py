@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
 from typing import Final, Literal, Protocol
 
 import msgspec
@@ -15,6 +17,7 @@ from interlock.hub.lines import Line
 from interlock.hub.listening import MOST_SUBSCRIPTIONS, FollowTasks, Listening, SessionListener
 from interlock.hub.notices import Notices
 from interlock.hub.pipeline import Resolve
+from interlock.hub.principals import Principal
 from interlock.hub.questions import HEARD
 from interlock.hub.sharing import SessionState
 from interlock.hub.subscriptions import Subscriptions
@@ -33,7 +36,9 @@ MOST_LISTENING: Final = 10_000
 class Reach(Protocol):
     """Finds what a caller may hear of. Raises a `Fault` for what is not there for it."""
 
-    def __call__(self, caller: Caller, kind: Literal["resource"], name: str, resolve: Resolve) -> Target: ...
+    def __call__(
+        self, caller: Caller, kind: Literal["resource"], name: str, resolve: Resolve, asked: Exchange | None = None
+    ) -> Target: ...
 
 
 class HearingDesk:
@@ -100,19 +105,18 @@ class HearingDesk:
                 if line.owner is not None:
                     line.owner.questions.heard(line.connection, notification.method, notification.params)
 
+    def look_again(self, is_good: Callable[[Principal], bool]) -> None:
+        """The streams end of those whose credential is worth nothing any more."""
+        for listening in list(self.open):
+            if not is_good(listening.principal):
+                listening.end("the credential that opened it is no longer good")
+
     def end(self) -> None:
         """Listen streams end as the specification has it."""
         for listening in list(self.open):
-            listening.end()
+            listening.end("the hub is closing")
 
     def _listen(self, exchange: Exchange, caller: Caller) -> None:
-        def resolve(uri: str) -> tuple[str, str] | None:
-            try:
-                target = self._reach(caller, "resource", uri, self._resolving.resource)
-            except Fault:
-                return None
-            return target.server, target.name
-
         if len(self.open) >= MOST_LISTENING:
             raise Fault("RESOURCE_EXHAUSTED", f"{MOST_LISTENING} streams are open", retry_after_ms=5000)
         listening = Listening(
@@ -120,7 +124,7 @@ class HearingDesk:
             caller,
             shelf_for(caller.shelf, exchange.dialect.client_info),
             self._notices,
-            resolve,
+            partial(self._reached, caller),
             self._subscriptions,
             self._audience,
             self.open.discard,
@@ -129,6 +133,15 @@ class HearingDesk:
         listening.start()
         self.open.add(listening)
 
+    def _reached(self, caller: Caller, uri: str) -> tuple[str, str] | None:
+        """The server and its own address of a resource, while the caller may have it. Asked again before each telling:
+        what was taken back holds for open streams, too."""
+        try:
+            target = self._reach(caller, "resource", uri, self._resolving.resource)
+        except Fault:
+            return None
+        return target.server, target.name
+
     def _subscribe(self, exchange: Exchange, caller: Caller) -> None:
         session, state = _session(exchange)
         uri = exchange.glance.uri
@@ -136,16 +149,17 @@ class HearingDesk:
             raise Fault("INVALID_PARAMS", "params.uri must say which resource")
         if len(state.subscriptions) >= MOST_SUBSCRIPTIONS:
             raise Fault("RESOURCE_EXHAUSTED", f"a session may watch {MOST_SUBSCRIPTIONS} resources")
-        target = self._reach(caller, "resource", uri, self._resolving.resource)
-        self._later(self._subscribe_for(exchange, session, state, target, uri))
+        target = self._reach(caller, "resource", uri, self._resolving.resource, exchange)
+        self._later(self._subscribe_for(exchange, caller, session, state, target, uri))
 
     async def _subscribe_for(
-        self, exchange: Exchange, session: Session, state: SessionState, target: Target, uri: str
+        self, exchange: Exchange, caller: Caller, session: Session, state: SessionState, target: Target, uri: str
     ) -> None:
         params = msgspec.json.encode({"uri": uri})
 
         def tell() -> None:
-            session.notify("notifications/resources/updated", params)
+            if self._reached(caller, uri) is not None:
+                session.notify("notifications/resources/updated", params)
 
         try:
             await self._subscriptions.add(target.server, target.name, session.id, tell, exchange)

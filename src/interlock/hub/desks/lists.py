@@ -14,9 +14,10 @@ from interlock.hub.catalog.offer import ItemKind
 from interlock.hub.desks.errands import Later, Serve
 from interlock.hub.kernel.clients import shelf_for
 from interlock.hub.kernel.contexts import Contexts
+from interlock.hub.kernel.secured import Secured
 from interlock.hub.kernel.shelf import Shelf
 from interlock.hub.kernel.shelves import Shelves
-from interlock.hub.speaking import with_answer
+from interlock.hub.speaking import speaks_of_security, with_answer
 from interlock.hub.tasks.offering import offers_tasks, with_tasks
 from interlock.hub.upstreams.upstreams import Upstreams
 from interlock.protocols.mcp.dialect import Dialect
@@ -37,8 +38,11 @@ _LISTS: Final[dict[str, ItemKind]] = {
 class ListDesk:
     """Answers for lists, and introduces the hub."""
 
-    def __init__(self, shelves: Shelves, contexts: Contexts, upstreams: Upstreams, info: bytes, later: Later) -> None:
+    def __init__(
+        self, shelves: Shelves, secured: Secured, contexts: Contexts, upstreams: Upstreams, info: bytes, later: Later
+    ) -> None:
         self._shelves = shelves
+        self._secured = secured
         self._contexts = contexts
         self._upstreams = upstreams
         self._info = info
@@ -84,8 +88,11 @@ class ListDesk:
         row = METHODS[method]
         items = self._shelves.listing(shelf, _LISTS[method], self._contexts.listed(caller, exchange.session))
         modern = exchange.dialect.modern
-        if not modern and method == "tools/list":
-            items = tools_for(exchange.dialect.revision, items)
+        if method == "tools/list":
+            if speaks_of_security(exchange.dialect):
+                items = self._secured(shelf.view, items)
+            if not modern:
+                items = tools_for(exchange.dialect.revision, items)
         exchange.result(answers.list_result(row.list_member, items, self._info, modern=modern))
 
     def _discover(self, exchange: Exchange, caller: Caller) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from interlock.hub.access.access import Access
 from interlock.hub.call import Caller
 from interlock.hub.catalog.addresses import original_uri
+from interlock.hub.catalog.offer import Tool
 from interlock.hub.catalog.views import Catalog
 from interlock.hub.target import Target
 from interlock.hub.unknown import unknown
@@ -27,9 +28,9 @@ class Resolving:
             # Known, so that the gates can say why it cannot be called.
             tool = self._catalog.lacking(caller.view, name)
         if tool is None:
-            decision = self._catalog.withheld(caller.view, name)
-            if decision is not None:
-                raise _withheld(name, decision)
+            withheld = self._catalog.withheld(caller.view, name)
+            if withheld is not None and self._access.sees(caller.principal, withheld[0]):
+                raise _withheld(name, withheld[1])
             self._refuse_held(caller, "tool", name)
             self._refuse_early(caller, name)
             raise unknown("tool", name)
@@ -52,10 +53,15 @@ class Resolving:
         self._refuse_held(caller, "resource", uri)
         return Target("resource", found[0], found[1])
 
+    def may_have(self, caller: Caller, tool: Tool) -> bool:
+        """Whether a caller may still call a tool, for what is left of an earlier result."""
+        return self._access.may_call(caller.principal, tool)
+
     def _refuse_held(self, caller: Caller, kind: str, name: str) -> None:
-        """What is in quarantine is not there for anybody; the rule is named, the text that broke it is not repeated."""
+        """What is in quarantine is not there for anybody, and whoever would see it is told so; the rule is named, the
+        text that broke it is not repeated."""
         held = self._catalog.held(caller.view, kind, name)
-        if held is not None and self._access.reaches(caller.principal, held.server):
+        if held is not None and self._access.sees(caller.principal, held):
             rule = held.findings[0].rule
             message = f"{name[:200]} is in quarantine: its definition breaks {rule}"
             mend = "the operator decides: `interlock status` says what was found and how to allow it"

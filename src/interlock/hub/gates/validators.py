@@ -51,7 +51,9 @@ class ValidatorsGate:
             return None
         server = self._servers.get(target.server)
         local = server is not None and server.transport == "stdio"
-        return ToolCheck(target.server, target.name, chosen, self._judging, local=local, attended=self._attended)
+        cwd = None if server is None else server.cwd
+        judging, attended = self._judging, self._attended
+        return ToolCheck(target.server, target.name, chosen, judging, local=local, cwd=cwd, attended=attended)
 
     def _chosen(self, target: Target) -> Chosen:
         tool = target.tool

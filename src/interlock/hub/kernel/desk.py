@@ -65,6 +65,12 @@ class KernelDesk:
         self._later(self._tool(exchange, ticket, answer(caller, exchange, arguments)))
         return False
 
+    def check(self, name: str, fields: Members) -> bool:
+        """Check the arguments of a kernel tool, and no more. True for `call_tool`. Raises INVALID_TOOL_ARGS."""
+        name = ALIASES.get(name, name)
+        self._kernel.check(name, _arguments(fields))
+        return name == CALL
+
     async def judge(self, caller: Caller, name: str, arguments: bytes, inner: Judge) -> Judgement:
         """What a call of a kernel tool would come to; of `call_tool`, what its inner tool's would."""
         name = ALIASES.get(name, name)

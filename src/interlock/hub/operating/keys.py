@@ -55,7 +55,7 @@ class KeyDesk:
         if asked.expires_at is not None and asked.expires_at <= datetime.now(UTC):
             raise Fault("INVALID_PARAMS", "expires_at is over already", mend="name an instant to come")
         permissions = None if asked.permissions is None else check_permissions(asked.permissions)
-        self._not_beyond(asking, asked.kind, permissions)
+        self._not_beyond(asking, asked.kind, permissions, asked.profile)
         text = await self._keys.create(
             asked.agent,
             asked.kind,
@@ -83,11 +83,13 @@ class KeyDesk:
         gone = [key for key in self._keys.list() if key.principal == name]
         if gone:
             newest = max(gone, key=lambda key: key.created)
-            self._not_beyond(asking, newest.kind, newest.permissions)
+            self._not_beyond(asking, newest.kind, newest.permissions, newest.profile)
         text = await self._keys.rotate(name, lambda fresh, old: self._journal.key_rotated(asking, fresh, old, trace))
         return {"key": text}
 
-    def _not_beyond(self, asking: Principal, kind: Kind, permissions: tuple[str, ...] | None) -> None:
+    def _not_beyond(
+        self, asking: Principal, kind: Kind, permissions: tuple[str, ...] | None, profile: str | None
+    ) -> None:
         """Nobody hands out what they do not have: whoever answers questions is a person, and only a person makes one.
 
         The person at the terminal of the hub's own user is above keys, and makes any.
@@ -97,9 +99,16 @@ class KeyDesk:
         if kind == "person" and asking.kind != "person":
             said = "only a person makes a person's key: whoever holds one can approve calls"
             raise Fault("PERMISSION_DENIED", said, mend="`interlock keys create NAME --kind person` at a terminal")
+        if asking.profile is not None and profile != asking.profile:
+            said = f"{asking.id} sees the hub through the profile {asking.profile!r} alone, and hands out no other"
+            raise Fault("PERMISSION_DENIED", said, mend=f"name the profile {asking.profile!r}")
         wanted, own = rights_of(kind, permissions), self._access.rights(asking)
-        if own is None or (wanted.admin_write and not own.admin_write) or (wanted.all_tools and not own.all_tools):
-            raise Fault("PERMISSION_DENIED", f"{asking.id} cannot hand out more than its own key permits")
+        beyond = (
+            sorted(wanted.permissions) if own is None else [one for one in wanted.permissions if not own.covers(one)]
+        )
+        if beyond:
+            mend = f"leave out {beyond[0]}, or have it done by someone whose key permits it"
+            raise Fault("PERMISSION_DENIED", f"{asking.id} cannot hand out more than its own key permits", mend=mend)
 
 
 class CreateKey(msgspec.Struct):

@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from interlock.config.settings import Config
-from interlock.hub.assembly import COLLECTIONS, store_of
+from interlock.hub.assembling.ground import COLLECTIONS, store_of
 from interlock.hub.audit.chain import genesis, row_of
 from interlock.hub.audit.head import Head, HeadDamaged, HeadFile, read_head
 from interlock.hub.audit.heads import head_path, heads_of, node_name

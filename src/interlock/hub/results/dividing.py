@@ -54,7 +54,7 @@ def divide(texts: Sequence[str], most: int, count: Count, *, whole_last: bool = 
 def left_over(texts: Sequence[str], block: int, at: int) -> str:
     """What is not shown."""
     first = texts[block].encode()[at:].decode()
-    return "\n\n".join([first, *texts[block + 1 :]])
+    return "\n\n".join([first, *filter(None, texts[block + 1 :])])
 
 
 def _divided(texts: Sequence[str], block: int, end: int, shown: int, most: int, count: Count) -> Division:

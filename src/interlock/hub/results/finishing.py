@@ -6,8 +6,9 @@ A result is never turned into a failure: too long, it keeps its head and says wh
 from __future__ import annotations
 
 import asyncio
+import contextlib
 from collections.abc import Callable
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, TypeVar, cast
 
 import msgspec
 
@@ -29,6 +30,7 @@ SCAN_HERE: Final = 500
 LINKS_SINCE: Final = "2025-06-18"
 """The first revision with resource links; an older client gets the address in the text alone."""
 
+T = TypeVar("T")
 Flagged = Callable[[Call, tuple[Finding, ...]], None]
 Finishing = Callable[[Call, bytes, Callable[[bytes], None]], None]
 """Takes a call, its good result, and who is to have it."""
@@ -65,17 +67,21 @@ class Finish:
             self._deliver(call, _Prepared(result, found), deliver)
 
     async def _elsewhere(self, call: Call, result: bytes, deliver: Callable[[bytes], None]) -> None:
-        try:
-            prepared = await self._judging.elsewhere(lambda: self._prepared(result))
-        except Fault:
-            # Too much waits for a thread. The tool has done its work, so its result is not withheld for that.
-            prepared = self._prepared(result)
+        prepared = await self._aside(lambda: self._prepared(result))
         if self._most is not None and prepared.long is not None:
             long, most = prepared.long, self._most
             extra = len(long.texts) > len(long.blocks)
             division = await self._measuring.divide(long.texts, most, whole_last=extra)
-            prepared = prepared._replace(cut=_cut(long, division or _by_bytes(long.texts, most, whole_last=extra)))
+            prepared = prepared._replace(cut=await self._aside(lambda: _cut(long, division, most, extra)))
         self._deliver(call, prepared, deliver)
+
+    async def _aside(self, work: Callable[[], T]) -> T:
+        """Do something in a thread."""
+        try:
+            return await self._judging.elsewhere(work)
+        except Fault:
+            # Too much waits for a thread. The tool has done its work, so its result is not withheld for that.
+            return work()
 
     def _prepared(self, result: bytes) -> _Prepared:
         """Everything that takes long, on values alone, so that a thread may do it."""
@@ -99,12 +105,13 @@ class Finish:
 
     def _judged(self, result: bytes) -> tuple[bytes, tuple[Finding, ...]]:
         value = msgspec.json.decode(result, type=dict[str, object])
-        found = judge_result({key: value[key] for key in ("content", "structuredContent") if key in value})
-        if self._escapes and any(finding.rule.startswith("text.") for finding in found):
-            for key in ("content", "structuredContent"):
-                if key in value:
-                    value[key] = _visible(value[key])
-            result = msgspec.json.encode(value)
+        said = {key: value[key] for key in ("content", "structuredContent") if key in value}
+        found = judge_result(said)
+        if self._escapes:
+            # What is found is bounded, what is made visible is not: nothing hides behind a thousand decoys.
+            visible = _visible(said)
+            if visible != said:
+                result = msgspec.json.encode({**value, **visible})
         return result, found
 
     def _deliver(self, call: Call, prepared: _Prepared, deliver: Callable[[bytes], None]) -> None:
@@ -116,7 +123,7 @@ class Finish:
     def _with_link(self, call: Call, cut: _Cut) -> bytes:
         """The head of a result, how much of it that is, and where the rest can be read."""
         division = cut.division
-        uri, count = self._pages.keep(call.caller.owner, cut.rest, division.bounds)
+        uri, count = self._pages.keep(call.caller.owner, cut.rest, division.bounds, call.target.tool)
         about = "" if division.exact else "about "
         told = (
             f"[Cut here: {division.shown:,} of {about}{division.total:,} tokens are shown. "
@@ -126,7 +133,7 @@ class Finish:
             told += f" and on to /{count}"
         if len(cut.rest) > MOST_BYTES_EACH:
             told += f", no further than {MOST_BYTES_EACH:,} bytes"
-        kept = [*cut.kept, {"type": "text", "text": f"{told}, for {LIFE_S / 60:.0f} minutes.]"}]
+        kept: list[object] = [*cut.kept, {"type": "text", "text": f"{told}, for {LIFE_S / 60:.0f} minutes.]"}]
         if call.exchange.dialect.revision.name >= LINKS_SINCE:
             named = {"name": f"The rest of the result ({count} pages)", "mimeType": "text/plain", "size": len(cut.rest)}
             kept.append({"type": "resource_link", "uri": uri, **named})
@@ -137,14 +144,14 @@ class _Long(NamedTuple):
     """A result that may be too long: what it says, in the order in which it is shown."""
 
     fields: dict[str, msgspec.Raw]
-    blocks: list[dict[str, object]]
+    blocks: list[object]
     texts: list[str]
     """One for each block; of a structure that no text repeats, one more."""
 
 
 class _Cut(NamedTuple):
     fields: dict[str, msgspec.Raw]
-    kept: list[dict[str, object]]
+    kept: list[object]
     rest: bytes
     division: Division
 
@@ -168,29 +175,34 @@ def finish_for(
 def _read(result: bytes, most: int) -> _Long | None:
     """A result that may have more tokens than it may show. One with few bytes of text, beside pictures say, has not."""
     fields = msgspec.json.decode(result, type=dict[str, msgspec.Raw])
-    content = msgspec.json.decode(fields.get("content", b"[]"))
-    blocks = [block for block in content if isinstance(block, dict)] if isinstance(content, list) else []
+    blocks = msgspec.json.decode(fields.get("content", b"[]"), type=list[object])
     texts = [_text_of(block) for block in blocks]
     structured = bytes(fields.pop("structuredContent", b""))
     whole = sum(len(text.encode()) for text in texts)
     if whole <= most and len(structured) <= most:
         return None
-    if structured and whole <= most:
-        # The text does not repeat the structure, so that has to be read, too.
+    if structured and not _repeats(texts, structured):
         texts.append(structured.decode())
     return _Long(fields, blocks, texts)
 
 
-def _cut(long: _Long, division: Division) -> _Cut | None:
-    """A result divided; None for one that can be shown whole."""
+def _cut(long: _Long, measured: Division | None, most: int, extra: bool) -> _Cut | None:
+    """A result divided as it was measured, or else by an estimate; None for one that can be shown whole."""
+    division = measured or _by_bytes(long.texts, most, whole_last=extra)
     if division.fits:
         return None
-    kept: list[dict[str, object]] = []
+    kept: list[object] = []
     for index, (block, text) in enumerate(zip(long.blocks, long.texts, strict=False)):
         if not text or index < division.block:
             kept.append(block)
-        elif index == division.block and division.at:
-            kept.append({"type": "text", "text": text.encode()[: division.at].decode()})
+        elif isinstance(block, dict):
+            shown = text.encode()[: division.at].decode() if index == division.block else ""
+            resource = block.get("resource")
+            if isinstance(resource, dict):
+                # Its address belongs to what is shown, however little of its text does.
+                kept.append({**block, "resource": {**resource, "text": shown}})
+            elif shown:
+                kept.append({**block, "text": shown})
     rest = left_over(long.texts, division.block, division.at)
     return _Cut(long.fields, kept, rest.encode(), division)
 
@@ -214,18 +226,36 @@ def _by_bytes(texts: list[str], most: int, *, whole_last: bool) -> Division:
     return Division(fits=True)
 
 
-def _text_of(block: dict[str, object]) -> str:
+def _repeats(texts: list[str], structured: bytes) -> bool:
+    """Whether the texts say what the structure says, as servers do for clients that read text alone."""
+    value = msgspec.json.decode(structured)
+    inner = next(iter(value.values())) if isinstance(value, dict) and len(value) == 1 else value
+    if inner == texts or (isinstance(inner, str) and inner in texts):
+        return True
+    for text in texts:
+        if text.lstrip()[:1] in ("{", "["):
+            with contextlib.suppress(msgspec.DecodeError, RecursionError):
+                if msgspec.json.decode(text) in (value, inner):
+                    return True
+    return False
+
+
+def _text_of(block: object) -> str:
+    if not isinstance(block, dict):
+        return ""
     resource = block.get("resource")
     text = resource.get("text") if isinstance(resource, dict) else block.get("text")
     return text if isinstance(text, str) else ""
 
 
-def _visible(value: object) -> object:
-    """Every text of a value with what is hidden in it made visible. What a script or an emoji needs is left alone."""
+def _visible(value: T) -> T:
+    """Every text of a value, names included, with what is hidden in it made visible. What a script or an emoji needs
+    is left alone."""
+    made: object = value
     if isinstance(value, str):
-        return show_hidden(value)
-    if isinstance(value, list):
-        return [_visible(item) for item in value]
-    if isinstance(value, dict):
-        return {key: _visible(item) for key, item in value.items()}
-    return value
+        made = show_hidden(value)
+    elif isinstance(value, list):
+        made = [_visible(item) for item in value]
+    elif isinstance(value, dict):
+        made = {show_hidden(key): _visible(item) for key, item in value.items()}
+    return cast(T, made)

@@ -8,6 +8,7 @@ from typing import Final
 
 import msgspec
 
+from interlock.hub.catalog.offer import Tool
 from interlock.wire.errors import Fault
 
 PREFIX: Final = "interlock://.results/"
@@ -23,6 +24,8 @@ class _Kept(msgspec.Struct):
     text: bytes
     bounds: list[int]
     until: float
+    of: Tool | None
+    """The tool whose result it is."""
 
 
 class Pages:
@@ -34,23 +37,25 @@ class Pages:
         self._bytes = 0
         self._bytes_of: dict[str, int] = {}
 
-    def keep(self, owner: str, text: bytes, ends: Sequence[int]) -> tuple[str, int]:
+    def keep(self, owner: str, text: bytes, ends: Sequence[int], of: Tool | None = None) -> tuple[str, int]:
         """Keep a text whose pages end there; gives the address of its first page, and how many there are."""
         text = text[: _boundary(text, MOST_BYTES_EACH)]
         self._make_room(owner, len(text))
         bounds = [0, *(end for end in ends if end < len(text)), len(text)]
         id_ = secrets.token_urlsafe(18)
-        self._kept[id_] = _Kept(owner, text, bounds, self._clock() + LIFE_S)
+        self._kept[id_] = _Kept(owner, text, bounds, self._clock() + LIFE_S, of)
         self._bytes += len(text)
         self._bytes_of[owner] = self._bytes_of.get(owner, 0) + len(text)
         return f"{PREFIX}{id_}/1", len(bounds) - 1
 
-    def read(self, owner: str, uri: str) -> bytes:
-        """A page, as a `resources/read` result. Raises RESOURCE_NOT_FOUND."""
+    def read(self, owner: str, uri: str, may_have: Callable[[Tool], bool] = lambda tool: True) -> bytes:
+        """A page, as a `resources/read` result. `may_have` says whether its owner may still call the tool it came from.
+        Raises RESOURCE_NOT_FOUND."""
         id_, _, number = uri.removeprefix(PREFIX).partition("/")
         kept = self._kept.get(id_)
         page = int(number) if number.isascii() and number.isdigit() and len(number) < 8 else 0
-        if kept is None or kept.owner != owner or kept.until < self._clock() or not 0 < page < len(kept.bounds):
+        there = kept is not None and kept.owner == owner and kept.until >= self._clock()
+        if kept is None or not there or not 0 < page < len(kept.bounds) or not (kept.of is None or may_have(kept.of)):
             mend = "what is cut off a result is kept for a quarter of an hour; repeat the call"
             raise Fault("RESOURCE_NOT_FOUND", "Resource not found", mend=mend, data={"uri": uri[:300]})
         text = kept.text[kept.bounds[page - 1] : kept.bounds[page]].decode()

@@ -69,7 +69,7 @@ class TaskDesk:
         self._later = later
         self._record = record
         self._offered = offered
-        self._reaches = reaches
+        self._reaches = tracker.reaches = reaches
         self._finish_of = finish_of
         self._clock = clock
         self._asking: Counter[str] = Counter()
@@ -279,7 +279,8 @@ class TaskDesk:
         method: str,
         params: bytes,
     ) -> None:
-        self.finished(exchange, caller, task, target, params, lambda said: tell(method, said))
+        if self._reaches(caller, task) is not None:
+            self.finished(exchange, caller, task, target, params, lambda said: tell(method, said))
 
     # Results
 

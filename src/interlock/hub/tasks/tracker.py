@@ -10,14 +10,14 @@ import asyncio
 import contextlib
 import secrets
 from collections.abc import Callable, Coroutine
-from typing import Final
+from typing import Final, cast
 
 import msgspec
 
 from interlock.hub.audit.entries import Ticket
 from interlock.hub.audit.record import CANCELLED, SUCCEEDED, TASK_ENDED, TOOL_FAILED, UNKNOWN, Outcome
 from interlock.hub.audit.recorder import Recorder
-from interlock.hub.call import Call
+from interlock.hub.call import Call, Caller
 from interlock.hub.lines import Line, LineOwner
 from interlock.hub.principals import Principal
 from interlock.hub.sharing import SessionState
@@ -57,6 +57,8 @@ class Tracker:
         self._longest_ms = longest_ms
         self._clock = clock
         self._live: dict[str, LiveTask] = {}
+        self.reaches: Callable[[Caller, KeptTask], Target | None] = lambda caller, task: None
+        """Whether whoever began a task may still reach its tool; set by who knows."""
         self._tokens: dict[str, Expected] = {}
         """Our progress tokens, each with the task it is for."""
         self._work: set[asyncio.Task[None]] = set()
@@ -262,7 +264,7 @@ class Tracker:
         """Tell its owner, and nobody else."""
         live = self.live(task)
         live.told = live.state.status
-        if live.session is not None:
+        if live.session is not None and self.reaches(cast(Caller, live.session.caller), task) is not None:
             live.session.notify(method, params)
         for follower in list(live.followers.values()):
             follower(method, params)

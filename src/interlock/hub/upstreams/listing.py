@@ -13,6 +13,7 @@ from interlock.hub.catalog.offer import Offer, make_offer
 from interlock.hub.logs import Logs
 from interlock.hub.tasks.offering import takes_tasks
 from interlock.hub.timeouts import discovery_s
+from interlock.hub.upstreams.restarts import asked_to_wait_s
 from interlock.wire.errors import Fault
 
 OFF_LOOP_BYTES: Final = 100_000
@@ -59,7 +60,8 @@ class Lists:
             told = cause.message if isinstance(cause, Fault) else f"not given within {within:g} s"
             self._logs.add(self._server, "hub", f"its lists could not be read, the last known stay: {told}")
             if self._later is None:
-                self._later = asyncio.get_running_loop().call_later(LIST_AGAIN_S, self._again)
+                pause = max(LIST_AGAIN_S, asked_to_wait_s(cause) if isinstance(cause, Fault) else 0)
+                self._later = asyncio.get_running_loop().call_later(pause, self._again)
             return
         offer = await offer_of(self._server, listed, settings, takes_tasks(connection.peer, modern=False))
         for reason in offer.left_out:

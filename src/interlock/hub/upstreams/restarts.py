@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import random
+from typing import Final
 
 from interlock.config.settings import Restart
+from interlock.wire.errors import Fault
+
+LONGEST_ASKED_S: Final = 300.0
+"""A server that wants to be left alone for longer is asked again after this time."""
 
 
 class Restarts:
@@ -32,3 +37,9 @@ class Restarts:
     def forget(self) -> None:
         """It runs well again, or a person asked: the count starts anew."""
         self._at.clear()
+
+
+def asked_to_wait_s(fault: Fault) -> float:
+    """How long a server wants to be left alone, where it says so and may be asked again at all."""
+    said = fault.retry_after_ms if fault.kind.retryable else None
+    return min((said or 0) / 1000, LONGEST_ASKED_S)

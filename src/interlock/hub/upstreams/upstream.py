@@ -27,7 +27,7 @@ from interlock.hub.upstreams.agreement import Agreement
 from interlock.hub.upstreams.ears import CLAIMS, TASK_NOTICES, LaneEars, SharedEars
 from interlock.hub.upstreams.listing import Lists
 from interlock.hub.upstreams.reaching import Prepared, Reaching, say_level
-from interlock.hub.upstreams.restarts import Restarts
+from interlock.hub.upstreams.restarts import Restarts, asked_to_wait_s
 from interlock.hub.upstreams.states import Event, State, step
 from interlock.transports.stdio.client import StdioLink
 from interlock.wire.errors import Fault
@@ -211,7 +211,7 @@ class Upstream:
                 self._logs.add(self.id, "hub", "stays down after too many restarts; a later call tries again")
                 continue
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._wanted.wait(), pause)
+                await asyncio.wait_for(self._wanted.wait(), max(pause, asked_to_wait_s(failure)))
             self._wanted.set()
 
     async def _run(self) -> Fault | None:

@@ -82,6 +82,7 @@ class ToolCheck:
         judging: Judging,
         *,
         local: bool,
+        cwd: str | None = None,
         attended: Callable[[Principal], bool] | None = None,
     ) -> None:
         self._server = server
@@ -91,9 +92,11 @@ class ToolCheck:
         self._judging = judging
         self._local = local
         """Whether the server runs on this machine, so that links on the way of a path can be followed here."""
+        self._cwd = cwd
+        """The folder in which it was set to run: what it takes a relative path to start from."""
         self._attended = attended
         """Whether somebody is there to be asked about what was only inferred. None where that is never asked."""
-        self._network = next((use for use in chosen.uses if use.validator == "network_restricted"), None)
+        self._network = next((use for use in chosen.uses if use.validator in _NETWORK), None)
 
     def __call__(self, call: Call) -> Verdict:
         arguments = call.arguments
@@ -122,7 +125,7 @@ class ToolCheck:
                     findings = self._findings(use, found)
                 except Exception as cause:  # a value that breaks a judge is not let through by that
                     findings = (Finding("validator.failed", f"it could not be judged ({type(cause).__name__})"),)
-                against += [Against(use, found, each) for each in findings if not _is_noise(use, each)]
+                against += [Against(use, found, each) for each in findings if not _is_noise(use, found, each)]
         if self._network is None:
             against += [Against(self._uses[0], found, each) for found in values for each in judge_metadata(found)]
         self._judging.warm.update(use.validator for use in self._uses)
@@ -131,7 +134,11 @@ class ToolCheck:
     def _findings(self, use: Use, found: Found) -> tuple[Finding, ...]:
         findings = judge_value(use.validator, found, use.rules)
         if use.validator == "paths" and found.kind == "path" and not findings and self._local:
-            return judge_real_path(str(found.value), use.rules.roots, read_link)
+            path, roots = str(found.value), use.rules.roots
+            started = "" if self._cwd is None or path[:5].lower() == "file:" else os.path.join(self._cwd, path)
+            return judge_real_path(path, roots, read_link) or (
+                judge_real_path(started, roots, read_link) if started else ()
+            )
         return findings
 
     def _find(self, arguments: object) -> list[Found]:
@@ -208,17 +215,23 @@ class ToolCheck:
                 continue
             for finding in judge_resolved(name, addresses or (), use.rules.urls):
                 advice = msgspec.structs.replace(finding, message=f"{finding.message} {_ADVICE}")
-                if finding.rule not in use.rules.ignored and not _is_noise(use, finding):
+                if finding.rule not in use.rules.ignored and not _is_noise(use, found, finding):
                     yield Against(use, found, advice)
 
 
 _ADVICE = "(The server resolves the name again by itself: this is what it resolves to here.)"
+_NETWORK = ("network_restricted", "metadata")
 _NOISE = frozenset(("url.scheme", "url.invalid", "url.unresolved"))
 
 
-def _is_noise(use: Use, finding: Finding) -> bool:
-    """What is called a URL need not be one of the web: where that was only guessed, it is not worth a note."""
-    return use.origin == "inferred" and finding.rule in _NOISE
+def _is_noise(use: Use, found: Found, finding: Finding) -> bool:
+    """What is called a URL need not be one of the web, and a database lives on a host, too: where it was only guessed
+    that somebody wants to know, that is not worth a note."""
+    if is_metadata(finding):
+        return False
+    if use.validator == "metadata":
+        return True
+    return use.origin == "inferred" and (found.kind == "host" or finding.rule in _NOISE)
 
 
 def read_link(path: str) -> str | None:

@@ -73,8 +73,11 @@ def choose(server: str, tool: str, definition: bytes, configured: Mapping[str, V
         settled = {name for name, _ in wanted}
         # A server's own list of allowed imports does not count against what the hub would infer where that is enforced.
         again = {"code_safety"} if mode == "locked" and code.allowed_imports and not operator.allowed_imports else set()
-        inferred = _inferred(context, frozenset(by_schema.values()), about.hints)
+        inferred = _inferred(context, frozenset(by_schema.values()), about)
         wanted += [(name, "inferred") for name in inferred if name not in settled - again]
+    if not any(name in ("network_restricted", "metadata") for name, _ in wanted) and _REACHING & {*by_schema.values()}:
+        # Nobody asked for a look at addresses, or somebody asked for none: those that nothing allows are refused yet.
+        wanted.append(("metadata", "inferred"))
     if not wanted:
         return NOTHING
     uses = tuple(_use(name, origin, rules, operator, mode) for name, origin in wanted)
@@ -184,12 +187,19 @@ def _declared_code(declared: CodeSafety | None) -> CodeRules:
 _LEVELS = ("unrestricted", "standard", "strict", "readonly")
 
 
-def _inferred(context: Context, kinds: frozenset[ArgumentKind], hints: Hints) -> list[str]:
+_REACHING: Final[frozenset[ArgumentKind]] = frozenset(("url", "host", "command"))
+
+
+def _inferred(context: Context, kinds: frozenset[ArgumentKind], about: _About) -> list[str]:
     """What the arguments call for. A code is only taken for a program where the tool is about running one."""
+    if isinstance(about.schema, dict) and not about.schema.keys() - {"type", "$schema", "additionalProperties"}:
+        # Its arguments are first seen when they come: then they are known by their names.
+        open_to_all = about.schema.get("additionalProperties") is not False
+        kinds |= {"command", "url"} if open_to_all else set()
     names = []
     if "command" in kinds or "shell" in context:
         names.append("sandbox")
-    if hints.read_only_hint and ("command" in kinds or "sql" in kinds):
+    if about.hints.read_only_hint and ("command" in kinds or "sql" in kinds):
         names.append("readonly")
     if "url" in kinds:
         names.append("network_restricted")
@@ -215,9 +225,6 @@ def _places(
     schema: object,
 ) -> Places:
     kinds = {kind for use in uses for kind in KINDS[use.validator] if kind != "text"}
-    if not any(use.origin != "inferred" and "host" in KINDS[use.validator] for use in uses):
-        # A database lives on a host, too: hosts are only looked at where somebody asked for it.
-        kinds.discard("host")
     known = {*by_schema.values(), *operator.arguments}
     otherwise: ArgumentKind | None = None
     for use in uses:

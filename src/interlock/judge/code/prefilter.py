@@ -16,7 +16,8 @@ from interlock.judge.code.rules import CodeRules
 
 _ESCAPE = re.compile(r"\\(?:x([0-9A-Fa-f]{2})|u([0-9A-Fa-f]{4})|U([0-9A-Fa-f]{8})|([0-7]{1,3})|(N))")
 _CONTINUED_WORD = re.compile(r"\\\r?\n\w")
-_OPEN_IMPORT = re.compile(r"import\s*[(*]")
+_STAR_IMPORT = re.compile(r"import\s*\*")
+_OPEN_IMPORT = re.compile(r"import\s*\(((?:[^)#]|#[^\n]*)*)")
 _CONTINUED_IMPORT = re.compile(r"(?:import|from)\b[^\n]*\\\r?\n")
 _IMPORTING = re.compile(r"(?:^|[;:])\s*(import|from)\b")
 _IMPORT = re.compile(
@@ -184,6 +185,8 @@ def _names_what_is_inside(code: str, found: set[bytes]) -> bool:
             code[at + 2 : at + 3] in _QUOTES and code[at - 6 : at + 2] != "__main__"
         ):
             return True
+        if _is_a_piece(code, at):
+            return True
         at = code.find("__", at + 2)
     if ".__getitem__" in code:
         return True
@@ -193,6 +196,27 @@ def _names_what_is_inside(code: str, found: set[bytes]) -> bool:
             if not private and (word != b"__getitem__" or "def __getitem__(" not in code):
                 return True
     return False
+
+
+def _is_a_piece(code: str, at: int) -> bool:
+    """Whether a string ends with the beginning of a special name or begins with the end of one, or a field has one."""
+    end = at + 2
+    while code[end : end + 1].isalpha():
+        end += 1
+    if end > at + 2 and code[end : end + 1] in _QUOTES and not code[at - 1 : at].isalnum():
+        return True
+    start = at - 1
+    while start >= 0 and code[start].isalpha():
+        start -= 1
+    if 0 <= start < at - 1 and code[start] in _QUOTES and not code[at + 2 : at + 3].isalnum():
+        return True
+    if code[at - 1 : at] not in (".", "["):
+        return False
+    field = code.rfind("{", max(0, at - _LONGEST_FIELD), at)
+    return field >= 0 and "}" not in code[field:at] and "\n" not in code[field:at]
+
+
+_LONGEST_FIELD = 200
 
 
 def _may_exhaust(code: str, found: set[bytes]) -> bool:
@@ -218,19 +242,37 @@ def _folds_to_ascii(word: bytes) -> bool:
 
 def _reaches_out(code: str, found: set[bytes]) -> bool:
     """Whether a module that matters is imported or reached, or something in one."""
-    wide = _OPEN_IMPORT.search(code) is not None or ("\\" in code and _CONTINUED_IMPORT.search(code) is not None)
+    opened = _opened(code, found)
     for top in found & _ENDINGS.keys():
         endings = found & _ENDINGS[top]
-        if endings and (wide or any(_is_taken(code, ending.decode()) for ending in endings)):
+        if not endings.isdisjoint(opened) or any(_is_taken(code, ending.decode()) for ending in endings):
             return True
     if b"os" in found and any(word.startswith(_RUNNERS) for word in found):
         return True
-    if any(first in found and last in found for first, last in _PARTS):
+    if any(first in found and last in found and _is_entered(code, first.decode()) for first, last in _PARTS):
         return True
     modules = found & _MODULES
-    if modules and (wide or any(_is_reached(code, word) for word in modules)):
+    if not (modules & _LEAKED).isdisjoint(opened) or any(_is_reached(code, word) for word in modules):
         return True
     return any(not found.isdisjoint(_LISTERS[top]) for top in found & _LISTERS.keys()) and _names_a_place(code)
+
+
+def _opened(code: str, found: set[bytes]) -> set[bytes]:
+    """Words that may be imported by name where a line alone does not show it: in brackets, or any of them."""
+    if _STAR_IMPORT.search(code) or ("\\" in code and _CONTINUED_IMPORT.search(code)):
+        return found
+    inside = "\n".join(_OPEN_IMPORT.findall(code)) if "import" in code else ""
+    return set(inside.encode("utf-8", "surrogatepass").translate(_SEPARATORS).split())
+
+
+def _is_entered(code: str, name: str) -> bool:
+    """Whether something is taken from inside a module: a dot after its name, or `from` before it."""
+    for at in _occurrences(code, name):
+        if code[at + len(name) : at + len(name) + 80].lstrip(" \t\r\n\\").startswith("."):
+            return True
+        if code[max(0, at - 80) : at].rstrip(" \t\r\n\\").endswith("from"):
+            return True
+    return False
 
 
 def _is_taken(code: str, name: str) -> bool:

@@ -361,9 +361,11 @@ class TreeJudge:
             )
 
     def _judge_looked_at(self, node: ast.Call) -> None:
-        path = self.origins.text(node.args[0]) if node.args else None
-        if path is not None and words.SECRET_PLACES.search(path):
-            self._note("code.file", node, f"looks at {path[:60]!r}", "stay below the working directory")
+        for argument in node.args[:2]:
+            path = self.origins.text(argument)
+            if path is not None and words.SECRET_PLACES.search(path):
+                self._note("code.file", node, f"looks at {path[:60]!r}", "stay below the working directory")
+                return
 
     def _opens_for_writing(self, node: ast.Call, position: int) -> bool:
         mode: ast.expr | None = node.args[position] if len(node.args) > position else None

@@ -24,7 +24,7 @@ BLOCKED_MODULES = names(
     "rpyc Pyro4 pyximport numpy.f2py numpy.distutils IPython ptpython bpython ptyprocess winpty venv modulefinder "
     "compileall py_compile test.support http.server xmlrpc.server wsgiref.simple_server ftplib smtplib nntplib dbm "
     "docker podman libvirt torch.hub torch.utils.cpp_extension numpy.ctypeslib numexpr ansible_runner pyinjector frida "
-    "virtualenv pipx pynput"
+    "virtualenv pipx pynput tkinter _tkinter"
 )
 
 PLAIN_SUBMODULES = names("importlib.metadata importlib.resources")
@@ -88,7 +88,8 @@ BLOCKED_ORIGINS = names(
     "sys.path_hooks sys._getframe sys.settrace sys.setprofile sys.breakpointhook sys.displayhook sys.excepthook "
     "sys.unraisablehook sys.setdlopenflags sys._clear_type_cache sys.addaudithook sys._current_frames "
     "sys._base_executable types.FunctionType types.CodeType types.LambdaType inspect.currentframe inspect.stack "
-    "inspect.getmodule inspect.trace inspect.getinnerframes inspect.getouterframes typing.get_type_hints "
+    "traceback.walk_stack traceback.walk_tb inspect.getmodule inspect.trace inspect.getinnerframes "
+    "inspect.getouterframes typing.get_type_hints "
     "typing.ForwardRef typing._eval_type asyncio.create_subprocess_exec asyncio.create_subprocess_shell "
     "asyncio.subprocess "
     "yaml.unsafe_load yaml.full_load yaml.UnsafeLoader yaml.Loader yaml.FullLoader yaml.unsafe_load_all "
@@ -104,10 +105,11 @@ OPENERS = names(
 )
 
 LISTERS = names(
-    "os.listdir os.scandir os.walk os.stat os.readlink glob.glob glob.iglob pathlib.Path pathlib.PosixPath "
+    "os.listdir os.scandir os.walk os.stat os.readlink os.rename os.renames os.replace os.mkdir os.makedirs "
+    "glob.glob glob.iglob pathlib.Path pathlib.PosixPath "
     "sqlite3.connect zipfile.ZipFile tarfile.open"
 )
-"""Calls whose first argument names a file or a directory to look at."""
+"""Calls whose first arguments name a file or a directory to look at, or to move and make others at."""
 
 WRITING_METHODS = names("write_text write_bytes unlink rmdir symlink_to hardlink_to link_to lchmod touch extractall")
 """Methods of paths and archives that change files."""

@@ -13,7 +13,7 @@ from interlock.judge.shell.harmless import is_harmless_form
 from interlock.judge.shell.rules import ShellRules
 from interlock.judge.shell.special import SPECIAL
 from interlock.judge.shell.targets import judge_targets
-from interlock.judge.shell.verbs import VERBS
+from interlock.judge.shell.verbs import VERBS, destroys_unasked
 from interlock.judge.shell.wrappers import inner_commands
 
 MAX_NESTING = 4
@@ -66,6 +66,13 @@ def judge_argv(
                 yield Finding(rule, message, mend, span)
     for rule, message, mend in judge_targets(name, arguments):
         yield Finding(rule, message, mend, span)
+    if destroys_unasked(name, arguments):
+        yield Finding(
+            "shell.destructive",
+            "deletes something for good, and is told not to ask",
+            "leave out the option that answers for you, and let a person confirm",
+            span,
+        )
     yield from _by_arguments(name, arguments, span)
     inner, texts = inner_commands(name, arguments)
     for command in inner:
@@ -96,6 +103,8 @@ def _by_name(
         yield Finding("shell.runs_code", "the loader runs any file", "run the program directly", span)
     elif name in programs.DESTROYERS or name.startswith(("mkfs.", "mkfs_")):
         yield Finding("shell.destructive", f"{name!r} destroys data or stops the machine", _CUSTOM_MEND, span)
+    elif name == "coproc":
+        yield Finding("shell.background", "'coproc' leaves a command running", "run it in the foreground", span)
     elif name in programs.EVALUATORS:
         yield Finding("shell.evaluates", f"{name!r} runs its arguments as shell text", "run the command itself", span)
     elif not rules.windows_shells and (name.lower() in programs.WINDOWS or programs.CMDLET.match(name)):

@@ -25,15 +25,23 @@ class Reader(msgspec.Struct, frozen=True):
     """When not empty, one of these options must be there."""
     value_options: frozenset[str] = frozenset()
     """Options whose next argument is a value, for finding the verb."""
+    bare: bool = True
+    """Whether it also only reads without any verb. Most then show their help; `yarn` installs."""
 
 
 def _reader(
-    writes: str = "", values: str = "", operands: int | None = None, verbs: str = "", needs: str = "", skips: str = ""
+    writes: str = "",
+    values: str = "",
+    operands: int | None = None,
+    verbs: str = "",
+    needs: str = "",
+    skips: str = "",
+    bare: bool = True,
 ) -> Reader:
     """`verbs` are separated by commas; words inside one verb by blanks."""
     split = tuple(tuple(verb.split()) for verb in verbs.split(",") if verb.strip())
     return Reader(
-        frozenset(writes.split()), values, operands, split, frozenset(needs.split()), frozenset(skips.split())
+        frozenset(writes.split()), values, operands, split, frozenset(needs.split()), frozenset(skips.split()), bare
     )
 
 
@@ -107,7 +115,7 @@ READERS.update(
         "ulimit": _reader("", "", 0),
         "umask": _reader("", "", 0),
         "history": _reader("-c -d -a -r -w -s -n -p"),
-        "stty": _reader(verbs="size,speed,-a,-g", operands=1),
+        "stty": _reader(verbs="size,speed,-a,-g", operands=1, bare=False),
         "ifconfig": _reader("", "", 1),
         "route": _reader("", verbs="", operands=0),
         "arp": _reader("-s --set -d --delete -f --file"),
@@ -182,7 +190,7 @@ READERS.update(
         "poetry": _reader(verbs="show,check,version,about,help,env list,env info,config --list"),
         "zypper": _reader(verbs="se,search,info,if,lr,repos,list-updates,lu,packages,pa,ps"),
         "fuser": _reader("-k --kill -i --interactive", "nN"),
-        "yarn": _reader(verbs="list,info,why,outdated,audit,versions,config list,config get"),
+        "yarn": _reader(verbs="list,info,why,outdated,audit,versions,config list,config get", bare=False),
         "pnpm": _reader(verbs="ls,list,why,outdated,audit"),
         "gem": _reader("-e --editor", verbs="list,search,specification,which,contents,environment,help,outdated,"
         "dependency,info"),

@@ -111,6 +111,15 @@ def _kill(arguments: Sequence[str]) -> Iterator[Verdict]:
         yield "shell.destructive", "kills every process, or the first one", "name one process"
 
 
+_BY_USER = names("-u -U --user --euid --uid")
+_KILLER_VALUES = _BY_USER | names("-s --signal -g -G -P -t -o -y --ns --group --parent --older-than --younger-than")
+
+
+def _kill_by_name(arguments: Sequence[str]) -> Iterator[Verdict]:
+    if uses_flag(arguments, _BY_USER, "sgGPt") and not operands(arguments, _KILLER_VALUES):
+        yield "shell.destructive", "kills everything that a user runs", "name the program"
+
+
 _SSH_OPTIONS = re.compile(
     r"(?:ProxyCommand|LocalCommand|PermitLocalCommand|KnownHostsCommand|RemoteCommand|ProxyUseFdpass|PKCS11Provider|"
     r"SecurityKeyProvider|XAuthLocation|SmartcardDevice|Match|Include)\b",
@@ -313,7 +322,8 @@ SPECIAL: dict[str, Callable[[Sequence[str]], Iterator[Verdict]]] = {
     "xargs": _xargs, "parallel": _xargs, "fd": _xargs,
     "dd": _dd, "dcfldd": _dd, "dc3dd": _dd,
     "chmod": _chmod, "chown": _recursive_on_root, "chgrp": _recursive_on_root, "install": _install,
-    "kill": _kill, "script": _script, "getent": _getent, "setfacl": _recursive_on_root, "chattr": _recursive_on_root,
+    "kill": _kill, "pkill": _kill_by_name, "killall": _kill_by_name,
+    "script": _script, "getent": _getent, "setfacl": _recursive_on_root, "chattr": _recursive_on_root,
     "git": judge_git,
     "ssh": _ssh, "scp": _ssh, "sftp": _ssh, "autossh": _ssh, "sshfs": _mount_options, "mosh": _ssh,
     "awk": _awk, "gawk": _awk, "mawk": _awk, "nawk": _awk, "busybox-awk": _awk,

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator, Sequence
 
 from interlock.judge.shell.flags import names, operands, option_values, uses_flag
 from interlock.judge.shell.git import Verdict
-from interlock.judge.shell.programs import RISKY_VARIABLES
+from interlock.judge.shell.programs import MENTIONERS, RISKY_VARIABLES
 
 _DESTROYS = "destroys what cannot be brought back"
 _LIST = "list it first, and have a person delete it"
@@ -152,6 +152,21 @@ def _runs_url(arguments: Sequence[str]) -> Iterator[Verdict]:
             return
 
 
+_DESTROYING = names("destroy delete purge prune wipe erase drop unpublish nuke obliterate terminate dropdb")
+_UNASKED = names(
+    "-y --yes --assume-yes --force --auto-approve -auto-approve --no-confirm --noconfirm --skip-confirmation "
+    "--no-prompt"
+)
+
+
+def destroys_unasked(program: str, arguments: Sequence[str]) -> bool:
+    """Whether a program of any kind is told to delete something and not to ask: `x repo delete y --yes`."""
+    if program in MENTIONERS or not any(word.rpartition(":")[2] in _DESTROYING for word in operands(arguments)[:3]):
+        return False
+    # `-f` with a word behind it names a file more often than it forces anything.
+    return not _UNASKED.isdisjoint(arguments) or arguments[-1:] == ["-f"]
+
+
 def _destroy(verbs: str, message: str = _DESTROYS) -> Callable[[Sequence[str]], Iterator[Verdict]]:
     wanted = names(verbs)
 
@@ -245,7 +260,7 @@ _EVERYWHERE = ("0.0.0.0", "[::]", "*")  # noqa: S104 - what is looked for, not w
 
 
 def _php(arguments: Sequence[str]) -> Iterator[Verdict]:
-    if any(value.startswith(_EVERYWHERE) for value in option_values(arguments, "-S", "--server")):
+    if any(value.startswith((*_EVERYWHERE, "0:")) for value in option_values(arguments, "-S", "--server")):
         yield "shell.tunnel", "serves files to every machine around", "serve on 127.0.0.1"
 
 
@@ -267,7 +282,7 @@ def _net(arguments: Sequence[str]) -> Iterator[Verdict]:
 _CLOUDS = names("aws gcloud az doctl ibmcloud oci linode-cli hcloud")
 _INSTALLERS = names(
     "pip pip3 npm pnpm yarn bun gem cargo uv poetry conda mamba composer brew dnf yum apt apt-get apk zypper snap go "
-    "luarocks cpan cpanm"
+    "luarocks cpan cpanm easy_install"
 )
 _CLIENTS = names("psql mysql mariadb sqlite3 duckdb sqlcmd clickhouse-client usql")
 

@@ -6,18 +6,21 @@ and "important".
 
 from __future__ import annotations
 
+from interlock.judge.signals.bidding import BIDDING
 from interlock.judge.signals.deeds import DEEDS
 from interlock.judge.signals.hints import HINTS
 from interlock.judge.signals.languages import LATIN_SCRIPT, OTHER_SCRIPTS
 from interlock.judge.signals.masters import MASTERS
 from interlock.judge.signals.misuse import MISUSE
+from interlock.judge.signals.procedures import PROCEDURES
 from interlock.judge.signals.takeover import TAKEOVER
+from interlock.judge.signals.tells import TELLS
 from interlock.judge.signals.voices import VOICES
 from interlock.judge.signals.words import Signal
 
 __all__ = ["ENGLISH", "LATIN_SCRIPT", "NAMES", "OTHER_SCRIPTS", "SAYS", "Signal"]
 
-ENGLISH = TAKEOVER + MISUSE + VOICES + DEEDS + MASTERS + HINTS
+ENGLISH = TAKEOVER + MISUSE + VOICES + DEEDS + MASTERS + BIDDING + PROCEDURES + TELLS + HINTS
 
 NAMES = (
     Signal(

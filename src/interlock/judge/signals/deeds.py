@@ -88,8 +88,9 @@ DEEDS = (
     Signal(
         "secrecy",
         1.5,
-        r"\bso (?:that )?(?:nobody|no one|no-one|they|the user|he|she|noone) (?:complains?|notices?|knows?|"
-        r"finds? out|suspects?|sees?|can tell|asks?)",
+        r"\bso (?:that )?(?:(?:nobody|no one|no-one|noone) (?:complains?|notices?|knows?|finds? out|suspects?|sees?|"
+        r"can tell|asks?)|(?:they|the user|he|she) (?:does ?n[o']t|do ?n[o']t|will never|never|cannot|can'?t|won'?t) "
+        r"(?:complain|notice|know|find out|suspect|see|tell|ask))",
     ),
     Signal(
         "secrecy",

@@ -393,7 +393,7 @@ MISUSE = (
         1.5,
         r"\b(?:when|whenever|if|each time|every time|any time)\b <50>\b(?:is|are|being|gets) (?:called|used|"
         r"invoked|executed|triggered|run)\b <12>(?:you )?(?:must|always|change|replace|redirect|modify|also|"
-        r"instead)\b",
+        r"instead (?:call|use|run|send|read|return|invoke|say|write))\b",
     ),
     Signal(
         "shadowing",

@@ -39,5 +39,5 @@ class Dialect(msgspec.Struct, frozen=True):
         if self.rest:
             return Tongue.REST
         if self.mgp is not None:
-            return Tongue.MGP
+            return Tongue.NEW_MGP if self.modern else Tongue.MGP
         return Tongue.NEW_MCP if self.modern else Tongue.OLD_MCP

@@ -13,11 +13,12 @@ import msgspec
 from interlock.protocols.mcp import headers as mcp_headers
 from interlock.protocols.mcp.capabilities import NO_CAPABILITIES, read_client_capabilities
 from interlock.protocols.mcp.dialect import Dialect
-from interlock.protocols.mcp.meta import CLIENT_CAPABILITIES, PROTOCOL_VERSION, Glance, RequestMeta
+from interlock.protocols.mcp.meta import CLIENT_CAPABILITIES, PROTOCOL_VERSION, Glance, RequestMeta, glance
 from interlock.protocols.mcp.methods import LOG_LEVELS, METHODS, serves
 from interlock.protocols.mcp.revisions import LEGACY_NAMES, MODERN_NAMES, REVISIONS, Revision, agree
+from interlock.protocols.mgp import negotiation
 from interlock.protocols.mgp.negotiation import Home, Offer, read_offer
-from interlock.wire.errors import Fault
+from interlock.wire.errors import Fault, Tongue
 from interlock.wire.messages import Request
 
 Headers = Mapping[bytes, bytes]
@@ -55,6 +56,18 @@ def read_modern(request: Request, view: Glance, headers: Headers | None) -> Dial
     if not serves(request.method, dialect.revision.era) and request.method in METHODS:
         raise Fault("METHOD_NOT_FOUND", f"{request.method} is not part of revision {dialect.revision.name}")
     return dialect
+
+
+def refusal_tongue(params: bytes) -> Tongue:
+    """How a stateless request is refused before any service has seen it: in MGP's terms where it offers MGP."""
+    try:
+        meta = glance(params).meta
+        said = msgspec.UNSET if meta is None else meta.client_capabilities
+        offer = None if said is msgspec.UNSET else _mgp_offer(bytes(said))
+    except Fault:
+        return Tongue.NEW_MCP
+    fits = offer is not None and negotiation.agree((), *offer) is not None
+    return Tongue.NEW_MGP if fits else Tongue.NEW_MCP
 
 
 def read_initialize(params: bytes) -> Dialect:

@@ -13,11 +13,13 @@ def traced(meta: RequestMeta | None, raw: bytes, trace: str) -> bytes:
     """
     if meta is not None and meta.traceparent is not None and raw:
         return raw
-    rest = raw[1:].lstrip()
-    own = trace.encode()
+    rest, own = raw[1:], trace.encode()
+    if not rest or rest[0] in _BEFORE:
+        rest = rest.lstrip()
     if not rest or rest[0] == _END:
         return b'{"traceparent":"00-%b-%b-01"}' % (own, own[:16])
     return b'{"traceparent":"00-%b-%b-01",%b' % (own, own[:16], rest)
 
 
 _END = ord("}")
+_BEFORE = b" \t\r\n"

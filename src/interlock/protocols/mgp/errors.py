@@ -64,7 +64,7 @@ def translated(error: ErrorObject, tongue: Tongue, *, fallback_tool: str | None 
         return error
     recovery = read_recovery(error) or Recovery()
     data: dict[str, object] = {**_members(error.data), "domain": kind.domain, "name": kind.name}
-    if tongue is Tongue.MGP:
+    if tongue.is_mgp:
         own = _members(data.get(MEMBER))
         defaults: dict[str, object] = {"category": kind.category, "retryable": False}
         renamed = {"fallback_tool": fallback_tool} if fallback_tool is not None else {}

@@ -57,9 +57,11 @@ class Reply(Protocol):
 class Ticket(msgspec.Struct, eq=False):
     """One request's place in the pool."""
 
-    payload: bytes
     reply: Reply
     connection: Channel | None = None
+    """What carries it; None while it waits."""
+    payload: bytes = b""
+    """What is to be sent, while it waits."""
     over: bool = False
 
 
@@ -89,12 +91,11 @@ class Channel(asyncio.Protocol):
         self._chunks: list[bytes] = []
         self._fed = 0
 
-    def begin(self, ticket: Ticket) -> None:
-        """Send a request. The connection must be idle."""
+    def begin(self, ticket: Ticket, payload: bytes) -> Ticket:
+        """Send a request, which is the ticket's from now on. The connection must be idle."""
         self._ticket = ticket
-        ticket.connection = self
-        self._pool.rounds.write(self.transport, ticket.payload)
-        ticket.payload = b""
+        self._pool.rounds.write(self.transport, payload)
+        return ticket
 
     def abort(self) -> None:
         """Close at once, without a word to whoever waits."""

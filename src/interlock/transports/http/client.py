@@ -120,20 +120,23 @@ class HttpLink(Link):
         if self._closed or len(self._calls) >= self.limits.pending:
             raise self._cannot_send()
         id_ = self._last_id = self._last_id + 1
-        params = outgoing.params
+        params, method, deadline = outgoing.params, outgoing.method, outgoing.deadline
         if outgoing.wants_progress:
             params = with_meta(params, {PROGRESS_TOKEN: id_})
-        if outgoing.max_deadline is not None and not outgoing.patience:
-            outgoing.patience = outgoing.deadline - self._loop.time()
-        heads, method = self._heads, outgoing.method
+        if not outgoing.patience and outgoing.max_deadline is not None:
+            outgoing.patience = deadline - self._loop.time()
+        heads = self._heads
         body = encode_request(id_, method, params)
-        call = Call(self, id_, outgoing, sink, body)
+        call = self._calls[id_] = Call(self, id_, outgoing, sink, body)
         if heads.in_session and method != "initialize":
             call.with_session = True
-        call.ticket = self._pool.submit(heads.post(body, method, outgoing.name, outgoing.param_headers), call)
-        self._calls[id_] = call
-        if outgoing.deadline < self._sweep_at:
-            self._sweep_by(outgoing.deadline)
+        try:
+            call.ticket = self._pool.submit(heads.post(body, method, outgoing.name, outgoing.param_headers), call)
+        except Fault:
+            del self._calls[id_]
+            raise
+        if deadline < self._sweep_at:
+            self._sweep_by(deadline)
         return id_
 
     def _cannot_send(self) -> Fault:

@@ -20,9 +20,11 @@ from interlock.protocols.mcp.intake import (
     is_modern,
     read_initialize,
     read_modern,
+    refusal_tongue,
 )
 from interlock.protocols.mcp.meta import Glance, glance, plain_call
 from interlock.protocols.mcp.revisions import REVISIONS
+from interlock.transports.credentials import check_beside
 from interlock.transports.exchange import Caller, Service
 from interlock.transports.http.answers import fault_headers
 from interlock.transports.http.bounds import DEFAULT_BOUNDS, HttpBounds
@@ -94,7 +96,7 @@ class McpEndpoint:
         except Unsettled as waiting:
             waiting.settled.add_done_callback(lambda _: self._again(turn))
         except Fault as fault:
-            _refuse(turn, fault.kind.http, fault, tongue=_tongue(turn), id=_id_of(turn, fault))
+            _refuse(turn, fault.kind.http, fault, tongue=_tongue(turn, fault), id=_id_of(turn, fault))
         except Exception:
             _log.exception("a request to %s failed", turn.head.path)
             _refuse(turn, 500, Fault("INTERNAL_ERROR", "a fault of ours; it was logged"), id=_id_of(turn, None))
@@ -155,10 +157,7 @@ class McpEndpoint:
 
     def _other(self, turn: Turn, caller: Caller, message: Message) -> None:
         if isinstance(message, Request):
-            if message.auth and b"authorization" not in turn.head.headers:
-                # Whoever brings a credential does not mean to come without one.
-                mend = "send it as `Authorization: Bearer KEY`"
-                raise Fault("AUTH_REQUIRED", "over HTTP a credential stands in the header", mend=mend)
+            check_beside(message.auth, turn.head.headers)
             self._request(turn, caller, message)
         elif isinstance(message, Notification):
             self._notification(turn, caller, message)
@@ -262,6 +261,7 @@ class McpEndpoint:
         try:
             if request.method == "initialize":
                 raise Fault("INVALID_REQUEST", "initialize must not be part of a batch")
+            check_beside(request.auth, turn.head.headers)
             self._serve_in_session(turn, session, caller, request, glance(request.params), batch)
         except Fault as fault:
             batch.answered(_failure(fault, request.id))
@@ -324,8 +324,17 @@ def _says_modern(turn: Turn) -> bool:
     return revision is not None and revision.modern
 
 
-def _tongue(turn: Turn) -> Tongue:
-    return Tongue.OLD_MCP if mcp_headers.SESSION in turn.head.headers and not _says_modern(turn) else Tongue.NEW_MCP
+def _tongue(turn: Turn, fault: Fault) -> Tongue:
+    """A session's own tongue is not asked for: whoever is refused need not be the one that it belongs to."""
+    if mcp_headers.SESSION in turn.head.headers and not _says_modern(turn):
+        return Tongue.OLD_MCP
+    if fault.kind.domain != "security" or isinstance(fault, BadMessage):
+        return Tongue.NEW_MCP
+    try:
+        message = decode(turn.body)
+    except BadMessage:
+        return Tongue.NEW_MCP
+    return refusal_tongue(message.params) if isinstance(message, Request) else Tongue.NEW_MCP
 
 
 def _refuse(

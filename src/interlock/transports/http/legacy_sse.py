@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Final, cast
 
 import msgspec
 
+from interlock.transports.credentials import HEADER, refuse_beside
 from interlock.transports.exchange import Caller, Service
 from interlock.transports.http.bounds import HttpBounds
 from interlock.transports.http.turn import Turn
@@ -82,7 +83,8 @@ class LegacySse:
         if len(self._streams) >= bounds.sessions or self._owners[caller.owner] >= bounds.sessions_per_owner:
             raise Fault("RESOURCE_EXHAUSTED", "too many streams are open", retry_after_ms=10_000)
         id_ = secrets.token_urlsafe(24)
-        server = StdioServer(self._service, caller, limits=self._limits)
+        with_header = HEADER in turn.head.headers
+        server = StdioServer(self._service, caller, limits=self._limits, admit=None if with_header else refuse_beside)
         turn.begin_stream()
         turn.send(b"event: endpoint\n" + encode_event(f"{prefix}/messages/{id_}".encode()))
         # It writes as to any transport; what it never does is read.

@@ -53,7 +53,8 @@ class Pool:
         self.share = Share()
         """What its event streams may take of the loop's time, all together."""
         self._idle: deque[Channel] = deque()
-        self._busy: set[Channel] = set()
+        self._open_ones: set[Channel] = set()
+        """The idle ones and those that carry a request."""
         self._opening: set[asyncio.Task[None]] = set()
         self._queue: deque[Ticket] = deque()
         self._reaper: asyncio.TimerHandle | None = None
@@ -64,22 +65,20 @@ class Pool:
     @property
     def connections(self) -> int:
         """How many are open or being opened."""
-        return len(self._idle) + len(self._busy) + len(self._opening)
+        return len(self._open_ones) + len(self._opening)
 
     def submit(self, payload: bytes, reply: Reply, *, fresh: bool = False) -> Ticket:
         """Send a request: at once on an idle connection, else on a new one or in its turn.
 
         `fresh` asks for a new one, if there may be one more. Raises RESOURCE_EXHAUSTED when too many wait already.
         """
-        ticket = Ticket(payload, reply)
         idle = self._idle
         while idle and not fresh:
             connection = idle.pop()
-            if not connection.transport.is_closing() and connection.idle_until > self._now():
-                self._busy.add(connection)
-                connection.begin(ticket)
-                return ticket
-            connection.abort()
+            if connection.idle_until > self._now() and not connection.transport.is_closing():
+                return connection.begin(Ticket(reply, connection), payload)
+            self._abandon(connection)
+        ticket = Ticket(reply, payload=payload)
         if self._closed:
             raise Fault("UPSTREAM_UNAVAILABLE", "the connection was closed")
         if fresh and self.connections < self._size:
@@ -111,7 +110,7 @@ class Pool:
             self._reaper.cancel()
         for task in list(self._opening):
             task.cancel()
-        for connection in (*self._idle, *self._busy):
+        for connection in tuple(self._open_ones):
             connection.abort()
         queued, self._queue = self._queue, deque()
         for ticket in queued:
@@ -124,14 +123,12 @@ class Pool:
     def release(self, connection: Channel, keep: bool) -> None:
         """A connection is free again."""
         if not keep or self._closed:
-            self._busy.discard(connection)
-            connection.abort()
+            self._abandon(connection)
             return
         ticket = self._next_ticket() if self._queue else None
         if ticket is not None:
-            connection.begin(ticket)
+            self._begin(connection, ticket)
             return
-        self._busy.discard(connection)
         connection.idle_until = self._now() + connection.keep_seconds
         self._idle.append(connection)
         if self._reaper is None:
@@ -139,10 +136,20 @@ class Pool:
 
     def lost(self, connection: Channel) -> None:
         """A connection is gone."""
-        self._busy.discard(connection)
+        self._open_ones.discard(connection)
         if connection in self._idle:
             self._idle.remove(connection)
         self._open_more()
+
+    def _abandon(self, connection: Channel) -> None:
+        self._open_ones.discard(connection)
+        connection.abort()
+
+    def _begin(self, connection: Channel, ticket: Ticket) -> None:
+        """Send what had to wait for a connection."""
+        payload, ticket.payload = ticket.payload, b""
+        ticket.connection = connection
+        connection.begin(ticket, payload)
 
     def _next_ticket(self) -> Ticket | None:
         while self._queue:
@@ -182,11 +189,11 @@ class Pool:
                 self._opening.discard(task)
         if connection.transport.is_closing():
             self._cannot_open(ticket, "the server closed the connection at once")
-        elif ticket is not None and not ticket.over:
-            self._busy.add(connection)
-            connection.begin(ticket)
+            return
+        self._open_ones.add(connection)
+        if ticket is not None and not ticket.over:
+            self._begin(connection, ticket)
         else:
-            self._busy.add(connection)
             self.release(connection, keep=True)
 
     def _cannot_open(self, ticket: Ticket | None, why: str) -> None:
@@ -199,7 +206,7 @@ class Pool:
         self._reaper = None
         now = self._now()
         while self._idle and self._idle[0].idle_until <= now:
-            self._idle.popleft().abort()
+            self._abandon(self._idle.popleft())
         if self._idle:
             self._reaper = self._loop.call_later(max(self._idle[0].idle_until - now, 0.1), self._reap)
 

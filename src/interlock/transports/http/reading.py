@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Mapping
+from email.utils import parsedate_to_datetime
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from interlock.protocols.mcp.meta import names_method
+from interlock.protocols.mgp.errors import read_recovery
 from interlock.transports.http.heads import fits
 from interlock.wire.errors import ErrorObject, Fault, Tongue
 from interlock.wire.messages import BadMessage, Message, decode, decode_batch, is_batch
@@ -22,6 +25,12 @@ BAD_EVENTS: Final = 1_000
 """How many events in a row that are no messages are a flood."""
 
 FLOOD: Final = "the server floods its stream with what are not messages"
+
+TURNED_AWAY: Final[Mapping[int, str]] = {429: "RATE_LIMITED", 503: "SERVER_NOT_READY"}
+"""Statuses that say that the same request may be good later, and the error that they are."""
+
+LONGEST_WAIT_S: Final = 86_400
+"""Whatever a server says, nobody is told to wait for longer than a day."""
 
 
 def read_messages(link: HttpLink, data: bytes) -> list[Message]:
@@ -59,20 +68,45 @@ def http_fault(status: int, headers: Mapping[bytes, bytes], body: bytes, error: 
         data["www_authenticate"] = challenge
         said = challenge or said
         mend = "log in, or configure a credential that the server accepts"
-    wait = headers.get(b"retry-after", b"")
-    retry_after_ms = int(wait) * 1000 if wait.isdigit() and len(wait) < 6 else None
+    elif error is not None:
+        data["code"] = error.code
     answered = f"HTTP {status}"
     if status == 200:
         kind = headers.get(b"content-type", b"").decode("latin-1")[:100]
         answered = f"it answered with {kind or 'no Content-Type'}, which is neither JSON nor an event stream"
     message = answered + (f": {said[:500]}" if said else "")
-    return Fault("UPSTREAM_ERROR", message, mend=mend, data=data, retry_after_ms=retry_after_ms)
+    name = TURNED_AWAY.get(status, "UPSTREAM_ERROR")
+    return Fault(name, message, mend=mend, data=data, retry_after_ms=_wait_ms(headers))
+
+
+def speaks_of_recovery(status: int, error: ErrorObject) -> bool:
+    """Whether a server's error says more about trying again than its status does."""
+    return status not in TURNED_AWAY or read_recovery(error) is not None
 
 
 def header_text(event_id: str) -> str | None:
     """An event id as a header can carry it; None when it cannot."""
     text = event_id.encode().decode("latin-1")
     return text if text and fits(text) else None
+
+
+def _wait_ms(headers: Mapping[bytes, bytes]) -> int | None:
+    """What `Retry-After` says, in seconds or as a date (RFC 9110, Retry-After); a date by the server's own clock."""
+    said = headers.get(b"retry-after", b"").strip()
+    if said.isdigit():
+        return min(int(said[:9]), LONGEST_WAIT_S) * 1000
+    then = _instant(said)
+    if then is None:
+        return None
+    now = _instant(headers.get(b"date", b"")) or time.time()
+    return round(min(max(then - now, 0), LONGEST_WAIT_S) * 1000)
+
+
+def _instant(date: bytes) -> float | None:
+    try:
+        return parsedate_to_datetime(date[:64].decode("ascii")).timestamp() if date else None
+    except (ValueError, OverflowError):
+        return None
 
 
 class _Refusal(msgspec.Struct):

@@ -17,6 +17,7 @@ from interlock.transports.http.reading import (
     http_fault,
     read_error,
     read_messages,
+    speaks_of_recovery,
 )
 from interlock.transports.link import Outgoing, Sink
 from interlock.wire.conversation import CANCELLED, PROGRESS
@@ -217,7 +218,7 @@ class Call:
             self._lose("SESSION_UNKNOWN", "the server no longer knows the session")
             return
         error = read_error(body)
-        if status >= 400 and status not in (401, 403) and error is not None:
+        if status >= 400 and status not in (401, 403) and error is not None and speaks_of_recovery(status, error):
             self._answered(Failure(self.id, error))
             return
         if self._link.finish(self):

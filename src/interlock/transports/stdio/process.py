@@ -123,7 +123,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
     @property
     def buffered(self) -> int:
         """Bytes written that the process has not taken yet."""
-        return self._stdin.get_write_buffer_size()
+        return 0 if self._stdin.is_closing() else self._stdin.get_write_buffer_size()
 
     def write(self, data: bytes) -> None:
         """Send bytes to stdin. Dropped when it is closed."""
@@ -162,7 +162,8 @@ class ServerProcess(asyncio.SubprocessProtocol):
         self.pid = self._transport.get_pid()
         as_given(self.pid)
         self._stdin = cast(asyncio.WriteTransport, self._transport.get_pipe_transport(STDIN))
-        with contextlib.suppress(RuntimeError):  # uvloop's, of a pipe whose process has ended already
+        # One that ended at once has closed it already, which uvloop minds; its end is told in its own time.
+        with contextlib.suppress(RuntimeError):
             self._stdin.set_write_buffer_limits(high=self._write_limit)
 
     def pipe_data_received(self, fd: int, data: bytes) -> None:

@@ -16,7 +16,7 @@ import msgspec
 
 from interlock.protocols.mcp.capabilities import missing_capability
 from interlock.protocols.mcp.dialect import Dialect
-from interlock.protocols.mcp.intake import is_modern, read_initialize, read_modern
+from interlock.protocols.mcp.intake import is_modern, read_initialize, read_modern, refusal_tongue
 from interlock.protocols.mcp.meta import Glance, glance, names_method
 from interlock.transports.exchange import Caller, Exchange, Service, Session
 from interlock.wire.conversation import Answered, Asked, Conversation, Received, Refused, Told, Withdrawn
@@ -242,7 +242,9 @@ class StdioServer(asyncio.Protocol):
                 if caller.owner != session.caller.owner:
                     raise Fault("ACCESS_DENIED", "the session is another's", mend="bring the credential that opened it")
         except Fault as fault:
-            tongue = Tongue.NEW_MCP if modern else Tongue.OLD_MCP
+            tongue = Tongue.OLD_MCP
+            if modern:
+                tongue = refusal_tongue(request.params) if fault.kind.domain == "security" else Tongue.NEW_MCP
             self.answer(request.id, encode_failure(request.id, fault.render(tongue)), batch)
             return
         exchange = _StreamExchange(self, request, view, dialect, caller, session, batch)

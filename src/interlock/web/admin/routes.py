@@ -36,11 +36,14 @@ def admin_routes(assembly: Assembly, operator: Operator) -> list[Route]:
     for address in ADDRESSES:
         by_path.setdefault(address.path, {})[address.verb] = _Served(address, assembly, operator)
     ordered = sorted(by_path, key=lambda path: (path.count("{"), -len(path)))
-    # A name of a principal may hold a slash.
-    return [
-        Route(path.replace("{agent}", "{agent:path}"), HttpAddress(by_path[path]))  # type: ignore[arg-type]
-        for path in ordered
-    ]
+    served = {path: HttpAddress(by_path[path]) for path in ordered}  # type: ignore[arg-type]
+    # The name of a principal may hold a slash, and end like another address: the method says which is meant.
+    named = [Route(_wide(path), served[path], methods=[*by_path[path]]) for path in ordered if "{agent}" in path]
+    return [*named, *(Route(_wide(path), served[path]) for path in ordered)]
+
+
+def _wide(path: str) -> str:
+    return path.replace("{agent}", "{agent:path}")
 
 
 def admin_paths(assembly: Assembly) -> Callable[[Caller], dict[str, object]]:

@@ -1,0 +1,59 @@
+"""What an operator looks at is free of secrets: where servers are, and what they wrote."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+
+import pytest
+
+from interlock.config.settings import Server
+from interlock.hub.logs import LogLine, Logs
+from interlock.hub.operating.where import where_shown
+
+from .house import Raw, house, until
+
+TOKEN = "ghp_" + "aB3dE5fG7hJ9kL1mN2pQ4rS6tU8vW0xY1zA2"
+
+
+@pytest.mark.parametrize(
+    ("server", "shown"),
+    [
+        (Server(command=("uvx", "x-mcp", "--verbose")), "uvx x-mcp --verbose"),
+        (
+            Server(command=("x", "--token", "hush", "--api-key=hush", "-v")),
+            "x --token '[secret]' '--api-key=[secret]' -v",
+        ),
+        (Server(command=("env", "DB_PASSWORD=hush", "x")), "env 'DB_PASSWORD=[secret]' x"),
+        (Server(command=("x", "--password", "--port", "80")), "x --password --port 80"),
+        (Server(command=("x", TOKEN)), "x '[secret: github_token]'"),
+        (Server(url="https://h/mcp?api_key=hush&x=1"), "https://h/mcp?api_key=[secret]&x=1"),
+        (Server(url="https://h/mcp?x=1&y"), "https://h/mcp?x=1&y"),
+        (Server(url="https://h/mcp"), "https://h/mcp"),
+    ],
+)
+def test_where_a_server_is_stands_there_without_secrets(server: Server, shown: str) -> None:
+    assert where_shown(server) == shown
+
+
+def test_lines_are_read_and_heard_without_secrets() -> None:
+    logs, heard = Logs(), list[LogLine]()
+    logs.follow(heard.append)
+    logs.add("s", "stderr", f"started with {TOKEN}")
+    assert [line.text for line in (*logs.tail("s", 5), *heard)] == ["started with [secret: github_token]"] * 2
+
+
+async def test_t23_the_admin_api_and_the_log_show_no_secret_of_a_servers_settings(tmp_path: Path) -> None:
+    script = f"import sys; print('up with {TOKEN}', file=sys.stderr, flush=True); sys.stdin.read()"
+    servers = {
+        "program": Server(command=(sys.executable, "-c", script, "--token", "hush-hush-hush")),
+        "address": Server(url="http://127.0.0.1:1/mcp?token=hush-hush-hush", headers={"x-key": "hush-hush-hush"}),
+    }
+    async with house(tmp_path, servers, wait=False) as hub:
+        await until(lambda: any("up with" in line.text for line in hub.assembly.logs.tail("program", 10)))
+        admin = Raw(hub.url + "/admin/status", await hub.new_key("ada", "person"))
+        status = json.loads((await admin.send("GET"))[2])
+        told = json.dumps(status) + "".join(line.text for line in hub.assembly.logs.tail(None, 100))
+        assert "hush" not in told
+        assert TOKEN not in told
