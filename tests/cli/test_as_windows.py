@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import signal
 import socket
 import subprocess
 import sys
@@ -65,3 +66,17 @@ def test_the_terminal_and_clients_find_the_hub_and_its_tools(user: User, running
 def test_without_the_token_nothing_is_said(user: User, running: dict[str, object], token: object) -> None:
     assert "error" in said(running, **({} if token is None else {"token": token}))
     assert "result" in said(running, token=running["token"])
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupted_hub_ends_its_servers_and_tidies_up(user: User, number: signal.Signals) -> None:
+    user.configure()
+    line, env = command(user, "up")
+    with subprocess.Popen(line, env=env, cwd=user.folder, stdout=subprocess.PIPE) as hub:
+        assert hub.stdout is not None
+        while b"demo  connected" not in hub.stdout.readline():
+            pass
+        hub.send_signal(number)
+        hub.communicate(timeout=30)
+    assert hub.returncode == 0
+    assert not (user.home / "run" / "hub.json").exists()

@@ -24,9 +24,25 @@ from .fake_hub import FakeHub
 def test_status_shows_each_server_or_its_mend(user: User, hub: FakeHub) -> None:
     output = user.run("status").output
     assert "demo  connected  2 tools  1,234 tokens" in output
-    assert "`DATABASE_URL` is not set" in output
+    assert "db    error      the variable `DATABASE_URL` is not set" in output
     assert "→ export DATABASE_URL=…" in output
     assert "up 1 min 35 s" in output
+
+
+def test_what_keeps_a_server_from_starting_is_told_once(user: User, hub: FakeHub) -> None:
+    status = json.loads(user.run("status", "--json").output)
+    wrong = {"file": "/c/interlock.toml", "line": 3, "message": status["servers"][1]["problem"], "mend": "export it"}
+    other = {"file": "", "line": None, "message": "`listen` changed", "mend": "restart"}
+    hub.answers["hub/status"] = {**status, "config": {"path": "", "problems": [wrong, other]}}
+    output = user.run("status").output
+    assert output.count("`DATABASE_URL` is not set") == 1
+    assert "\n`listen` changed" in output
+
+
+def test_tokens_that_are_not_counted_yet_are_not_guessed(user: User, hub: FakeHub) -> None:
+    (tool,) = hub.answers["hub/tools"]["tools"]
+    hub.answers["hub/tools"] = {"tools": [{**tool, "tokens": None}, tool]}
+    assert user.run("list").output.splitlines()[-1] == "2 tools"
 
 
 def test_status_in_json_is_the_hubs_own_answer(user: User, hub: FakeHub) -> None:
@@ -46,7 +62,7 @@ def test_list_passes_on_server_and_profile(user: User, hub: FakeHub) -> None:
     output = user.run("list", "--server", "demo", "--profile", "work").output
     assert hub.params_of("hub/tools") == [{"server": "demo", "profile": "work"}]
     assert "demo__add" in output
-    assert "1 tools, 40 tokens" in output
+    assert "1 tool, 40 tokens" in output
 
 
 @pytest.mark.parametrize(
@@ -91,6 +107,14 @@ def test_an_error_of_the_hub_is_shown_with_its_mend(user: User, hub: FakeHub) ->
     assert result.exit_code == 1
     assert "no such tool" in result.stderr
     assert "→ see `list`" in result.stderr
+
+
+def test_a_failed_call_names_the_commands_that_help(user: User, hub: FakeHub) -> None:
+    unknown = {"code": -32602, "message": "no", "data": {"name": "TOOL_NOT_FOUND", "mend": "tools/list names them"}}
+    hub.answers["hub/call"] = {"error": unknown}
+    assert "→ `interlock list` names" in user.run("call", "demo__nope").stderr
+    hub.answers["hub/call"] = {"error": {"code": -32603, "message": "the server exited with code 4"}}
+    assert "`interlock logs demo`" in user.run("call", "demo__nope").stderr
 
 
 def test_logs_follow_until_the_hub_closes(user: User, hub: FakeHub) -> None:

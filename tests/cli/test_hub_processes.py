@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 import os
 import signal
@@ -15,6 +16,7 @@ import pytest
 
 from interlock.cli.hub_link import HubLink
 from interlock.cli.starting import is_running
+from interlock.config import Confirmations
 
 from .conftest import User
 from .fake_hub import FakeHub
@@ -126,6 +128,27 @@ def test_a_changed_file_is_taken_over_without_being_told(user: User) -> None:
     assert user.servers() == ["late"]
 
 
+def test_a_file_that_goes_and_comes_back_ends_no_server(user: User) -> None:
+    user.configure("[servers.here]\nurl = 'http://127.0.0.1:9/'\n")
+    user.finished("up", "-d")
+    user.config.unlink()
+    deadline = time.monotonic() + 30
+    while "is gone" not in (said := user.run("status").output) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert f"{user.config}: the file is gone" in said
+    assert user.servers() == ["here"]
+    user.configure("[servers.again]\nurl = 'http://127.0.0.1:9/'\n")
+    while user.servers() != ["again"] and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert user.servers() == ["again"]
+    assert "is gone" not in user.run("status").output
+
+
+def test_a_hub_in_the_background_says_that_nothing_is_configured(user: User) -> None:
+    user.configure()
+    assert "demonstration server" in user.finished("up", "-d")[1]
+
+
 @pytest.mark.parametrize("arguments", [["up"], ["up", "-d"], ["up", "--json"]])
 def test_a_wrong_configuration_starts_nothing_and_names_file_and_line(user: User, arguments: list[str]) -> None:
     write(user.config, BROKEN)
@@ -154,6 +177,33 @@ def test_without_a_terminal_a_project_file_is_shown_and_not_started(user: User) 
     assert "cloned" not in user.servers()
 
 
+def test_a_project_file_that_nobody_confirmed_is_named_in_the_status(user: User) -> None:
+    user.configure()
+    file = user.folder / ".mcp.json"
+    file.write_text('{"mcpServers": {"here": {"command": "npx"}}}')
+    Confirmations(user.home).add(file, hashlib.sha256(file.read_bytes()).hexdigest())
+    user.finished("up", "-d")
+    assert user.servers() == ["here"]
+    assert "confirmed" not in user.run("status").output
+    file.write_text('{"mcpServers": {"other": {"command": "npx"}}}')
+    deadline = time.monotonic() + 30
+    while "confirmed" not in (said := user.run("status").output) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert f"{file}: it came with its folder" in said
+    assert f"run `interlock up` in {user.folder}" in said
+    assert user.servers() == []
+
+
+def test_a_project_file_that_waits_at_the_start_is_named_in_the_status(user: User) -> None:
+    user.configure()
+    (user.folder / ".mcp.json").write_text('{"mcpServers": {"here": {"command": "npx"}}}')
+    user.finished("up", "-d")
+    deadline = time.monotonic() + 30
+    while "confirmed" not in (said := user.run("status").output) and time.monotonic() < deadline:
+        time.sleep(0.1)
+    assert "it came with its folder" in said
+
+
 def test_stdio_starts_a_hub_and_carries_a_whole_conversation(user: User) -> None:
     user.configure()
     text = "word " * 50_000
@@ -173,6 +223,17 @@ def test_a_hub_that_stdio_starts_knows_nothing_of_the_folder(user: User) -> None
     write(user.folder / "interlock.toml", "[servers.cloned]\ncommand = ['x']")
     user.finished("stdio")
     assert user.servers() == ["demo"]
+
+
+def test_blank_lines_before_the_hello_cost_nothing(user: User) -> None:
+    user.configure()
+    user.finished("up", "-d")
+    with socket.socket(socket.AF_UNIX) as sock:
+        sock.connect(str(user.home / "run" / "hub.sock"))
+        sock.settimeout(10)
+        hello = {"jsonrpc": "2.0", "id": 1, "method": "interlock/hello", "params": {"role": "control"}}
+        sock.sendall(b"\n" * 5000 + b"\r\n" + json.dumps(hello).encode() + b"\n")
+        assert "result" in json.loads(sock.makefile("rb").readline())
 
 
 def test_three_clients_at_once_share_one_hub(user: User) -> None:

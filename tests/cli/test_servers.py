@@ -49,6 +49,8 @@ def test_add_refuses_what_would_not_load(user: User, arguments: tuple[str, str])
     result = user.run("add", *arguments)
     assert result.exit_code == 3
     assert "→" in result.stderr
+    assert result.stderr.count("credentials belong") <= 1
+    assert f"{user.config}:" not in result.stderr, "what was not written has no line"
     assert not user.config.exists()
 
 
@@ -100,6 +102,37 @@ def test_import_passes_over_names_that_are_taken(user: User) -> None:
     outcome = json.loads(user.run("import", str(file), "--json").output)
     assert outcome["added"] == ["b"]
     assert "already" in outcome["warnings"][0]
+
+
+def test_add_takes_a_program_of_this_folder_by_its_full_path(user: User) -> None:
+    (user.folder / "bin").mkdir()
+    program = user.folder / "bin" / "tool"
+    program.write_text("#!/bin/sh\n")
+    program.chmod(0o755)
+    assert user.run("add", "a", "--", "./bin/tool", "./x").stderr == ""
+    assert user.run("add", "b", "--cwd", "bin", "--", "./tool").stderr == ""
+    found = load(home=user.home, environ=user.environ).config.servers
+    assert found["a"].command == (str(program), "./x")
+    assert found["b"].command == (str(program),)
+
+
+def test_import_looks_for_programs_where_the_file_is_not_where_the_person_is(user: User) -> None:
+    place = user.folder / "project" / "bin"
+    for folder in (place, user.folder / "bin"):
+        folder.mkdir(parents=True)
+        (folder / "tool").write_text("#!/bin/sh\n")
+        (folder / "tool").chmod(0o755)
+    (user.folder / "project" / "mcp.json").write_text('{"mcpServers": {"a": {"command": "./bin/tool"}}}')
+    assert user.run("import", "project/mcp.json").stderr == ""
+    assert load(home=user.home, environ=user.environ).config.servers["a"].command == (str(place / "tool"),)
+
+
+@pytest.mark.parametrize("name", ["none.json", "."])
+def test_import_of_what_is_no_file_says_so(user: User, name: str) -> None:
+    result = user.run("import", name)
+    assert result.exit_code == 3
+    assert "None" not in result.stderr
+    assert "→" in result.stderr
 
 
 def test_import_of_a_broken_file_says_where(user: User) -> None:
@@ -165,3 +198,9 @@ def test_the_doctor_reports_a_broken_configuration_with_its_line(user: User) -> 
     result = user.run("doctor")
     assert result.exit_code == 1
     assert f"{user.config}:2" in result.output
+
+
+def test_the_doctor_says_of_a_server_that_cannot_be_read_only_that(user: User) -> None:
+    user.configure("[servers.a]\nnope = 1\n[servers.b]\ncommand = 5\n")
+    checks = json.loads(user.run("doctor", "--json").output)["checks"]
+    assert [check["name"] for check in checks if check["verdict"] == "wrong"] == ["configuration"] * 3

@@ -6,8 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from interlock.config import Server, load
+from interlock.config import Restart, Server, load
 from interlock.config.edit import EditError, add_servers, remove_server
+from interlock.config.settings import Permissions
 
 TEXT = """\
 # my hub
@@ -98,3 +99,22 @@ def test_every_change_keeps_its_own_copy(file: Path) -> None:
     assert copies[0] != copies[1]
     assert copies[1] is not None
     assert "[servers.c]" in copies[1].read_text()
+
+
+def test_of_many_copies_the_first_and_the_newest_stay(file: Path) -> None:
+    for number in range(30):
+        add_servers(file, {f"s{number}": Server(url="https://h/")})
+    left = sorted(int(copy.name.split("-")[-1].removesuffix(".bak")) for copy in file.parent.glob("*.bak"))
+    assert left == [1, *range(12, 31)]
+
+
+def test_what_another_file_says_of_trust_permissions_and_restarts_is_kept(file: Path) -> None:
+    server = Server(
+        command=("x",),
+        trust="sandboxed",
+        permissions=Permissions(require=("shell.execute",)),
+        restart=Restart(policy="never"),
+    )
+    add_servers(file, {"c": server})
+    found = servers(file)["c"]
+    assert (found.trust, found.permissions, found.restart) == (server.trust, server.permissions, server.restart)

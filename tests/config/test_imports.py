@@ -334,3 +334,34 @@ def test_a_project_file_does_not_get_what_guards_others(tmp_path: Path, variable
 )
 def test_a_module_of_python_and_a_metadata_service_are_no_servers(server: Server, tmp_path: Path) -> None:
     assert why_unsafe(server, tmp_path)
+
+
+@pytest.mark.parametrize(
+    ("file", "cwd", "program"),
+    [
+        ("mcp.json", None, "bin/tool"),
+        (".cursor/mcp.json", None, "bin/tool"),
+        (".vscode/mcp.json", None, "bin/tool"),
+        ("mcp.json", "sub", "sub/bin/tool"),
+    ],
+)
+def test_a_program_named_by_a_path_is_looked_for_from_its_project(
+    desk: Desk, file: str, cwd: str | None, program: str
+) -> None:
+    entry = {"command": "./bin/tool", "args": ["./stays"], **({"cwd": cwd} if cwd else {})}
+    found = imported(desk, file, json.dumps({"mcpServers": {"a": entry}})).config.servers["a"]
+    assert found.command == (str(desk.project / program), "./stays")
+
+
+@pytest.mark.parametrize("program", ["tool", "/usr/bin/tool", "~/tool", "${HOME}/tool"])
+def test_a_program_named_otherwise_is_left_as_it_is(desk: Desk, program: str) -> None:
+    text = json.dumps({"mcpServers": {"a": {"command": program}}})
+    found = imported(desk, "mcp.json", text, {"HOME": "/h"}).config.servers["a"]
+    assert found.command == (program.replace("${HOME}", "/h"),)
+
+
+def test_a_server_that_needs_a_file_of_variables_says_so_instead_of_starting_without(desk: Desk) -> None:
+    text = '{"servers": {"a": {"command": "npx", "envFile": "${workspaceFolder}/.env"}}}'
+    problem = imported(desk, "mcp.json", text).config.servers["a"].problem
+    assert problem is not None
+    assert "`envFile` is not read" in problem.message

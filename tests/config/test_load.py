@@ -100,6 +100,12 @@ WRONG = [
     ("[hub]\nmode = 'guard'\nmode = 'locked'", 3, "overwrite"),
     ("[hub]\n[hub]", 2, "Cannot declare"),
     ("[hub\n", 1, ""),
+    ('[profiles.x]\ntools = "a"', 2, "must be a list, not a text"),
+    ("[profiles.x]\ntools = [1]", 2, "must be a text, not a whole number"),
+    ("[hub]\nlimits.depth = 0", 2, "must be a whole number >= 8"),
+    ("[hub]\naudit = true", 2, "must be one of"),
+    ('[servers.x]\ncommand = ["a"]\nenabled = "yes"', 3, "must be true or false, not a text"),
+    ('[servers.x]\ncommand = ["a"]\nenv = ["A=b"]', 3, "must be a table, not a list"),
 ]
 
 
@@ -115,10 +121,14 @@ def test_all_problems_are_reported_in_order_of_their_lines(own: Own) -> None:
     assert [problem.line for problem in loaded.problems] == [2, 3, 4, 5, 7]
 
 
-def test_every_problem_of_a_wrong_file_says_how_to_mend_it_or_what_was_expected(own: Own) -> None:
-    for text, _, _ in WRONG:
-        for problem in own(text).problems:
-            assert problem.mend or "must be" in problem.message
+@pytest.mark.parametrize("text", [row[0] for row in WRONG])
+def test_every_problem_of_a_wrong_file_says_how_to_mend_it(own: Own, text: str) -> None:
+    assert [problem for problem in own(text).problems if not problem.mend] == []
+
+
+def test_a_setting_of_the_file_that_stands_in_a_table_is_sent_to_the_top(own: Own) -> None:
+    (problem,) = own('[servers.a]\nurl = "https://h/"\nimport = ["b.json"]\n').problems
+    assert problem.mend == "move it to the top of the file, above the first [table]"
 
 
 def test_a_missing_variable_holds_back_its_server_alone(own: Own) -> None:
@@ -185,6 +195,26 @@ def test_loading_again_sees_the_change(desk: Desk) -> None:
     assert str(path) in first.config.origin.files
     path.write_text('[servers.b]\nurl = "https://b/"')
     assert list(load_again(first.config, home=desk.home).config.servers) == ["b"]
+
+
+def test_a_file_that_is_gone_stays_in_force_and_is_said_to_be_missing(
+    desk: Desk, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("XDG_CONFIG_HOME", desk.environ["XDG_CONFIG_HOME"])
+    first = desk.own('[servers.a]\nurl = "https://a/"')
+    desk.user_config.unlink()
+    again = load_again(first.config, home=desk.home)
+    assert not again.usable
+    assert (again.problems[0].file, again.problems[0].message[:16]) == (str(desk.user_config), "the file is gone")
+    assert again.problems[0].mend
+    desk.user_config.write_text('[servers.b]\nurl = "https://b/"')
+    assert list(load_again(first.config, home=desk.home).config.servers) == ["b"]
+
+
+def test_files_that_may_yet_come_are_watched_for(desk: Desk) -> None:
+    assert str(desk.user_config) in desk.in_project().config.origin.files
+    missing = str(desk.project / "later.json")
+    assert missing in desk.own(f'import = ["{missing}"]').config.origin.files
 
 
 def test_a_file_that_is_not_utf_8_names_the_line(desk: Desk) -> None:

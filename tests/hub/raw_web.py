@@ -19,6 +19,8 @@ class RawWeb:
         self.connections = 0
         self.replies: dict[str, bytes] = {}
         self.drip = b""
+        self.session = ""
+        """Which session it opens, if any."""
         self.told: list[Any] = []
         """Notifications that it took."""
         self.refuses = 0
@@ -83,8 +85,9 @@ class RawWeb:
             writer.write(b"HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n")
             return True
         answer = json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": _result(message)}).encode()
-        writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: %d\r\n\r\n" % len(answer))
-        writer.write(answer)
+        named = f"mcp-session-id: {self.session}\r\n" if self.session and message["method"] == "initialize" else ""
+        head = f"content-type: application/json\r\ncontent-length: {len(answer)}\r\n{named}\r\n"
+        writer.write(b"HTTP/1.1 200 OK\r\n" + head.encode() + answer)
         await writer.drain()
         return True
 

@@ -346,6 +346,34 @@ async def test_a_bad_answer_over_http_fails_its_call_and_the_next_one_is_served(
             await here.is_well()
 
 
+@pytest.mark.parametrize(
+    ("reply", "said"),
+    [
+        (
+            response(b"<html>", kind="text/html"),
+            "it answered with text/html, which is neither",
+        ),
+        (b"SSH-2.0-OpenSSH_9.6\r\n", "its answer is no proper HTTP: "),
+    ],
+)
+async def test_a_bad_answer_over_http_is_told_in_words_that_help(tmp_path: Path, reply: bytes, said: str) -> None:
+    async with RawWeb() as web:
+        async with scene(tmp_path, Server(url=web.url + "/mcp", era="legacy"), tool_s=2) as here:
+            web.replies["strange"] = reply
+            assert refusal(await here.call("strange")).startswith(said)
+
+
+async def test_a_session_that_a_server_lost_is_not_said_to_be_the_clients(tmp_path: Path) -> None:
+    async with RawWeb() as web:
+        web.session = "s1"
+        async with scene(tmp_path, Server(url=web.url + "/mcp", era="legacy"), tool_s=2) as here:
+            web.replies["strange"] = response(b"", status="404 Gone")
+            answer = await here.call("strange")
+            assert refusal(answer) == "bad lost its session with the hub"
+            assert answer["error"]["data"]["name"] == "UPSTREAM_UNAVAILABLE"
+            await here.is_well()
+
+
 async def test_an_answer_that_drips_for_ever_ends_at_the_deadline(tmp_path: Path) -> None:
     async with RawWeb() as web:
         bad = Server(url=web.url + "/mcp", era="legacy")

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.wire.ndjson import OVERSIZE, LineReader
+from interlock.wire.ndjson import LineReader, Oversize
 from interlock.wire.sse import KEEP_ALIVE, Event, EventReader, EventTooLarge, encode_event
 
 
@@ -33,7 +33,31 @@ def test_a_line_over_the_limit_is_dropped_and_the_next_one_read(cuts: list[int])
     reader = LineReader(10)
     data = b"short\n" + b"x" * 50 + b"\nnext\n"
     got = [line for piece in pieces(data, cuts) for line in reader.feed(piece)]
-    assert got == [b"short", OVERSIZE, b"next"]
+    assert [b"" if isinstance(line, Oversize) else line for line in got] == [b"short", b"", b"next"]
+
+
+@pytest.mark.parametrize(
+    ("line", "id"),
+    [
+        (b'{"jsonrpc":"2.0","id":7,"method":"m","params":{"a":"%b"}}', 7),
+        (b'{"id": "seven", "method":"m","params":{"a":"%b"}}', "seven"),
+        (b'{"method":"m","params":{"id":1,"a":"%b"},"jsonrpc":"2.0","id":7}', 7),
+        (b'{"method":"m","params":{"a":"%b"}, "id" : "seven" }', "seven"),
+        (b'{"method":"m","params":{"a":"%b","id":7}}', None),
+        (b'{"params":{"id":7,"a":"%b"},"method":"m"}', None),
+        (b'{"params":"%b,\\"id\\":7}"}', None),
+        (b'{"id":1.5,"params":"%b"}', None),
+        (b'{"id":"\xff","params":"%b"}', None),
+        (b"%b", None),
+    ],
+)
+@given(cuts=st.lists(st.integers(0, 1000), max_size=10))
+def test_the_ends_of_a_line_over_the_limit_tell_its_id(line: bytes, id: int | str | None, cuts: list[int]) -> None:
+    reader = LineReader(400)
+    data = line.replace(b"%b", b"x" * 800) + b"\n"
+    (got,) = [line for piece in pieces(data, cuts) for line in reader.feed(piece)]
+    assert isinstance(got, Oversize)
+    assert got.id == id
 
 
 def test_a_line_without_end_holds_no_more_than_the_limit() -> None:
@@ -66,7 +90,6 @@ def test_every_line_end_of_the_standard_is_understood(end: bytes) -> None:
     for size in (1, 2, 3, len(stream)):
         reader = EventReader(1000)
         got = [event for at in range(0, len(stream), size) for event in reader.feed(stream[at : at + size])]
-        got += reader.feed(b"\n")
         assert got == [Event(b"/a\nb", "endpoint", "7", 250), Event(b"2")]
 
 

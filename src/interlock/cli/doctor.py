@@ -58,8 +58,10 @@ def doctor(ctx: click.Context, config: Path | None, as_json: bool) -> None:
     home = home_folder()
     loaded = load(config, home=home, folder=Path.cwd())
     checks = [_python(), _home(home), *_configuration(loaded), *_hub(home, loaded)]
+    misread = {problem.server for problem in loaded.problems if problem.fatal}
+    readable = {name: server for name, server in loaded.config.servers.items() if name not in misread}
     with ThreadPoolExecutor(16) as many:
-        checks += many.map(_server, loaded.config.servers, loaded.config.servers.values())
+        checks += many.map(_server, readable, readable.values())
     wrong = any(check.verdict == "wrong" for check in checks)
     if as_json:
         show_json({"ok": not wrong, "checks": [check._asdict() for check in checks]})
@@ -105,9 +107,11 @@ def _configuration(loaded: Loaded) -> Iterator[Check]:
     origin = loaded.config.origin
     for problem in loaded.problems:
         if problem.server is None or problem.fatal:
-            where = f"{problem.file}:{problem.line}" if problem.line else problem.file
             yield Check(
-                "configuration", "wrong" if problem.fatal else "warning", f"{where}: {problem.message}", problem.mend
+                "configuration",
+                "wrong" if problem.fatal else "warning",
+                f"{problem.place}: {problem.message}",
+                problem.mend,
             )
     if loaded.usable:
         count = len(loaded.config.servers)

@@ -56,7 +56,7 @@ def add(
     is_url = len(target) == 1 and "://" in target[0]
     server = Server(
         url=target[0] if is_url else None,
-        command=() if is_url else target,
+        command=() if is_url else _from_here(target, cwd),
         env=_pairs(env),
         headers=_pairs(header),
         cwd=str(Path(cwd).absolute()) if cwd else None,
@@ -159,13 +159,13 @@ def _started(server: Server) -> list[str]:
 
 def _foreign(file: Path, trust: bool, refused: list[str]) -> dict[str, Server]:
     from interlock.config.documents import read_document
-    from interlock.config.imports import read_import
+    from interlock.config.imports import project_folder, read_import
     from interlock.config.launch import why_unsafe
     from interlock.config.problems import Problem, Report
 
     document = read_document(file)
     if isinstance(document, Problem):
-        raise WrongConfiguration(f"{file}:{document.line}: {document.message}", document.mend)
+        raise WrongConfiguration(f"{document.place}: {document.message}", document.mend)
     report = Report(file, document.lines, fatal=False)
     found = read_import(document, report, trusted=True)
     refused += [str(problem) for problem in report.problems]
@@ -173,7 +173,7 @@ def _foreign(file: Path, trust: bool, refused: list[str]) -> dict[str, Server]:
     for name, server in found.items():
         if server.problem is not None:
             continue
-        reasons = [] if trust else why_unsafe(_as_found(server), file.parent)
+        reasons = [] if trust else why_unsafe(_as_found(server), project_folder(file))
         if reasons:
             refused.append(f"server `{name}` {reasons[0]} (if you want that, repeat with --trust)")
         else:
@@ -189,6 +189,14 @@ def _as_found(server: Server) -> Server:
     bare = os.path.basename(program)
     is_found = bool(bare) and shutil.which(bare) == program
     return replace(server, cwd=None, command=(bare, *server.command[1:]) if is_found else server.command)
+
+
+def _from_here(command: tuple[str, ...], cwd: str | None) -> tuple[str, ...]:
+    """A program named by a path from this folder, or from the one it is to run in, by its full path: the hub runs
+    elsewhere."""
+    if not os.path.dirname(command[0]):
+        return command
+    return (os.path.abspath(os.path.join(cwd or "", command[0])), *command[1:])
 
 
 def _resolved(server: Server) -> Server:

@@ -49,31 +49,32 @@ def show_status(found: dict[str, Any]) -> None:
         say("  → add one: `interlock add NAME -- command…` or `interlock add NAME URL`")
     for line in server_lines(servers):
         say(line)
+    told = {server.get("problem") for server in servers}
     config = as_dict(found.get("config"))
     for problem in config.get("problems") or []:
-        place = f"{problem.get('file')}:{problem.get('line')}" if problem.get("line") else str(problem.get("file"))
-        say(coloured(f"{plain(place)}: {plain(str(problem.get('message')))}", "yellow"))
+        if problem.get("message") in told:
+            continue
+        line = f":{problem['line']}" if problem.get("line") else ""
+        place = f"{problem['file']}{line}: " if problem.get("file") else ""
+        say(coloured(plain(f"{place}{problem.get('message')}"), "yellow"))
         if problem.get("mend"):
             say(f"  → {plain(str(problem['mend']))}")
 
 
 def server_lines(servers: list[dict[str, Any]]) -> list[str]:
-    """One line a server, and a second with the mend where it needs one."""
-    rows = columns(
-        (
-            "  " + bold(str(server["id"])),
-            coloured(str(server["state"]), COLOURS.get(str(server["state"]), "yellow")),
-            f"{server.get('tools') or 0} tools",
-            f"{server['tokens']:,} tokens" if server.get("tokens") is not None else "",
-            one_line(str(server.get("problem") or server.get("where") or ""), 100),
-        )
-        for server in servers
-    )
+    """One line a server: what it offers, or what is wrong with it and below that the mend."""
+    whole = iter(columns(_offers(server) for server in servers if not server.get("problem")))
+    widest = max((len(str(server["id"])) for server in servers), default=0)
+    states = max((len(str(server["state"])) for server in servers), default=0)
+    under = " " * (widest + 4)
     lines: list[str] = []
-    for row, server in zip(rows, servers, strict=True):
-        lines.append(row)
+    for server in servers:
+        name, state = str(server["id"]), str(server["state"])
+        told = one_line(str(server["problem"]), 160) if server.get("problem") else next(whole)
+        head = "  " + bold(name) + " " * (widest - len(name))
+        lines.append(f"{head}  {coloured(state, COLOURS.get(state, 'yellow'))}{' ' * (states - len(state))}  {told}")
         if server.get("problem") and server.get("mend"):
-            lines.append(f"      → {plain(str(server['mend']))}")
+            lines.append(f"{under}→ {plain(str(server['mend']))}")
         for permission in server.get("permissions") or []:
             lines += _permission(permission)
         for held in server.get("quarantined") or []:
@@ -82,6 +83,15 @@ def server_lines(servers: list[dict[str, Any]]) -> list[str]:
             lines.append("      " + coloured(one_line(told, 160), "yellow"))
             lines.append(f"      → to allow it: {plain(str(held['mend']))}")
     return lines
+
+
+def _offers(server: dict[str, Any]) -> tuple[str, ...]:
+    count = server.get("tools") or 0
+    return (
+        "1 tool" if count == 1 else f"{count} tools",
+        f"{server['tokens']:,} tokens" if server.get("tokens") is not None else "",
+        one_line(str(server.get("where") or ""), 100),
+    )
 
 
 def _permission(row: dict[str, Any]) -> list[str]:

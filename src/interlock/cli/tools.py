@@ -31,8 +31,12 @@ def list_(server: str | None, profile: str | None, as_json: bool) -> None:
         return
     for line in columns((bold(str(tool["name"])), _tokens(tool), one_line(_about(tool), 80)) for tool in tools):
         say(line)
-    total = sum(tool.get("tokens") or 0 for tool in tools)
-    say(f"{len(tools)} tools, {total:,} tokens" if tools else "No tools. → see `interlock status`")
+    if not tools:
+        say("No tools. → see `interlock status`")
+        return
+    count = "1 tool" if len(tools) == 1 else f"{len(tools)} tools"
+    counted = [tool["tokens"] for tool in tools if tool.get("tokens") is not None]
+    say(f"{count}, {sum(counted):,} tokens" if len(counted) == len(tools) else count)
 
 
 @click.command()
@@ -48,12 +52,12 @@ def call(name: str, arguments: tuple[str, ...], timeout: float | None, as_json: 
 
     \b
     Examples:
-      interlock call demo__add a=2 b=3
+      interlock call demo__convert value=3 source=km target=mi
       interlock call github__search '{"query": "is:open"}'
     """
     given = read_arguments(arguments, lambda: _schema(name))
     params: dict[str, Any] = {"name": name, "arguments": given, **({"timeout_s": timeout} if timeout else {})}
-    answer = ask_hub("hub/call", params, timeout=(timeout or 3600) + 5)
+    answer = _called(params, timeout=(timeout or 3600) + 5)
     result = as_dict(answer.get("result"))
     if as_json:
         show_json(result)
@@ -62,6 +66,21 @@ def call(name: str, arguments: tuple[str, ...], timeout: float | None, as_json: 
             say(_block(block))
     if result.get("isError"):
         raise Failure(f"{name} reported an error", _mend(name, result))
+
+
+def _called(params: dict[str, Any], timeout: float) -> dict[str, Any]:
+    """The hub's answer. What it says to agents about mending is put as commands."""
+    from .hub_link import HubError
+
+    try:
+        return ask_hub("hub/call", params, timeout=timeout)
+    except HubError as error:
+        if error.name == "TOOL_NOT_FOUND":
+            error.mend = "`interlock list` names the tools there are"
+        elif not error.mend:
+            server = str(params["name"]).partition("__")[0]
+            error.mend = f"see `interlock status`, and `interlock logs {server}` for what its server wrote"
+        raise
 
 
 def read_arguments(words: tuple[str, ...], schema: Any) -> dict[str, Any]:

@@ -106,9 +106,8 @@ def down(as_json: bool) -> None:
 def show_problems(problems: tuple[Problem, ...]) -> None:
     """Each with its place and its mend, on standard error."""
     for problem in problems:
-        where = f"{problem.file}:{problem.line}" if problem.line else problem.file
         mark = coloured("error", "red", err=True) if problem.fatal else coloured("warning", "yellow", err=True)
-        say(f"{plain(where)}: {mark}: {plain(problem.message)}", err=True)
+        say(f"{plain(problem.place)}: {mark}: {plain(problem.message)}", err=True)
         if problem.mend:
             say(f"  → {plain(problem.mend)}", err=True)
 
@@ -162,6 +161,8 @@ def command_line(command: tuple[str, ...]) -> str:
 
 
 def _tell(home: Path, as_json: bool, *, already: bool) -> None:
+    from interlock.config.load import BUILT_IN
+
     from .hub_link import HubLink
     from .status import show_status
 
@@ -172,6 +173,8 @@ def _tell(home: Path, as_json: bool, *, already: bool) -> None:
         return
     say("A hub is running already." if already else "The hub is ready; it runs in the background.")
     show_status(status)
+    if any(server.get("source") == BUILT_IN for server in status.get("servers") or []):
+        _say_nothing_configured()
     _say_next()
 
 
@@ -185,8 +188,7 @@ def _announcer(loaded: Loaded, home: Path, as_json: bool) -> Callable[[Ready], N
             return
         say(f"Interlock listens on http://{listen}/mcp  (stop with Ctrl-C)")
         if loaded.config.demo:
-            say("Nothing is configured yet, so a built-in demonstration server runs.")
-            say("  → add your own: `interlock add NAME -- command…`, or `interlock import FILE`")
+            _say_nothing_configured()
         _say_next()
         threading.Thread(target=_follow_servers, args=(home,), daemon=True).start()
 
@@ -213,6 +215,11 @@ def _follow_servers(home: Path) -> None:
                 sleep(0.2)
     except Failure:
         return  # it is stopping; there is nothing more to tell
+
+
+def _say_nothing_configured() -> None:
+    say("Nothing is configured yet, so a built-in demonstration server runs.")
+    say("  → add your own: `interlock add NAME -- command…`, or `interlock import FILE`")
 
 
 def _say_next() -> None:

@@ -25,6 +25,7 @@ from interlock.client.tasks import Task
 from interlock.protocols.mcp.headers import BadParamHeader, ParamHeader, param_headers, param_values
 from interlock.protocols.mcp.meta import LOG_LEVEL, PROGRESS_TOKEN, with_meta
 from interlock.protocols.mcp.methods import LOG_LEVELS
+from interlock.protocols.mcp.results import of_known_kind
 from interlock.protocols.mcp.tasks import task_in
 from interlock.transports.exchange import Service
 from interlock.transports.http.client import HttpLink
@@ -346,6 +347,8 @@ class Client:
                 continue
             question = question_in(result)
             if question is None:
+                if self._connection.modern:
+                    of_known_kind(result, tasks=True)
                 return _object(result)
             params = await answered(first, question, self.handlers)
         raise Fault("UPSTREAM_ERROR", f"the server asks back more than {ROUNDS} times")

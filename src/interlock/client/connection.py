@@ -26,6 +26,7 @@ from interlock.protocols.mgp.negotiation import Agreed
 from interlock.transports.http.client import HttpLink
 from interlock.transports.http.replies import IDEMPOTENT
 from interlock.transports.link import Link, Listener, Outgoing, Sink
+from interlock.transports.one_stream import OneStreamLink
 from interlock.wire.errors import ErrorObject, Fault, Tongue
 from interlock.wire.messages import EMPTY_OBJECT, Failure, Id, Request
 
@@ -238,7 +239,8 @@ class Connection:
             if page.ttl_ms is not None:
                 ttl_ms = page.ttl_ms if ttl_ms is None else min(ttl_ms, page.ttl_ms)
             scope = scope if page.scope == "public" else "private"
-            if not page.cursor:
+            if page.cursor is None or (not page.cursor and not self.modern):
+                # An empty cursor is one like any other (2026-07-28, Pagination); before, servers mean the end by it.
                 return Listing(items, ttl_ms, scope)
             if page.cursor in seen or size > LIST_BYTES:
                 break
@@ -305,6 +307,8 @@ class Connection:
         if isinstance(link, HttpLink):
             link.revision = peer.revision
             link.session_id = None if self.modern else link.offered_session
+        elif isinstance(link, OneStreamLink):
+            link.modern = self.modern
         if self._prepare is not None:
             await self._prepare(self)
         if not self.modern:

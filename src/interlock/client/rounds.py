@@ -55,6 +55,8 @@ def question_of(result: bytes) -> Question:
         question = msgspec.json.decode(result, type=Question)
     except (msgspec.DecodeError, UnicodeDecodeError) as cause:
         raise Fault("UPSTREAM_ERROR", f"the server's question cannot be read: {cause}") from None
+    if question.state is not msgspec.UNSET and bytes(question.state)[:1] != b'"':
+        raise Fault("UPSTREAM_ERROR", "the server's question cannot be read: requestState must be a string")
     if len(question.requests) > QUESTIONS:
         raise Fault("UPSTREAM_ERROR", f"the server asks {len(question.requests)} questions at once")
     return question

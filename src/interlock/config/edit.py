@@ -5,10 +5,11 @@ Rule: what would not load is not written.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 
 import tomlkit
+from msgspec import to_builtins
 from tomlkit.exceptions import ParseError
 from tomlkit.items import InlineTable, Table
 
@@ -38,7 +39,7 @@ def add_servers(path: Path, servers: Mapping[str, Server], *, replace: bool = Fa
         if name in section and not replace:
             raise EditError(f"there is a server `{name}` already", f"choose another name, or `interlock remove {name}`")
         section[name] = _table(server)
-    return _save(path, document)
+    return _save(path, document, new=servers)
 
 
 def remove_server(path: Path, name: str) -> Path | None:
@@ -78,7 +79,7 @@ def _table(server: Server) -> Table:
     if server.command:
         table["command"] = list(server.command)
     plain = Server()
-    for key in ("cwd", "share", "start", "era", "enabled", "timeout_s"):
+    for key in ("cwd", "share", "start", "era", "enabled", "timeout_s", "trust"):
         if getattr(server, key) != getattr(plain, key):
             table[key] = getattr(server, key)
     if server.inherit_env:
@@ -89,6 +90,11 @@ def _table(server: Server) -> Table:
     tools = {key: list(values) for key in ("allow", "deny") if (values := getattr(server.tools, key))}
     if tools:
         table["tools"] = _inline(tools)
+    if server.permissions.require:
+        table["permissions"] = _inline({"require": list(server.permissions.require)})
+    usual = to_builtins(plain.restart)
+    if restart := {key: value for key, value in to_builtins(server.restart).items() if value != usual[key]}:
+        table["restart"] = _inline(restart)
     return table
 
 
@@ -98,7 +104,7 @@ def _inline(values: Mapping[str, object]) -> InlineTable:
     return inline
 
 
-def _save(path: Path, document: tomlkit.TOMLDocument) -> Path | None:
+def _save(path: Path, document: tomlkit.TOMLDocument, *, new: Collection[str] = ()) -> Path | None:
     text = tomlkit.dumps(document)
     parsed = parse_toml(text, str(path))
     if isinstance(parsed, Problem):
@@ -107,7 +113,9 @@ def _save(path: Path, document: tomlkit.TOMLDocument) -> Path | None:
     report = Report(path, lines)
     read_config(content, report)
     if report.problems:
-        raise EditError(str(report.problems[0]), report.problems[0].mend)
+        first = report.problems[0]
+        # What was just added has no line yet.
+        raise EditError(first.message if first.server in new else f"{first.place}: {first.message}", first.mend)
     copy = back_up(path)
     write_whole(path, text.encode())
     return copy

@@ -7,6 +7,10 @@ import shutil
 import sys
 import tempfile
 from pathlib import Path
+from typing import Final
+
+MOST_COPIES: Final = 20
+"""Copies of one file as it was before a change."""
 
 
 def write_whole(path: Path, content: bytes, *, private: bool = False) -> None:
@@ -30,25 +34,31 @@ def write_whole(path: Path, content: bytes, *, private: bool = False) -> None:
 def back_up(path: Path) -> Path | None:
     """A copy of `path` beside it, under the first free name; None if there is nothing to copy.
 
-    The numbers only grow, so the newest copy has the highest.
+    The numbers only grow, so the newest copy has the highest. Of many, the first and the newest are kept.
     """
     if not path.exists():
         return None
-    copy = path.with_name(f"{path.name}.interlock-{next_number(path)}.bak")
+    numbers = _numbers(path)
+    copy = _copy(path, next_number(path))
     shutil.copy2(path, copy)
+    for number in numbers[1 : 2 - MOST_COPIES]:
+        _copy(path, number).unlink(missing_ok=True)
     return copy
 
 
-def newest_backup(path: Path) -> Path | None:
-    number = next_number(path) - 1
-    return path.with_name(f"{path.name}.interlock-{number}.bak") if number else None
-
-
 def next_number(path: Path) -> int:
+    return max(_numbers(path), default=0) + 1
+
+
+def _copy(path: Path, number: int) -> Path:
+    return path.with_name(f"{path.name}.interlock-{number}.bak")
+
+
+def _numbers(path: Path) -> list[int]:
     prefix, suffix = f"{path.name}.interlock-", ".bak"
     names = (entry.name for entry in path.parent.iterdir()) if path.parent.is_dir() else iter(())
     numbers = (name[len(prefix) : -len(suffix)] for name in names if name.startswith(prefix) and name.endswith(suffix))
-    return max((int(number) for number in numbers if number.isdigit()), default=0) + 1
+    return sorted(int(number) for number in numbers if number.isdigit())
 
 
 def try_lock(handle: int) -> bool:

@@ -5,6 +5,7 @@ Rule: foreign files are read live and never rewritten, and settings that are not
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
@@ -34,7 +35,7 @@ def read_import(document: Document, report: Report, *, trusted: bool) -> dict[st
 
     A file that is not `trusted` (it came with a project) may only name well-known launchers and plain variables.
     """
-    folder = _project_folder(document.path)
+    folder = project_folder(document.path)
     found: dict[str, Server] = {}
     for name, table, at in _entries(document.content, report):
         if len(found) >= MOST_SERVERS:
@@ -70,6 +71,9 @@ def _read(name: str, table: object, at: KeyPath, folder: Path, report: Report, *
                 report.add(at, f"server `{name}` {message}", mend, server=name)
         if server.url is None and (server.cwd is not None or not trusted):
             server = replace(server, cwd=str(Path(literal(str(folder))) / Path(server.cwd or ".").expanduser()))
+        if trusted and server.command:
+            base = Path(server.cwd or literal(str(folder)))
+            server = replace(server, command=(_placed(server.command[0], base), *server.command[1:]))
     problems = report.problems[before:]
     return replace(server, problem=problems[0]) if problems else server
 
@@ -91,6 +95,8 @@ class _Foreign:
         url = next((self._take(key, str, "") for key in ("url", "httpUrl", "serverUrl") if key in self.table), None)
         cwd = self._take("cwd", str, None)
         stated = self._take("type", str, "") or self._take("transport", str, "")
+        if self._take("envFile", str, ""):
+            self._wrong("envFile", "`envFile` is not read", "write what it needs of that file in `env`")
         if stated == "stdio" and url is not None:
             self._wrong("url", "it is of type stdio and has a `url`", "keep the one that is meant")
         return Server(
@@ -202,7 +208,14 @@ def _entries(content: Mapping[str, object], report: Report) -> Iterator[tuple[st
     report.add((), "no servers are named here", "expected `mcpServers`, `servers` or [mcp_servers.NAME]")
 
 
-def _project_folder(path: Path) -> Path:
+def _placed(program: str, folder: Path) -> str:
+    """A program that is named by a path from its project's folder, by its full path: the hub runs elsewhere."""
+    if not os.path.dirname(program) or program.startswith(("~", "$")) or os.path.isabs(program):
+        return program
+    return os.path.normpath(folder / program)
+
+
+def project_folder(path: Path) -> Path:
     """`.cursor/mcp.json` and `.vscode/mcp.json` speak of the folder around theirs."""
     return path.parent.parent if path.parent.name in (".cursor", ".vscode") else path.parent
 

@@ -24,7 +24,8 @@ from .settings import Config, Origin, Server
 from .tables import is_one_line, read_config, why_bad_url
 
 PROJECT_FILES = (".mcp.json", ".cursor/mcp.json", ".vscode/mcp.json", "mgp.toml")
-DEMO_SERVER = Server(command=(sys.executable, "-P", "-m", "interlock.server.demo"), source="built in")
+BUILT_IN = "built in"
+DEMO_SERVER = Server(command=(sys.executable, "-P", "-m", "interlock.server.demo"), source=BUILT_IN)
 
 
 class Loaded(msgspec.Struct, frozen=True):
@@ -58,6 +59,10 @@ def load(
 def load_again(config: Config, *, home: Path) -> Loaded:
     """What `config` would be if it were loaded now."""
     origin = config.origin
+    if origin.path is not None and not os.path.lexists(origin.path):
+        # An editor may be between two steps of saving it. Nobody's servers end for that.
+        mend = "put it back; to go on without it: `interlock down`, then `interlock up`"
+        return Loaded(config, (Problem(origin.path, None, "the file is gone; what it said stays in force", mend),))
     path = Path(origin.path) if origin.path and origin.explicit else None
     return load(path, home=home, folder=Path(origin.folder) if origin.folder else None)
 
@@ -85,8 +90,8 @@ class _Loading:
         else:
             document = self._project_config()
             own = document is None
-            if document is None and user_config(self.env).exists():
-                document = self._read(user_config(self.env))
+            if document is None:
+                document = self._users_own(user_config(self.env))
         if document is not None:
             config = self._main(document, own=own)
         self._surroundings()
@@ -109,6 +114,12 @@ class _Loading:
             self.problems.append(replace(document, fatal=fatal))
             return None
         return document
+
+    def _users_own(self, path: Path) -> Document | None:
+        if path.exists():
+            return self._read(path)
+        self.files.append(str(path))  # whoever watches sees it come
+        return None
 
     def _project_config(self) -> Document | None:
         """`interlock.toml` of the folder, if there is one and a person confirmed it."""
@@ -135,6 +146,7 @@ class _Loading:
             path = document.path.parent / Path(written).expanduser()
             trusted = own and (Path(written).expanduser().is_absolute() or document.path == user_config(self.env))
             if not path.exists():
+                self.files.append(str(path))
                 line = Report(document.path, document.lines).line(("import", number))
                 self.problems.append(
                     Problem(
@@ -268,7 +280,8 @@ class _Loading:
             names = " and ".join(f"`{variable}`" for variable in result.missing)
             message = f"server `{name}` needs the variable {names}, not set here"
             first = result.missing[0]
-            mend = f"set it before starting (export {first}=…), or give it a default: ${{{first}:-…}}"
+            again = "start the hub anew (`interlock down`, `interlock up`)"
+            mend = f"export {first}=… and {again}, or give it a default: ${{{first}:-…}}"
         else:
             message = f"server `{name}`: `{result.unreadable[0]}` is not how a variable is written"
             mend = "write ${NAME}, ${env:NAME} or ${NAME:-default}; a plain ${ is written $${"

@@ -23,9 +23,13 @@ class Problem(msgspec.Struct, frozen=True):
     fatal: bool = True
     """Whether the configuration as a whole must not be used; otherwise only `server` is held back."""
 
+    @property
+    def place(self) -> str:
+        """File and line, as far as they are known."""
+        return f"{self.file}:{self.line}" if self.line else self.file
+
     def __str__(self) -> str:
-        where = f"{self.file}:{self.line}" if self.line else self.file
-        return f"{where}: {self.message}" + (f" ({self.mend})" if self.mend else "")
+        return f"{self.place}: {self.message}" + (f" ({self.mend})" if self.mend else "")
 
 
 class Report:

@@ -46,11 +46,13 @@ def _closest(word: str, known: Collection[str], cutoff: float = 0.6) -> list[str
 
 def _report_unknown(key: str, known: Collection[str], at: KeyPath, report: Report, server: str | None) -> None:
     """Says that `key` is no setting, and which one was probably meant."""
-    close = _closest(key, known)
+    close = [] if at and key == "import" else _closest(key, known)
     message = f"unknown setting `{key}` in {where(at)}"
     if close:
         message += f"; did you mean `{close[0]}`?"
     mend = f"rename it to `{close[0]}`" if close else "remove it; settings here are: " + ", ".join(sorted(known))
+    if at and key == "import":
+        mend = "move it to the top of the file, above the first [table]"
     report.add((*at, key), message, mend, server=server)
 
 
@@ -85,7 +87,7 @@ def _explain(error: msgspec.ValidationError, wanted: Any, value: object) -> tupl
         mend = f'write "{close[0]}"' if close else f'write "{options[0]}"'
         return "must be one of " + ", ".join(f'"{option}"' for option in options), mend
     text = _QUOTED.sub(_in_words, str(error)).replace("Expected ", "must be ").replace(", got ", ", not ")
-    return text, ""
+    return text, next((mend for begin, mend in _MENDS if text.startswith(begin)), "correct or remove it")
 
 
 def _options(wanted: Any) -> list[str]:
@@ -102,6 +104,14 @@ def _in_words(quoted: re.Match[str]) -> str:
     return " or ".join(parts) or "null"
 
 
+_MENDS = (
+    ("must be a list", 'write a list: ["…", "…"]'),
+    ("must be a table", "write a table: { name = … }"),
+    ("must be true or false", "write true or false, without quotes"),
+    ("must be a whole number", "write such a number, without quotes or a fraction"),
+    ("must be a number", "write such a number, without quotes"),
+    ("must be a text", 'write it in quotes: "…"'),
+)
 _QUOTED = re.compile(r"`([^`]*)`")
 _PLAIN = {
     "array": "a list",

@@ -14,7 +14,7 @@ from interlock.client.connection import Connection
 from interlock.hub import recording
 from interlock.hub.audit.record import CANCELLED, Outcome, outcome_of
 from interlock.hub.bridges import url_first
-from interlock.hub.bridges.asking_back import AskingBack
+from interlock.hub.bridges.asking_back import AskingBack, check_questions
 from interlock.hub.bridges.held_exchange import HeldExchange
 from interlock.hub.bridges.retries import ANSWERS, binding_of
 from interlock.hub.call import Call
@@ -30,7 +30,7 @@ from interlock.protocols.mcp import older, results
 from interlock.protocols.mcp.errors_across import error_for_new, error_for_old
 from interlock.protocols.mcp.headers import param_values
 from interlock.protocols.mcp.meta import Members
-from interlock.protocols.mcp.methods import is_severe
+from interlock.protocols.mcp.methods import METHODS, is_severe
 from interlock.protocols.mcp.projected import request_meta, with_request_meta
 from interlock.protocols.mcp.questions import question_for_old
 from interlock.protocols.mcp.traced import traced
@@ -140,6 +140,10 @@ class Forward(msgspec.Struct, eq=False):
         """No answer will come."""
         if fault.name == "UPSTREAM_TIMEOUT":
             fault = timed_out(self._call, fault, self._patience[0])
+        elif fault.name == "SESSION_UNKNOWN":
+            # The hub's own session with the server, which is no business of the client's.
+            message = f"{self._call.target.server} lost its session with the hub"
+            fault = Fault("UPSTREAM_UNAVAILABLE", message, mend="repeat the call, if it may be made twice")
         self._call.outcome = recording.lost(fault)
         self._finish()
         if not self._turned_away(fault):
@@ -199,6 +203,7 @@ class Forward(msgspec.Struct, eq=False):
                 if self._back is not None and isinstance(answer, Result):
                     self._back.completed()
                 return False
+            self._may_ask()
             if self._back is None:
                 self._back = AskingBack(self._call.exchange, self._states.life_s, self._repeat, self.lost)
             self._back.ask(answer.result)
@@ -300,6 +305,8 @@ class Forward(msgspec.Struct, eq=False):
         if modern:
             if modern_client and result.find(b'"input_required"') >= 0 and results.asks_for_input(result):
                 return self._sealed(result)
+            if not result.startswith(results.COMPLETE_FIRST):
+                result = results.of_known_kind(result, tasks=exchange.dialect.capabilities.tasks)
             if not modern_client:
                 result = results.plain(result)
             elif result.find(b'"public"') >= 0:
@@ -317,12 +324,14 @@ class Forward(msgspec.Struct, eq=False):
     def _error(self, error: ErrorObject) -> ErrorObject:
         """The server's own error, with codes of the other era put into this one's."""
         if self._call.exchange.dialect.modern:
-            return error_for_new(error) if not self._connection.modern else error
+            return error_for_new(error)
         return error_for_old(error, self._call.exchange.request.method) if self._connection.modern else error
 
     def _sealed(self, result: bytes) -> bytes:
         """A server's request state is bound to this caller and this call before it leaves. What a person has approved
         is approved for the next round too, whether or not the server has a state."""
+        self._may_ask()
+        check_questions(result, self._call.exchange.dialect)
         fields = msgspec.json.decode(result, type=dict[str, msgspec.Raw])
         state = msgspec.json.decode(fields[_STATE], type=str) if _STATE in fields else None
         approval = self._call.approval
@@ -332,6 +341,12 @@ class Forward(msgspec.Struct, eq=False):
             token = self._states.close(self._call.caller.owner, self._purpose(), state, expires, matter)
             fields[_STATE] = msgspec.Raw(msgspec.json.encode(token))
         return msgspec.json.encode(fields)
+
+    def _may_ask(self) -> None:
+        """Whether a question can be the answer to this (2026-07-28, Multi Round-Trip Requests: Supported Requests)."""
+        method = self._call.exchange.request.method
+        if not METHODS[method].may_ask:
+            raise Fault("UPSTREAM_ERROR", f"{self._call.target.server} asks back where {method} wants an answer")
 
     def _opened(self, raw: msgspec.Raw) -> str | None:
         try:

@@ -18,6 +18,7 @@ from typing import Any, Literal
 import msgspec
 
 from interlock.config import Confirmations, Loaded, load_again
+from interlock.config.imports import project_folder
 from interlock.hub.assembly import Assembly
 from interlock.hub.audit.entries import NOBODY
 from interlock.hub.call import Caller
@@ -112,19 +113,31 @@ class Operator:
         self._assembly.journal.configured(by, applied=told["applied"] is True, changed=changed, problems=problems)
         return told
 
-    async def _read_again(self) -> dict[str, object]:
+    async def look(self) -> Loaded:
+        """See what the files say now, and note what is wrong with them and what waits for a person."""
         assembly = self._assembly
         loaded: Loaded = await asyncio.to_thread(load_again, assembly.config, home=assembly.home)
         self._problems = [
             {"file": problem.file, "line": problem.line, "message": problem.message, "mend": problem.mend}
             for problem in loaded.problems
         ]
+        for waiting in loaded.unconfirmed:
+            message = "it came with its folder, and nobody has confirmed it as it is now; nothing of it is started"
+            folder = project_folder(Path(waiting.path))
+            mend = f"run `interlock up` in {folder}, in a terminal, to look at it and confirm"
+            self._problems.append({"file": waiting.path, "line": None, "message": message, "mend": mend})
+        return loaded
+
+    async def _read_again(self) -> dict[str, object]:
+        assembly = self._assembly
+        loaded = await self.look()
         if not loaded.usable:
             return {"applied": False, "changed": [], "problems": self._problems}
         config, listen = loaded.config, assembly.config.hub.listen
         if config.hub.listen != listen:
             mend = "restart the hub to listen elsewhere"
-            self._problems.append({"file": "", "line": None, "message": "`listen` changed", "mend": mend})
+            changed_in = config.origin.path or ""
+            self._problems.append({"file": changed_in, "line": None, "message": "`listen` changed", "mend": mend})
             # Who is let in without a credential depends on where it does listen.
             config = msgspec.structs.replace(config, hub=msgspec.structs.replace(config.hub, listen=listen))
         changed = await assembly.apply(config)
@@ -203,7 +216,7 @@ class Operator:
                     "security": definition.get("security"),
                     "permissions": list(self._assembly.permissions.needs(item)) if isinstance(item, Tool) else [],
                     "_meta": definition.get("_meta"),
-                    "tokens": self._assembly.tokens.of(item) if isinstance(item, Tool) else None,
+                    "tokens": self._assembly.tokens.exact((item,)) if isinstance(item, Tool) else None,
                 }
             )
         return {"tools": tools}

@@ -71,6 +71,8 @@ class OneStreamLink(Link):
         self._limits = limits
         self._loop = asyncio.get_running_loop()
         self._conversation: Conversation[Waiter] = Conversation(limits)
+        self.modern = False
+        """Whether the stateless era is spoken: the server asks nothing then, and is answered nothing."""
         self._handshake: Id | None = None
         self._sweeping = False
         self._fault: Fault | None = None
@@ -146,11 +148,14 @@ class OneStreamLink(Link):
                 self._complain("stray", reason)
             case Refused(bad):
                 self._complain("refused", bad.message)
-                if bad.id is not None:
+                if bad.id is not None and not self.modern:
                     self._write(encode_failure(bad.id, bad.render(Tongue.OLD_MCP)))
 
     def _asked(self, request: Request) -> None:
-        if request.method == "ping":
+        if self.modern:
+            self._conversation.settle(request.id)
+            self._complain("refused", f"a request of its own, which this revision has not: {request.method[:100]}")
+        elif request.method == "ping":
             self.answer(request.id, EMPTY_OBJECT)
         else:
             self.listener.asked(request)

@@ -128,12 +128,13 @@ class _Connection(asyncio.Protocol):
         self._impatient = asyncio.get_running_loop().call_later(HELLO_WITHIN_S, self._transport.abort)
 
     def data_received(self, data: bytes) -> None:
-        if not self._greeted:
-            head, newline, rest = data.partition(b"\n")
+        while not self._greeted:
+            head, newline, data = data.partition(b"\n")
             lines = self._lines.feed(head + newline)
             if lines:
-                self._hello(lines[0], rest)
-            return
+                self._hello(lines[0], data)
+            if lines or not data:
+                return
         for line in self._lines.feed(data):
             self._received(line)
 

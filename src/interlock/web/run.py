@@ -127,13 +127,15 @@ async def serve(config: Config, home: Path, on_ready: Callable[[Ready], None]) -
 async def _watch_files(assembly: Assembly, operator: Operator) -> None:
     """A changed file is read again; a broken one changes nothing, and says so in `status`."""
     seen = _stamps(assembly.config)
+    await operator.look()
     while True:
         await asyncio.sleep(LOOK_EVERY_S)
         now = _stamps(assembly.config)
         if now != seen:
             await operator.reload()
             for problem in operator.problems:
-                assembly.logs.add("hub", "config", f"{problem['file']}:{problem['line']}: {problem['message']}")
+                line = f":{problem['line']}" if problem["line"] else ""
+                assembly.logs.add("hub", "config", f"{problem['file']}{line}: {problem['message']}")
             seen = _stamps(assembly.config)
 
 
@@ -182,8 +184,13 @@ def _only_one(home: Path) -> Iterator[None]:
 @contextlib.contextmanager
 def _signals(stop: Callable[[], None]) -> Iterator[None]:
     loop = asyncio.get_running_loop()
-    if sys.platform == "win32":
-        yield
+    if sys.platform == "win32":  # no handlers on the loop there
+        before = {number: signal.signal(number, lambda *_: loop.call_soon_threadsafe(stop)) for number in _STOPPING}
+        try:
+            yield
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
         return
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, stop)
@@ -192,6 +199,9 @@ def _signals(stop: Callable[[], None]) -> Iterator[None]:
     finally:
         for number in (signal.SIGTERM, signal.SIGINT):
             loop.remove_signal_handler(number)
+
+
+_STOPPING: Final = tuple(getattr(signal, name) for name in ("SIGINT", "SIGTERM", "SIGBREAK") if hasattr(signal, name))
 
 
 def _run(main: Coroutine[None, None, None]) -> None:

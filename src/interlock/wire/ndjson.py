@@ -2,29 +2,47 @@
 
 from __future__ import annotations
 
+import re
 from typing import Final
 
+import msgspec
 
-class Oversize:
+SEEN: Final = 384
+"""How much of each end of a line that is too long is looked at."""
+
+
+class Oversize(msgspec.Struct, frozen=True):
     """Stands in the place of a line that was too long; the reader goes on behind it."""
 
-    def __repr__(self) -> str:
-        return "OVERSIZE"
+    head: bytes = b""
+    tail: bytes = b""
+
+    @property
+    def id(self) -> int | str | None:
+        """The id of the message that it was, where that stands first or last."""
+        found = _ID_FIRST.match(self.head) or _ID_LAST.search(self.tail)
+        try:
+            return None if found is None else msgspec.json.decode(found[1], type=int | str)
+        except (msgspec.DecodeError, UnicodeDecodeError):
+            return None
 
 
-OVERSIZE: Final = Oversize()
+_ID: Final = rb'"id"\s*:\s*(-?\d{1,18}|"[^"\\]{1,256}")\s*'
+_ID_FIRST: Final = re.compile(rb'\s*\{\s*(?:"jsonrpc"\s*:\s*"2\.0"\s*,\s*)?' + _ID + rb",")
+_ID_LAST: Final = re.compile(rb"[,{]\s*" + _ID + rb"\}\s*$")
 
 
 class LineReader:
     """Collects bytes and gives lines, without their line ends. Blank lines are passed over."""
 
-    __slots__ = ("_held", "_limit", "_skipping", "_tail")
+    __slots__ = ("_head", "_held", "_last", "_limit", "_skipping", "_tail")
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
         self._tail: list[bytes] = []
         self._held = 0
         self._skipping = False
+        self._head = self._last = b""
 
     def feed(self, data: bytes) -> list[bytes | Oversize]:
         """The lines that these bytes complete, in order."""
@@ -51,7 +69,9 @@ class LineReader:
     def _end_line(self, piece: bytes, lines: list[bytes | Oversize]) -> None:
         line = piece
         if self._skipping or self._held + len(piece) > self._limit:
-            lines.append(OVERSIZE)
+            if not self._skipping:
+                self._skip(piece)
+            lines.append(Oversize(self._head, (self._last + piece[-SEEN:])[-SEEN:]))
             line = b""
         elif self._tail:
             line = b"".join((*self._tail, piece))
@@ -63,12 +83,25 @@ class LineReader:
             lines.append(line)
 
     def _hold(self, piece: bytes) -> None:
-        if not piece or self._skipping:
+        if not piece:
             return
-        if self._held + len(piece) > self._limit:
-            self._tail.clear()
-            self._skipping = True
-            self._held = 0
+        if self._skipping or self._held + len(piece) > self._limit:
+            if not self._skipping:
+                self._skip(piece)
+            self._last = (self._last + piece[-SEEN:])[-SEEN:]
             return
         self._tail.append(piece)
         self._held += len(piece)
+
+    def _skip(self, piece: bytes) -> None:
+        """Let go of a line that is too long. Its ends may say whose it is."""
+        head = bytearray()
+        for part in (*self._tail, piece):
+            head += part[: SEEN - len(head)]
+            if len(head) == SEEN:
+                break
+        self._head = bytes(head)
+        self._last = b""
+        self._tail.clear()
+        self._skipping = True
+        self._held = 0

@@ -42,7 +42,7 @@ class EventReader:
         self._pieces: list[bytes] = []
         self._held = 0
         self._cut = False
-        """The last byte was a CR, which may be half of a line end."""
+        """The last byte was a CR, which ended its line; an LF that follows belongs to it."""
         self._started = False
         self._data: list[bytes] = []
         self._size = 0
@@ -52,7 +52,10 @@ class EventReader:
 
     def feed(self, data: bytes) -> list[Event]:
         """The events that these bytes complete, in order. Raises `EventTooLarge`."""
-        if b"\n" not in data and b"\r" not in data and not self._cut:
+        if self._cut and data:
+            self._cut = False
+            data = data.removeprefix(b"\n")
+        if b"\n" not in data and b"\r" not in data:
             # A long line in many pieces is joined once, at its end, not at every piece.
             self._hold(data)
             return []
@@ -62,17 +65,14 @@ class EventReader:
         if not self._started and len(buffer) >= 3:
             self._started = True
             buffer = buffer.removeprefix(b"\xef\xbb\xbf")
-        # A lone CR at the end may be the first half of a CRLF.
-        held = b"\r" if buffer.endswith(b"\r") else b""
-        text = buffer[: len(buffer) - len(held)]
-        if b"\r" in text:
-            text = text.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
-        *lines, rest = text.split(b"\n")
+        self._cut = buffer.endswith(b"\r")
+        if b"\r" in buffer:
+            buffer = buffer.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
+        *lines, rest = buffer.split(b"\n")
         events: list[Event] = []
         for line in lines:
             self._take(line, events)
-        self._cut = bool(held)
-        self._hold(rest + held)
+        self._hold(rest)
         return events
 
     def _hold(self, piece: bytes) -> None:

@@ -186,6 +186,7 @@ RAW = {
         431,
     ),
     "101 times one header": (b"GET / HTTP/1.1\r\nHost: HOST\r\n" + b"a: b\r\n" * 101 + b"\r\n", 431),
+    "a huge target in one piece": (b"GET /" + b"a" * 70_000 + b" HTTP/1.1\r\nHost: HOST\r\n\r\n", 414),
     "one huge header": (b"GET / HTTP/1.1\r\nHost: HOST\r\nA: " + b"a" * 1_000_000, 431),
     "a huge header block in one piece": (b"GET / HTTP/1.1\r\nHost: HOST\r\nA: " + b"a" * 70_000 + b"\r\n\r\n", 431),
     "unknown expectation": (b"POST /mcp HTTP/1.1\r\nHost: HOST\r\nExpect: cake\r\nContent-Length: 1\r\n\r\n", 417),

@@ -84,9 +84,15 @@ def anyio_backend(request: pytest.FixtureRequest) -> tuple[str, dict[str, bool]]
 async def run() -> AsyncIterator[Start]:
     servers: list[Server] = []
 
-    async def start(*flags: str, env: dict[str, str] | None = None, cwd: str | None = None, **more: object) -> Server:
+    async def start(
+        *flags: str,
+        program: tuple[str, ...] = (sys.executable, MOODS),
+        env: dict[str, str] | None = None,
+        cwd: str | None = None,
+        **more: object,
+    ) -> Server:
         ear = Ear()
-        command = Command((sys.executable, MOODS, *flags), env or {}, cwd)
+        command = Command((*program, *flags), env or {}, cwd)
         server = Server(await StdioLink.spawn(command, ear, **more), ear)
         servers.append(server)
         return server

@@ -6,7 +6,9 @@ import asyncio
 import gc
 import os
 import resource
+import sys
 import time
+import types
 from pathlib import Path
 
 import pytest
@@ -307,3 +309,41 @@ async def test_a_program_that_ends_at_once_is_told_as_one_that_ended() -> None:
         link = await StdioLink.spawn(process.Command(("true",), {}, None), watcher)
         assert "exited with code 0" in (await asyncio.wait_for(watcher.end, 20)).message
         await link.close()
+
+
+@pytest.fixture
+def as_windows(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
+    """A system that says it is Windows, with a `taskkill` that writes down what it is told and does it."""
+    told = types.SimpleNamespace(**vars(sys))
+    told.platform = "win32"
+    monkeypatch.setattr(process, "sys", told)
+    monkeypatch.setattr(process, "PATIENCE", 0.5)
+    said = tmp_path / "said"
+    script = tmp_path / "taskkill"
+    script.write_text(f'#!/bin/sh\necho "$@" >> {said}\nkill -9 -$4\n')
+    script.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
+    return said
+
+
+async def test_without_process_groups_the_whole_tree_is_ended_by_the_systems_own_program(run, as_windows) -> None:
+    server = await run("stubborn")
+    child = (await server.ask("child"))["pid"]
+    await server.link.close()
+    assert set(as_windows.read_text().splitlines()) == {f"/T /F /PID {server.link.pid}"}
+    await until(lambda: not alive(server.link.pid) and not alive(child))
+
+
+async def test_a_process_that_is_gone_is_not_ended_by_its_number(run, as_windows) -> None:
+    server = await run("-c", "exit 3", program=("/bin/sh",))
+    await server.ear.end
+    await server.link.close()
+    assert not as_windows.exists()
+
+
+async def test_where_the_system_wants_the_whole_name_a_program_is_looked_up(run, as_windows, tmp_path: Path) -> None:
+    script = tmp_path / "only-here"
+    script.write_text("#!/bin/sh\nexit 7\n")
+    script.chmod(0o755)
+    server = await run(program=("only-here",), env={"PATH": f"{tmp_path}:{os.environ['PATH']}"})
+    assert (await server.ear.end).message == "the server exited with code 7"

@@ -97,6 +97,19 @@ async def test_a_bad_line_gets_its_error_and_the_stream_lives_on(line: bytes, co
         assert "result" in await peer.call("tools/list")
 
 
+async def test_a_line_that_is_too_long_is_refused_with_its_id_and_the_stream_lives_on() -> None:
+    async with on_socket(Watched().server, Limits(message_bytes=2000)) as (peer, _):
+        await peer.initialize()
+        for line in (
+            b'{"jsonrpc":"2.0","id":"a","method":"ping","params":{"x":"%b"}}',
+            b'{"params":{"x":"%b"},"id":"a"}',
+        ):
+            peer.write(line.replace(b"%b", b"x" * 5000))
+            answer = await peer.read()
+            assert (answer["id"], answer["error"]["code"]) == ("a", -32600)
+        assert "result" in await peer.call("ping", modern=False)
+
+
 @pytest.mark.parametrize(
     ("meta", "code"),
     [
@@ -115,6 +128,8 @@ async def test_blank_lines_notifications_and_stray_answers_get_no_answer() -> No
         for line in (
             b"",
             b"  ",
+            b'{"jsonrpc":"2.0","method":"notifications/x","params":[]}',
+            b'{"jsonrpc":"1.0","method":"notifications/x"}',
             b'{"jsonrpc":"2.0","method":"notifications/unknown"}',
             b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":99}}',
             b'{"jsonrpc":"2.0","method":"notifications/cancelled"}',

@@ -15,9 +15,11 @@ import msgspec
 
 from interlock.client.rounds import ROUNDS, Question, question_in
 from interlock.hub.questions import CARRIED
+from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.meta import Members
 from interlock.protocols.mcp.questions import check_answer, question_for_old
 from interlock.transports.exchange import Exchange
+from interlock.transports.http.exchange import check_capability
 from interlock.wire.errors import Fault
 from interlock.wire.messages import one_line
 
@@ -101,8 +103,7 @@ class AskingBack:
             self._exchange.notify("notifications/elicitation/complete", params)
 
     def _put(self, key: str, method: str, params: bytes, question: Question) -> None:
-        if method not in CARRIED:
-            raise Fault("UPSTREAM_ERROR", f"the server asks for {method[:100]}, which no client answers")
+        _check_carried(method)
         url = _address(method, params)
         if url in self._visits:
             # The person has agreed; that it is not done yet is no reason to ask them again.
@@ -164,6 +165,26 @@ class AskingBack:
         self._answers = {}
         self.stop()
         self._give_up(fault)
+
+
+def check_questions(result: bytes, dialect: Dialect) -> None:
+    """Whether a new server asks a new client only what may be asked, and what this client said it answers (2026-07-28,
+    Multi Round-Trip Requests: Server Requirements). Raises UPSTREAM_ERROR or MISSING_CAPABILITY."""
+    question = question_in(result)
+    assert question is not None
+    for asked in question.requests.values():
+        _check_carried(asked.method)
+        try:
+            check_capability(dialect, asked.method, bytes(asked.params))
+        except Fault as fault:
+            if fault.name != "INVALID_PARAMS":
+                raise
+            raise Fault("UPSTREAM_ERROR", f"the server's question cannot be read: {fault.message}") from None
+
+
+def _check_carried(method: str) -> None:
+    if method not in CARRIED:
+        raise Fault("UPSTREAM_ERROR", f"the server asks for {method[:100]}, which no client answers")
 
 
 def _address(method: str, params: bytes) -> str | None:

@@ -14,17 +14,18 @@ _MISSING_CAPABILITY: Final = TABLE["MISSING_CAPABILITY"]
 _INTERNAL: Final = TABLE["INTERNAL_ERROR"].mcp
 _HUBS_OWN: Final = frozenset(TABLE[name].new_mcp for name in ("HEADER_MISMATCH", "UNSUPPORTED_VERSION"))
 """What a server can only have against whoever called it, which is not the client."""
+_RESERVED: Final = range(-32099, -32019)
+"""The specification's own (2026-07-28, Error Codes): no other code of these is ever sent."""
 
 
 def error_for_new(error: ErrorObject) -> ErrorObject:
-    """An old server's error for a new client."""
+    """A server's error for a new client, whichever era the server is of."""
     if error.code == NOT_FOUND.mcp:
         return _numbered(error, NOT_FOUND.new_mcp)
-    if error.code == URL_FIRST:
-        return _numbered(error, _INTERNAL)
-    if error.code == _MISSING_CAPABILITY.mcp and _about(error).requiredCapabilities:
+    lacking = (_MISSING_CAPABILITY.mcp, _MISSING_CAPABILITY.new_mcp)
+    if error.code in lacking and _about(error).requiredCapabilities:
         return _numbered(error, _MISSING_CAPABILITY.new_mcp)
-    return error
+    return _numbered(error, _INTERNAL) if error.code in _RESERVED else error
 
 
 def error_for_old(error: ErrorObject, method: str) -> ErrorObject:

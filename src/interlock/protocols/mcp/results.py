@@ -17,7 +17,16 @@ COMPLETE: Final = b'{"resultType":"complete"}'
 EMPTY: Final = b"{}"
 """The empty result of the handshake era."""
 
+COMPLETE_FIRST: Final = b'{"resultType":"complete",'
+"""How most results of the stateless era begin."""
+
+
+class _Kind(msgspec.Struct):
+    resultType: str | msgspec.UnsetType = msgspec.UNSET
+
+
 _decode = msgspec.json.Decoder(Members).decode
+_decode_kind = msgspec.json.Decoder(_Kind).decode
 
 
 def with_members(result: bytes, members: bytes) -> bytes:
@@ -72,6 +81,20 @@ def meta_for_legacy(raw: bytes) -> bytes | None:
 def asks_for_input(result: bytes) -> bool:
     """Whether a result is `input_required`."""
     return b'"input_required"' in result and bytes(_decode(result).get("resultType", b"")) == b'"input_required"'
+
+
+def of_known_kind(result: bytes, *, tasks: bool) -> bytes:
+    """A stateless-era result that says what kind it is, as each must. Raises UPSTREAM_ERROR for a kind that nobody
+    agreed on (2026-07-28, Responses)."""
+    try:
+        kind = _decode_kind(result).resultType
+    except (msgspec.DecodeError, UnicodeDecodeError) as cause:
+        raise Fault("UPSTREAM_ERROR", f"the server's result cannot be read: {cause}") from None
+    if kind is msgspec.UNSET:
+        return with_members(result, b'"resultType":"complete",')
+    if kind != "complete" and not (tasks and kind == "task"):
+        raise Fault("UPSTREAM_ERROR", f"the server answered with a result of the unknown kind {kind[:100]!r}")
+    return result
 
 
 def refusal_result(fault: Fault, *, modern: bool, tongue: Tongue = Tongue.OLD_MCP) -> bytes:

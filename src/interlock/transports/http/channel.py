@@ -142,7 +142,8 @@ class Channel(asyncio.Protocol):
         try:
             self._parser.feed_data(data)
         except (httptools.HttpParserError, httptools.HttpParserUpgrade, _TooMuch) as cause:
-            self._break(str(cause.__context__ or cause) or type(cause).__name__)
+            why = cause.__context__ or cause
+            self._break(str(why) if isinstance(why, _TooMuch) else f"its answer is no proper HTTP: {why}")
             return
         if not self._headers_complete and self._fed > HEAD_BYTES:
             self._break("its headers are too large")

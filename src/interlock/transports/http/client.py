@@ -270,7 +270,11 @@ class HttpLink(Link):
             call.sink.notified(PROGRESS, params)
 
     def owe(self, request: Request) -> bool:
-        """Note a request of the server. False when it was dealt with here: a ping, a repeated id, one too many."""
+        """Note a request of the server. False when it was dealt with here: a ping, a repeated id, one too many. In the
+        stateless era there are none, and nothing is answered (2026-07-28, Streamable HTTP: Sending Messages)."""
+        if self.modern:
+            self.complain(f"a request of its own, which this revision has not: {request.method[:100]}")
+            return False
         if request.method == "ping":
             self._post(encode_result(request.id, EMPTY_OBJECT))
             return False

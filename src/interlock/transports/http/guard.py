@@ -115,8 +115,10 @@ def check_transfer(headers: Headers, version: str) -> Refusal | None:
     return None
 
 
-def check_size(headers: Headers, repeats: int, bounds: HttpBounds) -> Refusal | None:
-    """Neither too many headers nor too long ones."""
+def check_size(headers: Headers, repeats: int, bounds: HttpBounds, target: bytes = b"") -> Refusal | None:
+    """Neither too many headers nor too long ones, nor too long a target."""
+    if len(target) > bounds.header_bytes:
+        return Refusal(414, f"the request target is over the limit of {bounds.header_bytes} bytes", "TOO_LARGE")
     if len(headers) + repeats > bounds.header_count:
         return Refusal(431, f"more than {bounds.header_count} headers", "TOO_LARGE")
     if sum(len(name) + len(value) + 4 for name, value in headers.items()) > bounds.header_bytes:

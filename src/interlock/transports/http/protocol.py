@@ -211,10 +211,10 @@ class HubProtocol(HttpToolsProtocol):
             # What began in the middle of a piece of bytes was not counted from its beginning.
             first is None or self._fed > face.bounds.header_bytes or len(head) + self._repeats > _FEW_HEADERS
         ):
-            refusal = guard.check_size(head, self._repeats, face.bounds)
-        found = face.resolve(self._target)
-        if refusal is not None or isinstance(found, Refusal):
-            self._refuse(refusal if refusal is not None else found)  # type: ignore[arg-type]
+            refusal = guard.check_size(head, self._repeats, face.bounds, self._target)
+        found = face.resolve(self._target) if refusal is None else refusal
+        if isinstance(found, Refusal):
+            self._refuse(found)
             return
         if b"upgrade" in head and parser.should_upgrade():
             self._drop_upgrade(head, version)

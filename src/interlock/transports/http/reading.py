@@ -70,7 +70,11 @@ def http_fault(status: int, headers: Mapping[bytes, bytes], body: bytes, error: 
         mend = "log in, or configure a credential that the server accepts"
     elif error is not None:
         data["code"] = error.code
-    message = f"HTTP {status}" + (f": {said[:500]}" if said else "")
+    answered = f"HTTP {status}"
+    if status == 200:
+        kind = headers.get(b"content-type", b"").decode("latin-1")[:100]
+        answered = f"it answered with {kind or 'no Content-Type'}, which is neither JSON nor an event stream"
+    message = answered + (f": {said[:500]}" if said else "")
     name = TURNED_AWAY.get(status, "UPSTREAM_ERROR")
     return Fault(name, message, mend=mend, data=data, retry_after_ms=_wait_ms(headers))
 

@@ -292,7 +292,8 @@ class StdioLink(OneStreamLink):
         self._complain("line", f"{bad.message}: {printable(line[:200])}")
         if bad.id is not None and names_method(line):
             # A request of its own that cannot be taken. Its ids are not ours.
-            self._write(encode_failure(bad.id, bad.render(Tongue.OLD_MCP)))
+            if not self.modern:
+                self._write(encode_failure(bad.id, bad.render(Tongue.OLD_MCP)))
             return
         self._fail(_id_in(line) if bad.id is None else bad.id, f"its answer cannot be read: {bad.message}")
 

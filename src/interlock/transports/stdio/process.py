@@ -8,6 +8,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import os
+import shutil
 import signal
 import subprocess
 import sys
@@ -102,14 +103,15 @@ class ServerProcess(asyncio.SubprocessProtocol):
         if not command.argv:
             raise Fault("UPSTREAM_UNAVAILABLE", "no command is configured", mend="name the program to run")
         process = cls(owner, write_limit)
+        env = environment(command)
         try:
             await process._loop.subprocess_exec(
                 lambda: process,
-                *command.argv,
+                *_located(command.argv, env),
                 stdin=subprocess.PIPE,
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
-                env=environment(command),
+                env=env,
                 cwd=command.cwd,
                 start_new_session=True,
                 creationflags=_FLAGS,
@@ -198,11 +200,13 @@ class ServerProcess(asyncio.SubprocessProtocol):
         self._owner.ended(self._transport.get_returncode())
 
     def _signal(self, number: int) -> None:
+        if sys.platform == "win32":
+            # Once it is gone its number may be anyone's; what it left behind cannot be found by it any more.
+            if self._transport.get_returncode() is None:
+                _end_tree(self.pid, self._transport)
+            return
         with contextlib.suppress(ProcessLookupError, PermissionError):
-            if sys.platform == "win32":
-                self._transport.send_signal(number)
-            else:
-                os.killpg(self.pid, number)
+            os.killpg(self.pid, number)
 
 
 if sys.platform == "win32":
@@ -211,6 +215,22 @@ if sys.platform == "win32":
 else:
     _TERM, _KILL = signal.SIGTERM, signal.SIGKILL
     _FLAGS = 0
+
+
+def _located(argv: tuple[str, ...], env: Mapping[str, str]) -> tuple[str, ...]:
+    """The command as the system finds it: Windows by itself looks for `npx.exe` alone, and not for `npx.cmd`."""
+    found = shutil.which(argv[0], path=env.get("PATH")) if sys.platform == "win32" else None
+    return argv if found is None else (found, *argv[1:])
+
+
+def _end_tree(pid: int, transport: asyncio.SubprocessTransport) -> None:
+    """End a process and everything it started, where there are no process groups to signal (Windows)."""
+    nothing = subprocess.DEVNULL
+    try:
+        subprocess.Popen(("taskkill", "/T", "/F", "/PID", str(pid)), stdin=nothing, stdout=nothing, stderr=nothing)
+    except OSError:
+        with contextlib.suppress(ProcessLookupError):
+            transport.kill()
 
 
 def _cannot_start(command: Command, cause: Exception) -> Fault:

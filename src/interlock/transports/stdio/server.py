@@ -17,7 +17,7 @@ import msgspec
 from interlock.protocols.mcp.capabilities import missing_capability
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.intake import is_modern, read_initialize, read_modern, refusal_tongue
-from interlock.protocols.mcp.meta import Glance, glance
+from interlock.protocols.mcp.meta import Glance, glance, names_method
 from interlock.transports.exchange import Caller, Exchange, Service, Session
 from interlock.wire.conversation import Answered, Asked, Conversation, Received, Refused, Told, Withdrawn
 from interlock.wire.errors import ErrorObject, Fault, Tongue
@@ -167,11 +167,15 @@ class StdioServer(asyncio.Protocol):
         for line in self._lines.feed(data):
             if isinstance(line, Oversize):
                 reason = f"a line is over the limit of {self._limits.message_bytes} bytes"
-                self._refuse(None, Fault("TOO_LARGE", reason, mend="send less in one message"))
+                id_ = None if line.id in self._open else line.id
+                self._refuse(id_, Fault("TOO_LARGE", reason, mend="send less in one message"))
             elif is_batch(line):
                 self._batch(line)
             else:
-                self._received(self._talk.receive(line), None)
+                received = self._talk.receive(line)
+                # What is wrong with a notification is nobody's to answer (2026-07-28, Notifications).
+                if not (isinstance(received, Refused) and b'"id"' not in line and names_method(line)):
+                    self._received(received, None)
 
     def _batch(self, line: bytes) -> None:
         if self._session is None or not self._session.dialect.revision.batches:
