@@ -26,7 +26,7 @@ from interlock.hub.permissions.entries import ENTRIES
 from interlock.hub.principals import Principal
 from interlock.store import Collection, Conflict, Mirror, NotRecorded, Store, StoreError, StoreFull, StoreUnavailable
 from interlock.store import records as rows
-from interlock.store.database import Database, connect
+from interlock.store.database import Database, Row, connect
 from interlock.store.documents import find
 from store.things import THINGS, Thing
 
@@ -149,7 +149,7 @@ async def test_what_cannot_be_recorded_is_not_done_then_or_later(kept: Kept, mon
         raise StoreFull("the disk is full")
 
     with monkeypatch.context() as broken:
-        broken.setattr(recorder_module.rows, "append", full)
+        broken.setattr(recorder_module.rows, "append_values", full)
         with pytest.raises(NotRecorded, match="the disk is full"):
             await kept.put("a")
         with pytest.raises(NotRecorded, match="the disk is full"):
@@ -177,13 +177,13 @@ async def test_a_change_whose_commit_was_done_but_not_heard_is_known_in_the_end(
 async def test_the_records_of_one_change_are_never_parted(kept: Kept, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(recorder_module, "MOST_TOGETHER", 2)
     commits: list[int] = []
-    append = recorder_module.rows.append
+    append = recorder_module.rows.append_values
 
-    def counted(database: Database, made: list[rows.RecordRow]) -> None:
+    def counted(database: Database, made: list[Row]) -> None:
         commits.append(len(made))
         append(database, made)
 
-    monkeypatch.setattr(recorder_module.rows, "append", counted)
+    monkeypatch.setattr(recorder_module.rows, "append_values", counted)
     kept.recorder.note(happening(EVENT, reason="before"))
     async with kept.store.transaction() as change:
         for id_ in "abcde":

@@ -219,7 +219,7 @@ async def test_while_nothing_can_be_written_no_call_is_let_through_and_nothing_i
         raise StoreFull("the disk is full")
 
     with monkeypatch.context() as broken:
-        broken.setattr(recorder_module.rows, "append", full)
+        broken.setattr(recorder_module.rows, "append_values", full)
         ticket, error = await strict(recorder)
         assert isinstance(error, StoreFull)
         with pytest.raises(Fault, match="the disk is full"):

@@ -56,9 +56,22 @@ def column(value: str) -> str:
     return value if len(value) <= _LONGEST and "\0" not in value else value[:_LONGEST].replace("\0", "�")
 
 
+def values_of(row: RecordRow) -> Row:
+    """A row as the database takes it."""
+    return (
+        row.chain, row.seq, row.at, column(row.event), column(row.actor), column(row.server), column(row.name),
+        column(row.trace), row.result, row.body, row.hash,
+    )  # fmt: skip
+
+
 def append(database: Database, rows: Sequence[RecordRow]) -> None:
     """Add rows. One whose number is taken is a Conflict: somebody else writes the same chain."""
-    database.insert("records", _COLUMNS, [_values(row) for row in rows])
+    append_values(database, [values_of(row) for row in rows])
+
+
+def append_values(database: Database, rows: Sequence[Row]) -> None:
+    """The same for rows that are what `values_of` makes of them already."""
+    database.insert("records", _COLUMNS, rows)
 
 
 def last(database: Database, chain: str) -> RecordRow | None:
@@ -161,13 +174,6 @@ def newest_first(database: Database, search: Search, most: int, before: RecordRo
         values += [before.at, before.at, before.chain, before.seq]
     sql += " ORDER BY at DESC, chain DESC, seq DESC LIMIT ?"
     return [_row(row) for row in database.execute(sql, (*values, most))]
-
-
-def _values(row: RecordRow) -> Row:
-    return (
-        row.chain, row.seq, row.at, column(row.event), column(row.actor), column(row.server), column(row.name),
-        column(row.trace), row.result, row.body, row.hash,
-    )  # fmt: skip
 
 
 def _row(values: Row) -> RecordRow:

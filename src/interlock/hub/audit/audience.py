@@ -6,7 +6,7 @@ Nothing is kept for them: one that is slow or gone misses what it misses, and ca
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterable
 from typing import Final
 
 from interlock.hub.access.access import Access
@@ -39,7 +39,7 @@ class Audience:
         """Tell it no more."""
         self._listeners.pop(who, None)
 
-    def told(self, chain: str, records: list[Record]) -> None:
+    def told(self, chain: str, records: Iterable[Record]) -> None:
         """Records were committed. Whoever lost the right since hears of none of them."""
         if not self._listeners:
             return

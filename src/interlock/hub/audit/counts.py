@@ -7,10 +7,12 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_left
+from collections.abc import Sequence
 from typing import Final
 
 import msgspec
 
+from interlock.hub.audit.entries import Entry, Ticket, Written
 from interlock.hub.audit.record import INTENDED, SUCCEEDED, Outcome, Record
 
 BOUNDS_S: Final = (0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0, 60.0)
@@ -47,29 +49,33 @@ class Counts:
         self.durations: dict[str, Durations] = {}
         """By server."""
 
-    def take(self, batch: list[Record]) -> None:
+    def take(self, batch: Written) -> None:
         """Entries were committed: count them, in pieces that hold up nobody."""
-        loop = asyncio.get_running_loop()
-        for at in range(0, len(batch), PIECE):
-            loop.call_soon(self.count, batch[at : at + PIECE])
+        loop, entries = asyncio.get_running_loop(), batch.entries
+        for at in range(0, len(entries), PIECE):
+            loop.call_soon(self.count, entries[at : at + PIECE])
 
-    def count(self, entries: list[Record]) -> None:
+    def count(self, entries: Sequence[Entry]) -> None:
         """Count them now."""
         self.entries += len(entries)
         calls, durations = self.calls, self.durations
         for entry in entries:
             outcome = entry.outcome
+            kind: str
+            if isinstance(entry, Ticket):
+                target, duration = entry.target, entry.took_us
+                server, kind = target.server, target.kind
+            else:
+                server, kind, duration = entry.server, entry.kind, entry.duration_us or 0
             if outcome is None:
-                if entry.gate and entry.event != INTENDED:
+                if isinstance(entry, Record) and entry.gate and entry.event != INTENDED:
                     self._refused(entry)
                 continue
-            server = entry.server
             taken = durations.get(server)
             if taken is None:
                 server, taken = self._meet(server)
-            key = (server, entry.kind, "ok" if outcome is SUCCEEDED else outcome_word(outcome))
+            key = (server, kind, "ok" if outcome is SUCCEEDED else outcome_word(outcome))
             calls[key] = calls.get(key, 0) + 1
-            duration = entry.duration_us or 0
             taken.buckets[bisect_left(_BOUNDS_US, duration)] += 1
             taken.sum_us += duration
 

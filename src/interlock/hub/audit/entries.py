@@ -7,7 +7,7 @@ most calls do; so nothing is put into its final form before it has to be.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from time import time_ns
 from typing import Final, TypeAlias
 
@@ -41,6 +41,14 @@ class Ticket(msgspec.Struct, eq=False):
     """How it ended, if it did before its entry left."""
     reason: str = ""
     took_us: int = 0
+
+    @property
+    def plain(self) -> bool:
+        """Whether there is nothing to say of it but who called what, when, and how it ended."""
+        return not (
+            self.outcome is None or self.details or self.reason or self.gate or self.rule
+            or self.target.kind == "resource" or not self.trace or not self.arguments
+        )  # fmt: skip
 
     def record(self) -> Record:
         """The entry at the place of its intent."""
@@ -91,6 +99,24 @@ class Ticket(msgspec.Struct, eq=False):
 
 
 Entry: TypeAlias = Record | Ticket
+
+
+class Written:
+    """Entries that were committed, as they were. They become records when somebody looks at them as such."""
+
+    __slots__ = ("entries",)
+
+    def __init__(self, entries: list[Entry]) -> None:
+        self.entries = entries
+
+    def __len__(self) -> int:
+        return len(self.entries)
+
+    def __iter__(self) -> Iterator[Record]:
+        for entry in self.entries:
+            yield entry.record() if isinstance(entry, Ticket) else entry
+
+
 NOBODY: Final = Principal("", "service")
 
 

@@ -17,9 +17,10 @@ from typing import Any, Final
 
 import msgspec
 
+from interlock.hub.audit.call_rows import CallRows
 from interlock.hub.audit.chain import row_of
 from interlock.hub.audit.deeds import Deed, attempt
-from interlock.hub.audit.entries import KEPT_BYTES, NOBODY, Entry, Ticket, digest, happening
+from interlock.hub.audit.entries import KEPT_BYTES, NOBODY, Entry, Ticket, Written, digest, happening
 from interlock.hub.audit.head import Head, HeadFile
 from interlock.hub.audit.record import (
     BLOCKED,
@@ -36,7 +37,7 @@ from interlock.hub.principals import Principal
 from interlock.hub.target import Target
 from interlock.store import Conflict, NotRecorded, Store, StoreError
 from interlock.store import records as rows
-from interlock.store.database import Database
+from interlock.store.database import Database, Row
 from interlock.store.documents import Change, Changes
 from interlock.wire.errors import Fault
 
@@ -71,7 +72,7 @@ class Recorder:
         """What the last run left behind."""
         self.trouble: StoreError | None = None
         """Why entries cannot be written at the moment. Calls are refused for as long."""
-        self._followers: list[Callable[[list[Record]], None]] = []
+        self._followers: list[Callable[[Written], None]] = []
         self._store = store
         self._head = head_file
         self._hash = head.hash
@@ -105,6 +106,7 @@ class Recorder:
         self._unsynced = False
         self._syncing = ThreadPoolExecutor(1, thread_name_prefix="audit-head")
         self._issue = head_file.issue
+        self._calls = CallRows(head.chain)
         self._measure()
         store.keep_records(self.carry_out)
 
@@ -277,7 +279,7 @@ class Recorder:
         since = oldest.at_ns // 1000 if isinstance(oldest, Ticket) else oldest.at
         return max(0.0, (_now() - since) / 1_000_000)
 
-    def follow(self, tell: Callable[[list[Record]], None]) -> Callable[[], None]:
+    def follow(self, tell: Callable[[Written], None]) -> Callable[[], None]:
         """Be told of entries once they are committed, as they were committed. Gives the way to stop."""
         self._followers.append(tell)
         return lambda: self._followers.remove(tell)
@@ -378,10 +380,11 @@ class Recorder:
         """How many may still come, with a place for each one's outcome, beside those that are being written."""
         self._room = self._most - 1 - len(self._flying) - len(self._again)
 
-    def _write(self, batch: list[Entry], database: Database) -> tuple[bytes, list[Record]]:
+    def _write(self, batch: list[Entry], database: Database) -> tuple[bytes, list[Entry]]:
         """On the writer's thread: redact, hash and append. Gives the new head's hash, and the entries as written."""
         database.hold(self.chain)
-        clean, previous = [], self._hash
+        clean: list[Entry] = []
+        previous = self._hash
         if self._deeds:
             batch = attempt(database, self.chain, batch, self._deeds, doubtful=self._doubtful)
         piece = len(batch) if self._doubtful or len(batch) > FEW else PIECE
@@ -390,19 +393,30 @@ class Recorder:
                 sleep(BREATH_S)
             made = []
             for entry in batch[at : at + piece]:
-                record, row = self._row(entry, previous)
-                clean.append(record)
+                written, row, previous = self._row(entry, previous)
+                clean.append(written)
                 made.append(row)
-                previous = row.hash
             if self._doubtful:
                 # The connection may have broken after the last commit was done and before that was heard.
-                there = rows.get(database, self.chain, made[-1].seq)
+                there = rows.get(database, self.chain, clean[-1].seq)
                 if there is not None and there.hash == previous:
                     break
-            rows.append(database, made)
+            rows.append_values(database, made)
         return previous, clean
 
-    def _row(self, entry: Entry, previous: bytes) -> tuple[Record, rows.RecordRow]:
+    def _row(self, entry: Entry, previous: bytes) -> tuple[Entry, Row, bytes]:
+        """The entry as it is written, its row, and its hash."""
+        if type(entry) is Ticket and entry.plain:
+            try:
+                row, hash_ = self._calls.row(entry, previous)
+            except (ValueError, msgspec.MsgspecError):
+                pass  # a name that no encoding can hold
+            else:
+                return entry, row, hash_
+        record, made = self._row_of_any(entry, previous)
+        return record, rows.values_of(made), made.hash
+
+    def _row_of_any(self, entry: Entry, previous: bytes) -> tuple[Record, rows.RecordRow]:
         whole = entry.record() if isinstance(entry, Ticket) else entry
         try:
             record = self._clean(whole)
@@ -432,9 +446,9 @@ class Recorder:
         self.trouble, self._failures, self._doubtful = None, 0, False
         self._hash, clean = result
         if self._open:
-            for record in clean:
-                if record.intent and record.intent != record.seq:
-                    self._open.pop(record.intent, None)
+            for entry in clean:
+                if type(entry) is Record and entry.intent and entry.intent != entry.seq:
+                    self._open.pop(entry.intent, None)
         self._head.move(batch[-1].seq, self._hash, next(iter(self._open), batch[-1].seq + 1))
         if not self._unsynced:
             self._unsynced = True
@@ -443,7 +457,7 @@ class Recorder:
         if self._deeds:
             self._settle(batch)
         for tell in tuple(self._followers):
-            tell(clean)
+            tell(Written(clean))
         while self._flushing and self._flushing[0][0] <= batch[-1].seq:
             _, waiting = self._flushing.pop(0)
             if not waiting.done():
