@@ -7,7 +7,7 @@ import asyncio
 from pathlib import Path
 
 from interlock.hub.access.grants import GRANTS, Grant, grant_id
-from interlock.hub.assembly import COLLECTIONS
+from interlock.hub.assembling.ground import COLLECTIONS
 from interlock.hub.keys import KEYS, Keys
 from interlock.store import Store
 

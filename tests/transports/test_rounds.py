@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import gc
+import weakref
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import cast
@@ -186,3 +188,14 @@ def test_a_later_step_is_taken_by_all_before_the_one_after_it() -> None:
         assert log[-2:] == [("passed", "a", b"3"), ("wrote", "a", b"3")]
 
     asyncio.run(scenario())
+
+
+def test_a_loop_that_is_over_is_not_held_on_to() -> None:
+    async def scenario() -> weakref.ref[asyncio.AbstractEventLoop]:
+        loop = asyncio.get_running_loop()
+        Rounds.of(loop)
+        return weakref.ref(loop)
+
+    loop = asyncio.run(scenario())
+    gc.collect()
+    assert loop() is None

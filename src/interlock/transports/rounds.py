@@ -43,8 +43,7 @@ class Rounds:
     """The rounds of one loop. Everything is taken in the order in which it came, and written in that in which it was
     given; `settle` before anything that must not overtake it, such as the end of a stream."""
 
-    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._loop = loop
+    def __init__(self) -> None:
         self._pile: list[tuple[Receiver, bytes]] = []
         self._out: list[tuple[asyncio.WriteTransport, bytes]] = []
         self._next: list[tuple[Callable[[Any, Any], None], Any, Any]] = []
@@ -59,7 +58,7 @@ class Rounds:
         """Those of a loop: one for all of its connections."""
         rounds = _ROUNDS.get(loop)
         if rounds is None:
-            rounds = _ROUNDS[loop] = cls(loop)
+            rounds = _ROUNDS[loop] = cls()
         return rounds
 
     def received(self, receiver: Receiver, data: bytes) -> None:
@@ -69,7 +68,7 @@ class Rounds:
         if len(data) < LARGE:
             pile = self._pile
             if not pile:
-                self._loop.call_soon(self._run)
+                asyncio.get_running_loop().call_soon(self._run)
             pile.append((receiver, data))
         else:
             self.settle()
@@ -137,7 +136,7 @@ class Rounds:
 
     def _failed(self, cause: Exception) -> None:
         """As the loop itself tells of it; the others in the round are not to suffer for it."""
-        self._loop.call_exception_handler({"message": "a connection failed", "exception": cause})
+        asyncio.get_running_loop().call_exception_handler({"message": "a connection failed", "exception": cause})
 
     def _write_all(self) -> None:
         out, self._out = self._out, []

@@ -1,0 +1,33 @@
+"""Every program of the bench fits the code that it measures: it can be loaded, and the hub that it prepares is one."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+ELSEWHERE = {"fastmcp_proxy"}
+"""Runs in an environment of its own, with what it is about."""
+PROGRAMS = sorted({path.stem for path in (ROOT / "bench").glob("*.py")} - ELSEWHERE)
+
+
+def run(*arguments: str) -> subprocess.CompletedProcess[str]:
+    env = {**os.environ, "PYTHONPATH": os.pathsep.join((str(ROOT / "bench"), str(ROOT / "src")))}
+    return subprocess.run([sys.executable, *arguments], env=env, capture_output=True, text=True, timeout=60)
+
+
+@pytest.mark.parametrize("program", PROGRAMS)
+def test_a_program_can_be_loaded(program: str) -> None:
+    loaded = run("-c", f"import {program}")
+    assert loaded.returncode == 0, loaded.stderr
+
+
+def test_a_governed_home_is_prepared_with_a_key_to_call_with(tmp_path: Path) -> None:
+    made = run(str(ROOT / "bench" / "governed.py"), str(tmp_path), "--servers", "2", "--others", "3")
+    assert made.returncode == 0, made.stderr
+    assert made.stdout.strip()
+    assert (tmp_path / "hub.db").exists()
