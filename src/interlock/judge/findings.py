@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Container, Iterable
+
 import msgspec
 
 
@@ -16,3 +18,14 @@ class Finding(msgspec.Struct, frozen=True):
     """How to be allowed: what to write instead, or which setting an operator would change."""
     span: tuple[int, int] | None = None
     """Where in the judged text (start, end in characters), when the judge knows."""
+
+
+def told(found: Iterable[Finding], ignored: Container[str], most: int) -> tuple[Finding, ...]:
+    """What is said of a value in the end: each finding once, without ignored rules, and at most so many."""
+    kept: list[Finding] = []
+    for finding in found:
+        if finding.rule not in ignored and finding not in kept:
+            kept.append(finding)
+            if len(kept) == most:
+                break
+    return tuple(kept)

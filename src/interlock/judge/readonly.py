@@ -10,7 +10,7 @@ from collections.abc import Iterator, Sequence
 
 import msgspec
 
-from interlock.judge.findings import Finding
+from interlock.judge.findings import Finding, told
 from interlock.judge.shell import programs, read_forms
 from interlock.judge.shell.commands import MAX_NESTED_WORDS, MAX_NESTING, program_name
 from interlock.judge.shell.flags import names, operands, uses_flag
@@ -46,13 +46,7 @@ _READ_MEND = "use a program that only reads, or have the operator list it in `re
 def judge_readonly_shell(command: str | Sequence[str], rules: ReadonlyRules = _DEFAULTS) -> tuple[Finding, ...]:
     """Everything in a command that writes, or may write."""
     found = _judge_text(command, rules, 0) if isinstance(command, str) else _judge_list(command, rules)
-    kept: list[Finding] = []
-    for finding in found:
-        if finding.rule not in rules.ignored and finding not in kept:
-            kept.append(finding)
-            if len(kept) == MAX_FINDINGS:
-                break
-    return tuple(kept)
+    return told(found, rules.ignored, MAX_FINDINGS)
 
 
 def _judge_list(argv: Sequence[str], rules: ReadonlyRules) -> Iterator[Finding]:
