@@ -103,7 +103,7 @@ _FORMS = (
     ("bearer_token", r"\b[Bb]earer\s+([A-Za-z0-9._~+/\-]{20,}=*)"),
     (
         "assigned_secret",
-        r"(?i)(?:^|[^A-Za-z])[A-Za-z0-9_.\-]{0,40}(?:passw(?:or)?d|passphrase|secret|api[_\-]?key|access[_\-]?key|auth[_\-]?token"
+        r"(?i)(?:passw(?:or)?d|passphrase|secret|api[_\-]?key|access[_\-]?key|auth[_\-]?token"
         r"|access[_\-]?token|private[_\-]?key|client[_\-]?secret|credential|encryption[_\-]?key)[A-Za-z0-9_\-]{0,20}[\"']?\s*(?::=|=>|[:=])\s*"
         r"[\"']?([^\"'\s,;<>(){}\[\]]{8,512})",
     ),
