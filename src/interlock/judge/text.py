@@ -239,9 +239,11 @@ def _selects_a_variant(text: str, start: int, end: int) -> bool:
 
 
 def _width_is_wanted(text: str, start: int, end: int) -> bool:
-    char, before, after = text[start], text[start - 1 : start], text[end : end + 1]
     if end - start > 1:
         return False
+    char, before, after = text[start], text[start - 1 : start], text[end : end + 1]
+    if char == "\u200b":  # the commonest, and mostly between letters of scripts that put spaces between words
+        return not before.isascii() and bool(_UNSPACED.match(before) and _UNSPACED.match(after))
     if char == "\ufeff":
         return start == 0
     if char == "\u00ad":  # a soft hyphen stands alone inside a longer word
@@ -259,8 +261,6 @@ def _width_is_wanted(text: str, start: int, end: int) -> bool:
         return True
     if char in "\u200c\u200d":
         return bool(_JOINING.match(before))
-    if char == "\u200b":
-        return bool(_UNSPACED.match(before) and _UNSPACED.match(after))
     return char == "\u180e" and bool(_MONGOLIAN.match(before))
 
 
