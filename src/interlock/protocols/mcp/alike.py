@@ -84,7 +84,7 @@ class AlikeCall(msgspec.Struct, frozen=True):
             digits = body[begin:at]
             begin = at + len(middle)
         else:
-            at = body.rfind(b":", begin, stop) + 1
+            at = body.rfind(b":", max(begin, stop - LONGEST_ID - 1), stop) + 1
             digits = body[at:stop]
             at = stop = at - len(middle)
         given = body[begin:stop]
@@ -94,7 +94,6 @@ class AlikeCall(msgspec.Struct, frozen=True):
             or not body.endswith(self.end)
             or not digits.isdigit()
             or (digits[0] == _ZERO and len(digits) > 1)
-            or len(digits) > LONGEST_ID
             or not given.startswith(b"{")  # among others, for blanks around it
             or not given.endswith(b"}")
         ):
