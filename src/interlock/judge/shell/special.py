@@ -116,8 +116,9 @@ _KILLER_VALUES = _BY_USER | names("-s --signal -g -G -P -t -o -y --ns --group --
 
 
 def _kill_by_name(arguments: Sequence[str]) -> Iterator[Verdict]:
-    if uses_flag(arguments, _BY_USER, "sgGPt") and not operands(arguments, _KILLER_VALUES):
-        yield "shell.destructive", "kills everything that a user runs", "name the program"
+    words = operands(arguments, _KILLER_VALUES)
+    if (uses_flag(arguments, _BY_USER, "sgGPt") and not words) or {".", ".*", ""}.intersection(words):
+        yield "shell.destructive", "kills everything that somebody runs", "name the program"
 
 
 _SSH_OPTIONS = re.compile(

@@ -11,7 +11,7 @@ from interlock.judge.shell.git import Verdict
 from interlock.judge.urls import judge_url
 
 _OUTPUT = re.compile(
-    r"-(?:o|O|outdir|out|output|logfile|L)$|--(?:out|output|log-?file|logfile|dest|destination|directory|target|prefix|"
+    r"-(?:o[NXGSA]?|O|outdir|out|output|logfile|L)$|--(?:out|output|log-?file|logfile|dest|destination|directory|target|prefix|"
     r"export|dump|save|report|record|trace|write|to-file|destdir|installdir|root|extract-to)(?:-\w+)*$"
 )
 _EXTRACTS = {

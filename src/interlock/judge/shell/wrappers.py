@@ -188,7 +188,7 @@ PREFIXED: dict[str, tuple[tuple[str, ...], ...]] = {
     "hatch": (("run",),),
     "conda": (("run",),),
     "bundle": (("exec",),),
-    "npm": (("exec",),),
+    "npm": (("exec",), ("explore",)),
     "pnpm": (("exec",), ("dlx",)),
     "yarn": (("exec",), ("dlx",)),
     "direnv": (("exec",),),
