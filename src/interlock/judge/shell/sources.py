@@ -36,18 +36,21 @@ _CODE_OPTIONS = names(
 def installs(arguments: Sequence[str]) -> Iterator[Verdict]:
     """A package by its name comes from a registry; by an address, from anywhere."""
     words = operands(arguments)
-    from_url = any(word.startswith(URLS) or re.search(r"@\s*(?:git\+|https?:)", word) for word in words)
-    values = [
-        value
-        for flag in _FROM_ELSEWHERE
-        for value in _values(arguments, flag)
-        if value.startswith(URLS) or "://" in value
-    ]
-    loose = uses_flag(arguments, _UNSIGNED, abbreviated=False)
-    if _INSTALL_VERBS.intersection(words[:3]) and (values or loose or from_url):
-        yield "shell.remote_code", "installs or runs code from an address", "install by name from the registry"
-    elif _SETS_SOURCE.search(" ".join(word for word in arguments[:8] if not word.startswith("--"))):
+    if not _INSTALL_VERBS.isdisjoint(words[:3]):
+        if _has_address(arguments, words) or uses_flag(arguments, _UNSIGNED, abbreviated=False):
+            yield "shell.remote_code", "installs or runs code from an address", "install by name from the registry"
+    elif words[:1] in (["config"], ["c"]) and _SETS_SOURCE.search(" ".join(words[:8])):
         yield "shell.remote_code", "makes later installs come from an address", "leave the setting alone"
+
+
+def _has_address(arguments: Sequence[str], words: Sequence[str]) -> bool:
+    if not any("://" in word or "git+" in word or "git@" in word for word in arguments):
+        return False
+    if any(word.startswith(URLS) or re.search(r"@\s*(?:git\+|https?:)", word) for word in words):
+        return True
+    return any(
+        value.startswith(URLS) or "://" in value for flag in _FROM_ELSEWHERE for value in _values(arguments, flag)
+    )
 
 
 def runs_address(arguments: Sequence[str]) -> Iterator[Verdict]:
