@@ -26,6 +26,10 @@ class Origins:
         self.modules: dict[str, set[str]] = {}
         self.values: dict[str, list[ast.expr]] = {}
         self.bound: set[str] = set()
+        self.functions: set[str] = set()
+        """Names of functions of the code itself."""
+        self.listed: set[str] = set()
+        """Names that stand for each of what `dir` lists."""
         self.known: dict[str, tuple[str, ...]] = {}
         self.active: set[str] = set()
         self.texts = Texts(self.values)
@@ -120,6 +124,8 @@ class Origins:
                 self._assign(target, item)
         elif isinstance(target, ast.Name):
             self.bound.add(target.id)
+            if isinstance(items, ast.Call) and isinstance(items.func, ast.Name) and items.func.id == "dir":
+                self.listed.add(target.id)
 
     def bind_with(self, node: ast.withitem) -> None:
         if node.optional_vars is not None:
@@ -139,6 +145,7 @@ class Origins:
     def bind_name(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.ExceptHandler) -> None:
         if node.name:
             self.bound.add(node.name)
+            self.functions.add(node.name)
 
     def _import(self, name: str, origin: str) -> None:
         self.bound.add(name)
@@ -148,6 +155,8 @@ class Origins:
         if isinstance(target, ast.Name):
             self.bound.add(target.id)
             self.values.setdefault(target.id, []).append(value)
+            if isinstance(value, ast.Lambda):
+                self.functions.add(target.id)
         elif isinstance(target, (ast.Tuple, ast.List)):
             sources = value.elts if isinstance(value, (ast.Tuple, ast.List)) else []
             for index, inner in enumerate(target.elts):

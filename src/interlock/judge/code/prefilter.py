@@ -30,6 +30,9 @@ _SMALL_POWER = re.compile(r"(\*\s*)?(?<![\w.)])\d{1,6}\s*(?:\*\*\s*\d{1,4}|<<\s*
 _LONG_NUMBER = re.compile(r"\d[\d_]{7}")
 _PRODUCT = re.compile(r"[\w)\]}\"']\s*\*(?!\*)")
 _IDLE_LOOP = re.compile(r"while[^:\n]{1,24}:\s*(?:#[^\n]*\s*)*(?:pass|continue)\b")
+_MAGIC = re.compile(r"^[ \t]*(?:%{1,2}[A-Za-z]|!{1,2}[^=\s])|=[ \t]*(?:![^=]|%[A-Za-z])", re.MULTILINE)
+"""What notebooks run as commands. None of it is Python, unless it stands in a text or an expression goes on."""
+_QUERY = re.compile(r"@\s*\w+\s*[.(][^\n]*[\"']")
 _ENDLESS_LOOP = re.compile(r"\bwhile\b[\s(\\]*(?:True\b|[\d.\"']|[bBfFrRuU]{1,2}[\"'])")
 _SYSTEM_PLACES = ("etc", "proc", "sys", "root", "dev", "boot", "var", "home", "Users")
 _SECRET_FOLDERS = (".ssh", ".aws", ".netrc", ".kube", ".gnupg", ".git-cred")
@@ -66,7 +69,7 @@ _ALWAYS = _in_bytes(
     | words.names(
         "getattr hasattr setattr delattr attrgetter methodcaller vars open fdopen open_file "
         "import_module find_spec find_loader get_loader "
-        "iter_modules find_module exec_module trust_remote_code"
+        "iter_modules find_module exec_module trust_remote_code allow_pickle safe_mode typ"
     )
 )
 _CALLED_BUILTINS = _in_bytes(words.CALLED_BUILTINS)
@@ -90,7 +93,7 @@ def _endings(origins: Iterable[str]) -> dict[bytes, set[bytes]]:
 
 _ENDINGS = _endings(
     origin
-    for origin in words.BLOCKED_ORIGINS | words.OPENERS | {"yaml.load", "numpy.load"}
+    for origin in words.BLOCKED_ORIGINS | words.OPENERS | {"yaml.load"}
     if not origin.endswith(".open")  # a word of its own
 )
 _LISTERS = _endings(words.LISTERS)
@@ -125,6 +128,10 @@ def may_be_refused(code: str, rules: CodeRules) -> bool:
     if "\\" in code and _is_spelled_otherwise(code):
         return True
     if "__" in code and _names_what_is_inside(code, found):
+        return True
+    if ("!" in code or "%" in code) and _MAGIC.search(code):
+        return True
+    if "@" in code and (b"query" in found or b"eval" in found) and _QUERY.search(code):
         return True
     if _may_exhaust(code, found):
         return True
@@ -294,7 +301,12 @@ def _follows(code: str, at: int, marks: str) -> bool:
 
 def _names_a_place(code: str) -> bool:
     """Whether a text may begin like one of the system's places, name a folder of secrets, or be made from numbers."""
-    if "~" in code or any(mark in code for mark in _MAKES_TEXT) or any(folder in code for folder in _SECRET_FOLDERS):
+    if (
+        "~" in code
+        or "file:" in code
+        or any(mark in code for mark in _MAKES_TEXT)
+        or any(folder in code for folder in _SECRET_FOLDERS)
+    ):
         return True
     at = code.find("/")
     while at >= 0:

@@ -11,6 +11,7 @@ import threading
 import warnings
 from collections.abc import Iterator
 
+from interlock.judge.code.doctests import with_examples
 from interlock.judge.code.prefilter import may_be_refused
 from interlock.judge.code.rules import CodeRules
 from interlock.judge.code.tree import TreeJudge
@@ -43,8 +44,14 @@ def judge_python(code: str, rules: CodeRules) -> Iterator[Finding]:
     tree = parse_python(code)
     if tree is None:
         yield Finding("code.unparsable", "this is not Python that can be read", "send Python that compiles")
-    else:
-        yield from TreeJudge(code, rules).judge(tree)
+        return
+    if "doctest" in code and "doctest" not in rules.blocked_imports:
+        expanded = with_examples(code, tree)
+        run = parse_python(expanded) if expanded is not None else None
+        if run is not None:
+            yield from TreeJudge(code, rules, examples_judged=True).judge(run)
+            return
+    yield from TreeJudge(code, rules).judge(tree)
 
 
 def _find_hidden(code: str) -> re.Match[str] | None:

@@ -13,6 +13,7 @@ from collections.abc import Callable, Iterable
 from typing import Any
 
 from interlock.judge.code import vocabulary as words
+from interlock.judge.code.disguises import begins_plainly, is_disguised, keeps_to_public
 from interlock.judge.code.origins import Origins
 from interlock.judge.code.rules import CodeRules
 from interlock.judge.code.sizes import is_too_large
@@ -40,7 +41,8 @@ _READING: dict[type[ast.AST], tuple[Callable[..., None] | None, tuple[str, ...]]
 
 def _reading(kind: type[ast.AST]) -> tuple[Callable[..., None] | None, tuple[str, ...]]:
     """How a kind of node is read: what notes the names it binds, and the fields with more nodes in them."""
-    fields = tuple(field for field in kind._fields if field not in _LEAF_FIELDS)
+    # `case True:` holds the value itself where other patterns hold nodes.
+    fields = tuple(field for field in getattr(kind, "_fields", ()) if field not in _LEAF_FIELDS)
     _READING[kind] = Origins.BINDINGS.get(kind), fields
     return _READING[kind]
 
@@ -48,15 +50,22 @@ def _reading(kind: type[ast.AST]) -> tuple[Callable[..., None] | None, tuple[str
 class TreeJudge:
     """One judgement of one tree. Ask once; what is wrong is in the answer."""
 
-    def __init__(self, code: str, rules: CodeRules) -> None:
+    def __init__(self, code: str, rules: CodeRules, *, examples_judged: bool = False) -> None:
         self.code = code
         self.rules = rules
+        self.examples_judged = examples_judged
+        """The tree holds what `doctest` would run, too, so running that is no way around."""
         self.origins = Origins()
         self.blocked_modules = words.BLOCKED_MODULES
         if rules.allowed_imports or rules.blocked_imports:
             self.blocked_modules = (words.BLOCKED_MODULES - set(rules.allowed_imports)) | set(rules.blocked_imports)
+        if examples_judged:
+            self.blocked_modules = self.blocked_modules - {"doctest"}
         self.allowed_modules = set(rules.allowed_imports or words.STRICT_MODULES) if rules.allowlists else None
         self.lines: list[int] | None = None
+        self.handed_in: ast.expr | None = None
+        """A name that is looked up although it was given to a function."""
+        self.hands_over = False
         self.found: list[Finding] = []
 
     def judge(self, tree: ast.Module) -> list[Finding]:
@@ -74,12 +83,31 @@ class TreeJudge:
                         clean.add(node.id)
             elif type(node) is not ast.Attribute or self._leads_somewhere(node):
                 _HANDLERS[type(node)](self, node, parent)
+        if self.examples_judged or self.handed_in is not None:
+            self._judge_as_a_whole(nodes)
         if self.origins.exhausted:
             found.append(
                 Finding("code.too_deep", "names lead to each other in too many ways to follow", "send simpler code")
             )
         found.sort(key=lambda finding: finding.span or (0, 0))
         return found
+
+    def _judge_as_a_whole(self, nodes: list[tuple[ast.AST, ast.AST]]) -> None:
+        """What can only be told when all names are known: where a module goes, and what a function is handed."""
+        for node, parent in nodes:
+            if type(node) is ast.Call and self.handed_in is not None:
+                self._note_handed_over(node)
+            elif (
+                self.examples_judged
+                and type(node) is ast.Name
+                and type(parent) is not ast.Attribute
+                and "doctest" in self.origins.of_name(node.id)
+            ):
+                self._note("code.import", node, "hands 'doctest' on as a value", "call doctest.testmod()")
+        if self.handed_in is not None and self.hands_over:
+            self._note(
+                "code.dynamic_attribute", self.handed_in, "looks up a name that is made while running", "name it"
+            )
 
     def _leads_somewhere(self, node: ast.Attribute) -> bool:
         """Whether an attribute can matter: by its own name, or because it hangs from something imported or renamed."""
@@ -211,9 +239,7 @@ class TreeJudge:
         if name in words.CALLED_ATTRIBUTES and called and not before:
             self._note("code.process", node, f"Blocked pattern: '.{name}('", "use a tool that does this one thing")
             return
-        if name == "__class__" and not (
-            isinstance(parent, ast.Attribute) and parent.attr in ("__name__", "__qualname__", "__module__", "__doc__")
-        ):
+        if name == "__class__" and not _asks_for_class(node, parent):
             self._note(
                 "code.introspection", node, "Blocked pattern: '.__class__'", "use isinstance() or type(x).__name__"
             )
@@ -253,6 +279,8 @@ class TreeJudge:
             and parts[0].startswith(("exec", "spawn", "posix_spawn", "fork", "popen", "sched_set"))
         ):
             self._note("code.process", node, f"Blocked pattern: '{origin}'", "use a tool that does this one thing")
+        elif self.examples_judged and head == "doctest" and parts and not (parts[0] == "testmod" or parts[0].isupper()):
+            self._note("code.process", node, f"Blocked pattern: '{origin}'", "call doctest.testmod()")
         elif head == "builtins" and parts and parts[0] in words.BLOCKED_BUILTINS:
             self._note("code.builtin", node, f"Blocked pattern: '{parts[0]}'", "write the code itself")
         elif parts and (leaked := next((part for part in parts if part in words.LEAKED_MODULES), None)):
@@ -276,20 +304,22 @@ class TreeJudge:
             self._note("code.import", node, f"Blocked pattern: '{name}('", "import the module by name")
         elif name == "load" and "yaml.load" in self.origins.of(func) and not _has_safe_loader(node):
             self._note("code.deserialises", node, "yaml.load builds any object", "use yaml.safe_load")
-        elif (
-            name == "load"
-            and "numpy.load" in self.origins.of(func)
-            and any(word.arg == "allow_pickle" for word in node.keywords)
-        ):
-            self._note("code.deserialises", node, "numpy.load with pickles runs code", "leave allow_pickle out")
         elif name == "type" and len(node.args) == 3 and isinstance(func, ast.Name):
             self._judge_built_class(node)
         elif (name in _LISTER_NAMES or type(func) is not ast.Attribute) and words.LISTERS.intersection(
             self.origins.of(func)
         ):
             self._judge_looked_at(node)
-        if node.keywords and any(word.arg == "trust_remote_code" and _is_true(word.value) for word in node.keywords):
-            self._note("code.deserialises", node, "runs code that comes with a model", "leave trust_remote_code out")
+        elif name in ("query", "eval") and type(func) is ast.Attribute and node.args:
+            text = self.origins.text(node.args[0])
+            if text is not None and words.REACHING_QUERY.search(text):
+                self._note(
+                    "code.process", node, "text that is evaluated reaches into a module", "write the code itself"
+                )
+        if node.keywords:
+            for word in node.keywords:
+                if _trusts(word):
+                    self._note("code.deserialises", node, "runs code that comes with data", f"leave {word.arg} out")
         opener = (
             words.OPENERS.intersection(self.origins.of(func))
             if name in ("open", "fdopen", "FileIO", "open_file")
@@ -307,8 +337,7 @@ class TreeJudge:
         given = node.args[position]
         text = self.origins.text(given)
         if text is None:
-            computed = not isinstance(given, (ast.Name, ast.Attribute))
-            if computed or (name != "hasattr" and self.origins.is_module(node.args[0])):
+            if (name != "hasattr" and self.origins.is_module(node.args[0])) or self._is_made(given, name):
                 self._note(
                     "code.dynamic_attribute",
                     node,
@@ -330,6 +359,30 @@ class TreeJudge:
         if name == "getattr":
             for origin in self.origins.of(node):
                 self._judge_origin(origin, node)
+
+    def _is_made(self, given: ast.expr, name: str) -> bool:
+        """Whether a name is made here; one that is handed in is made where that is done."""
+        if not isinstance(given, (ast.Name, ast.Attribute)):
+            return not begins_plainly(given)
+        if name == "hasattr" or isinstance(given, ast.Attribute):
+            return False
+        if given.id in self.origins.listed:
+            return not keeps_to_public(self.code)
+        values = self.origins.values
+        if given.id in values:
+            return is_disguised(given, values) and not keeps_to_public(self.code)
+        self.handed_in = self.handed_in or given
+        return False
+
+    def _note_handed_over(self, node: ast.Call) -> None:
+        """A disguised text given to a function of the code itself, or beside one: what it looks up is hidden."""
+        given = [*node.args, *(keyword.value for keyword in node.keywords)]
+        own = isinstance(node.func, ast.Lambda) or any(
+            isinstance(each, ast.Lambda) or (isinstance(each, ast.Name) and each.id in self.origins.functions)
+            for each in (node.func, *given)
+        )
+        if own and any(is_disguised(each, self.origins.values) for each in given):
+            self.hands_over = True
 
     def _judge_built_class(self, node: ast.Call) -> None:
         space = node.args[2]
@@ -461,8 +514,23 @@ class TreeJudge:
             self.on_assembled(node, parent)
 
 
-def _is_true(node: ast.AST) -> bool:
-    return isinstance(node, ast.Constant) and node.value is True
+_TRUSTING = {"trust_remote_code": (True,), "allow_pickle": (True,), "safe_mode": (False,), "typ": ("unsafe",)}
+"""Keywords with which a loader runs what comes with the data."""
+
+
+def _trusts(word: ast.keyword) -> bool:
+    given = _TRUSTING.get(word.arg or "")
+    return given is not None and isinstance(word.value, ast.Constant) and word.value.value in given
+
+
+def _asks_for_class(node: ast.Attribute, parent: ast.AST) -> bool:
+    """`x.__class__` where `type(x)` could stand: for its name, to compare it, or to make another."""
+    match parent:
+        case ast.Attribute(attr="__name__" | "__qualname__" | "__module__" | "__doc__") | ast.Compare():
+            return True
+        case ast.Call(func=func):
+            return func is node or (isinstance(func, ast.Name) and func.id in ("isinstance", "issubclass"))
+    return False
 
 
 def _is_plain_format(node: ast.expr) -> bool:
