@@ -123,3 +123,24 @@ def test_loaders_and_bridges_that_run_or_reach_more_than_they_show_are_refused(c
 )
 def test_their_ordinary_uses_pass(code: str) -> None:
     assert judge_code(code) == ()
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "eval = eval\neval('1')",
+        "exec = 1\nexec('1')",
+        "for exec in [exec]:\n    exec('1')",
+        "(compile := compile)('1', '', 'exec')",
+        "class A:\n    run = 1\n    exec = exec",
+        "help = help\nhelp()",
+        "getattr = getattr\nprint(list(map(getattr, x)))",
+        "open = open\nwrite = open\nwrite('a', 'w')",
+    ],
+)
+def test_a_builtin_bound_to_its_own_name_is_what_it_was(code: str) -> None:
+    assert judge_code(code)
+
+
+def test_a_column_called_open_is_no_file() -> None:
+    assert judge_code("open, close = row\nprint(close - open)") == ()

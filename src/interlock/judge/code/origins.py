@@ -11,6 +11,7 @@ import builtins
 from collections.abc import Callable, Iterable
 from typing import ClassVar
 
+from interlock.judge.code.texts import MAX_STEPS as TEXT_STEPS
 from interlock.judge.code.texts import Texts
 
 MAX_DEPTH = 8
@@ -40,19 +41,18 @@ class Origins:
         """Whether following was given up, so that nothing found does not mean that nothing is there."""
         return self.steps > MAX_STEPS or self.texts.exhausted
 
-    def may_lead(self, name: str) -> bool:
-        """Whether attributes of a name can be those of something imported or built in."""
-        return bool(self.of_name(name))
-
-    def is_bound(self, name: str) -> bool:
-        return name in self.bound
+    def is_own(self, name: str) -> bool:
+        """Whether a name of something built in is bound to something else here."""
+        return name in self.bound and f"builtins.{name}" not in self.of_name(name)
 
     def of_name(self, name: str, depth: int = 0) -> tuple[str, ...]:
         """The dotted names that a plain name may stand for; a builtin stands for itself."""
         if name in self.known:
             return self.known[name]
         found = set(self.modules.get(name, ()))
-        if depth < MAX_DEPTH and name not in self.active:
+        if name in self.active and name in _BUILTINS:
+            found.add(f"builtins.{name}")  # `open = open`: what it is bound to is what it was
+        elif depth < MAX_DEPTH and name not in self.active:
             self.active.add(name)
             for value in self.values.get(name, ())[:MAX_ORIGINS]:
                 found.update(self.of(value, depth + 1))
@@ -67,7 +67,7 @@ class Origins:
     def of(self, node: ast.AST, depth: int = 0) -> tuple[str, ...]:
         """The dotted names that an expression may stand for."""
         self.steps += 1
-        if depth > MAX_DEPTH or self.exhausted:
+        if depth > MAX_DEPTH or self.steps > MAX_STEPS or self.texts.steps > TEXT_STEPS:
             return ()
         kind = type(node)
         if kind is ast.Name:

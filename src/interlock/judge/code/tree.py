@@ -10,11 +10,13 @@ import ast
 import re
 import unicodedata
 from collections.abc import Callable, Iterable
+from operator import attrgetter
 from typing import Any
 
 from interlock.judge.code import vocabulary as words
 from interlock.judge.code.disguises import begins_plainly, is_disguised, keeps_to_public
 from interlock.judge.code.origins import Origins
+from interlock.judge.code.reaches import judge_reach
 from interlock.judge.code.rules import CodeRules
 from interlock.judge.code.sizes import is_too_large
 from interlock.judge.findings import Finding
@@ -34,16 +36,19 @@ _LEAF_FIELDS = words.names(
     "conversion simple is_async kwd_attrs rest"
 )
 """Fields that never hold anything to judge: contexts, operators and plain names."""
-_READING: dict[type[ast.AST], tuple[Callable[..., None] | None, tuple[str, ...]]] = {
-    kind: (Origins.BINDINGS.get(kind), ()) for kind in (ast.Constant, ast.Import, ast.ImportFrom)
+_EVERY_USE = _JUDGED_BY_USE | words.BLOCKED_BUILTINS
+"""Names of which each use is judged; of any other, the first tells as much as all."""
+_Reading = tuple[Callable[..., None] | None, Callable[[Any], Any] | None, bool]
+_READING: dict[type[ast.AST], _Reading] = {
+    kind: (Origins.BINDINGS.get(kind), None, False) for kind in (ast.Constant, ast.Import, ast.ImportFrom)
 }
 
 
-def _reading(kind: type[ast.AST]) -> tuple[Callable[..., None] | None, tuple[str, ...]]:
-    """How a kind of node is read: what notes the names it binds, and the fields with more nodes in them."""
+def _reading(kind: type[ast.AST]) -> _Reading:
+    """How a kind of node is read: what notes the names it binds, what gives its inner nodes, and whether just one."""
     # `case True:` holds the value itself where other patterns hold nodes.
-    fields = tuple(field for field in getattr(kind, "_fields", ()) if field not in _LEAF_FIELDS)
-    _READING[kind] = Origins.BINDINGS.get(kind), fields
+    fields = [field for field in getattr(kind, "_fields", ()) if field not in _LEAF_FIELDS]
+    _READING[kind] = Origins.BINDINGS.get(kind), attrgetter(*fields) if fields else None, len(fields) == 1
     return _READING[kind]
 
 
@@ -53,6 +58,7 @@ class TreeJudge:
     def __init__(self, code: str, rules: CodeRules, *, examples_judged: bool = False) -> None:
         self.code = code
         self.rules = rules
+        self.readonly = rules.level == "readonly"
         self.examples_judged = examples_judged
         """The tree holds what `doctest` would run, too, so running that is no way around."""
         self.origins = Origins()
@@ -72,17 +78,22 @@ class TreeJudge:
         nodes = self._collect(tree)
         if nodes is None:
             return [Finding("code.too_deep", "code nested too deeply, or too much of it", "send simpler code")]
-        clean: set[str] = set()
         found = self.found
+        judged = words.JUDGED_ATTRIBUTES
         for node, parent in nodes:
-            if type(node) is ast.Name:
-                if node.id not in clean:
-                    before = len(found)
-                    self.on_name(node, parent)
-                    if len(found) == before and node.id not in _JUDGED_BY_USE:
-                        clean.add(node.id)
-            elif type(node) is not ast.Attribute or self._leads_somewhere(node):
-                _HANDLERS[type(node)](self, node, parent)
+            kind = node.__class__
+            if kind is ast.Name and node.id not in _EVERY_USE and node.id.isascii():  # type: ignore[attr-defined]
+                for origin in self.origins.of_name(node.id):  # type: ignore[attr-defined]
+                    self._judge_origin(origin, node)
+                continue
+            # An attribute matters by its own name, or because it hangs from something imported or renamed.
+            if kind is ast.Attribute and node.attr not in judged and node.attr.isascii():  # type: ignore[attr-defined]
+                base = node.value  # type: ignore[attr-defined]
+                while base.__class__ is ast.Attribute:
+                    base = base.value
+                if base.__class__ is ast.Name and not self.origins.of_name(base.id):
+                    continue
+            _HANDLERS[kind](self, node, parent)
         if self.examples_judged or self.handed_in is not None:
             self._judge_as_a_whole(nodes)
         if self.origins.exhausted:
@@ -109,44 +120,45 @@ class TreeJudge:
                 "code.dynamic_attribute", self.handed_in, "looks up a name that is made while running", "name it"
             )
 
-    def _leads_somewhere(self, node: ast.Attribute) -> bool:
-        """Whether an attribute can matter: by its own name, or because it hangs from something imported or renamed."""
-        if node.attr in words.JUDGED_ATTRIBUTES or not node.attr.isascii():
-            return True
-        base = node.value
-        while type(base) is ast.Attribute:
-            base = base.value
-        return type(base) is not ast.Name or self.origins.may_lead(base.id)
-
     def _collect(self, tree: ast.Module) -> list[tuple[ast.AST, ast.AST]] | None:
         """The nodes worth judging with their parents, level by level; what names are bound to is noted on the way."""
         found: list[tuple[ast.AST, ast.AST]] = []
-        level: list[ast.AST] = [tree]
+        origins, handlers, named, load, constant = self.origins, _HANDLERS, ast.Name, ast.Load, ast.Constant
+        seen: set[str] = set()
+        level: list[Any] = [tree]
         count = depth = 0
         while level:
             count += len(level)
             depth += 1
             if depth > MAX_DEPTH or count > MAX_NODES:
                 return None
-            below: list[ast.AST] = []
+            below: list[Any] = []
             for node in level:
-                kind = type(node)
-                bind, fields = _READING.get(kind) or _reading(kind)
+                kind = node.__class__
+                bind, inner, single = _READING.get(kind) or _reading(kind)
                 if bind is not None:
-                    bind(self.origins, node)
-                for field in fields:
-                    value = getattr(node, field, None)
-                    children: Iterable[Any] = value if value.__class__ is list else (value,)
-                    for child in children:
+                    bind(origins, node)
+                if inner is None:
+                    continue
+                values: Iterable[Any] = (inner(node),) if single else inner(node)
+                for value in values:
+                    for child in value if value.__class__ is list else (value,):
                         kind = child.__class__
-                        if kind is ast.Constant:
+                        if kind is named:
+                            name = child.id
+                            if name in seen and name not in _EVERY_USE:
+                                continue
+                            if child.ctx.__class__ is load:
+                                seen.add(name)
+                                found.append((child, node))
+                            elif name[:2] == "__" or not name.isascii():
+                                found.append((child, node))
+                        elif kind is constant:
                             text = child.value
                             if (text.__class__ is str and "__" in text) or text.__class__ is bytes:
                                 found.append((child, node))
-                        elif kind is ast.Name:
-                            found.append((child, node))
                         elif child is not None:
-                            if kind in _HANDLERS:
+                            if kind in handlers:
                                 found.append((child, node))
                             below.append(child)
             level = below
@@ -210,18 +222,13 @@ class TreeJudge:
         if not isinstance(node.ctx, ast.Load):
             return
         called = isinstance(parent, ast.Call) and parent.func is node
-        if name in words.CALLED_BUILTINS and called and not self.origins.is_bound(name):
+        if name in words.CALLED_BUILTINS and called and not self.origins.is_own(name):
             self._note("code.builtin", node, f"Blocked pattern: '{name}('", "leave it out")
-        elif name in ("getattr", "vars") and not called and not self.origins.is_bound(name):
+        elif name in ("getattr", "vars") and not called and not self.origins.is_own(name):
             self._note("code.dynamic_attribute", node, f"hands {name} on as a value", "name the attribute")
-        elif (
-            self.rules.level == "readonly"
-            and name in words.READONLY_BUILTINS
-            and called
-            and not self.origins.is_bound(name)
-        ):
+        elif self.readonly and name in words.READONLY_BUILTINS and called and not self.origins.is_own(name):
             self._note("code.side_effect", node, f"{name}() has an effect beyond reading", "leave it out")
-        elif name == "open" and not called and not self.origins.is_bound(name):
+        elif name == "open" and not called and not self.origins.is_own(name):
             self._note("code.file", node, "hands open on as a value", "call it where it is needed")
         for origin in self.origins.of_name(name):
             self._judge_origin(origin, node)
@@ -249,7 +256,7 @@ class TreeJudge:
             self._note("code.introspection", node, "Blocked pattern: '.__dict__'", "name the attribute")
         elif name in words.WRITING_METHODS and called:
             self._note("code.file", node, f"'.{name}(' changes files", "return the data instead")
-        elif self.rules.level == "readonly":
+        elif self.readonly:
             self._judge_readonly_attribute(node, name, called)
         for origin in origins:
             self._judge_origin(origin, node)
@@ -268,30 +275,10 @@ class TreeJudge:
             self._note("code.side_effect", node, f"'.{name}' writes or sends something", "return the data instead")
 
     def _judge_origin(self, origin: str, node: ast.AST) -> None:
-        if origin in words.BLOCKED_ORIGINS:
-            self._note("code.process", node, f"Blocked pattern: '{origin}'", "use a tool that does this one thing")
-            return
-        head, _, rest = origin.partition(".")
-        parts = rest.split(".") if rest else []
-        if (
-            head == "os"
-            and parts
-            and parts[0].startswith(("exec", "spawn", "posix_spawn", "fork", "popen", "sched_set"))
-        ):
-            self._note("code.process", node, f"Blocked pattern: '{origin}'", "use a tool that does this one thing")
-        elif self.examples_judged and head == "doctest" and parts and not (parts[0] == "testmod" or parts[0].isupper()):
-            self._note("code.process", node, f"Blocked pattern: '{origin}'", "call doctest.testmod()")
-        elif head == "builtins" and parts and parts[0] in words.BLOCKED_BUILTINS:
-            self._note("code.builtin", node, f"Blocked pattern: '{parts[0]}'", "write the code itself")
-        elif parts and (leaked := next((part for part in parts if part in words.LEAKED_MODULES), None)):
-            self._note(
-                "code.leaked_module",
-                node,
-                f"reaches {leaked!r} through {head!r}",
-                f"import what you need from {head!r}",
-            )
-        elif self.rules.level == "readonly" and origin in words.READONLY_ORIGINS:
-            self._note("code.side_effect", node, f"'{origin}' has an effect beyond reading", "leave it out")
+        verdict = judge_reach(origin, readonly=self.readonly, examples_judged=self.examples_judged)
+        if verdict is not None:
+            rule, message, mend = verdict
+            self._note(rule, node, message, mend)
 
     def on_call(self, node: ast.Call, _: ast.AST) -> None:
         func = node.func
@@ -465,7 +452,12 @@ class TreeJudge:
             )
 
     def on_subscript(self, node: ast.Subscript, parent: ast.AST) -> None:
-        text = self.origins.text(node.slice)
+        value, key = node.value, node.slice
+        # An element by its number matters only where it is known what there is.
+        by_number = type(key) is ast.Constant and type(key.value) is int
+        if by_number and type(value) is ast.Name and value.id not in self.origins.values:
+            return
+        text = self.origins.text(key)
         if text is not None and (text in words.BLOCKED_BUILTINS or text in words.BLOCKED_ATTRIBUTES):
             self._note("code.introspection", node, f"Blocked pattern: {text!r} as a key", "leave it out")
         else:
@@ -500,7 +492,7 @@ class TreeJudge:
         idle = all(isinstance(inner, (ast.Pass, ast.Continue)) for inner in node.body)
         if (
             endless
-            and (idle or self.rules.level == "readonly")
+            and (idle or self.readonly)
             and not any(
                 isinstance(inner, (ast.Break, ast.Return, ast.Raise, ast.Await, ast.Yield)) for inner in ast.walk(node)
             )
