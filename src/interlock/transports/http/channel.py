@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+from functools import partial
 from time import thread_time
 from typing import TYPE_CHECKING, Final, Protocol, cast
 
@@ -70,9 +71,12 @@ class Channel(asyncio.Protocol):
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
+        self.data_received = partial(pool.rounds.received, self)  # type: ignore[method-assign]
+        """Bytes, in whatever pieces they come: in their turn they are taken in."""
         self.transport: asyncio.Transport
         self._parser = httptools.HttpResponseParser(self)
-        self._ticket: Ticket | None = None
+        self.ticket: Ticket | None = None
+        """Whose request it carries."""
         self._served = 0
         self.keep_seconds = IDLE_SECONDS
         self.idle_until = 0.0
@@ -91,12 +95,6 @@ class Channel(asyncio.Protocol):
         self._chunks: list[bytes] = []
         self._fed = 0
 
-    def begin(self, ticket: Ticket, payload: bytes) -> Ticket:
-        """Send a request, which is the ticket's from now on. The connection must be idle."""
-        self._ticket = ticket
-        self._pool.rounds.write(self.transport, payload)
-        return ticket
-
     def abort(self) -> None:
         """Close at once, without a word to whoever waits."""
         self.transport.abort()
@@ -106,14 +104,11 @@ class Channel(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
 
-    def data_received(self, data: bytes) -> None:
-        self._pool.rounds.received(self, data)
-
     def eof_received(self) -> None:
         self._pool.rounds.settle()
 
     def take_in(self, data: bytes) -> None:
-        ticket = self._ticket
+        ticket = self.ticket
         if ticket is None or ticket.over:
             self.abort()  # nobody asked
             return
@@ -123,7 +118,7 @@ class Channel(asyncio.Protocol):
             if known is not None:
                 # A whole response, the like of which the parser has read: it is not asked, and stays between two.
                 ticket.over = True
-                self._ticket = None
+                self.ticket = None
                 self._served += 1
                 self._pool.release(self, True)
                 ticket.reply.whole(*known)
@@ -155,7 +150,7 @@ class Channel(asyncio.Protocol):
     def _go_through(self, data: bytes) -> None:
         """More of an event stream: a piece at a time, and no more of them now than the server's share of the loop."""
         for at in range(0, len(data), PIECE):
-            ticket = self._ticket
+            ticket = self.ticket
             if ticket is None or ticket.over:
                 self.abort()  # more than the response, and nobody asked for that
                 return
@@ -163,19 +158,19 @@ class Channel(asyncio.Protocol):
             self._more = at + PIECE < len(data)
             self._feed(ticket, data[at : at + PIECE])
             rest = self._pool.share.spend(thread_time() - began, self._pool.now())
-            if rest and self._ticket is not None and not self.transport.is_closing():
+            if rest and self.ticket is not None and not self.transport.is_closing():
                 self.transport.pause_reading()
                 self._pool.later(rest, self._go_on, data[at + PIECE :])
                 return
 
     def _go_on(self, data: bytes) -> None:
-        if self._ticket is None or self.transport.is_closing():
+        if self.ticket is None or self.transport.is_closing():
             return
         self.transport.resume_reading()
         self._go_through(data)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        ticket = self._ticket
+        ticket = self.ticket
         if ticket is not None and not ticket.over and self._headers_complete and self._until_eof:
             self._complete = True
             self._hand_over(ticket, keep=False)
@@ -240,7 +235,7 @@ class Channel(asyncio.Protocol):
         if not self._complete or ticket.over:
             return
         ticket.over = True
-        self._ticket = None
+        self.ticket = None
         keep = keep and self._keep and not self._excess and not self._more
         self._served += 1
         said = self._headers.get(b"keep-alive")
@@ -257,7 +252,7 @@ class Channel(asyncio.Protocol):
             self._pool.heads.remember(data, headers)
 
     def _break(self, why: str) -> None:
-        ticket, self._ticket = self._ticket, None
+        ticket, self.ticket = self.ticket, None
         self.abort()
         if ticket is not None:
             began = self._fed > 0

@@ -37,7 +37,6 @@ from interlock.wire.messages import (
     Request,
     encode_failure,
     encode_notification,
-    encode_request,
     encode_result,
 )
 
@@ -126,12 +125,12 @@ class HttpLink(Link):
         if not outgoing.patience and outgoing.max_deadline is not None:
             outgoing.patience = deadline - self._loop.time()
         heads = self._heads
-        body = encode_request(id_, method, params)
-        call = self._calls[id_] = Call(self, id_, outgoing, sink, body)
+        payload = heads.request(id_, method, params, outgoing.name, outgoing.param_headers)
+        call = self._calls[id_] = Call(self, id_, outgoing, sink, params)
         if heads.in_session and method != "initialize":
             call.with_session = True
         try:
-            call.ticket = self._pool.submit(heads.post(body, method, outgoing.name, outgoing.param_headers), call)
+            call.ticket = self._pool.submit(payload, call)
         except Fault:
             del self._calls[id_]
             raise
@@ -321,7 +320,7 @@ class HttpLink(Link):
     def _payload(self, call: Call) -> bytes:
         outgoing, heads = call.outgoing, self._heads
         call.with_session = heads.in_session and outgoing.method != "initialize"
-        return heads.post(call.request, outgoing.method, outgoing.name, outgoing.param_headers)
+        return heads.request(call.id, outgoing.method, call.params, outgoing.name, outgoing.param_headers)
 
     def _submit(self, call: Call, payload: bytes, fresh: bool = False) -> None:
         call.renew()

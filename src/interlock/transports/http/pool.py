@@ -76,7 +76,9 @@ class Pool:
         while idle and not fresh:
             connection = idle.pop()
             if connection.idle_until > self._now() and not connection.transport.is_closing():
-                return connection.begin(Ticket(reply, connection), payload)
+                ticket = connection.ticket = Ticket(reply, connection)
+                self.rounds.write(connection.transport, payload)
+                return ticket
             self._abandon(connection)
         ticket = Ticket(reply, payload=payload)
         if self._closed:
@@ -148,8 +150,8 @@ class Pool:
     def _begin(self, connection: Channel, ticket: Ticket) -> None:
         """Send what had to wait for a connection."""
         payload, ticket.payload = ticket.payload, b""
-        ticket.connection = connection
-        connection.begin(ticket, payload)
+        ticket.connection, connection.ticket = connection, ticket
+        self.rounds.write(connection.transport, payload)
 
     def _next_ticket(self) -> Ticket | None:
         while self._queue:

@@ -65,12 +65,13 @@ class Call:
 
     _chunks: list[bytes] | None = None
 
-    def __init__(self, link: HttpLink, id: int, outgoing: Outgoing, sink: Sink, request: bytes) -> None:
+    def __init__(self, link: HttpLink, id: int, outgoing: Outgoing, sink: Sink, params: bytes) -> None:
         self._link = link
         self.id = id
         self.outgoing = outgoing
         self.sink = sink
-        self.request = request
+        self.params = params
+        """As they went out."""
         self.deadline = outgoing.deadline
 
     def renew(self) -> None:
