@@ -10,6 +10,7 @@ _EXAMPLE = re.compile(r"^[ \t]*>>> ?(.*(?:\n[ \t]*\.\.\.(?: .*)?$)*)", re.MULTIL
 _CONTINUED = re.compile(r"\n[ \t]*\.\.\. ?")
 _MADE = ("__doc__", "__test__")
 """With these, what is run could be made while the code runs."""
+_MOST_CALLS = 4
 _CALL = re.compile(
     r"testmod\s*\((?:\s*(?:name|verbose|optionflags|report|raise_on_error|exclude_empty)\s*=\s*[\w.| \"'-]+,?)*\s*\)"
     r"|(?<=import )testmod\b(?!\s+as\b)"
@@ -20,7 +21,8 @@ _CALL = re.compile(
 def with_examples(code: str, tree: ast.Module) -> str | None:
     """The code with all the examples in its texts behind it; None when others than these could be run."""
     plain = code if code.isascii() else unicodedata.normalize("NFKC", code)
-    if any(name in plain for name in _MADE) or plain.count("testmod") != len(_CALL.findall(plain)):
+    calls = plain.count("testmod")
+    if any(name in plain for name in _MADE) or calls > _MOST_CALLS or calls != len(_CALL.findall(plain)):
         return None
     examples = [
         _CONTINUED.sub("\n", example)

@@ -250,16 +250,17 @@ def _folds_to_ascii(word: bytes) -> bool:
 def _reaches_out(code: str, found: set[bytes]) -> bool:
     """Whether a module that matters is imported or reached, or something in one."""
     opened = _opened(code, found)
+    lines = _Lines(code)
     for top in found & _ENDINGS.keys():
         endings = found & _ENDINGS[top]
-        if not endings.isdisjoint(opened) or any(_is_taken(code, ending.decode()) for ending in endings):
+        if not endings.isdisjoint(opened) or any(_is_taken(code, ending.decode(), lines) for ending in endings):
             return True
     if b"os" in found and any(word.startswith(_RUNNERS) for word in found):
         return True
     if any(first in found and last in found and _is_entered(code, first.decode()) for first, last in _PARTS):
         return True
     modules = found & _MODULES
-    if not (modules & _LEAKED).isdisjoint(opened) or any(_is_reached(code, word) for word in modules):
+    if not (modules & _LEAKED).isdisjoint(opened) or any(_is_reached(code, word, lines) for word in modules):
         return True
     return any(not found.isdisjoint(_LISTERS[top]) for top in found & _LISTERS.keys()) and _names_a_place(code)
 
@@ -282,12 +283,27 @@ def _is_entered(code: str, name: str) -> bool:
     return False
 
 
-def _is_taken(code: str, name: str) -> bool:
+class _Lines:
+    """Where on each line something is imported, looked up once however many words stand there."""
+
+    def __init__(self, code: str) -> None:
+        self.code = code
+        self.imports: dict[int, tuple[int, str] | None] = {}
+
+    def importing(self, at: int) -> str | None:
+        """`import` or `from`, when one of them stands before a place on its line."""
+        start = self.code.rfind("\n", 0, at) + 1
+        if start not in self.imports:
+            end = self.code.find("\n", at)
+            match = _IMPORTING.search(self.code[start : end if end >= 0 else len(self.code)])
+            self.imports[start] = None if match is None else (start + match.end(), match[1])
+        found = self.imports[start]
+        return found[1] if found is not None and found[0] <= at else None
+
+
+def _is_taken(code: str, name: str, lines: _Lines) -> bool:
     """Whether a name may be that of something in a module: after a dot, in a string, or imported."""
-    return any(
-        _follows(code, at, ".\"'") or _IMPORTING.search(code[code.rfind("\n", 0, at) + 1 : at])
-        for at in _occurrences(code, name)
-    )
+    return any(_follows(code, at, ".\"'") or lines.importing(at) for at in _occurrences(code, name))
 
 
 def _follows(code: str, at: int, marks: str) -> bool:
@@ -316,15 +332,14 @@ def _names_a_place(code: str) -> bool:
     return False
 
 
-def _is_reached(code: str, word: bytes) -> bool:
+def _is_reached(code: str, word: bytes, lines: _Lines) -> bool:
     """Whether a module's name stands in an import of that module, or after the dot of one that holds it."""
     plain, leaked = word in (b"os", b"sys"), word in _LEAKED
     for at in _occurrences(code, word.decode()):
-        before = code[code.rfind("\n", 0, at) + 1 : at]
         if leaked and _follows(code, at, "."):
             return True
-        importing = _IMPORTING.search(before)
-        if importing and (not plain or importing[1] == "from"):
+        importing = lines.importing(at)
+        if importing and (not plain or importing == "from"):
             return True
     return False
 

@@ -14,7 +14,7 @@ from operator import attrgetter
 from typing import Any
 
 from interlock.judge.code import vocabulary as words
-from interlock.judge.code.disguises import begins_plainly, is_disguised, keeps_to_public
+from interlock.judge.code.disguises import Disguises, begins_plainly
 from interlock.judge.code.origins import Origins
 from interlock.judge.code.reaches import judge_reach
 from interlock.judge.code.rules import CodeRules
@@ -62,6 +62,7 @@ class TreeJudge:
         self.examples_judged = examples_judged
         """The tree holds what `doctest` would run, too, so running that is no way around."""
         self.origins = Origins()
+        self.disguises = Disguises(code, self.origins.values)
         self.blocked_modules = words.BLOCKED_MODULES
         if rules.allowed_imports or rules.blocked_imports:
             self.blocked_modules = (words.BLOCKED_MODULES - set(rules.allowed_imports)) | set(rules.blocked_imports)
@@ -106,7 +107,7 @@ class TreeJudge:
     def _judge_as_a_whole(self, nodes: list[tuple[ast.AST, ast.AST]]) -> None:
         """What can only be told when all names are known: where a module goes, and what a function is handed."""
         for node, parent in nodes:
-            if type(node) is ast.Call and self.handed_in is not None:
+            if type(node) is ast.Call and self.handed_in is not None and not self.hands_over:
                 self._note_handed_over(node)
             elif (
                 self.examples_judged
@@ -354,10 +355,9 @@ class TreeJudge:
         if name == "hasattr" or isinstance(given, ast.Attribute):
             return False
         if given.id in self.origins.listed:
-            return not keeps_to_public(self.code)
-        values = self.origins.values
-        if given.id in values:
-            return is_disguised(given, values) and not keeps_to_public(self.code)
+            return not self.disguises.keeps_to_public
+        if given.id in self.origins.values:
+            return self.disguises.hides(given.id)
         self.handed_in = self.handed_in or given
         return False
 
@@ -368,7 +368,7 @@ class TreeJudge:
             isinstance(each, ast.Lambda) or (isinstance(each, ast.Name) and each.id in self.origins.functions)
             for each in (node.func, *given)
         )
-        if own and any(is_disguised(each, self.origins.values) for each in given):
+        if own and any(self.disguises.is_disguised(each) for each in given):
             self.hands_over = True
 
     def _judge_built_class(self, node: ast.Call) -> None:
