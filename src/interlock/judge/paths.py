@@ -7,6 +7,7 @@ exist and for those that do not yet; whoever opens the file afterwards must open
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 from urllib.parse import unquote
@@ -36,9 +37,10 @@ def judge_path(path: str, roots: Sequence[str]) -> tuple[Finding, ...]:
     anchors = tuple(_split(root) for root in roots)
     if form := _judge_form(path, windows=anchors[0].drive != ""):
         return (form,)
-    for reading in readings(path):
-        if finding := _judge_reading(reading, anchors, decoded=reading is not path):
-            return (finding,)
+    for spelled in (path,) if path.isascii() else (path, _visible(path)):
+        for reading in readings(spelled):
+            if finding := _judge_reading(reading, anchors, decoded=reading is not path):
+                return (finding,)
     return ()
 
 
@@ -111,6 +113,15 @@ _DEVICE = re.compile(r"(?i)(?:con|prn|aux|nul|com[0-9¹²³]|lpt[0-9¹²³]|coni
 _STREAM = re.compile(r":[^/\\:$]*:?\$[A-Za-z]")
 _HOMES = frozenset(("~", "~+", "~-", "~root", "~nobody", "~daemon", "~www-data", "~admin", "~ubuntu", "~home"))
 _KERNEL = frozenset(("dev", "proc", "sys"))
+
+
+def _visible(path: str) -> str:
+    """Without the characters that do not show, as programs that clean text would make it."""
+    return "".join(
+        character
+        for character in path
+        if unicodedata.category(character) != "Cf" and not "\ufe00" <= character <= "\ufe0f"
+    )
 
 
 def _judge_shape(path: str) -> Finding | None:
