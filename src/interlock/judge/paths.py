@@ -12,6 +12,8 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 from urllib.parse import unquote
 
+import msgspec
+
 from interlock.judge.findings import Finding
 from interlock.judge.readings import readings
 
@@ -25,6 +27,10 @@ MOST_LINKS = 40
 
 def judge_path(path: str, roots: Sequence[str]) -> tuple[Finding, ...]:
     """What is wrong with the spelling of a path that must lie under `roots`. Relative ones start at the first."""
+    return tuple(_placed(finding, path) for finding in _judge_path(path, roots))
+
+
+def _judge_path(path: str, roots: Sequence[str]) -> tuple[Finding, ...]:
     if not roots:
         return (Finding("path.no_root", "No folder is open to this tool.", "Let the operator name a root for it."),)
     if shape := _judge_shape(path):
@@ -33,7 +39,7 @@ def judge_path(path: str, roots: Sequence[str]) -> tuple[Finding, ...]:
         local = _file_url_path(path)
         if local is None:
             return (Finding("path.scheme", "The file: URL names another machine.", _PLAIN),)
-        return judge_path(local, roots)
+        return _judge_path(local, roots)
     anchors = tuple(_split(root) for root in roots)
     if form := _judge_form(path, windows=anchors[0].drive != ""):
         return (form,)
@@ -55,7 +61,7 @@ def judge_real_path(path: str, roots: Sequence[str], read_link: ReadLink) -> tup
     if any(root is not None and _is_under(_split(real), _split(root)) for root in real_roots):
         return ()
     message = f"{_short(path)} is a link, or lies behind one, and really is {_short(real)}."
-    return (Finding("path.link_outside", message, _under(roots)),)
+    return (Finding("path.link_outside", message, _under(roots), (0, len(path))),)
 
 
 def resolve_path(path: str, base: str, read_link: ReadLink) -> str | None:
@@ -249,6 +255,14 @@ def _file_url_path(url: str) -> str | None:
         rest = "/" + tail
     plain = unquote(re.split(r"[?#]", rest, maxsplit=1)[0], errors="surrogateescape")
     return plain[1:] if re.match(r"/[A-Za-z]:", plain) else plain
+
+
+def _placed(finding: Finding, path: str) -> Finding:
+    """With the place: where the path first goes up, for one that leads out, and else all of it."""
+    if finding.span is not None and finding.span[1] <= len(path):
+        return finding
+    up = path.find("..") if finding.rule == "path.traversal" else -1
+    return msgspec.structs.replace(finding, span=(up, up + 2) if up >= 0 else (0, len(path)))
 
 
 def _under(roots: Sequence[str]) -> str:

@@ -7,6 +7,8 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from interlock.judge.findings import Finding
 from interlock.judge.shell.flags import names
 
@@ -49,9 +51,23 @@ def judge_readonly_sql(sql: str, dialect: str | None = None) -> tuple[Finding, .
         return (Finding("sql.too_long", f"longer than {MAX_LENGTH} characters", "send a shorter statement"),)
     found: list[Finding] = []
     for finding in _judge(sql, dialect):
-        if finding not in found:
-            found.append(finding)
+        placed = _placed(finding, sql)
+        if placed not in found:
+            found.append(placed)
     return tuple(found[:32])
+
+
+_NAMED = re.compile(r"\b(?:([A-Z]{2,})|([\w$.]+)\(\))")
+
+
+def _placed(finding: Finding, sql: str) -> Finding:
+    """With the place of the word or function that its message names, or of the whole text."""
+    if finding.span is not None:
+        return finding
+    named = _NAMED.match(finding.message) or _NAMED.search(finding.message)
+    word = (named[1] or named[2].rpartition(".")[2]) if named else ""
+    place = re.search(rf"(?i)(?<![\w$]){re.escape(word)}(?![\w$])", sql) if word else None
+    return msgspec.structs.replace(finding, span=place.span() if place else (0, len(sql)))
 
 
 def _judge(sql: str, dialect: str | None) -> Iterator[Finding]:
@@ -279,7 +295,7 @@ def _judge_command(statement: exp.Expr) -> Iterator[Finding]:
     if explained:
         inner = explained[1].strip()
         if re.match(r"(?:with|select|values|table)\b", inner, re.IGNORECASE):
-            yield from judge_readonly_sql(inner)
+            yield from (msgspec.structs.replace(each, span=None) for each in judge_readonly_sql(inner))
         elif re.search(r"\banalyze\b", text, re.IGNORECASE) or not re.fullmatch(r"[\w.\"`\[\]]+", inner):
             yield Finding("sql.writes", "EXPLAIN may run what it explains", "explain a SELECT")
     elif not re.match(r"SHOW\b", text, re.IGNORECASE):

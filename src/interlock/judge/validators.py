@@ -7,6 +7,7 @@ resolve and follow; `names_in` and `judge_resolved` are for that.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
@@ -175,7 +176,7 @@ def _judge_network(found: Found, rules: UrlRules) -> tuple[Finding, ...]:
         case "url", str(url):
             return judge_url(url, rules) if "://" in url else _judge_bare_url(url, rules)
         case "host", str(host):
-            return judge_url(_as_url(host), rules)
+            return _whole(judge_url(_as_url(host), rules), host)
         case "command", _:
             text = _text(found)
             return (*judge_urls_in_text(text, rules), *_metadata_fetched(text))
@@ -191,7 +192,12 @@ def _judge_bare_url(url: str, rules: UrlRules) -> tuple[Finding, ...]:
         return found
     address = [each for each in judge_url(_as_url(url), rules) if each.rule.startswith("address.")]
     plain = _FOUR_NUMBERS.match(url) is not None
-    return (*found, *(each for each in address if plain or is_metadata(each)))
+    return (*found, *_whole((each for each in address if plain or is_metadata(each)), url))
+
+
+def _whole(findings: Iterable[Finding], value: str) -> tuple[Finding, ...]:
+    """Findings about a URL that was made of a value: it is all of the value that they are about."""
+    return tuple(msgspec.structs.replace(each, span=(0, len(value))) for each in findings)
 
 
 def _metadata_fetched(command: str) -> tuple[Finding, ...]:
