@@ -149,6 +149,32 @@ def test_ordinary_words_after_the_same_programs_pass(command: str) -> None:
     assert judge_shell(command) == ()
 
 
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["bash-5.2", "-c", "id"],
+        ["sh.distrib", "-c", "id"],
+        ["vim.tiny", "-c", "!id"],
+        ["python3.12d", "-c", "1"],
+        ["RM", "-rf", "a"],
+        ["grm", "-rf", "a"],
+        ["gfind", ".", "-delete"],
+        ["perl", "-lane", "1"],
+        ["wget", "-qO/etc/a", "https://example.com"],
+        ["install", "-Dm4755", "a", "b"],
+        ["make", "-f-"],
+        ["rustc", "-C", "linker=./a", "b.rs"],
+    ],
+)
+def test_a_program_is_known_by_every_name_it_goes_by_and_an_option_wherever_it_stands(words: list[str]) -> None:
+    assert judge_shell(words)
+
+
+def test_names_that_only_begin_alike_are_other_programs() -> None:
+    for words in (["python3-config"], ["View", "a"], ["m4", "-D", "a=b", "c"], ["rustc", "-C", "lto", "a.rs"]):
+        assert judge_shell(words) == ()
+
+
 def test_every_row_says_what_is_wrong_and_what_to_do_instead() -> None:
     for rows in PHRASES.values():
         for _, (rule, message, mend) in rows:

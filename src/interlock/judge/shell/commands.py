@@ -33,8 +33,17 @@ def program_name(word: str) -> str:
         name = name[:-4]
     if name in programs.CODE_FLAG_SETS or name in programs.SHELLS:
         return name
+    if name in programs.GNU:
+        return programs.GNU[name]
     versioned = programs.VERSIONED.match(name)
-    return versioned[1] if versioned else name
+    if versioned:
+        return versioned[1]
+    # Where files are found by any spelling of their names, so are programs.
+    lower = name.lower()
+    return lower if lower != name and (lower in SPECIAL or lower in _BY_NAME_ALONE) else name
+
+
+_BY_NAME_ALONE = programs.PRIVILEGE | programs.DESTROYERS | programs.EVALUATORS | programs.SHELLS
 
 
 def judge_argv(

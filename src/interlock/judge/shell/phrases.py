@@ -114,6 +114,7 @@ _ROWS: tuple[tuple[str, str, Verdict], ...] = (
      r"\s-\w*e\w*\s.*--nodeps|--nodeps\s.*\s-\w*e\b|\s-R\w*dd|--ignore-dependencies",
      ("shell.destructive", "removes what other programs need", "remove it by name, with what depends on it")),
     # Code.
+    ("rustc", r"\s(?:-C\s?|--codegen[=\s])(?:linker|link-args?|ar)=|\s-Z\s", _RUNS),
     ("wp", r"\s(?:eval|eval-file|shell)\b", _RUNS),
     ("drush", r"\s(?:php:eval|php-eval|ev|php:cli|php:script)\b", _RUNS),
     ("mix", r"\srun\b.*\s(?:-e|--eval)\b", _RUNS),

@@ -38,7 +38,7 @@ _VIM = "-c --cmd -S -s"
 CODE_FLAGS: dict[str, tuple[str, str]] = {
     # program: options that run code or a program, and the letters that take values
     "python": ("-c", "mWXQ"),
-    "perl": ("-e -E -M -d", "IxlC0F"),
+    "perl": ("-e -E -M -d", "IxCF"),
     "ruby": ("-e -r", "ICEFTWKx"),
     "node": ("-e --eval -p --print -r --require --import --experimental-loader --loader -pe", ""),
     "bun": ("-e --eval -p --print -r --preload", ""),
@@ -117,7 +117,6 @@ CODE_FLAGS: dict[str, tuple[str, str]] = {
     "auditctl": ("-D -e", ""),
     "gdb": ("-p --pid -ex -iex --eval-command --init-eval-command -x --command -ix --init-command -P --python", "*"),
     "lldb": ("-o --one-line -O -s --source -S -b", ""),
-    "m4": ("-D --define", ""),
     "make": ("--eval -E", "fCIjlo"),
     "rake": ("-e --execute -E -p -r", ""),
     "gcc": ("-wrapper -fplugin -specs -B --specs", "*"),
@@ -204,7 +203,6 @@ CODE_FLAGS: dict[str, tuple[str, str]] = {
     "go": ("-exec -toolexec -vettool", "*"),
     "javac": ("-processorpath", "*"),
     "java": ("-XX:OnError -XX:OnOutOfMemoryError -javaagent -agentpath", "*"),
-    "rustc": ("-C", ""),
     "rustup": ("--path", ""),
     "hg": ("--config --debugger --editor", ""),
     "svn": ("--config-option --editor-cmd --diff-cmd --diff3-cmd", ""),
@@ -280,8 +278,48 @@ ANY_FLAGS = names(
 )
 """Options that mean the same wherever they exist."""
 
-VERSIONED = re.compile(r"(python|pypy|perl|ruby|php|lua|node|tclsh|wish|ksh|gcc|clang)-?\d+(?:\.\d+)*$")
-"""`python3.12` is `python`."""
+VERSIONED = re.compile(
+    r"(python|pypy|perl|ruby|php|lua|node|tclsh|wish|gcc|clang|(?:ba|z|da|k|mk|tc|c|fi)?sh|n?vim?|emacs|[gmn]?awk|nc)"
+    r"(?:-?\d+(?:\.\d+)*[a-z]{0,2}|[.-](?:basic|tiny|nox|gtk\d?|athena|distrib|dist|real|orig|static|traditional|openbsd|qt))$"
+)
+"""`python3.12` is `python`, and `vim.tiny` is `vim`."""
+
+GNU = {
+    f"g{name}": name
+    for name in (
+        *(
+            "rm",
+            "dd",
+            "mv",
+            "cp",
+            "tee",
+            "chmod",
+            "chown",
+            "chgrp",
+            "ln",
+            "shred",
+            "truncate",
+            "env",
+            "timeout",
+            "nice",
+        ),
+        *(
+            "stdbuf",
+            "xargs",
+            "find",
+            "touch",
+            "mkdir",
+            "rmdir",
+            "unlink",
+            "install",
+            "chroot",
+            "nohup",
+            "split",
+            "sort",
+        ),
+    )
+}
+"""GNU programs beside those of another system."""
 
 PYTHON_MODULES = names(
     "pip ensurepip code pdb timeit cProfile profile trace runpy idlelib unittest.mock ctypes pty http.server "

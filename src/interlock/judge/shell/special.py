@@ -100,10 +100,8 @@ def _rooted(words: Sequence[str]) -> bool:
 
 
 def _install(arguments: Sequence[str]) -> Iterator[Verdict]:
-    for index, word in enumerate(arguments):
-        mode = arguments[index + 1] if word in ("-m", "--mode") and index + 1 < len(arguments) else ""
-        if _MODE.match(mode or word.partition("=")[2] or word[2:]):
-            yield "shell.privilege", "installs with a set-user-id bit", "leave the mode without those bits"
+    if any(_MODE.match(mode) for mode in option_values(arguments, "-m", "--mode", "gotS")):
+        yield "shell.privilege", "installs with a set-user-id bit", "leave the mode without those bits"
 
 
 def _kill(arguments: Sequence[str]) -> Iterator[Verdict]:

@@ -198,10 +198,9 @@ _MAKE_RUNS = re.compile(r"(?:\.?SHELL(?:FLAGS)?|MAKEFLAGS|MAKEFILES|CC|CXX|LD|AR
 
 
 def _make(arguments: Sequence[str]) -> Iterator[Verdict]:
-    if any(
-        re.match(r"(?:\.?SHELL(?:FLAGS)?|MAKEFLAGS|MAKEFILES|CC|CXX|LD|AR|PYTHON)[:?+]?=.*[/\s]", word)
-        for word in arguments
-    ):
+    if any(value in ("-", "/dev/stdin") for value in option_values(arguments, "-f", "--file", "CIjlo")):
+        yield "shell.runs_code", "the rules would come from the input", "name a file"
+    if any(_MAKE_RUNS.match(word) for word in arguments):
         yield "shell.runs_code", "a make variable names the program to run", "leave the variable out"
 
 
