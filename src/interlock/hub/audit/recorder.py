@@ -143,13 +143,13 @@ class Recorder:
         With `committed` the call may be sent only when that was called with None (`strict`). When it is called with an
         error, the call must be refused; that it was not sent is recorded by itself.
         """
-        queue = self._queue
-        if self.trouble is not None or len(queue) + len(self._young) + len(self._open) >= self._room:
+        queue, young = self._queue, self._young
+        if self.trouble is not None or len(queue) + len(young) >= self._room:
             raise self._no_room()
         seq = self._seq = self._seq + 1
         held = arguments if len(arguments) <= KEPT_BYTES else digest(arguments)
         ticket = Ticket(seq, time_ns(), principal, target, trace, held, perf_counter())
-        self._young[seq] = ticket
+        young[seq] = ticket
         queue.append(ticket)
         self._issue(seq)
         if committed is not None:
@@ -371,8 +371,8 @@ class Recorder:
         return True
 
     def _measure(self) -> None:
-        """How many may still come, with a place for each one's outcome, beside those that are being written."""
-        self._room = self._most - 1 - len(self._flying) - len(self._again)
+        """How many may come, with a place for each one's outcome, beside what left the queue already."""
+        self._room = self._most - 1 - len(self._flying) - len(self._again) - len(self._open)
 
     def _write(self, batch: list[Entry], database: Database) -> tuple[bytes, list[Entry]]:
         """On the writer's thread: redact, hash and append. Gives the new head's hash, and the entries as written."""
@@ -431,13 +431,13 @@ class Recorder:
             self._failed(batch, error)
             self._measure()
             return
-        self._measure()
         self.trouble, self._failures, self._doubtful = None, 0, False
         self._hash, clean = result
         if self._open:
             for entry in clean:
                 if type(entry) is Record and entry.intent and entry.intent != entry.seq:
                     self._open.pop(entry.intent, None)
+        self._measure()
         self._head.move(batch[-1].seq, self._hash, next(iter(self._open), batch[-1].seq + 1))
         if not self._unsynced:
             self._unsynced = True
