@@ -25,6 +25,7 @@ _RUNS = ("shell.runs_code", "evaluates code that is not judged", "put the code i
 _RIGHTS = ("shell.privilege", "hands out accounts, rights or trust", "ask whoever runs the machine")
 _SECRETS = ("shell.secret_file", "prints secrets that programs keep", "let the program use them itself")
 _READS_DISK = ("shell.secret_file", "reads a disk past every permission", "read the files by name")
+_MINES = ("shell.network", "uses the machine for somebody else's gain", "run it on a machine of your own")
 _UNPACKS = ("shell.system_file", "writes wherever the archive says", "unpack below the working directory")
 _OPENS = ("shell.tunnel", "opens a way in from other machines", "let it listen on this machine only")
 
@@ -81,6 +82,8 @@ _ROWS: tuple[tuple[str, str, Verdict], ...] = (
     ("kubectl oc k", r"\sconfig\s+set-credentials\b.*--exec", _RUNS),
     ("gpg gpg2", r"--(?:export-secret|delete-secret)", _SECRETS),
     ("gcore", r"\s\d", ("shell.secret_file", "copies what another program holds in memory", "ask the program itself")),
+    ("networksetup", r"-set(?:secure)?(?:web|socksfirewall|autoproxy)\w*\s", _OPENS),
+    ("xmrig minerd cpuminer ethminer cgminer xmr-stak ccminer", r"", _MINES),
     ("node", r"--inspect(?:-brk|-port)?[=\s](?:0\.0\.0\.0|\[::\]|\*)", _OPENS),
     # Stores, and the tools of frameworks that drop them.
     ("rails bin/rails rake", r"\sdb:(?:drop|reset|purge|schema:load)\b", _EMPTIES),
@@ -118,6 +121,7 @@ _ROWS: tuple[tuple[str, str, Verdict], ...] = (
     ("wp", r"\s(?:eval|eval-file|shell)\b", _RUNS),
     ("drush", r"\s(?:php:eval|php-eval|ev|php:cli|php:script)\b", _RUNS),
     ("mix", r"\srun\b.*\s(?:-e|--eval)\b", _RUNS),
+    ("lftp", r"\s!\s?\S|;\s*!", _RUNS),
     ("salt salt-ssh", r"\scmd\.", _RUNS),
     ("ansible", r"^(?!.*\s(?:-m|--module-name)\b).*\s(?:-a|--args)\b", _RUNS),
     ("gs gsx ghostscript", r"-dNOSAFER|%pipe%", _RUNS),
@@ -157,7 +161,7 @@ _GUARDS = names(
     "firewalld ufw iptables nftables pf auditd apparmor selinux fail2ban sshd ssh rsyslog syslog syslogd syslog-ng "
     "systemd-journald clamav-daemon clamd falcon-sensor falcond crowdstrike osqueryd wazuh-agent ossec aide sssd "
     "cbdaemon cbagentd mdatp sentinelone sentinelctl suricata snort tripwire samhain rkhunter splunk splunkforwarder "
-    "auditbeat filebeat sysmon ds_agent"
+    "auditbeat filebeat sysmon ds_agent eset falcon nessusd esensor"
 )
 """Services that keep watch: stopping one is what an intruder does first."""
 _STOPS = names("stop disable mask kill off del delete remove --del onestop forcestop")
@@ -174,8 +178,12 @@ def stops_guard(arguments: Sequence[str]) -> Iterator[Verdict]:
 
 
 def kills_guard(arguments: Sequence[str]) -> Iterator[Verdict]:
-    if _GUARDS.intersection(arguments):
+    """By name, or by a pattern with the name as one of its alternatives."""
+    if any(not _GUARDS.isdisjoint(_ALTERNATIVES.split(word.lower())) for word in arguments if len(word) < 400):
         yield _BLINDS
+
+
+_ALTERNATIVES = re.compile(r"[|()^$\s]+")
 
 
 SERVICE_MANAGERS: dict[str, Callable[[Sequence[str]], Iterator[Verdict]]] = {
