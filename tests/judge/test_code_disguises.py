@@ -144,3 +144,51 @@ def test_a_builtin_bound_to_its_own_name_is_what_it_was(code: str) -> None:
 
 def test_a_column_called_open_is_no_file() -> None:
     assert judge_code("open, close = row\nprint(close - open)") == ()
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "def f(open): pass\nopen('a', 'w')",
+        "def f(open): pass\nwrite = open\nwrite('a', 'w')",
+        "def f():\n    open = 1\nopen('a', 'w')",
+        "def f(getattr): pass\nprint(list(map(getattr, x)))",
+        "class A:\n    def help(self, help): pass\nhelp()",
+    ],
+)
+def test_a_builtin_is_not_hidden_by_a_name_in_another_scope(code: str) -> None:
+    assert judge_code(code)
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "def spread(open, close):\n    return close - open",
+        "def f():\n    open = 1\n    return open",
+        "for open in prices:\n    print(open)",
+    ],
+)
+def test_a_name_of_ones_own_is_nothing_built_in(code: str) -> None:
+    assert judge_code(code) == ()
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "import os\ndef f(m):\n    m.remove('a')\nf(os)",
+        "import os\n(lambda m: m.remove('a'))(os)",
+        "import os\ndef f():\n    return os\nf().remove('a')",
+        "import os\nd = dict(o=os)\nd['o'].remove('a')",
+        "import os\nmatch os:\n    case object(remove=r):\n        r('a')",
+        "import os\nclass A:\n    def f(self):\n        self.o = os",
+        "import os as o\nprint(o.getcwd())\nf(o)",
+        "import sys\nx = [sys]",
+        "def f():\n    print(os.getcwd(), g(os))\n    if x:\n        import os",
+    ],
+)
+def test_a_module_with_dangerous_things_in_it_is_not_handed_on(code: str) -> None:
+    assert judge_code(code)
+
+
+def test_a_module_may_be_renamed_and_asked_about() -> None:
+    assert judge_code("import os\np = os\nprint(p.getcwd(), hasattr(os, 'name'), os is not None)") == ()

@@ -32,6 +32,7 @@ _PRODUCT = re.compile(r"[\w)\]}\"']\s*\*(?!\*)")
 _IDLE_LOOP = re.compile(r"while[^:\n]{1,24}:\s*(?:#[^\n]*\s*)*(?:pass|continue)\b")
 _MAGIC = re.compile(r"^[ \t]*(?:%{1,2}[A-Za-z]|!{1,2}[^=\s])|=[ \t]*(?:![^=]|%[A-Za-z])", re.MULTILINE)
 """What notebooks run as commands. None of it is Python, unless it stands in a text or an expression goes on."""
+_RENAMED = re.compile(r"\s+as\b")
 _QUERY = re.compile(r"@\s*\w+\s*[.(][^\n]*[\"']")
 _ENDLESS_LOOP = re.compile(r"\bwhile\b[\s(\\]*(?:True\b|[\d.\"']|[bBfFrRuU]{1,2}[\"'])")
 _SYSTEM_PLACES = ("etc", "proc", "sys", "root", "dev", "boot", "var", "home", "Users")
@@ -335,12 +336,20 @@ def _names_a_place(code: str) -> bool:
 def _is_reached(code: str, word: bytes, lines: _Lines) -> bool:
     """Whether a module's name stands in an import of that module, or after the dot of one that holds it."""
     plain, leaked = word in (b"os", b"sys"), word in _LEAKED
+    imported = handed = False
     for at in _occurrences(code, word.decode()):
         if leaked and _follows(code, at, "."):
             return True
         importing = lines.importing(at)
         if importing and (not plain or importing == "from"):
             return True
+        if plain:
+            if importing and _RENAMED.match(code, at + len(word)):
+                return True
+            imported = imported or importing is not None
+            handed = handed or (importing is None and code[at + len(word) : at + len(word) + 1] != ".")
+            if imported and handed:
+                return True
     return False
 
 

@@ -18,6 +18,7 @@ from interlock.judge.code.disguises import Disguises, begins_plainly
 from interlock.judge.code.origins import Origins
 from interlock.judge.code.reaches import judge_reach
 from interlock.judge.code.rules import CodeRules
+from interlock.judge.code.scopes import may_be_builtin
 from interlock.judge.code.sizes import is_too_large
 from interlock.judge.findings import Finding
 
@@ -37,7 +38,7 @@ _LEAF_FIELDS = words.names(
 )
 """Fields that never hold anything to judge: contexts, operators and plain names."""
 _EVERY_USE = _JUDGED_BY_USE | words.BLOCKED_BUILTINS
-"""Names of which each use is judged; of any other, the first tells as much as all."""
+"""Names of which each use is judged; of any other, the first of its kind tells as much as all."""
 _Reading = tuple[Callable[..., None] | None, Callable[[Any], Any] | None, bool]
 _READING: dict[type[ast.AST], _Reading] = {
     kind: (Origins.BINDINGS.get(kind), None, False) for kind in (ast.Constant, ast.Import, ast.ImportFrom)
@@ -79,6 +80,9 @@ class TreeJudge:
         nodes = self._collect(tree)
         if nodes is None:
             return [Finding("code.too_deep", "code nested too deeply, or too much of it", "send simpler code")]
+        for name in _JUDGED_BY_USE & self.origins.bound:
+            if may_be_builtin(self.code, name):
+                self.origins.bound.discard(name)
         found = self.found
         judged = words.JUDGED_ATTRIBUTES
         for node, parent in nodes:
@@ -86,6 +90,8 @@ class TreeJudge:
             if kind is ast.Name and node.id not in _EVERY_USE and node.id.isascii():  # type: ignore[attr-defined]
                 for origin in self.origins.of_name(node.id):  # type: ignore[attr-defined]
                     self._judge_origin(origin, node)
+                    if origin in words.HANDED_MODULES and not _is_followed(parent):
+                        self._note("code.leaked_module", node, f"hands {origin!r} on as a value", "use what is in it")
                 continue
             # An attribute matters by its own name, or because it hangs from something imported or renamed.
             if kind is ast.Attribute and node.attr not in judged and node.attr.isascii():  # type: ignore[attr-defined]
@@ -125,7 +131,7 @@ class TreeJudge:
         """The nodes worth judging with their parents, level by level; what names are bound to is noted on the way."""
         found: list[tuple[ast.AST, ast.AST]] = []
         origins, handlers, named, load, constant = self.origins, _HANDLERS, ast.Name, ast.Load, ast.Constant
-        seen: set[str] = set()
+        seen: set[tuple[str, type]] = set()
         level: list[Any] = [tree]
         count = depth = 0
         while level:
@@ -147,10 +153,11 @@ class TreeJudge:
                         kind = child.__class__
                         if kind is named:
                             name = child.id
-                            if name in seen and name not in _EVERY_USE:
+                            use = (name, node.__class__)
+                            if use in seen and name not in _EVERY_USE:
                                 continue
                             if child.ctx.__class__ is load:
-                                seen.add(name)
+                                seen.add(use)
                                 found.append((child, node))
                             elif name[:2] == "__" or not name.isascii():
                                 found.append((child, node))
@@ -513,6 +520,20 @@ _TRUSTING = {"trust_remote_code": (True,), "allow_pickle": (True,), "safe_mode":
 def _trusts(word: ast.keyword) -> bool:
     given = _TRUSTING.get(word.arg or "")
     return given is not None and isinstance(word.value, ast.Constant) and word.value.value in given
+
+
+def _is_followed(parent: ast.AST) -> bool:
+    """Whether what becomes of a module is known: something in it is taken, it is renamed, or asked for a name."""
+    match parent:
+        case ast.Attribute() | ast.AnnAssign(target=ast.Name()) | ast.NamedExpr() | ast.withitem() | ast.Starred():
+            return True
+        case ast.Assign(targets=targets):
+            return all(isinstance(target, (ast.Name, ast.Tuple, ast.List)) for target in targets)
+        case ast.arguments() | ast.BoolOp() | ast.IfExp() | ast.Compare():
+            return True
+        case ast.Call(func=ast.Name(id="hasattr" | "getattr" | "vars" | "type")):
+            return True
+    return False
 
 
 def _asks_for_class(node: ast.Attribute, parent: ast.AST) -> bool:

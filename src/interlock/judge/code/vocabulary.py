@@ -40,6 +40,9 @@ LEAKED_MODULES = names(
 )
 """Modules that other modules hold as attributes: `zipfile.os` is `os`."""
 
+HANDED_MODULES = names("os sys")
+"""Modules that may be imported, and hold what may not be reached: as values they would be out of sight."""
+
 STRICT_MODULES = names(
     "__future__ abc array asyncio base64 binascii bisect calendar cmath collections colorsys contextlib copy csv "
     "dataclasses datetime decimal "
@@ -112,6 +115,7 @@ LISTERS = names(
     "os.listdir os.scandir os.walk os.stat os.readlink os.rename os.renames os.replace os.mkdir os.makedirs "
     "glob.glob glob.iglob pathlib.Path pathlib.PosixPath "
     "sqlite3.connect zipfile.ZipFile tarfile.open urllib.request.urlopen logging.FileHandler pandas.read_csv "
+    "urllib.request.urlretrieve "
     "pandas.read_table pandas.read_json pandas.read_fwf numpy.loadtxt numpy.genfromtxt numpy.fromfile numpy.memmap "
     "numpy.save numpy.savetxt numpy.load xml.etree.ElementTree.parse PIL.Image.open"
 )
