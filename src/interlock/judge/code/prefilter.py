@@ -161,7 +161,7 @@ def _is_harmless(code: str, found: set[bytes]) -> bool:
     """Whether each of these words stands only in forms that no rule is about."""
     for word in found:
         form = _HARMLESS.get(word)
-        if form is None or not all(form.match(code, at) for at in _occurrences(code, word.decode())):
+        if form is None or not all(form.match(code, at) for at in occurrences(code, word.decode())):
             return False
     return True
 
@@ -276,7 +276,7 @@ def _opened(code: str, found: set[bytes]) -> set[bytes]:
 
 def _is_entered(code: str, name: str) -> bool:
     """Whether something is taken from inside a module: a dot after its name, or `from` before it."""
-    for at in _occurrences(code, name):
+    for at in occurrences(code, name):
         if code[at + len(name) : at + len(name) + 80].lstrip(" \t\r\n\\").startswith("."):
             return True
         if code[max(0, at - 80) : at].rstrip(" \t\r\n\\").endswith("from"):
@@ -304,7 +304,7 @@ class _Lines:
 
 def _is_taken(code: str, name: str, lines: _Lines) -> bool:
     """Whether a name may be that of something in a module: after a dot, in a string, or imported."""
-    return any(_follows(code, at, ".\"'") or lines.importing(at) for at in _occurrences(code, name))
+    return any(_follows(code, at, ".\"'") or lines.importing(at) for at in occurrences(code, name))
 
 
 def _follows(code: str, at: int, marks: str) -> bool:
@@ -337,7 +337,7 @@ def _is_reached(code: str, word: bytes, lines: _Lines) -> bool:
     """Whether a module's name stands in an import of that module, or after the dot of one that holds it."""
     plain, leaked = word in (b"os", b"sys"), word in _LEAKED
     imported = handed = False
-    for at in _occurrences(code, word.decode()):
+    for at in occurrences(code, word.decode()):
         if leaked and _follows(code, at, "."):
             return True
         importing = lines.importing(at)
@@ -353,7 +353,7 @@ def _is_reached(code: str, word: bytes, lines: _Lines) -> bool:
     return False
 
 
-def _occurrences(code: str, word: str) -> Iterator[int]:
+def occurrences(code: str, word: str) -> Iterator[int]:
     """Where a word stands, as a whole word."""
     size = len(word)
     at = code.find(word)

@@ -10,12 +10,14 @@ import ast
 import re
 import unicodedata
 from collections.abc import Callable, Iterable
+from itertools import islice
 from operator import attrgetter
 from typing import Any
 
 from interlock.judge.code import vocabulary as words
 from interlock.judge.code.disguises import Disguises, begins_plainly
 from interlock.judge.code.origins import Origins
+from interlock.judge.code.prefilter import occurrences
 from interlock.judge.code.reaches import judge_reach
 from interlock.judge.code.rules import CodeRules
 from interlock.judge.code.scopes import may_be_builtin
@@ -31,6 +33,15 @@ _BY_NAME = words.names(
 )
 """Calls that reach an attribute or an element by a name that they are given."""
 _LISTER_NAMES = frozenset(origin.rpartition(".")[2] for origin in words.LISTERS)
+_CALLS = (
+    _BY_NAME
+    | _LISTER_NAMES
+    | words.names(
+        "vars import_module find_spec find_loader get_loader iter_modules load type query eval open fdopen FileIO "
+        "open_file"
+    )
+)
+"""Names by which calls are judged; another name matters only when it may stand for something imported."""
 _NEWLINE = re.compile(r"\r\n|\r|\n")
 _LEAF_FIELDS = words.names(
     "ctx op ops type_ignores kind type_comment level id attr arg name names module asname "
@@ -38,7 +49,7 @@ _LEAF_FIELDS = words.names(
 )
 """Fields that never hold anything to judge: contexts, operators and plain names."""
 _EVERY_USE = _JUDGED_BY_USE | words.BLOCKED_BUILTINS
-"""Names of which each use is judged; of any other, the first of its kind tells as much as all."""
+"""Names of which each use is judged; of any other, the first tells as much as all."""
 _Reading = tuple[Callable[..., None] | None, Callable[[Any], Any] | None, bool]
 _READING: dict[type[ast.AST], _Reading] = {
     kind: (Origins.BINDINGS.get(kind), None, False) for kind in (ast.Constant, ast.Import, ast.ImportFrom)
@@ -131,7 +142,8 @@ class TreeJudge:
         """The nodes worth judging with their parents, level by level; what names are bound to is noted on the way."""
         found: list[tuple[ast.AST, ast.AST]] = []
         origins, handlers, named, load, constant = self.origins, _HANDLERS, ast.Name, ast.Load, ast.Constant
-        seen: set[tuple[str, type]] = set()
+        every_use = _EVERY_USE | _modules_in(self.code)
+        seen: set[str] = set()
         level: list[Any] = [tree]
         count = depth = 0
         while level:
@@ -153,11 +165,10 @@ class TreeJudge:
                         kind = child.__class__
                         if kind is named:
                             name = child.id
-                            use = (name, node.__class__)
-                            if use in seen and name not in _EVERY_USE:
+                            if name in seen and name not in every_use:
                                 continue
                             if child.ctx.__class__ is load:
-                                seen.add(use)
+                                seen.add(name)
                                 found.append((child, node))
                             elif name[:2] == "__" or not name.isascii():
                                 found.append((child, node))
@@ -291,6 +302,11 @@ class TreeJudge:
     def on_call(self, node: ast.Call, _: ast.AST) -> None:
         func = node.func
         name = func.id if isinstance(func, ast.Name) else func.attr if isinstance(func, ast.Attribute) else ""
+        if name not in _CALLS and not node.keywords:
+            origins = self.origins
+            method = type(func) is ast.Attribute
+            if method or (type(func) is ast.Name and name not in origins.modules and name not in origins.values):
+                return
         if name in _BY_NAME:
             self._judge_attribute_name(node, name)
         elif name == "vars" and node.args and self.origins.is_module(node.args[0]):
@@ -520,6 +536,26 @@ _TRUSTING = {"trust_remote_code": (True,), "allow_pickle": (True,), "safe_mode":
 def _trusts(word: ast.keyword) -> bool:
     given = _TRUSTING.get(word.arg or "")
     return given is not None and isinstance(word.value, ast.Constant) and word.value.value in given
+
+
+_RENAMED_AS = re.compile(r"\s+as\s+(\w+)")
+_RENAMED_TO = re.compile(r"(\w+)\s*:?=$")
+_MOST_RENAMED = 64
+
+
+def _modules_in(code: str) -> frozenset[str]:
+    """The names under which modules that must stay in sight are used."""
+    renamed: set[str] = set()
+    for module in words.HANDED_MODULES:
+        for at in islice(occurrences(code, module), _MOST_RENAMED):
+            end = at + len(module)
+            if code[end : end + 1] == ".":
+                continue
+            before = code[max(0, at - 60) : at].rstrip(" \t\n([")
+            match = _RENAMED_TO.search(before) if before.endswith("=") else _RENAMED_AS.match(code, end)
+            if match is not None:
+                renamed.add(match[1])
+    return words.HANDED_MODULES | renamed
 
 
 def _is_followed(parent: ast.AST) -> bool:
