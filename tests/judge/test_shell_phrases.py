@@ -167,6 +167,7 @@ def test_ordinary_words_after_the_same_programs_pass(command: str) -> None:
         ["wget", "-qO/etc/a", "https://example.com"],
         ["install", "-Dm4755", "a", "b"],
         ["make", "-f-"],
+        ["ssh", "-fNR", "2222:localhost:22", "example.com"],
         ["rustc", "-C", "linker=./a", "b.rs"],
     ],
 )

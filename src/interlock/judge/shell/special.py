@@ -147,7 +147,7 @@ def _ssh(arguments: Sequence[str]) -> Iterator[Verdict]:
         )
         if value and _SSH_OPTIONS.match(value.strip()):
             yield "shell.runs_code", "an ssh option names a program to run", "leave the option out"
-        if word.startswith("-R"):
+        if uses_flag([word], frozenset({"-R"}), "bBcDeEFiIJlLmoOpPQSwW"):
             yield "shell.tunnel", "opens a way back in from the other host", "leave -R out"
         if word == "/":
             yield "shell.secret_file", "copies the whole machine", "name the files"
