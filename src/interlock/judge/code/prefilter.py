@@ -30,8 +30,6 @@ _SMALL_POWER = re.compile(r"(\*\s*)?(?<![\w.)])\d{1,6}\s*(?:\*\*\s*\d{1,4}|<<\s*
 _LONG_NUMBER = re.compile(r"\d[\d_]{7}")
 _PRODUCT = re.compile(r"[\w)\]}\"']\s*\*(?!\*)")
 _IDLE_LOOP = re.compile(r"while[^:\n]{1,24}:\s*(?:#[^\n]*\s*)*(?:pass|continue)\b")
-_MAGIC = re.compile(r"^[ \t]*(?:%{1,2}[A-Za-z]|!{1,2}[^=\s])|=[ \t]*(?:![^=]|%[A-Za-z])", re.MULTILINE)
-"""What notebooks run as commands. None of it is Python, unless it stands in a text or an expression goes on."""
 _RENAMED = re.compile(r"\s+as\b")
 _QUERY = re.compile(r"@\s*\w+\s*[.(][^\n]*[\"']")
 _ENDLESS_LOOP = re.compile(r"\bwhile\b[\s(\\]*(?:True\b|[\d.\"']|[bBfFrRuU]{1,2}[\"'])")
@@ -70,7 +68,7 @@ _ALWAYS = _in_bytes(
     | words.names(
         "getattr hasattr setattr delattr attrgetter methodcaller vars open fdopen open_file "
         "import_module find_spec find_loader get_loader "
-        "iter_modules find_module exec_module trust_remote_code allow_pickle safe_mode typ"
+        "iter_modules find_module exec_module trust_remote_code allow_pickle safe_mode"
     )
 )
 _CALLED_BUILTINS = _in_bytes(words.CALLED_BUILTINS)
@@ -130,7 +128,7 @@ def may_be_refused(code: str, rules: CodeRules) -> bool:
         return True
     if "__" in code and _names_what_is_inside(code, found):
         return True
-    if ("!" in code or "%" in code) and _MAGIC.search(code):
+    if _has_notebook_command(code) or (b"typ" in found and b"unsafe" in found):
         return True
     if "@" in code and (b"query" in found or b"eval" in found) and _QUERY.search(code):
         return True
@@ -225,6 +223,23 @@ def _is_a_piece(code: str, at: int) -> bool:
 
 
 _LONGEST_FIELD = 200
+
+
+def _has_notebook_command(code: str) -> bool:
+    """Whether a sign with which notebooks run commands stands first on a line, or first behind an equals sign.
+
+    None of it is Python, unless it stands in a text or an expression goes on there: then parsing shows it.
+    """
+    for sign in "!%":
+        at = code.find(sign)
+        while at >= 0:
+            after = code[at + 1 : at + 2]
+            if after.isalpha() or after == sign or (sign == "!" and after != "=" and not after.isspace()):
+                before = code[max(0, at - 40) : at].rstrip(" \t")
+                if not before or before[-1] in "\n\r\f=":
+                    return True
+            at = code.find(sign, at + 1)
+    return False
 
 
 def _may_exhaust(code: str, found: set[bytes]) -> bool:
