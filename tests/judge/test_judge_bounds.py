@@ -189,7 +189,8 @@ STATEMENTS = [
     "f(os)", "import sys as s", "f(s)", "f(x)", "return_ = lambda: os", "import os as a, re as b", "f(a)", "x = (os)",
     "n = chr(95)", "n = bytes.fromhex('5f').decode()", "def f(open): pass", "for k in dir(x): getattr(x, k)",
     "df.query('@pd.x()')", "YAML(typ='unsafe')", "np.load('a', allow_pickle=True)", "import doctest",
-    "doctest.testmod()", "eval = eval", "open = open", "match os:\n  case object(x=y): pass", "match x:\n  case True: pass",
+    "doctest.testmod()", "eval = eval", "open = open", "match os:\n  case object(x=y): pass",
+    "match x:\n  case True: pass",
     "import http . server", "server = http", "from concurrent.futures import process", "os.rename(p, 'a')",
 ]  # fmt: skip
 
