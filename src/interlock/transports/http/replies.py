@@ -200,10 +200,8 @@ class Call:
             self.sink.answered(answer)
 
     def _notified(self, notification: Notification) -> None:
-        if notification.method == PROGRESS:
-            self._link.progressed(self, notification.params)
-        elif notification.method == CANCELLED:
-            # It is about a request of the server's own, on whichever stream that came.
+        if notification.method in (PROGRESS, CANCELLED):
+            # Progress says whose it is, and what is cancelled is a request of the server's own, whatever the stream.
             self._link.told(notification)
         else:
             self.sink.notified(notification.method, notification.params)
