@@ -341,6 +341,39 @@ async def test_a_number_in_a_header_is_exactly_the_one_in_the_body(
         assert answer["error"]["code"] == -32020
 
 
+@pytest.mark.parametrize("revision", ["2024-11-05", "2025-03-26"])
+@pytest.mark.parametrize("server", ["old", "new"])
+async def test_a_link_that_is_told_in_words_leads_through_the_hub(both: Crossing, server: Era, revision: str) -> None:
+    link = {"type": "resource_link", "uri": "note://one", "name": "one"}
+    both.mirrors[server].answers["tools/call"] = {"content": [link]}
+    both.mirrors[server].answers["resources/read"] = {"contents": [{"uri": "note://one", "text": "found"}]}
+    client = Raw(f"{both.hub.url}/mcp")
+    await client.initialize(version=revision)
+    answer = await client.legacy("tools/call", {"name": f"{server}__t", "arguments": {}})
+    name, _, uri = answer["result"]["content"][0]["text"].partition(": ")
+    assert (name, uri) == ("one", f"interlock://{server}/note://one")
+    assert (await client.legacy("resources/read", {"uri": uri}))["result"]["contents"][0]["text"] == "found"
+
+
+async def test_messages_that_a_server_sends_together_are_taken_one_by_one(tmp_path: Path) -> None:
+    async with Mirror("2025-03-26") as mirror:
+
+        async def together(message: Any, say: Say) -> Any:
+            token = message["params"]["_meta"]["progressToken"]
+            told = [{"progressToken": token, "progress": step} for step in (1, 2)]
+            say([{"jsonrpc": "2.0", "method": "notifications/progress", "params": params} for params in told])
+            return {"content": []}
+
+        mirror.answers |= LISTED
+        mirror.acts["tools/call"] = together
+        async with house(tmp_path, {"old": Server(url=mirror.url)}) as hub:
+            await until(lambda: (offer := hub.assembly.catalog.offer("old")) is not None and bool(offer.prompts))
+            crossed = Crossing(hub, {"old": mirror})
+            *told, answer = await crossed.stream("old", "old", {"_meta": {"progressToken": "mine"}})
+        assert [notice["params"]["progress"] for notice in told] == [1, 2]
+        assert answer["result"] == {"content": []}
+
+
 async def test_a_dialect_that_is_not_known_is_named_as_the_reason(both: Crossing) -> None:
     answer = await both.ask("new", "new", "tools/call", {"name": "foreign", "arguments": {}})
     assert "dialect that is not supported" in answer["error"]["message"]

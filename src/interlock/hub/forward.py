@@ -324,11 +324,12 @@ class Forward(msgspec.Struct, eq=False):
         elif modern_client:
             ttl = 0 if exchange.request.method == "resources/read" else None
             result = results.complete(result, ttl_ms=ttl, server_info=self._connection.peer.server_info)
-        if not modern_client and (modern or not exchange.dialect.revision.structures):
-            tool = call.target.tool
-            result = older.result_for(exchange.dialect.revision, result, tool is not None and tool.wraps)
         if result.find(b'"uri"') >= 0 and not call.caller.view.bare:
             result = with_exposed_uris(call.target.server, result)
+        if not modern_client and (modern or not exchange.dialect.revision.structures):
+            # Last, since what a revision cannot carry is told in words, addresses and all.
+            tool = call.target.tool
+            result = older.result_for(exchange.dialect.revision, result, tool is not None and tool.wraps)
         return result
 
     def _error(self, error: ErrorObject) -> ErrorObject:
