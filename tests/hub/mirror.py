@@ -74,7 +74,7 @@ class Mirror:
         assert task is not None
         self._tasks.add(task)
         try:
-            with contextlib.suppress(OSError, asyncio.IncompleteReadError):
+            with contextlib.suppress(OSError, asyncio.IncompleteReadError, asyncio.CancelledError):
                 while True:
                     await self._serve(reader, writer)
         finally:
