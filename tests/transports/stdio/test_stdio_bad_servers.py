@@ -6,9 +6,12 @@ import asyncio
 import gc
 import os
 import resource
+import shutil
 import sys
+import threading
 import time
 import types
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -18,6 +21,7 @@ from interlock.transports.link import Outgoing
 from interlock.transports.stdio import process
 from interlock.transports.stdio.chatter import LINE_BYTES, LINES_PER_SECOND, Chatter
 from interlock.transports.stdio.client import BAD_LINES, StdioLink
+from interlock.transports.stdio.leftovers import Leftovers, in_ps
 from interlock.wire.errors import Fault
 from interlock.wire.limits import Limits
 
@@ -213,6 +217,54 @@ async def test_grandchildren_do_not_survive_a_server_that_exits_by_itself(run) -
     await lost(server.start("die"))
     await server.ear.end
     await until(lambda: not alive(child))
+
+
+@pytest.mark.parametrize("ends", ["closed", "dies", "stubborn"])
+async def test_what_a_server_started_in_a_session_of_its_own_ends_with_it(run, monkeypatch, ends: str) -> None:
+    monkeypatch.setattr(process, "PATIENCE", 0.2)
+    other = await run()
+    spared = (await other.ask("daemon"))["pid"]
+    server = await run("stubborn") if ends == "stubborn" else await run()
+    daemon = (await server.ask("daemon"))["pid"]
+    assert os.getsid(daemon) != server.link.pid
+    if ends == "dies":
+        await lost(server.start("die"))
+    await server.link.close()
+    await until(lambda: not alive(daemon))
+    assert alive(spared)
+    await other.link.close()
+    assert not alive(spared)
+
+
+async def test_what_is_left_of_many_servers_is_looked_for_together() -> None:
+    looked = 0
+    begun, going = threading.Event(), threading.Event()
+
+    def nobody() -> Iterator[tuple[int, bytes]]:
+        nonlocal looked
+        looked += 1
+        begun.set()
+        going.wait(10)
+        return iter(())
+
+    leftovers = Leftovers(nobody)
+    first = asyncio.ensure_future(asyncio.to_thread(leftovers.end, "a"))
+    await asyncio.to_thread(begun.wait, 10)
+    others = [asyncio.ensure_future(asyncio.to_thread(leftovers.end, str(number))) for number in range(3)]
+    await until(lambda: len(leftovers._marks) == 3)
+    going.set()
+    await asyncio.gather(first, *others)
+    assert looked == 2
+
+
+@pytest.mark.skipif(shutil.which("ps") is None, reason="there is no ps here")
+async def test_marks_are_found_where_there_is_no_proc(run) -> None:
+    server = await run()
+    daemon = (await server.ask("daemon"))["pid"]
+    # Linux has another option for the same.
+    marks = dict(in_ps(("ps", "axeww", "-o", "pid=,command=")))
+    assert marks[server.link.pid] == marks[daemon] == server.link._process._mark.encode()
+    assert list(in_ps(("no-such-program",))) == []
 
 
 async def test_a_good_server_is_closed_without_signals_and_quickly(run) -> None:
