@@ -226,6 +226,10 @@ def page() -> dict[str, object]:
             return {"tools": [tool(f"t{lists_served}")], "nextCursor": f"page {lists_served}"}
         case "no_list":
             return {"tools": {"name": "ok"}}
+        case "huge_tools":
+            wide = {"type": "object", "properties": {f"p{number}": {"type": "string"} for number in range(50_000)}}
+            chosen = {"type": "object", "properties": {"a": {"enum": [f"v{number}" for number in range(150_000)]}}}
+            return {"tools": [tool("ok"), tool("wide", wide), tool("chosen", chosen)]}
         case "strange_tools":
             return {"tools": strange_tools()}
         case _:

@@ -165,7 +165,7 @@ class Operator:
         peer = upstream.peer
         about = {} if peer is None else msgspec.json.decode(peer.server_info, type=dict[str, Any])
         settings = upstream.settings
-        problem = upstream.problem
+        problem = upstream.problem or upstream.lists.problem
         return {
             "id": upstream.id,
             "state": upstream.state.value,
