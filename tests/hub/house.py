@@ -29,6 +29,7 @@ from interlock.web.metrics.page import MetricsPage
 HERE = Path(__file__).parent
 SOURCE = HERE.parents[1] / "src"
 MODERN = "2026-07-28"
+PREFIX = "io.modelcontextprotocol/"
 
 
 class House:
@@ -166,8 +167,8 @@ class Raw:
         """A stateless request; the JSON-RPC answer, whether it came plain or on a stream."""
         params = dict(params or {})
         meta = {
-            "io.modelcontextprotocol/protocolVersion": MODERN,
-            "io.modelcontextprotocol/clientCapabilities": {},
+            f"{PREFIX}protocolVersion": MODERN,
+            f"{PREFIX}clientCapabilities": {},
             **params.pop("_meta", {}),
         }
         body = {"jsonrpc": "2.0", "id": id, "method": method, "params": {**params, "_meta": meta}}
@@ -192,6 +193,37 @@ class Raw:
         """A request in the session; its answer."""
         body = {"jsonrpc": "2.0", "id": id, "method": method, "params": params or {}}
         return last_message((await self.post(msgspec.json.encode(body)))[2])
+
+
+class Kept:
+    """One connection that is kept, with compact calls of the stateless era one after the other."""
+
+    def __init__(self, url: str, key: str | None = None) -> None:
+        self.host = url.removeprefix("http://").partition("/")[0]
+        self.credential = "" if key is None else f"Authorization: Bearer {key}\r\n"
+
+    async def __aenter__(self) -> Kept:
+        host, _, port = self.host.partition(":")
+        self._reader, self._writer = await asyncio.open_connection(host, int(port))
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._writer.close()
+
+    async def call(self, name: str, arguments: bytes, id: int, path: str = "/mcp") -> Any:
+        """A call of a tool; the JSON-RPC answer."""
+        meta = f'{{"{PREFIX}protocolVersion":"{MODERN}","{PREFIX}clientCapabilities":{{}}}}'
+        params = b'{"name":"%b","arguments":%b,"_meta":%b}' % (name.encode(), arguments, meta.encode())
+        body = b'{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":%b}' % (id, params)
+        head = f"POST {path} HTTP/1.1\r\nHost: {self.host}\r\nContent-Type: application/json\r\n"
+        head += f"Accept: application/json, text/event-stream\r\n{self.credential}"
+        head += f"Mcp-Protocol-Version: {MODERN}\r\nMcp-Method: tools/call\r\nMcp-Name: {name}\r\n"
+        self._writer.write(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+        top = (await asyncio.wait_for(self._reader.readuntil(b"\r\n\r\n"), 30)).lower()
+        if b"transfer-encoding: chunked" in top:
+            return last_message(dechunked(await asyncio.wait_for(self._reader.readuntil(b"\r\n0\r\n\r\n"), 30)))
+        length = int(top.partition(b"content-length: ")[2].partition(b"\r\n")[0])
+        return json.loads(await asyncio.wait_for(self._reader.readexactly(length), 30))
 
 
 def last_message(body: bytes) -> Any:

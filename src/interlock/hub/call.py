@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 _decode = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder().encode
+_UNSET = msgspec.UNSET
 
 
 class Load:
@@ -103,10 +104,11 @@ class Call:
 
         Raises PARSE_ERROR for arguments that two readers could read differently.
         """
-        if self._arguments is msgspec.UNSET:
+        if self._arguments is _UNSET:
             raw = self.arguments_raw
             try:
-                value = _decode(raw)
+                read = self.exchange.glance.value if self.plain else _UNSET
+                value = _decode(raw) if read is _UNSET else read
                 again = _encode(value)
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, OverflowError) as cause:
                 raise Fault("INVALID_PARAMS", f"arguments: {cause}") from None

@@ -251,8 +251,19 @@ class Forward(msgspec.Struct, eq=False):
         mgp = connection.mgp
         if call.plain and members is None and mgp is None and modern is exchange.dialect.modern:
             # Name, arguments and `_meta`, each as it came, put together again: what was judged is what goes out.
-            own_meta = traced(meta, view.meta_raw, call.trace)
-            params = b'{"name":%b,"arguments":%b,"_meta":%b}' % (target.quoted, call.arguments_raw, own_meta)
+            rest = view.untraced
+            if rest:
+                own = call.trace.encode()
+                params = b'{"name":%b,"arguments":%b,"_meta":{"traceparent":"00-%b-%b-01"%b}' % (
+                    target.quoted,
+                    call.arguments_raw,
+                    own,
+                    own[:16],
+                    rest,
+                )
+            else:
+                own = traced(meta, view.meta_raw, call.trace)
+                params = b'{"name":%b,"arguments":%b,"_meta":%b}' % (target.quoted, call.arguments_raw, own)
         else:
             fields = dict(call.members if members is None else members)
             if target.kind in ("tool", "prompt"):
@@ -264,8 +275,8 @@ class Forward(msgspec.Struct, eq=False):
             self._translate(fields)
             if mgp is not None and modern:
                 fields["_meta"] = asking_meta(fields.get("_meta"))
-            own = fields.get("_meta")
-            fields["_meta"] = msgspec.Raw(traced(meta, b"" if own is None else bytes(own), call.trace))
+            said = fields.get("_meta")
+            fields["_meta"] = msgspec.Raw(traced(meta, b"" if said is None else bytes(said), call.trace))
             params = _encode(fields)
         now, (patience, most) = self._clock(), self._patience
         asked = meta is not None and meta.progress_token is not None

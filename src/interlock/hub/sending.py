@@ -75,7 +75,10 @@ class Sending:
 
     def commit(self, call: Call) -> Refuse | None:
         """Take a place for the call, or refuse it because everything is taken. `done` gives it back."""
-        upstream = call.upstream = self._upstreams[call.target.server]
+        upstream = self._upstreams.get(call.target.server)
+        if upstream is None:
+            return _gone(call.target.server)
+        call.upstream = upstream
         load, room = call.caller.load, self.room
         of_caller, to_server, in_all = load.open_calls, upstream.open_calls, self.open_calls
         if of_caller >= room.per_caller:
@@ -98,13 +101,14 @@ class Sending:
     def dispatch(self, call: Call, plan: Plan) -> None:
         """Send it on its way, now or as soon as there is a line to its server."""
         upstream, exchange = call.upstream, call.exchange
-        if not call.plain and STATE in call.members and exchange.dialect.modern and self._resumed(call):
+        dialect = exchange.dialect
+        if not call.plain and STATE in call.members and dialect.modern and self._resumed(call):
             return
-        if upstream.modern and exchange.session is None and exchange.dialect.log_level is None:
-            own = None if upstream.share == "auto" else self._lane(call, upstream)
+        if upstream.modern and exchange.session is None and dialect.log_level is None and upstream.share == "auto":
+            own, line = None, upstream.shared_line
         else:
             own = self._lane(call, upstream)
-        line = upstream.line(own)
+            line = upstream.line(own)
         if line is None:
             self._later(self._dispatch_when_ready(call, plan, upstream, own))
         else:
@@ -202,6 +206,11 @@ class Sending:
             if own is not None and own.session is not None and isinstance(own.session.state, SessionState):
                 own.session.state.lanes.add((upstream.id, own.name))
             self._send(call, plan, line)
+
+
+def _gone(server: str) -> Refuse:
+    fault = Fault("SERVER_NOT_READY", f"{server} is not there any more", retry_after_ms=500)
+    return Refuse(fault, "a call is judged by what holds when it goes out")
 
 
 def _too_many(limit: int, whose: str) -> Refuse:

@@ -15,6 +15,7 @@ from typing import Final
 import msgspec
 
 from interlock.protocols.mcp import headers as mcp_headers
+from interlock.protocols.mcp.alike import AlikeCall
 from interlock.protocols.mcp.intake import (
     check_session_version,
     is_modern,
@@ -22,7 +23,7 @@ from interlock.protocols.mcp.intake import (
     read_modern,
     refusal_tongue,
 )
-from interlock.protocols.mcp.meta import Glance, glance, plain_call
+from interlock.protocols.mcp.meta import Glance, glance
 from interlock.protocols.mcp.revisions import REVISIONS
 from interlock.transports.credentials import check_beside
 from interlock.transports.exchange import Caller, Service
@@ -78,9 +79,14 @@ class McpEndpoint:
     def handle(self, turn: Turn) -> None:
         """Answer a request, now or later."""
         head = turn.head
+        said = head.said
         try:
-            if head.said is not None and self._served_alike(turn, head, head.said):
-                pass
+            alike = None if said is None else said.call.read(turn.body)
+            if said is not None and alike is not None:
+                caller = self._service.admit(head.path, head.headers)
+                exchange = HttpExchange(*alike, said.dialect, caller, turn)
+                turn.on_gone = exchange.client_gone
+                self._serve(exchange)
             elif head.fit:
                 self._post(turn)
             elif not head.path.endswith("/mcp") and mcp_path_of(head.path) is not None:
@@ -144,17 +150,6 @@ class McpEndpoint:
         else:
             self._other(turn, caller, decode(turn.body, self._limits))
 
-    def _served_alike(self, turn: Turn, head: Head, said: Said) -> bool:
-        """Whether this was a call like the last one with this head, whose headers were found to fit that."""
-        found = plain_call(turn.body)
-        if found is None or not said.by(*found):
-            return False
-        caller = self._service.admit(head.path, head.headers)
-        exchange = HttpExchange(*found, said.dialect, caller, turn)
-        turn.on_gone = exchange.client_gone
-        self._serve(exchange)
-        return True
-
     def _other(self, turn: Turn, caller: Caller, message: Message) -> None:
         if isinstance(message, Request):
             check_beside(message.auth, turn.head.headers)
@@ -168,14 +163,11 @@ class McpEndpoint:
     def _request(self, turn: Turn, caller: Caller, request: Request) -> None:
         head = turn.head
         view = glance(request.params)
-        if head.said is not None and head.said.by(request, view):
-            exchange = HttpExchange(request, view, head.said.dialect, caller, turn)
-            turn.on_gone = exchange.client_gone
-            self._serve(exchange)
-        elif is_modern(request, view, head.headers):
+        if is_modern(request, view, head.headers):
             dialect = read_modern(request, view, head.headers)
-            if request.method == "tools/call" and len(view.name or "") + len(view.meta_raw) <= _SHORT:
-                head.said = Said(request.method, view.name, view.meta_raw, dialect)
+            if request.method == "tools/call" and len(turn.body) - len(view.arguments or b"") <= _SHORT:
+                alike = AlikeCall.of(turn.body, request, view)
+                head.said = None if alike is None else Said(alike, dialect)
             exchange = HttpExchange(request, view, dialect, caller, turn)
             turn.on_gone = exchange.client_gone
             self._serve(exchange)

@@ -9,6 +9,7 @@ import asyncio
 import enum
 import time
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import httptools
@@ -59,6 +60,8 @@ class HubProtocol(HttpToolsProtocol):
         super().__init__(config, server_state, app_state, _loop)
         self.face = face
         self._rounds = Rounds.of(self.loop)
+        self.data_received = partial(self._rounds.received, self)  # type: ignore[method-assign]
+        """Bytes, in whatever pieces they come: in their turn they are taken in."""
         self._phase = _IDLE
         self._target = b""
         self._first: bytes | None = None
@@ -95,16 +98,12 @@ class HubProtocol(HttpToolsProtocol):
             transport.write(self.face.render(503, b"", b"retry-after: 1\r\n", keep_alive=False))
             self._hang_up()
 
-    def data_received(self, data: bytes) -> None:
-        """Bytes, in whatever pieces they come."""
-        self._rounds.received(self, data)
-
     def eof_received(self) -> None:
         """The client sends no more: what it sent is gone through before the connection closes."""
         self._rounds.settle()
 
     def take_in(self, data: bytes) -> None:
-        """The same, in their turn."""
+        """Bytes that came, in their turn."""
         phase = self._phase
         if phase is _IDLE:
             if self._active is None and self._template is not None:

@@ -10,10 +10,10 @@ from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from interlock.protocols.mcp.alike import AlikeCall
 from interlock.protocols.mcp.dialect import Dialect
-from interlock.protocols.mcp.meta import Glance
 from interlock.transports.http.guard import Refusal
-from interlock.wire.messages import RESULT_LENGTH, Id, Request, encode_id, encode_result
+from interlock.wire.messages import RESULT_LENGTH, Id, encode_id, encode_result
 
 if TYPE_CHECKING:
     from interlock.transports.http.protocol import HubProtocol
@@ -24,16 +24,10 @@ STREAM_HEADERS: Final = (
 
 
 class Said(msgspec.Struct, frozen=True):
-    """What a stateless request said of itself."""
+    """A stateless call whose headers were found to fit it, and how it wanted to be served."""
 
-    method: str
-    name: str | None
-    meta: bytes
+    call: AlikeCall
     dialect: Dialect
-
-    def by(self, request: Request, view: Glance) -> bool:
-        """Whether this request says the same."""
-        return self.name == view.name and self.meta == view.meta_raw and self.method == request.method
 
 
 class Head(msgspec.Struct):
@@ -51,7 +45,7 @@ class Head(msgspec.Struct):
     fit: bool = False
     """Whether the endpoint found once that it may carry an MCP message."""
     said: Said | None = None
-    """What a body said that its `Mcp-*` headers were found to repeat, and how it wanted to be served."""
+    """The last call with this head: one that is like it needs no more looks."""
 
 
 NO_HEAD: Final = Head(b"", "", {}, keep_alive=False, chunked=False)
@@ -78,7 +72,7 @@ class Turn(msgspec.Struct, eq=False):
         if not self.keep_alive:
             self.answer(200, encode_result(id, result))
             return
-        id_ = encode_id(id)
+        id_ = b"%d" % id if type(id) is int else encode_id(id)
         size = RESULT_LENGTH + len(id_) + len(result)
         data = b'%b%d\r\n\r\n{"jsonrpc":"2.0","id":%b,"result":%b}' % (connection.face.ok_head, size, id_, result)
         connection.finish(self, data)
