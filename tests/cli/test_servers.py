@@ -54,6 +54,24 @@ def test_add_refuses_what_would_not_load(user: User, arguments: tuple[str, str])
     assert not user.config.exists()
 
 
+@pytest.mark.parametrize(
+    ("word", "told"),
+    [
+        ("localhost:8080/mcp", "interlock add a http://localhost:8080/mcp"),
+        ("127.0.0.1:8080/mcp", "interlock add a http://127.0.0.1:8080/mcp"),
+        ("mcp.example.com/mcp", "interlock add a https://mcp.example.com/mcp"),
+        ("https//mcp.example.com/mcp", "interlock add a https://mcp.example.com/mcp"),
+        ("https:/mcp.example.com/mcp", "interlock add a https://mcp.example.com/mcp"),
+        ("./nothing.py", "there is no file ./nothing.py"),
+    ],
+)
+def test_add_takes_nothing_for_a_program_that_was_meant_otherwise(user: User, word: str, told: str) -> None:
+    refused = user.run("add", "a", word)
+    assert refused.exit_code == 2
+    assert told in refused.stderr
+    assert not user.config.exists()
+
+
 def test_a_running_hub_is_told(user: User, hub: FakeHub) -> None:
     outcome = json.loads(user.run("add", "x", "https://h/", "--json").output)
     assert outcome["reloaded"] is True
