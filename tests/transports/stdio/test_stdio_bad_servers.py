@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import importlib.util
 import os
 import resource
 import shutil
@@ -384,6 +385,19 @@ async def test_without_process_groups_the_whole_tree_is_ended_by_the_systems_own
     await server.link.close()
     assert set(as_windows.read_text().splitlines()) == {f"/T /F /PID {server.link.pid}"}
     await until(lambda: not alive(server.link.pid) and not alive(child))
+
+
+def test_on_windows_no_server_opens_a_window_and_none_is_marked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "win32")
+    for name, flag in {"CREATE_NEW_PROCESS_GROUP": 0x200, "CREATE_NO_WINDOW": 0x08000000}.items():
+        monkeypatch.setattr(process.subprocess, name, flag, raising=False)
+    spec = importlib.util.spec_from_file_location("process_on_windows", process.__file__)
+    assert spec is not None
+    assert spec.loader is not None
+    there = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(there)
+    assert there._FLAGS == 0x08000200
+    assert "INTERLOCK_MARK" not in there.environment(there.Command(("x",)))
 
 
 async def test_a_process_that_is_gone_is_not_ended_by_its_number(run, as_windows) -> None:

@@ -81,7 +81,9 @@ def _end(pids: list[int], number: int) -> None:
 
 def _gone(pid: int, handle: int | None, seconds: float) -> bool:
     if handle is not None:
-        return bool(select.select([handle], [], [], seconds)[0])
+        waiting = select.poll()  # `select` itself knows no numbers over 1,023
+        waiting.register(handle, select.POLLIN)
+        return bool(waiting.poll(seconds * 1000))
     try:
         os.kill(pid, 0)
     except OSError:

@@ -223,7 +223,8 @@ class ServerProcess(asyncio.SubprocessProtocol):
 
 if sys.platform == "win32":
     _TERM = _KILL = signal.SIGTERM
-    _FLAGS = subprocess.CREATE_NEW_PROCESS_GROUP
+    # A hub in the background has no console, and each program would open a window for its own.
+    _FLAGS = subprocess.CREATE_NEW_PROCESS_GROUP | subprocess.CREATE_NO_WINDOW
     _marking = dict
 else:
     _TERM, _KILL = signal.SIGTERM, signal.SIGKILL
@@ -240,8 +241,9 @@ def _located(argv: tuple[str, ...], env: Mapping[str, str]) -> tuple[str, ...]:
 def _end_tree(pid: int, transport: asyncio.SubprocessTransport) -> None:
     """End a process and everything it started, where there are no process groups to signal (Windows)."""
     nothing = subprocess.DEVNULL
+    command = ("taskkill", "/T", "/F", "/PID", str(pid))
     try:
-        subprocess.Popen(("taskkill", "/T", "/F", "/PID", str(pid)), stdin=nothing, stdout=nothing, stderr=nothing)
+        subprocess.Popen(command, stdin=nothing, stdout=nothing, stderr=nothing, creationflags=_FLAGS)
     except OSError:
         with contextlib.suppress(ProcessLookupError):
             transport.kill()
