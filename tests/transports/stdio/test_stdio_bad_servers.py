@@ -19,7 +19,7 @@ import pytest
 
 from interlock.client.waiting import Waiting
 from interlock.transports.link import Outgoing
-from interlock.transports.stdio import process
+from interlock.transports.stdio import leftovers, process
 from interlock.transports.stdio.chatter import LINE_BYTES, LINES_PER_SECOND, Chatter
 from interlock.transports.stdio.client import BAD_LINES, StdioLink
 from interlock.transports.stdio.leftovers import Leftovers, in_ps
@@ -237,6 +237,15 @@ async def test_what_a_server_started_in_a_session_of_its_own_ends_with_it(run, m
     assert not alive(spared)
 
 
+async def test_what_is_left_is_ended_by_its_number_where_there_is_nothing_better(run, monkeypatch) -> None:
+    monkeypatch.setattr(leftovers, "_HANDLES", False)
+    monkeypatch.setattr(leftovers, "PATIENCE_S", 0.1)
+    server = await run()
+    daemon = (await server.ask("daemon"))["pid"]
+    await server.link.close()
+    assert not alive(daemon)
+
+
 async def test_what_is_left_of_many_servers_is_looked_for_together() -> None:
     looked = 0
     begun, going = threading.Event(), threading.Event()
@@ -248,11 +257,11 @@ async def test_what_is_left_of_many_servers_is_looked_for_together() -> None:
         going.wait(10)
         return iter(())
 
-    leftovers = Leftovers(nobody)
-    first = asyncio.ensure_future(asyncio.to_thread(leftovers.end, "a"))
+    looking = Leftovers(nobody)
+    first = asyncio.ensure_future(asyncio.to_thread(looking.end, "a"))
     await asyncio.to_thread(begun.wait, 10)
-    others = [asyncio.ensure_future(asyncio.to_thread(leftovers.end, str(number))) for number in range(3)]
-    await until(lambda: len(leftovers._marks) == 3)
+    others = [asyncio.ensure_future(asyncio.to_thread(looking.end, str(number))) for number in range(3)]
+    await until(lambda: len(looking._marks) == 3)
     going.set()
     await asyncio.gather(first, *others)
     assert looked == 2

@@ -25,6 +25,9 @@ PATIENCE_S: Final = 2.0
 ROUNDS: Final = 5
 """How often to look again: something may have been started while we looked."""
 
+_HANDLES: Final = sys.platform == "linux" and hasattr(os, "pidfd_open")
+"""Whether a process can be held on to, so that its number cannot become another's meanwhile."""
+
 _MARKED = re.compile(rb"(?:^|[\0 ])" + MARK.encode() + rb"=([0-9a-f]{32})(?:[\0 ]|$)")
 
 
@@ -61,14 +64,14 @@ def _end(pids: list[int], number: int) -> None:
     watched = []
     for pid in pids:
         with contextlib.suppress(OSError):
-            watched.append((pid, os.pidfd_open(pid) if hasattr(os, "pidfd_open") else None))
+            watched.append((pid, _handle(pid)))
     try:
         for pid, handle in watched:
             with contextlib.suppress(OSError):
-                if handle is None:
-                    os.kill(pid, number)
-                else:
+                if sys.platform == "linux" and handle is not None:
                     signal.pidfd_send_signal(handle, number)
+                else:
+                    os.kill(pid, number)
         until = time.monotonic() + PATIENCE_S
         for pid, handle in watched:
             while (left := until - time.monotonic()) > 0 and not _gone(pid, handle, left):
@@ -77,6 +80,12 @@ def _end(pids: list[int], number: int) -> None:
         for _, handle in watched:
             if handle is not None:
                 os.close(handle)
+
+
+def _handle(pid: int) -> int | None:
+    if sys.platform == "linux" and _HANDLES:
+        return os.pidfd_open(pid)
+    return None
 
 
 def _gone(pid: int, handle: int | None, seconds: float) -> bool:
