@@ -39,7 +39,7 @@ class Load:
 class Caller:
     """A principal at one address of the hub. Made once per credential and address, and kept while they are valid."""
 
-    __slots__ = ("expires", "load", "owner", "plans", "principal", "shelf", "used", "view")
+    __slots__ = ("expires", "load", "owner", "plans", "principal", "shelf", "standing", "used", "view")
 
     def __init__(self, principal: Principal, shelf: Shelf, load: Load, expires: datetime | None = None) -> None:
         self.principal = principal
@@ -51,6 +51,8 @@ class Caller:
         self.load = load
         self.expires = expires
         """When the credential is worth nothing any more."""
+        self.standing = True
+        """Whether whoever comes with this credential is still this caller."""
         self.used = True
         """Whether anything was asked since uses were last written down."""
 

@@ -77,14 +77,18 @@ class Forward(msgspec.Struct, eq=False):
         call, connection = self._call, self._connection
         try:
             outgoing = self._outgoing(call, connection, {**call.members, **more} if more else None)
-            call.exchange.on_cancel = self._cancelled
+            call.exchange.on_cancel = self.cancelled
             if self._owner is not None:
                 self._owner.open.add(self)
             tool = call.target.tool
             self._handle = connection.send(outgoing, self, None if tool is None else tool.idempotent)
         except Fault as fault:
-            self._finish()
-            call.exchange.fail(fault)
+            self.unsent(fault)
+
+    def unsent(self, fault: Fault) -> None:
+        """It could not be sent."""
+        self._finish()
+        self._call.exchange.fail(fault)
 
     def answered(self, answer: Result | Failure) -> None:
         """The server's answer, in the client's own terms."""
@@ -224,7 +228,8 @@ class Forward(msgspec.Struct, eq=False):
     def _repeat(self, more: Members) -> None:
         self.send(more)
 
-    def _cancelled(self, reason: str) -> None:
+    def cancelled(self, reason: str) -> None:
+        """The client no longer wants it."""
         if self._handle is not None and not self._told:
             self._connection.cancel(self._handle, reason)
             self._call.outcome = CANCELLED

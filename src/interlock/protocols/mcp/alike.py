@@ -27,6 +27,10 @@ _PROBE_ARGUMENTS: Final = b'{"3.14159":{"26535":["8979"]}}'
 _decode: Final = msgspec.json.Decoder().decode
 
 
+Parts = tuple[int, bytes, object, int, int]
+"""An id, arguments as they came and decoded, and where those begin and end."""
+
+
 class AlikeCall(msgspec.Struct, frozen=True):
     """A call in pieces: what must be equal, and between them the id and the arguments, whichever comes first."""
 
@@ -74,10 +78,10 @@ class AlikeCall(msgspec.Struct, frozen=True):
             view,
             behind_trace(view.meta_raw),
         )
-        return alike if alike._is_sure() and alike.read(body) is not None else None
+        return alike if alike._is_sure() and alike.parts(body) is not None else None
 
-    def read(self, body: bytes) -> tuple[Request, Glance] | None:
-        """The call in these bytes, if it is like this one."""
+    def parts(self, body: bytes) -> Parts | None:
+        """Where the id and the arguments stand in these bytes, and what they are, if it is a call like this one."""
         begin, stop, middle = self.begin, len(body) - self.rest, self.middle
         if self.id_first:
             at = body.find(b",", begin, begin + LONGEST_ID + 1)
@@ -99,11 +103,15 @@ class AlikeCall(msgspec.Struct, frozen=True):
         ):
             return None
         try:
-            value = _decode(given)
+            return int(digits), given, _decode(given), begin, stop
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return None
+
+    def read(self, body: bytes, parts: Parts) -> tuple[Request, Glance]:
+        """The call in these bytes, of which those are the parts."""
+        id_, given, value, begin, stop = parts
         view, raw = self.view, self.view.meta_raw
-        request = Request(int(digits), self.method, body[begin - self.before : stop + self.after])
+        request = Request(id_, self.method, body[begin - self.before : stop + self.after])
         return request, Glance(view.name, None, view.meta, raw, given, None, value, self.untraced)
 
     def _is_sure(self) -> bool:
@@ -112,12 +120,13 @@ class AlikeCall(msgspec.Struct, frozen=True):
         first, second = (digits, _PROBE_ARGUMENTS) if self.id_first else (_PROBE_ARGUMENTS, digits)
         body = b"".join((self.start, first, self.middle, second, self.end))
         request = plain_request(body)
-        read = self.read(body)
-        if request is None or read is None:
+        parts = self.parts(body)
+        if request is None or parts is None:
             return False
         try:
             seen = glance(request.params)
         except Fault:
             return False
         same = self.view.name == seen.name and self.view.meta_raw == seen.meta_raw and self.method == request.method
-        return same and seen.arguments == _PROBE_ARGUMENTS and request.id == _PROBE_ID and read[0] == request
+        probed = seen.arguments == _PROBE_ARGUMENTS and request.id == _PROBE_ID
+        return same and probed and self.read(body, parts)[0] == request

@@ -116,26 +116,41 @@ class HttpLink(Link):
         return len(self._calls)
 
     def send(self, outgoing: Outgoing, sink: Sink) -> Id:
-        if self._closed or len(self._calls) >= self.limits.pending:
-            raise self._cannot_send()
-        id_ = self._last_id = self._last_id + 1
-        params, method, deadline = outgoing.params, outgoing.method, outgoing.deadline
-        if outgoing.wants_progress:
-            params = with_meta(params, {PROGRESS_TOKEN: id_})
         if not outgoing.patience and outgoing.max_deadline is not None:
-            outgoing.patience = deadline - self._loop.time()
-        heads = self._heads
-        payload = heads.request(id_, method, params, outgoing.name, outgoing.param_headers)
-        call = self._calls[id_] = Call(self, id_, outgoing, sink, params)
-        if heads.in_session and method != "initialize":
+            outgoing.patience = outgoing.deadline - self._loop.time()
+        call = Call(self, outgoing, sink)
+        if self._heads.in_session and outgoing.method != "initialize":
             call.with_session = True
+        return self.begin(
+            call, outgoing.method, outgoing.params, outgoing.name, outgoing.param_headers, outgoing.wants_progress
+        )
+
+    def begin(
+        self,
+        call: Call,
+        method: str,
+        params: bytes,
+        name: str | None,
+        headers: tuple[tuple[str, str], ...] = (),
+        wants_progress: bool = False,
+    ) -> Id:
+        """Send a request for a call that whoever waits for it has made. Gives its id. Raises as `send` does."""
+        calls = self._calls
+        if self._closed or len(calls) >= self.limits.pending:
+            raise self._cannot_send()
+        id_ = call.id = self._last_id = self._last_id + 1
+        if wants_progress:
+            params = with_meta(params, {PROGRESS_TOKEN: id_})
+        call.params = params
+        payload = self._heads.request(id_, method, params, name, headers)
+        calls[id_] = call
         try:
             self._pool.submit(payload, call)
         except Fault:
-            del self._calls[id_]
+            del calls[id_]
             raise
-        if deadline < self._sweep_at:
-            self._sweep_by(deadline)
+        if call.deadline < self._sweep_at:
+            self._sweep_by(call.deadline)
         return id_
 
     def _cannot_send(self) -> Fault:

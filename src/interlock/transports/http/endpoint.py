@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from interlock.protocols.mcp import headers as mcp_headers
-from interlock.protocols.mcp.alike import AlikeCall
+from interlock.protocols.mcp.alike import AlikeCall, Parts
 from interlock.protocols.mcp.intake import (
     check_session_version,
     is_modern,
@@ -76,17 +76,15 @@ class McpEndpoint:
         self._listening: set[HttpExchange] = set()
         """Subscriptions of the stateless era: requests that are never done by themselves."""
 
-    def handle(self, turn: Turn) -> None:
-        """Answer a request, now or later."""
+    def handle(self, turn: Turn, at_length: bool = False) -> None:
+        """Answer a request, now or later; `at_length` where no trail is to be followed."""
         head = turn.head
         said = head.said
         try:
-            alike = None if said is None else said.call.read(turn.body)
-            if said is not None and alike is not None:
-                caller = self._service.admit(head.path, head.headers)
-                exchange = HttpExchange(*alike, said.dialect, caller, turn)
-                turn.on_gone = exchange.client_gone
-                self._serve(exchange)
+            parts = None if said is None else said.call.parts(turn.body)
+            if said is not None and parts is not None:
+                if at_length or said.trail is None or not said.trail.follow(turn, parts):
+                    self._serve_alike(turn, said, parts)
             elif head.fit:
                 self._post(turn)
             elif not head.path.endswith("/mcp") and mcp_path_of(head.path) is not None:
@@ -169,6 +167,7 @@ class McpEndpoint:
                 alike = AlikeCall.of(turn.body, request, view)
                 head.said = None if alike is None else Said(alike, dialect)
             exchange = HttpExchange(request, view, dialect, caller, turn)
+            exchange.said = head.said
             turn.on_gone = exchange.client_gone
             self._serve(exchange)
             if request.method == LISTEN and exchange.open:
@@ -177,6 +176,13 @@ class McpEndpoint:
             self._initialize(turn, caller, request)
         else:
             self._serve_in_session(turn, self._session(turn, caller), caller, request, view, None)
+
+    def _serve_alike(self, turn: Turn, said: Said, parts: Parts) -> None:
+        caller = self._service.admit(turn.head.path, turn.head.headers)
+        exchange = HttpExchange(*said.call.read(turn.body, parts), said.dialect, caller, turn)
+        exchange.said = said
+        turn.on_gone = exchange.client_gone
+        self._serve(exchange)
 
     def _serve(self, exchange: HttpExchange) -> None:
         try:

@@ -65,13 +65,14 @@ class Call(Reply):
     """Whether its answer came: what follows on its stream is nobody's."""
     _chunks: list[bytes] | None = None
 
-    def __init__(self, link: HttpLink, id: int, outgoing: Outgoing, sink: Sink, params: bytes) -> None:
+    id = 0
+    params = b""
+    """As they went out."""
+
+    def __init__(self, link: HttpLink, outgoing: Outgoing, sink: Sink) -> None:
         self._link = link
-        self.id = id
         self.outgoing = outgoing
         self.sink = sink
-        self.params = params
-        """As they went out."""
         self.deadline = outgoing.deadline
 
     def renew(self) -> None:

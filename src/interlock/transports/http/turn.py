@@ -6,11 +6,11 @@ What is written to a turn that is over, or whose client has gone, is dropped.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
-from interlock.protocols.mcp.alike import AlikeCall
+from interlock.protocols.mcp.alike import AlikeCall, Parts
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.transports.http.guard import Refusal
 from interlock.wire.messages import RESULT_LENGTH, Id, encode_id, encode_result
@@ -23,11 +23,19 @@ STREAM_HEADERS: Final = (
 )
 
 
-class Said(msgspec.Struct, frozen=True):
+class Trail(Protocol):
+    """What a service left behind of a call, for those that are like it."""
+
+    def follow(self, turn: Turn, parts: Parts) -> bool:
+        """Serve one of them, with no more ado than it needs. False where it must be served at length."""
+
+
+class Said(msgspec.Struct, eq=False):
     """A stateless call whose headers were found to fit it, and how it wanted to be served."""
 
     call: AlikeCall
     dialect: Dialect
+    trail: Trail | None = None
 
 
 class Head(msgspec.Struct):
