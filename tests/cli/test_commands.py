@@ -7,6 +7,8 @@ import json
 import os
 import socket
 import struct
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -19,6 +21,7 @@ from interlock.cli.show import plain
 from interlock.cli.status import duration
 from interlock.transports import peers
 from interlock.transports.peers import peer_uid
+from interlock.version import VERSION
 
 from .conftest import User
 from .fake_hub import FakeHub
@@ -148,6 +151,12 @@ def test_a_link_refuses_a_socket_of_another_user(user: User, hub: FakeHub, monke
     with pytest.raises(Refused, match="another user"):
         HubLink.open(user.home)
     assert hub.asked == []
+
+
+def test_the_package_itself_can_be_run(user: User) -> None:
+    command = [sys.executable, "-P", "-m", "interlock", "--version"]
+    ran = subprocess.run(command, env=user.environ, capture_output=True, text=True, timeout=60, check=False)
+    assert (ran.returncode, ran.stdout.strip()) == (0, VERSION)
 
 
 def test_the_peer_of_a_socket_is_known() -> None:
