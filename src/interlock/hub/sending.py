@@ -180,7 +180,7 @@ class Sending:
         self.forward(call, plan, connection, owner, done).send()
         exchange = call.exchange
         if isinstance(exchange, HttpExchange) and exchange.said is not None:
-            exchange.said.trail = self.trails.of(call, plan, line, exchange.said)
+            self.trails.leave(call, plan, line, exchange.said)
 
     def forward(
         self,

@@ -70,8 +70,14 @@ class Trails:
         self.clock = clock
         self.rounds = Rounds.of(asyncio.get_running_loop())
 
-    def of(self, call: Call, plan: Plan, line: Line, said: Said) -> Trail | None:
-        """The trail of a call that was just sent; None where those like it need more than that."""
+    def leave(self, call: Call, plan: Plan, line: Line, said: Said) -> None:
+        """Leave the trail of a call that was just sent, if those like it need no more than that."""
+        epoch = self.epoch.number
+        if said.barren != epoch:
+            said.trail = self._of(call, plan, line, said)
+            said.barren = epoch if said.trail is None else -1
+
+    def _of(self, call: Call, plan: Plan, line: Line, said: Said) -> Trail | None:
         connection, exchange, tool = line.connection, call.exchange, call.target.tool
         dialect, checks = exchange.dialect, [check for _, check in plan.checks]
         if (
@@ -249,8 +255,9 @@ class PlainCall(HttpCall):
             # Whatever may have to be said otherwise to this client, or in the record.
             super().whole(headers, body)
         elif self._link.finish(self):
-            self.trail.ended_well(self)
+            # Whoever waits goes first; nothing comes in between.
             self.turn.answer_result(self.asked, result)
+            self.trail.ended_well(self)
 
 
 def _anything(value: object) -> bool:

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from interlock.hub.call import Call
 from interlock.hub.plan import Check
 from interlock.hub.principals import Principal
 from interlock.hub.target import Target
 from interlock.hub.verdicts import PASS, Refuse, Verdict
 from interlock.protocols.registry.errors import told
-from interlock.signatures.validate import Validator
 from interlock.wire.errors import Fault
+
+if TYPE_CHECKING:
+    from interlock.signatures.validate import Validator
 
 
 class SchemaGate:

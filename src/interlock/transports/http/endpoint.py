@@ -167,7 +167,6 @@ class McpEndpoint:
                 alike = AlikeCall.of(turn.body, request, view)
                 head.said = None if alike is None else Said(alike, dialect)
             exchange = HttpExchange(request, view, dialect, caller, turn)
-            exchange.said = head.said
             turn.on_gone = exchange.client_gone
             self._serve(exchange)
             if request.method == LISTEN and exchange.open:

@@ -36,6 +36,8 @@ class Said(msgspec.Struct, eq=False):
     call: AlikeCall
     dialect: Dialect
     trail: Trail | None = None
+    barren: int = -1
+    """When the service found last that its calls leave none, by the service's own count."""
 
 
 class Head(msgspec.Struct):
