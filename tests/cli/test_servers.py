@@ -78,6 +78,15 @@ def test_a_running_hub_is_told(user: User, hub: FakeHub) -> None:
     assert [name for name, _ in hub.asked].count("hub/reload") == 1
 
 
+def test_what_is_wrong_with_other_servers_is_not_told_of_a_new_one(user: User, hub: FakeHub) -> None:
+    told = [{"message": f"no {server}", "mend": "", "server": server} for server in ("a", "b", None)]
+    hub.answers["hub/reload"] = {"applied": True, "changed": [], "problems": told}
+    added = user.run("add", "a", "https://h.example/mcp")
+    assert "no a" in added.stderr
+    assert "no None" in added.stderr
+    assert "no b" not in added.stderr
+
+
 def test_remove_takes_the_server_out(user: User) -> None:
     user.run("add", "a", "https://h/")
     user.run("add", "b", "https://h/")

@@ -281,7 +281,10 @@ def _tell(outcome: dict[str, Any], done: str, as_json: bool) -> None:
     say(plain(done))
     for text in [*outcome.get("warnings", []), *outcome.get("refused", [])]:
         say(f"  → {plain(text)}", err=True)
+    named = {*outcome.get("added", ()), *outcome.get("removed", ()), None}
     for problem in outcome["problems"]:
+        if problem.get("server") not in named:
+            continue  # `status` tells of the others
         mend = f": {problem['mend']}" if problem.get("mend") else ""
         say(f"  → the running hub: {plain(str(problem.get('message')) + mend)}", err=True)
     if outcome["reloaded"] is not None:

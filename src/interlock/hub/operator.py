@@ -118,7 +118,13 @@ class Operator:
         assembly = self._assembly
         loaded: Loaded = await asyncio.to_thread(load_again, assembly.config, home=assembly.home)
         self._problems = [
-            {"file": problem.file, "line": problem.line, "message": problem.message, "mend": problem.mend}
+            {
+                "file": problem.file,
+                "line": problem.line,
+                "message": problem.message,
+                "mend": problem.mend,
+                "server": problem.server,
+            }
             for problem in loaded.problems
         ]
         for waiting in loaded.unconfirmed:
