@@ -468,6 +468,14 @@ async def test_a_form_is_sent_only_as_it_was_asked_for(content: dict, schema: di
         await answering
 
 
+@pytest.mark.parametrize("mode", ["voice", 5, None])
+async def test_a_person_is_asked_in_no_way_that_is_not_known(mode: object) -> None:
+    asked = msgspec.json.encode({"mode": mode, "message": "m", "requestedSchema": {"type": "object"}})
+    with pytest.raises(Fault) as refused:
+        await EVERYTHING.answer("elicitation/create", asked)
+    assert refused.value.name == "INVALID_PARAMS"
+
+
 def said(role: str, *content: dict) -> dict:
     return {"role": role, "content": list(content) if len(content) > 1 else content[0]}
 

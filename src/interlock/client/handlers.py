@@ -71,7 +71,10 @@ class Handlers(msgspec.Struct, frozen=True):
         raise Fault("METHOD_NOT_FOUND", f"{method} is not answered by this client")
 
     async def _elicit(self, asked: Json) -> Json:
-        if asked.get("mode") == "url":
+        mode = asked.get("mode", "form")
+        if mode not in ("form", "url"):
+            raise Fault("INVALID_PARAMS", f"this client cannot ask a person by {str(mode)[:100]!r}")
+        if mode == "url":
             if self.elicit_url is None:
                 raise Fault("INVALID_PARAMS", "this client does not open URLs")
             _check_url(asked.get("url"))
