@@ -44,12 +44,13 @@ def complete(result: bytes, *, ttl_ms: int | None = None, server_info: bytes | N
 
     That era has no other kind of result than a complete one, whatever a server writes into it.
     """
-    # A server that knows no caching cannot have meant what it seems to say of it.
-    foreign = KINDS if ttl_ms is None else MODERN_MEMBERS
     named = _decode(result) if b'"resultType"' in result or b'"_meta"' in result or ttl_ms is not None else {}
-    kept = {member: value for member, value in named.items() if member not in foreign}
-    if len(kept) != len(named):
-        result = msgspec.json.encode(kept)
+    if named:
+        # A server that knows no caching cannot have meant what it seems to say of it.
+        foreign = KINDS if ttl_ms is None else MODERN_MEMBERS
+        kept = {member: value for member, value in named.items() if member not in foreign}
+        if len(kept) != len(named):
+            result = msgspec.json.encode(kept)
     front = b'"resultType":"complete",'
     if ttl_ms is not None:
         front += b'"ttlMs":%d,"cacheScope":"private",' % ttl_ms
