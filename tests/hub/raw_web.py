@@ -18,6 +18,8 @@ class RawWeb:
     def __init__(self, *, modern: bool = False) -> None:
         self.modern = modern
         """Whether it speaks the stateless era, and else the handshake era."""
+        self.schema: dict[str, Any] = SCHEMA if modern else {"type": "object"}
+        """Of its tools."""
         self.connections = 0
         self.called = 0
         """How many calls of tools came."""
@@ -103,7 +105,7 @@ class RawWeb:
         return True
 
     def _answer(self, message: dict[str, Any]) -> bytes:
-        result = _result(message, SCHEMA if self.modern else {"type": "object"})
+        result = _result(message, self.schema)
         result = {**COMPLETE, **result} if self.modern else result
         answer: dict[str, Any] = {"jsonrpc": "2.0", "id": message["id"], "result": result}
         if message["method"] in (("initialize", "ping") if self.modern else ("server/discover",)):

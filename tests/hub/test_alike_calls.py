@@ -10,7 +10,7 @@ import json
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, NamedTuple
 from unittest.mock import patch
 
 import msgspec
@@ -23,18 +23,34 @@ from interlock.hub.principals import local_person
 from interlock.hub.trails import PlainCall, Trail
 from interlock.store import StoreFull
 
-from .house import House, Kept, house, text_of, until
-from .raw_web import COMPLETE, RawWeb
+from .house import House, Kept, Raw, house, text_of, until
+from .raw_web import COMPLETE, SCHEMA, RawWeb
 
 OK, STRANGE = "web__ok", "web__strange"
 
 
+@pytest.fixture(params=["modern", "legacy"])
+def era(request: pytest.FixtureRequest) -> Literal["modern", "legacy"]:
+    """In the handshake era with a session on either side of the hub."""
+    return "modern" if request.param == "modern" else "legacy"
+
+
 @asynccontextmanager
-async def web_house(tmp_path: Path, **settings: Any) -> AsyncIterator[tuple[House, RawWeb]]:
+async def web_house(tmp_path: Path, era: Literal["modern", "legacy"], **settings: Any) -> AsyncIterator[Web]:
     hub = settings.pop("hub", Hub())
-    async with RawWeb(modern=True) as web:
-        async with house(tmp_path, {"web": Server(url=web.url + "/mcp", era="modern", **settings)}, hub=hub) as running:
-            yield running, web
+    async with RawWeb(modern=era == "modern") as web:
+        web.session, web.schema = "theirs", SCHEMA
+        async with house(tmp_path, {"web": Server(url=web.url + "/mcp", era=era, **settings)}, hub=hub) as running:
+            yield Web(running, web, era)
+
+
+class Web(NamedTuple):
+    hub: House
+    web: RawWeb
+    era: str
+
+    def kept(self, key: str | None = None) -> Kept:
+        return Kept(self.hub.url, key, modern=self.era == "modern")
 
 
 LIKE = b'{"text":"well"}'
@@ -97,18 +113,19 @@ REPLIES = {
 
 @pytest.mark.parametrize("kind", REPLIES)
 async def test_whatever_a_server_answers_is_told_and_recorded_as_to_the_first_call(
-    tmp_path: Path, kind: str, followed: Any
+    tmp_path: Path, era: Any, kind: str, followed: Any
 ) -> None:
     records: list[Record] = []
-    async with web_house(tmp_path) as (hub, web):
+    async with web_house(tmp_path, era) as place:
+        hub, web = place[:2]
         hub.assembly.recorder.follow(records.extend)
-        async with Kept(hub.url) as client:
+        async with place.kept() as client:
             await trodden(client)
             before = followed.call_count
             web.replies["strange"] = REPLIES[kind]
             told = await client.call(STRANGE, LIKE, 9)
             assert followed.call_count == before + 1
-        async with Kept(hub.url) as first:
+        async with place.kept() as first:
             assert await first.call(STRANGE, LIKE, 9) == told
             assert followed.call_count == before + 1, "the first call of a connection goes the long way"
         await hub.assembly.recorder.flushed()
@@ -118,9 +135,10 @@ async def test_whatever_a_server_answers_is_told_and_recorded_as_to_the_first_ca
     assert msgspec.structs.replace(one, **unlike) == msgspec.structs.replace(other, **unlike)
 
 
-async def test_each_call_gets_its_own_answer_and_its_own_row(tmp_path: Path) -> None:
+async def test_each_call_gets_its_own_answer_and_its_own_row(tmp_path: Path, era: Any) -> None:
     rows: list[str] = []
-    async with web_house(tmp_path) as (hub, _), Kept(hub.url) as client:
+    async with web_house(tmp_path, era) as place, place.kept() as client:
+        hub = place.hub
         hub.assembly.recorder.follow(lambda batch: rows.extend(entry.arguments for entry in batch if entry.name))
         with patch.object(PlainCall, "whole", autospec=True, side_effect=PlainCall.whole) as plain:
             for number in range(20):
@@ -149,12 +167,13 @@ async def test_each_call_gets_its_own_answer_and_its_own_row(tmp_path: Path) -> 
     ],
 )
 async def test_what_is_wrong_with_one_of_them_is_found_as_if_it_were_the_first(
-    tmp_path: Path, arguments: bytes, followed: Any
+    tmp_path: Path, era: Any, arguments: bytes, followed: Any
 ) -> None:
-    async with web_house(tmp_path) as (hub, web):
-        async with Kept(hub.url) as first:
+    async with web_house(tmp_path, era) as place:
+        web = place.web
+        async with place.kept() as first:
             told = await first.call(STRANGE, arguments, 7)
-        async with Kept(hub.url) as client:
+        async with place.kept() as client:
             await trodden(client, arguments)
             before, called = followed.call_count, web.called
             with patch.object(Trail, "follow", autospec=True, side_effect=Trail.follow) as follow:
@@ -173,10 +192,11 @@ def _is_read(arguments: bytes) -> bool:
         return False
 
 
-async def test_a_key_that_is_taken_back_is_refused_in_the_middle_of_like_calls(tmp_path: Path) -> None:
-    async with web_house(tmp_path) as (hub, web):
+async def test_a_key_that_is_taken_back_is_refused_in_the_middle_of_like_calls(tmp_path: Path, era: Any) -> None:
+    async with web_house(tmp_path, era) as place:
+        hub, web = place[:2]
         key = await hub.new_key("ci")
-        async with Kept(hub.url, key) as client:
+        async with place.kept(key) as client:
             await trodden(client)
             await hub.assembly.key_desk.revoke(local_person("tester"), b'{"agent":"ci"}')
             told = await client.call(STRANGE, LIKE, 4)
@@ -184,10 +204,11 @@ async def test_a_key_that_is_taken_back_is_refused_in_the_middle_of_like_calls(t
             assert web.called == 3
 
 
-async def test_what_is_denied_meanwhile_is_refused_to_like_calls_too(tmp_path: Path) -> None:
-    async with web_house(tmp_path) as (hub, web):
+async def test_what_is_denied_meanwhile_is_refused_to_like_calls_too(tmp_path: Path, era: Any) -> None:
+    async with web_house(tmp_path, era) as place:
+        hub, web = place[:2]
         key = await hub.new_key("ci")
-        async with Kept(hub.url, key) as client:
+        async with place.kept(key) as client:
             await trodden(client)
             await hub.deny("ci", "web")
             told = await client.call(STRANGE, LIKE, 4)
@@ -209,8 +230,11 @@ CHANGES: dict[str, Callable[[House], None]] = {
 
 
 @pytest.mark.parametrize("what", CHANGES)
-async def test_what_was_found_out_is_found_out_again_after_a_change(tmp_path: Path, what: str, followed: Any) -> None:
-    async with web_house(tmp_path) as (hub, _), Kept(hub.url) as client:
+async def test_what_was_found_out_is_found_out_again_after_a_change(
+    tmp_path: Path, era: Any, what: str, followed: Any
+) -> None:
+    async with web_house(tmp_path, era) as place, place.kept() as client:
+        hub = place.hub
         await trodden(client)
         before = followed.call_count
         CHANGES[what](hub)
@@ -220,17 +244,20 @@ async def test_what_was_found_out_is_found_out_again_after_a_change(tmp_path: Pa
         assert followed.call_count == before + 1, "and the trail is there again"
 
 
-async def test_no_trail_is_followed_where_an_intent_must_be_committed_first(tmp_path: Path, followed: Any) -> None:
-    async with web_house(tmp_path, hub=Hub(audit="strict")) as (hub, _), Kept(hub.url) as client:
+async def test_no_trail_is_followed_where_an_intent_must_be_committed_first(
+    tmp_path: Path, era: Any, followed: Any
+) -> None:
+    async with web_house(tmp_path, era, hub=Hub(audit="strict")) as place, place.kept() as client:
         await trodden(client)
         assert followed.call_count == 0
 
 
 async def test_a_client_that_goes_is_not_waited_for(tmp_path: Path) -> None:
     records: list[Record] = []
-    async with web_house(tmp_path) as (hub, web):
+    async with web_house(tmp_path, "modern") as place:
+        hub, web = place[:2]
         hub.assembly.recorder.follow(records.extend)
-        async with Kept(hub.url) as client:
+        async with place.kept() as client:
             await trodden(client)
             web.replies["strange"] = b""
             waiting = asyncio.ensure_future(client.call(STRANGE, LIKE, 4))
@@ -244,8 +271,82 @@ async def test_a_client_that_goes_is_not_waited_for(tmp_path: Path) -> None:
     assert outcome.transport == "cancelled"
 
 
-async def test_one_that_takes_too_long_is_told_so_and_the_server_hears_of_it(tmp_path: Path) -> None:
-    async with web_house(tmp_path, timeout_s=0.4) as (hub, web), Kept(hub.url) as client:
+@pytest.mark.parametrize("how", ["cancelled", "session"])
+async def test_in_a_session_a_call_ends_when_it_is_cancelled_or_the_session_ends(tmp_path: Path, how: str) -> None:
+    records: list[Record] = []
+    async with web_house(tmp_path, "legacy") as place:
+        hub, web = place[:2]
+        hub.assembly.recorder.follow(records.extend)
+        async with place.kept() as client, place.kept() as other:
+            await trodden(client)
+            web.replies["strange"] = b""
+            waiting = asyncio.ensure_future(client.call(STRANGE, LIKE, 4))
+            await until(lambda: web.called == 4)
+            other.session = client.session
+            if how == "cancelled":
+                await other.tell("notifications/cancelled", {"requestId": 4, "reason": "enough"})
+            else:
+                id_ = client.session.partition(": ")[2].partition("\r\n")[0]
+                raw = Raw(hub.url + "/mcp")
+                raw.session = id_
+                assert (await raw.send("DELETE"))[0] == 204
+            assert await waiting is None
+            await until(lambda: hub.assembly.hub.open_calls == 0)
+            await until(lambda: web.lost == 1)
+        await hub.assembly.recorder.flushed()
+    outcome = [record.outcome for record in records if record.name == "strange"][-1]
+    assert outcome is not None
+    assert outcome.transport == "cancelled"
+
+
+async def test_an_id_that_is_in_use_is_refused_on_a_trail_too(tmp_path: Path) -> None:
+    async with web_house(tmp_path, "legacy") as place:
+        hub, web = place[:2]
+        async with place.kept() as client, place.kept() as other:
+            await trodden(client)
+            web.replies["strange"] = b""
+            waiting = asyncio.ensure_future(client.call(STRANGE, LIKE, 4))
+            await until(lambda: web.called == 4)
+            other.session = client.session
+            told = await other.call(STRANGE, LIKE, 4)
+            assert "already in use" in told["error"]["message"]
+            await other.tell("notifications/cancelled", {"requestId": 4})
+            assert await waiting is None
+        assert hub.assembly.hub.open_calls == 0
+
+
+async def test_a_session_of_another_is_unknown_however_alike_the_call_is(tmp_path: Path) -> None:
+    async with web_house(tmp_path, "legacy") as place:
+        hub, web = place[:2]
+        mine, theirs = await hub.new_key("mine"), await hub.new_key("theirs")
+        async with place.kept(mine) as client, place.kept(theirs) as other:
+            await trodden(client)
+            await trodden(other)
+            other.session = client.session
+            told = await other.call(STRANGE, LIKE, 5)
+            assert told["error"]["message"].startswith("no such session"), told
+            assert web.called == 6
+
+
+async def test_a_session_that_the_server_lost_is_opened_again(tmp_path: Path, followed: Any) -> None:
+    async with web_house(tmp_path, "legacy") as place, place.kept() as client:
+        hub, web = place[:2]
+        await trodden(client)
+        before = followed.call_count
+        web.replies["strange"] = b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n"
+        told = await client.call(STRANGE, LIKE, 4)
+        assert followed.call_count == before + 1
+        assert "lost its session" in told["error"]["message"]
+        web.session = "another"
+        del web.replies["strange"]
+        connection = hub.assembly.upstreams["web"].connections()[0]
+        await until(lambda: connection.reopening is None)
+        assert text_of(await client.call(STRANGE, LIKE, 5)) == "fine"
+
+
+async def test_one_that_takes_too_long_is_told_so_and_the_server_hears_of_it(tmp_path: Path, era: Any) -> None:
+    async with web_house(tmp_path, era, timeout_s=0.4) as place, place.kept() as client:
+        hub, web = place[:2]
         await trodden(client)
         web.replies["strange"] = b""
         told = await client.call(STRANGE, LIKE, 4)
@@ -254,8 +355,9 @@ async def test_one_that_takes_too_long_is_told_so_and_the_server_hears_of_it(tmp
         assert hub.assembly.hub.open_calls == 0
 
 
-async def test_without_room_it_is_refused_like_all_others(tmp_path: Path) -> None:
-    async with web_house(tmp_path) as (hub, web), Kept(hub.url) as client:
+async def test_without_room_it_is_refused_like_all_others(tmp_path: Path, era: Any) -> None:
+    async with web_house(tmp_path, era) as place, place.kept() as client:
+        hub, web = place[:2]
         await trodden(client)
         hub.assembly.hub.sending.room = msgspec.structs.replace(hub.assembly.hub.sending.room, in_all=0)
         told = await client.call(STRANGE, LIKE, 4)
@@ -263,8 +365,9 @@ async def test_without_room_it_is_refused_like_all_others(tmp_path: Path) -> Non
         assert web.called == 3
 
 
-async def test_nothing_is_sent_while_it_cannot_be_recorded(tmp_path: Path) -> None:
-    async with web_house(tmp_path) as (hub, web), Kept(hub.url) as client:
+async def test_nothing_is_sent_while_it_cannot_be_recorded(tmp_path: Path, era: Any) -> None:
+    async with web_house(tmp_path, era) as place, place.kept() as client:
+        hub, web = place[:2]
         await trodden(client)
         hub.assembly.recorder.trouble = StoreFull("the disk is full", "make room")
         told = await client.call(STRANGE, LIKE, 4)
@@ -275,8 +378,9 @@ async def test_nothing_is_sent_while_it_cannot_be_recorded(tmp_path: Path) -> No
         assert text_of(await client.call(STRANGE, LIKE, 5)) == "fine"
 
 
-async def test_a_server_that_was_started_anew_is_called_on_its_new_connection(tmp_path: Path) -> None:
-    async with web_house(tmp_path) as (hub, web), Kept(hub.url) as client:
+async def test_a_server_that_was_started_anew_is_called_on_its_new_connection(tmp_path: Path, era: Any) -> None:
+    async with web_house(tmp_path, era) as place, place.kept() as client:
+        hub, web = place[:2]
         await trodden(client)
         line = hub.assembly.upstreams["web"].shared_line
         await hub.assembly.upstreams["web"].restart()
@@ -286,8 +390,9 @@ async def test_a_server_that_was_started_anew_is_called_on_its_new_connection(tm
 
 
 async def test_calls_at_once_never_take_more_than_the_room_there_is(tmp_path: Path) -> None:
-    async with web_house(tmp_path, hub=Hub()) as (hub, web):
-        clients = [Kept(hub.url) for _ in range(12)]
+    async with web_house(tmp_path, "modern") as place:
+        hub, web = place[:2]
+        clients = [place.kept() for _ in range(12)]
         for client in clients:
             await client.__aenter__()
             await trodden(client)

@@ -12,11 +12,12 @@ import asyncio
 import logging
 from collections.abc import Callable
 from functools import cached_property
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from interlock.client.connection import Connection
+from interlock.client.second_chance import SecondChance
 from interlock.hub.audit.entries import Ticket
 from interlock.hub.audit.record import SUCCEEDED
 from interlock.hub.call import Call
@@ -27,6 +28,7 @@ from interlock.hub.lines import Line
 from interlock.hub.plan import Epoch, Plan
 from interlock.hub.recording import Recording
 from interlock.hub.sending import LONGEST_CALL_FACTOR, Sending
+from interlock.hub.sharing import SessionState, log_level_of
 from interlock.hub.verdicts import PASS
 from interlock.protocols.mcp.alike import Parts
 from interlock.protocols.mcp.results import COMPLETE_FIRST
@@ -34,12 +36,16 @@ from interlock.protocols.traces import new_trace_id
 from interlock.transports.http.client import HttpLink
 from interlock.transports.http.exchange import HttpExchange
 from interlock.transports.http.replies import Call as HttpCall
+from interlock.transports.http.sessions import HttpSession
 from interlock.transports.http.turn import Said, Turn
-from interlock.transports.link import Outgoing
+from interlock.transports.link import Outgoing, Sink
 from interlock.transports.rounds import Rounds
 from interlock.wire.errors import Fault
 from interlock.wire.limits import Limits
 from interlock.wire.messages import plain_result
+
+if TYPE_CHECKING:
+    from interlock.transports.http.protocol import HubProtocol
 
 _log = logging.getLogger(__name__)
 
@@ -79,22 +85,25 @@ class Trails:
 
     def _of(self, call: Call, plan: Plan, line: Line, said: Said) -> Trail | None:
         connection, exchange, tool = line.connection, call.exchange, call.target.tool
-        dialect, checks = exchange.dialect, [check for _, check in plan.checks]
+        dialect, checks, session = exchange.dialect, [check for _, check in plan.checks], exchange.session
         if (
             line.owner is not None
             or tool is None
             or tool.param_headers
             or type(self.recording) is not Recording
             or not isinstance(connection.link, HttpLink)
-            or not connection.modern
+            or connection.modern is not dialect.modern
             or connection.mgp is not None
             or call.caller.expires is not None
             or dialect is not said.dialect
-            or dialect.log_level is not None
+            or session is not said.session
+            or not (session is None or isinstance(session.state, SessionState))
+            or log_level_of(exchange) is not None
             or dialect.mgp_offer is not None
+            or not (dialect.modern or dialect.revision.structures)
             or dialect.capabilities.tasks
             or not call.plain
-            or not call.exchange.glance.untraced
+            or not exchange.glance.untraced
             or plan.standing is not PASS
             or plan.meters
             or plan.finish is not None
@@ -111,8 +120,8 @@ class Trail:
     """What calls of one tool by one caller have in common."""
 
     __slots__ = (
-        "_accepts", "_trails", "caller", "connection", "line", "link", "name", "plan", "principal", "said", "target",
-        "timeout_s", "upstream",
+        "_accepts", "_trails", "caller", "connection", "line", "link", "modern", "name", "plan", "principal", "said",
+        "session", "target", "timeout_s", "upstream",
     )  # fmt: skip
 
     def __init__(
@@ -136,6 +145,8 @@ class Trail:
         self.connection: Connection = line.connection
         self.link = link
         self.said = said
+        self.session = said.session
+        self.modern = said.dialect.modern
         self.name = said.call.view.name or ""
         self.timeout_s = plan.timeout_s
 
@@ -156,30 +167,52 @@ class Trail:
             or not self._accepts(value)
         ):
             return False
+        session = self.session
+        if session is not None and not self._is_taken_in(session, turn, parts[0]):
+            return False
         caller.used = True
         if trails.contexts.kept:
-            trails.contexts.used(caller, None, self.name)
+            trails.contexts.used(caller, session, self.name)
         call = PlainCall(self, turn, parts[0], given, now + self.timeout_s)
+        if session is not None:
+            session.take(parts[0], call)
         trails.rounds.then(self._go, call, turn)
         return True
+
+    def _is_taken_in(self, session: HttpSession, turn: Turn, id: int) -> bool:
+        """Whether a session takes it in, and nothing about it has changed that matters here."""
+        state = session.state
+        session.touch()
+        return (
+            turn.head.caller is self.caller
+            and session.may_take(id)
+            and isinstance(state, SessionState)
+            and state.log_level is None
+            and self.connection.reopening is None
+        )
 
     def _go(self, call: PlainCall, turn: Turn) -> None:
         """Take its place, record it and send it."""
         trails, connection = self._trails, turn.connection
         if connection is None:
+            if self.session is not None:
+                self.session.settle(call.asked)
             return
         sending, load = trails.sending, self.caller.load
         if sending.take_place(load, self.upstream) is not None:
-            connection.face.endpoint.handle(turn, at_length=True)
+            self._serve_at_length(call, connection)
             return
         trace = new_trace_id()
         try:
             call.ticket = trails.recording.recorder.intent(self.principal, self.target, trace, call.given)
         except Fault:
             sending.leave(load, self.upstream)
-            connection.face.endpoint.handle(turn, at_length=True)
+            self._serve_at_length(call, connection)
             return
-        turn.on_gone = call.client_gone
+        if self.session is None:
+            turn.on_gone = call.client_gone
+        else:
+            call.upstream_session = self.link.session_id
         own = trace.encode()
         params = b'{"name":%b,"arguments":%b,"_meta":{"traceparent":"00-%b-%b-01"%b}' % (
             self.target.quoted, call.given, own, own[:16], self.said.call.untraced
@@ -187,33 +220,45 @@ class Trail:
         try:
             self.link.begin(call, METHOD, params, self.target.name)
         except Fault as fault:
-            call.sink.unsent(fault)
+            call.forward.unsent(fault)
         except Exception:
             _log.exception("a call to %s could not be sent", self.target.server)
-            call.sink.unsent(Fault("INTERNAL_ERROR", "a fault of ours; it was logged"))
+            call.forward.unsent(Fault("INTERNAL_ERROR", "a fault of ours; it was logged"))
+
+    def _serve_at_length(self, call: PlainCall, connection: HubProtocol) -> None:
+        """Nothing was sent of it yet: have it served as if there were no trail."""
+        if self.session is not None:
+            self.session.settle(call.asked)
+        connection.face.endpoint.handle(call.turn, at_length=True)
 
     def ended_well(self, call: PlainCall) -> None:
         """The server's answer came, and is passed on."""
         self._trails.sending.leave(self.caller.load, self.upstream)
         self._trails.recording.recorder.outcome(call.ticket, SUCCEEDED)
 
-    def at_length(self, call: PlainCall) -> Forward:
-        """All that a call is usually kept in, for one that is under way."""
-        turn, alike = call.turn, self.said.call
+    def at_length(self, call: PlainCall) -> tuple[HttpExchange, Forward]:
+        """What a call is usually kept in, for one that is under way."""
+        turn, alike, session = call.turn, self.said.call, self.session
         parts = alike.parts(turn.body)
         assert parts is not None
-        exchange = HttpExchange(*alike.read(turn.body, parts), self.said.dialect, self.caller, turn)
+        exchange = HttpExchange(*alike.read(turn.body, parts), self.said.dialect, self.caller, turn, session)
         made = Call(exchange, self.caller, self.target)
         made.upstream, made.ticket, made.trace = self.upstream, call.ticket, call.ticket.trace
         forward = self._trails.sending.forward(made, self.plan, self.connection, handle=call.id or None)
-        turn.on_gone, exchange.on_cancel = exchange.client_gone, forward.cancelled
-        return forward
+        exchange.on_cancel = forward.cancelled
+        if session is None:
+            turn.on_gone = exchange.client_gone
+        elif session.opened.get(call.asked) is call:
+            session.opened[call.asked] = exchange
+        return exchange, forward
 
 
 class PlainCall(HttpCall):
     """A call on a trail. Who waits for it is only made where its answer is not just what it should be."""
 
     ticket: Ticket
+    upstream_session: str | None = None
+    """Which of the hub's sessions with the server it was sent in, in the handshake era."""
 
     def __init__(self, trail: Trail, turn: Turn, asked: int, given: bytes, deadline: float) -> None:
         self._link = trail.link
@@ -225,9 +270,23 @@ class PlainCall(HttpCall):
         self.deadline = deadline
 
     @cached_property
-    def sink(self) -> Forward:  # type: ignore[override]
-        """Who waits for what is not plain."""
+    def _at_length(self) -> tuple[HttpExchange, Forward]:
         return self.trail.at_length(self)
+
+    @property
+    def forward(self) -> Forward:
+        """Who carries it."""
+        return self._at_length[1]
+
+    @cached_property
+    def sink(self) -> Sink:  # type: ignore[override]
+        """Who waits for what is not plain."""
+        if self.upstream_session is None:
+            return self.forward
+        tool = self.trail.target.tool
+        again = tool is not None and bool(tool.idempotent)
+        chance = SecondChance(self.trail.connection, self.outgoing, self.forward, again)
+        return chance.adopt(self.id, self.upstream_session)
 
     @cached_property
     def outgoing(self) -> Outgoing:  # type: ignore[override]
@@ -239,25 +298,31 @@ class PlainCall(HttpCall):
 
     def client_gone(self) -> None:
         """The connection of whoever asked is lost."""
-        self.sink.cancelled("the client closed the connection")
+        self.forward.cancelled("the client closed the connection")
+
+    def cancel(self, reason: str) -> None:
+        """The client no longer wants the answer, or its session is over."""
+        self._at_length[0].cancel(reason)
 
     def whole(self, headers: dict[bytes, bytes], body: bytes) -> None:
+        trail = self.trail
         result = plain_result(body, self.id) if len(body) <= self._link.limits.message_bytes else None
         if (
             result is None
-            or not result.startswith(COMPLETE_FIRST)
+            or not result.startswith(COMPLETE_FIRST if trail.modern else b"{")
             or not (result.isascii() or _is_text(result))
             or result.find(b'"isError"') >= 0
-            or result.find(b'"input_required"') >= 0
-            or result.find(b'"public"') >= 0
             or result.find(b'"uri"') >= 0
+            or (trail.modern and (result.find(b'"input_required"') >= 0 or result.find(b'"public"') >= 0))
         ):
             # Whatever may have to be said otherwise to this client, or in the record.
             super().whole(headers, body)
         elif self._link.finish(self):
+            if trail.session is not None:
+                trail.session.settle(self.asked)
             # Whoever waits goes first; nothing comes in between.
             self.turn.answer_result(self.asked, result)
-            self.trail.ended_well(self)
+            trail.ended_well(self)
 
 
 def _anything(value: object) -> bool:

@@ -55,7 +55,7 @@ class AlikeCall(msgspec.Struct, frozen=True):
         They are when the same pieces with another id and other arguments are read as just that.
         """
         number, given, meta = request.id, view.arguments, view.meta
-        if type(number) is not int or given is None or meta is None or not meta.may_come_again:
+        if type(number) is not int or given is None or not (meta is None or meta.may_come_again):
             return None
         ids, arguments, params = body.find(_ID + b"%d" % number), body.find(_ARGUMENTS + given), body.find(_PARAMS)
         if min(ids, arguments, params) < 0:

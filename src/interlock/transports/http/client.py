@@ -119,8 +119,6 @@ class HttpLink(Link):
         if not outgoing.patience and outgoing.max_deadline is not None:
             outgoing.patience = outgoing.deadline - self._loop.time()
         call = Call(self, outgoing, sink)
-        if self._heads.in_session and outgoing.method != "initialize":
-            call.with_session = True
         return self.begin(
             call, outgoing.method, outgoing.params, outgoing.name, outgoing.param_headers, outgoing.wants_progress
         )
@@ -142,6 +140,8 @@ class HttpLink(Link):
         if wants_progress:
             params = with_meta(params, {PROGRESS_TOKEN: id_})
         call.params = params
+        if self._heads.in_session and method != "initialize":
+            call.with_session = True
         payload = self._heads.request(id_, method, params, name, headers)
         calls[id_] = call
         try:

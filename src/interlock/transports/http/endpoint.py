@@ -32,7 +32,7 @@ from interlock.transports.http.bounds import DEFAULT_BOUNDS, HttpBounds
 from interlock.transports.http.exchange import LISTEN, Batch, HttpExchange
 from interlock.transports.http.guard import Refusal
 from interlock.transports.http.legacy_sse import LegacySse, mcp_path_of
-from interlock.transports.http.sessions import HttpSession, Sessions
+from interlock.transports.http.sessions import ALIKE_BYTES, HttpSession, Sessions
 from interlock.transports.http.turn import Head, Said, Turn
 from interlock.transports.unsettled import Unsettled
 from interlock.wire.conversation import CANCELLED
@@ -81,6 +81,8 @@ class McpEndpoint:
         head = turn.head
         said = head.said
         try:
+            if said is None and head.session is not None:
+                said = head.session.alike(turn.body)
             parts = None if said is None else said.call.parts(turn.body)
             if said is not None and parts is not None:
                 if at_length or said.trail is None or not said.trail.follow(turn, parts):
@@ -163,7 +165,7 @@ class McpEndpoint:
         view = glance(request.params)
         if is_modern(request, view, head.headers):
             dialect = read_modern(request, view, head.headers)
-            if request.method == "tools/call" and len(turn.body) - len(view.arguments or b"") <= _SHORT:
+            if request.method == "tools/call" and len(turn.body) - len(view.arguments or b"") <= ALIKE_BYTES:
                 alike = AlikeCall.of(turn.body, request, view)
                 head.said = None if alike is None else Said(alike, dialect)
             exchange = HttpExchange(request, view, dialect, caller, turn)
@@ -174,13 +176,22 @@ class McpEndpoint:
         elif request.method == "initialize":
             self._initialize(turn, caller, request)
         else:
-            self._serve_in_session(turn, self._session(turn, caller), caller, request, view, None)
+            session = head.session = self._session(turn, caller)
+            head.caller = caller
+            if request.method == "tools/call":
+                session.learn(turn.body, request, view)
+            self._serve_in_session(turn, session, caller, request, view, None)
 
     def _serve_alike(self, turn: Turn, said: Said, parts: Parts) -> None:
         caller = self._service.admit(turn.head.path, turn.head.headers)
-        exchange = HttpExchange(*said.call.read(turn.body, parts), said.dialect, caller, turn)
+        session = None if said.session is None else self._session(turn, caller)
+        exchange = HttpExchange(*said.call.read(turn.body, parts), said.dialect, caller, turn, session)
         exchange.said = said
-        turn.on_gone = exchange.client_gone
+        if session is None:
+            turn.on_gone = exchange.client_gone
+        else:
+            turn.head.caller = caller
+            session.take(parts[0], exchange)
         self._serve(exchange)
 
     def _serve(self, exchange: HttpExchange) -> None:
@@ -196,7 +207,7 @@ class McpEndpoint:
         self, turn: Turn, session: HttpSession, caller: Caller, request: Request, view: Glance, batch: Batch | None
     ) -> None:
         exchange = HttpExchange(request, view, session.dialect, caller, turn, session, batch)
-        session.take(exchange)
+        session.take(request.id, exchange)
         if request.method == "ping":
             exchange.result(b"{}")
         else:
@@ -306,7 +317,6 @@ class _Cancelled(msgspec.Struct):
 
 _decode_cancelled = msgspec.json.Decoder(_Cancelled).decode
 
-_SHORT: Final = 1024
 _BOTH_KINDS: Final = ("application/json", "text/event-stream")
 _STREAM_KIND: Final = ("text/event-stream",)
 _ALLOW_ALL: Final = b"allow: POST, GET, DELETE\r\n"

@@ -16,7 +16,9 @@ from interlock.transports.http.guard import Refusal
 from interlock.wire.messages import RESULT_LENGTH, Id, encode_id, encode_result
 
 if TYPE_CHECKING:
+    from interlock.transports.exchange import Caller
     from interlock.transports.http.protocol import HubProtocol
+    from interlock.transports.http.sessions import HttpSession
 
 STREAM_HEADERS: Final = (
     b"content-type: text/event-stream\r\ncache-control: no-cache, no-transform\r\nx-accel-buffering: no\r\n"
@@ -31,10 +33,12 @@ class Trail(Protocol):
 
 
 class Said(msgspec.Struct, eq=False):
-    """A stateless call whose headers were found to fit it, and how it wanted to be served."""
+    """A call whose headers were found to fit it, and how it wanted to be served."""
 
     call: AlikeCall
     dialect: Dialect
+    session: HttpSession | None = None
+    """Where it belongs to, in the handshake era."""
     trail: Trail | None = None
     barren: int = -1
     """When the service found last that its calls leave none, by the service's own count."""
@@ -55,7 +59,10 @@ class Head(msgspec.Struct):
     fit: bool = False
     """Whether the endpoint found once that it may carry an MCP message."""
     said: Said | None = None
-    """The last call with this head: one that is like it needs no more looks."""
+    """The last call with this head, in the stateless era: one that is like it needs no more looks."""
+    session: HttpSession | None = None
+    caller: Caller | None = None
+    """Where the last request with this head belonged to, in the handshake era, and who sent it."""
 
 
 NO_HEAD: Final = Head(b"", "", {}, keep_alive=False, chunked=False)
