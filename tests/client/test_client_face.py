@@ -519,6 +519,22 @@ async def test_a_model_sees_only_messages_in_which_every_use_of_a_tool_has_its_r
     assert fault.value.name == "INVALID_PARAMS"
 
 
+async def test_a_person_who_says_no_to_sampling_says_it_in_the_specifications_number() -> None:
+    async def no(params: dict[str, object]) -> dict[str, object]:
+        raise Fault("USER_REJECTED", "User rejected sampling request")
+
+    server = Server("poet")
+
+    @server.tool
+    async def poem(ctx: Context) -> str:
+        return str(await ctx.sample("a poem"))
+
+    async with Client(server, era="legacy", handlers=Handlers(sampling=no)) as client:
+        with pytest.raises(Fault) as refused:
+            await client.call_tool("poem")
+    assert refused.value.foreign_code == -1
+
+
 async def test_roots_are_folders() -> None:
     with pytest.raises(Fault, match="file://"):
         await Handlers(roots=[{"uri": "https://e.example/"}]).answer("roots/list", b"{}")

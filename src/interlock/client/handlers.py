@@ -28,6 +28,7 @@ class Handlers(msgspec.Struct, frozen=True):
     """Whoever answers for the person or the model behind the client."""
 
     sampling: Handler | None = None
+    """Asks the model. `Fault("USER_REJECTED", …)` says that the person would not have it."""
     elicit_form: Handler | None = None
     """Asks the person to fill in `requestedSchema`; gives `{"action": …, "content": {…}}`. What was left out of the
     content gets the schema's defaults."""
