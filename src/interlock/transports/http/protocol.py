@@ -16,7 +16,7 @@ import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from interlock.transports.http import guard
-from interlock.transports.http.face import Face
+from interlock.transports.http.face import Face, Known
 from interlock.transports.http.guard import Refusal
 from interlock.transports.http.refusals import refusal_body
 from interlock.transports.http.template import Template
@@ -109,9 +109,10 @@ class HubProtocol(HttpToolsProtocol):
             if self._active is None and self._template is not None:
                 # A whole request that is like one before it is not parsed again.
                 start, _, body = data.partition(b"\r\n\r\n")
-                head = self.face.heads.get(start) or self._alike(start, data)
-                if head is not None and len(body) == head.length and not self._queue and not self._stalled:
+                known = self.face.heads.get(start) or self._alike(start, data)
+                if known is not None and len(body) == known[1] and not self._queue and not self._stalled:
                     self._serial += 1
+                    head = known[0]
                     turn = self._active = Turn(self, head, head.keep_alive, body)
                     self.face.endpoint.handle(turn)
                     return
@@ -365,13 +366,10 @@ class HubProtocol(HttpToolsProtocol):
 
     # Steps of ours.
 
-    def _alike(self, start: bytes, data: bytes) -> Head | None:
-        """The head of a request that is like the one before it on this connection, remembered for all of them."""
-        match = None if self._template is None else self._template.match(data)
-        if match is None or match[0].length > self.face.limits.message_bytes:
-            return None
-        self.face.remember(start, match[0])
-        return match[0]
+    def _alike(self, start: bytes, data: bytes) -> Known | None:
+        """The head of a request that is like the one before it on this connection, and its body's length."""
+        template = self._template
+        return None if template is None else self.face.understand(start, partial(template.match, data))
 
     def _begin_asgi(self, head: dict[bytes, bytes]) -> None:
         super().on_message_begin()
