@@ -74,6 +74,8 @@ class Call:
     """Its trace id, once it is recorded."""
     tried: Tried | None = None
     """What was done to recover it from an error."""
+    reached = float("-inf")
+    """How far it is, as its client was told."""
     _arguments: object = msgspec.UNSET
     _members: Members | None = None
 

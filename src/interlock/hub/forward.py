@@ -31,6 +31,7 @@ from interlock.protocols.mcp.errors_across import error_for_new, error_for_old
 from interlock.protocols.mcp.headers import param_values
 from interlock.protocols.mcp.meta import Members
 from interlock.protocols.mcp.methods import METHODS, is_severe
+from interlock.protocols.mcp.progress import how_far, with_token
 from interlock.protocols.mcp.projected import request_meta, with_request_meta
 from interlock.protocols.mcp.questions import question_for_old
 from interlock.protocols.mcp.traced import traced
@@ -122,7 +123,7 @@ class Forward(msgspec.Struct, eq=False):
         if method == PROGRESS:
             meta = exchange.glance.meta
             if meta is not None and meta.progress_token is not None:
-                exchange.notify(PROGRESS, _with_token(params, meta.progress_token))
+                self._progressed(params, meta.progress_token)
         elif method == "notifications/message":
             if self._wants_logs() and is_severe(params, log_level_of(exchange)):
                 exchange.notify(method, one_line(params))
@@ -157,6 +158,13 @@ class Forward(msgspec.Struct, eq=False):
         """Whether a status said to come back later, and the call does."""
         turned = fault.kind.retryable and "status" in fault.data
         return turned and self._recovering.takes(self._call, fault.render(Tongue.MGP))
+
+    def _progressed(self, params: bytes, token: Id) -> None:
+        """Tell the client how far its call is, if it is further than it was."""
+        reached = how_far(params)
+        if reached is not None and reached > self._call.reached:
+            self._call.reached = reached
+            self._call.exchange.notify(PROGRESS, with_token(params, token))
 
     def _ask(self, method: str, params: bytes) -> asyncio.Future[bytes]:
         """Ask the client. The server's own time stands still while it waits for an answer."""
@@ -325,16 +333,19 @@ class Forward(msgspec.Struct, eq=False):
                 result = results.of_known_kind(result, tasks=exchange.dialect.capabilities.tasks)
             if not modern_client:
                 result = results.plain(result)
+            elif call.target.kind == "resource":
+                result = results.cacheable(result)
             elif result.find(b'"public"') >= 0:
                 result = results.narrowed(result)
         elif modern_client:
             ttl = 0 if exchange.request.method == "resources/read" else None
             result = results.complete(result, ttl_ms=ttl, server_info=self._connection.peer.server_info)
-        if not modern_client and (modern or not exchange.dialect.revision.structures):
-            tool = call.target.tool
-            result = older.result_for(exchange.dialect.revision, result, tool is not None and tool.wraps)
         if result.find(b'"uri"') >= 0 and not call.caller.view.bare:
             result = with_exposed_uris(call.target.server, result)
+        if not modern_client and (modern or not exchange.dialect.revision.structures):
+            # Last, since what a revision cannot carry is told in words, addresses and all.
+            tool = call.target.tool
+            result = older.result_for(exchange.dialect.revision, result, tool is not None and tool.wraps)
         return result
 
     def _error(self, error: ErrorObject) -> ErrorObject:
@@ -374,9 +385,3 @@ class Forward(msgspec.Struct, eq=False):
     def _purpose(self) -> str:
         """What a sealed state is good for: this method of this target with these arguments, in whatever order."""
         return binding_of(self._call).hex()
-
-
-def _with_token(params: bytes, token: Id) -> bytes:
-    fields: dict[str, object] = dict(msgspec.json.decode(params, type=dict[str, msgspec.Raw]))
-    fields["progressToken"] = token
-    return msgspec.json.encode(fields)

@@ -264,9 +264,11 @@ class Upstream:
                 if not self.open_calls and not self.tasks and loop.time() - self._last_use >= self.timeouts.idle_s:
                     return None
                 continue
+            begun = loop.time()
             await self.lists.read(connection, self.settings, self.timeouts)
+            # From one beginning to the next: where reading takes long, nobody hears of a change later for that.
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(asyncio.shield(ended), RELIST_EVERY_S)
+                await asyncio.wait_for(asyncio.shield(ended), max(0.0, begun + RELIST_EVERY_S - loop.time()))
         return ended.result()
 
     def _fail(self, fault: Fault) -> None:

@@ -198,10 +198,8 @@ class Call(Reply):
             self.sink.answered(answer)
 
     def _notified(self, notification: Notification) -> None:
-        if notification.method == PROGRESS:
-            self._link.progressed(self, notification.params)
-        elif notification.method == CANCELLED:
-            # It is about a request of the server's own, on whichever stream that came.
+        if notification.method in (PROGRESS, CANCELLED):
+            # Progress says whose it is, and what is cancelled is a request of the server's own, whatever the stream.
             self._link.told(notification)
         else:
             self.sink.notified(notification.method, notification.params)
@@ -209,8 +207,8 @@ class Call(Reply):
     def _refused(self, body: bytes) -> None:
         """A status that is no answer by itself."""
         status = self._status
-        if status in (307, 308):
-            self._redirected()
+        if status in (301, 302, 303, 307, 308):
+            self._redirected(status in (307, 308))
             return
         if status == 404 and self.with_session:
             self._lose("SESSION_UNKNOWN", "the server no longer knows the session")
@@ -222,10 +220,11 @@ class Call(Reply):
         if self._link.finish(self):
             self.sink.lost(http_fault(status, self._headers, body, error))
 
-    def _redirected(self) -> None:
+    def _redirected(self, whole: bool) -> None:
+        """Go where the server points to, if that means to say the same again: other statuses ask for a GET."""
         location = self._headers.get(b"location", b"").decode("latin-1")
         self._redirects += 1
-        if self._redirects <= REDIRECTS and location and self._link.redirect(location):
+        if whole and self._redirects <= REDIRECTS and location and self._link.redirect(location):
             self._link.repeat(self)
             return
         self._lose(
