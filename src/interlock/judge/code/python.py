@@ -7,12 +7,11 @@ from __future__ import annotations
 
 import ast
 import re
-import threading
-import warnings
 from collections.abc import Iterator
 
 from interlock.judge.code.doctests import with_examples
 from interlock.judge.code.prefilter import may_be_refused
+from interlock.judge.code.quiet import quiet
 from interlock.judge.code.rules import CodeRules
 from interlock.judge.code.tree import TreeJudge
 from interlock.judge.findings import Finding
@@ -62,9 +61,6 @@ def _find_hidden(code: str) -> re.Match[str] | None:
     return _HIDDEN.search(code) if _HIDDEN.search(odd) else None
 
 
-_WARNINGS = threading.Lock()
-
-
 def parse_python(code: str) -> ast.Module | None:
     """The tree, or None for what Python does not read."""
     return _parse(code)[0]
@@ -73,9 +69,7 @@ def parse_python(code: str) -> ast.Module | None:
 def _parse(code: str) -> tuple[ast.Module | None, int]:
     """The tree, or the line at which there is none."""
     try:
-        # The parser warns of odd escapes and numbers on the way, which is the business of whoever wrote them.
-        with _WARNINGS, warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with quiet():
             return ast.parse(code), 0
     except SyntaxError as error:
         return None, error.lineno or 0

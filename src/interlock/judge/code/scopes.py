@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import symtable
-import warnings
+
+from interlock.judge.code.quiet import quiet
 
 
 def may_be_builtin(code: str, name: str) -> bool:
     """Whether the name is used somewhere that nothing of the code binds it for. Where that cannot be told, it is."""
     try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("ignore")
+        with quiet():
             top = symtable.symtable(code, "<code>", "exec")
     except (SyntaxError, ValueError, RecursionError, MemoryError, OverflowError):
         return True

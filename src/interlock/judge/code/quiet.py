@@ -1,0 +1,18 @@
+"""Python's own parser without its warnings: odd escapes and numbers are the business of whoever wrote them."""
+
+from __future__ import annotations
+
+import threading
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+_ONE_AT_A_TIME = threading.Lock()
+"""The filters of warnings belong to the whole process."""
+
+
+@contextmanager
+def quiet() -> Iterator[None]:
+    with _ONE_AT_A_TIME, warnings.catch_warnings():
+        warnings.simplefilter("ignore")
+        yield
