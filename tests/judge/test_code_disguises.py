@@ -181,6 +181,7 @@ def test_a_name_of_ones_own_is_nothing_built_in(code: str) -> None:
         "import os\nd = dict(o=os)\nd['o'].remove('a')",
         "import os\nmatch os:\n    case object(remove=r):\n        r('a')",
         "import os\nclass A:\n    def f(self):\n        self.o = os",
+        "import os\nclass A:\n    o = os\nA.o.remove('a')",
         "import os as o\nprint(o.getcwd())\nf(o)",
         "import sys\nx = [sys]",
         "def f():\n    print(os.getcwd(), g(os))\n    if x:\n        import os",

@@ -510,6 +510,14 @@ class TreeJudge:
                 "code.introspection", node, f"defines {node.name!r}, which Python calls by itself", "leave it out"
             )
 
+    def on_class(self, node: ast.ClassDef, _: ast.AST) -> None:
+        """A module that becomes an attribute of a class is reached by a name that nobody follows."""
+        for statement in node.body:
+            value = statement.value if isinstance(statement, (ast.Assign, ast.AnnAssign)) else None
+            if isinstance(value, ast.Name):
+                for origin in words.HANDED_MODULES.intersection(self.origins.of_name(value.id)):
+                    self._note("code.leaked_module", value, f"hands {origin!r} on as a value", "use what is in it")
+
     def on_while(self, node: ast.While, _: ast.AST) -> None:
         endless = isinstance(node.test, ast.Constant) and bool(node.test.value)
         idle = all(isinstance(inner, (ast.Pass, ast.Continue)) for inner in node.body)
@@ -607,5 +615,6 @@ _HANDLERS: dict[type[ast.AST], Callable[..., None]] = {
     ast.MatchClass: TreeJudge.on_class_pattern,
     ast.FunctionDef: TreeJudge.on_function,
     ast.AsyncFunctionDef: TreeJudge.on_function,
+    ast.ClassDef: TreeJudge.on_class,
     ast.While: TreeJudge.on_while,
 }
