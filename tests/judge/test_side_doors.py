@@ -132,3 +132,10 @@ def test_a_long_statement_with_quoted_names_is_read_once() -> None:
 )
 def test_quotes_that_end_elsewhere_in_another_dialect_hide_nothing(sql: str) -> None:
     assert judge_readonly_sql(sql)
+
+
+@pytest.mark.parametrize("before", ["", "select 1; "])
+def test_a_statement_that_the_parser_would_read_for_ever_is_not_given_to_it(before: str) -> None:
+    sql = f"{before}CREATE TABLE [t] ([a] INT) WITH (SYSTEM_VERSIONING = ON (HISTORY_TABLE = [h]\n,]B = 4 MONTHS))"
+    assert judge_readonly_sql(sql)
+    assert judge_readonly_sql(sql, "tsql")

@@ -41,6 +41,11 @@ _QUOTED_EVERYWHERE = re.compile(r"'[^'\\\n]*'|\"[\w .,:-]*\"|`[\w .-]*`|\[[\w .-
 _PLAINLY_QUOTED = re.compile(r"'[^'\\\n]*'|(?:\"[\w .,:-]*\"|`[\w .-]*`|\[[\w .-]*\])(?!\s*\()")
 """Likewise, and no function's name either: it ends at the same place in every dialect, whichever it is."""
 _MARK = re.compile(r"[^\w\s]")
+_WRITES_FIRST = re.compile(
+    r"(?i)[\s;(]*(create|alter|insert|update|delete|drop|truncate|merge|grant|revoke|copy|call|exec|execute|attach|detach|"
+    r"load|lock|vacuum|reindex|rename|comment|refresh|cluster|import|export|backup|restore|put|unload|upsert)\b(?!\s*\()"
+)
+"""What begins so is not given to the parser, which can be made to read some of it for ever."""
 _SETS_VARIABLE = re.compile(r"@\w+\s*:=")
 _MEND = "send one SELECT, or use a tool that may write"
 
@@ -87,6 +92,13 @@ def _judge(sql: str, dialect: str | None) -> Iterator[Finding]:
         return
     if sql.count(";") > MAX_STATEMENTS or len(_MARK.findall(sql)) > MAX_MARKS:
         yield Finding("sql.too_long", "more parts than can be judged", "send a shorter statement")
+        return
+    match = _WRITES_FIRST.match(sql)
+    if match:
+        yield Finding("sql.writes", f"{match[1].upper()} does not only read", _MEND, match.span(1))
+        return
+    if "system_versioning" in sql.lower():
+        yield Finding("sql.unparsable", "this is not SQL that can be read safely", _MEND)
         return
     match = _SETS_VARIABLE.search(sql)
     if match:
