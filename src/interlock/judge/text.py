@@ -42,6 +42,11 @@ def strip_hidden(text: str) -> str:
     return _replaced(text, lambda piece: "\n" if piece[0] in _BREAKS else "")
 
 
+def bare(text: str) -> str:
+    """The text without anything that may hide, needed or not: for reading it over, never for passing it on."""
+    return _BREAK.sub("\n", _UNPRINTED.sub("", text))
+
+
 def show_hidden(text: str) -> str:
     r"""The text with everything hidden in it made visible, as \u{200B}."""
     return _replaced(text, escape)
@@ -149,6 +154,10 @@ _HIDDEN = re.compile(
     )
     + ")"
 )
+
+_SETS_UNSEEN = "".join(chars for rule, chars in _SETS if rule != "text.line_break")
+_UNPRINTED = re.compile(rf"(?={_SUSPECT})(?:{_ANSI}|[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f{_SETS_UNSEEN}]+)")
+_BREAK = re.compile(r"\r\n?|[\x0b\x0c\x85\u2028\u2029]")
 
 # A word is in disguise if it holds Latin letters and others, and all of the others could pass for Latin ones.
 _TWINS = "асеорхуіјѕһԁԛԝьАВСЕНІЈКМОРЅТХУҮԌ" + "οονυικραΑΒΕΖΗΙΚΜΝΟΡΤΥΧ" + "ⅠⅤⅩⅬⅭⅮⅯⅰⅴⅹⅼⅽⅾⅿ"
