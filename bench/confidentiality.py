@@ -1,9 +1,10 @@
-"""Many principals with colliding request ids over one shared server: every answer must reach its owner.
+"""Many principals with colliding request ids over shared servers: every answer must reach its owner.
 
     python bench/confidentiality.py [--principals 200] [--calls 1000000]
 
-A real hub, one upstream process over standard streams, one keep-alive connection per principal. Every principal uses
-the same ids. Each call carries a mark that no other call has, and the answer must bring it back.
+A real hub, one upstream process over standard streams and one over HTTP, asked in turn, one keep-alive connection per
+principal. Every principal uses the same ids. Each call carries a mark that no other call has, and the answer must bring
+it back.
 """
 
 from __future__ import annotations
@@ -22,7 +23,7 @@ from pathlib import Path
 import httptools
 
 from interlock.cli.hub_link import HubLink
-from process import memory_mb
+from process import free_port, memory_mb
 
 HERE = Path(__file__).parent
 SOURCE = HERE.parent / "src"
@@ -32,23 +33,41 @@ META = {
 }
 
 UPSTREAM = """
-import sys, json
-TOOL = {"name": "echo", "inputSchema": {"type": "object", "properties": {"mark": {"type": "string"}}}}
+import asyncio, sys, json
+SCHEMA = {"type": "object", "properties": {"mark": {"type": "string"}}, "additionalProperties": False}
 META = {"resultType": "complete", "ttlMs": 0, "cacheScope": "private"}
-for line in sys.stdin.buffer:
-    message = json.loads(line)
-    if "id" not in message:
-        continue
+
+def answer(message):
     method = message["method"]
     if method == "server/discover":
         result = {**META, "supportedVersions": ["2026-07-28"], "capabilities": {"tools": {}}}
     elif method == "tools/list":
-        result = {**META, "tools": [TOOL]}
+        result = {**META, "tools": [{"name": "echo", "inputSchema": SCHEMA}]}
     else:
         mark = message["params"]["arguments"]["mark"]
         result = {"resultType": "complete", "content": [{"type": "text", "text": mark}]}
-    sys.stdout.write(json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}) + "\\n")
-    sys.stdout.flush()
+    return json.dumps({"jsonrpc": "2.0", "id": message["id"], "result": result}, separators=(",", ":"))
+
+async def posted(reader, writer):
+    try:
+        while head := await reader.readuntil(b"\\r\\n\\r\\n"):
+            length = int(head.lower().partition(b"content-length: ")[2].partition(b"\\r\\n")[0])
+            said = answer(json.loads(await reader.readexactly(length))).encode()
+            head = b"HTTP/1.1 200 OK\\r\\nContent-Type: application/json\\r\\nContent-Length: %d\\r\\n\\r\\n"
+            writer.write(head % len(said) + said)
+    except (asyncio.IncompleteReadError, ConnectionError):
+        writer.close()
+
+async def serve(port):
+    async with await asyncio.start_server(posted, "127.0.0.1", port) as server:
+        await server.serve_forever()
+
+if len(sys.argv) > 1:
+    asyncio.run(serve(int(sys.argv[1])))
+for line in sys.stdin.buffer:
+    message = json.loads(line)
+    if "id" in message:
+        print(answer(message), flush=True)
 """
 
 
@@ -77,15 +96,16 @@ class Caller(asyncio.Protocol):
     def ask(self) -> None:
         self.turn += 1
         self.mark = f"{self.number}.{self.turn}"
-        params = {"name": "u__echo", "arguments": {"mark": self.mark}, "_meta": META}
+        name = ("u__echo", "w__echo")[self.turn % 2]
+        params = {"name": name, "arguments": {"mark": self.mark}, "_meta": META}
         request = {"jsonrpc": "2.0", "id": self.turn, "method": "tools/call", "params": params}
         body = json.dumps(request, separators=(",", ":")).encode()
         self.transport.write(
             b"POST /mcp HTTP/1.1\r\nhost: 127.0.0.1:%d\r\nauthorization: Bearer %b\r\n"
             b"content-type: application/json\r\naccept: application/json, text/event-stream\r\n"
             b"mcp-protocol-version: 2026-07-28\r\n"
-            b"mcp-method: tools/call\r\nmcp-name: u__echo\r\ncontent-length: %d\r\n\r\n%b"
-            % (self.port, self.key.encode(), len(body), body)
+            b"mcp-method: tools/call\r\nmcp-name: %b\r\ncontent-length: %d\r\n\r\n%b"
+            % (self.port, self.key.encode(), name.encode(), len(body), body)
         )
 
     def data_received(self, data: bytes) -> None:
@@ -116,16 +136,20 @@ class Caller(asyncio.Protocol):
 
 @contextlib.asynccontextmanager
 async def hub_with_keys() -> AsyncIterator[tuple[Process, Path]]:
-    """A hub before one server, which lets nobody in without a key; and its home."""
+    """A hub before two servers, which lets nobody in without a key; and its home."""
     with tempfile.TemporaryDirectory(prefix="ilc") as folder:
         home = Path(folder) / "h"
         script = Path(folder) / "upstream.py"
         script.write_text(UPSTREAM)
         config = Path(folder) / "interlock.toml"
-        command = json.dumps([sys.executable, "-S", str(script)])
+        command = [sys.executable, "-S", str(script)]
+        port = free_port()
         config.write_text(
-            f'[hub]\nlisten = "127.0.0.1:0"\nanonymous = false\n[servers.u]\ncommand = {command}\nera = "modern"\n'
+            f'[hub]\nlisten = "127.0.0.1:0"\nanonymous = false\n'
+            f'[servers.u]\ncommand = {json.dumps(command)}\nera = "modern"\n'
+            f'[servers.w]\nurl = "http://127.0.0.1:{port}/mcp"\nera = "modern"\n'
         )
+        web = await asyncio.create_subprocess_exec(*command, str(port))
         environment = {"PATH": "/usr/bin:/bin", "PYTHONPATH": str(SOURCE), "INTERLOCK_HOME": str(home), "HOME": folder}
         hub = await asyncio.create_subprocess_exec(
             sys.executable, "-m", "interlock.cli", "up", "--config", str(config), env=environment,
@@ -136,6 +160,8 @@ async def hub_with_keys() -> AsyncIterator[tuple[Process, Path]]:
         finally:
             hub.terminate()
             await hub.wait()
+            web.terminate()
+            await web.wait()
 
 
 async def main() -> int:

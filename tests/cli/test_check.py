@@ -62,6 +62,28 @@ def test_text_comes_from_standard_input_or_a_file_too(user: User) -> None:
     assert user.run("check", "shell", "@/no/such/file").exit_code == 2
 
 
+@pytest.mark.parametrize(
+    ("arguments", "marked_line", "allow"),
+    [
+        (("shell", "ls | wc"), ("ls | wc", "   ^"), 'ignore = ["shell.pipe"]'),
+        (("url", "http://0x7f.1:80/a"), ("http://0x7f.1:80/a", "       ^^^^^^"), 'ignore = ["address.loopback"]'),
+        (("url", "ftp://example.com"), ("ftp://example.com", "^^^^"), 'ignore = ["url.scheme"]'),
+        (("path", "a/../../x", "--root", "/srv"), ("a/../../x", "  ^^"), 'ignore = ["path.traversal"]'),
+        (("sql", "select 1; drop table t"), ("select 1; drop table t", "          ^^^^"), 'ignore = ["sql.writes"]'),
+        (("code", "x = 1\n!ls"), ("!ls", "^^^"), 'ignore = ["code.unparsable"]'),
+        (("url", "http://169.254.169.254/"), ("http://169.254.169.254/", "       ^^^^^^^^^^^^^^^"), "Nothing allows"),
+    ],
+)
+def test_a_refusal_shows_the_offending_part_and_how_to_be_allowed(
+    user: User, arguments: tuple[str, ...], marked_line: tuple[str, str], allow: str
+) -> None:
+    output = user.run("check", *arguments).output
+    text, marks = marked_line
+    assert f"    {text}\n    {marks}\n" in output
+    assert allow in output
+    assert allow in json.loads(user.run("check", *arguments, "--json").output)["allow"]
+
+
 def test_a_list_of_tools_is_judged_one_by_one(user: User) -> None:
     listed = {"result": {"tools": [{"name": "a"}, {"name": "b", "description": "Hidden\U000e0041\U000e0042."}]}}
     result = user.run("check", "tool", "-", "--json", stdin=json.dumps(listed))

@@ -2,9 +2,13 @@
 
 from __future__ import annotations
 
+import errno
 import json
 import os
 import socket
+import struct
+import subprocess
+import sys
 import threading
 from pathlib import Path
 
@@ -15,7 +19,9 @@ from interlock.cli.failures import Failure, NoHub, Refused
 from interlock.cli.hub_link import HubLink, Lines
 from interlock.cli.show import plain
 from interlock.cli.status import duration
+from interlock.transports import peers
 from interlock.transports.peers import peer_uid
+from interlock.version import VERSION
 
 from .conftest import User
 from .fake_hub import FakeHub
@@ -147,10 +153,38 @@ def test_a_link_refuses_a_socket_of_another_user(user: User, hub: FakeHub, monke
     assert hub.asked == []
 
 
+def test_the_package_itself_can_be_run(user: User) -> None:
+    command = [sys.executable, "-P", "-m", "interlock", "--version"]
+    ran = subprocess.run(command, env=user.environ, capture_output=True, text=True, timeout=60, check=False)
+    assert (ran.returncode, ran.stdout.strip()) == (0, VERSION)
+
+
 def test_the_peer_of_a_socket_is_known() -> None:
     ours, theirs = socket.socketpair()
     with ours, theirs:
         assert peer_uid(ours) == os.getuid()
+
+
+def test_the_peer_of_a_socket_is_known_as_macos_tells_it(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Told:
+        def getsockopt(self, level: int, option: int, size: int) -> bytes:
+            assert (level, option, size) == (0, 1, 76)
+            return struct.pack("=IIh2x16I", 0, 501, 1, *[20] * 16)
+
+    monkeypatch.delattr(socket, "SO_PEERCRED", raising=False)
+    monkeypatch.setattr(peers.sys, "platform", "darwin")
+    assert peer_uid(Told()) == 501  # type: ignore[arg-type]
+
+
+def test_a_hub_that_goes_while_it_is_looked_at_counts_as_none(
+    user: User, hub: FakeHub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def gone(sock: socket.socket) -> int:
+        raise OSError(errno.ENOTCONN, "not connected")
+
+    monkeypatch.setattr(peers, "peer_uid", gone)
+    with pytest.raises(NoHub):
+        HubLink.open(user.home)
 
 
 def test_a_socket_left_over_by_a_killed_hub_counts_as_none(user: User) -> None:

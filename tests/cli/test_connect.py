@@ -72,6 +72,20 @@ def test_an_existing_file_keeps_its_comments_and_its_other_servers(user: User, h
     assert path.read_text() == WITH_COMMENTS
 
 
+@pytest.mark.parametrize("name", ["gemini", "codex"])
+def test_lines_end_as_they_did(user: User, hub: FakeHub, name: str) -> None:
+    path = client(name).path
+    path.parent.mkdir(parents=True)
+    before = b'{\r\n  "theme": "dark",\r\n  "mcpServers": {}\r\n}\r\n' if name == "gemini" else b'model = "m"\r\n\r\n'
+    path.write_bytes(before)
+    assert user.run("connect", name).exit_code == 0
+    lines = path.read_bytes().split(b"\n")
+    assert len(lines) > 5
+    assert all(line.endswith(b"\r") for line in lines[:-1])
+    assert user.run("connect", name, "--undo").exit_code == 0
+    assert path.read_bytes().strip() == before.strip()
+
+
 def test_codex_keeps_its_comments(user: User, hub: FakeHub) -> None:
     path = client("codex").path
     path.parent.mkdir()

@@ -56,6 +56,20 @@ def test_up_in_the_background_returns_when_the_hub_answers_and_down_stops_it(use
     assert not is_running(user.home)
 
 
+def test_a_hub_has_nothing_of_whoever_started_it(user: User) -> None:
+    user.configure()
+    user.environ |= {"INTERLOCK_KEY": "ilk_mine", "INTERLOCK_MARK": "0" * 32}
+    user.finished("up", "-d")
+    try:
+        pid = json.loads((user.home / "run" / "hub.json").read_text())["pid"]
+        environ = Path(f"/proc/{pid}/environ").read_bytes()
+    finally:
+        assert user.run("down").exit_code == 0
+    assert b"INTERLOCK_HOME=" in environ
+    assert b"INTERLOCK_KEY=" not in environ
+    assert b"INTERLOCK_MARK=" not in environ
+
+
 def test_a_second_up_finds_the_first(user: User) -> None:
     user.configure()
     user.finished("up", "-d")

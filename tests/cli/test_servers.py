@@ -54,10 +54,37 @@ def test_add_refuses_what_would_not_load(user: User, arguments: tuple[str, str])
     assert not user.config.exists()
 
 
+@pytest.mark.parametrize(
+    ("word", "told"),
+    [
+        ("localhost:8080/mcp", "interlock add a http://localhost:8080/mcp"),
+        ("127.0.0.1:8080/mcp", "interlock add a http://127.0.0.1:8080/mcp"),
+        ("mcp.example.com/mcp", "interlock add a https://mcp.example.com/mcp"),
+        ("https//mcp.example.com/mcp", "interlock add a https://mcp.example.com/mcp"),
+        ("https:/mcp.example.com/mcp", "interlock add a https://mcp.example.com/mcp"),
+        ("./nothing.py", "there is no file ./nothing.py"),
+    ],
+)
+def test_add_takes_nothing_for_a_program_that_was_meant_otherwise(user: User, word: str, told: str) -> None:
+    refused = user.run("add", "a", word)
+    assert refused.exit_code == 2
+    assert told in refused.stderr
+    assert not user.config.exists()
+
+
 def test_a_running_hub_is_told(user: User, hub: FakeHub) -> None:
     outcome = json.loads(user.run("add", "x", "https://h/", "--json").output)
     assert outcome["reloaded"] is True
     assert [name for name, _ in hub.asked].count("hub/reload") == 1
+
+
+def test_what_is_wrong_with_other_servers_is_not_told_of_a_new_one(user: User, hub: FakeHub) -> None:
+    told = [{"message": f"no {server}", "mend": "", "server": server} for server in ("a", "b", None)]
+    hub.answers["hub/reload"] = {"applied": True, "changed": [], "problems": told}
+    added = user.run("add", "a", "https://h.example/mcp")
+    assert "no a" in added.stderr
+    assert "no None" in added.stderr
+    assert "no b" not in added.stderr
 
 
 def test_remove_takes_the_server_out(user: User) -> None:

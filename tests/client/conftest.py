@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 sys.path.append(str(Path(__file__).parents[1] / "transports" / "http_client"))
+sys.path.append(str(Path(__file__).parents[1] / "hub"))
 
 from web_peer import Ear, Script, Web
 

@@ -8,6 +8,7 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 import msgspec
 import pytest
+from mirror import Mirror
 from web_peer import Web, until
 
 from interlock.client import Client, Handlers
@@ -386,3 +387,154 @@ async def test_a_handler_that_breaks_is_answered_for() -> None:
     async with visiting(house(), "http", era="legacy", handlers=Handlers(elicit_form=broken)) as client:
         with pytest.raises(Fault, match="the client could not answer"):
             await client.call_tool("register")
+
+
+# What clients hold servers, and themselves, to.
+
+
+@pytest.mark.parametrize("era", ERAS)
+@pytest.mark.parametrize(
+    ("given", "fault"),
+    [
+        ({"content": [], "structuredContent": {"n": 1}}, ""),
+        ({"content": [], "isError": True}, ""),
+        ({"content": [], "structuredContent": {"n": "one"}}, "n: Type mismatch"),
+        ({"content": []}, "gave none"),
+    ],
+)
+async def test_a_tool_gives_what_it_promised_or_its_call_fails(era: str, given: dict, fault: str) -> None:
+    schema = {"type": "object", "properties": {"n": {"type": "integer"}}, "required": ["n"]}
+    promising = {**tool("count"), "outputSchema": schema}
+    async with Mirror("2026-07-28" if era == "modern" else "2025-11-25") as mirror:
+        mirror.answers |= {"tools/list": {"tools": [promising]}, "tools/call": given}
+        async with Client(mirror.url) as client:
+            # Nothing is known of a tool that was never listed.
+            assert (await client.call_tool("count"))["content"] == []
+            await client.list_tools()
+            if not fault:
+                assert (await client.call_tool("count"))["content"] == []
+                return
+            with pytest.raises(Fault, match=fault):
+                await client.call_tool("count")
+
+
+@pytest.mark.parametrize("schema", [{"$ref": "https://e.example/x"}, {"$schema": "https://e.example/s"}, 5])
+async def test_a_promise_that_cannot_be_read_promises_nothing(schema: object) -> None:
+    async with Mirror() as mirror:
+        mirror.answers["tools/list"] = {"tools": [{**tool("count"), "outputSchema": schema}]}
+        mirror.answers["tools/call"] = {"content": [], "structuredContent": 5}
+        async with Client(mirror.url) as client:
+            await client.list_tools()
+            assert (await client.call_tool("count"))["structuredContent"] == 5
+
+
+async def test_what_was_read_with_the_help_of_answers_is_not_kept() -> None:
+    asked = {"resultType": "input_required", "inputRequests": {"q": {"method": "roots/list"}}}
+    async with Mirror() as mirror:
+
+        async def read(message: dict, say: object) -> dict:
+            if "inputResponses" not in message["params"]:
+                return asked
+            return {"resultType": "complete", "contents": [], "ttlMs": 60_000, "cacheScope": "private"}
+
+        mirror.acts["resources/read"] = read
+        async with Client(mirror.url, handlers=EVERYTHING) as client:
+            await client.read_resource("a://b")
+            await client.read_resource("a://b")
+    assert [message.get("method") for message in mirror.heard].count("resources/read") == 4
+
+
+@pytest.mark.parametrize(
+    ("content", "schema", "refused"),
+    [
+        ({"age": 5}, {"type": "object", "properties": {"age": {"type": "integer"}}}, ""),
+        ({"age": "5"}, {"type": "object", "properties": {"age": {"type": "integer"}}}, "age: Type mismatch"),
+        ({}, {"type": "object", "properties": {"age": {"default": 5}}, "required": ["age"]}, ""),
+        ({}, {"type": "object", "required": ["age"]}, "age"),
+        ({}, {"type": "object", "properties": {"age": {"type": "nonsense"}}}, "requestedSchema"),
+    ],
+)
+async def test_a_form_is_sent_only_as_it_was_asked_for(content: dict, schema: dict, refused: str) -> None:
+    async def fill(params: dict[str, object]) -> dict[str, object]:
+        return {"action": "accept", "content": content}
+
+    answering = Handlers(elicit_form=fill).answer(
+        "elicitation/create", msgspec.json.encode({"message": "m", "requestedSchema": schema})
+    )
+    if not refused:
+        assert msgspec.json.decode(await answering)["action"] == "accept"
+        return
+    with pytest.raises(Fault, match=refused):
+        await answering
+
+
+@pytest.mark.parametrize("mode", ["voice", 5, None])
+async def test_a_person_is_asked_in_no_way_that_is_not_known(mode: object) -> None:
+    asked = msgspec.json.encode({"mode": mode, "message": "m", "requestedSchema": {"type": "object"}})
+    with pytest.raises(Fault) as refused:
+        await EVERYTHING.answer("elicitation/create", asked)
+    assert refused.value.name == "INVALID_PARAMS"
+
+
+def said(role: str, *content: dict) -> dict:
+    return {"role": role, "content": list(content) if len(content) > 1 else content[0]}
+
+
+TEXT = {"type": "text", "text": "t"}
+
+
+def use(id: str) -> dict:
+    return {"type": "tool_use", "id": id, "name": "w", "input": {}}
+
+
+def outcome(id: str) -> dict:
+    return {"type": "tool_result", "toolUseId": id, "content": []}
+
+
+@pytest.mark.parametrize(
+    ("messages", "refused"),
+    [
+        ([], ""),
+        ([said("user", TEXT), said("assistant", TEXT)], ""),
+        ([said("assistant", TEXT, use("a"), use("b")), said("user", outcome("b"), outcome("a"))], ""),
+        ([said("assistant", use("a"))], "missing"),
+        ([said("assistant", use("a")), said("user", TEXT)], "missing"),
+        ([said("assistant", use("a"), use("b")), said("user", outcome("a"))], "missing"),
+        ([said("assistant", use("a")), said("user", outcome("a"), TEXT)], "mixed"),
+        ([said("user", outcome("a"))], "no tool use"),
+        ([{"role": "user", "content": 5}], "no object"),
+        (5, "a list"),
+    ],
+)
+async def test_a_model_sees_only_messages_in_which_every_use_of_a_tool_has_its_result(
+    messages: object, refused: str
+) -> None:
+    handlers = Handlers(sampling=write, sampling_tools=True)
+    answering = handlers.answer("sampling/createMessage", msgspec.json.encode({"messages": messages}))
+    if not refused:
+        assert b"a poem" in await answering
+        return
+    with pytest.raises(Fault, match=refused) as fault:
+        await answering
+    assert fault.value.name == "INVALID_PARAMS"
+
+
+async def test_a_person_who_says_no_to_sampling_says_it_in_the_specifications_number() -> None:
+    async def no(params: dict[str, object]) -> dict[str, object]:
+        raise Fault("USER_REJECTED", "User rejected sampling request")
+
+    server = Server("poet")
+
+    @server.tool
+    async def poem(ctx: Context) -> str:
+        return str(await ctx.sample("a poem"))
+
+    async with Client(server, era="legacy", handlers=Handlers(sampling=no)) as client:
+        with pytest.raises(Fault) as refused:
+            await client.call_tool("poem")
+    assert refused.value.foreign_code == -1
+
+
+async def test_roots_are_folders() -> None:
+    with pytest.raises(Fault, match="file://"):
+        await Handlers(roots=[{"uri": "https://e.example/"}]).answer("roots/list", b"{}")

@@ -110,18 +110,22 @@ def too_deep(id: int) -> None:
     write(b'{"jsonrpc":"2.0","id":%d,"result":' % id + b'{"a":' * 5000 + b"1" + b"}" * 5001 + b"\n")
 
 
+# Several times what is kept of it, and no more: a flood is read in an eighth of the hub's time, and the answer to the
+# call that set it off comes behind it. Where the machine is busy too, ten thousands of messages outlast the deadline.
+
+
 def flood_changes(id: int) -> None:
-    notify("notifications/tools/list_changed", {}, 20_000)
+    notify("notifications/tools/list_changed", {}, 5_000)
     answer(id)
 
 
 def flood_logs(id: int) -> None:
-    notify("notifications/message", {"level": "error", "data": "y" * 200}, 20_000)
+    notify("notifications/message", {"level": "error", "data": "y" * 200}, 5_000)
     answer(id)
 
 
 def flood_progress(id: int) -> None:
-    notify("notifications/progress", {"progressToken": "nobody", "progress": 1}, 20_000)
+    notify("notifications/progress", {"progressToken": "nobody", "progress": 1}, 5_000)
     answer(id)
 
 
@@ -226,6 +230,10 @@ def page() -> dict[str, object]:
             return {"tools": [tool(f"t{lists_served}")], "nextCursor": f"page {lists_served}"}
         case "no_list":
             return {"tools": {"name": "ok"}}
+        case "huge_tools":
+            wide = {"type": "object", "properties": {f"p{number}": {"type": "string"} for number in range(50_000)}}
+            chosen = {"type": "object", "properties": {"a": {"enum": [f"v{number}" for number in range(150_000)]}}}
+            return {"tools": [tool("ok"), tool("wide", wide), tool("chosen", chosen)]}
         case "strange_tools":
             return {"tools": strange_tools()}
         case _:

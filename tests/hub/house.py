@@ -29,6 +29,8 @@ from interlock.web.metrics.page import MetricsPage
 HERE = Path(__file__).parent
 SOURCE = HERE.parents[1] / "src"
 MODERN = "2026-07-28"
+LEGACY = "2025-11-25"
+PREFIX = "io.modelcontextprotocol/"
 
 
 class House:
@@ -166,8 +168,8 @@ class Raw:
         """A stateless request; the JSON-RPC answer, whether it came plain or on a stream."""
         params = dict(params or {})
         meta = {
-            "io.modelcontextprotocol/protocolVersion": MODERN,
-            "io.modelcontextprotocol/clientCapabilities": {},
+            f"{PREFIX}protocolVersion": MODERN,
+            f"{PREFIX}clientCapabilities": {},
             **params.pop("_meta", {}),
         }
         body = {"jsonrpc": "2.0", "id": id, "method": method, "params": {**params, "_meta": meta}}
@@ -192,6 +194,58 @@ class Raw:
         """A request in the session; its answer."""
         body = {"jsonrpc": "2.0", "id": id, "method": method, "params": params or {}}
         return last_message((await self.post(msgspec.json.encode(body)))[2])
+
+
+class Kept:
+    """One connection that is kept, with compact calls of one era one after the other."""
+
+    def __init__(self, url: str, key: str | None = None, *, modern: bool = True) -> None:
+        self.host = url.removeprefix("http://").partition("/")[0]
+        self.credential = "" if key is None else f"Authorization: Bearer {key}\r\n"
+        self.modern = modern
+        self.session = ""
+
+    async def __aenter__(self) -> Kept:
+        host, _, port = self.host.partition(":")
+        self._reader, self._writer = await asyncio.open_connection(host, int(port))
+        if not self.modern:
+            params = {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": {"name": "kept", "version": "1"}}
+            said = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params}
+            top, _ = await self.post(msgspec.json.encode(said), "")
+            id_ = top.partition(b"mcp-session-id: ")[2].partition(b"\r\n")[0].decode()
+            self.session = f"Mcp-Session-Id: {id_}\r\nMcp-Protocol-Version: {LEGACY}\r\n"
+            await self.tell("notifications/initialized", {})
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._writer.close()
+
+    async def call(self, name: str, arguments: bytes, id: int) -> Any:
+        """A call of a tool; the JSON-RPC answer, None where there is none."""
+        params = b'{"name":"%b","arguments":%b' % (name.encode(), arguments)
+        headers = self.session
+        if self.modern:
+            params += f',"_meta":{{"{PREFIX}protocolVersion":"{MODERN}","{PREFIX}clientCapabilities":{{}}}}'.encode()
+            headers = f"Mcp-Protocol-Version: {MODERN}\r\nMcp-Method: tools/call\r\nMcp-Name: {name}\r\n"
+        body = b'{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":%b}}' % (id, params)
+        _, answer = await self.post(body, headers)
+        return last_message(answer)
+
+    async def tell(self, method: str, params: dict[str, Any]) -> None:
+        """A notification, in a session."""
+        said = {"jsonrpc": "2.0", "method": method, "params": params}
+        await self.post(msgspec.json.encode(said), self.session)
+
+    async def post(self, body: bytes, headers: str) -> tuple[bytes, bytes]:
+        """A POST; the head and the body of what comes back."""
+        head = f"POST /mcp HTTP/1.1\r\nHost: {self.host}\r\nContent-Type: application/json\r\n{headers}"
+        head += f"Accept: application/json, text/event-stream\r\n{self.credential}"
+        self._writer.write(f"{head}Content-Length: {len(body)}\r\n\r\n".encode() + body)
+        top = (await asyncio.wait_for(self._reader.readuntil(b"\r\n\r\n"), 30)).replace(b"Mcp-", b"mcp-")
+        if b"transfer-encoding: chunked" in top:
+            return top, dechunked(await asyncio.wait_for(self._reader.readuntil(b"\r\n0\r\n\r\n"), 30))
+        length = int(top.partition(b"content-length: ")[2].partition(b"\r\n")[0] or b"0")
+        return top, await asyncio.wait_for(self._reader.readexactly(length), 30)
 
 
 def last_message(body: bytes) -> Any:

@@ -90,14 +90,14 @@ async def strict(recorder: Recorder) -> tuple[Ticket, StoreError | None]:
 
 async def test_a_call_is_recorded_as_intended_and_as_ended(house: House) -> None:
     recorder = await house.open()
-    ticket = recorder.intent(AGENT, TOOL, TRACE, b'{"title":"x"}', rule="grant 7")
+    ticket = recorder.intent(AGENT, TOOL, TRACE, b'{"title":"x"}')
     await recorder.flushed()
     recorder.outcome(ticket, TOOL_FAILED, "no such repository")
     recorder.outcome(ticket, SUCCEEDED)
     await house.close()
     opened, intent, outcome, closed = house.records()
     assert (opened.event, closed.event) == (OPENED, CLOSED)
-    assert (intent.event, intent.result, intent.rule) == (INTENDED, "PENDING", "grant 7")
+    assert (intent.event, intent.result) == (INTENDED, "PENDING")
     assert (outcome.event, outcome.result, outcome.intent) == ("TOOL_EXECUTED", "FAILURE", intent.seq)
     assert (outcome.actor, outcome.server, outcome.name, outcome.trace) == ("cursor", "github", "create_issue", TRACE)
     assert outcome.arguments == intent.arguments != ""
@@ -108,7 +108,7 @@ async def test_a_call_is_recorded_as_intended_and_as_ended(house: House) -> None
 
 async def test_a_call_that_ends_before_its_intent_left_is_one_entry(house: House) -> None:
     recorder = await house.open()
-    first = recorder.intent(AGENT, TOOL, TRACE, details={"risk": "low"})
+    first = recorder.intent(AGENT, TOOL, TRACE)
     second = recorder.intent(AGENT, TOOL, TRACE)
     recorder.outcome(first, SUCCEEDED, details={"bytes": 3})
     await recorder.flushed()
@@ -116,7 +116,7 @@ async def test_a_call_that_ends_before_its_intent_left_is_one_entry(house: House
     await house.close()
     _, whole, intent, outcome, _ = house.records()
     assert (whole.event, whole.intent, whole.result) == ("TOOL_EXECUTED", whole.seq, "SUCCESS")
-    assert whole.details == {"risk": "low", "bytes": 3}
+    assert whole.details == {"bytes": 3}
     assert (intent.event, outcome.intent) == (INTENDED, intent.seq)
     assert house.report().sound
 
@@ -384,7 +384,7 @@ async def test_secrets_reach_neither_the_database_nor_whoever_is_forwarded_to(ho
     forwarded: list[Record] = []
     recorder.follow(forwarded.extend)
     details = {"headers": {"Authorization": "Bearer hunter3"}, "note": "it is hunter2", "list": [{"apiKey": "hunter4"}]}
-    ticket = recorder.intent(AGENT, Target("resource", "s", "https://u:hunter2@h/"), TRACE, b"hunter5", details=details)
+    ticket = recorder.intent(AGENT, Target("resource", "s", "https://u:hunter2@h/"), TRACE, b"hunter5")
     recorder.outcome(ticket, TOOL_FAILED, "wrong password hunter2", details)
     recorder.refusal(AGENT, TOOL, TRACE, "g", "r", "hunter2", b"hunter5", details=details)
     recorder.event("com.example.x", details=details)

@@ -185,6 +185,22 @@ async def test_a_caller_who_wants_progress_gets_it_while_the_call_is_held(tmp_pa
         assert text_of(heard[-1]) == "a"
 
 
+async def test_progress_grows_from_being_held_to_being_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("interlock.hub.decisions.desk.PROGRESS_EVERY_S", 0.001)
+    async with asking_house(tmp_path, hold_s=30, agents={"careful": Agent(ask=("busy__report",))}) as hub:
+        client = Talker(hub.url + "/mcp", {}, hub.key("careful"))
+        await client.initialize()
+        params = {"name": "busy__report", "arguments": {}, "_meta": {"progressToken": "p1"}}
+        held = asyncio.ensure_future(client.request("tools/call", params))
+        decision = await only_open(hub)
+        await until(lambda: len(client.heard) > 3)
+        await hub.assembly.inbox.answer(decision.id, "once", ADA, "terminal")
+        await held
+        steps = [message["params"]["progress"] for message in client.heard if "progress" in message.get("method", "")]
+        assert steps == sorted(set(steps))
+        assert steps[-3:] == [1, 2, 3]
+
+
 async def test_a_caller_that_leaves_leaves_the_question_open_and_nothing_held(tmp_path: Path) -> None:
     async with asking_house(tmp_path, hold_s=30) as hub:
         client = Raw(hub.url + "/mcp", hub.key("careful"))

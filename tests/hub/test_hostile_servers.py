@@ -17,6 +17,7 @@ import pytest
 from interlock.config.settings import Hub, Restart, Server, Timeouts
 from interlock.hub.catalog.offer import make_offer
 from interlock.hub.logs import KEPT
+from interlock.hub.operator import Operator
 from interlock.hub.upstreams import listing
 from interlock.hub.upstreams.states import State
 from interlock.transports.stdio import process
@@ -53,6 +54,10 @@ class Scene:
     def log(self) -> str:
         """What the operator is shown of it."""
         return "\n".join(line.text for line in self.hub.assembly.logs.tail("bad", KEPT))
+
+    async def status(self) -> Any:
+        """What `interlock status` is told."""
+        return await Operator(self.hub.assembly, lambda: None).methods["hub/status"](b"{}")
 
     @property
     def pids(self) -> list[int]:
@@ -260,8 +265,19 @@ async def test_a_list_without_an_end_is_given_up_and_told(tmp_path: Path) -> Non
         folder.mkdir()
         async with scene(folder, hostile(folder, mode)) as here:
             assert "could not be read" in here.log
+            (shown,) = (each for each in (await here.status())["servers"] if each["id"] == "bad")
+            assert shown["problem"].startswith("its lists could not be read: ")
+            assert "its lists could not be read" in refusal(await here.call("ok"))
             listed = (await here.client.modern("tools/list"))["result"]["tools"]
             assert not [tool for tool in listed if tool["name"].startswith("bad__")]
+
+
+async def test_a_definition_that_nobody_could_read_is_left_out_before_it_is_read(tmp_path: Path) -> None:
+    async with scene(tmp_path, hostile(tmp_path, "huge_tools")) as here:
+        await here.is_well()
+        listed = (await here.client.modern("tools/list"))["result"]["tools"]
+        assert [tool["name"] for tool in listed if tool["name"].startswith("bad__")] == ["bad__ok"]
+        assert here.log.count("bytes, more than") == 2
 
 
 async def test_tools_that_cannot_be_used_are_left_out_or_refused_one_by_one(tmp_path: Path) -> None:

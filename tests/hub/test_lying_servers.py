@@ -18,6 +18,7 @@ from .rounds import CAPABILITIES
 
 FORM = {"method": "elicitation/create", "params": {"mode": "form", "message": "m", "requestedSchema": {}}}
 PAGE = {"method": "elicitation/create", "params": {"mode": "url", "message": "m", "url": "https://h.example/"}}
+SPOKEN = {"method": "elicitation/create", "params": {"mode": "voice", "message": "m"}}
 MODEL = {"method": "sampling/createMessage", "params": {"messages": [], "maxTokens": 5}}
 MODEL_WITH_TOOLS = {"method": "sampling/createMessage", "params": {"messages": [], "maxTokens": 5, "tools": []}}
 ROOTS = {"method": "roots/list"}
@@ -65,6 +66,7 @@ async def test_a_result_that_does_not_say_its_kind_is_complete_and_says_so_to_th
         ({}, MODEL, {"sampling": {}}),
         ({"elicitation": {}}, PAGE, {"elicitation": {"url": {}}}),
         ({"elicitation": {"url": {}}}, FORM, {"elicitation": {"form": {}}}),
+        ({"elicitation": {"form": {}, "url": {}}}, SPOKEN, {"elicitation": {"voice": {}}}),
         ({"sampling": {}}, MODEL_WITH_TOOLS, {"sampling": {"tools": {}}}),
     ],
 )
@@ -77,8 +79,8 @@ async def test_a_client_is_not_asked_what_it_did_not_say_it_answers(
 
 
 async def test_a_client_is_asked_what_it_said_it_answers(hub: House) -> None:
-    everything = {"elicitation": {"form": {}, "url": {}}, "sampling": {"tools": {}}, "roots": {}}
-    asked = (FORM, PAGE, MODEL_WITH_TOOLS, ROOTS)
+    everything = {"elicitation": {"form": {}, "url": {}, "voice": {}}, "sampling": {"tools": {}}, "roots": {}}
+    asked = (FORM, PAGE, SPOKEN, MODEL_WITH_TOOLS, ROOTS)
     result = (await said(hub, asking(*asked), everything))["result"]
     assert list(result["inputRequests"].values()) == list(asked)
 

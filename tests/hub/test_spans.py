@@ -15,7 +15,7 @@ import pytest
 from interlock.config.settings import Hub, Tracing
 from interlock.hub.recording import Recording
 
-from .house import House, Raw, child, house, text_of
+from .house import House, Kept, Raw, child, house, text_of
 
 COLLECTED = "opentelemetry.proto.collector.trace.v1.trace_service_pb2"
 TRACE, SPAN = "4bf92f3577b34da6a3ce929d0e0e4736", "00f067aa0ba902b7"
@@ -154,6 +154,19 @@ async def test_the_server_is_told_the_forwards_span_and_the_record_the_same_trac
     assert told == f"00-{inner['trace']}-{inner['id']}-01"
     assert outer["parent"] == "", "a trace that nobody began begins here"
     assert set(traces) == {outer["trace"]}
+
+
+async def test_calls_that_are_alike_are_traced_like_all_others(tmp_path: Path, collector: Collector) -> None:
+    async with traced(tmp_path, collector) as hub:
+        traces: list[str] = []
+        hub.assembly.recorder.follow(lambda batch: traces.extend(entry.trace for entry in batch if entry.name))
+        async with Kept(hub.url) as client:
+            for number in range(3):
+                assert text_of(await client.call("busy__echo", b'{"text":"x"}', number)) == "x"
+        await hub.assembly.recorder.flushed()
+        await flushed(hub)
+    assert len(set(traces)) == 3
+    assert sorted(span["trace"] for span in collector.spans) == sorted(traces * 2)
 
 
 async def test_refusals_failures_and_unknown_names_are_errors_that_say_why(

@@ -172,11 +172,11 @@ async def test_t31_nothing_more_is_told_of_a_task_whose_tool_was_taken_back(
             for who in (ada, bob):
                 await (await who.start_tool("t__work", {"mark": "a"})).watch()
             await hub.deny("ada", "t")
-            told["ada"].clear()
             jobs.go.set()
             await until(lambda: any(said.get("status") == "completed" for _, said in told["bob"]))
             await until(lambda: not hub.assembly.hub.open_calls)
-    assert not [said for method, said in told["ada"] if "/tasks" in method]
+    # That it is being worked on was told before, and may still have been on its way.
+    assert {said["status"] for method, said in told["ada"] if "/tasks" in method} <= {"working"}
 
 
 async def test_sessions_hear_of_their_own_tasks_alone(tmp_path: Path, jobs: Jobs) -> None:

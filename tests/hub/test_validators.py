@@ -63,6 +63,9 @@ TOOLS = [
     tool("reach", host=TEXT),
     tool("browse", target={"type": "string", "description": "The URL to open."}),
     tool("do_step", step={"type": "string", "description": "A shell command to run."}),
+    tool("run_job", "sandbox", job={"type": "object"}),
+    tool("fetch_with", "network_restricted", options={"type": "object"}),
+    tool("ask", "readonly", query=TEXT),
 ]
 
 
@@ -418,3 +421,33 @@ async def test_a_dry_run_waits_for_what_has_to_be_waited_for_and_notes_nothing(t
         valid = await client.legacy("tools/validate", {"name": "s__run", "arguments": {"command": "rm -rf /"}})
         assert valid["result"]["valid"] is True
         assert not hub.assembly.noticed.would_refuse
+
+
+@pytest.mark.parametrize(
+    ("name", "arguments"),
+    [
+        ("run_job", {"job": {"task": {"what": "rm -rf /"}}}),
+        ("run_job", {"job": {"steps": [["a"], [{"x": "a; b"}]]}}),
+        ("fetch_with", {"options": {"x": {"y": "http://169.254.169.254/"}}}),
+        ("fetch_with", {"options": {"x": ["see http://127.0.0.1/ first"]}}),
+        ("ask", {"query": "drop table orders"}),
+        ("ask", {"query": "-- x\nselect 1; delete from orders"}),
+        ("declared_run", {"command": "ls", "env": {"LD_PRELOAD": "/tmp/x.so"}}),
+        ("declared_run", {"command": "ls", "environment": ["A=b", "PATH=/tmp"]}),
+        ("declared_run", {"command": "ls", "env": [{"name": "BASH_ENV", "value": "/tmp/x"}]}),
+        ("declared_run", {"command": "rm", "arguments": {"0": "-rf", "1": "/"}}),
+    ],
+)
+async def test_what_a_schema_leaves_open_is_looked_at_when_it_comes(
+    tmp_path: Path, name: str, arguments: dict[str, Any]
+) -> None:
+    async with house(tmp_path, {"s": scripted(tmp_path)}) as hub:
+        assert not ran(await call(hub, name, **arguments))
+
+
+async def test_what_a_schema_leaves_open_may_still_be_harmless(tmp_path: Path) -> None:
+    async with house(tmp_path, {"s": scripted(tmp_path)}) as hub:
+        assert ran(await call(hub, "run_job", job={"task": {"what": "ls -l"}}))
+        assert ran(await call(hub, "ask", query="where do rivers drop into the sea?"))
+        assert ran(await call(hub, "ask", query="select name from rivers"))
+        assert ran(await call(hub, "declared_run", command="ls", env={"LANG": "C"}))

@@ -186,6 +186,11 @@ STATEMENTS = [
     "x.__getitem__('a')", "print('{0.__class__}')", "self.__x = 1", "if __name__ == '__main__': x()", "x.post(p)",
     "input()", "import numpy", "from a import (os)", "from http import (server)", "import http", "import http.server",
     "from os import (  # )\n  remove)", "from a import *", "x = '{0.__cla' + 'ss__}'", "'{x.__init__}'.format(x=1)",
+    "f(os)", "import sys as s", "f(s)", "f(x)", "return_ = lambda: os", "import os as a, re as b", "f(a)", "x = (os)",
+    "n = chr(95)", "n = bytes.fromhex('5f').decode()", "def f(open): pass", "for k in dir(x): getattr(x, k)",
+    "df.query('@pd.x()')", "YAML(typ='unsafe')", "np.load('a', allow_pickle=True)", "import doctest",
+    "doctest.testmod()", "eval = eval", "open = open", "match os:\n  case object(x=y): pass",
+    "match x:\n  case True: pass",
     "import http . server", "server = http", "from concurrent.futures import process", "os.rename(p, 'a')",
 ]  # fmt: skip
 

@@ -183,6 +183,27 @@ async def test_an_address_with_nothing_there_is_not_found_in_the_words_of_each_e
     assert legacy.value.code == -32002
 
 
+@pytest.mark.parametrize(
+    "uri", ["notes", "a b://c", "1note://x", "note://a b", "note://a\nb", "note://<x>", "//x/y", "{name} x"]
+)
+def test_what_is_no_address_is_refused_when_it_is_written(uri: str) -> None:
+    async def read(name: str = "") -> str:
+        return name
+
+    with pytest.raises(DefinitionError, match="is no address"):
+        Resource(uri, read)
+
+
+@pytest.mark.parametrize(
+    "uri", ["urn:isbn:1", "note://x?q=1#f", "file:///a%20b", "{name}://about", "ui://x/{name}", "n:ü"]
+)
+def test_addresses_of_every_scheme_are_taken(uri: str) -> None:
+    async def read(name: str = "") -> str:
+        return name
+
+    assert Resource(uri, read).key == uri
+
+
 def test_a_template_must_fit_its_function() -> None:
     async def item(number: int) -> str:
         return ""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import errno
 import json
 import os
 import resource
@@ -263,10 +264,17 @@ async def test_t15_nothing_that_an_operator_does_can_be_done_over_http(hub: Hous
     await control.close()
 
 
+@pytest.mark.parametrize("told", ["another", "nobody"])
 async def test_t15_whoever_is_not_the_user_is_not_heard_on_the_control_socket(
-    hub: House, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    hub: House, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, told: str
 ) -> None:
-    monkeypatch.setattr("interlock.web.control.peer_uid", lambda sock: os.getuid() + 1)
+    def peer(sock: object) -> int:
+        if told == "nobody":
+            # What some systems say of a peer that has gone in the meantime.
+            raise OSError(errno.ENOTCONN, "not connected")
+        return os.getuid() + 1
+
+    monkeypatch.setattr("interlock.web.control.peer_uid", peer)
     control = ControlSocket(hub.assembly, Operator(hub.assembly, lambda: None))
     await control.listen(tmp_path / "control.sock")
     reader, writer = await asyncio.open_unix_connection(str(tmp_path / "control.sock"))

@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 
 from interlock.judge.urls import UrlRules
+from interlock.transports.http.channel import Reply
 from interlock.transports.http.origin import Origin
 from interlock.transports.http.pool import Pool
 from interlock.transports.resolving import KEPT_S, MOST_NAMES, Resolver, checked, checked_redirect, guarded
@@ -109,11 +110,11 @@ async def test_every_redirect_is_checked_again_and_they_are_counted(names: dict[
     resolver.close()
 
 
-class _Reply:
+class _Reply(Reply):
     """Keeps what came of a request."""
 
     def __init__(self) -> None:
-        self.over: asyncio.Future[object] = asyncio.get_running_loop().create_future()
+        self.ended: asyncio.Future[object] = asyncio.get_running_loop().create_future()
 
     def head(self, status: int, headers: dict[bytes, bytes]) -> None:
         self.status = status
@@ -122,10 +123,10 @@ class _Reply:
         pass
 
     def done(self) -> None:
-        self.over.set_result(self.status)
+        self.ended.set_result(self.status)
 
     def failed(self, how: object) -> None:
-        self.over.set_result(how)
+        self.ended.set_result(how)
 
 
 async def test_a_guarded_pool_connects_to_the_checked_address_and_nowhere_else(names: dict[str, list[str]]) -> None:
@@ -144,11 +145,11 @@ async def test_a_guarded_pool_connects_to_the_checked_address_and_nowhere_else(n
     allowed = Pool(origin, guard=guarded(resolver, LOOPBACK))
     reply = _Reply()
     allowed.submit(request, reply)
-    assert await asyncio.wait_for(reply.over, 10) == 204
+    assert await asyncio.wait_for(reply.ended, 10) == 204
     refusing = Pool(origin, guard=guarded(resolver))
     refused = _Reply()
     refusing.submit(request, refused)
-    failed: Any = await asyncio.wait_for(refused.over, 10)
+    failed: Any = await asyncio.wait_for(refused.ended, 10)
     assert "machine itself" in failed.why
     assert not failed.sent
     for pool in (allowed, refusing):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -21,7 +22,9 @@ from interlock.wire.messages import (
     decode_batch,
     encode,
     encode_failure,
+    encode_result,
     one_line,
+    plain_result,
     strict,
 )
 
@@ -60,6 +63,25 @@ def test_arbitrary_bytes_are_a_message_or_a_bad_message(data: bytes) -> None:
         decode(data)
     except BadMessage as bad:
         assert bad.name in ("PARSE_ERROR", "INVALID_REQUEST")
+
+
+@given(
+    st.integers(0, 2**53),
+    st.dictionaries(st.text(max_size=5), st.integers() | st.text(max_size=5), max_size=3),
+    st.data(),
+    st.sampled_from([b"", b"}", b"{", b",", b'"', b" ", b',"result":{}', b',"error":{}', b"7"]),
+)
+def test_a_plain_result_is_what_the_parser_reads_or_left_to_it(
+    id_: int, result: dict[str, object], data: st.DataObject, put: bytes
+) -> None:
+    whole = encode_result(id_, msgspec.json.encode(result))
+    assert plain_result(whole, id_) == msgspec.json.encode(result)
+    assert plain_result(whole, id_ + 1) is None
+    at = data.draw(st.integers(0, len(whole)))
+    changed = whole[:at] + put + whole[at + data.draw(st.integers(0, 2)) :]
+    found = plain_result(changed, id_)
+    if found is not None:
+        assert decode(changed) == Result(id_, found)
 
 
 def test_payload_bytes_are_not_touched() -> None:

@@ -69,9 +69,12 @@ def check(
         return
     findings = _judges(readonly, level, language, dialect, roots)[kind](judged)
     if as_json:
-        show_json({"ok": not findings, "findings": [_as_json(finding) for finding in findings]})
+        rows = [_as_json(finding) for finding in findings]
+        show_json({"ok": not findings, "findings": rows, "allow": how_to_allow(findings)})
     else:
         show_findings(judged, findings)
+        if allow := how_to_allow(findings):
+            say(f"  {allow}")
     ctx.exit(5 if findings else 0)
 
 
@@ -86,6 +89,18 @@ def show_findings(text: str, findings: tuple[Finding, ...]) -> None:
                 say(f"    {line}")
         if finding.mend:
             say(f"    → {plain(finding.mend)}")
+
+
+def how_to_allow(findings: tuple[Finding, ...]) -> str | None:
+    """What an operator would write for a tool that is to get this all the same."""
+    from interlock.judge.validators import is_metadata
+
+    if not findings:
+        return None
+    if any(is_metadata(finding) for finding in findings):
+        return "Nothing allows a metadata service."
+    rules = ", ".join(f'"{rule}"' for rule in dict.fromkeys(finding.rule for finding in findings))
+    return f"An operator can allow it: [servers.SERVER.validators.TOOL] ignore = [{rules}]"
 
 
 def marked(text: str, span: tuple[int, int]) -> tuple[str, str]:

@@ -53,7 +53,7 @@ def connect(name: str, only_print: bool, undo: bool, profile: str | None, as_jso
 
 
 def _connect(name: str, chosen: Client, profile: str | None, *, only_print: bool) -> dict[str, Any]:
-    from interlock.config.files import back_up, write_whole
+    from interlock.config.files import back_up, write_lines
     from interlock.config.home import home_folder
 
     from .starting import reach_hub
@@ -75,12 +75,12 @@ def _connect(name: str, chosen: Client, profile: str | None, *, only_print: bool
         return {**outcome, "text": with_entry(chosen, "", entry).rstrip()}
     changed = with_entry(chosen, text, entry)
     backup = back_up(chosen.path)
-    write_whole(chosen.path, changed.encode(), private=True)
+    write_lines(chosen.path, changed, private=True)
     return {**outcome, "backup": str(backup) if backup else None}
 
 
 def _undo(name: str, chosen: Client) -> dict[str, Any]:
-    from interlock.config.files import back_up, write_whole
+    from interlock.config.files import back_up, write_lines
     from interlock.config.home import home_folder
 
     from .hub_link import HubLink
@@ -90,7 +90,7 @@ def _undo(name: str, chosen: Client) -> dict[str, Any]:
     backup = None
     if changed != text:
         backup = back_up(chosen.path)
-        write_whole(chosen.path, changed.encode())
+        write_lines(chosen.path, changed)
     revoked = None
     try:
         with HubLink.open(home_folder()) as link:

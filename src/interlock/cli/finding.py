@@ -64,8 +64,8 @@ def budget(agent: str | None, as_json: bool) -> None:
     whole = max(1, found["all_tokens"], found["budget"] or 0)
     say(f"{plain(found['agent'])}: level {found['level']}")
     rows = [
-        ("all tools it may call", found["all_tokens"], f"{found['all_tools']} tools"),
-        ("listed to the model", found["listed_tokens"], f"{found['listed_tools']} tools"),
+        ("all tools it may call", found["all_tokens"], _tools(found["all_tools"])),
+        ("listed to the model", found["listed_tokens"], _tools(found["listed_tools"])),
     ]
     if found["instructions_tokens"]:
         rows.append(("instructions of servers", found["instructions_tokens"], ""))
@@ -81,6 +81,10 @@ def budget(agent: str | None, as_json: bool) -> None:
         (f"  {plain(s['id'])}", f"{s['tokens']:,}", _bar(s["tokens"], whole)) for s in found["servers"]
     ):
         say(line)
+
+
+def _tools(count: int) -> str:
+    return "1 tool" if count == 1 else f"{count} tools"
 
 
 def _bar(part: int, whole: int) -> str:

@@ -176,7 +176,11 @@ def _connect(home: Path, timeout: float) -> tuple[socket.socket, str | None]:
         raise Failure(f"the hub cannot be reached: {error}", "run `interlock doctor`") from error
     from interlock.transports.peers import peer_uid
 
-    uid = peer_uid(sock)
+    try:
+        uid = peer_uid(sock)
+    except OSError as error:
+        sock.close()
+        raise NoHub from error
     if uid is not None and uid != os.getuid():
         sock.close()
         mend = f"remove {path}, or set INTERLOCK_HOME to a folder of your own"

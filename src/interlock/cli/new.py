@@ -102,7 +102,7 @@ _README = """\
 
 ```sh
 interlock dev {module}.py        # run it, again after each change, and see each call
-python -m pytest                 # its tests
+uv run pytest                    # its tests (or `python -m pytest`, where pytest and interlock are installed)
 interlock add ./{module}.py      # put it behind your hub
 ```
 """
@@ -138,5 +138,5 @@ def new(name: str, folder: Path, as_json: bool) -> None:
     say(plain(f"{project} is made: {', '.join(files)}."))
     say(f"  $ cd {name}")
     say(f"  $ interlock dev {module}.py")
-    say("  $ python -m pytest")
+    say("  $ uv run pytest")
     say(f"  $ interlock add ./{module}.py")

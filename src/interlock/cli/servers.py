@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import shutil
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -131,6 +132,11 @@ def import_(files: tuple[Path, ...], trust: bool, config: Path | None, as_json: 
         )
 
 
+_HOST = r"(?:localhost|\d+(?:\.\d+){3}|[\w-]+(?:\.[\w-]+)*\.[a-z]{2,})"
+_ADDRESS = re.compile(rf"(?:https?:?/{{1,2}})?(?P<rest>{_HOST}(?::\d+)?/.*)\Z")
+"""What someone means as an address and wrote without `://`."""
+
+
 def _author_file(name: str, target: tuple[str, ...]) -> tuple[str, tuple[str, ...], bool]:
     """Name and command, where what is added is an author's own file; as they are, where it is not."""
     import sys
@@ -140,10 +146,17 @@ def _author_file(name: str, target: tuple[str, ...]) -> tuple[str, tuple[str, ..
     file = python_file(target[0] if target else name) if len(target) < 2 else None
     if file is not None:
         return (name if target else file.stem), (sys.executable, str(file)), True
+    word = target[0] if target else name
+    if len(target) < 2 and word.endswith(".py"):
+        raise WrongUsage(f"there is no file {word}", "give the path of a server's file, or NAME and a command")
+    incomplete = len(target) == 1 and "://" not in word and not Path(word).exists()
+    meant = _ADDRESS.match(word) if incomplete else None
+    if meant is not None:
+        scheme = "http" if word.startswith(("localhost", "127.")) else "https"
+        whole = f"interlock add {name} {scheme}://{meant['rest']}"
+        raise WrongUsage(f"`{word}` is no program, and no whole address", f"write {whole}")
     if target:
         return name, target, False
-    if name.endswith(".py"):
-        raise WrongUsage(f"there is no file {name}", "give the path of a server's file, or NAME and a command")
     raise WrongUsage(f"what is `{name}`?", f"give its address, or its command: interlock add {name} -- COMMAND")
 
 
@@ -268,11 +281,16 @@ def _tell(outcome: dict[str, Any], done: str, as_json: bool) -> None:
     say(plain(done))
     for text in [*outcome.get("warnings", []), *outcome.get("refused", [])]:
         say(f"  → {plain(text)}", err=True)
+    named = {*outcome.get("added", ()), *outcome.get("removed", ()), None}
     for problem in outcome["problems"]:
+        if problem.get("server") not in named:
+            continue  # `status` tells of the others
         mend = f": {problem['mend']}" if problem.get("mend") else ""
         say(f"  → the running hub: {plain(str(problem.get('message')) + mend)}", err=True)
     if outcome["reloaded"] is not None:
-        say("The running hub uses it now." if outcome["reloaded"] else "It is used at the next `interlock up`.")
+        several = len(outcome.get("added", ())) > 1
+        later = f"{'They are' if several else 'It is'} used at the next `interlock up`."
+        say(f"The running hub uses {'them' if several else 'it'} now." if outcome["reloaded"] else later)
 
 
 def _pairs(words: tuple[str, ...]) -> dict[str, str]:

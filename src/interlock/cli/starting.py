@@ -57,7 +57,7 @@ def start_hub(home: Path, *, folder: Path, arguments: tuple[str, ...] = ()) -> N
                 stderr=out,
                 start_new_session=True,  # Ctrl-C in this terminal is not meant for it
                 creationflags=_DETACHED,
-                env={**_without_key(), "INTERLOCK_HOME": str(home)},
+                env={**_its_own(), "INTERLOCK_HOME": str(home)},
             )
         _wait_until_ready(home, child, log, begin)
 
@@ -108,9 +108,11 @@ def _one_at_a_time(path: Path) -> Iterator[None]:
         yield
 
 
-def _without_key() -> dict[str, str]:
-    """The key of the client that happened to come first is not the hub's."""
-    return {name: value for name, value in os.environ.items() if name != "INTERLOCK_KEY"}
+def _its_own() -> dict[str, str]:
+    """The environment, without the key of the client that happened to come first, and without the mark of the server
+    that this may run in: a hub is the user's, and does not end with whoever started it."""
+    foreign = ("INTERLOCK_KEY", "INTERLOCK_MARK")
+    return {name: value for name, value in os.environ.items() if name not in foreign}
 
 
 def _private(path: str, flags: int) -> int:

@@ -77,6 +77,10 @@ def server_lines(servers: list[dict[str, Any]]) -> list[str]:
             lines.append(f"{under}→ {plain(str(server['mend']))}")
         for permission in server.get("permissions") or []:
             lines += _permission(permission)
+        if left_out := server.get("left_out"):
+            more = f" (and {len(left_out) - 1} more)" if len(left_out) > 1 else ""
+            lines.append("      " + coloured(one_line(f"left out{more}: {left_out[0]}", 160), "yellow"))
+            lines.append(f"      → see `interlock logs {plain(name)}`")
         for held in server.get("quarantined") or []:
             found = held["findings"][0]
             told = f"in quarantine: {held['kind']} {held['name']} ({found['rule']}): {found['message']}"

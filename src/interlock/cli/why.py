@@ -36,14 +36,14 @@ def why(agent: str | None, tool: str | None, arguments: str | None, as_json: boo
     if as_json:
         show_json(answer)
     elif tool is None:
-        _last(answer.get("refusal"))
+        _last(answer.get("refusal"), agent)
     else:
         _judged(answer["judgement"])
 
 
-def _last(refusal: dict[str, Any] | None) -> None:
+def _last(refusal: dict[str, Any] | None, agent: str | None) -> None:
     if refusal is None:
-        say("Nothing was refused since the hub started.")
+        say(f"Nothing {'' if agent is None else f'of {plain(agent)} '}was refused since the hub started.")
         return
     what = plain(f"{refusal['server']} {refusal['target']}")
     say(f"{refusal['at']}  {bold(plain(refusal['agent']))} → {what}: {plain(refusal['message'])}")

@@ -21,6 +21,7 @@ from interlock.client.handlers import Handlers, Json
 from interlock.client.meet import Pin
 from interlock.client.peer import Identity, declaring
 from interlock.client.rounds import ROUNDS, answered, question_in
+from interlock.client.structures import Structures
 from interlock.client.tasks import Task
 from interlock.protocols.mcp.headers import BadParamHeader, ParamHeader, param_headers, param_values
 from interlock.protocols.mcp.meta import LOG_LEVEL, PROGRESS_TOKEN, with_meta
@@ -77,6 +78,7 @@ class Client:
         self._max_timeout = max_timeout
         self._connection: Connection
         self._cache = Cache()
+        self._structures = Structures()
         self._param_headers: dict[str, tuple[ParamHeader, ...]] = {}
         self._level: str | None = None
         self._uris: frozenset[str] = frozenset()
@@ -110,6 +112,7 @@ class Client:
     async def list_tools(self) -> list[Json]:
         """Every tool, all pages. Over HTTP, tools whose `x-mcp-header` breaks the rules are left out."""
         tools = await self._list("tools/list")
+        self._structures.promise(tools)
         if not (self._connection.modern and isinstance(self._connection.link, HttpLink)):
             return tools
         good: list[Json] = []
@@ -132,17 +135,20 @@ class Client:
         progress: Progress | None = None,
         timeout: float | None = None,
     ) -> Json:
-        """Call a tool. A tool that failed says so in the result: `isError`."""
+        """Call a tool. One that failed says so in the result: `isError`. What one that was listed gives otherwise is
+        held to its output schema."""
         params = msgspec.json.encode({"name": name, "arguments": arguments or {}})
         try:
-            return await self._ask("tools/call", params, self._mirrored(name, arguments), progress, timeout)
+            result = await self._ask("tools/call", params, self._mirrored(name, arguments), progress, timeout)
         except Fault as fault:
             if fault.foreign_code != HEADER_MISMATCH:
                 raise
-        # The schema may have changed since it was listed (2026-07-28, Client Behavior).
-        self._cache.forget("tools/list")
-        await self.list_tools()
-        return await self._ask("tools/call", params, self._mirrored(name, arguments), progress, timeout)
+            # The schema may have changed since it was listed (2026-07-28, Client Behavior).
+            self._cache.forget("tools/list")
+            await self.list_tools()
+            result = await self._ask("tools/call", params, self._mirrored(name, arguments), progress, timeout)
+        self._structures.check(name, result)
+        return result
 
     # Calls that outlive their request.
 
@@ -326,11 +332,21 @@ class Client:
         progress: Progress | None = None,
         timeout: float | None = None,
     ) -> Json:
-        """Ask until the answer is no question any more."""
+        return (await self._rounds(method, params, headers, progress, timeout))[0]
+
+    async def _rounds(
+        self,
+        method: str,
+        params: bytes,
+        headers: tuple[tuple[str, str], ...] = (),
+        progress: Progress | None = None,
+        timeout: float | None = None,
+    ) -> tuple[Json, int]:
+        """Ask until the answer is no question any more: the answer, and how many questions came before it."""
         first = params
         if self._connection.modern and self._level is not None:
             first = params = with_meta(params, {LOG_LEVEL: self._level})
-        for _ in range(ROUNDS):
+        for rounds in range(ROUNDS):
             try:
                 result = await self._connection.request(
                     method,
@@ -349,7 +365,7 @@ class Client:
             if question is None:
                 if self._connection.modern:
                     of_known_kind(result, tasks=True)
-                return _object(result)
+                return _object(result), rounds
             params = await answered(first, question, self.handlers)
         raise Fault("UPSTREAM_ERROR", f"the server asks back more than {ROUNDS} times")
 
@@ -390,9 +406,11 @@ class Client:
         kept = self._cache.get(method, key)
         if kept is not None:
             return _object(kept)
-        result = await self._ask(method, params)
+        result, rounds = await self._rounds(method, params)
         ttl = result.get("ttlMs")
-        self._cache.put(method, key, msgspec.json.encode(result), ttl if isinstance(ttl, int) else None)
+        # What was answered on the way is no part of the key (2026-07-28, Caching: Cache Key).
+        if not rounds:
+            self._cache.put(method, key, msgspec.json.encode(result), ttl if isinstance(ttl, int) else None)
         return result
 
     def _mirrored(self, name: str, arguments: Json | None) -> tuple[tuple[str, str], ...]:

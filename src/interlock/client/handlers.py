@@ -11,6 +11,8 @@ from urllib.parse import urlsplit
 
 import msgspec
 
+from interlock.protocols.mcp.sampling import check_messages
+from interlock.signatures.problems import ArgumentsError, DefinitionError
 from interlock.wire.errors import Fault
 
 Json: TypeAlias = dict[str, object]
@@ -26,12 +28,14 @@ class Handlers(msgspec.Struct, frozen=True):
     """Whoever answers for the person or the model behind the client."""
 
     sampling: Handler | None = None
+    """Asks the model. `Fault("USER_REJECTED", …)` says that the person would not have it."""
     elicit_form: Handler | None = None
     """Asks the person to fill in `requestedSchema`; gives `{"action": …, "content": {…}}`. What was left out of the
     content gets the schema's defaults."""
     elicit_url: Handler | None = None
     """Asks the person to open `url`. It is theirs to decide; nothing is ever fetched here."""
     roots: Roots | None = None
+    """Folders that the server may know of, each with its `file://` address."""
     sampling_tools: bool = False
     """Whether the model may be given tools: `sampling` then takes `tools` and `toolChoice` too."""
 
@@ -56,16 +60,22 @@ class Handlers(msgspec.Struct, frozen=True):
         if method == "sampling/createMessage" and self.sampling is not None:
             if not self.sampling_tools and ("tools" in asked or "toolChoice" in asked):
                 raise Fault("INVALID_PARAMS", "this client did not declare that its model may be given tools")
+            check_messages(asked.get("messages"))
             return msgspec.json.encode(await self.sampling(asked))
         if method == "elicitation/create":
             return msgspec.json.encode(await self._elicit(asked))
         if method == "roots/list" and self.roots is not None:
             roots = await self.roots() if callable(self.roots) else self.roots
+            if not all(str(root.get("uri", "")).startswith("file://") for root in roots):
+                raise Fault("INTERNAL_ERROR", "a root of this client is no file:// address")
             return msgspec.json.encode({"roots": roots})
         raise Fault("METHOD_NOT_FOUND", f"{method} is not answered by this client")
 
     async def _elicit(self, asked: Json) -> Json:
-        if asked.get("mode") == "url":
+        mode = asked.get("mode", "form")
+        if mode not in ("form", "url"):
+            raise Fault("INVALID_PARAMS", f"this client cannot ask a person by {str(mode)[:100]!r}")
+        if mode == "url":
             if self.elicit_url is None:
                 raise Fault("INVALID_PARAMS", "this client does not open URLs")
             _check_url(asked.get("url"))
@@ -75,7 +85,10 @@ class Handlers(msgspec.Struct, frozen=True):
         answer = await self.elicit_form(asked)
         if answer.get("action") != "accept":
             return answer
-        return answer | {"content": with_defaults(asked.get("requestedSchema"), answer.get("content"))}
+        schema = asked.get("requestedSchema")
+        content = with_defaults(schema, answer.get("content"))
+        check_form(schema, content)
+        return answer | {"content": content}
 
 
 def with_defaults(schema: object, content: object) -> Json:
@@ -86,6 +99,18 @@ def with_defaults(schema: object, content: object) -> Json:
         if name not in filled and isinstance(described, dict) and "default" in described:
             filled[name] = described["default"]
     return filled
+
+
+def check_form(schema: object, content: Json) -> None:
+    """Refuse to send what the form that was asked for does not allow."""
+    from interlock.signatures.validate import Validator  # six megabytes, which few clients need
+
+    try:
+        problems = Validator(schema if isinstance(schema, dict) else {}).check(content)
+    except DefinitionError as cause:
+        raise Fault("INVALID_PARAMS", f"requestedSchema: {cause}") from None
+    if problems:
+        raise Fault("INTERNAL_ERROR", f"what was filled in does not fit the form: {ArgumentsError(problems)}")
 
 
 def _check_url(url: object) -> None:

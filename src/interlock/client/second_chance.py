@@ -33,6 +33,12 @@ class SecondChance:
         self._late: asyncio.TimerHandle | None = None
         self.handle: Id = 0
 
+    def adopt(self, id: Id, session: str) -> SecondChance:
+        """Stand before a sink whose request was sent already."""
+        self.handle = self.current = id
+        self._session = session
+        return self
+
     def send(self, session: str | None) -> Id:
         """Send it for the first time: now, or in the session that is just being opened."""
         reopening = self._connection.reopening

@@ -14,7 +14,7 @@ from tomlkit.exceptions import ParseError
 from tomlkit.items import InlineTable, Table
 
 from .documents import parse_toml
-from .files import back_up, write_whole
+from .files import back_up, write_lines
 from .names import why_bad_id
 from .problems import Problem, Report
 from .settings import Server
@@ -117,5 +117,5 @@ def _save(path: Path, document: tomlkit.TOMLDocument, *, new: Collection[str] = 
         # What was just added has no line yet.
         raise EditError(first.message if first.server in new else f"{first.place}: {first.message}", first.mend)
     copy = back_up(path)
-    write_whole(path, text.encode())
+    write_lines(path, text)
     return copy

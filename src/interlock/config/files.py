@@ -31,6 +31,15 @@ def write_whole(path: Path, content: bytes, *, private: bool = False) -> None:
         raise
 
 
+def write_lines(path: Path, text: str, *, private: bool = False) -> None:
+    """The same for a text that was read from there, or that is new: lines end as those of the file did."""
+    content = text.encode()
+    before = path.read_bytes() if path.exists() else b""
+    if 0 < before.count(b"\n") == before.count(b"\r\n"):
+        content = content.replace(b"\n", b"\r\n")
+    write_whole(path, content, private=private)
+
+
 def back_up(path: Path) -> Path | None:
     """A copy of `path` beside it, under the first free name; None if there is nothing to copy.
 

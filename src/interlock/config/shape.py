@@ -84,7 +84,7 @@ def _explain(error: msgspec.ValidationError, wanted: Any, value: object) -> tupl
         given = value if isinstance(value, list) else [value]
         unknown = next((str(item) for item in given if item not in options), str(value))
         close = _closest(unknown, options)
-        mend = f'write "{close[0]}"' if close else f'write "{options[0]}"'
+        mend = f'write "{close[0]}"' if close else "write one of them"
         return "must be one of " + ", ".join(f'"{option}"' for option in options), mend
     text = _QUOTED.sub(_in_words, str(error)).replace("Expected ", "must be ").replace(", got ", ", not ")
     return text, next((mend for begin, mend in _MENDS if text.startswith(begin)), "correct or remove it")

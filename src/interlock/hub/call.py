@@ -24,6 +24,7 @@ if TYPE_CHECKING:
 
 _decode = msgspec.json.Decoder().decode
 _encode = msgspec.json.Encoder().encode
+_UNSET = msgspec.UNSET
 
 
 class Load:
@@ -38,7 +39,7 @@ class Load:
 class Caller:
     """A principal at one address of the hub. Made once per credential and address, and kept while they are valid."""
 
-    __slots__ = ("expires", "load", "owner", "plans", "principal", "shelf", "used", "view")
+    __slots__ = ("expires", "load", "owner", "plans", "principal", "shelf", "standing", "used", "view")
 
     def __init__(self, principal: Principal, shelf: Shelf, load: Load, expires: datetime | None = None) -> None:
         self.principal = principal
@@ -50,6 +51,8 @@ class Caller:
         self.load = load
         self.expires = expires
         """When the credential is worth nothing any more."""
+        self.standing = True
+        """Whether whoever comes with this credential is still this caller."""
         self.used = True
         """Whether anything was asked since uses were last written down."""
 
@@ -71,6 +74,8 @@ class Call:
     """Its trace id, once it is recorded."""
     tried: Tried | None = None
     """What was done to recover it from an error."""
+    reached = float("-inf")
+    """How far it is, as its client was told."""
     _arguments: object = msgspec.UNSET
     _members: Members | None = None
 
@@ -101,10 +106,11 @@ class Call:
 
         Raises PARSE_ERROR for arguments that two readers could read differently.
         """
-        if self._arguments is msgspec.UNSET:
+        if self._arguments is _UNSET:
             raw = self.arguments_raw
             try:
-                value = _decode(raw)
+                read = self.exchange.glance.value if self.plain else _UNSET
+                value = _decode(raw) if read is _UNSET else read
                 again = _encode(value)
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, OverflowError) as cause:
                 raise Fault("INVALID_PARAMS", f"arguments: {cause}") from None

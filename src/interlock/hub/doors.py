@@ -59,7 +59,7 @@ class Doors:
         if caller is None:
             caller = self.admit_principal(self._principal(credential, path), path)
             if len(self._admitted) >= MOST_CALLERS:
-                self._admitted.clear()
+                self.forget()
             self._admitted[path, credential] = caller
         elif caller.expires is not None and self._access.now() >= caller.expires:
             tokens = self._tokens() if caller.principal.key.startswith(TOKEN) else None
@@ -77,6 +77,8 @@ class Doors:
 
     def forget(self) -> None:
         """Who sees what has changed: everyone is looked up again."""
+        for caller in self._admitted.values():
+            caller.standing = False
         self._admitted.clear()
 
     def note_uses(self) -> None:

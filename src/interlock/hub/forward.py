@@ -31,6 +31,7 @@ from interlock.protocols.mcp.errors_across import error_for_new, error_for_old
 from interlock.protocols.mcp.headers import param_values
 from interlock.protocols.mcp.meta import Members
 from interlock.protocols.mcp.methods import METHODS, is_severe
+from interlock.protocols.mcp.progress import how_far, with_token
 from interlock.protocols.mcp.projected import request_meta, with_request_meta
 from interlock.protocols.mcp.questions import question_for_old
 from interlock.protocols.mcp.traced import traced
@@ -76,14 +77,18 @@ class Forward(msgspec.Struct, eq=False):
         call, connection = self._call, self._connection
         try:
             outgoing = self._outgoing(call, connection, {**call.members, **more} if more else None)
-            call.exchange.on_cancel = self._cancelled
+            call.exchange.on_cancel = self.cancelled
             if self._owner is not None:
                 self._owner.open.add(self)
             tool = call.target.tool
             self._handle = connection.send(outgoing, self, None if tool is None else tool.idempotent)
         except Fault as fault:
-            self._finish()
-            call.exchange.fail(fault)
+            self.unsent(fault)
+
+    def unsent(self, fault: Fault) -> None:
+        """It could not be sent."""
+        self._finish()
+        self._call.exchange.fail(fault)
 
     def answered(self, answer: Result | Failure) -> None:
         """The server's answer, in the client's own terms."""
@@ -118,7 +123,7 @@ class Forward(msgspec.Struct, eq=False):
         if method == PROGRESS:
             meta = exchange.glance.meta
             if meta is not None and meta.progress_token is not None:
-                exchange.notify(PROGRESS, _with_token(params, meta.progress_token))
+                self._progressed(params, meta.progress_token)
         elif method == "notifications/message":
             if self._wants_logs() and is_severe(params, log_level_of(exchange)):
                 exchange.notify(method, one_line(params))
@@ -153,6 +158,13 @@ class Forward(msgspec.Struct, eq=False):
         """Whether a status said to come back later, and the call does."""
         turned = fault.kind.retryable and "status" in fault.data
         return turned and self._recovering.takes(self._call, fault.render(Tongue.MGP))
+
+    def _progressed(self, params: bytes, token: Id) -> None:
+        """Tell the client how far its call is, if it is further than it was."""
+        reached = how_far(params)
+        if reached is not None and reached > self._call.reached:
+            self._call.reached = reached
+            self._call.exchange.notify(PROGRESS, with_token(params, token))
 
     def _ask(self, method: str, params: bytes) -> asyncio.Future[bytes]:
         """Ask the client. The server's own time stands still while it waits for an answer."""
@@ -216,7 +228,8 @@ class Forward(msgspec.Struct, eq=False):
     def _repeat(self, more: Members) -> None:
         self.send(more)
 
-    def _cancelled(self, reason: str) -> None:
+    def cancelled(self, reason: str) -> None:
+        """The client no longer wants it."""
         if self._handle is not None and not self._told:
             self._connection.cancel(self._handle, reason)
             self._call.outcome = CANCELLED
@@ -243,8 +256,19 @@ class Forward(msgspec.Struct, eq=False):
         mgp = connection.mgp
         if call.plain and members is None and mgp is None and modern is exchange.dialect.modern:
             # Name, arguments and `_meta`, each as it came, put together again: what was judged is what goes out.
-            own_meta = traced(meta, view.meta_raw, call.trace)
-            params = b'{"name":%b,"arguments":%b,"_meta":%b}' % (target.quoted, call.arguments_raw, own_meta)
+            rest = view.untraced
+            if rest:
+                own = call.trace.encode()
+                params = b'{"name":%b,"arguments":%b,"_meta":{"traceparent":"00-%b-%b-01"%b}' % (
+                    target.quoted,
+                    call.arguments_raw,
+                    own,
+                    own[:16],
+                    rest,
+                )
+            else:
+                own = traced(meta, view.meta_raw, call.trace)
+                params = b'{"name":%b,"arguments":%b,"_meta":%b}' % (target.quoted, call.arguments_raw, own)
         else:
             fields = dict(call.members if members is None else members)
             if target.kind in ("tool", "prompt"):
@@ -256,8 +280,8 @@ class Forward(msgspec.Struct, eq=False):
             self._translate(fields)
             if mgp is not None and modern:
                 fields["_meta"] = asking_meta(fields.get("_meta"))
-            own = fields.get("_meta")
-            fields["_meta"] = msgspec.Raw(traced(meta, b"" if own is None else bytes(own), call.trace))
+            said = fields.get("_meta")
+            fields["_meta"] = msgspec.Raw(traced(meta, b"" if said is None else bytes(said), call.trace))
             params = _encode(fields)
         now, (patience, most) = self._clock(), self._patience
         asked = meta is not None and meta.progress_token is not None
@@ -309,16 +333,19 @@ class Forward(msgspec.Struct, eq=False):
                 result = results.of_known_kind(result, tasks=exchange.dialect.capabilities.tasks)
             if not modern_client:
                 result = results.plain(result)
+            elif call.target.kind == "resource":
+                result = results.cacheable(result)
             elif result.find(b'"public"') >= 0:
                 result = results.narrowed(result)
         elif modern_client:
             ttl = 0 if exchange.request.method == "resources/read" else None
             result = results.complete(result, ttl_ms=ttl, server_info=self._connection.peer.server_info)
-        if not modern_client and (modern or not exchange.dialect.revision.structures):
-            tool = call.target.tool
-            result = older.result_for(exchange.dialect.revision, result, tool is not None and tool.wraps)
         if result.find(b'"uri"') >= 0 and not call.caller.view.bare:
             result = with_exposed_uris(call.target.server, result)
+        if not modern_client and (modern or not exchange.dialect.revision.structures):
+            # Last, since what a revision cannot carry is told in words, addresses and all.
+            tool = call.target.tool
+            result = older.result_for(exchange.dialect.revision, result, tool is not None and tool.wraps)
         return result
 
     def _error(self, error: ErrorObject) -> ErrorObject:
@@ -358,9 +385,3 @@ class Forward(msgspec.Struct, eq=False):
     def _purpose(self) -> str:
         """What a sealed state is good for: this method of this target with these arguments, in whatever order."""
         return binding_of(self._call).hex()
-
-
-def _with_token(params: bytes, token: Id) -> bytes:
-    fields: dict[str, object] = dict(msgspec.json.decode(params, type=dict[str, msgspec.Raw]))
-    fields["progressToken"] = token
-    return msgspec.json.encode(fields)

@@ -41,6 +41,7 @@ from interlock.hub.target import Target
 from interlock.hub.tasks.desk import TaskDesk
 from interlock.hub.tasks.reach import Reach
 from interlock.hub.tasks.tracker import Tracker
+from interlock.hub.trails import Trails
 from interlock.hub.upstreams.upstreams import Upstreams
 from interlock.protocols.mgp.permissions import Risk
 from interlock.transports.exchange import Caller as AnyCaller
@@ -101,6 +102,7 @@ class Hub:
         self._pipeline = make_pipeline(self.sending.commit, self.sending.dispatch, self.sending.done)
         self.recovering = Recovering(self._pipeline, catalog, risk_of, recording, clock)
         self.sending.recovering = self.recovering
+        self.sending.trails = Trails(self.sending, recording, self._pipeline.epoch, kernel.contexts, limits, clock)
         resolving = Resolving(catalog, access, upstreams)
         kernel_desk = KernelDesk(kernel, later)
         self.calls = CallDesk(

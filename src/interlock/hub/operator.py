@@ -118,7 +118,13 @@ class Operator:
         assembly = self._assembly
         loaded: Loaded = await asyncio.to_thread(load_again, assembly.config, home=assembly.home)
         self._problems = [
-            {"file": problem.file, "line": problem.line, "message": problem.message, "mend": problem.mend}
+            {
+                "file": problem.file,
+                "line": problem.line,
+                "message": problem.message,
+                "mend": problem.mend,
+                "server": problem.server,
+            }
             for problem in loaded.problems
         ]
         for waiting in loaded.unconfirmed:
@@ -165,7 +171,7 @@ class Operator:
         peer = upstream.peer
         about = {} if peer is None else msgspec.json.decode(peer.server_info, type=dict[str, Any])
         settings = upstream.settings
-        problem = upstream.problem
+        problem = upstream.problem or upstream.lists.problem
         return {
             "id": upstream.id,
             "state": upstream.state.value,

@@ -59,7 +59,7 @@ class Pipeline:
         desk: Desk,
     ) -> None:
         self._plans = plans
-        self._epoch = epoch
+        self.epoch = epoch
         self._commit = commit
         self._dispatch = dispatch
         self._release = release
@@ -78,7 +78,7 @@ class Pipeline:
 
     def plan(self, caller: Caller, kind: str, name: str, resolve: Resolve, now: float) -> Plan:
         """The plan for a name as this caller means it. `resolve` raises for a name that means nothing to them."""
-        epoch = self._epoch.number
+        epoch = self.epoch.number
         plan = caller.plans.get((kind, name))
         if plan is not None and plan.epoch == epoch and now < plan.valid_until:
             return plan
@@ -250,7 +250,7 @@ class Pipeline:
             verdict = Refuse(checks_timed_out(gate, plan.validation_s), "all checks of a call have `validation_s`")
         except Fault as fault:
             verdict = Refuse(fault, "the check could not be made")
-        if type(verdict) is Pass and self._epoch.number != plan.epoch:
+        if type(verdict) is Pass and self.epoch.number != plan.epoch:
             changed = Fault("SERVER_RESTARTING", "the tools changed while the call was checked", retry_after_ms=100)
             verdict = Refuse(changed, "a call is judged by what holds when it goes out")
         return self.judge(call, plan, gate) if type(verdict) is Pass else (verdict, gate)

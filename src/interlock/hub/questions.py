@@ -14,7 +14,8 @@ from typing import Final, Protocol
 import msgspec
 
 from interlock.hub.tasks import of_clients
-from interlock.protocols.mcp.meta import PROGRESS_TOKEN, members, with_meta
+from interlock.protocols.mcp.meta import PROGRESS_TOKEN, with_meta
+from interlock.protocols.mcp.progress import with_token
 from interlock.protocols.mcp.questions import check_answer
 from interlock.protocols.mcp.tasks import STATUS_CHANGED
 from interlock.wire.conversation import PROGRESS
@@ -101,7 +102,7 @@ class Questions:
         except (Fault, msgspec.DecodeError):
             return
         if token is not None:
-            server.tell(PROGRESS, msgspec.json.encode({**members(params), PROGRESS_TOKEN: token}))
+            server.tell(PROGRESS, with_token(params, token))
 
     def close(self) -> None:
         """The connection is gone: nobody waits for an answer."""

@@ -44,7 +44,11 @@ class Recording:
 
     def begin(self, call: Call) -> None:
         """Record the intent. Raises a `Fault` where it cannot be recorded, and the call must not be sent."""
-        trace = call.trace = call.trace or trace_of(call.exchange)
+        trace = call.trace
+        if not trace:
+            exchange = call.exchange
+            # Most calls are known to name no trace.
+            trace = call.trace = new_trace_id() if exchange.glance.untraced else trace_of(exchange)
         call.ticket = self.recorder.intent(call.caller.principal, call.target, trace, call.arguments_raw)
 
     def begin_strictly(self, call: Call, send: Callable[[], None], refuse: Callable[[Fault], None]) -> None:
@@ -132,10 +136,6 @@ def trace_of(exchange: Exchange) -> str:
     """The caller's own trace id, wherever it says it, or a new one."""
     seen = exchange.glance
     meta = seen.meta
-    if seen.arguments is not None and meta is not None and meta.traceparent is None and meta.trace_id is _UNSET:
-        # Nothing but a name, arguments and a `_meta` that names no trace: the commonest call.
-        top = exchange.request.trace_id
-        return (find_trace_id({}, {}, {"trace_id": top}) if top else "") or new_trace_id()
     if meta is not None:
         parent = None if meta.traceparent is None else read_traceparent(meta.traceparent)
         if parent is not None:

@@ -131,6 +131,7 @@ class Recovering:
         if found is None:
             return False
         other = Call(call.exchange, call.caller, found.target, dict(call.members))
+        other.reached = call.reached
         other.tried = Tried(0.0, fallback=True)
         verdict, _ = self._pipeline.judge(other, found)
         if not isinstance(verdict, Pass):

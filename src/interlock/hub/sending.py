@@ -8,15 +8,16 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from functools import partial
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
+from interlock.client.connection import Connection
 from interlock.hub.bridges.retries import STATE, Retries
-from interlock.hub.call import Call
+from interlock.hub.call import Call, Load
 from interlock.hub.desks.errands import Later
 from interlock.hub.forward import Forward
-from interlock.hub.lines import Line
+from interlock.hub.lines import Line, LineOwner
 from interlock.hub.plan import Plan
 from interlock.hub.recording import Recording
 from interlock.hub.recovering import Recovering
@@ -26,7 +27,12 @@ from interlock.hub.upstreams.upstream import Upstream
 from interlock.hub.upstreams.upstreams import Upstreams
 from interlock.hub.verdicts import Refuse
 from interlock.protocols.mcp.tasks import AUGMENTED
+from interlock.transports.http.exchange import HttpExchange
 from interlock.wire.errors import Fault
+from interlock.wire.messages import Id
+
+if TYPE_CHECKING:
+    from interlock.hub.trails import Trails
 
 LONGEST_CALL_FACTOR: Final = 10
 """Progress keeps a call alive, up to this many times its timeout."""
@@ -62,6 +68,8 @@ class Sending:
     ) -> None:
         self.recovering: Recovering
         """Takes what servers answer with an error; set once there is a pipeline to judge it again."""
+        self.trails: Trails
+        """Left by calls for those that are like them; set together with that."""
         self._upstreams = upstreams
         self._recording = recording
         self._states = states
@@ -75,8 +83,15 @@ class Sending:
 
     def commit(self, call: Call) -> Refuse | None:
         """Take a place for the call, or refuse it because everything is taken. `done` gives it back."""
-        upstream = call.upstream = self._upstreams[call.target.server]
-        load, room = call.caller.load, self.room
+        upstream = self._upstreams.get(call.target.server)
+        if upstream is None:
+            return _gone(call.target.server)
+        call.upstream = upstream
+        return self.take_place(call.caller.load, upstream)
+
+    def take_place(self, load: Load, upstream: Upstream) -> Refuse | None:
+        """The same for a call of which no more is known than who makes it and where it goes. `leave` gives it back."""
+        room = self.room
         of_caller, to_server, in_all = load.open_calls, upstream.open_calls, self.open_calls
         if of_caller >= room.per_caller:
             return _too_many(room.per_caller, "of this caller")
@@ -89,22 +104,27 @@ class Sending:
 
     def done(self, call: Call) -> None:
         """The call is over: its place is free, and how it ended is recorded."""
-        self.open_calls -= 1
-        call.caller.load.open_calls -= 1
-        call.upstream.call_ended()
+        self.leave(call.caller.load, call.upstream)
         if call.ticket is not None:
             self._recording.end(call)
+
+    def leave(self, load: Load, upstream: Upstream) -> None:
+        """A place is free."""
+        self.open_calls -= 1
+        load.open_calls -= 1
+        upstream.call_ended()
 
     def dispatch(self, call: Call, plan: Plan) -> None:
         """Send it on its way, now or as soon as there is a line to its server."""
         upstream, exchange = call.upstream, call.exchange
-        if not call.plain and STATE in call.members and exchange.dialect.modern and self._resumed(call):
+        dialect = exchange.dialect
+        if not call.plain and STATE in call.members and dialect.modern and self._resumed(call):
             return
-        if upstream.modern and exchange.session is None and exchange.dialect.log_level is None:
-            own = None if upstream.share == "auto" else self._lane(call, upstream)
+        if upstream.modern and exchange.session is None and dialect.log_level is None and upstream.share == "auto":
+            own, line = None, upstream.shared_line
         else:
             own = self._lane(call, upstream)
-        line = upstream.line(own)
+            line = upstream.line(own)
         if line is None:
             self._later(self._dispatch_when_ready(call, plan, upstream, own))
         else:
@@ -157,18 +177,34 @@ class Sending:
                 return
         if owner is not None:
             self._retries.hold(call, line)
+        self.forward(call, plan, connection, owner, done).send()
+        exchange = call.exchange
+        if isinstance(exchange, HttpExchange) and exchange.said is not None:
+            self.trails.leave(call, plan, line, exchange.said)
+
+    def forward(
+        self,
+        call: Call,
+        plan: Plan,
+        connection: Connection,
+        owner: LineOwner | None = None,
+        done: Release | None = None,
+        handle: Id | None = None,
+    ) -> Forward:
+        """Who carries a call; with the handle of one that was sent already."""
         timeout = plan.timeout_s
-        Forward(
+        return Forward(
             call,
             connection,
             owner,
             self._states,
             self._clock,
-            done,
+            done or self.done,
             self.recovering,
             plan.finish,
             (timeout, timeout * LONGEST_CALL_FACTOR),
-        ).send()
+            handle,
+        )
 
     def _lane(self, call: Call, upstream: Upstream) -> Lane | None:
         return lane(upstream.share, upstream.modern, upstream.settings.url is not None, call.caller, call.exchange)
@@ -202,6 +238,11 @@ class Sending:
             if own is not None and own.session is not None and isinstance(own.session.state, SessionState):
                 own.session.state.lanes.add((upstream.id, own.name))
             self._send(call, plan, line)
+
+
+def _gone(server: str) -> Refuse:
+    fault = Fault("SERVER_NOT_READY", f"{server} is not there any more", retry_after_ms=500)
+    return Refuse(fault, "a call is judged by what holds when it goes out")
 
 
 def _too_many(limit: int, whose: str) -> Refuse:

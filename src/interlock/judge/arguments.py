@@ -166,7 +166,7 @@ def has_property(schema: object, names: Collection[str]) -> bool:
 
 
 def free_texts(schema: object) -> int:
-    """How many properties of a schema take any text at all."""
+    """How many properties of a schema take any text at all, or objects and lists of anything."""
     return sum(free for _, _, free in _properties(schema, frozenset()))
 
 
@@ -257,7 +257,7 @@ def _properties(schema: object, context: Context) -> Iterator[tuple[str, Argumen
         if isinstance(target, str) and isinstance(definitions, dict):
             stack.append((definitions.get(target.rpartition("/")[2]), path, name, depth + 8))
         if name and not path.endswith("*"):
-            yield path, _kind_of_property(name, node, context), _takes_text(node)
+            yield path, _kind_of_property(name, node, context), _takes_text(node) or _takes_anything(node)
         for branch in _BRANCHES:
             options = node.get(branch)
             if isinstance(options, list):
@@ -286,12 +286,23 @@ def _takes_text(node: Mapping[str, object]) -> bool:
     return text and "enum" not in node and "const" not in node and "$ref" not in node
 
 
+def _takes_anything(node: Mapping[str, object]) -> bool:
+    """Whether a schema lets through objects or lists without saying what is in them."""
+    kind = node.get("type")
+    kinds = kind if isinstance(kind, list) else [kind]
+    if "object" in kinds:
+        return not (node.get("properties") or node.get("additionalProperties") is False)
+    return "array" in kinds and not (node.get("items") or node.get("prefixItems"))
+
+
 def _with_words(kind: ArgumentKind, value: str, beside: Mapping[str, object]) -> str | list[str]:
     """A program's name beside its arguments is one command, however the two are written."""
     if kind != "command" or not value.strip():
         return value
     for key in ("args", "arguments", "argv", "parameters", "params"):
         words = beside.get(key)
+        if isinstance(words, dict):
+            words = list(words.values())
         if isinstance(words, str) and words and words is not value:
             return f"{value} {words}"
         if isinstance(words, list) and words:

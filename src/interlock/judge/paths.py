@@ -7,9 +7,12 @@ exist and for those that do not yet; whoever opens the file afterwards must open
 from __future__ import annotations
 
 import re
+import unicodedata
 from collections.abc import Callable, Sequence
 from typing import NamedTuple
 from urllib.parse import unquote
+
+import msgspec
 
 from interlock.judge.findings import Finding
 from interlock.judge.readings import readings
@@ -24,6 +27,10 @@ MOST_LINKS = 40
 
 def judge_path(path: str, roots: Sequence[str]) -> tuple[Finding, ...]:
     """What is wrong with the spelling of a path that must lie under `roots`. Relative ones start at the first."""
+    return tuple(_placed(finding, path) for finding in _judge_path(path, roots))
+
+
+def _judge_path(path: str, roots: Sequence[str]) -> tuple[Finding, ...]:
     if not roots:
         return (Finding("path.no_root", "No folder is open to this tool.", "Let the operator name a root for it."),)
     if shape := _judge_shape(path):
@@ -32,13 +39,14 @@ def judge_path(path: str, roots: Sequence[str]) -> tuple[Finding, ...]:
         local = _file_url_path(path)
         if local is None:
             return (Finding("path.scheme", "The file: URL names another machine.", _PLAIN),)
-        return judge_path(local, roots)
+        return _judge_path(local, roots)
     anchors = tuple(_split(root) for root in roots)
     if form := _judge_form(path, windows=anchors[0].drive != ""):
         return (form,)
-    for reading in readings(path):
-        if finding := _judge_reading(reading, anchors, decoded=reading is not path):
-            return (finding,)
+    for spelled in (path,) if path.isascii() else (path, _visible(path)):
+        for reading in readings(spelled):
+            if finding := _judge_reading(reading, anchors, decoded=reading is not path):
+                return (finding,)
     return ()
 
 
@@ -53,7 +61,7 @@ def judge_real_path(path: str, roots: Sequence[str], read_link: ReadLink) -> tup
     if any(root is not None and _is_under(_split(real), _split(root)) for root in real_roots):
         return ()
     message = f"{_short(path)} is a link, or lies behind one, and really is {_short(real)}."
-    return (Finding("path.link_outside", message, _under(roots)),)
+    return (Finding("path.link_outside", message, _under(roots), (0, len(path))),)
 
 
 def resolve_path(path: str, base: str, read_link: ReadLink) -> str | None:
@@ -111,6 +119,15 @@ _DEVICE = re.compile(r"(?i)(?:con|prn|aux|nul|com[0-9¹²³]|lpt[0-9¹²³]|coni
 _STREAM = re.compile(r":[^/\\:$]*:?\$[A-Za-z]")
 _HOMES = frozenset(("~", "~+", "~-", "~root", "~nobody", "~daemon", "~www-data", "~admin", "~ubuntu", "~home"))
 _KERNEL = frozenset(("dev", "proc", "sys"))
+
+
+def _visible(path: str) -> str:
+    """Without the characters that do not show, as programs that clean text would make it."""
+    return "".join(
+        character
+        for character in path
+        if unicodedata.category(character) != "Cf" and not "\ufe00" <= character <= "\ufe0f"
+    )
 
 
 def _judge_shape(path: str) -> Finding | None:
@@ -238,6 +255,14 @@ def _file_url_path(url: str) -> str | None:
         rest = "/" + tail
     plain = unquote(re.split(r"[?#]", rest, maxsplit=1)[0], errors="surrogateescape")
     return plain[1:] if re.match(r"/[A-Za-z]:", plain) else plain
+
+
+def _placed(finding: Finding, path: str) -> Finding:
+    """With the place: where the path first goes up, for one that leads out, and else all of it."""
+    if finding.span is not None and finding.span[1] <= len(path):
+        return finding
+    up = path.find("..") if finding.rule == "path.traversal" else -1
+    return msgspec.structs.replace(finding, span=(up, up + 2) if up >= 0 else (0, len(path)))
 
 
 def _under(roots: Sequence[str]) -> str:

@@ -38,7 +38,7 @@ _QUIET_TARGETS = frozenset({"/dev/null", "/dev/stdout", "/dev/stderr", "/dev/tty
 _WRAPPERS = names(
     "env nice ionice chrt taskset timeout stdbuf time command builtin xargs watch busybox toybox "
     "coreutils setarch linux32 linux64 "
-    "sudo doas unbuffer ifne chronic numactl"
+    "sudo doas unbuffer ifne chronic numactl arch jc"
 )
 _READ_MEND = "use a program that only reads, or have the operator list it in `readers`"
 
@@ -169,6 +169,8 @@ def _judge_argv(
         return
     if (len(arguments) == 1 or name in READERS) and {"--help", "--version"}.intersection(arguments[-1:]):
         return
+    if name in READERS and READERS[name].verbs and arguments[-1:] in (["-h"], ["help"]):
+        return
     if name in _WRAPPERS:
         yield from _judge_inner(name, arguments, rules, span, depth)
         return
@@ -196,7 +198,7 @@ def _judge_inner(
     if name in _SCHEDULERS and uses_flag(arguments, frozenset({"-p", "-P", "-u", "--pid", "--pgid", "--uid"}), "cn"):
         yield Finding("readonly.writes", f"{name}: it sets how a running process is scheduled", _READ_MEND, span)
     inner, texts = inner_commands(name, arguments)
-    if name in ("sudo", "doas") and not inner:
+    if name in _SHELL_OTHERWISE and not inner:
         yield Finding("readonly.unknown_program", f"{name!r} starts a shell or an editor", _READ_MEND, span)
     for command in inner:
         yield from _judge_argv(command, rules, span, depth + 1)
@@ -204,6 +206,8 @@ def _judge_inner(
         yield from _judge_text(text, rules, depth + 1)
 
 
+_SHELL_OTHERWISE = names("sudo doas setarch linux32 linux64")
+"""Wrappers that, with nothing to run, start a shell or an editor."""
 _SCHEDULERS = frozenset({"ionice", "chrt", "taskset"})
 _JUDGED_INSIDE = frozenset({"fd", "fdfind"})
 """What these run is judged itself."""
@@ -233,7 +237,8 @@ def _why_writes(name: str, reader: Reader, arguments: Sequence[str]) -> str | No
 
 
 def _starts(words: Sequence[str], arguments: Sequence[str], verb: tuple[str, ...]) -> bool:
-    return tuple(words[: len(verb)]) == verb or tuple(arguments[: len(verb)]) == verb
+    given = tuple("list" if word == "ls" else word for word in words[: len(verb)])
+    return tuple(words[: len(verb)]) == verb or given == verb or tuple(arguments[: len(verb)]) == verb
 
 
 def _bundled(name: str, arguments: Sequence[str]) -> bool:

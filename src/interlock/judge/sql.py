@@ -7,6 +7,8 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from typing import TYPE_CHECKING
 
+import msgspec
+
 from interlock.judge.findings import Finding
 from interlock.judge.shell.flags import names
 
@@ -36,6 +38,8 @@ _WRITE_WORDS = re.compile(
 )
 _QUOTED_EVERYWHERE = re.compile(r"'[^'\\\n]*'|\"[\w .,:-]*\"|`[\w .-]*`|\[[\w .-]*\]")
 """What no dialect reads as anything but a string or a name, or cannot read at all."""
+_PLAINLY_QUOTED = re.compile(r"'[^'\\\n]*'|(?:\"[\w .,:-]*\"|`[\w .-]*`|\[[\w .-]*\])(?!\s*\()")
+"""Likewise, and no function's name either: it ends at the same place in every dialect, whichever it is."""
 _MARK = re.compile(r"[^\w\s]")
 _SETS_VARIABLE = re.compile(r"@\w+\s*:=")
 _MEND = "send one SELECT, or use a tool that may write"
@@ -47,9 +51,23 @@ def judge_readonly_sql(sql: str, dialect: str | None = None) -> tuple[Finding, .
         return (Finding("sql.too_long", f"longer than {MAX_LENGTH} characters", "send a shorter statement"),)
     found: list[Finding] = []
     for finding in _judge(sql, dialect):
-        if finding not in found:
-            found.append(finding)
+        placed = _placed(finding, sql)
+        if placed not in found:
+            found.append(placed)
     return tuple(found[:32])
+
+
+_NAMED = re.compile(r"\b(?:([A-Z]{2,})|([\w$.]+)\(\))")
+
+
+def _placed(finding: Finding, sql: str) -> Finding:
+    """With the place of the word or function that its message names, or of the whole text."""
+    if finding.span is not None:
+        return finding
+    named = _NAMED.match(finding.message) or _NAMED.search(finding.message)
+    word = (named[1] or named[2].rpartition(".")[2]) if named else ""
+    place = re.search(rf"(?i)(?<![\w$]){re.escape(word)}(?![\w$])", sql) if word else None
+    return msgspec.structs.replace(finding, span=place.span() if place else (0, len(sql)))
 
 
 def _judge(sql: str, dialect: str | None) -> Iterator[Finding]:
@@ -74,7 +92,7 @@ def _judge(sql: str, dialect: str | None) -> Iterator[Finding]:
     if match:
         yield Finding("sql.writes", "sets a variable", _MEND, match.span())
         return
-    ambiguous = dialect is None and _AMBIGUOUS.search(sql) is not None
+    ambiguous = dialect is None and _AMBIGUOUS.search(_PLAINLY_QUOTED.sub("_", sql)) is not None
     disagreeing = (*_DISAGREEING, "tsql") if "[" in sql else _DISAGREEING
     dialects = disagreeing if ambiguous else _DIALECTS if dialect is None else (dialect,)
     affordable = dialects[: MAX_LENGTH // len(sql)]
@@ -178,6 +196,10 @@ def _judge_tree(statement: exp.Expr) -> Iterator[Finding]:
         elif isinstance(node, exp.Table) and node.name.lower().startswith("pragma_"):
             if node.name.lower().removeprefix("pragma_") not in _PRAGMA_READS:
                 yield Finding("sql.writes", f"{node.name} may set something", "use a PRAGMA that only reports")
+        elif isinstance(node, exp.Table) and "/" in node.name:
+            yield Finding("sql.side_effect", "reads a file of the server as a table", "name a table of the database")
+        elif isinstance(node, exp.Table) and _function_of(node) == "glob":
+            yield Finding("sql.side_effect", "lists files of the server", "name a table of the database")
         elif isinstance(node, exp.Table) and node.args.get("alias") is not None and not node.alias:
             # `FROM file('x')`: what one dialect reads as a table with odd columns, another calls as a function.
             if _has_effect(node.name.lower()):
@@ -186,6 +208,13 @@ def _judge_tree(statement: exp.Expr) -> Iterator[Finding]:
             name = f"{node.this.name}.{_function_name(node.expression)}".lower()
             if _EFFECT_SCHEMAS.match(name):
                 yield Finding("sql.side_effect", f"the function {name}() has effects beyond reading", _MEND)
+
+
+def _function_of(table: exp.Expr) -> str:
+    """The function that stands in place of a table, if one does."""
+    from sqlglot import exp
+
+    return _function_name(table.this) if isinstance(table.this, exp.Func) else ""
 
 
 def _function_name(node: exp.Expr) -> str:
@@ -203,21 +232,27 @@ _EFFECTS = names(
     "url file remote remotesecure urlcluster filecluster s3cluster gcs azureblobstorage input mongodb redis deltalake "
     "iceberg hudi httpuritype dburitype xdburitype bfilename read_json_auto read_ndjson parquet_scan sniff_csv "
     "sqlite_scan postgres_scan mysql_scan st_read "
-    "http_post net_http_post updatexml extractvalue readcsv readparquet lo_creat lo_create lo_unlink lo_put"
+    "http_post net_http_post updatexml extractvalue readcsv readparquet lo_creat lo_create lo_unlink lo_put lo_open "
+    "lowrite getenv external_query ts_stat ts_rewrite connectby xpath_table fsdir zipfile dm_os_file_exists "
+    "dm_os_enumerate_filesystem fn_trace_gettable fn_get_audit_file pg_background_launch"
 )
 _EFFECT_NAMES = re.compile(
     r"^(?:(?:query|table|cursor|schema|database)_to_xml|release_\w*locks?$|lo_(?:import|export|from_bytea|truncate)|pg_(?:read|write|ls|stat_file|terminate|cancel|reload|rotate|"
     r"switch|create|drop|start|stop|"
     r"advisory|try_advisory|sleep|logical|replication|promote|file|execute|notify|logdir|import|export|stat_reset|"
     r"log_backend)|dblink|xp_|sp_|utl_|"
-    r"dbms_|(?:set|run|call|reset)_)"
+    r"dbms_|system\$|crosstab|(?:set|run|call|reset)_)"
     r"|(?:^|_)(?:delete|drop|insert|update|upsert|create|alter|truncate|exec|execute|write|save|purge|remove|send|"
-    r"enqueue|grant|revoke|kill)(?:_|$)"
+    r"enqueue|grant|revoke|kill|lock|unlock|schedule|unschedule|invoke|launch|attach|detach|rename|restore|backup|"
+    r"upload|publish|notify|flush|vacuum|reindex|terminate|rebuild)(?:_|$)"
 )
 _EFFECT_READS = frozenset(
     {"set_bit", "set_byte", "set_masklen", "update_time", "create_time", "run_length", "remove_accents"}
 )
-_EFFECT_SCHEMAS = re.compile(r"^(?:dbms_\w+|utl_\w+|sys|master|msdb|ctxsys|owa_\w+|xp_\w+)\.")
+_EFFECT_SCHEMAS = re.compile(
+    r"^(?:dbms_\w+|utl_\w+|sys|master|msdb|ctxsys|owa_\w+|xp_\w+|cron|aws_s3|aws_lambda|pgmq|net|vault|graphql|"
+    r"pglogical|partman|apex_\w+)\."
+)
 
 
 def _has_effect(name: str) -> bool:
@@ -260,7 +295,7 @@ def _judge_command(statement: exp.Expr) -> Iterator[Finding]:
     if explained:
         inner = explained[1].strip()
         if re.match(r"(?:with|select|values|table)\b", inner, re.IGNORECASE):
-            yield from judge_readonly_sql(inner)
+            yield from (msgspec.structs.replace(each, span=None) for each in judge_readonly_sql(inner))
         elif re.search(r"\banalyze\b", text, re.IGNORECASE) or not re.fullmatch(r"[\w.\"`\[\]]+", inner):
             yield Finding("sql.writes", "EXPLAIN may run what it explains", "explain a SELECT")
     elif not re.match(r"SHOW\b", text, re.IGNORECASE):

@@ -79,6 +79,11 @@ DEFAULT_RULES = UrlRules()
 
 def judge_url(url: str, rules: UrlRules = DEFAULT_RULES) -> tuple[Finding, ...]:
     """Everything that is wrong with the URL before its name is resolved."""
+    found = _judge_url(url, rules)
+    return found and tuple(msgspec.structs.replace(each, span=_place(url, each.rule)) for each in found)
+
+
+def _judge_url(url: str, rules: UrlRules) -> tuple[Finding, ...]:
     if len(url) > LONGEST:
         return (Finding("url.too_long", f"The URL has {len(url)} characters.", f"Keep it under {LONGEST}."),)
     parsed = _parse(url, None)
@@ -313,6 +318,27 @@ def _judge_authority(url: str) -> tuple[Finding, ...]:
     if "\\" in before or _would_be_refused(re.split(r"[\\?#:]", after)[0].strip("[]") or "."):
         return (Finding("url.ambiguous", "What stands before the @ hides where this leads.", _ENCODE),)
     return ()
+
+
+_PARTS = re.compile(r"\s*([A-Za-z][\w+.\-]*:)?[/\\\s]*(?:([^/\\?#]*)@)?([^/\\?#]*?)(?::(\d*)\s*)?(?=[/\\?#]|$)")
+"""Roughly what a browser takes for scheme, user, host and port."""
+
+
+def _place(url: str, rule: str) -> tuple[int, int]:
+    """The part of a URL that a rule is about; all of it when that cannot be told."""
+    if rule == "url.control" and (control := _CONTROLS.search(url.strip(_STRIPPED))):
+        lead = len(url) - len(url.lstrip(_STRIPPED))
+        return control.start() + lead, control.end() + lead
+    parts = _PARTS.match(url[:LONGEST])
+    group = {"url.scheme": 1, "url.credentials": 2, "url.ambiguous": 2, "url.port": 4}.get(
+        rule, 3 if rule.startswith("address.") or rule in _ABOUT_HOST else 0
+    )
+    if parts is None or not group or not parts[group]:
+        return 0, len(url)
+    return parts.span(group)
+
+
+_ABOUT_HOST = frozenset({"url.host", "url.local_name", "url.any_address_name"})
 
 
 def _closes_bracket(text: str, start: int, end: int) -> bool:

@@ -7,6 +7,7 @@ resolve and follow; `names_in` and `judge_resolved` are for that.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 from functools import lru_cache
 from typing import TYPE_CHECKING, Final
 
@@ -27,6 +28,9 @@ ALWAYS: Final = f"address.{METADATA}"
 
 LANGUAGE: Final = ("language", "lang", "runtime", "interpreter")
 """Arguments that say which language a piece of code beside them is in."""
+
+ENVIRONMENT: Final = ("env", "environment", "env_vars", "environ", "environment_variables")
+"""Arguments that set variables for a command beside them."""
 
 MOST_NAMES: Final = 8
 """Different names resolved for one call; a value with more is refused."""
@@ -121,12 +125,14 @@ def _judge(validator: str, found: Found, rules: Rules) -> tuple[Finding, ...]:
         case "sandbox", "command":
             from interlock.judge.shell import judge_shell
 
-            return judge_shell(found.value, _shell_rules(rules))
+            return (*judge_shell(found.value, _shell_rules(rules)), *_environment(found))
         case "readonly", "command":
             from interlock.judge.readonly import judge_readonly_shell
 
-            return judge_readonly_shell(found.value, _readonly_rules(rules))
-        case "readonly", "sql":
+            return (*judge_readonly_shell(found.value, _readonly_rules(rules)), *_environment(found))
+        case "readonly", "text" if not _STATEMENT.match(_text(found)):
+            return ()
+        case "readonly", "sql" | "text":
             from interlock.judge.sql import judge_readonly_sql
 
             return judge_readonly_sql(_text(found), rules.dialect)
@@ -143,6 +149,32 @@ def _judge(validator: str, found: Found, rules: Rules) -> tuple[Finding, ...]:
 
             return judge_path(_text(found), rules.roots)
     return ()
+
+
+def _environment(found: Found) -> tuple[Finding, ...]:
+    """Variables that are set for a command in an argument beside it."""
+    from interlock.judge.shell.programs import RISKY_VARIABLES
+
+    for key in ENVIRONMENT if found.beside else ():
+        given = found.beside.get(key)
+        named = given.keys() if isinstance(given, dict) else given if isinstance(given, list) else ()
+        for each in named:
+            name = str(each.get("name", "") if isinstance(each, dict) else each).partition("=")[0]
+            if RISKY_VARIABLES.match(name[:80]):
+                message = f"setting {name[:40]!r} beside the command can change what runs"
+                return (Finding("shell.environment", message, "leave it out, or let the operator set it"),)
+    return ()
+
+
+_STATEMENT = re.compile(
+    r"(?is)\s*(?:(?:--[^\n]*\n|/\*.*?\*/)\s*)*(?:insert\s+(?:or\s+\w+\s+)?into\b|delete\s+from\b|update\s+\S+\s+set\b|"
+    r"(?:drop|alter|create)\s+(?:or\s+replace\s+)?(?:\w+\s+)?(?:table|database|schema|view|index|user|role|function|"
+    r"trigger|extension|procedure|sequence|type)\b|truncate\s+(?:table\s+)?\w+\s*;?\s*$|(?:merge|replace)\s+into\b|"
+    r"(?:grant|revoke)\s.{1,200}\s(?:to|from)\s|copy\s.{1,200}\s(?:to|from)\s|select\b.{0,4000}(?:\bfrom\b|;|\()|"
+    r"with\s+(?:recursive\s+)?\w+(?:\s*\([^)]*\))?\s+as\s*\(|exec(?:ute)?\s+\w+_\w+|call\s+[\w.]+\s*\(|attach\s+|pragma\s+\w|"
+    r"vacuum\b|lock\s+tables?\b|load\s+data\b|do\s+\$\$|begin\s*;)"
+)
+"""How a statement begins, where nothing else says whether a text is one."""
 
 
 def _judge_code(found: Found, rules: Rules, code: CodeRules) -> tuple[Finding, ...]:
@@ -175,7 +207,7 @@ def _judge_network(found: Found, rules: UrlRules) -> tuple[Finding, ...]:
         case "url", str(url):
             return judge_url(url, rules) if "://" in url else _judge_bare_url(url, rules)
         case "host", str(host):
-            return judge_url(_as_url(host), rules)
+            return _whole(judge_url(_as_url(host), rules), host)
         case "command", _:
             text = _text(found)
             return (*judge_urls_in_text(text, rules), *_metadata_fetched(text))
@@ -191,7 +223,12 @@ def _judge_bare_url(url: str, rules: UrlRules) -> tuple[Finding, ...]:
         return found
     address = [each for each in judge_url(_as_url(url), rules) if each.rule.startswith("address.")]
     plain = _FOUR_NUMBERS.match(url) is not None
-    return (*found, *(each for each in address if plain or is_metadata(each)))
+    return (*found, *_whole((each for each in address if plain or is_metadata(each)), url))
+
+
+def _whole(findings: Iterable[Finding], value: str) -> tuple[Finding, ...]:
+    """Findings about a URL that was made of a value: it is all of the value that they are about."""
+    return tuple(msgspec.structs.replace(each, span=(0, len(value))) for each in findings)
 
 
 def _metadata_fetched(command: str) -> tuple[Finding, ...]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, Final, Unpack
 
@@ -20,6 +21,11 @@ if TYPE_CHECKING:
     from interlock.server.server import Server
 
 
+_TEMPLATE = re.compile(r"[^\s\x00-\x1f<>\"\\^`]+\Z")
+_URI = re.compile(rf"[A-Za-z][A-Za-z0-9+.-]*:{_TEMPLATE.pattern}")
+"""RFC 3986, as far as anyone could get it wrong."""
+
+
 class Resource:
     """A function offered as a resource, or as a template of resources."""
 
@@ -36,6 +42,8 @@ class Resource:
         self._mime_type = options.get("mime_type")
         self._function = Function(function)
         signature = self._function.signature
+        if not (_TEMPLATE if self.template else _URI).match(uri):
+            raise DefinitionError(f"{signature.where}: {uri!r} is no address; write it with a scheme, as notes://one")
         taken = tuple(field.name for field in signature.inputs)
         needed = self.template.names if self.template else ()
         if not set(needed) <= set(taken) or any(f.is_required and f.name not in needed for f in signature.inputs):

@@ -19,6 +19,9 @@ from .problems import MAX_PROBLEMS, DefinitionError, Problem, printable, shown
 _LINEAR = jsonschema_rs.RegexOptions(size_limit=1 << 20, dfa_size_limit=1 << 20)
 _BOUNDED = jsonschema_rs.FancyRegexOptions(backtrack_limit=10_000, size_limit=1 << 20, dfa_size_limit=1 << 20)
 
+DIALECTS = ("2020-12", "2019-09", "draft-07", "draft-06", "draft-04")
+"""The versions of JSON Schema that a `$schema` may name."""
+
 _LIGHT = 256
 """A schema that unfolds to fewer subschemas is checked against a value of any size that the wire lets through."""
 _WORK = 20_000_000
@@ -107,6 +110,9 @@ def _compile(
 
 def _misdefined(error: jsonschema_rs.ValidationError) -> str:
     message = printable(error.message)
+    if error.message.startswith("Unknown meta-schema"):
+        known = ", ".join(DIALECTS)
+        return f"its $schema names a dialect that is not supported; use one of {known}, or none for 2020-12"
     if error.kind.name == "$ref" or "registry" in error.message:
         return f"the schema refers outside itself, and nothing is fetched; put it under $defs ({message})"
     at = printable("/".join(str(step) for step in error.instance_path))

@@ -7,6 +7,7 @@ import sqlite3
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
 from functools import lru_cache
+from itertools import chain
 from pathlib import Path
 from typing import Final
 
@@ -45,7 +46,7 @@ class Sqlite:
     def insert(self, table: str, columns: Sequence[str], rows: Sequence[Row]) -> None:
         # The interpreter's lock is let go and fought for once per statement, so rows share statements.
         for chunk in in_chunks(rows):
-            self.execute(_insert(table, tuple(columns), len(chunk)), [value for row in chunk for value in row])
+            self.execute(_insert(table, tuple(columns), len(chunk)), list(chain.from_iterable(chunk)))
 
     def begin(self, *, read_only: bool = False, alone: bool = False) -> None:
         self.execute("BEGIN" if read_only else "BEGIN IMMEDIATE")

@@ -86,6 +86,15 @@ def _same(given: str, token: str) -> bool:
     return secrets.compare_digest(given.encode("utf-8", "replace"), token.encode())
 
 
+def _is_ours(sock: socket.socket | None) -> bool:
+    """Whether it is this user who came. Whoever has gone again already is nobody."""
+    try:
+        uid = None if sock is None else peer_uid(sock)
+    except OSError:
+        return False
+    return uid is None or uid == os.getuid()
+
+
 def _bind(path: Path) -> socket.socket:
     """A socket of this user alone, in place of what a hub that was killed left behind."""
     path.unlink(missing_ok=True)
@@ -120,8 +129,7 @@ class _Connection(asyncio.Protocol):
         # By what it can do, not by its class: other loops have transports of their own.
         self._transport = cast("asyncio.Transport", transport)
         sock: socket.socket | None = transport.get_extra_info("socket")
-        uid = None if sock is None or self._token is not None else peer_uid(sock)
-        if (uid is not None and uid != os.getuid()) or len(self._all) >= MOST_CONNECTIONS:
+        if (self._token is None and not _is_ours(sock)) or len(self._all) >= MOST_CONNECTIONS:
             self._transport.abort()
             return
         self._all.add(self)

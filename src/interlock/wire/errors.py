@@ -90,6 +90,7 @@ def _rows() -> tuple[Kind, ...]:
         Kind("SESSION_UNKNOWN", "mcp", request, 404, "No such session; open a new one with initialize"),
         Kind("REQUEST_STATE_REFUSED", "mcp", params, 400, "The request state is not one given to this caller"),
         Kind("CANCELLED", "mcp", internal, 499, "Cancelled by the caller"),
+        Kind("USER_REJECTED", "mcp", -1, 403, "The person at the client said no to sampling"),
         # Security
         Kind("PERMISSION_DENIED", "security", request, 403, "A permission is missing", 1000, 0, -32005, 0, "security"),
         Kind(

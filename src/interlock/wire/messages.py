@@ -87,9 +87,15 @@ def plain_request(data: bytes) -> Request | None:
     return Request(id_, method, params)
 
 
-def plain_result(data: bytes, id: Id) -> bytes | None:
+def plain_result(data: bytes, id: int) -> bytes | None:
     """The result in these bytes, if they are nothing but the good answer to that request; else None, for `decode`."""
+    start = b'{"jsonrpc":"2.0","id":%d,"result":{' % id
     try:
+        if data.startswith(start) and data.endswith(b"}}"):
+            # Nothing but the result is left to be read.
+            result = data[len(start) - 1 : -1]
+            _decode_raw(result)
+            return result
         plain = _decode_plain_result(data)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
         return None
@@ -233,6 +239,7 @@ class _PlainResult(msgspec.Struct, forbid_unknown_fields=True):
 _decode_envelope = msgspec.json.Decoder(_Envelope).decode
 _decode_plain_request = msgspec.json.Decoder(_PlainRequest).decode
 _decode_plain_result = msgspec.json.Decoder(_PlainResult).decode
+_decode_raw = msgspec.json.Decoder(msgspec.Raw).decode
 _decode_error = msgspec.json.Decoder(ErrorObject).decode
 _decode_parts = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _quote = msgspec.json.Encoder().encode

@@ -287,6 +287,18 @@ async def test_other_redirects_are_refused(at, where: str) -> None:
     assert "redirects" in fault.message
 
 
+@pytest.mark.parametrize("status", [301, 302, 303])
+async def test_a_redirect_that_asks_for_a_get_is_told_and_not_followed(at, status: int) -> None:
+    async def script(visit) -> None:
+        await visit.reply(status, Location="/mcp/")
+
+    desk = await at(script)
+    fault = await desk.lose()
+    assert "'/mcp/'" in fault.message
+    assert fault.mend == "configure that address, if it is right"
+    assert len(desk.web.visits) == 1
+
+
 async def test_an_idle_connection_is_closed_after_a_while(at, monkeypatch) -> None:
     monkeypatch.setattr("interlock.transports.http.channel.IDLE_SECONDS", 0.05)
     desk = await at(echo)

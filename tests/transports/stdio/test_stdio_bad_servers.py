@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import importlib.util
 import os
 import resource
+import shutil
 import sys
+import threading
 import time
 import types
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from interlock.client.waiting import Waiting
 from interlock.transports.link import Outgoing
-from interlock.transports.stdio import process
+from interlock.transports.stdio import leftovers, process
 from interlock.transports.stdio.chatter import LINE_BYTES, LINES_PER_SECOND, Chatter
 from interlock.transports.stdio.client import BAD_LINES, StdioLink
+from interlock.transports.stdio.leftovers import Leftovers, in_ps
 from interlock.wire.errors import Fault
 from interlock.wire.limits import Limits
 
@@ -215,6 +220,63 @@ async def test_grandchildren_do_not_survive_a_server_that_exits_by_itself(run) -
     await until(lambda: not alive(child))
 
 
+@pytest.mark.parametrize("ends", ["closed", "dies", "stubborn"])
+async def test_what_a_server_started_in_a_session_of_its_own_ends_with_it(run, monkeypatch, ends: str) -> None:
+    monkeypatch.setattr(process, "PATIENCE", 0.2)
+    other = await run()
+    spared = (await other.ask("daemon"))["pid"]
+    server = await run("stubborn") if ends == "stubborn" else await run()
+    daemon = (await server.ask("daemon"))["pid"]
+    assert os.getsid(daemon) != server.link.pid
+    if ends == "dies":
+        await lost(server.start("die"))
+    await server.link.close()
+    await until(lambda: not alive(daemon))
+    assert alive(spared)
+    await other.link.close()
+    assert not alive(spared)
+
+
+async def test_what_is_left_is_ended_by_its_number_where_there_is_nothing_better(run, monkeypatch) -> None:
+    monkeypatch.setattr(leftovers, "_HANDLES", False)
+    monkeypatch.setattr(leftovers, "PATIENCE_S", 0.1)
+    server = await run()
+    daemon = (await server.ask("daemon"))["pid"]
+    await server.link.close()
+    assert not alive(daemon)
+
+
+async def test_what_is_left_of_many_servers_is_looked_for_together() -> None:
+    looked = 0
+    begun, going = threading.Event(), threading.Event()
+
+    def nobody() -> Iterator[tuple[int, bytes]]:
+        nonlocal looked
+        looked += 1
+        begun.set()
+        going.wait(10)
+        return iter(())
+
+    looking = Leftovers(nobody)
+    first = asyncio.ensure_future(asyncio.to_thread(looking.end, "a"))
+    await asyncio.to_thread(begun.wait, 10)
+    others = [asyncio.ensure_future(asyncio.to_thread(looking.end, str(number))) for number in range(3)]
+    await until(lambda: len(looking._marks) == 3)
+    going.set()
+    await asyncio.gather(first, *others)
+    assert looked == 2
+
+
+@pytest.mark.skipif(shutil.which("ps") is None, reason="there is no ps here")
+async def test_marks_are_found_where_there_is_no_proc(run) -> None:
+    server = await run()
+    daemon = (await server.ask("daemon"))["pid"]
+    # Linux has another option for the same.
+    marks = dict(in_ps(("ps", "axeww", "-o", "pid=,command=")))
+    assert marks[server.link.pid] == marks[daemon] == server.link._process._mark.encode()
+    assert list(in_ps(("no-such-program",))) == []
+
+
 async def test_a_good_server_is_closed_without_signals_and_quickly(run) -> None:
     server = await run()
     await server.ask("echo")
@@ -332,6 +394,19 @@ async def test_without_process_groups_the_whole_tree_is_ended_by_the_systems_own
     await server.link.close()
     assert set(as_windows.read_text().splitlines()) == {f"/T /F /PID {server.link.pid}"}
     await until(lambda: not alive(server.link.pid) and not alive(child))
+
+
+def test_on_windows_no_server_opens_a_window_and_none_is_marked(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(sys, "platform", "win32")
+    for name, flag in {"CREATE_NEW_PROCESS_GROUP": 0x200, "CREATE_NO_WINDOW": 0x08000000}.items():
+        monkeypatch.setattr(process.subprocess, name, flag, raising=False)
+    spec = importlib.util.spec_from_file_location("process_on_windows", process.__file__)
+    assert spec is not None
+    assert spec.loader is not None
+    there = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(there)
+    assert there._FLAGS == 0x08000200
+    assert "INTERLOCK_MARK" not in there.environment(there.Command(("x",)))
 
 
 async def test_a_process_that_is_gone_is_not_ended_by_its_number(run, as_windows) -> None:

@@ -6,7 +6,7 @@ for each principal and target.
 
 from __future__ import annotations
 
-import hashlib
+from hashlib import sha256
 from typing import Final
 
 import msgspec
@@ -44,29 +44,36 @@ class CallRows:
         self._chain = chain
         self._known: dict[tuple[int, int], _Sameness] = {}
 
-    def row(self, ticket: Ticket, previous: bytes) -> tuple[Row, bytes]:
-        """The row of a plain ticket after the record with the hash `previous`, and its own hash."""
-        same = self._known.get((id(ticket.principal), id(ticket.target))) or self._meet(ticket)
-        seq, at, outcome, arguments = ticket.seq, ticket.at_ns // 1000, ticket.outcome, ticket.arguments
-        digest = hashlib.sha256(arguments).hexdigest() if isinstance(arguments, bytes) else arguments
-        succeeded = outcome is SUCCEEDED
-        body = b'{"seq":%d,"at":%d%b,"trace":"%b","intent":%d,"outcome":%b,"duration_us":%d,"arguments":"%b"}' % (
-            seq,
-            at,
-            same.middle,
-            ticket.trace.encode(),
-            seq,
-            _SUCCEEDED if succeeded else _encode(outcome),
-            ticket.took_us,
-            digest.encode(),
-        )
+    def row(self, ticket: Ticket, previous: bytes) -> tuple[Row, bytes] | None:
+        """The row of a call after the record with the hash `previous`, and its own hash; None where there is more to
+        say of it than who called what, when, and how it ended."""
+        principal, target, trace, arguments = ticket.principal, ticket.target, ticket.trace, ticket.arguments
+        seq, outcome = ticket.seq, ticket.outcome
+        if outcome is None or ticket.details or ticket.reason or not trace or not arguments:
+            return None
+        if target.kind == "resource":
+            return None  # whose name is looked through for secrets
+        try:
+            same = self._known.get((id(principal), id(target))) or self._meet(principal, target)
+            at = ticket.at_ns // 1000
+            body = b'{"seq":%d,"at":%d%b,"trace":"%b","intent":%d,"outcome":%b,"duration_us":%d,"arguments":"%b"}' % (
+                seq,
+                at,
+                same.middle,
+                trace.encode(),
+                seq,
+                _SUCCEEDED if outcome is SUCCEEDED else _encode(outcome),
+                ticket.took_us,
+                (sha256(arguments).hexdigest() if isinstance(arguments, bytes) else arguments).encode(),
+            )
+        except (ValueError, msgspec.MsgspecError):
+            return None  # a name that no encoding can hold
         event, actor, server, name = same.columns
-        result = "SUCCESS" if succeeded or outcome is None else outcome.result
+        result = "SUCCESS" if outcome is SUCCEEDED else outcome.result
         hash_ = follow(previous, body)
-        return (self._chain, seq, at, event, actor, server, name, ticket.trace, result, body.decode(), hash_), hash_
+        return (self._chain, seq, at, event, actor, server, name, trace, result, body.decode(), hash_), hash_
 
-    def _meet(self, ticket: Ticket) -> _Sameness:
-        principal, target = ticket.principal, ticket.target
+    def _meet(self, principal: Principal, target: Target) -> _Sameness:
         event = EXECUTED.get(target.kind, OTHER_EXECUTED)
         record = Record(0, 0, event, principal.id, principal.kind, target.kind, target.server, target.name)
         columns = (event, column(principal.id), column(target.server), column(target.name))

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from bisect import bisect_left
+from collections import defaultdict
 from collections.abc import Sequence
 from typing import Final
 
@@ -42,7 +43,7 @@ class Counts:
 
     def __init__(self) -> None:
         self.entries = 0
-        self.calls: dict[tuple[str, str, str], int] = {}
+        self.calls: defaultdict[tuple[str, str, str], int] = defaultdict(int)
         """By server, kind of target and outcome."""
         self.refusals: dict[tuple[str, str], int] = {}
         """By gate and rule."""
@@ -61,21 +62,22 @@ class Counts:
         calls, durations = self.calls, self.durations
         for entry in entries:
             outcome = entry.outcome
-            kind: str
-            if isinstance(entry, Ticket):
-                target, duration = entry.target, entry.took_us
-                server, kind = target.server, target.kind
-            else:
-                server, kind, duration = entry.server, entry.kind, entry.duration_us or 0
             if outcome is None:
                 if isinstance(entry, Record) and entry.gate and entry.event != INTENDED:
                     self._refused(entry)
                 continue
+            kind: str
+            if type(entry) is Ticket:
+                target, duration = entry.target, entry.took_us
+                server, kind = target.server, target.kind
+            else:
+                assert isinstance(entry, Record)
+                server, kind, duration = entry.server, entry.kind, entry.duration_us or 0
             taken = durations.get(server)
             if taken is None:
                 server, taken = self._meet(server)
             key = (server, kind, "ok" if outcome is SUCCEEDED else outcome_word(outcome))
-            calls[key] = calls.get(key, 0) + 1
+            calls[key] += 1
             taken.buckets[bisect_left(_BOUNDS_US, duration)] += 1
             taken.sum_us += duration
 

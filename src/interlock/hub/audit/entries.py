@@ -33,22 +33,12 @@ class Ticket(msgspec.Struct, eq=False):
     arguments: bytes | str
     """As they were judged, or their digest."""
     began: float
-    gate: str = ""
-    rule: str = ""
     details: Mapping[str, object] = {}
     open: bool = True
     outcome: Outcome | None = None
     """How it ended, if it did before its entry left."""
     reason: str = ""
     took_us: int = 0
-
-    @property
-    def plain(self) -> bool:
-        """Whether there is nothing to say of it but who called what, when, and how it ended."""
-        return not (
-            self.outcome is None or self.details or self.reason or self.gate or self.rule
-            or self.target.kind == "resource" or not self.trace or not self.arguments
-        )  # fmt: skip
 
     def record(self) -> Record:
         """The entry at the place of its intent."""
@@ -66,11 +56,9 @@ class Ticket(msgspec.Struct, eq=False):
             self.trace,
             self.seq if ended else 0,
             outcome,
-            self.gate,
-            self.rule,
-            self.reason,
-            self.took_us if ended else None,
-            digest(self.arguments),
+            reason=self.reason,
+            duration_us=self.took_us if ended else None,
+            arguments=digest(self.arguments),
             details=dict(self.details),
         )
 
@@ -89,11 +77,9 @@ class Ticket(msgspec.Struct, eq=False):
             self.trace,
             self.seq,
             outcome,
-            self.gate,
-            self.rule,
-            reason,
-            self.took_us,
-            digest(self.arguments),
+            reason=reason,
+            duration_us=self.took_us,
+            arguments=digest(self.arguments),
             details=dict(details),
         )
 

@@ -37,7 +37,7 @@ from interlock.hub.principals import Principal
 from interlock.hub.target import Target
 from interlock.store import Conflict, NotRecorded, Store, StoreError
 from interlock.store import records as rows
-from interlock.store.database import Database, Row
+from interlock.store.database import Database
 from interlock.store.documents import Change, Changes
 from interlock.wire.errors import Fault
 
@@ -136,10 +136,6 @@ class Recorder:
         target: Target,
         trace: str,
         arguments: bytes = b"",
-        *,
-        gate: str = "",
-        rule: str = "",
-        details: Mapping[str, object] | None = None,
         committed: Committed | None = None,
     ) -> Ticket:
         """Record that a call is about to be sent. Raises Fault if it must not be.
@@ -147,15 +143,13 @@ class Recorder:
         With `committed` the call may be sent only when that was called with None (`strict`). When it is called with an
         error, the call must be refused; that it was not sent is recorded by itself.
         """
-        queue = self._queue
-        if self.trouble is not None or len(queue) + len(self._young) + len(self._open) >= self._room:
+        queue, young = self._queue, self._young
+        if self.trouble is not None or len(queue) + len(young) >= self._room:
             raise self._no_room()
         seq = self._seq = self._seq + 1
         held = arguments if len(arguments) <= KEPT_BYTES else digest(arguments)
         ticket = Ticket(seq, time_ns(), principal, target, trace, held, perf_counter())
-        if gate or rule or details:
-            ticket.gate, ticket.rule, ticket.details = gate, rule, details or _NOTHING
-        self._young[seq] = ticket
+        young[seq] = ticket
         queue.append(ticket)
         self._issue(seq)
         if committed is not None:
@@ -183,7 +177,7 @@ class Recorder:
             if reason:
                 ticket.reason = reason
             if details:
-                ticket.details = {**ticket.details, **details}
+                ticket.details = details
         else:
             self._put(ticket.ending(self._next(), _now(), outcome, reason, details or _NOTHING))
 
@@ -377,8 +371,8 @@ class Recorder:
         return True
 
     def _measure(self) -> None:
-        """How many may still come, with a place for each one's outcome, beside those that are being written."""
-        self._room = self._most - 1 - len(self._flying) - len(self._again)
+        """How many may come, with a place for each one's outcome, beside what left the queue already."""
+        self._room = self._most - 1 - len(self._flying) - len(self._again) - len(self._open)
 
     def _write(self, batch: list[Entry], database: Database) -> tuple[bytes, list[Entry]]:
         """On the writer's thread: redact, hash and append. Gives the new head's hash, and the entries as written."""
@@ -393,8 +387,14 @@ class Recorder:
                 sleep(BREATH_S)
             made = []
             for entry in batch[at : at + piece]:
-                written, row, previous = self._row(entry, previous)
-                clean.append(written)
+                short = self._calls.row(entry, previous) if type(entry) is Ticket else None
+                if short is not None:
+                    row, previous = short
+                    clean.append(entry)
+                else:
+                    record, whole = self._row(entry, previous)
+                    row, previous = rows.values_of(whole), whole.hash
+                    clean.append(record)
                 made.append(row)
             if self._doubtful:
                 # The connection may have broken after the last commit was done and before that was heard.
@@ -404,19 +404,8 @@ class Recorder:
             rows.append_values(database, made)
         return previous, clean
 
-    def _row(self, entry: Entry, previous: bytes) -> tuple[Entry, Row, bytes]:
-        """The entry as it is written, its row, and its hash."""
-        if type(entry) is Ticket and entry.plain:
-            try:
-                row, hash_ = self._calls.row(entry, previous)
-            except (ValueError, msgspec.MsgspecError):
-                pass  # a name that no encoding can hold
-            else:
-                return entry, row, hash_
-        record, made = self._row_of_any(entry, previous)
-        return record, rows.values_of(made), made.hash
-
-    def _row_of_any(self, entry: Entry, previous: bytes) -> tuple[Record, rows.RecordRow]:
+    def _row(self, entry: Entry, previous: bytes) -> tuple[Record, rows.RecordRow]:
+        """The entry as it is written, and its row."""
         whole = entry.record() if isinstance(entry, Ticket) else entry
         try:
             record = self._clean(whole)
@@ -442,13 +431,13 @@ class Recorder:
             self._failed(batch, error)
             self._measure()
             return
-        self._measure()
         self.trouble, self._failures, self._doubtful = None, 0, False
         self._hash, clean = result
         if self._open:
             for entry in clean:
                 if type(entry) is Record and entry.intent and entry.intent != entry.seq:
                     self._open.pop(entry.intent, None)
+        self._measure()
         self._head.move(batch[-1].seq, self._hash, next(iter(self._open), batch[-1].seq + 1))
         if not self._unsynced:
             self._unsynced = True

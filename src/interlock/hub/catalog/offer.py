@@ -34,6 +34,8 @@ ItemKind = Literal["tool", "prompt", "resource", "template"]
 
 MOST_ITEMS: Final = 100_000
 LONGEST_NAME: Final = 1024
+LARGEST: Final = 1024 * 1024
+"""Bytes of one definition. No model could be told of a larger one, and judging it would hold everyone up."""
 TOLD: Final = frozenset({"name", "title", "description", "inputSchema", "outputSchema", "annotations"})
 """The members of a tool's definition that help a model to choose and to call it."""
 
@@ -313,6 +315,8 @@ def _each(definitions: Iterable[bytes], take: Callable[[bytes, _Fields], None], 
             offer.left_out.append(f"everything beyond {MOST_ITEMS} items")
             return
         try:
+            if len(definition) > LARGEST:
+                raise _Unusable(f"its definition has {len(definition)} bytes, more than {LARGEST}")
             _means_one_thing(definition)
             take(definition, _decode_fields(definition))
         except (_Unusable, BadParamHeader, Fault, msgspec.DecodeError, UnicodeDecodeError, RecursionError) as cause:

@@ -34,6 +34,8 @@ from interlock.transports.parking import Parking
 from interlock.wire.errors import Fault
 
 PROGRESS_EVERY_S: Final = 5.0
+PROGRESS_STEP: Final = 1e-6
+"""So little that whatever the server reports afterwards is more, as progress has to be."""
 _ELICIT: Final = "elicitation/create"
 MOST_HELD: Final = 4096
 MOST_HELD_PER_CALLER: Final = 64
@@ -216,15 +218,15 @@ async def _progress(call: Call, decision: Decision) -> None:
     meta = call.exchange.glance.meta
     if meta is None or meta.progress_token is None:
         return
-    step = 0
+    call.reached = 0
     while True:
         said = {
             "progressToken": meta.progress_token,
-            "progress": step,
+            "progress": call.reached,
             "message": f"waiting for approval {decision.id}",
         }
         call.exchange.notify("notifications/progress", msgspec.json.encode(said))
-        step += 1
+        call.reached += PROGRESS_STEP
         await asyncio.sleep(PROGRESS_EVERY_S)
 
 

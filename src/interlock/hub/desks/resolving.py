@@ -72,6 +72,10 @@ class Resolving:
         server = caller.view.server or name.partition("__")[0]
         upstream = self._upstreams.get(server) if self._catalog.sees_server(caller.view, server) else None
         if upstream is not None and upstream.starting and self._access.reaches(caller.principal, server):
+            problem = upstream.lists.problem
+            if problem is not None:
+                mend = f"see `interlock logs {server}`"
+                raise Fault("SERVER_NOT_READY", f"{server}: {problem.message}", mend=mend, retry_after_ms=10_000)
             said = f"{server} is still starting: its tools are not known yet"
             raise Fault("SERVER_NOT_READY", said, retry_after_ms=1000)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import TYPE_CHECKING
+
 from interlock.hub.call import Call
 from interlock.hub.plan import Check
 from interlock.hub.principals import Principal
@@ -9,6 +11,9 @@ from interlock.hub.target import Target
 from interlock.hub.verdicts import PASS, Refuse, Verdict
 from interlock.protocols.registry.errors import told
 from interlock.wire.errors import Fault
+
+if TYPE_CHECKING:
+    from interlock.signatures.validate import Validator
 
 
 class SchemaGate:
@@ -33,16 +38,26 @@ class SchemaGate:
         validator = target.tool.validator()
         if isinstance(validator, str):
             return None
-        is_valid = validator.is_valid
+        return Fits(validator)
 
-        def fits(call: Call) -> Verdict:
-            arguments = call.arguments
-            if is_valid(arguments):
-                return PASS
-            found = validator.check(arguments)
-            summary = "; ".join(problem.words for problem in found[:5])
-            problems = [told(problem) for problem in found]
-            fault = Fault("INVALID_TOOL_ARGS", f"Invalid arguments: {summary}", data={"problems": problems})
-            return Refuse(fault, "arguments must fit the tool's input schema")
 
-        return fits
+class Fits:
+    """The check of one schema."""
+
+    __slots__ = ("_validator", "accepts")
+
+    def __init__(self, validator: Validator) -> None:
+        self._validator = validator
+        self.accepts = validator.is_valid
+        """Whether arguments fit, and nothing more."""
+
+    def __call__(self, call: Call) -> Verdict:
+        """What is wrong with a call's arguments, if anything is."""
+        arguments = call.arguments
+        if self.accepts(arguments):
+            return PASS
+        found = self._validator.check(arguments)
+        summary = "; ".join(problem.words for problem in found[:5])
+        problems = [told(problem) for problem in found]
+        fault = Fault("INVALID_TOOL_ARGS", f"Invalid arguments: {summary}", data={"problems": problems})
+        return Refuse(fault, "arguments must fit the tool's input schema")

@@ -59,7 +59,7 @@ class TracedExchange(Exchange):
         super().__init__(real.request, real.glance, real.dialect, real.caller, real.session, real.headers)
         meta = real.glance.meta or RequestMeta()
         meta = msgspec.structs.replace(meta, traceparent=traceparent_of(span))
-        self.glance = msgspec.structs.replace(real.glance, meta=meta)
+        self.glance = msgspec.structs.replace(real.glance, meta=meta, untraced=b"")
         real.on_cancel = self._cancelled
 
     @property

@@ -47,7 +47,7 @@ Place = tuple[str, LineOwner | None, str]
 """A server, whose connection to it, and an id of the server's."""
 
 
-class Expected(msgspec.Struct, frozen=True):
+class Expected(msgspec.Struct):
     """A task that a call is about to become, whose progress may come before anything else of it (2025-11-25)."""
 
     id: str
@@ -55,6 +55,8 @@ class Expected(msgspec.Struct, frozen=True):
     token: Id
     """The owner's own progress token."""
     session: Session | None
+    reached: float = float("-inf")
+    """How far it is, as its owner was told."""
 
 
 def renamed(payload: bytes, task: KeptTask) -> bytes:

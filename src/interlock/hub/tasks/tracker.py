@@ -26,7 +26,8 @@ from interlock.hub.tasks.asking import Asking
 from interlock.hub.tasks.ledger import KeptTask, Ledger
 from interlock.hub.tasks.live import Expected, LiveTask, Tell, outcome_in, renamed
 from interlock.hub.upstreams.upstreams import Upstreams
-from interlock.protocols.mcp.meta import PROGRESS_TOKEN, members
+from interlock.protocols.mcp.meta import members
+from interlock.protocols.mcp.progress import how_far, with_token
 from interlock.protocols.mcp.tasks import STATUS_CHANGED, Status, TaskState, read_state, with_related
 from interlock.store import StoreError
 from interlock.transports.exchange import Session
@@ -302,10 +303,10 @@ class Tracker:
             return
         live = self._live.get(expected.id)
         session = expected.session if live is None else live.session
-        if session is not None:
-            fields: dict[str, object] = dict(members(params))
-            fields[PROGRESS_TOKEN] = expected.token
-            session.notify(PROGRESS, with_related(msgspec.json.encode(fields), expected.id))
+        reached = how_far(params)
+        if session is not None and reached is not None and reached > expected.reached:
+            expected.reached = reached
+            session.notify(PROGRESS, with_related(with_token(params, expected.token), expected.id))
 
     # Time
 

@@ -45,6 +45,8 @@ class Lists:
         """What could not be offered, each with the reason."""
         self.known = False
         """Whether they were read once and are shown."""
+        self.problem: Fault | None = None
+        """Why they could not be read when they last were asked for."""
         self._later: asyncio.TimerHandle | None = None
 
     async def read(self, connection: Connection, settings: Server, timeouts: Timeouts) -> None:
@@ -59,6 +61,7 @@ class Lists:
         except (TimeoutError, Fault) as cause:
             told = cause.message if isinstance(cause, Fault) else f"not given within {within:g} s"
             self._logs.add(self._server, "hub", f"its lists could not be read, the last known stay: {told}")
+            self.problem = Fault("UPSTREAM_ERROR", f"its lists could not be read: {told}")
             if self._later is None:
                 pause = max(LIST_AGAIN_S, asked_to_wait_s(cause) if isinstance(cause, Fault) else 0)
                 self._later = asyncio.get_running_loop().call_later(pause, self._again)
@@ -70,9 +73,11 @@ class Lists:
         offer.instructions = connection.peer.instructions
         await self._offered(offer)
         self.known = True
+        self.problem = None
 
     def rest(self) -> None:
         """The connection is gone; the next one reads them anyway."""
+        self.problem = None
         if self._later is not None:
             self._later.cancel()
             self._later = None

@@ -89,7 +89,8 @@ class Upstream:
         """Whether it speaks the stateless era, as far as is known."""
         self._capabilities: dict[str, object] | None = None
         self._shared: Connection | None = None
-        self._shared_line: Line | None = None
+        self.shared_line: Line | None = None
+        """The connection that all may use, while there is one."""
         self._lanes = Lanes(most_lanes)
         self._wanted = asyncio.Event()
         self._changed = asyncio.Event()
@@ -225,7 +226,7 @@ class Upstream:
             self._greet(connection)
             await self.lists.read(connection, self.settings, self.timeouts)
             self._shared = connection
-            self._shared_line = Line(connection)
+            self.shared_line = Line(connection)
             self._step(Event.READY)
             # A resource that it does not have any more is no reason not to use it.
             await self._watch_resources()
@@ -237,7 +238,7 @@ class Upstream:
             asyncio.get_running_loop().call_exception_handler({"message": f"over {self.id}", "exception": cause})
             return Fault("INTERNAL_ERROR", f"the hub failed over {self.id}: {cause!r}")
         finally:
-            self._shared = self._shared_line = None
+            self._shared = self.shared_line = None
             self.lists.rest()
             if connection is not None:
                 await connection.close()
@@ -263,9 +264,11 @@ class Upstream:
                 if not self.open_calls and not self.tasks and loop.time() - self._last_use >= self.timeouts.idle_s:
                     return None
                 continue
+            begun = loop.time()
             await self.lists.read(connection, self.settings, self.timeouts)
+            # From one beginning to the next: where reading takes long, nobody hears of a change later for that.
             with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(asyncio.shield(ended), RELIST_EVERY_S)
+                await asyncio.wait_for(asyncio.shield(ended), max(0.0, begun + RELIST_EVERY_S - loop.time()))
         return ended.result()
 
     def _fail(self, fault: Fault) -> None:
@@ -306,7 +309,7 @@ class Upstream:
 
     def line(self, lane: Lane | None) -> Line | None:
         """A connection that can be used right now."""
-        return self._shared_line if lane is None else self._lanes.get(lane.name)
+        return self.shared_line if lane is None else self._lanes.get(lane.name)
 
     def private_line(self, name: str) -> Line | None:
         """A private connection, if it is there."""
@@ -314,7 +317,7 @@ class Upstream:
 
     async def open_line(self, lane: Lane | None) -> Line:
         """A connection as soon as there is one. Raises SERVER_NOT_READY with what is wrong and how to mend it."""
-        while (shared := self._shared_line) is None:
+        while (shared := self.shared_line) is None:
             if self._stopping:
                 raise Fault("SERVER_DRAINING", f"{self.id} is shutting down")
             if self.state is State.ERROR:

@@ -230,11 +230,14 @@ def _places(
     otherwise: ArgumentKind | None = None
     for use in uses:
         wanted = KINDS[use.validator]
-        if use.origin == "inferred" or use.validator in ("readonly", "paths") or not known.isdisjoint(wanted):
+        if use.origin == "inferred" or use.validator == "paths" or not known.isdisjoint(wanted):
             continue
         if free_texts(schema) or _says_nothing(schema):
             # It is asked for, and no argument looks like what it is about: then every text is taken for it.
-            otherwise = "text" if use.validator == "network_restricted" else wanted[0]
+            if use.validator not in ("network_restricted", "readonly"):
+                otherwise = wanted[0]
+            elif otherwise is None:
+                otherwise = "text"
     return Places(kinds, context, named=operator.arguments, by_schema=by_schema, otherwise=otherwise)
 
 

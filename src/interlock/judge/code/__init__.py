@@ -14,7 +14,7 @@ from interlock.judge.findings import Finding, told
 __all__ = ["CodeRules", "Level", "judge_code", "rejection"]
 
 MAX_FINDINGS = 64
-MAX_JUDGED_BYTES = 32_768
+MAX_JUDGED_BYTES = 26_624
 _DEFAULTS = CodeRules()
 
 

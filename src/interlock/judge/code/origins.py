@@ -11,6 +11,7 @@ import builtins
 from collections.abc import Callable, Iterable
 from typing import ClassVar
 
+from interlock.judge.code.texts import MAX_STEPS as TEXT_STEPS
 from interlock.judge.code.texts import Texts
 
 MAX_DEPTH = 8
@@ -26,6 +27,10 @@ class Origins:
         self.modules: dict[str, set[str]] = {}
         self.values: dict[str, list[ast.expr]] = {}
         self.bound: set[str] = set()
+        self.functions: set[str] = set()
+        """Names of functions of the code itself."""
+        self.listed: set[str] = set()
+        """Names that stand for each of what `dir` lists."""
         self.known: dict[str, tuple[str, ...]] = {}
         self.active: set[str] = set()
         self.texts = Texts(self.values)
@@ -36,19 +41,18 @@ class Origins:
         """Whether following was given up, so that nothing found does not mean that nothing is there."""
         return self.steps > MAX_STEPS or self.texts.exhausted
 
-    def may_lead(self, name: str) -> bool:
-        """Whether attributes of a name can be those of something imported or built in."""
-        return bool(self.of_name(name))
-
-    def is_bound(self, name: str) -> bool:
-        return name in self.bound
+    def is_own(self, name: str) -> bool:
+        """Whether a name of something built in is bound to something else here."""
+        return name in self.bound and f"builtins.{name}" not in self.of_name(name)
 
     def of_name(self, name: str, depth: int = 0) -> tuple[str, ...]:
         """The dotted names that a plain name may stand for; a builtin stands for itself."""
         if name in self.known:
             return self.known[name]
         found = set(self.modules.get(name, ()))
-        if depth < MAX_DEPTH and name not in self.active:
+        if name in self.active and name in _BUILTINS:
+            found.add(f"builtins.{name}")  # `open = open`: what it is bound to is what it was
+        elif depth < MAX_DEPTH and name not in self.active:
             self.active.add(name)
             for value in self.values.get(name, ())[:MAX_ORIGINS]:
                 found.update(self.of(value, depth + 1))
@@ -63,7 +67,7 @@ class Origins:
     def of(self, node: ast.AST, depth: int = 0) -> tuple[str, ...]:
         """The dotted names that an expression may stand for."""
         self.steps += 1
-        if depth > MAX_DEPTH or self.exhausted:
+        if depth > MAX_DEPTH or self.steps > MAX_STEPS or self.texts.steps > TEXT_STEPS:
             return ()
         kind = type(node)
         if kind is ast.Name:
@@ -120,6 +124,8 @@ class Origins:
                 self._assign(target, item)
         elif isinstance(target, ast.Name):
             self.bound.add(target.id)
+            if isinstance(items, ast.Call) and isinstance(items.func, ast.Name) and items.func.id == "dir":
+                self.listed.add(target.id)
 
     def bind_with(self, node: ast.withitem) -> None:
         if node.optional_vars is not None:
@@ -139,6 +145,7 @@ class Origins:
     def bind_name(self, node: ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | ast.ExceptHandler) -> None:
         if node.name:
             self.bound.add(node.name)
+            self.functions.add(node.name)
 
     def _import(self, name: str, origin: str) -> None:
         self.bound.add(name)
@@ -148,6 +155,8 @@ class Origins:
         if isinstance(target, ast.Name):
             self.bound.add(target.id)
             self.values.setdefault(target.id, []).append(value)
+            if isinstance(value, ast.Lambda):
+                self.functions.add(target.id)
         elif isinstance(target, (ast.Tuple, ast.List)):
             sources = value.elts if isinstance(value, (ast.Tuple, ast.List)) else []
             for index, inner in enumerate(target.elts):

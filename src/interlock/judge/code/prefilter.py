@@ -30,6 +30,8 @@ _SMALL_POWER = re.compile(r"(\*\s*)?(?<![\w.)])\d{1,6}\s*(?:\*\*\s*\d{1,4}|<<\s*
 _LONG_NUMBER = re.compile(r"\d[\d_]{7}")
 _PRODUCT = re.compile(r"[\w)\]}\"']\s*\*(?!\*)")
 _IDLE_LOOP = re.compile(r"while[^:\n]{1,24}:\s*(?:#[^\n]*\s*)*(?:pass|continue)\b")
+_RENAMED = re.compile(r"\s+as\b")
+_QUERY = re.compile(r"@\s*\w+\s*[.(][^\n]*[\"']")
 _ENDLESS_LOOP = re.compile(r"\bwhile\b[\s(\\]*(?:True\b|[\d.\"']|[bBfFrRuU]{1,2}[\"'])")
 _SYSTEM_PLACES = ("etc", "proc", "sys", "root", "dev", "boot", "var", "home", "Users")
 _SECRET_FOLDERS = (".ssh", ".aws", ".netrc", ".kube", ".gnupg", ".git-cred")
@@ -66,7 +68,7 @@ _ALWAYS = _in_bytes(
     | words.names(
         "getattr hasattr setattr delattr attrgetter methodcaller vars open fdopen open_file "
         "import_module find_spec find_loader get_loader "
-        "iter_modules find_module exec_module trust_remote_code"
+        "iter_modules find_module exec_module trust_remote_code allow_pickle safe_mode"
     )
 )
 _CALLED_BUILTINS = _in_bytes(words.CALLED_BUILTINS)
@@ -90,7 +92,7 @@ def _endings(origins: Iterable[str]) -> dict[bytes, set[bytes]]:
 
 _ENDINGS = _endings(
     origin
-    for origin in words.BLOCKED_ORIGINS | words.OPENERS | {"yaml.load", "numpy.load"}
+    for origin in words.BLOCKED_ORIGINS | words.OPENERS | {"yaml.load"}
     if not origin.endswith(".open")  # a word of its own
 )
 _LISTERS = _endings(words.LISTERS)
@@ -126,6 +128,10 @@ def may_be_refused(code: str, rules: CodeRules) -> bool:
         return True
     if "__" in code and _names_what_is_inside(code, found):
         return True
+    if _has_notebook_command(code) or (b"typ" in found and b"unsafe" in found):
+        return True
+    if "@" in code and (b"query" in found or b"eval" in found) and _QUERY.search(code):
+        return True
     if _may_exhaust(code, found):
         return True
     if not code.isascii() and any(_folds_to_ascii(word) for word in found if not word.isascii()):
@@ -153,7 +159,7 @@ def _is_harmless(code: str, found: set[bytes]) -> bool:
     """Whether each of these words stands only in forms that no rule is about."""
     for word in found:
         form = _HARMLESS.get(word)
-        if form is None or not all(form.match(code, at) for at in _occurrences(code, word.decode())):
+        if form is None or not all(form.match(code, at) for at in occurrences(code, word.decode())):
             return False
     return True
 
@@ -219,6 +225,23 @@ def _is_a_piece(code: str, at: int) -> bool:
 _LONGEST_FIELD = 200
 
 
+def _has_notebook_command(code: str) -> bool:
+    """Whether a sign with which notebooks run commands stands first on a line, or first behind an equals sign.
+
+    None of it is Python, unless it stands in a text or an expression goes on there: then parsing shows it.
+    """
+    for sign in "!%":
+        at = code.find(sign)
+        while at >= 0:
+            after = code[at + 1 : at + 2]
+            if after.isalpha() or after == sign or (sign == "!" and after != "=" and not after.isspace()):
+                before = code[max(0, at - 40) : at].rstrip(" \t")
+                if not before or before[-1] in "\n\r\f=":
+                    return True
+            at = code.find(sign, at + 1)
+    return False
+
+
 def _may_exhaust(code: str, found: set[bytes]) -> bool:
     """Whether something in the text may grow or go on without end."""
     if b"while" in found and _IDLE_LOOP.search(code):
@@ -243,16 +266,17 @@ def _folds_to_ascii(word: bytes) -> bool:
 def _reaches_out(code: str, found: set[bytes]) -> bool:
     """Whether a module that matters is imported or reached, or something in one."""
     opened = _opened(code, found)
+    lines = _Lines(code)
     for top in found & _ENDINGS.keys():
         endings = found & _ENDINGS[top]
-        if not endings.isdisjoint(opened) or any(_is_taken(code, ending.decode()) for ending in endings):
+        if not endings.isdisjoint(opened) or any(_is_taken(code, ending.decode(), lines) for ending in endings):
             return True
     if b"os" in found and any(word.startswith(_RUNNERS) for word in found):
         return True
     if any(first in found and last in found and _is_entered(code, first.decode()) for first, last in _PARTS):
         return True
     modules = found & _MODULES
-    if not (modules & _LEAKED).isdisjoint(opened) or any(_is_reached(code, word) for word in modules):
+    if not (modules & _LEAKED).isdisjoint(opened) or any(_is_reached(code, word, lines) for word in modules):
         return True
     return any(not found.isdisjoint(_LISTERS[top]) for top in found & _LISTERS.keys()) and _names_a_place(code)
 
@@ -267,7 +291,7 @@ def _opened(code: str, found: set[bytes]) -> set[bytes]:
 
 def _is_entered(code: str, name: str) -> bool:
     """Whether something is taken from inside a module: a dot after its name, or `from` before it."""
-    for at in _occurrences(code, name):
+    for at in occurrences(code, name):
         if code[at + len(name) : at + len(name) + 80].lstrip(" \t\r\n\\").startswith("."):
             return True
         if code[max(0, at - 80) : at].rstrip(" \t\r\n\\").endswith("from"):
@@ -275,12 +299,27 @@ def _is_entered(code: str, name: str) -> bool:
     return False
 
 
-def _is_taken(code: str, name: str) -> bool:
+class _Lines:
+    """Where on each line something is imported, looked up once however many words stand there."""
+
+    def __init__(self, code: str) -> None:
+        self.code = code
+        self.imports: dict[int, tuple[int, str] | None] = {}
+
+    def importing(self, at: int) -> str | None:
+        """`import` or `from`, when one of them stands before a place on its line."""
+        start = self.code.rfind("\n", 0, at) + 1
+        if start not in self.imports:
+            end = self.code.find("\n", at)
+            match = _IMPORTING.search(self.code[start : end if end >= 0 else len(self.code)])
+            self.imports[start] = None if match is None else (start + match.end(), match[1])
+        found = self.imports[start]
+        return found[1] if found is not None and found[0] <= at else None
+
+
+def _is_taken(code: str, name: str, lines: _Lines) -> bool:
     """Whether a name may be that of something in a module: after a dot, in a string, or imported."""
-    return any(
-        _follows(code, at, ".\"'") or _IMPORTING.search(code[code.rfind("\n", 0, at) + 1 : at])
-        for at in _occurrences(code, name)
-    )
+    return any(_follows(code, at, ".\"'") or lines.importing(at) for at in occurrences(code, name))
 
 
 def _follows(code: str, at: int, marks: str) -> bool:
@@ -294,7 +333,12 @@ def _follows(code: str, at: int, marks: str) -> bool:
 
 def _names_a_place(code: str) -> bool:
     """Whether a text may begin like one of the system's places, name a folder of secrets, or be made from numbers."""
-    if "~" in code or any(mark in code for mark in _MAKES_TEXT) or any(folder in code for folder in _SECRET_FOLDERS):
+    if (
+        "~" in code
+        or "file:" in code
+        or any(mark in code for mark in _MAKES_TEXT)
+        or any(folder in code for folder in _SECRET_FOLDERS)
+    ):
         return True
     at = code.find("/")
     while at >= 0:
@@ -304,20 +348,27 @@ def _names_a_place(code: str) -> bool:
     return False
 
 
-def _is_reached(code: str, word: bytes) -> bool:
+def _is_reached(code: str, word: bytes, lines: _Lines) -> bool:
     """Whether a module's name stands in an import of that module, or after the dot of one that holds it."""
     plain, leaked = word in (b"os", b"sys"), word in _LEAKED
-    for at in _occurrences(code, word.decode()):
-        before = code[code.rfind("\n", 0, at) + 1 : at]
+    imported = handed = False
+    for at in occurrences(code, word.decode()):
         if leaked and _follows(code, at, "."):
             return True
-        importing = _IMPORTING.search(before)
-        if importing and (not plain or importing[1] == "from"):
+        importing = lines.importing(at)
+        if importing and (not plain or importing == "from"):
             return True
+        if plain:
+            if importing and _RENAMED.match(code, at + len(word)):
+                return True
+            imported = imported or importing is not None
+            handed = handed or (importing is None and code[at + len(word) : at + len(word) + 1] != ".")
+            if imported and handed:
+                return True
     return False
 
 
-def _occurrences(code: str, word: str) -> Iterator[int]:
+def occurrences(code: str, word: str) -> Iterator[int]:
     """Where a word stands, as a whole word."""
     size = len(word)
     at = code.find(word)

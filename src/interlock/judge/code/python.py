@@ -11,6 +11,7 @@ import threading
 import warnings
 from collections.abc import Iterator
 
+from interlock.judge.code.doctests import with_examples
 from interlock.judge.code.prefilter import may_be_refused
 from interlock.judge.code.rules import CodeRules
 from interlock.judge.code.tree import TreeJudge
@@ -40,11 +41,18 @@ def judge_python(code: str, rules: CodeRules) -> Iterator[Finding]:
         yield Finding("code.encoding", f"the encoding {cookie[1]!r} hides the code", "write UTF-8", cookie.span())
     if not may_be_refused(code, rules):
         return
-    tree = parse_python(code)
+    tree, line = _parse(code)
     if tree is None:
-        yield Finding("code.unparsable", "this is not Python that can be read", "send Python that compiles")
-    else:
-        yield from TreeJudge(code, rules).judge(tree)
+        span = _line(code, line)
+        yield Finding("code.unparsable", "this is not Python that can be read", "send Python that compiles", span)
+        return
+    if "doctest" in code and "doctest" not in rules.blocked_imports:
+        expanded = with_examples(code, tree)
+        run = parse_python(expanded) if expanded is not None else None
+        if run is not None:
+            yield from TreeJudge(code, rules, examples_judged=True).judge(run)
+            return
+    yield from TreeJudge(code, rules).judge(tree)
 
 
 def _find_hidden(code: str) -> re.Match[str] | None:
@@ -58,10 +66,29 @@ _WARNINGS = threading.Lock()
 
 
 def parse_python(code: str) -> ast.Module | None:
+    """The tree, or None for what Python does not read."""
+    return _parse(code)[0]
+
+
+def _parse(code: str) -> tuple[ast.Module | None, int]:
+    """The tree, or the line at which there is none."""
     try:
         # The parser warns of odd escapes and numbers on the way, which is the business of whoever wrote them.
         with _WARNINGS, warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            return ast.parse(code)
-    except (SyntaxError, ValueError, RecursionError, MemoryError, OverflowError):
-        return None
+            return ast.parse(code), 0
+    except SyntaxError as error:
+        return None, error.lineno or 0
+    except (ValueError, RecursionError, MemoryError, OverflowError):
+        return None, 0
+
+
+def _line(code: str, number: int) -> tuple[int, int]:
+    """Where a line is, counted from one; the whole code when there is no such line."""
+    start = 0
+    for _ in range(number - 1):
+        start = code.find("\n", start) + 1
+        if start == 0:
+            return 0, len(code)
+    end = code.find("\n", start)
+    return (start, end if end >= 0 else len(code)) if number else (0, len(code))

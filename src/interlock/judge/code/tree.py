@@ -10,11 +10,17 @@ import ast
 import re
 import unicodedata
 from collections.abc import Callable, Iterable
+from itertools import islice
+from operator import attrgetter
 from typing import Any
 
 from interlock.judge.code import vocabulary as words
+from interlock.judge.code.disguises import Disguises, begins_plainly
 from interlock.judge.code.origins import Origins
+from interlock.judge.code.prefilter import occurrences
+from interlock.judge.code.reaches import judge_reach
 from interlock.judge.code.rules import CodeRules
+from interlock.judge.code.scopes import may_be_builtin
 from interlock.judge.code.sizes import is_too_large
 from interlock.judge.findings import Finding
 
@@ -27,53 +33,87 @@ _BY_NAME = words.names(
 )
 """Calls that reach an attribute or an element by a name that they are given."""
 _LISTER_NAMES = frozenset(origin.rpartition(".")[2] for origin in words.LISTERS)
+_CALLS = (
+    _BY_NAME
+    | _LISTER_NAMES
+    | words.names(
+        "vars import_module find_spec find_loader get_loader iter_modules load type query eval open fdopen FileIO "
+        "open_file"
+    )
+)
+"""Names by which calls are judged; another name matters only when it may stand for something imported."""
 _NEWLINE = re.compile(r"\r\n|\r|\n")
 _LEAF_FIELDS = words.names(
     "ctx op ops type_ignores kind type_comment level id attr arg name names module asname "
     "conversion simple is_async kwd_attrs rest"
 )
 """Fields that never hold anything to judge: contexts, operators and plain names."""
-_READING: dict[type[ast.AST], tuple[Callable[..., None] | None, tuple[str, ...]]] = {
-    kind: (Origins.BINDINGS.get(kind), ()) for kind in (ast.Constant, ast.Import, ast.ImportFrom)
+_EVERY_USE = _JUDGED_BY_USE | words.BLOCKED_BUILTINS
+"""Names of which each use is judged; of any other, the first tells as much as all."""
+_Reading = tuple[Callable[..., None] | None, Callable[[Any], Any] | None, bool]
+_READING: dict[type[ast.AST], _Reading] = {
+    kind: (Origins.BINDINGS.get(kind), None, False) for kind in (ast.Constant, ast.Import, ast.ImportFrom)
 }
 
 
-def _reading(kind: type[ast.AST]) -> tuple[Callable[..., None] | None, tuple[str, ...]]:
-    """How a kind of node is read: what notes the names it binds, and the fields with more nodes in them."""
-    fields = tuple(field for field in kind._fields if field not in _LEAF_FIELDS)
-    _READING[kind] = Origins.BINDINGS.get(kind), fields
+def _reading(kind: type[ast.AST]) -> _Reading:
+    """How a kind of node is read: what notes the names it binds, what gives its inner nodes, and whether just one."""
+    # `case True:` holds the value itself where other patterns hold nodes.
+    fields = [field for field in getattr(kind, "_fields", ()) if field not in _LEAF_FIELDS]
+    _READING[kind] = Origins.BINDINGS.get(kind), attrgetter(*fields) if fields else None, len(fields) == 1
     return _READING[kind]
 
 
 class TreeJudge:
     """One judgement of one tree. Ask once; what is wrong is in the answer."""
 
-    def __init__(self, code: str, rules: CodeRules) -> None:
+    def __init__(self, code: str, rules: CodeRules, *, examples_judged: bool = False) -> None:
         self.code = code
         self.rules = rules
+        self.readonly = rules.level == "readonly"
+        self.examples_judged = examples_judged
+        """The tree holds what `doctest` would run, too, so running that is no way around."""
         self.origins = Origins()
+        self.disguises = Disguises(code, self.origins.values)
         self.blocked_modules = words.BLOCKED_MODULES
         if rules.allowed_imports or rules.blocked_imports:
             self.blocked_modules = (words.BLOCKED_MODULES - set(rules.allowed_imports)) | set(rules.blocked_imports)
+        if examples_judged:
+            self.blocked_modules = self.blocked_modules - {"doctest"}
         self.allowed_modules = set(rules.allowed_imports or words.STRICT_MODULES) if rules.allowlists else None
         self.lines: list[int] | None = None
+        self.handed_in: ast.expr | None = None
+        """A name that is looked up although it was given to a function."""
+        self.hands_over = False
         self.found: list[Finding] = []
 
     def judge(self, tree: ast.Module) -> list[Finding]:
         nodes = self._collect(tree)
         if nodes is None:
             return [Finding("code.too_deep", "code nested too deeply, or too much of it", "send simpler code")]
-        clean: set[str] = set()
+        for name in _JUDGED_BY_USE & self.origins.bound:
+            if may_be_builtin(self.code, name):
+                self.origins.bound.discard(name)
         found = self.found
+        judged = words.JUDGED_ATTRIBUTES
         for node, parent in nodes:
-            if type(node) is ast.Name:
-                if node.id not in clean:
-                    before = len(found)
-                    self.on_name(node, parent)
-                    if len(found) == before and node.id not in _JUDGED_BY_USE:
-                        clean.add(node.id)
-            elif type(node) is not ast.Attribute or self._leads_somewhere(node):
-                _HANDLERS[type(node)](self, node, parent)
+            kind = node.__class__
+            if kind is ast.Name and node.id not in _EVERY_USE and node.id.isascii():  # type: ignore[attr-defined]
+                for origin in self.origins.of_name(node.id):  # type: ignore[attr-defined]
+                    self._judge_origin(origin, node)
+                    if origin in words.HANDED_MODULES and not _is_followed(parent):
+                        self._note("code.leaked_module", node, f"hands {origin!r} on as a value", "use what is in it")
+                continue
+            # An attribute matters by its own name, or because it hangs from something imported or renamed.
+            if kind is ast.Attribute and node.attr not in judged and node.attr.isascii():  # type: ignore[attr-defined]
+                base = node.value  # type: ignore[attr-defined]
+                while base.__class__ is ast.Attribute:
+                    base = base.value
+                if base.__class__ is ast.Name and not self.origins.of_name(base.id):
+                    continue
+            _HANDLERS[kind](self, node, parent)
+        if self.examples_judged or self.handed_in is not None:
+            self._judge_as_a_whole(nodes)
         if self.origins.exhausted:
             found.append(
                 Finding("code.too_deep", "names lead to each other in too many ways to follow", "send simpler code")
@@ -81,44 +121,63 @@ class TreeJudge:
         found.sort(key=lambda finding: finding.span or (0, 0))
         return found
 
-    def _leads_somewhere(self, node: ast.Attribute) -> bool:
-        """Whether an attribute can matter: by its own name, or because it hangs from something imported or renamed."""
-        if node.attr in words.JUDGED_ATTRIBUTES or not node.attr.isascii():
-            return True
-        base = node.value
-        while type(base) is ast.Attribute:
-            base = base.value
-        return type(base) is not ast.Name or self.origins.may_lead(base.id)
+    def _judge_as_a_whole(self, nodes: list[tuple[ast.AST, ast.AST]]) -> None:
+        """What can only be told when all names are known: where a module goes, and what a function is handed."""
+        for node, parent in nodes:
+            if type(node) is ast.Call and self.handed_in is not None and not self.hands_over:
+                self._note_handed_over(node)
+            elif (
+                self.examples_judged
+                and type(node) is ast.Name
+                and type(parent) is not ast.Attribute
+                and "doctest" in self.origins.of_name(node.id)
+            ):
+                self._note("code.import", node, "hands 'doctest' on as a value", "call doctest.testmod()")
+        if self.handed_in is not None and self.hands_over:
+            self._note(
+                "code.dynamic_attribute", self.handed_in, "looks up a name that is made while running", "name it"
+            )
 
     def _collect(self, tree: ast.Module) -> list[tuple[ast.AST, ast.AST]] | None:
         """The nodes worth judging with their parents, level by level; what names are bound to is noted on the way."""
         found: list[tuple[ast.AST, ast.AST]] = []
-        level: list[ast.AST] = [tree]
+        origins, handlers, named, load, constant = self.origins, _HANDLERS, ast.Name, ast.Load, ast.Constant
+        every_use = _EVERY_USE | _modules_in(self.code)
+        seen: set[str] = set()
+        level: list[Any] = [tree]
         count = depth = 0
         while level:
             count += len(level)
             depth += 1
             if depth > MAX_DEPTH or count > MAX_NODES:
                 return None
-            below: list[ast.AST] = []
+            below: list[Any] = []
             for node in level:
-                kind = type(node)
-                bind, fields = _READING.get(kind) or _reading(kind)
+                kind = node.__class__
+                bind, inner, single = _READING.get(kind) or _reading(kind)
                 if bind is not None:
-                    bind(self.origins, node)
-                for field in fields:
-                    value = getattr(node, field, None)
-                    children: Iterable[Any] = value if value.__class__ is list else (value,)
-                    for child in children:
+                    bind(origins, node)
+                if inner is None:
+                    continue
+                values: Iterable[Any] = (inner(node),) if single else inner(node)
+                for value in values:
+                    for child in value if value.__class__ is list else (value,):
                         kind = child.__class__
-                        if kind is ast.Constant:
+                        if kind is named:
+                            name = child.id
+                            if name in seen and name not in every_use:
+                                continue
+                            if child.ctx.__class__ is load:
+                                seen.add(name)
+                                found.append((child, node))
+                            elif name[:2] == "__" or not name.isascii():
+                                found.append((child, node))
+                        elif kind is constant:
                             text = child.value
                             if (text.__class__ is str and "__" in text) or text.__class__ is bytes:
                                 found.append((child, node))
-                        elif kind is ast.Name:
-                            found.append((child, node))
                         elif child is not None:
-                            if kind in _HANDLERS:
+                            if kind in handlers:
                                 found.append((child, node))
                             below.append(child)
             level = below
@@ -182,18 +241,13 @@ class TreeJudge:
         if not isinstance(node.ctx, ast.Load):
             return
         called = isinstance(parent, ast.Call) and parent.func is node
-        if name in words.CALLED_BUILTINS and called and not self.origins.is_bound(name):
+        if name in words.CALLED_BUILTINS and called and not self.origins.is_own(name):
             self._note("code.builtin", node, f"Blocked pattern: '{name}('", "leave it out")
-        elif name in ("getattr", "vars") and not called and not self.origins.is_bound(name):
+        elif name in ("getattr", "vars") and not called and not self.origins.is_own(name):
             self._note("code.dynamic_attribute", node, f"hands {name} on as a value", "name the attribute")
-        elif (
-            self.rules.level == "readonly"
-            and name in words.READONLY_BUILTINS
-            and called
-            and not self.origins.is_bound(name)
-        ):
+        elif self.readonly and name in words.READONLY_BUILTINS and called and not self.origins.is_own(name):
             self._note("code.side_effect", node, f"{name}() has an effect beyond reading", "leave it out")
-        elif name == "open" and not called and not self.origins.is_bound(name):
+        elif name == "open" and not called and not self.origins.is_own(name):
             self._note("code.file", node, "hands open on as a value", "call it where it is needed")
         for origin in self.origins.of_name(name):
             self._judge_origin(origin, node)
@@ -211,9 +265,7 @@ class TreeJudge:
         if name in words.CALLED_ATTRIBUTES and called and not before:
             self._note("code.process", node, f"Blocked pattern: '.{name}('", "use a tool that does this one thing")
             return
-        if name == "__class__" and not (
-            isinstance(parent, ast.Attribute) and parent.attr in ("__name__", "__qualname__", "__module__", "__doc__")
-        ):
+        if name == "__class__" and not _asks_for_class(node, parent):
             self._note(
                 "code.introspection", node, "Blocked pattern: '.__class__'", "use isinstance() or type(x).__name__"
             )
@@ -223,7 +275,7 @@ class TreeJudge:
             self._note("code.introspection", node, "Blocked pattern: '.__dict__'", "name the attribute")
         elif name in words.WRITING_METHODS and called:
             self._note("code.file", node, f"'.{name}(' changes files", "return the data instead")
-        elif self.rules.level == "readonly":
+        elif self.readonly:
             self._judge_readonly_attribute(node, name, called)
         for origin in origins:
             self._judge_origin(origin, node)
@@ -242,32 +294,19 @@ class TreeJudge:
             self._note("code.side_effect", node, f"'.{name}' writes or sends something", "return the data instead")
 
     def _judge_origin(self, origin: str, node: ast.AST) -> None:
-        if origin in words.BLOCKED_ORIGINS:
-            self._note("code.process", node, f"Blocked pattern: '{origin}'", "use a tool that does this one thing")
-            return
-        head, _, rest = origin.partition(".")
-        parts = rest.split(".") if rest else []
-        if (
-            head == "os"
-            and parts
-            and parts[0].startswith(("exec", "spawn", "posix_spawn", "fork", "popen", "sched_set"))
-        ):
-            self._note("code.process", node, f"Blocked pattern: '{origin}'", "use a tool that does this one thing")
-        elif head == "builtins" and parts and parts[0] in words.BLOCKED_BUILTINS:
-            self._note("code.builtin", node, f"Blocked pattern: '{parts[0]}'", "write the code itself")
-        elif parts and (leaked := next((part for part in parts if part in words.LEAKED_MODULES), None)):
-            self._note(
-                "code.leaked_module",
-                node,
-                f"reaches {leaked!r} through {head!r}",
-                f"import what you need from {head!r}",
-            )
-        elif self.rules.level == "readonly" and origin in words.READONLY_ORIGINS:
-            self._note("code.side_effect", node, f"'{origin}' has an effect beyond reading", "leave it out")
+        verdict = judge_reach(origin, readonly=self.readonly, examples_judged=self.examples_judged)
+        if verdict is not None:
+            rule, message, mend = verdict
+            self._note(rule, node, message, mend)
 
     def on_call(self, node: ast.Call, _: ast.AST) -> None:
         func = node.func
         name = func.id if isinstance(func, ast.Name) else func.attr if isinstance(func, ast.Attribute) else ""
+        if name not in _CALLS and not node.keywords:
+            origins = self.origins
+            method = type(func) is ast.Attribute
+            if method or (type(func) is ast.Name and name not in origins.modules and name not in origins.values):
+                return
         if name in _BY_NAME:
             self._judge_attribute_name(node, name)
         elif name == "vars" and node.args and self.origins.is_module(node.args[0]):
@@ -276,20 +315,22 @@ class TreeJudge:
             self._note("code.import", node, f"Blocked pattern: '{name}('", "import the module by name")
         elif name == "load" and "yaml.load" in self.origins.of(func) and not _has_safe_loader(node):
             self._note("code.deserialises", node, "yaml.load builds any object", "use yaml.safe_load")
-        elif (
-            name == "load"
-            and "numpy.load" in self.origins.of(func)
-            and any(word.arg == "allow_pickle" for word in node.keywords)
-        ):
-            self._note("code.deserialises", node, "numpy.load with pickles runs code", "leave allow_pickle out")
         elif name == "type" and len(node.args) == 3 and isinstance(func, ast.Name):
             self._judge_built_class(node)
         elif (name in _LISTER_NAMES or type(func) is not ast.Attribute) and words.LISTERS.intersection(
             self.origins.of(func)
         ):
             self._judge_looked_at(node)
-        if node.keywords and any(word.arg == "trust_remote_code" and _is_true(word.value) for word in node.keywords):
-            self._note("code.deserialises", node, "runs code that comes with a model", "leave trust_remote_code out")
+        elif name in ("query", "eval") and type(func) is ast.Attribute and node.args:
+            text = self.origins.text(node.args[0])
+            if text is not None and words.REACHING_QUERY.search(text):
+                self._note(
+                    "code.process", node, "text that is evaluated reaches into a module", "write the code itself"
+                )
+        if node.keywords:
+            for word in node.keywords:
+                if _trusts(word):
+                    self._note("code.deserialises", node, "runs code that comes with data", f"leave {word.arg} out")
         opener = (
             words.OPENERS.intersection(self.origins.of(func))
             if name in ("open", "fdopen", "FileIO", "open_file")
@@ -307,8 +348,7 @@ class TreeJudge:
         given = node.args[position]
         text = self.origins.text(given)
         if text is None:
-            computed = not isinstance(given, (ast.Name, ast.Attribute))
-            if computed or (name != "hasattr" and self.origins.is_module(node.args[0])):
+            if (name != "hasattr" and self.origins.is_module(node.args[0])) or self._is_made(given, name):
                 self._note(
                     "code.dynamic_attribute",
                     node,
@@ -330,6 +370,29 @@ class TreeJudge:
         if name == "getattr":
             for origin in self.origins.of(node):
                 self._judge_origin(origin, node)
+
+    def _is_made(self, given: ast.expr, name: str) -> bool:
+        """Whether a name is made here; one that is handed in is made where that is done."""
+        if not isinstance(given, (ast.Name, ast.Attribute)):
+            return not begins_plainly(given)
+        if name == "hasattr" or isinstance(given, ast.Attribute):
+            return False
+        if given.id in self.origins.listed:
+            return not self.disguises.keeps_to_public
+        if given.id in self.origins.values:
+            return self.disguises.hides(given.id)
+        self.handed_in = self.handed_in or given
+        return False
+
+    def _note_handed_over(self, node: ast.Call) -> None:
+        """A disguised text given to a function of the code itself, or beside one: what it looks up is hidden."""
+        given = [*node.args, *(keyword.value for keyword in node.keywords)]
+        own = isinstance(node.func, ast.Lambda) or any(
+            isinstance(each, ast.Lambda) or (isinstance(each, ast.Name) and each.id in self.origins.functions)
+            for each in (node.func, *given)
+        )
+        if own and any(self.disguises.is_disguised(each) for each in given):
+            self.hands_over = True
 
     def _judge_built_class(self, node: ast.Call) -> None:
         space = node.args[2]
@@ -412,7 +475,12 @@ class TreeJudge:
             )
 
     def on_subscript(self, node: ast.Subscript, parent: ast.AST) -> None:
-        text = self.origins.text(node.slice)
+        value, key = node.value, node.slice
+        # An element by its number matters only where it is known what there is.
+        by_number = type(key) is ast.Constant and type(key.value) is int
+        if by_number and type(value) is ast.Name and value.id not in self.origins.values:
+            return
+        text = self.origins.text(key)
         if text is not None and (text in words.BLOCKED_BUILTINS or text in words.BLOCKED_ATTRIBUTES):
             self._note("code.introspection", node, f"Blocked pattern: {text!r} as a key", "leave it out")
         else:
@@ -447,7 +515,7 @@ class TreeJudge:
         idle = all(isinstance(inner, (ast.Pass, ast.Continue)) for inner in node.body)
         if (
             endless
-            and (idle or self.rules.level == "readonly")
+            and (idle or self.readonly)
             and not any(
                 isinstance(inner, (ast.Break, ast.Return, ast.Raise, ast.Await, ast.Yield)) for inner in ast.walk(node)
             )
@@ -461,8 +529,57 @@ class TreeJudge:
             self.on_assembled(node, parent)
 
 
-def _is_true(node: ast.AST) -> bool:
-    return isinstance(node, ast.Constant) and node.value is True
+_TRUSTING = {"trust_remote_code": (True,), "allow_pickle": (True,), "safe_mode": (False,), "typ": ("unsafe",)}
+"""Keywords with which a loader runs what comes with the data."""
+
+
+def _trusts(word: ast.keyword) -> bool:
+    given = _TRUSTING.get(word.arg or "")
+    return given is not None and isinstance(word.value, ast.Constant) and word.value.value in given
+
+
+_RENAMED_AS = re.compile(r"\s+as\s+(\w+)")
+_RENAMED_TO = re.compile(r"(\w+)\s*:?=$")
+_MOST_RENAMED = 64
+
+
+def _modules_in(code: str) -> frozenset[str]:
+    """The names under which modules that must stay in sight are used."""
+    renamed: set[str] = set()
+    for module in words.HANDED_MODULES:
+        for at in islice(occurrences(code, module), _MOST_RENAMED):
+            end = at + len(module)
+            if code[end : end + 1] == ".":
+                continue
+            before = code[max(0, at - 60) : at].rstrip(" \t\n([")
+            match = _RENAMED_TO.search(before) if before.endswith("=") else _RENAMED_AS.match(code, end)
+            if match is not None:
+                renamed.add(match[1])
+    return words.HANDED_MODULES | renamed
+
+
+def _is_followed(parent: ast.AST) -> bool:
+    """Whether what becomes of a module is known: something in it is taken, it is renamed, or asked for a name."""
+    match parent:
+        case ast.Attribute() | ast.AnnAssign(target=ast.Name()) | ast.NamedExpr() | ast.withitem() | ast.Starred():
+            return True
+        case ast.Assign(targets=targets):
+            return all(isinstance(target, (ast.Name, ast.Tuple, ast.List)) for target in targets)
+        case ast.arguments() | ast.BoolOp() | ast.IfExp() | ast.Compare():
+            return True
+        case ast.Call(func=ast.Name(id="hasattr" | "getattr" | "vars" | "type")):
+            return True
+    return False
+
+
+def _asks_for_class(node: ast.Attribute, parent: ast.AST) -> bool:
+    """`x.__class__` where `type(x)` could stand: for its name, to compare it, or to make another."""
+    match parent:
+        case ast.Attribute(attr="__name__" | "__qualname__" | "__module__" | "__doc__") | ast.Compare():
+            return True
+        case ast.Call(func=func):
+            return func is node or (isinstance(func, ast.Name) and func.id in ("isinstance", "issubclass"))
+    return False
 
 
 def _is_plain_format(node: ast.expr) -> bool:

@@ -24,7 +24,10 @@ BLOCKED_MODULES = names(
     "rpyc Pyro4 pyximport numpy.f2py numpy.distutils IPython ptpython bpython ptyprocess winpty venv modulefinder "
     "compileall py_compile test.support http.server xmlrpc.server wsgiref.simple_server ftplib smtplib nntplib dbm "
     "docker podman libvirt torch.hub torch.utils.cpp_extension numpy.ctypeslib numexpr ansible_runner pyinjector frida "
-    "virtualenv pipx pynput tkinter _tkinter"
+    "virtualenv pipx pynput tkinter _tkinter spwd asyncssh netmiko winrm wmi win32com win32api win32process win32crypt "
+    "pythoncom comtypes keyboard browser_cookie3 keyring secretstorage crontab dbus pydbus dbus_next r2pipe "
+    "gdb lldb cppyy llvmlite jpype py4j rpy2 oct2py js2py execjs papermill conda delegator envoy sarge spur mako "
+    "tornado.process tornado.template Cheetah"
 )
 
 PLAIN_SUBMODULES = names("importlib.metadata importlib.resources")
@@ -36,6 +39,9 @@ LEAKED_MODULES = names(
     "runpy imp code codeop _thread multiprocessing _bootstrap _bootstrap_external linecache pdb"
 )
 """Modules that other modules hold as attributes: `zipfile.os` is `os`."""
+
+HANDED_MODULES = names("os sys")
+"""Modules that may be imported, and hold what may not be reached: as values they would be out of sight."""
 
 STRICT_MODULES = names(
     "__future__ abc array asyncio base64 binascii bisect calendar cmath collections colorsys contextlib copy csv "
@@ -69,7 +75,7 @@ BLOCKED_ATTRIBUTES = names(
     "execvpe fork_exec get_type_hints ForwardRef CodeType FunctionType unsafe_load UnsafeLoader FullLoader "
     "full_load read_pickle dictConfig fileConfig get_objects get_referrers get_referents windll cdll CDLL PyDLL "
     "WinDLL LoadLibrary from_address _module currentframe getattr_static run_process open_process ctypeslib "
-    "_importer resolve_name"
+    "_importer resolve_name run_line_magic run_cell_magic run_cell spawnProcess getProcessOutput temp_original"
 )
 """Refused as attributes of anything, as names given to `getattr`, and as keys."""
 
@@ -97,6 +103,7 @@ BLOCKED_ORIGINS = names(
     "sqlite3.enable_callback_tracebacks concurrent.futures.ProcessPoolExecutor signal.set_wakeup_fd "
     "atexit._run_exitfuncs warnings._module linecache.updatecache tokenize.open fileinput.input "
     "threading.setprofile threading.settrace tempfile.mktemp linecache.getline linecache.getlines "
+    "torch.ops.load_library tensorflow.load_op_library tensorflow.load_library torch.classes.load_library "
     "http.server.CGIHTTPRequestHandler wsgiref.handlers.CGIHandler readline.set_pre_input_hook"
 )
 OPENERS = names(
@@ -107,7 +114,10 @@ OPENERS = names(
 LISTERS = names(
     "os.listdir os.scandir os.walk os.stat os.readlink os.rename os.renames os.replace os.mkdir os.makedirs "
     "glob.glob glob.iglob pathlib.Path pathlib.PosixPath "
-    "sqlite3.connect zipfile.ZipFile tarfile.open"
+    "sqlite3.connect zipfile.ZipFile tarfile.open urllib.request.urlopen logging.FileHandler pandas.read_csv "
+    "urllib.request.urlretrieve "
+    "pandas.read_table pandas.read_json pandas.read_fwf numpy.loadtxt numpy.genfromtxt numpy.fromfile numpy.memmap "
+    "numpy.save numpy.savetxt numpy.load xml.etree.ElementTree.parse PIL.Image.open"
 )
 """Calls whose first arguments name a file or a directory to look at, or to move and make others at."""
 
@@ -155,6 +165,8 @@ DUNDER_TEXT = re.compile(
     r"closure|func|reduce|reduce_ex)__"
 )
 FORMAT_FIELD = re.compile(r"\{[^{}]*[.\[]_{1,2}\w+|\{[^{}]*\.(?:gi_frame|f_globals|tb_frame|func_globals)")
+REACHING_QUERY = re.compile(r"@\s*\w+\s*[.(]")
+"""`df.query("@pd.…")`: what pandas evaluates, with something of the code in it."""
 MANGLED = re.compile(r"_[A-Za-z]\w*__[a-z]\w*[a-z]$")
 """`_Printer__setup`: a private name of some class, written out to get past its privacy."""
 ATTRIBUTE_PATH = re.compile(r"[\w\]]\.__(?:class|dict|init|doc|module)__|^__(?:class|dict)__[.\[]")
@@ -165,7 +177,7 @@ DANGEROUS_WORDS = (
     | names("os sys subprocess builtins system popen importlib import_module pty socket ctypes pickle open")
 )
 SECRET_PLACES = re.compile(
-    r"^(?:/(?:etc|proc|sys|root|dev|boot|var/(?:run|log|lib|spool)|home(?:/|$)|Users(?:/|$)|$)|~)"
+    r"^(?:/(?:etc|proc|sys|root|dev|boot|var/(?:run|log|lib|spool)|home(?:/|$)|Users(?:/|$)|$)|~|file:)"
     r"|\.(?:ssh|aws|netrc|kube|gnupg|git-credentials)\b"
 )
 SECRET_PATHS = re.compile(

@@ -10,10 +10,12 @@ from interlock.judge.findings import Finding
 from interlock.judge.shell import embedded, programs
 from interlock.judge.shell.flags import names, uses_flag
 from interlock.judge.shell.harmless import is_harmless_form
+from interlock.judge.shell.phrases import judge_phrases
 from interlock.judge.shell.rules import ShellRules
 from interlock.judge.shell.special import SPECIAL
 from interlock.judge.shell.targets import judge_targets
 from interlock.judge.shell.verbs import VERBS, destroys_unasked
+from interlock.judge.shell.windows import is_windows
 from interlock.judge.shell.wrappers import inner_commands
 
 MAX_NESTING = 4
@@ -25,12 +27,23 @@ _CUSTOM_MEND = "run the program directly, or ask for a tool that does this one t
 
 
 def program_name(word: str) -> str:
-    """`/usr/bin/python3.12` is `python3`."""
+    """`/usr/bin/python3.12` is `python`, and `bash.exe` is `bash`."""
     name = word.replace("\\", "/").rstrip("/").rpartition("/")[2] or word
+    if name[-4:].lower() == ".exe":
+        name = name[:-4]
     if name in programs.CODE_FLAG_SETS or name in programs.SHELLS:
         return name
+    if name in programs.GNU:
+        return programs.GNU[name]
     versioned = programs.VERSIONED.match(name)
-    return versioned[1] if versioned else name
+    if versioned:
+        return versioned[1]
+    # Where files are found by any spelling of their names, so are programs.
+    lower = name.lower()
+    return lower if lower != name and (lower in SPECIAL or lower in _BY_NAME_ALONE) else name
+
+
+_BY_NAME_ALONE = programs.PRIVILEGE | programs.DESTROYERS | programs.EVALUATORS | programs.SHELLS
 
 
 def judge_argv(
@@ -64,7 +77,7 @@ def judge_argv(
         if judge is not None:
             for rule, message, mend in judge(arguments):
                 yield Finding(rule, message, mend, span)
-    for rule, message, mend in judge_targets(name, arguments):
+    for rule, message, mend in (*judge_phrases(name, arguments), *judge_targets(name, arguments)):
         yield Finding(rule, message, mend, span)
     if destroys_unasked(name, arguments):
         yield Finding(
@@ -107,7 +120,7 @@ def _by_name(
         yield Finding("shell.background", "'coproc' leaves a command running", "run it in the foreground", span)
     elif name in programs.EVALUATORS:
         yield Finding("shell.evaluates", f"{name!r} runs its arguments as shell text", "run the command itself", span)
-    elif not rules.windows_shells and (name.lower() in programs.WINDOWS or programs.CMDLET.match(name)):
+    elif not rules.windows_shells and is_windows(word.replace("\\", "/").rpartition("/")[2] or name):
         yield Finding(
             "shell.windows",
             f"{name!r} belongs to PowerShell or cmd, which are not judged",
@@ -165,7 +178,7 @@ def _names_script(arguments: Sequence[str]) -> bool:
 def _by_arguments(name: str, arguments: Sequence[str], span: tuple[int, int] | None) -> Iterator[Finding]:
     """What any argument may not be, whatever the program."""
     mentions = name in programs.MENTIONERS
-    edits = name in ("sed", "gsed") and uses_flag(arguments, frozenset({"-i", "--in-place"}), "elE") is not None
+    edits = name in _EDITORS and uses_flag(arguments, frozenset({"-i", "--in-place", "--inplace"}), "elE") is not None
     writes, copies, last = edits or name in programs.WRITERS, name in programs.COPIERS, len(arguments) - 1
     for index, argument in enumerate(arguments):
         if len(argument) > 3:
@@ -217,6 +230,7 @@ def _by_argument(argument: str, mentions: bool, span: tuple[int, int] | None) ->
     return None
 
 
+_EDITORS = names("sed gsed yq")
 _LISTERS = names("ls stat du file tree")
 _SECRET_FOLDER = re.compile(r"/\.(?:ssh|gnupg|aws)/?$")
 """The names of the files in it are no secret."""

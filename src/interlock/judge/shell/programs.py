@@ -13,22 +13,6 @@ SHELLS = names(
     "sh ash bash csh dash fish ksh ksh88 ksh93 mksh pdksh posh rbash rksh tcsh yash zsh xonsh elvish nu hush osh "
     "rc sash"
 )
-WINDOWS = names(
-    "powershell powershell.exe pwsh pwsh.exe powershell_ise cmd cmd.exe command.com wscript cscript mshta "
-    "rundll32 regsvr32 "
-    "rd erase del reg reg.exe netsh wevtutil icacls takeown certutil.exe bitsadmin wmic schtasks installutil "
-    "msbuild.exe "
-    "msiexec forfiles iwr vssadmin bcdedit diskpart"
-)
-CMDLET = re.compile(
-    r"(?:Add|Clear|Close|Connect|Convert|ConvertFrom|ConvertTo|Copy|Debug|Disable|Dismount|Enable|Enter|Exit|"
-    r"Expand|Export|"
-    r"Find|ForEach|Format|Get|Import|Install|Invoke|Join|Measure|Mount|Move|New|Out|Ping|Pop|Push|Read|Receive|"
-    r"Register|"
-    r"Remove|Rename|Reset|Resolve|Restart|Restore|Resume|Save|Search|Select|Send|Set|Show|Sort|Split|Start|Stop|Submit|"
-    r"Suspend|Tee|Test|Trace|Unblock|Uninstall|Unregister|Update|Wait|Where|Write)-[A-Z][A-Za-z]+$"
-)
-
 PRIVILEGE = names(
     "swapoff systemd-run chattr useradd usermod userdel adduser deluser addgroup groupadd groupmod setenforce auditctl "
     "csrutil spctl dscl dseditgroup sysadminctl mknod "
@@ -54,7 +38,7 @@ _VIM = "-c --cmd -S -s"
 CODE_FLAGS: dict[str, tuple[str, str]] = {
     # program: options that run code or a program, and the letters that take values
     "python": ("-c", "mWXQ"),
-    "perl": ("-e -E -M -d", "IxlC0F"),
+    "perl": ("-e -E -M -d", "IxCF"),
     "ruby": ("-e -r", "ICEFTWKx"),
     "node": ("-e --eval -p --print -r --require --import --experimental-loader --loader -pe", ""),
     "bun": ("-e --eval -p --print -r --preload", ""),
@@ -74,6 +58,10 @@ CODE_FLAGS: dict[str, tuple[str, str]] = {
     "jrunscript": ("-e -f", ""),
     "jjs": ("-e", ""),
     "hy": ("-c", ""),
+    "matlab": ("-r -batch", "*"),
+    "clojure": ("-e --eval", "*"),
+    "clj": ("-e --eval", "*"),
+    "chef-apply": ("-e --execute", ""),
     "sage": ("-c", ""),
     "crystal": ("eval", ""),
     "nim": ("e", "*"),
@@ -129,7 +117,6 @@ CODE_FLAGS: dict[str, tuple[str, str]] = {
     "auditctl": ("-D -e", ""),
     "gdb": ("-p --pid -ex -iex --eval-command --init-eval-command -x --command -ix --init-command -P --python", "*"),
     "lldb": ("-o --one-line -O -s --source -S -b", ""),
-    "m4": ("-D --define", ""),
     "make": ("--eval -E", "fCIjlo"),
     "rake": ("-e --execute -E -p -r", ""),
     "gcc": ("-wrapper -fplugin -specs -B --specs", "*"),
@@ -153,12 +140,17 @@ CODE_FLAGS: dict[str, tuple[str, str]] = {
     "git-shell": ("-c", ""),
     "rpm": ("--eval -E --pipe -i -U -F --install --upgrade --freshen --define -D --load", ""),
     "dpkg": ("-i --install --unpack --pre-invoke --post-invoke", ""),
-    "snap": ("--dangerous --devmode", ""),
+    "snap": ("--dangerous --devmode --shell", ""),
     "man": ("-P --pager -H --html -B", "CMLmSsREpTX"),
     "fzf": ("--bind --listen --listen-unsafe", ""),
     "find": ("-delete -fprint -fprint0 -fprintf -fls", "*"),
     "fd": ("-x --exec -X --exec-batch", "edtoEScjg"),
     "rg": ("--pre --hostname-bin", ""),
+    "bat": ("--pager", ""),
+    "batcat": ("--pager", ""),
+    "delta": ("--pager", ""),
+    "compgen": ("-C -F", "AGPSWXo"),
+    "jobs": ("-x", ""),
     "sort": ("--compress-program", ""),
     "split": ("--filter", ""),
     "csvtool": ("call", ""),
@@ -211,7 +203,6 @@ CODE_FLAGS: dict[str, tuple[str, str]] = {
     "go": ("-exec -toolexec -vettool", "*"),
     "javac": ("-processorpath", "*"),
     "java": ("-XX:OnError -XX:OnOutOfMemoryError -javaagent -agentpath", "*"),
-    "rustc": ("-C", ""),
     "rustup": ("--path", ""),
     "hg": ("--config --debugger --editor", ""),
     "svn": ("--config-option --editor-cmd --diff-cmd --diff3-cmd", ""),
@@ -282,17 +273,59 @@ ANY_FLAGS = names(
     "--shell-escape "
     "--exec-path --no-preserve-root --unsafe-perm --pre-hook --post-hook --deploy-hook --renew-hook "
     "--manual-auth-hook --eval-command --on-download-complete "
-    "--exec-batch --sh-exec --password-command --preload-library"
+    "--exec-batch --sh-exec --password-command --preload-library --gpu-launcher --renderer-cmd-prefix "
+    "--utility-cmd-prefix --remote-debugging-port --load-extension"
 )
 """Options that mean the same wherever they exist."""
 
-VERSIONED = re.compile(r"(python|pypy|perl|ruby|php|lua|node|tclsh|wish|ksh|gcc|clang)-?\d+(?:\.\d+)*$")
-"""`python3.12` is `python`."""
+VERSIONED = re.compile(
+    r"(python|pypy|perl|ruby|php|lua|node|tclsh|wish|gcc|clang|(?:ba|z|da|k|mk|tc|c|fi)?sh|n?vim?|emacs|[gmn]?awk|nc)"
+    r"(?:-?\d+(?:\.\d+)*[a-z]{0,2}|[.-](?:basic|tiny|nox|gtk\d?|athena|distrib|dist|real|orig|static|traditional|openbsd|qt))$"
+)
+"""`python3.12` is `python`, and `vim.tiny` is `vim`."""
+
+GNU = {
+    f"g{name}": name
+    for name in (
+        *(
+            "rm",
+            "dd",
+            "mv",
+            "cp",
+            "tee",
+            "chmod",
+            "chown",
+            "chgrp",
+            "ln",
+            "shred",
+            "truncate",
+            "env",
+            "timeout",
+            "nice",
+        ),
+        *(
+            "stdbuf",
+            "xargs",
+            "find",
+            "touch",
+            "mkdir",
+            "rmdir",
+            "unlink",
+            "install",
+            "chroot",
+            "nohup",
+            "split",
+            "sort",
+        ),
+    )
+}
+"""GNU programs beside those of another system."""
 
 PYTHON_MODULES = names(
     "pip ensurepip code pdb timeit cProfile profile trace runpy idlelib unittest.mock ctypes pty http.server "
     "smtpd test zipapp easy_install setuptools antigravity turtledemo IPython SimpleHTTPServer CGIHTTPServer "
-    "webbrowser ftplib telnetlib smtplib poplib pyftpdlib pipx uv ptpython bpython ipdb pudb asyncio code.interact"
+    "webbrowser ftplib telnetlib smtplib poplib pyftpdlib pipx uv ptpython bpython ipdb pudb asyncio code.interact "
+    "uploadserver"
 )
 
 PACKAGE_FILE = re.compile(r"\.pkg\.tar\.\w+$|\.(?:rpm|deb|snap|ipk|gem|apk|pkg|txz|AppImage)$")
@@ -335,21 +368,24 @@ SECRETS = re.compile(
     r"|docker/config\.json|kube/config|gnupg/(?:private|secring)|azure/\w*[tT]oken|config/gcloud(?:/|$)|config/gh/hosts|"
     r"(?:ssh|gnupg|aws)/?$|vault-token|"
     r"bash_history|zsh_history)"
-    r"|/(?:Login Data|Cookies|Web Data|logins\.json|key[34]\.db|cookies\.sqlite|wallet\.dat|\w+\.keychain(?:-db)?)$"
+    r"|/(?:Login Data[^/]*|Cookies|Cookies\.binarycookies|TCC\.db|Messages/chat\.db|Web Data|"
+    r"logins\.json|key[34]\.db|cookies\.sqlite|wallet\.dat|\w+\.keychain(?:-db)?)$"
     r"|\.(?:password-store|cargo/credentials|gem/credentials|terraform\.d/credentials|m2/settings)|(?:^|/)Keychains/"
     r"|\.(?:ssh|gnupg|aws|kube)/?:"
     r"|/var/run/docker\.sock|/run/docker\.sock|/run/secrets/"
 )
 WRITE_TARGETS = re.compile(
-    r"^/(?:etc|boot|bin|sbin|lib|lib64|usr/(?:local/)?(?:s?bin|lib)|root|sys|proc|dev/(?!null$|std|tty$|fd/))(?:/|$)"
+    r"^/(?:etc|boot|bin|sbin|lib|lib64|usr/(?:local/)?(?:s?bin|lib)|root|sys|proc|"
+    r"dev(?!/(?:null$|std|tty|fd/|shm/)))(?:/|$)"
+    r"|^/usr/(?:local/)?share/ca-certificates(?:/|$)"
+    r"|^/?(?:System/)?Library/(?:Launch(?:Agents|Daemons)|Security|StartupItems|ScriptingAdditions|Extensions|"
+    r"PrivilegedHelperTools|Authorization)(?:/|$)|/Library/LaunchAgents(?:/|$)"
     r"|(?:^|/)\.(?:bashrc|bash_profile|profile|zshrc|zprofile|zshenv|login|cshrc|kshrc|inputrc|vimrc|ssh/|"
     r"config/autostart|lessfilter)"
     r"|/cron(?:\.\w+|tabs?)?/|^/var/(?:log|spool)/|/systemd/(?:system|user)/"
 )
-WRITERS = names(
-    "mv tee dd truncate touch sponge curl wget chattr chmod chown chgrp setfacl mknod mkdir rmdir fallocate"
-)
-COPIERS = names("cp ln install rsync scp uniq")
+WRITERS = names("mv tee truncate touch sponge curl wget chattr chmod chown chgrp setfacl mknod mkdir rmdir fallocate")
+COPIERS = names("cp ln install rsync scp uniq ffmpeg convert magick")
 """These write only what they are given last."""
 
 DEVICE = re.compile(r"/dev/(?:sd|hd|vd|xvd|nvme|mmcblk|disk|loop|md|dm-|mapper/|rdisk|mem|port|zd)")

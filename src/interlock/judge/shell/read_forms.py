@@ -68,7 +68,7 @@ _CURL_WRITES = names(
     "--config --libcurl "
     "--etag-save --hsts --alt-svc --output-dir -Q --quote --json --mail-from --mail-rcpt --create-dirs --engine "
     "--unix-socket "
-    "--abstract-unix-socket"
+    "--abstract-unix-socket --ssl-sessions --append -a"
 )
 _CURL_VALUES = "HAbeumwxyYzCEPrt"
 _READ_METHODS = frozenset({"GET", "HEAD", "OPTIONS"})
@@ -97,7 +97,19 @@ def _wget(arguments: Sequence[str]) -> str | None:
         return "it sends something"
     if uses_flag(
         arguments,
-        frozenset({"-o", "--output-file", "-a", "--append-output", "-e", "--execute", "--save-cookies"}),
+        frozenset(
+            {
+                "-o",
+                "--output-file",
+                "-a",
+                "--append-output",
+                "-e",
+                "--execute",
+                "--save-cookies",
+                "--warc-file",
+                "--rejected-log",
+            }
+        ),
         "OPtTwQUDAR",
     ):
         return "it writes a log or runs a setting"
@@ -164,7 +176,8 @@ def _git(arguments: Sequence[str]) -> str | None:
     if verb == "archive":
         return "it writes a file" if uses_flag(flags, frozenset({"-o", "--output", "--remote"})) else None
     if verb == "symbolic-ref":
-        return None if len(rest) <= 1 and "-d" not in flags else "it sets a reference"
+        deletes = uses_flag(flags, frozenset({"-d", "--delete", "-m"}), "")
+        return None if len(rest) <= 1 and not deletes else "it sets a reference"
     if verb in _GIT_SUBREADS:
         first = rest[0] if rest else ""
         bare_reads = verb in ("remote", "reflog", "notes", "submodule") and not rest
@@ -201,7 +214,8 @@ def _ip(arguments: Sequence[str]) -> str | None:
     verb = words[1]
     if words[0].startswith("neti") or words[0] == "netns":
         return None if verb in ("list", "show", "identify", "pids", "monitor") else "it changes network namespaces"
-    if any(read.startswith(verb) for read in _IP_READS):
+    sets = verb == "s" and "link".startswith(words[0])  # of `ip link`, the letter means `set`
+    if any(read.startswith(verb) for read in _IP_READS) and not sets:
         return None
     return f"ip {words[0][:20]} {verb[:20]} changes the network"
 

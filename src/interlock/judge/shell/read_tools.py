@@ -112,6 +112,29 @@ def _netcat(arguments: Sequence[str]) -> str | None:
     return None if uses_flag(arguments, frozenset({"-z"}), "wpsX") else "without -z it sends what it is given"
 
 
+def _go(arguments: Sequence[str]) -> str | None:
+    return "it sets a variable" if arguments[:1] == ["env"] and {"-w", "-u"}.intersection(arguments) else None
+
+
+def _poetry(arguments: Sequence[str]) -> str | None:
+    return None if operands(arguments)[:1] != ["version"] or len(operands(arguments)) == 1 else "it sets the version"
+
+
+def _terraform(arguments: Sequence[str]) -> str | None:
+    return "it writes files" if operands(arguments)[:2] in (["providers", "mirror"], ["providers", "lock"]) else None
+
+
+def _kubectl(arguments: Sequence[str]) -> str | None:
+    """`-o` and `--output` are for the form of what is shown, `--output-directory` for a place."""
+    saves = any(word.startswith("--output-d") for word in arguments)
+    return "it writes files" if saves else None
+
+
+def _identify(arguments: Sequence[str]) -> str | None:
+    runs = any(re.match(r"\||(?i:msl|ephemeral|mvg|https?|url):", word) for word in arguments)
+    return "it runs a program, a script or a transfer" if runs else None
+
+
 def _npm_audit(arguments: Sequence[str]) -> str | None:
     return "audit fix rewrites the packages" if operands(arguments)[:2] == ["audit", "fix"] else None
 
@@ -151,7 +174,7 @@ _CHECKERS = {
     "pydocstyle": "--output", "bandit": "-o --output", "stylelint": "--fix -o --output-file",
     "eslint": "--fix --fix-type -o --output-file --init --cache --rulesdir --resolve-plugins-relative-to",
     "markdownlint": "-f --fix -o --output", "tflint": "--init --fix", "jsonlint": "-i --in-place",
-    "typos": "-w --write-changes", "codespell": "-w --write-changes -i --interactive",
+    "typos": "-w --write-changes --dump-config", "codespell": "-w --write-changes -i --interactive",
     "golangci-lint": "--fix --out-format", "htmlq": "-o --output", "pup": "-f --file-out", "mlr": "-I",
     "xsv": "-o --output", "qsv": "-o --output", "csvsql": "--insert --db", "rhash": "-o --output -u --update",
     "drill": "-f -w -q", "ncdu": "-o", "gdu": "-o", "glow": "-w", "wl-paste": "-w --watch", "tshark": "-w -X -F",
@@ -159,7 +182,7 @@ _CHECKERS = {
 }  # fmt: skip
 """Programs that read unless one of these is there."""
 _ALWAYS_READ = names(
-    "shellcheck yamllint hadolint checkbashisms write-good ldd c++filt addr2line gron jc in2csv datamash envsubst ts "
+    "shellcheck yamllint hadolint checkbashisms write-good ldd c++filt addr2line gron in2csv datamash envsubst ts "
     "mdcat cksfv ssdeep hashdeep dog doggo kdig procs dust duf erd onefetch loc pbpaste mtr"
 )
 _VERSION_ONLY = names(
@@ -180,5 +203,10 @@ TOOL_FORMS: dict[str, Form] = {
     "gh": _gh,
     "service": _service,
     "npm": _npm_audit,
+    "go": _go,
+    **dict.fromkeys(("terraform", "tofu"), _terraform),
+    "poetry": _poetry,
+    "identify": _identify,
+    **dict.fromkeys(("kubectl", "oc", "k"), _kubectl),
     **dict.fromkeys(("nc", "ncat", "netcat"), _netcat),
 }

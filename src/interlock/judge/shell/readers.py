@@ -48,29 +48,37 @@ def _reader(
 _PURE = _reader()
 READERS: dict[str, Reader] = dict.fromkeys(
     names(
-        ": [ acpi apropos arch arping atop aureport ausearch avahi-browse avahi-resolve b2sum b3sum base32 base64 "
+        ": [ acpi apropos arping aureport ausearch avahi-browse avahi-resolve b2sum b3sum "
         "basename basenc bc blkid bmon break btop bzcat bzcmp bzdiff bzgrep bzless bzmore cal caller cat cd cksum "
-        "cmp colordiff colrm column comm compgen continue cpuid crc32 csvcut csvformat csvgrep csvjoin csvjson "
+        "cmp colordiff colrm column comm continue cpuid crc32 csvcut csvformat csvgrep csvjoin csvjson "
         "csvlook csvsort csvstat cut delta df dhcping diff diff3 difft dig dir dircolors dirname dirs echo egrep "
-        "exa exit expand expr eza factor false fc-list fc-match fgrep findmnt fmt fold fping free fx getconf getent "
+        "exa exit expand expr eza factor false fc-list fc-match fgrep findmnt fmt fold fping free getconf getent "
         "getfacl getfattr getopts glxinfo grep groups gzcat hd head help hexdump host hostid htop httping id ifdata "
-        "ifstat iftop info iostat iotop ipcs iwlist jless jobs join last lastb lastcomm let locale locate logname "
-        "look ls lsattr lsb_release lsblk lscpu lsd lsfd lsipc lslocks lslogins lsmem lsmod lsns lsof lspci lstopo "
+        "ifstat iftop info iostat iotop ipcs iwlist jless join last lastb lastcomm let locale locate logname "
+        "look ls lsattr lsb_release lsblk lscpu lsd lsfd lsipc lslocks lslogins lsmem lsmod lsns lsof lspci "
         "lsusb lz4cat man md5 md5sum members mlocate modinfo more mountpoint mpstat mtr namei ncal neofetch nethogs "
         "netstat nfsstat nl nload nm nping nproc nslookup ntpq ntpstat numastat numfmt objdump od paste pathchk "
         "pdffonts pdfgrep pdfinfo peekfd pgrep pidof pidstat ping ping6 plocate pmap popd pr printenv printf ps "
-        "pstree pushd pwd pwdx read readelf readlink realpath return rev rpcinfo rusers seq sha1sum sha224sum "
+        "pstree pushd pwd pwdx read readelf readlink realpath return rev rusers seq sha1sum sha224sum "
         "sha256sum sha384sum sha3sum sha512sum shasum shift showmount size slabtop sleep stat strings sum sw_vers "
         "systool tac tail test times tload tokei tr tracepath traceroute traceroute6 tracert true tsort tty type "
         "uname unexpand units upower uptime users uuidparse vainfo vdir vdpauinfo vmstat w wait wc wdiff whatis "
         "whereis which who whoami whois whowatch x86info xdpyinfo xlsclients xwininfo xxh64sum xzcat xzcmp xzdiff "
-        "xzgrep yes zcat zcmp zdiff zegrep zfgrep zgrep zipinfo zless zmore zstdcat zstdgrep "
+        "xzgrep yes zcat zcmp zdiff zegrep zfgrep zgrep zipinfo zless zmore zstdgrep "
     ),
     _PURE,
 )
 READERS.update(
     {
         "file": _reader("-C --compile"),
+        "atop": _reader("-w", "PLrbe"),
+        "base64": _reader("-o --output", "iwb"), "base32": _reader("-o --output", "iwb"),
+        "compgen": _reader("-C -F", "AGPSWXo"),
+        "fx": _reader("", "", 1),
+        "jobs": _reader("-x"),
+        "lstopo": _reader("", "", 0, skips="--of --output-format -i --input --if --input-format"),
+        "rpcinfo": _reader("-d", "Tt"),
+        "zstdcat": _reader("-o"),
         "finger": _PURE,
         "dmidecode": _reader("--dump-bin"),
         "du": _PURE,
@@ -91,7 +99,7 @@ READERS.update(
         "rg": _reader("--pre --hostname-bin"),
         "ag": _reader("--pager"),
         "ack": _reader("--pager"),
-        "bat": _reader("--build --clear --generate-config-file"),
+        "bat": _reader("--build --clear --generate-config-file --pager"),
         "lastlog": _reader("-C --clear -S --set", "bRtu"),
         "identify": _reader("-write", "*"),
         "ffprobe": _reader("-o -report", "*"),
@@ -129,7 +137,7 @@ READERS.update(
         ),
         "crontab": _reader("-e -r -i", "u", 0, needs="-l", skips="-u"),
         "atq": _PURE,
-        "mount": _reader("", "t", 0),
+        "mount": _reader("-a --all -o --options -B --bind -R --rbind -M --move", "tLUN", 0, skips="-t --types"),
         "swapon": _reader("", "", 0, needs="--show -s --summary"),
         "lsattr": _PURE,
         "ldconfig": _reader(needs="-p --print-cache"),
@@ -180,7 +188,7 @@ READERS.update(
         "apk": _reader(verbs="info,list,search,policy,dot,version,stats"),
         "brew": _reader(verbs="list,ls,info,search,deps,uses,leaves,outdated,config,doctor,home,desc,cat,log,"
         "--version,--prefix"),
-        "pip": _reader("--report -o --log", verbs="list,show,freeze,check,index,inspect,debug,help,config list,config "
+        "pip": _reader("--report --log", verbs="list,show,freeze,check,index,inspect,debug,help,config list,config "
         "get,cache list,cache info"),
         "npm": _reader(
             "", verbs="ls,list,view,info,show,outdated,search,root,bin,prefix,whoami,explain,why,fund,ping,"
@@ -195,8 +203,8 @@ READERS.update(
         "gem": _reader("-e --editor", verbs="list,search,specification,which,contents,environment,help,outdated,"
         "dependency,info"),
         "cargo": _reader("--config", verbs="tree,metadata,search,help,version,locate-project,pkgid"),
-        "conda": _reader(verbs="list,info,search,config --show"),
-        "go": _reader("-exec -toolexec -w", "*", verbs="version,list,doc,env,help"),
+        "conda": _reader(verbs="list,info,search,config --show,env list,env export,repoquery"),
+        "go": _reader("-exec -toolexec -w", "*", verbs="version,list,doc,env,help,mod verify,mod graph,mod why"),
         "snap": _reader(verbs="list,info,find,version,changes,connections,interfaces,services"),
         "flatpak": _reader(verbs="list,info,search,remotes,history,ps"),
         "hg": _reader(
@@ -225,7 +233,7 @@ READERS.update(
             "--log-level -l"
         ),
         "kubectl": _reader(
-            "--output-directory", verbs="get,describe,logs,top,version,cluster-info,api-resources,api-versions,"
+            "", verbs="get,describe,logs,top,version,cluster-info,api-resources,api-versions,"
             "explain,config "
             "view,config get-contexts,"
             "config current-context,config get-clusters,config get-users,auth can-i,auth whoami,rollout "
@@ -241,7 +249,8 @@ READERS.update(
         "systemctl": _reader(
             "", verbs="status,show,list-units,list-unit-files,list-timers,list-sockets,list-dependencies,"
             "list-jobs,list-machines,is-active,"
-            "is-enabled,is-failed,is-system-running,cat,get-default,help,show-environment", operands=None
+            "is-enabled,is-failed,is-system-running,cat,get-default,help,show-environment,"
+            "list-automounts,list-paths,whoami", operands=None
         ),
         "timedatectl": _reader(verbs="status,show,list-timezones,timesync-status,show-timesync"),
         "hostnamectl": _reader(verbs="status"),
@@ -254,7 +263,8 @@ READERS.update(
         "systemd-analyze": _reader(verbs="time,blame,critical-chain,dump,plot,dot,verify,security,calendar,"
         "unit-paths,cat-config"),
         "nmcli": _reader(
-            verbs="general status,device status,device show,device wifi list,connection show,dev status,con "
+            verbs="general status,general permissions,connection list,device status,device show,"
+            "device wifi list,connection show,dev status,con "
             "show,d show,c show"
         ),
         "bluetoothctl": _reader(verbs="list,show,devices,info,paired-devices"),
@@ -270,7 +280,7 @@ READERS.update(
         "status,release list,release view,auth status"),
         "virsh": _reader(verbs="list,dominfo,domstate,dumpxml,net-list,pool-list,nodeinfo,version,vol-list,"
         "net-info,pool-info"),
-        "zpool": _reader(verbs="list,status,iostat,get,history"),
+        "zpool": _reader("-c", "oTt", verbs="list,status,iostat,get,history"),
         "zfs": _reader(verbs="list,get,diff,userspace"),
         "lvs": _PURE, "vgs": _PURE, "pvs": _PURE, "lvdisplay": _PURE, "vgdisplay": _PURE, "pvdisplay": _PURE,
         "openssl": _reader("-out -keyout -newkey -sess_out -engine -writerand -passout -CAcreateserial -signkey "
@@ -278,8 +288,15 @@ READERS.update(
                            verbs="x509,s_client,version,dgst,verify,crl,asn1parse,ciphers,errstr,list,help,md5,"
                            "sha1,sha256,sha512,speed,rsa,pkey,req"),
         "ffmpeg": _reader(needs="-version -formats -codecs -encoders -decoders -filters"),
-        "nvidia-smi": _reader("-pm -pl -r -c -e -p --gpu-reset -f --filename", "*"),
-        "ethtool": _reader("-s -K -A -C -G -L -p -E -f -U -N -X -r", ""),
+        "nvidia-smi": _reader(
+            "-pm -pl -r -c -e -p --gpu-reset -f --filename -lgc -rgc -ac -rac -mig -cgi -dgi -cci -dci "
+            "--create-gpu-instance --destroy-gpu-instance --create-compute-instance --destroy-compute-instance "
+            "--power-limit --compute-mode --ecc-config --persistence-mode --lock-gpu-clocks -am -vm -cc", "*"
+        ),
+        "ethtool": _reader(
+            "-s -K -A -C -G -L -p -E -f -U -N -X -r --change --pause --coalesce --set-ring --features --offload "
+            "--set-eee --set-channels --change-eeprom --identify --negotiate --flash --reset --set-priv-flags", ""
+        ),
         "lsinitrd": _PURE, "lsinitramfs": _PURE,
         "pkg-config": _PURE, "pkgconf": _PURE,
         "rustup": _reader(verbs="show,which,toolchain list,target list,component list,doc,help"),

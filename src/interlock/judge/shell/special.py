@@ -100,10 +100,8 @@ def _rooted(words: Sequence[str]) -> bool:
 
 
 def _install(arguments: Sequence[str]) -> Iterator[Verdict]:
-    for index, word in enumerate(arguments):
-        mode = arguments[index + 1] if word in ("-m", "--mode") and index + 1 < len(arguments) else ""
-        if _MODE.match(mode or word.partition("=")[2] or word[2:]):
-            yield "shell.privilege", "installs with a set-user-id bit", "leave the mode without those bits"
+    if any(_MODE.match(mode) for mode in option_values(arguments, "-m", "--mode", "gotS")):
+        yield "shell.privilege", "installs with a set-user-id bit", "leave the mode without those bits"
 
 
 def _kill(arguments: Sequence[str]) -> Iterator[Verdict]:
@@ -116,8 +114,9 @@ _KILLER_VALUES = _BY_USER | names("-s --signal -g -G -P -t -o -y --ns --group --
 
 
 def _kill_by_name(arguments: Sequence[str]) -> Iterator[Verdict]:
-    if uses_flag(arguments, _BY_USER, "sgGPt") and not operands(arguments, _KILLER_VALUES):
-        yield "shell.destructive", "kills everything that a user runs", "name the program"
+    words = operands(arguments, _KILLER_VALUES)
+    if (uses_flag(arguments, _BY_USER, "sgGPt") and not words) or {".", ".*", ""}.intersection(words):
+        yield "shell.destructive", "kills everything that somebody runs", "name the program"
 
 
 _SSH_OPTIONS = re.compile(
@@ -148,7 +147,7 @@ def _ssh(arguments: Sequence[str]) -> Iterator[Verdict]:
         )
         if value and _SSH_OPTIONS.match(value.strip()):
             yield "shell.runs_code", "an ssh option names a program to run", "leave the option out"
-        if word.startswith("-R"):
+        if uses_flag([word], frozenset({"-R"}), "bBcDeEFiIJlLmoOpPQSwW"):
             yield "shell.tunnel", "opens a way back in from the other host", "leave -R out"
         if word == "/":
             yield "shell.secret_file", "copies the whole machine", "name the files"

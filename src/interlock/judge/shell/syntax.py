@@ -241,7 +241,7 @@ class _Reader:
     def redirect(self, node: Node, depth: int) -> None:
         self._enter(depth)
         operator = ""
-        target: Word | None = None
+        words: list[Word] = []
         for child in node.children:
             kind = child.type
             if not child.is_named:
@@ -251,10 +251,23 @@ class _Reader:
             elif kind in ("pipeline", "list", "command", "heredoc_body"):
                 self.statement(child, depth + 1)
             elif kind not in ("file_descriptor", "heredoc_start", "heredoc_end"):
-                target = self.word(child, depth + 1)
+                words.append(self.word(child, depth + 1))
         if node.type == "heredoc_redirect":
-            operator = "<<"
-        self.redirects.append(Redirect(operator, target, node.start_byte, node.end_byte))
+            self.redirects.append(Redirect("<<", None, node.start_byte, node.end_byte))
+        else:
+            target = words.pop(0) if words else None
+            self.redirects.append(Redirect(operator, target, node.start_byte, node.end_byte))
+        if words:
+            self._continue_command(words, node)
+
+    def _continue_command(self, words: list[Word], redirect: Node) -> None:
+        """`git < file push`: the grammar gives all the words to the redirection, the shell but one."""
+        before = [command for command in self.commands if command.end <= redirect.start_byte]
+        if before:
+            command = max(before, key=lambda each: each.end)
+            command.words.extend(words)
+        else:
+            self.commands.append(Command(words, [], words[0].start, words[-1].end))
 
     def word(self, node: Node, depth: int) -> Word:
         self._enter(depth)

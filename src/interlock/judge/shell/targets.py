@@ -6,12 +6,12 @@ import re
 from collections.abc import Iterator, Sequence
 
 from interlock.judge.shell import programs
-from interlock.judge.shell.flags import names
+from interlock.judge.shell.flags import names, option_values
 from interlock.judge.shell.git import Verdict
 from interlock.judge.urls import judge_url
 
 _OUTPUT = re.compile(
-    r"-(?:o|O|outdir|out|output|logfile|L)$|--(?:out|output|log-?file|logfile|dest|destination|directory|target|prefix|"
+    r"-(?:o[NXGSA]?|O|outdir|out|output|logfile|L)$|--(?:out|output|log-?file|logfile|dest|destination|directory|target|prefix|"
     r"export|dump|save|report|record|trace|write|to-file|destdir|installdir|root|extract-to)(?:-\w+)*$"
 )
 _EXTRACTS = {
@@ -20,6 +20,8 @@ _EXTRACTS = {
     "split": "-", "csplit": "-f --prefix",
 }  # fmt: skip
 _FETCHERS = names("curl wget http https httpie xh aria2c axel lynx w3m links elinks lwp-request GET POST fetch hurl")
+_SAVES = {"wget": ("-O", "--output-document", "aoiPtTwQUDARIXlBS"), "curl": ("-o", "--output", "HAbeumwxyYzCEPrtTdFXK")}
+"""How fetching programs are told where to save, with the letters of other options that take a value."""
 _FETCHED = re.compile(r"^(?:https?|ftps?|sftp|scp|ws|wss|magnet|s3|metalink)$", re.IGNORECASE)
 _SCHEME = re.compile(r"^([A-Za-z][A-Za-z0-9+.-]*)://")
 _HOST = re.compile(r"^[\w.%\[\]:@-]+(?:/|$)")
@@ -41,6 +43,10 @@ def judge_targets(name: str, arguments: Sequence[str]) -> Iterator[Verdict]:
                 yield "shell.system_file", f"writes to {word[2:60]!r}", "write below the working directory"
         elif name == "split" and index == len(arguments) - 1 and index and programs.WRITE_TARGETS.search(word):
             yield "shell.system_file", f"writes to {word[:60]!r}", "write below the working directory"
+    if name in _SAVES and any(
+        programs.WRITE_TARGETS.search(value) for value in option_values(arguments, *_SAVES[name])
+    ):
+        yield "shell.system_file", "saves to a file of the system", "write below the working directory"
     if name in _FETCHERS:
         yield from _addresses(arguments)
 

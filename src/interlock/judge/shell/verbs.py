@@ -8,17 +8,14 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Iterator, Sequence
 
+from interlock.judge.shell import sources
 from interlock.judge.shell.flags import names, operands, option_values, uses_flag
 from interlock.judge.shell.git import Verdict
+from interlock.judge.shell.phrases import SERVICE_MANAGERS
 from interlock.judge.shell.programs import MENTIONERS, RISKY_VARIABLES
 
 _DESTROYS = "destroys what cannot be brought back"
 _LIST = "list it first, and have a person delete it"
-_GUARDS = names(
-    "firewalld ufw iptables nftables auditd apparmor selinux fail2ban sshd ssh rsyslog syslog clamav-daemon "
-    "falcon-sensor crowdstrike osqueryd wazuh-agent aide sssd"
-)
-"""Services that keep watch: stopping one is what an intruder does first."""
 
 
 def _kubectl(arguments: Sequence[str]) -> Iterator[Verdict]:
@@ -26,7 +23,11 @@ def _kubectl(arguments: Sequence[str]) -> Iterator[Verdict]:
     verb, kind = [*words, "", ""][:2]
     if verb == "delete" and (
         uses_flag(arguments, names("--all -A --all-namespaces"), "nflo")
-        or kind.partition("/")[0] in names("namespace namespaces ns node nodes no pv persistentvolume crd")
+        or kind.partition("/")[0]
+        in names(
+            "namespace namespaces ns node nodes no pv persistentvolume persistentvolumes pvc persistentvolumeclaim "
+            "persistentvolumeclaims crd crds"
+        )
     ):
         yield "shell.destructive", f"kubectl delete {_DESTROYS}", _LIST
     elif verb == "run" and uses_flag(arguments, names("--privileged --overrides")):
@@ -36,7 +37,7 @@ def _kubectl(arguments: Sequence[str]) -> Iterator[Verdict]:
     elif verb == "proxy" and uses_flag(arguments, names("--address --accept-hosts --disable-filter")):
         yield "shell.tunnel", "opens the cluster's own face to others", "let it listen on this machine only"
     elif verb in ("apply", "create", "replace") and any(
-        value.startswith(_URLS) for value in option_values(arguments, "-f", "--filename")
+        value.startswith(sources.URLS) for value in option_values(arguments, "-f", "--filename")
     ):
         yield "shell.remote_code", "applies what another host sends", "fetch the file and read it first"
     elif verb == "rsh":
@@ -83,12 +84,6 @@ def _containers(arguments: Sequence[str]) -> Iterator[Verdict]:
         yield "shell.tunnel", "talks to the containers of another host", "use the local daemon"
 
 
-def _services(arguments: Sequence[str]) -> Iterator[Verdict]:
-    words = [word.removesuffix(".service") for word in operands(arguments)]
-    if {"stop", "disable", "mask", "kill"}.intersection(words) and _GUARDS.intersection(words):
-        yield "shell.destructive", "stops a service that keeps watch", "leave it running"
-
-
 _REDIS_BAD = names(
     "flushall flushdb shutdown debug slaveof replicaof module config script eval evalsha acl migrate restore save "
     "bgsave bgrewriteaof swapdb function failover"
@@ -106,7 +101,8 @@ _SQL_RUNS = re.compile(
     r"\bprogram\s+['\"]|\\!|\bxp_cmdshell\b|\bload_extension\s*\(|\bsys_(?:exec|eval)\s*\(|\blo_(?:import|export)\s*\(|"
     r"\binto\s+(?:out|dump)file\b|\bpg_read_(?:binary_)?file\s*\(|\bload_file\s*\(|\bcopy\b.{0,200}\b(?:to|from)\s+'/|"
     r"\bload\s+data\b|^\s*(?:system|source|shell|\\s|\.shell|\.system|\.load|\.read|\.import|\.output|\.once)\b|"
-    r"\bdrop\s+(?:database|schema)\b|\bwritefile\s*\(|\bcreate\s+(?:or\s+replace\s+)?function\b",
+    r"\bdrop\s+(?:database|schema|table|keyspace|role|user)\b|\btruncate\s+(?:table\s+)?\w|"
+    r"\bdelete\s+from\s+[\w.\"`\[\]]+\s*;?\s*$|\bwritefile\s*\(|\bcreate\s+(?:or\s+replace\s+)?function\b",
     re.IGNORECASE,
 )
 
@@ -115,41 +111,9 @@ def _database(arguments: Sequence[str]) -> Iterator[Verdict]:
     if any(_SQL_RUNS.search(word) for word in arguments if len(word) > 3):
         yield (
             "shell.runs_code",
-            "the statement runs programs, reaches files, or drops a whole database",
-            "use statements on tables only",
+            "the statement runs programs, reaches files, or drops whole tables",
+            "read, or change rows by name",
         )
-
-
-_URLS = ("http://", "https://", "git+", "git://", "ssh://", "git@", "ftp://")
-_INSTALL_VERBS = names("install i add require download wheel run dlx exec x get create tap")
-_FROM_ELSEWHERE = names(
-    "--index-url --extra-index-url --find-links --registry --package --from --with --source --repository-url --git"
-)
-_UNSIGNED = names("--allow-untrusted --no-gpg-check --no-gpg-checks --nogpgcheck --allow-unauthenticated")
-
-
-def _installs(arguments: Sequence[str]) -> Iterator[Verdict]:
-    """A package by its name comes from a registry; by an address, from anywhere."""
-    words = operands(arguments)
-    from_url = any(word.startswith(_URLS) or re.search(r"@\s*(?:git\+|https?:)", word) for word in words)
-    values = [
-        value
-        for flag in _FROM_ELSEWHERE
-        for value in option_values(arguments, "--", flag)
-        if value.startswith(_URLS) or "://" in value
-    ]
-    loose = uses_flag(arguments, _UNSIGNED, abbreviated=False)
-    if _INSTALL_VERBS.intersection(words[:3]) and (values or loose or from_url):
-        yield "shell.remote_code", "installs or runs code from an address", "install by name from the registry"
-
-
-def _runs_url(arguments: Sequence[str]) -> Iterator[Verdict]:
-    """`npx URL`, `deno run URL`, `go run host/x@v`: whatever the address holds is run."""
-    yield from _installs(arguments)
-    for word in operands(arguments)[:2]:
-        if word.startswith(_URLS) or re.match(r"(?:github|gitlab|bitbucket|gist):", word):
-            yield "shell.remote_code", "runs code from an address", "install it by name, then run it"
-            return
 
 
 _DESTROYING = names("destroy delete purge prune wipe erase drop unpublish nuke obliterate terminate dropdb")
@@ -200,16 +164,11 @@ def _objects(arguments: Sequence[str]) -> Iterator[Verdict]:
 
 
 def _npm(arguments: Sequence[str]) -> Iterator[Verdict]:
-    yield from _installs(arguments)
+    yield from sources.installs(arguments)
     if {"config", "c"}.intersection(operands(arguments)[:1]) and {"script-shell", "node-options"}.intersection(
         arguments
     ):
         yield "shell.runs_code", "a setting names a program to run", "leave the setting alone"
-
-
-def _java(arguments: Sequence[str]) -> Iterator[Verdict]:
-    if any(word.startswith(("-agentpath:", "-agentlib:", "-javaagent:")) for word in arguments):
-        yield "shell.runs_code", "loads code into the machine before the program", "leave the agent out"
 
 
 def _env(arguments: Sequence[str]) -> Iterator[Verdict]:
@@ -239,10 +198,9 @@ _MAKE_RUNS = re.compile(r"(?:\.?SHELL(?:FLAGS)?|MAKEFLAGS|MAKEFILES|CC|CXX|LD|AR
 
 
 def _make(arguments: Sequence[str]) -> Iterator[Verdict]:
-    if any(
-        re.match(r"(?:\.?SHELL(?:FLAGS)?|MAKEFLAGS|MAKEFILES|CC|CXX|LD|AR|PYTHON)[:?+]?=.*[/\s]", word)
-        for word in arguments
-    ):
+    if any(value in ("-", "/dev/stdin") for value in option_values(arguments, "-f", "--file", "CIjlo")):
+        yield "shell.runs_code", "the rules would come from the input", "name a file"
+    if any(_MAKE_RUNS.match(word) for word in arguments):
         yield "shell.runs_code", "a make variable names the program to run", "leave the variable out"
 
 
@@ -282,28 +240,31 @@ def _net(arguments: Sequence[str]) -> Iterator[Verdict]:
 _CLOUDS = names("aws gcloud az doctl ibmcloud oci linode-cli hcloud")
 _INSTALLERS = names(
     "pip pip3 npm pnpm yarn bun gem cargo uv poetry conda mamba composer brew dnf yum apt apt-get apk zypper snap go "
-    "luarocks cpan cpanm easy_install"
+    "luarocks cpan cpanm easy_install flatpak opam raco stack mix rebar3 vcpkg conan spack"
 )
-_CLIENTS = names("psql mysql mariadb sqlite3 duckdb sqlcmd clickhouse-client usql")
+_CLIENTS = names(
+    "psql mysql mariadb sqlite3 duckdb sqlcmd clickhouse-client clickhouse-local usql cqlsh pgcli mycli litecli sqlplus"
+)
 
 VERBS: dict[str, Callable[[Sequence[str]], Iterator[Verdict]]] = {
     **dict.fromkeys(("kubectl", "oc", "k", "k3s"), _kubectl),
     **dict.fromkeys(_CLOUDS, _cloud),
     **dict.fromkeys(("docker", "podman", "nerdctl", "docker-compose"), _containers),
-    **dict.fromkeys(("systemctl", "service", "rc-service", "sv"), _services),
+    **SERVICE_MANAGERS,
     **dict.fromkeys(("redis-cli", "valkey-cli", "keydb-cli"), _redis),
     **dict.fromkeys(_CLIENTS, _database),
-    **dict.fromkeys(_INSTALLERS, _installs),
+    **dict.fromkeys(sources.RUNNERS, sources.runs_given),
+    **dict.fromkeys(_INSTALLERS, sources.installs),
     **dict.fromkeys(("npm", "pnpm", "yarn"), _npm),
-    **dict.fromkeys(("npx", "bunx", "uvx", "pipx", "deno", "pnpx"), _runs_url),
-    **dict.fromkeys(("terraform", "tofu", "pulumi", "cdk", "terragrunt", "fly", "flyctl"), _destroy("destroy")),
+    **dict.fromkeys(("npx", "bunx", "uvx", "pipx", "deno", "pnpx"), sources.runs_address),
+    **dict.fromkeys(("pulumi", "cdk", "terragrunt", "fly", "flyctl"), _destroy("destroy")),
     **dict.fromkeys(("make", "gmake", "bmake"), _make),
     "dropdb": _always("shell.destructive", _DESTROYS, _LIST),
     "mysqladmin": _destroy("drop shutdown kill"),
     "eksctl": _destroy("delete"),
     "heroku": _destroy("apps:destroy pg:reset"),
     "helm": _helm,
-    "java": _java,
+    **dict.fromkeys(("java", "javaw"), sources.java),
     "env": _env,
     **dict.fromkeys(("gsutil", "rclone", "mc", "s3cmd", "s5cmd", "hdfs", "hadoop", "azcopy"), _objects),
     **dict.fromkeys(("less", "more", "most"), _pager),

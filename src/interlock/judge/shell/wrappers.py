@@ -124,7 +124,7 @@ for _name in names(
     "coproc nohup setsid command builtin exec busybox toybox coreutils unbuffer chronic ifne catchsegv fakeroot "
     "fakechroot proot torsocks torify proxychains proxychains4 eatmydata caffeinate setlock softlimit envdir "
     "dbus-run-session dbus-launch distcc ccache nocache pexec aoss grc aa-exec linux32 linux64 tini dumb-init "
-    "cronic "
+    "cronic arch jc "
 ):
     WRAPPERS.setdefault(_name, _NONE)
 
@@ -188,7 +188,7 @@ PREFIXED: dict[str, tuple[tuple[str, ...], ...]] = {
     "hatch": (("run",),),
     "conda": (("run",),),
     "bundle": (("exec",),),
-    "npm": (("exec",),),
+    "npm": (("exec",), ("explore",)),
     "pnpm": (("exec",), ("dlx",)),
     "yarn": (("exec",), ("dlx",)),
     "direnv": (("exec",),),
@@ -217,6 +217,8 @@ def inner_commands(program: str, arguments: Sequence[str]) -> tuple[list[list[st
     if program == "alias":
         return [], [value for _, equals, value in (word.partition("=") for word in arguments) if equals and value]
     wrapper = WRAPPERS.get(program)
+    if program == "setarch" and arguments[:1] and arguments[0].startswith("-"):
+        wrapper = _NONE  # the architecture is left out
     if wrapper is None:
         return [], []
     return _after_options(wrapper, arguments)

@@ -22,6 +22,8 @@ class ClientCapabilities(msgspec.Struct, frozen=True):
     roots: bool = False
     tasks: bool = False
     """Whether it takes a task for an answer (the extension of the stateless era)."""
+    other_elicitation: frozenset[str] = frozenset()
+    """Ways of asking a person that came after this was written, by their names."""
     hosts_tasks: bool = False
     """Whether it answers as a task what it is asked for (2025-11-25)."""
 
@@ -38,7 +40,10 @@ class ClientCapabilities(msgspec.Struct, frozen=True):
             case "roots/list":
                 return self.roots
             case "elicitation/create":
-                return self.elicitation_url if _asked(params).mode == "url" else self.elicitation_form
+                mode = _asked(params).mode
+                if mode in ("form", "url"):
+                    return self.elicitation_url if mode == "url" else self.elicitation_form
+                return mode in self.other_elicitation
         return self.hosts_tasks and method.startswith("tasks/")
 
 
@@ -60,6 +65,7 @@ def read_client_capabilities(raw: bytes) -> ClientCapabilities:
         # An empty object means form mode (2025-11-25, Elicitation: Capabilities).
         elicitation_form=elicitation is not None and ("form" in elicitation or "url" not in elicitation),
         elicitation_url=elicitation is not None and "url" in elicitation,
+        other_elicitation=frozenset(elicitation or ()) - {"form", "url"},
         roots=said.roots is not None,
         tasks=said.extensions is not None and EXTENSION in said.extensions,
         hosts_tasks=said.tasks is not msgspec.UNSET and bytes(said.tasks)[:1] == b"{",
@@ -72,7 +78,7 @@ def missing_capability(method: str, params: bytes = b"{}") -> dict[str, object]:
         return {"sampling": {"tools": {}} if _asked(params).with_tools else {}}
     if method != "elicitation/create":
         return {"roots" if method == "roots/list" else "tasks": {}}
-    return {"elicitation": {"url": {}} if _asked(params).mode == "url" else {"form": {}}}
+    return {"elicitation": {_asked(params).mode: {}}}
 
 
 def _asked(params: bytes) -> _Asked:

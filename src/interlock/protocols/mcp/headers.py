@@ -9,6 +9,7 @@ import base64
 import binascii
 import re
 from collections.abc import Iterable, Mapping
+from decimal import Decimal
 from typing import Final
 
 import msgspec
@@ -25,12 +26,16 @@ LAST_EVENT: Final = b"last-event-id"
 
 _TOKEN = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]+\Z")
 _PLAIN = re.compile(r"[\x21-\x7e](?:[\x20-\x7e\t]*[\x21-\x7e])?\Z")
-_SAFE_INTEGER: Final = 2**53 - 1
+_NUMBER = re.compile(r"-?[0-9]+(?:\.[0-9]+)?(?:[eE][+-]?[0-9]{1,4})?\Z", re.ASCII)
 
 
-def encode_value(value: str | int | bool) -> str:
+def encode_value(value: str | float | bool) -> str:
     """A parameter's value as a header value: plain where that is safe, base64 between markers where it is not."""
-    text = ("true" if value else "false") if isinstance(value, bool) else str(value)
+    if isinstance(value, bool):
+        text = "true" if value else "false"
+    else:
+        # 42.0 is an integer to JSON Schema, and has to be one in its header.
+        text = str(int(value)) if isinstance(value, float) and value.is_integer() else str(value)
     if _PLAIN.match(text) and not (text.startswith("=?base64?") and text.endswith("?=")):
         return text
     return f"=?base64?{base64.b64encode(text.encode()).decode()}?="
@@ -74,7 +79,7 @@ def param_values(headers: Iterable[ParamHeader], arguments: object) -> list[tupl
     pairs: list[tuple[str, str]] = []
     for header in headers:
         value = _at(arguments, header.path)
-        if isinstance(value, str | int | bool):
+        if isinstance(value, str | int | float | bool):
             pairs.append((f"Mcp-Param-{header.header}", encode_value(value)))
     return pairs
 
@@ -118,10 +123,8 @@ def _same(said: str, value: object) -> bool:
     if isinstance(value, bool):
         return said == ("true" if value else "false")
     if isinstance(value, int | float):
-        try:
-            return float(said) == float(value)
-        except (ValueError, OverflowError):
-            return False
+        # Numbers are compared as numbers, and exactly: what a proxy reads in the header is what is done.
+        return _NUMBER.match(said) is not None and Decimal(said) == Decimal(str(value))
     return said == value
 
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Final, Literal
+from typing import Final
 
 import msgspec
 
 from interlock.wire.errors import Fault
-from interlock.wire.messages import Id, Request
+from interlock.wire.messages import Id
 
 PREFIX: Final = "io.modelcontextprotocol/"
 PROTOCOL_VERSION: Final = PREFIX + "protocolVersion"
@@ -36,6 +36,11 @@ class RequestMeta(msgspec.Struct, frozen=True):
     trace_id: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
     """MGP's way to name a trace, as it came."""
 
+    @property
+    def may_come_again(self) -> bool:
+        """Whether a client may say the very same with its next request."""
+        return self.progress_token is None and self.traceparent is None and self.trace_id is msgspec.UNSET
+
 
 class Glance(msgspec.Struct, frozen=True):
     """What routing needs to know of a request's params, without decoding the rest."""
@@ -48,6 +53,10 @@ class Glance(msgspec.Struct, frozen=True):
     arguments: bytes | None = None
     """The arguments as they came, where the params are `name`, `arguments` and perhaps `_meta`, and nothing else."""
     task: str | None = None
+    value: object = msgspec.UNSET
+    """The arguments, where they were decoded already."""
+    untraced: bytes = b""
+    """The `_meta` behind its opening brace, where it is known to name no trace; see `traced`."""
 
 
 def glance(params: bytes) -> Glance:
@@ -70,42 +79,6 @@ def glance(params: bytes) -> Glance:
         raise Fault("INVALID_PARAMS", f"params: {cause}") from None
 
 
-def plain_call(data: bytes) -> tuple[Request, Glance] | None:
-    """The request in these bytes and what `glance` says of it, if it is written as compactly as can be and is nothing
-    but a name, arguments and `_meta` under a number for an id; else None.
-
-    One look for the commonest message of the stateless era. Whatever is not just that is left to the two others.
-    """
-    try:
-        plain = _decode_plain_call(data)
-        id_, method, params = plain.id, plain.method, plain.params
-        name, given, meta_raw = params.name, bytes(params.arguments), bytes(params.meta)
-        length = _PLAIN_LENGTH_WITH_META + len(name) + len(given) + len(meta_raw)
-        # What stood twice, or was escaped, would make it longer than what was read; and of the four members only the
-        # params are an object, so that they are last if that is how it ends.
-        if len(data) != _CALL_LENGTH + len(b"%d" % id_) + len(method) + length or not data.endswith(b"}}"):
-            return None
-        meta = _metas.get(meta_raw) or _read_meta(meta_raw)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return None
-    if meta is None:
-        return None
-    return Request(id_, method, data[-1 - length : -1]), Glance(name, None, meta, meta_raw, given)
-
-
-class _PlainParams(msgspec.Struct, forbid_unknown_fields=True):
-    name: str
-    arguments: msgspec.Raw
-    meta: msgspec.Raw = msgspec.field(name="_meta")
-
-
-class _PlainCall(msgspec.Struct, forbid_unknown_fields=True):
-    jsonrpc: Literal["2.0"]
-    id: int
-    method: str
-    params: _PlainParams
-
-
 class _Params(msgspec.Struct):
     name: str | None = None
     uri: str | None = None
@@ -117,8 +90,6 @@ class _Params(msgspec.Struct):
 _UNSET = msgspec.UNSET
 _PLAIN_LENGTH = len('{"name":"","arguments":}')
 _PLAIN_LENGTH_WITH_META = _PLAIN_LENGTH + len(',"_meta":')
-_CALL_LENGTH = len('{"jsonrpc":"2.0","id":,"method":"","params":}')
-_decode_plain_call = msgspec.json.Decoder(_PlainCall).decode
 _decode_params = msgspec.json.Decoder(_Params).decode
 _decode_meta: Callable[[bytes], RequestMeta | None] = msgspec.json.Decoder(RequestMeta | None).decode
 _metas: dict[bytes, RequestMeta] = {}
@@ -132,16 +103,11 @@ def _read_meta(raw: bytes) -> RequestMeta | None:
         meta = _decode_meta(raw)
     except msgspec.ValidationError as cause:
         raise msgspec.ValidationError(f"_meta: {cause}") from None
-    if meta is not None and _repeats(meta) and len(raw) <= _META_BYTES:
+    if meta is not None and meta.may_come_again and len(raw) <= _META_BYTES:
         if len(_metas) >= _METAS:
             _metas.clear()
         _metas[raw] = meta
     return meta
-
-
-def _repeats(meta: RequestMeta) -> bool:
-    """Whether a client may say the very same with its next request."""
-    return meta.progress_token is None and meta.traceparent is None and meta.trace_id is _UNSET
 
 
 Members = dict[str, msgspec.Raw]

@@ -17,6 +17,10 @@ COMPLETE: Final = b'{"resultType":"complete"}'
 EMPTY: Final = b"{}"
 """The empty result of the handshake era."""
 
+KINDS: Final = ("resultType",)
+MODERN_MEMBERS: Final = (*KINDS, "ttlMs", "cacheScope")
+"""What results have in the stateless era alone."""
+
 COMPLETE_FIRST: Final = b'{"resultType":"complete",'
 """How most results of the stateless era begin."""
 
@@ -40,12 +44,15 @@ def complete(result: bytes, *, ttl_ms: int | None = None, server_info: bytes | N
 
     That era has no other kind of result than a complete one, whatever a server writes into it.
     """
-    named = _decode(result) if b'"resultType"' in result or b'"_meta"' in result else {}
-    if named.pop("resultType", None) is not None:
-        result = msgspec.json.encode(named)
+    named = _decode(result) if b'"resultType"' in result or b'"_meta"' in result or ttl_ms is not None else {}
+    if named:
+        # A server that knows no caching cannot have meant what it seems to say of it.
+        foreign = KINDS if ttl_ms is None else MODERN_MEMBERS
+        kept = {member: value for member, value in named.items() if member not in foreign}
+        if len(kept) != len(named):
+            result = msgspec.json.encode(kept)
     front = b'"resultType":"complete",'
     if ttl_ms is not None:
-        # A server that knows no caching said nothing about who else may see this.
         front += b'"ttlMs":%d,"cacheScope":"private",' % ttl_ms
     if server_info is not None and "_meta" not in named:
         front += b'"_meta":{"%b":%b},' % (SERVER_INFO.encode(), server_info)
@@ -57,7 +64,7 @@ def plain(result: bytes) -> bytes:
     if b'"resultType"' not in result:
         return result
     fields = _decode(result)
-    for member in ("resultType", "ttlMs", "cacheScope"):
+    for member in MODERN_MEMBERS:
         fields.pop(member, None)
     return msgspec.json.encode(fields)
 
@@ -70,6 +77,18 @@ def narrowed(result: bytes) -> bytes:
     if bytes(fields.get("cacheScope", b"")) == b'"public"':
         fields["cacheScope"] = msgspec.Raw(b'"private"')
     return msgspec.json.encode(fields)
+
+
+def cacheable(result: bytes) -> bytes:
+    """A stateless-era result that may be kept, with the hints that it must have: for how long, and for its caller alone
+    (2026-07-28, Caching). What a server says badly counts as unsaid."""
+    fields = _decode(result)
+    try:
+        ttl = max(0, msgspec.json.decode(fields.get("ttlMs", b"0"), type=int))
+    except msgspec.DecodeError:
+        ttl = 0
+    hints = {"ttlMs": msgspec.Raw(b"%d" % ttl), "cacheScope": msgspec.Raw(b'"private"')}
+    return result if hints.items() <= fields.items() else msgspec.json.encode(fields | hints)
 
 
 def meta_for_legacy(raw: bytes) -> bytes | None:

@@ -1,4 +1,8 @@
-"""A request's trace on its way on: what came with one keeps it, what came without gets one in its `_meta`."""
+"""A request's trace on its way on: what came with one keeps it, what came without gets one in its `_meta`.
+
+The span is the call's own here, and as unique as its trace. A trace that begins here says that it is recorded, so that
+nobody further on leaves it out for that.
+"""
 
 from __future__ import annotations
 
@@ -6,20 +10,17 @@ from interlock.protocols.mcp.meta import RequestMeta
 
 
 def traced(meta: RequestMeta | None, raw: bytes, trace: str) -> bytes:
-    """The `_meta` for the next hop: as it is where it names a trace, else with one put in front of the rest.
-
-    The span is the call's own here, and as unique as its trace. A trace that begins here says that it is recorded, so
-    that nobody further on leaves it out for that.
-    """
+    """The `_meta` for the next hop: as it is where it names a trace, else with one put in front of the rest."""
     if meta is not None and meta.traceparent is not None and raw:
         return raw
-    rest, own = raw[1:], trace.encode()
-    if not rest or rest[0] in _BEFORE:
-        rest = rest.lstrip()
-    if not rest or rest[0] == _END:
-        return b'{"traceparent":"00-%b-%b-01"}' % (own, own[:16])
-    return b'{"traceparent":"00-%b-%b-01",%b' % (own, own[:16], rest)
+    own = trace.encode()
+    return b'{"traceparent":"00-%b-%b-01"%b' % (own, own[:16], behind_trace(raw))
+
+
+def behind_trace(raw: bytes) -> bytes:
+    """What follows in a `_meta` that a trace is put in front of."""
+    rest = raw[1:].lstrip()
+    return b"," + rest if rest and rest[0] != _END else b"}"
 
 
 _END = ord("}")
-_BEFORE = b" \t\r\n"

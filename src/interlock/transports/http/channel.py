@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import abc
 import asyncio
+from functools import partial
 from time import thread_time
-from typing import TYPE_CHECKING, Final, Protocol, cast
+from typing import TYPE_CHECKING, Final, cast
 
 import httptools
 import msgspec
@@ -35,34 +37,37 @@ class Failed(msgspec.Struct, frozen=True):
     """Whether the connection had carried a request before, so that the server may just have closed it for idleness."""
 
 
-class Reply(Protocol):
-    """Who takes the response to one request."""
+class Reply(abc.ABC):
+    """Who takes the response to one request. It is its request's place in the pool, too, and has one at a time."""
 
+    connection: Channel | None = None
+    """What carries it; None while it waits."""
+    payload = b""
+    """What is to be sent, while it waits."""
+    over = True
+    """Whether nothing more will come."""
+
+    @abc.abstractmethod
     def head(self, status: int, headers: dict[bytes, bytes]) -> None:
         """The status and the headers, names in lower case. A repeated header is joined with commas."""
 
+    @abc.abstractmethod
     def body(self, data: bytes) -> None:
         """A piece of the body."""
 
+    @abc.abstractmethod
     def done(self) -> None:
         """The response is complete."""
 
-    def whole(self, headers: dict[bytes, bytes], body: bytes) -> None:
-        """A good response of JSON that came in one piece: head, body and end at once."""
-
+    @abc.abstractmethod
     def failed(self, how: Failed) -> None:
         """There is no (more) response."""
 
-
-class Ticket(msgspec.Struct, eq=False):
-    """One request's place in the pool."""
-
-    reply: Reply
-    connection: Channel | None = None
-    """What carries it; None while it waits."""
-    payload: bytes = b""
-    """What is to be sent, while it waits."""
-    over: bool = False
+    def whole(self, headers: dict[bytes, bytes], body: bytes) -> None:
+        """A good response of JSON that came in one piece: head, body and end at once."""
+        self.head(200, headers)
+        self.body(body)
+        self.done()
 
 
 class Channel(asyncio.Protocol):
@@ -70,9 +75,12 @@ class Channel(asyncio.Protocol):
 
     def __init__(self, pool: Pool) -> None:
         self._pool = pool
+        self.data_received = partial(pool.rounds.received, self)  # type: ignore[method-assign]
+        """Bytes, in whatever pieces they come: in their turn they are taken in."""
         self.transport: asyncio.Transport
         self._parser = httptools.HttpResponseParser(self)
-        self._ticket: Ticket | None = None
+        self.reply: Reply | None = None
+        """Whose request it carries."""
         self._served = 0
         self.keep_seconds = IDLE_SECONDS
         self.idle_until = 0.0
@@ -91,12 +99,6 @@ class Channel(asyncio.Protocol):
         self._chunks: list[bytes] = []
         self._fed = 0
 
-    def begin(self, ticket: Ticket, payload: bytes) -> Ticket:
-        """Send a request, which is the ticket's from now on. The connection must be idle."""
-        self._ticket = ticket
-        self._pool.rounds.write(self.transport, payload)
-        return ticket
-
     def abort(self) -> None:
         """Close at once, without a word to whoever waits."""
         self.transport.abort()
@@ -106,15 +108,12 @@ class Channel(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.Transport, transport)
 
-    def data_received(self, data: bytes) -> None:
-        self._pool.rounds.received(self, data)
-
     def eof_received(self) -> None:
         self._pool.rounds.settle()
 
     def take_in(self, data: bytes) -> None:
-        ticket = self._ticket
-        if ticket is None or ticket.over:
+        reply = self.reply
+        if reply is None or reply.over:
             self.abort()  # nobody asked
             return
         fresh = not self._fed
@@ -122,21 +121,21 @@ class Channel(asyncio.Protocol):
             known = self._pool.heads.find(data)
             if known is not None:
                 # A whole response, the like of which the parser has read: it is not asked, and stays between two.
-                ticket.over = True
-                self._ticket = None
+                reply.over = True
+                self.reply = None
                 self._served += 1
                 self._pool.release(self, True)
-                ticket.reply.whole(*known)
+                reply.whole(*known)
                 return
         if self._is_stream:
             self._go_through(data)
             return
-        self._feed(ticket, data, fresh)
+        self._feed(reply, data, fresh)
 
     def give_up(self) -> None:
         self.abort()
 
-    def _feed(self, ticket: Ticket, data: bytes, fresh: bool = False) -> None:
+    def _feed(self, reply: Reply, data: bytes, fresh: bool = False) -> None:
         if not self._headers_complete:
             self._fed += len(data)
         try:
@@ -150,35 +149,35 @@ class Channel(asyncio.Protocol):
             return
         if fresh and self._complete and self._status == 200 and self._keep and not self._excess:
             self._remember(data)
-        self._hand_over(ticket)
+        self._hand_over(reply)
 
     def _go_through(self, data: bytes) -> None:
         """More of an event stream: a piece at a time, and no more of them now than the server's share of the loop."""
         for at in range(0, len(data), PIECE):
-            ticket = self._ticket
-            if ticket is None or ticket.over:
+            reply = self.reply
+            if reply is None or reply.over:
                 self.abort()  # more than the response, and nobody asked for that
                 return
             began = thread_time()
             self._more = at + PIECE < len(data)
-            self._feed(ticket, data[at : at + PIECE])
+            self._feed(reply, data[at : at + PIECE])
             rest = self._pool.share.spend(thread_time() - began, self._pool.now())
-            if rest and self._ticket is not None and not self.transport.is_closing():
+            if rest and self.reply is not None and not self.transport.is_closing():
                 self.transport.pause_reading()
                 self._pool.later(rest, self._go_on, data[at + PIECE :])
                 return
 
     def _go_on(self, data: bytes) -> None:
-        if self._ticket is None or self.transport.is_closing():
+        if self.reply is None or self.transport.is_closing():
             return
         self.transport.resume_reading()
         self._go_through(data)
 
     def connection_lost(self, exc: Exception | None) -> None:
-        ticket = self._ticket
-        if ticket is not None and not ticket.over and self._headers_complete and self._until_eof:
+        reply = self.reply
+        if reply is not None and not reply.over and self._headers_complete and self._until_eof:
             self._complete = True
-            self._hand_over(ticket, keep=False)
+            self._hand_over(reply, keep=False)
         else:
             self._break("the server closed the connection" if exc is None else f"the connection broke: {exc}")
         self._pool.lost(self)
@@ -226,21 +225,20 @@ class Channel(asyncio.Protocol):
 
     # Handing over
 
-    def _hand_over(self, ticket: Ticket, keep: bool = True) -> None:
+    def _hand_over(self, reply: Reply, keep: bool = True) -> None:
         if not self._headers_complete:
             return
-        reply = ticket.reply
         if not self._head_told:
             self._head_told = True
             reply.head(self._status, self._headers)
-        if self._chunks and not ticket.over:
+        if self._chunks and not reply.over:
             data = self._chunks[0] if len(self._chunks) == 1 else b"".join(self._chunks)
             self._chunks.clear()
             reply.body(data)
-        if not self._complete or ticket.over:
+        if not self._complete or reply.over:
             return
-        ticket.over = True
-        self._ticket = None
+        reply.over = True
+        self.reply = None
         keep = keep and self._keep and not self._excess and not self._more
         self._served += 1
         said = self._headers.get(b"keep-alive")
@@ -257,11 +255,11 @@ class Channel(asyncio.Protocol):
             self._pool.heads.remember(data, headers)
 
     def _break(self, why: str) -> None:
-        ticket, self._ticket = self._ticket, None
+        reply, self.reply = self.reply, None
         self.abort()
-        if ticket is not None:
+        if reply is not None:
             began = self._fed > 0
-            fail(ticket, Failed(why, sent=True, began=began, reused=self._served > 0))
+            fail(reply, Failed(why, sent=True, began=began, reused=self._served > 0))
 
     def _reset(self) -> None:
         self._headers = {}
@@ -280,11 +278,11 @@ _UNUSUAL = frozenset({b"content-encoding", b"keep-alive", b"transfer-encoding"})
 """Headers of responses that say more than what their body is and how long."""
 
 
-def fail(ticket: Ticket, how: Failed) -> None:
+def fail(reply: Reply, how: Failed) -> None:
     """End a request without a whole response, unless it has ended already."""
-    if not ticket.over:
-        ticket.over = True
-        ticket.reply.failed(how)
+    if not reply.over:
+        reply.over = True
+        reply.failed(how)
 
 
 def keep_alive_seconds(said: bytes) -> float:

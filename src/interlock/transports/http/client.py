@@ -19,7 +19,7 @@ import msgspec
 from interlock.protocols.mcp.meta import PROGRESS_TOKEN, with_meta
 from interlock.protocols.mcp.revisions import Revision
 from interlock.transports.complaints import Complaints
-from interlock.transports.http.channel import Failed, Ticket
+from interlock.transports.http.channel import Failed, Reply
 from interlock.transports.http.heads import Heads
 from interlock.transports.http.origin import split_url
 from interlock.transports.http.pool import Guard, Pool
@@ -37,7 +37,6 @@ from interlock.wire.messages import (
     Request,
     encode_failure,
     encode_notification,
-    encode_request,
     encode_result,
 )
 
@@ -117,26 +116,41 @@ class HttpLink(Link):
         return len(self._calls)
 
     def send(self, outgoing: Outgoing, sink: Sink) -> Id:
-        if self._closed or len(self._calls) >= self.limits.pending:
-            raise self._cannot_send()
-        id_ = self._last_id = self._last_id + 1
-        params, method, deadline = outgoing.params, outgoing.method, outgoing.deadline
-        if outgoing.wants_progress:
-            params = with_meta(params, {PROGRESS_TOKEN: id_})
         if not outgoing.patience and outgoing.max_deadline is not None:
-            outgoing.patience = deadline - self._loop.time()
-        heads = self._heads
-        body = encode_request(id_, method, params)
-        call = self._calls[id_] = Call(self, id_, outgoing, sink, body)
-        if heads.in_session and method != "initialize":
+            outgoing.patience = outgoing.deadline - self._loop.time()
+        call = Call(self, outgoing, sink)
+        return self.begin(
+            call, outgoing.method, outgoing.params, outgoing.name, outgoing.param_headers, outgoing.wants_progress
+        )
+
+    def begin(
+        self,
+        call: Call,
+        method: str,
+        params: bytes,
+        name: str | None,
+        headers: tuple[tuple[str, str], ...] = (),
+        wants_progress: bool = False,
+    ) -> Id:
+        """Send a request for a call that whoever waits for it has made. Gives its id. Raises as `send` does."""
+        calls = self._calls
+        if self._closed or len(calls) >= self.limits.pending:
+            raise self._cannot_send()
+        id_ = call.id = self._last_id = self._last_id + 1
+        if wants_progress:
+            params = with_meta(params, {PROGRESS_TOKEN: id_})
+        call.params = params
+        if self._heads.in_session and method != "initialize":
             call.with_session = True
+        payload = self._heads.request(id_, method, params, name, headers)
+        calls[id_] = call
         try:
-            call.ticket = self._pool.submit(heads.post(body, method, outgoing.name, outgoing.param_headers), call)
+            self._pool.submit(payload, call)
         except Fault:
-            del self._calls[id_]
+            del calls[id_]
             raise
-        if deadline < self._sweep_at:
-            self._sweep_by(deadline)
+        if call.deadline < self._sweep_at:
+            self._sweep_by(call.deadline)
         return id_
 
     def _cannot_send(self) -> Fault:
@@ -203,7 +217,7 @@ class HttpLink(Link):
         if self._standing is not None:
             self._standing.stop()
         for call in list(self._calls.values()):
-            sent = call.ticket is not None and call.ticket.connection is not None
+            sent = call.connection is not None
             name = "OUTCOME_UNKNOWN" if sent else "UPSTREAM_UNAVAILABLE"
             self.lose(call, Fault(name, "the connection was closed"))
         if self.session_id is not None and not self.modern:
@@ -226,17 +240,16 @@ class HttpLink(Link):
     def lose(self, call: Call, fault: Fault) -> None:
         """End a request without an answer."""
         if self.finish(call):
-            if call.ticket is not None:
-                self._pool.drop(call.ticket)
+            self._pool.drop(call)
             call.sink.lost(fault)
 
-    def drain(self, ticket: Ticket) -> None:
+    def drain(self, reply: Reply) -> None:
         """What was wanted of a response has come."""
-        self._pool.drain(ticket)
+        self._pool.drain(reply)
 
-    def drop(self, ticket: Ticket) -> None:
+    def drop(self, reply: Reply) -> None:
         """A response is no longer wanted."""
-        self._pool.drop(ticket)
+        self._pool.drop(reply)
 
     def repeat(self, call: Call) -> None:
         """Send a request again that cannot have had an effect, on a connection of its own."""
@@ -246,9 +259,9 @@ class HttpLink(Link):
         """Ask for the rest of a broken response stream, after a while (2025-11-25, Resumability and Redelivery)."""
         call.timer = self._loop.call_later(delay, self._resume, call)
 
-    def open_stream(self, standing: Standing, last_event_id: str | None) -> Ticket:
+    def open_stream(self, standing: Standing, last_event_id: str | None) -> None:
         """Send a standing stream's GET."""
-        return self._pool.submit(self._heads.get(last_event_id), standing)
+        self._pool.submit(self._heads.get(last_event_id), standing)
 
     def redirect(self, location: str) -> bool:
         """Take the server's word for another path. False when it points to another origin, which is never followed."""
@@ -321,12 +334,12 @@ class HttpLink(Link):
     def _payload(self, call: Call) -> bytes:
         outgoing, heads = call.outgoing, self._heads
         call.with_session = heads.in_session and outgoing.method != "initialize"
-        return heads.post(call.request, outgoing.method, outgoing.name, outgoing.param_headers)
+        return heads.request(call.id, outgoing.method, call.params, outgoing.name, outgoing.param_headers)
 
     def _submit(self, call: Call, payload: bytes, fresh: bool = False) -> None:
         call.renew()
         try:
-            call.ticket = self._pool.submit(payload, call, fresh=fresh)
+            self._pool.submit(payload, call, fresh=fresh)
         except Fault as fault:
             self.lose(call, fault)
 
@@ -338,9 +351,8 @@ class HttpLink(Link):
         """Stop waiting, and tell the server: by hanging up in the stateless era, with a notification before it."""
         if not self.finish(call):
             return
-        sent = call.ticket is not None and call.ticket.connection is not None
-        if call.ticket is not None:
-            self._pool.drop(call.ticket)
+        sent = call.connection is not None
+        self._pool.drop(call)
         if sent and not self.modern and call.outgoing.method != "initialize":
             self.tell(CANCELLED, msgspec.json.encode({"requestId": call.id, "reason": reason}))
 
@@ -370,7 +382,7 @@ class HttpLink(Link):
     def _receive(self, payload: bytes, what: str) -> None:
         receipt = Receipt(self, what)
         try:
-            receipt.ticket = self._pool.submit(payload, receipt)
+            self._pool.submit(payload, receipt)
         except Fault as fault:
             self.complain(f"{what} was not sent: {fault.message}", "told")
             return

@@ -10,7 +10,7 @@ import contextlib
 from collections.abc import Mapping
 from typing import Final
 
-from interlock.transports.http.channel import Failed
+from interlock.transports.http.channel import Failed, Reply
 from interlock.transports.http.heads import line
 from interlock.transports.http.origin import Origin, split_url
 from interlock.transports.http.pool import Guard, Pool
@@ -62,17 +62,17 @@ class Post:
 
 async def _answer(pool: Pool, origin: Origin, request: bytes, most_bytes: int, within_s: float) -> bytes:
     answer = _Answer(most_bytes)
-    ticket = pool.submit(request, answer)
+    pool.submit(request, answer)
     try:
         async with asyncio.timeout(within_s):
             return await answer.whole_body
     except TimeoutError:
         raise Fault("TIMEOUT", f"{origin.authority} did not answer within {within_s:g} s") from None
     finally:
-        pool.drop(ticket)
+        pool.drop(answer)
 
 
-class _Answer:
+class _Answer(Reply):
     """The answer as it comes."""
 
     def __init__(self, most_bytes: int) -> None:
@@ -95,11 +95,6 @@ class _Answer:
     def done(self) -> None:
         if not self.whole_body.done():
             self.whole_body.set_result(bytes(self._body))
-
-    def whole(self, headers: dict[bytes, bytes], body: bytes) -> None:
-        self.head(200, headers)
-        self.body(body)
-        self.done()
 
     def failed(self, how: Failed) -> None:
         self._fail(how.why)

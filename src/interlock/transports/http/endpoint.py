@@ -15,6 +15,7 @@ from typing import Final
 import msgspec
 
 from interlock.protocols.mcp import headers as mcp_headers
+from interlock.protocols.mcp.alike import AlikeCall, Parts
 from interlock.protocols.mcp.intake import (
     check_session_version,
     is_modern,
@@ -22,7 +23,7 @@ from interlock.protocols.mcp.intake import (
     read_modern,
     refusal_tongue,
 )
-from interlock.protocols.mcp.meta import Glance, glance, plain_call
+from interlock.protocols.mcp.meta import Glance, glance
 from interlock.protocols.mcp.revisions import REVISIONS
 from interlock.transports.credentials import check_beside
 from interlock.transports.exchange import Caller, Service
@@ -31,7 +32,7 @@ from interlock.transports.http.bounds import DEFAULT_BOUNDS, HttpBounds
 from interlock.transports.http.exchange import LISTEN, Batch, HttpExchange
 from interlock.transports.http.guard import Refusal
 from interlock.transports.http.legacy_sse import LegacySse, mcp_path_of
-from interlock.transports.http.sessions import HttpSession, Sessions
+from interlock.transports.http.sessions import ALIKE_BYTES, HttpSession, Sessions
 from interlock.transports.http.turn import Head, Said, Turn
 from interlock.transports.unsettled import Unsettled
 from interlock.wire.conversation import CANCELLED
@@ -75,12 +76,17 @@ class McpEndpoint:
         self._listening: set[HttpExchange] = set()
         """Subscriptions of the stateless era: requests that are never done by themselves."""
 
-    def handle(self, turn: Turn) -> None:
-        """Answer a request, now or later."""
+    def handle(self, turn: Turn, at_length: bool = False) -> None:
+        """Answer a request, now or later; `at_length` where no trail is to be followed."""
         head = turn.head
+        said = head.said
         try:
-            if head.said is not None and self._served_alike(turn, head, head.said):
-                pass
+            if said is None and head.session is not None:
+                said = head.session.alike(turn.body)
+            parts = None if said is None else said.call.parts(turn.body)
+            if said is not None and parts is not None:
+                if at_length or said.trail is None or not said.trail.follow(turn, parts):
+                    self._serve_alike(turn, said, parts)
             elif head.fit:
                 self._post(turn)
             elif not head.path.endswith("/mcp") and mcp_path_of(head.path) is not None:
@@ -144,17 +150,6 @@ class McpEndpoint:
         else:
             self._other(turn, caller, decode(turn.body, self._limits))
 
-    def _served_alike(self, turn: Turn, head: Head, said: Said) -> bool:
-        """Whether this was a call like the last one with this head, whose headers were found to fit that."""
-        found = plain_call(turn.body)
-        if found is None or not said.by(*found):
-            return False
-        caller = self._service.admit(head.path, head.headers)
-        exchange = HttpExchange(*found, said.dialect, caller, turn)
-        turn.on_gone = exchange.client_gone
-        self._serve(exchange)
-        return True
-
     def _other(self, turn: Turn, caller: Caller, message: Message) -> None:
         if isinstance(message, Request):
             check_beside(message.auth, turn.head.headers)
@@ -168,14 +163,11 @@ class McpEndpoint:
     def _request(self, turn: Turn, caller: Caller, request: Request) -> None:
         head = turn.head
         view = glance(request.params)
-        if head.said is not None and head.said.by(request, view):
-            exchange = HttpExchange(request, view, head.said.dialect, caller, turn)
-            turn.on_gone = exchange.client_gone
-            self._serve(exchange)
-        elif is_modern(request, view, head.headers):
+        if is_modern(request, view, head.headers):
             dialect = read_modern(request, view, head.headers)
-            if request.method == "tools/call" and len(view.name or "") + len(view.meta_raw) <= _SHORT:
-                head.said = Said(request.method, view.name, view.meta_raw, dialect)
+            if request.method == "tools/call" and len(turn.body) - len(view.arguments or b"") <= ALIKE_BYTES:
+                alike = AlikeCall.of(turn.body, request, view)
+                head.said = None if alike is None else Said(alike, dialect)
             exchange = HttpExchange(request, view, dialect, caller, turn)
             turn.on_gone = exchange.client_gone
             self._serve(exchange)
@@ -184,7 +176,23 @@ class McpEndpoint:
         elif request.method == "initialize":
             self._initialize(turn, caller, request)
         else:
-            self._serve_in_session(turn, self._session(turn, caller), caller, request, view, None)
+            session = head.session = self._session(turn, caller)
+            head.caller = caller
+            if request.method == "tools/call":
+                session.learn(turn.body, request, view)
+            self._serve_in_session(turn, session, caller, request, view, None)
+
+    def _serve_alike(self, turn: Turn, said: Said, parts: Parts) -> None:
+        caller = self._service.admit(turn.head.path, turn.head.headers)
+        session = None if said.session is None else self._session(turn, caller)
+        exchange = HttpExchange(*said.call.read(turn.body, parts), said.dialect, caller, turn, session)
+        exchange.said = said
+        if session is None:
+            turn.on_gone = exchange.client_gone
+        else:
+            turn.head.caller = caller
+            session.take(parts[0], exchange)
+        self._serve(exchange)
 
     def _serve(self, exchange: HttpExchange) -> None:
         try:
@@ -199,7 +207,7 @@ class McpEndpoint:
         self, turn: Turn, session: HttpSession, caller: Caller, request: Request, view: Glance, batch: Batch | None
     ) -> None:
         exchange = HttpExchange(request, view, session.dialect, caller, turn, session, batch)
-        session.take(exchange)
+        session.take(request.id, exchange)
         if request.method == "ping":
             exchange.result(b"{}")
         else:
@@ -309,7 +317,6 @@ class _Cancelled(msgspec.Struct):
 
 _decode_cancelled = msgspec.json.Decoder(_Cancelled).decode
 
-_SHORT: Final = 1024
 _BOTH_KINDS: Final = ("application/json", "text/event-stream")
 _STREAM_KIND: Final = ("text/event-stream",)
 _ALLOW_ALL: Final = b"allow: POST, GET, DELETE\r\n"

@@ -16,7 +16,7 @@ from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.meta import SUBSCRIPTION_ID, Glance
 from interlock.transports.exchange import Caller, Exchange
 from interlock.transports.http.answers import failure_status, fault_headers, fault_status
-from interlock.transports.http.turn import Turn
+from interlock.transports.http.turn import Said, Turn
 from interlock.wire.errors import ErrorObject, Fault
 from interlock.wire.messages import (
     Request,
@@ -49,6 +49,8 @@ class HttpExchange(Exchange):
 
     # What few requests ever change stands here once, not in each of them.
     session: HttpSession | None = None
+    said: Said | None = None
+    """Where a trail can be left for calls like this one."""
     on_cancel: Callable[[str], None] | None = None
     _batch: Batch | None = None
     _open = True

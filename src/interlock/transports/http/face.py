@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Protocol
 from interlock.transports.http.bounds import HttpBounds
 from interlock.transports.http.guard import Faces, Refusal, check_target
 from interlock.transports.http.legacy_sse import mcp_path_of
+from interlock.transports.http.lengths import cut_length
 from interlock.transports.http.turn import Head, Turn
 from interlock.wire.limits import Limits
 from interlock.wire.sse import KEEP_ALIVE
@@ -22,8 +23,8 @@ if TYPE_CHECKING:
 class Endpoint(Protocol):
     """Whoever answers the turns."""
 
-    def handle(self, turn: Turn) -> None:
-        """Answer a request, now or later. Never raises."""
+    def handle(self, turn: Turn, at_length: bool = False) -> None:
+        """Answer a request, now or later, `at_length` where no trail is to be followed. Never raises."""
 
     def foresee(self, head: Head) -> Refusal | None:
         """Whether a request would be refused whatever its body is. Asked before a long body is read."""
@@ -36,6 +37,10 @@ class Endpoint(Protocol):
 
     def close(self) -> None:
         """It is over: end everything."""
+
+
+Known = tuple[Head, int]
+"""A head, and how long its body is."""
 
 
 class Face:
@@ -63,8 +68,10 @@ class Face:
         self.ok_head = b""
         self._date = b""
         self._targets: dict[bytes, tuple[str, bool] | Refusal] = {}
-        self.heads: dict[bytes, Head] = {}
+        self.heads: dict[bytes, Known] = {}
         """Heads that were understood, by the very bytes they came as; nobody's own, so shared by all connections."""
+        self._alike: dict[bytes, Head] = {}
+        """The same without their lengths, in which most requests of a client differ."""
         self.sweep(time.monotonic())
 
     def resolve(self, target: bytes) -> tuple[str, bool] | Refusal:
@@ -81,12 +88,27 @@ class Face:
             self._targets[target] = found
         return found
 
-    def remember(self, start: bytes, head: Head) -> None:
-        """Keep a head for whoever sends the same again."""
-        if len(self.heads) >= _HEADS:
-            self.heads.clear()
+    def understand(self, start: bytes, match: Callable[[], Head | None]) -> Known | None:
+        """The head in these bytes, and its body's length, kept for whoever sends the same again. `match` finds it where
+        none was like it yet; None where it must be parsed."""
+        cut = cut_length(start)
+        head = None if cut is None else self._alike.get(cut[0])
+        if cut is None or head is None:
+            head = match()
+        if head is None:
+            return None
+        length = head.length if cut is None else cut[1]
+        if length > self.limits.message_bytes:
+            return None
         if len(start) <= _HEAD_BYTES:
-            self.heads[start] = head
+            if len(self.heads) >= _HEADS:
+                self.heads.clear()
+            if len(self._alike) >= _ALIKE:
+                self._alike.clear()
+            self.heads[start] = head, length
+            if cut is not None:
+                self._alike[cut[0]] = head
+        return head, length
 
     def render(self, status: int, body: bytes, headers: bytes, keep_alive: bool) -> bytes:
         """A whole answer with its status line and headers."""
@@ -128,6 +150,7 @@ def status_line(status: int) -> bytes:
 _STATUS_LINES = {status.value: f"HTTP/1.1 {status.value} {status.phrase}\r\n".encode() for status in HTTPStatus}
 _STATUS_LINES[499] = b"HTTP/1.1 499 Client Closed Request\r\n"
 _TARGETS = 1_024
-_HEADS = 2_048
+_HEADS = 4_096
+_ALIKE = 2_048
 _HEAD_BYTES = 2_048
 _TARGET_BYTES = 512

@@ -11,6 +11,7 @@ from interlock.protocols.mcp.methods import METHODS
 from interlock.protocols.mcp.revisions import Revision
 from interlock.transports.http.origin import Origin
 from interlock.wire.errors import Fault
+from interlock.wire.messages import encode_request
 
 _NAME = re.compile(r"[!#$%&'*+\-.^_`|~0-9A-Za-z]{1,256}\Z")
 _VALUE = re.compile(r"(?:[\x21-\x7e\x80-\xff](?:[\t\x20-\x7e\x80-\xff]*[\x21-\x7e\x80-\xff])?)?\Z")
@@ -40,6 +41,7 @@ OURS: Final = frozenset(
 """Headers that no configuration may set: they say how the message is framed, or what the protocol says."""
 
 _STARTS = 1_024
+_REQUEST = b'{"jsonrpc":"2.0","id":'
 
 
 class Heads:
@@ -54,8 +56,9 @@ class Heads:
         self._target = target
         self._revision: Revision | None = None
         self._session_id: str | None = None
-        self._starts: dict[tuple[str, str | None], bytes] = {}
-        """POSTs up to their length, for what was asked before."""
+        self._starts: dict[tuple[str, str | None], tuple[bytes, bytes, int]] = {}
+        """For what was asked before: the POST up to its length, the message between its id and its params, and how long
+        it is without those two."""
         self._renew()
 
     @property
@@ -90,22 +93,29 @@ class Heads:
         self._session_id = session_id
         self._renew()
 
-    def post(
-        self, body: bytes, method: str = "", name: str | None = None, params: Iterable[tuple[str, str]] = ()
+    def request(
+        self, id: int, method: str, params: bytes, name: str | None = None, headers: Iterable[tuple[str, str]] = ()
     ) -> bytes:
-        """A whole POST. `method` is empty for an answer to the server."""
-        start = self._starts.get((method, name)) or self._start_of(method, name)
-        if params and self._modern:
-            start = b"".join((start, *(line(header, value) for header, value in params)))
-        return b"%bContent-Length: %d\r\n\r\n%b" % (start, len(body), body)
+        """A whole POST with a request, put together in one go. `headers` are of the stateless era."""
+        start, middle, length = self._starts.get((method, name)) or self._start_of(method, name)
+        more = b"".join([line(header, value) for header, value in headers]) if headers and self._modern else b""
+        id_ = b"%d" % id
+        size = length + len(id_) + len(params)
+        return b'%b%d\r\n%b\r\n{"jsonrpc":"2.0","id":%b%b%b}' % (start, size, more, id_, middle, params)
 
-    def _start_of(self, method: str, name: str | None) -> bytes:
+    def post(self, body: bytes, method: str = "") -> bytes:
+        """A whole POST with anything else. `method` is empty for an answer to the server."""
+        start, _, _ = self._starts.get((method, None)) or self._start_of(method, None)
+        return b"%b%d\r\n\r\n%b" % (start, len(body), body)
+
+    def _start_of(self, method: str, name: str | None) -> tuple[bytes, bytes, int]:
         opening = self._opening if method == "initialize" else self._post
         start = opening + _mirrored(method, name) if self._modern and method else opening
+        middle = encode_request(0, method, b"")[len(_REQUEST) + 1 : -1]
         if len(self._starts) >= _STARTS:
             self._starts.clear()
-        self._starts[method, name] = start
-        return start
+        made = self._starts[method, name] = start + b"Content-Length: ", middle, len(_REQUEST) + len(middle) + 1
+        return made
 
     def get(self, last_event_id: str | None) -> bytes:
         """Opens or resumes a stream (handshake era)."""

@@ -13,7 +13,7 @@ from collections.abc import Awaitable, Callable
 from typing import Final, TypeAlias
 
 from interlock.transports.fairness import Share
-from interlock.transports.http.channel import Channel, Failed, Reply, Ticket, fail
+from interlock.transports.http.channel import Channel, Failed, Reply, fail
 from interlock.transports.http.known_heads import KnownHeads
 from interlock.transports.http.origin import Origin
 from interlock.transports.rounds import Rounds
@@ -56,7 +56,7 @@ class Pool:
         self._open_ones: set[Channel] = set()
         """The idle ones and those that carry a request."""
         self._opening: set[asyncio.Task[None]] = set()
-        self._queue: deque[Ticket] = deque()
+        self._queue: deque[Reply] = deque()
         self._reaper: asyncio.TimerHandle | None = None
         self._closed = False
         self.heads = KnownHeads()
@@ -67,7 +67,7 @@ class Pool:
         """How many are open or being opened."""
         return len(self._open_ones) + len(self._opening)
 
-    def submit(self, payload: bytes, reply: Reply, *, fresh: bool = False) -> Ticket:
+    def submit(self, payload: bytes, reply: Reply, *, fresh: bool = False) -> None:
         """Send a request: at once on an idle connection, else on a new one or in its turn.
 
         `fresh` asks for a new one, if there may be one more. Raises RESOURCE_EXHAUSTED when too many wait already.
@@ -76,32 +76,34 @@ class Pool:
         while idle and not fresh:
             connection = idle.pop()
             if connection.idle_until > self._now() and not connection.transport.is_closing():
-                return connection.begin(Ticket(reply, connection), payload)
+                reply.connection, connection.reply, reply.over = connection, reply, False
+                self.rounds.write(connection.transport, payload)
+                return
             self._abandon(connection)
-        ticket = Ticket(reply, payload=payload)
         if self._closed:
             raise Fault("UPSTREAM_UNAVAILABLE", "the connection was closed")
-        if fresh and self.connections < self._size:
-            self._start(ticket)
-            return ticket
-        if len(self._queue) >= self._queue_limit:
+        opens = fresh and self.connections < self._size
+        if not opens and len(self._queue) >= self._queue_limit:
             raise Fault("RESOURCE_EXHAUSTED", "too many requests wait for a connection", retry_after_ms=1000)
-        self._queue.append(ticket)
-        self._open_more()
-        return ticket
+        reply.connection, reply.payload, reply.over = None, payload, False
+        if opens:
+            self._start(reply)
+        else:
+            self._queue.append(reply)
+            self._open_more()
 
-    def drop(self, ticket: Ticket) -> None:
+    def drop(self, reply: Reply) -> None:
         """The response is no longer wanted: its connection is closed, and nobody is told."""
-        if ticket.over:
+        if reply.over:
             return
-        ticket.over = True
-        if ticket.connection is not None:
-            ticket.connection.abort()
+        reply.over = True
+        if reply.connection is not None:
+            reply.connection.abort()
 
-    def drain(self, ticket: Ticket) -> None:
+    def drain(self, reply: Reply) -> None:
         """All that was wanted has come: keep the connection if the response ends soon, else close it."""
-        if not ticket.over:
-            self._loop.call_later(DRAIN_SECONDS, self.drop, ticket)
+        if not reply.over:
+            self._loop.call_later(DRAIN_SECONDS, self.drop, reply)
 
     async def close(self) -> None:
         """Close every connection. Whoever still waits is told."""
@@ -113,8 +115,8 @@ class Pool:
         for connection in tuple(self._open_ones):
             connection.abort()
         queued, self._queue = self._queue, deque()
-        for ticket in queued:
-            fail(ticket, Failed("the connection was closed", sent=False))
+        for reply in queued:
+            fail(reply, Failed("the connection was closed", sent=False))
         if self._opening:
             await asyncio.wait(self._opening)
 
@@ -125,9 +127,9 @@ class Pool:
         if not keep or self._closed:
             self._abandon(connection)
             return
-        ticket = self._next_ticket() if self._queue else None
-        if ticket is not None:
-            self._begin(connection, ticket)
+        reply = self._next() if self._queue else None
+        if reply is not None:
+            self._begin(connection, reply)
             return
         connection.idle_until = self._now() + connection.keep_seconds
         self._idle.append(connection)
@@ -145,17 +147,17 @@ class Pool:
         self._open_ones.discard(connection)
         connection.abort()
 
-    def _begin(self, connection: Channel, ticket: Ticket) -> None:
+    def _begin(self, connection: Channel, reply: Reply) -> None:
         """Send what had to wait for a connection."""
-        payload, ticket.payload = ticket.payload, b""
-        ticket.connection = connection
-        connection.begin(ticket, payload)
+        payload, reply.payload = reply.payload, b""
+        reply.connection, connection.reply = connection, reply
+        self.rounds.write(connection.transport, payload)
 
-    def _next_ticket(self) -> Ticket | None:
+    def _next(self) -> Reply | None:
         while self._queue:
-            ticket = self._queue.popleft()
-            if not ticket.over:
-                return ticket
+            reply = self._queue.popleft()
+            if not reply.over:
+                return reply
         return None
 
     def _open_more(self) -> None:
@@ -163,12 +165,12 @@ class Pool:
         while len(self._opening) < len(self._queue) and self.connections < self._size and not self._closed:
             self._start(None)
 
-    def _start(self, ticket: Ticket | None) -> None:
-        task = self._loop.create_task(self._open(ticket))
+    def _start(self, reply: Reply | None) -> None:
+        task = self._loop.create_task(self._open(reply))
         self._opening.add(task)
         task.add_done_callback(self._opening.discard)
 
-    async def _open(self, ticket: Ticket | None) -> None:
+    async def _open(self, reply: Reply | None) -> None:
         """Open a connection for one request, or for whoever waits longest then; if that fails, it is told so."""
         origin = self._origin
         try:
@@ -181,25 +183,25 @@ class Pool:
                     server_hostname=origin.host if self._context is not None else None,
                 )
         except (OSError, TimeoutError, ssl.SSLError, Fault) as cause:
-            self._cannot_open(ticket, str(cause) or "no connection in time")
+            self._cannot_open(reply, str(cause) or "no connection in time")
             return
         finally:
             task = asyncio.current_task()
             if task is not None:
                 self._opening.discard(task)
         if connection.transport.is_closing():
-            self._cannot_open(ticket, "the server closed the connection at once")
+            self._cannot_open(reply, "the server closed the connection at once")
             return
         self._open_ones.add(connection)
-        if ticket is not None and not ticket.over:
-            self._begin(connection, ticket)
+        if reply is not None and not reply.over:
+            self._begin(connection, reply)
         else:
             self.release(connection, keep=True)
 
-    def _cannot_open(self, ticket: Ticket | None, why: str) -> None:
-        ticket = ticket or self._next_ticket()
-        if ticket is not None:
-            fail(ticket, Failed(f"cannot connect to {self._origin.authority}: {why}", sent=False))
+    def _cannot_open(self, reply: Reply | None, why: str) -> None:
+        reply = reply or self._next()
+        if reply is not None:
+            fail(reply, Failed(f"cannot connect to {self._origin.authority}: {why}", sent=False))
 
     def _reap(self) -> None:
         """Close what has been idle for long. The oldest stand first."""

@@ -9,13 +9,14 @@ import asyncio
 import enum
 import time
 from collections import deque
+from functools import partial
 from typing import TYPE_CHECKING, Any, TypeAlias
 
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
 from interlock.transports.http import guard
-from interlock.transports.http.face import Face
+from interlock.transports.http.face import Face, Known
 from interlock.transports.http.guard import Refusal
 from interlock.transports.http.refusals import refusal_body
 from interlock.transports.http.template import Template
@@ -59,6 +60,8 @@ class HubProtocol(HttpToolsProtocol):
         super().__init__(config, server_state, app_state, _loop)
         self.face = face
         self._rounds = Rounds.of(self.loop)
+        self.data_received = partial(self._rounds.received, self)  # type: ignore[method-assign]
+        """Bytes, in whatever pieces they come: in their turn they are taken in."""
         self._phase = _IDLE
         self._target = b""
         self._first: bytes | None = None
@@ -95,24 +98,21 @@ class HubProtocol(HttpToolsProtocol):
             transport.write(self.face.render(503, b"", b"retry-after: 1\r\n", keep_alive=False))
             self._hang_up()
 
-    def data_received(self, data: bytes) -> None:
-        """Bytes, in whatever pieces they come."""
-        self._rounds.received(self, data)
-
     def eof_received(self) -> None:
         """The client sends no more: what it sent is gone through before the connection closes."""
         self._rounds.settle()
 
     def take_in(self, data: bytes) -> None:
-        """The same, in their turn."""
+        """Bytes that came, in their turn."""
         phase = self._phase
         if phase is _IDLE:
             if self._active is None and self._template is not None:
                 # A whole request that is like one before it is not parsed again.
                 start, _, body = data.partition(b"\r\n\r\n")
-                head = self.face.heads.get(start) or self._alike(start, data)
-                if head is not None and len(body) == head.length and not self._queue and not self._stalled:
+                known = self.face.heads.get(start) or self._alike(start, data)
+                if known is not None and len(body) == known[1] and not self._queue and not self._stalled:
                     self._serial += 1
+                    head = known[0]
                     turn = self._active = Turn(self, head, head.keep_alive, body)
                     self.face.endpoint.handle(turn)
                     return
@@ -366,13 +366,10 @@ class HubProtocol(HttpToolsProtocol):
 
     # Steps of ours.
 
-    def _alike(self, start: bytes, data: bytes) -> Head | None:
-        """The head of a request that is like the one before it on this connection, remembered for all of them."""
-        match = None if self._template is None else self._template.match(data)
-        if match is None or match[0].length > self.face.limits.message_bytes:
-            return None
-        self.face.remember(start, match[0])
-        return match[0]
+    def _alike(self, start: bytes, data: bytes) -> Known | None:
+        """The head of a request that is like the one before it on this connection, and its body's length."""
+        template = self._template
+        return None if template is None else self.face.understand(start, partial(template.match, data))
 
     def _begin_asgi(self, head: dict[bytes, bytes]) -> None:
         super().on_message_begin()

@@ -8,7 +8,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
 from interlock.protocols.mcp.methods import METHODS
-from interlock.transports.http.channel import Failed, Ticket
+from interlock.transports.http.channel import Failed, Reply
 from interlock.transports.http.reading import (
     BAD_EVENTS,
     FLOOD,
@@ -42,11 +42,10 @@ IDEMPOTENT: Final = frozenset(
 """Requests that may be sent again when it is not known whether the first was heard."""
 
 
-class Call:
+class Call(Reply):
     """One request of ours, and its response as it comes."""
 
     # What few calls ever change stands here once, not in each of them.
-    ticket: Ticket | None = None
     timer: asyncio.TimerHandle | None = None
     with_session = False
     last_event_id: str | None = None
@@ -62,15 +61,18 @@ class Call:
     _redirects = 0
     _repeated = False
     _bad = 0
-
+    _told = False
+    """Whether its answer came: what follows on its stream is nobody's."""
     _chunks: list[bytes] | None = None
 
-    def __init__(self, link: HttpLink, id: int, outgoing: Outgoing, sink: Sink, request: bytes) -> None:
+    id = 0
+    params = b""
+    """As they went out."""
+
+    def __init__(self, link: HttpLink, outgoing: Outgoing, sink: Sink) -> None:
         self._link = link
-        self.id = id
         self.outgoing = outgoing
         self.sink = sink
-        self.request = request
         self.deadline = outgoing.deadline
 
     def renew(self) -> None:
@@ -100,7 +102,8 @@ class Call:
 
     def body(self, data: bytes) -> None:
         if self._events is not None:
-            self._read_events(self._events, data)
+            if not self._told:
+                self._read_events(self._events, data)
             return
         self._size += len(data)
         if self._size <= (self._link.limits.message_bytes if self._json else ERROR_BYTES):
@@ -113,7 +116,8 @@ class Call:
 
     def done(self) -> None:
         if self._events is not None:
-            self._broken("the response stream ended without the answer")
+            if not self._told:
+                self._broken("the response stream ended without the answer")
             return
         body = b"".join(self._chunks or ())
         if self._json:
@@ -125,15 +129,10 @@ class Call:
         link = self._link
         result = plain_result(body, self.id) if len(body) <= link.limits.message_bytes else None
         if result is not None and self.outgoing.method != "initialize":
-            self.ticket = None
             if link.finish(self):
                 self.sink.answered(Result(self.id, result))
             return
-        self._status = 200
-        self._headers = headers
-        self._json = True
-        self.body(body)
-        self.done()
+        super().whole(headers, body)
 
     def failed(self, how: Failed) -> None:
         if not how.sent:
@@ -156,7 +155,7 @@ class Call:
             self._note(event)
             if event.data:
                 self._take(event.data)
-            if self.ticket is None or self.ticket.over:
+            if self._told or self.over:
                 return
 
     def _note(self, event: Event) -> None:
@@ -193,17 +192,14 @@ class Call:
         if self.outgoing.method == "initialize":
             session = self._headers.get(b"mcp-session-id")
             self._link.offered_session = None if session is None else session.decode("latin-1")
-        ticket, self.ticket = self.ticket, None
-        if ticket is not None and not ticket.over:
-            self._link.drain(ticket)
+        self._told = True
+        self._link.drain(self)
         if self._link.finish(self):
             self.sink.answered(answer)
 
     def _notified(self, notification: Notification) -> None:
-        if notification.method == PROGRESS:
-            self._link.progressed(self, notification.params)
-        elif notification.method == CANCELLED:
-            # It is about a request of the server's own, on whichever stream that came.
+        if notification.method in (PROGRESS, CANCELLED):
+            # Progress says whose it is, and what is cancelled is a request of the server's own, whatever the stream.
             self._link.told(notification)
         else:
             self.sink.notified(notification.method, notification.params)
@@ -211,8 +207,8 @@ class Call:
     def _refused(self, body: bytes) -> None:
         """A status that is no answer by itself."""
         status = self._status
-        if status in (307, 308):
-            self._redirected()
+        if status in (301, 302, 303, 307, 308):
+            self._redirected(status in (307, 308))
             return
         if status == 404 and self.with_session:
             self._lose("SESSION_UNKNOWN", "the server no longer knows the session")
@@ -224,10 +220,11 @@ class Call:
         if self._link.finish(self):
             self.sink.lost(http_fault(status, self._headers, body, error))
 
-    def _redirected(self) -> None:
+    def _redirected(self, whole: bool) -> None:
+        """Go where the server points to, if that means to say the same again: other statuses ask for a GET."""
         location = self._headers.get(b"location", b"").decode("latin-1")
         self._redirects += 1
-        if self._redirects <= REDIRECTS and location and self._link.redirect(location):
+        if whole and self._redirects <= REDIRECTS and location and self._link.redirect(location):
             self._link.repeat(self)
             return
         self._lose(
@@ -246,14 +243,13 @@ class Call:
         self._link.lose(self, Fault(name, why, mend=mend))
 
 
-class Receipt:
+class Receipt(Reply):
     """The response to what needs no answer: a notification, our answer to the server, the end of a session."""
 
     def __init__(self, link: HttpLink, what: str) -> None:
         self._link = link
         self._what = what
         self._status = 0
-        self.ticket: Ticket | None = None
         self.taken: asyncio.Future[None] = asyncio.get_running_loop().create_future()
 
     def head(self, status: int, headers: dict[bytes, bytes]) -> None:
@@ -269,14 +265,10 @@ class Receipt:
             self._link.complain(f"{self._what} was refused: HTTP {self._status}", "told")
         self._settle()
 
-    def whole(self, headers: dict[bytes, bytes], body: bytes) -> None:
-        self._settle()
-
     def failed(self, how: Failed) -> None:
         if not self.taken.done():
             self._link.complain(f"{self._what} was not taken: {how.why}", "told")
-        if self.ticket is not None:
-            self._link.drop(self.ticket)
+        self._link.drop(self)
         self._settle()
 
     def _settle(self) -> None:

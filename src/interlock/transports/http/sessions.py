@@ -6,40 +6,79 @@ import asyncio
 import secrets
 from collections import Counter
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from typing import Final, Protocol
 
 import msgspec
 
+from interlock.protocols.mcp.alike import AlikeCall
 from interlock.protocols.mcp.dialect import Dialect
+from interlock.protocols.mcp.meta import Glance
 from interlock.protocols.mcp.revisions import R2025_11_25
 from interlock.transports.exchange import Caller, Session
 from interlock.transports.http.bounds import HttpBounds
 from interlock.transports.http.exchange import check_capability
 from interlock.transports.http.streams import ReplayBudget, SessionStream, Streams
-from interlock.transports.http.turn import Turn
+from interlock.transports.http.turn import Said, Turn
 from interlock.wire.conversation import CANCELLED
 from interlock.wire.errors import Fault
 from interlock.wire.limits import Limits
-from interlock.wire.messages import Failure, Id, Result, encode_notification, encode_request, one_line
+from interlock.wire.messages import Failure, Id, Request, Result, encode_notification, encode_request, one_line
 
-if TYPE_CHECKING:
-    from interlock.transports.http.exchange import HttpExchange
+MOST_ALIKE: Final = 1_024
+ALIKE_BYTES: Final = 1_024
+"""So much may stand around the arguments of a call that is remembered."""
+_NAME: Final = b'"name":"'
+
+
+class Open(Protocol):
+    """A request that is being served."""
+
+    def cancel(self, reason: str) -> None:
+        """Its answer is no longer wanted, or nobody can give it any more."""
 
 
 class HttpSession(Session):
     """One client's conversation."""
 
-    __slots__ = ("_asked", "_limits", "_next_ask", "opened", "streams", "used_at")
+    __slots__ = ("_asked", "_clock", "_limits", "_next_ask", "_said", "opened", "streams", "used_at")
 
-    def __init__(self, id: str, caller: Caller, dialect: Dialect, streams: Streams, limits: Limits) -> None:
+    def __init__(
+        self,
+        id: str,
+        caller: Caller,
+        dialect: Dialect,
+        streams: Streams,
+        limits: Limits,
+        clock: Callable[[], float],
+    ) -> None:
         super().__init__(id, caller, dialect)
         self.streams = streams
-        self.opened: dict[Id, HttpExchange] = {}
+        self.opened: dict[Id, Open] = {}
         """The requests that are being served."""
-        self.used_at = 0.0
+        self._clock = clock
+        self.used_at = clock()
+        self._said: dict[bytes, Said] = {}
+        """The last call of each tool: one that is like it needs no more looks."""
         self._limits = limits
         self._asked: dict[int, asyncio.Future[bytes]] = {}
         self._next_ask = 0
+
+    def touch(self) -> None:
+        """It is in use."""
+        self.used_at = self._clock()
+
+    def alike(self, body: bytes) -> Said | None:
+        """The call that one in these bytes may be like."""
+        at = body.find(_NAME) + len(_NAME)
+        return self._said.get(body[at : body.find(b'"', at)])
+
+    def learn(self, body: bytes, request: Request, view: Glance) -> None:
+        """Remember a call for those that are like it."""
+        call = AlikeCall.of(body, request, view) if len(body) - len(view.arguments or b"") <= ALIKE_BYTES else None
+        if call is not None and view.name is not None:
+            if len(self._said) >= MOST_ALIKE:
+                self._said.clear()
+            self._said[view.name.encode()] = Said(call, self.dialect, self)
 
     def notify(self, method: str, params: bytes) -> None:
         """Something that belongs to no request: on the stream that a GET opened, kept for it while there is none."""
@@ -85,14 +124,18 @@ class HttpSession(Session):
         data = _members(bytes(error.data))
         future.set_exception(Fault("UPSTREAM_ERROR", error.message, code=error.code, data=data))
 
-    def take(self, exchange: HttpExchange) -> None:
+    def take(self, id_: Id, exchange: Open) -> None:
         """A request is being served. Raises for an id that is in use, or when there are too many."""
-        id_ = exchange.request.id
+        if self.may_take(id_):
+            self.opened[id_] = exchange
+            return
         if id_ in self.opened:
             raise Fault("INVALID_REQUEST", f"id {id_!r} is already in use by an open request")
-        if len(self.opened) >= self._limits.pending:
-            raise Fault("RESOURCE_EXHAUSTED", "too many open requests in this session", retry_after_ms=1000)
-        self.opened[id_] = exchange
+        raise Fault("RESOURCE_EXHAUSTED", "too many open requests in this session", retry_after_ms=1000)
+
+    def may_take(self, id: Id) -> bool:
+        """Whether a request with this id can be served."""
+        return id not in self.opened and len(self.opened) < self._limits.pending
 
     def settle(self, id: Id) -> None:
         """A request is over."""
@@ -104,6 +147,7 @@ class HttpSession(Session):
 
     def close(self, reason: str) -> None:
         """Everything that was open in it is over."""
+        self._said.clear()
         for exchange in list(self.opened.values()):
             exchange.cancel(reason)
         for future in list(self._asked.values()):
@@ -140,8 +184,7 @@ class Sessions:
                 retry_after_ms=10_000,
             )
         streams = Streams(bounds, self._budget, primes=dialect.revision is R2025_11_25)
-        session = HttpSession(secrets.token_urlsafe(24), caller, dialect, streams, self._limits)
-        session.used_at = self._clock()
+        session = HttpSession(secrets.token_urlsafe(24), caller, dialect, streams, self._limits, self._clock)
         self._by_id[session.id] = session
         self._per_owner[caller.owner] += 1
         return session
@@ -151,7 +194,7 @@ class Sessions:
         session = self._by_id.get(id.decode("latin-1"))
         if session is None or session.caller.owner != caller.owner:
             raise Fault("SESSION_UNKNOWN", "no such session", mend="open a new one with initialize")
-        session.used_at = self._clock()
+        session.touch()
         return session
 
     def close(self, session: HttpSession, reason: str) -> None:

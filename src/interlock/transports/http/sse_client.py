@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from typing import Final
 from urllib.parse import urljoin
 
-from interlock.transports.http.channel import Failed, Ticket
+from interlock.transports.http.channel import Failed, Reply
 from interlock.transports.http.heads import Heads
 from interlock.transports.http.origin import split_url
 from interlock.transports.http.pool import Pool
@@ -49,7 +49,7 @@ class SseLink(OneStreamLink):
     ) -> SseLink:
         """Open the stream and wait until the server has named its address. Raises a `Fault`."""
         link = cls(url, listener, headers or {}, limits)
-        link._stream.ticket = link._pool.submit(link._heads.get(None), link._stream)
+        link._pool.submit(link._heads.get(None), link._stream)
         try:
             await link._ready
         except BaseException:
@@ -83,8 +83,7 @@ class SseLink(OneStreamLink):
         """The stream is over, and the conversation with it."""
         if self._fault is not None:
             return
-        if self._stream.ticket is not None:
-            self._pool.drop(self._stream.ticket)
+        self._pool.drop(self._stream)
         self._lose_all(fault)
         if self._ready.done():
             self.listener.closed(fault)
@@ -138,10 +137,10 @@ class SseLink(OneStreamLink):
 
     def _post(self, message: bytes, waiter: Waiter | None) -> None:
         post = _Post(self, waiter)
-        post.ticket = self._pool.submit(self._heads.post(message), post)
+        self._pool.submit(self._heads.post(message), post)
 
 
-class _Stream:
+class _Stream(Reply):
     """Takes the response to the GET."""
 
     def __init__(self, link: SseLink, limits: Limits) -> None:
@@ -151,7 +150,6 @@ class _Stream:
         self._status = 0
         self._headers: dict[bytes, bytes] = {}
         self._said = b""
-        self.ticket: Ticket | None = None
         self.bad = 0
 
     def head(self, status: int, headers: dict[bytes, bytes]) -> None:
@@ -177,16 +175,11 @@ class _Stream:
         else:
             self._link.give_up(Fault("UPSTREAM_UNAVAILABLE", "the server ended the stream"))
 
-    def whole(self, headers: dict[bytes, bytes], body: bytes) -> None:
-        self.head(200, headers)
-        self.body(body)
-        self.done()
-
     def failed(self, how: Failed) -> None:
         self._link.give_up(Fault("UPSTREAM_UNAVAILABLE", how.why))
 
 
-class _Post:
+class _Post(Reply):
     """Takes the response to a message: only whether it was taken. What it was about comes on the stream."""
 
     def __init__(self, link: SseLink, waiter: Waiter | None) -> None:
@@ -195,7 +188,6 @@ class _Post:
         self._status = 0
         self._headers: dict[bytes, bytes] = {}
         self._said = b""
-        self.ticket: Ticket | None = None
 
     def head(self, status: int, headers: dict[bytes, bytes]) -> None:
         self._status, self._headers = status, headers
@@ -209,11 +201,6 @@ class _Post:
         if self._status < 400:
             return
         self._link.refused(self._waiter, http_fault(self._status, self._headers, self._said, read_error(self._said)))
-
-    def whole(self, headers: dict[bytes, bytes], body: bytes) -> None:
-        self.head(200, headers)
-        self.body(body)
-        self.done()
 
     def failed(self, how: Failed) -> None:
         if self._waiter is not None:

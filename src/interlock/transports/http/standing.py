@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from typing import TYPE_CHECKING, Final
 
-from interlock.transports.http.channel import Failed, Ticket
+from interlock.transports.http.channel import Failed, Reply
 from interlock.transports.http.reading import (
     BAD_EVENTS,
     FLOOD,
@@ -24,7 +24,7 @@ RETRY_LEAST: Final = 0.1
 RETRY_MOST: Final = 30.0
 
 
-class Standing:
+class Standing(Reply):
     """The stream for what belongs to no request (2025-11-25, Listening for Messages from the Server)."""
 
     def __init__(self, link: HttpLink) -> None:
@@ -34,7 +34,6 @@ class Standing:
         self._retry: float | None = None
         self._wait = RETRY_SECONDS
         self._events: EventReader | None = None
-        self._ticket: Ticket | None = None
         self._timer: asyncio.TimerHandle | None = None
         self._stopped = False
         self._bad = 0
@@ -48,7 +47,7 @@ class Standing:
         self._timer = None
         self._events = None
         try:
-            self._ticket = self._link.open_stream(self, self._last_event_id)
+            self._link.open_stream(self, self._last_event_id)
         except Fault:
             self._again()
 
@@ -57,8 +56,7 @@ class Standing:
         self._stopped = True
         if self._timer is not None:
             self._timer.cancel()
-        if self._ticket is not None:
-            self._link.drop(self._ticket)
+        self._link.drop(self)
 
     def head(self, status: int, headers: dict[bytes, bytes]) -> None:
         self.answered.set()
@@ -90,10 +88,6 @@ class Standing:
                 return
 
     def done(self) -> None:
-        self._again()
-
-    def whole(self, headers: dict[bytes, bytes], body: bytes) -> None:
-        self.answered.set()
         self._again()
 
     def failed(self, how: Failed) -> None:

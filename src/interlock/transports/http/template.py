@@ -51,11 +51,11 @@ class Template:
             place += len(line) + 2
         return cls(head, parts, data[start:end], data[:end])
 
-    def match(self, data: bytes) -> tuple[Head, int] | None:
-        """The head at the beginning of these bytes and its length, if it is like the one before."""
+    def match(self, data: bytes) -> Head | None:
+        """The head at the beginning of these bytes, if it is like the one before."""
         head = self._head
         if data.startswith(self._whole):
-            return head, len(self._whole)
+            return head
         place = 0
         headers = None
         for literal, length, name, usual in self._parts:
@@ -73,11 +73,10 @@ class Template:
             place = end
         if not data.startswith(self._tail, place):
             return None
-        place += len(self._tail)
         if headers is None:
-            return head, place
+            return head
         length = int(headers[_LENGTH]) if _LENGTH in headers else 0
-        return Head(head.method, head.path, headers, head.keep_alive, head.chunked, length, head.fit), place
+        return Head(head.method, head.path, headers, head.keep_alive, head.chunked, length, head.fit)
 
 
 _is_plain = re.compile(rb"[!-~](?:[ -~]*[!-~])?").fullmatch

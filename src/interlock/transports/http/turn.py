@@ -6,34 +6,42 @@ What is written to a turn that is over, or whose client has gone, is dropped.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 import msgspec
 
+from interlock.protocols.mcp.alike import AlikeCall, Parts
 from interlock.protocols.mcp.dialect import Dialect
-from interlock.protocols.mcp.meta import Glance
 from interlock.transports.http.guard import Refusal
-from interlock.wire.messages import RESULT_LENGTH, Id, Request, encode_id, encode_result
+from interlock.wire.messages import RESULT_LENGTH, Id, encode_id, encode_result
 
 if TYPE_CHECKING:
+    from interlock.transports.exchange import Caller
     from interlock.transports.http.protocol import HubProtocol
+    from interlock.transports.http.sessions import HttpSession
 
 STREAM_HEADERS: Final = (
     b"content-type: text/event-stream\r\ncache-control: no-cache, no-transform\r\nx-accel-buffering: no\r\n"
 )
 
 
-class Said(msgspec.Struct, frozen=True):
-    """What a stateless request said of itself."""
+class Trail(Protocol):
+    """What a service left behind of a call, for those that are like it."""
 
-    method: str
-    name: str | None
-    meta: bytes
+    def follow(self, turn: Turn, parts: Parts) -> bool:
+        """Serve one of them, with no more ado than it needs. False where it must be served at length."""
+
+
+class Said(msgspec.Struct, eq=False):
+    """A call whose headers were found to fit it, and how it wanted to be served."""
+
+    call: AlikeCall
     dialect: Dialect
-
-    def by(self, request: Request, view: Glance) -> bool:
-        """Whether this request says the same."""
-        return self.name == view.name and self.meta == view.meta_raw and self.method == request.method
+    session: HttpSession | None = None
+    """Where it belongs to, in the handshake era."""
+    trail: Trail | None = None
+    barren: int = -1
+    """When the service found last that its calls leave none, by the service's own count."""
 
 
 class Head(msgspec.Struct):
@@ -51,7 +59,10 @@ class Head(msgspec.Struct):
     fit: bool = False
     """Whether the endpoint found once that it may carry an MCP message."""
     said: Said | None = None
-    """What a body said that its `Mcp-*` headers were found to repeat, and how it wanted to be served."""
+    """The last call with this head, in the stateless era: one that is like it needs no more looks."""
+    session: HttpSession | None = None
+    caller: Caller | None = None
+    """Where the last request with this head belonged to, in the handshake era, and who sent it."""
 
 
 NO_HEAD: Final = Head(b"", "", {}, keep_alive=False, chunked=False)
@@ -78,7 +89,7 @@ class Turn(msgspec.Struct, eq=False):
         if not self.keep_alive:
             self.answer(200, encode_result(id, result))
             return
-        id_ = encode_id(id)
+        id_ = b"%d" % id if type(id) is int else encode_id(id)
         size = RESULT_LENGTH + len(id_) + len(result)
         data = b'%b%d\r\n\r\n{"jsonrpc":"2.0","id":%b,"result":%b}' % (connection.face.ok_head, size, id_, result)
         connection.finish(self, data)

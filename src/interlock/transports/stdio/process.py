@@ -18,6 +18,7 @@ from typing import Final, Protocol, cast
 import msgspec
 
 from interlock.transports.descriptors import as_given
+from interlock.transports.stdio.leftovers import LEFTOVERS, MARK, new_mark
 from interlock.wire.errors import Fault
 
 STDIN, STDOUT, STDERR = 0, 1, 2
@@ -76,11 +77,11 @@ class Owner(Protocol):
 
 
 def environment(command: Command) -> dict[str, str]:
-    """What the process sees: the inherited few, then what the configuration names."""
+    """What the process sees: the inherited few, what the configuration names, and the mark by which it is found."""
     inherited = {name: os.environ[name] for name in INHERITED if name in os.environ}
     # An exported shell function is code (the same rule as in other clients).
     plain = {name: value for name, value in inherited.items() if not value.startswith("()")}
-    return plain | dict(command.env)
+    return plain | dict(command.env) | _marking()
 
 
 class ServerProcess(asyncio.SubprocessProtocol):
@@ -93,6 +94,9 @@ class ServerProcess(asyncio.SubprocessProtocol):
         self._gone = self._loop.create_future()
         self._ended = False
         self._linger: asyncio.TimerHandle | None = None
+        self._mark = ""
+        self._clearing: asyncio.Future[None] | None = None
+        """What it left behind in other sessions is being ended."""
         self._transport: asyncio.SubprocessTransport
         self._stdin: asyncio.WriteTransport
         self.pid: int = 0
@@ -104,6 +108,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
             raise Fault("UPSTREAM_UNAVAILABLE", "no command is configured", mend="name the program to run")
         process = cls(owner, write_limit)
         env = environment(command)
+        process._mark = env.get(MARK, "")
         try:
             await process._loop.subprocess_exec(
                 lambda: process,
@@ -142,6 +147,11 @@ class ServerProcess(asyncio.SubprocessProtocol):
 
     async def end(self) -> None:
         """Close stdin, wait, SIGTERM, wait, SIGKILL; each to the whole group. Returns when everything is gone."""
+        await self._end_group()
+        if self._clearing is not None:
+            await asyncio.shield(self._clearing)
+
+    async def _end_group(self) -> None:
         self._stdin.close()
         for number in (None, _TERM, _KILL):
             if number is not None:
@@ -182,6 +192,8 @@ class ServerProcess(asyncio.SubprocessProtocol):
     def process_exited(self) -> None:
         # Whatever it started and left behind goes with it, before the group's number can belong to anyone else.
         self._signal(_KILL)
+        if self._mark:
+            self._clearing = self._loop.run_in_executor(None, LEFTOVERS.end, self._mark)
         self._owner.exited()
         self._linger = self._loop.call_later(LINGER, self._finish)
 
@@ -211,10 +223,13 @@ class ServerProcess(asyncio.SubprocessProtocol):
 
 if sys.platform == "win32":
     _TERM = _KILL = signal.SIGTERM
-    _FLAGS = subprocess.CREATE_NEW_PROCESS_GROUP
+    # A hub in the background has no console, and each program would open a window for its own.
+    _FLAGS = subprocess.CREATE_NEW_PROCESS_GROUP | subprocess.CREATE_NO_WINDOW
+    _marking = dict
 else:
     _TERM, _KILL = signal.SIGTERM, signal.SIGKILL
     _FLAGS = 0
+    _marking = new_mark
 
 
 def _located(argv: tuple[str, ...], env: Mapping[str, str]) -> tuple[str, ...]:
@@ -226,8 +241,9 @@ def _located(argv: tuple[str, ...], env: Mapping[str, str]) -> tuple[str, ...]:
 def _end_tree(pid: int, transport: asyncio.SubprocessTransport) -> None:
     """End a process and everything it started, where there are no process groups to signal (Windows)."""
     nothing = subprocess.DEVNULL
+    command = ("taskkill", "/T", "/F", "/PID", str(pid))
     try:
-        subprocess.Popen(("taskkill", "/T", "/F", "/PID", str(pid)), stdin=nothing, stdout=nothing, stderr=nothing)
+        subprocess.Popen(command, stdin=nothing, stdout=nothing, stderr=nothing, creationflags=_FLAGS)
     except OSError:
         with contextlib.suppress(ProcessLookupError):
             transport.kill()

@@ -31,6 +31,8 @@ class Problem(msgspec.Struct):
     line: int | None
     message: str
     mend: str
+    server: str | None = None
+    """Which server it is about, if about one alone."""
 
 
 class PermissionRow(msgspec.Struct):

@@ -1,0 +1,62 @@
+"""Structured results, held to what their tools promised when they were listed.
+
+(2025-11-25 and 2026-07-28, Tools: Output Schema.)
+"""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Final
+
+from interlock.signatures.problems import ArgumentsError, DefinitionError
+from interlock.wire.errors import Fault
+
+if TYPE_CHECKING:
+    from interlock.signatures.validate import Validator
+
+log = logging.getLogger("interlock.client")
+
+COMPILED: Final = 256
+
+
+class Structures:
+    """The output schemas of a server's tools, each compiled when its tool is first called."""
+
+    def __init__(self) -> None:
+        self._schemas: dict[str, object] = {}
+        self._compiled: dict[str, Validator | None] = {}
+
+    def promise(self, tools: Iterable[Mapping[str, object]]) -> None:
+        """What the tools of a new list promise, instead of what those before it did."""
+        self._schemas = {str(tool.get("name")): tool["outputSchema"] for tool in tools if "outputSchema" in tool}
+        self._compiled.clear()
+
+    def check(self, tool: str, result: Mapping[str, object]) -> None:
+        """Raise UPSTREAM_ERROR for a result that is not what its tool promised. A failed call promises nothing."""
+        if tool not in self._schemas or result.get("isError") is True or result.get("resultType") == "task":
+            return
+        validator = self._validator(tool)
+        if validator is None:
+            return
+        if "structuredContent" not in result:
+            raise Fault("UPSTREAM_ERROR", f"{tool} promises structured content and gave none")
+        problems = validator.check(result["structuredContent"])
+        if problems:
+            raise Fault(
+                "UPSTREAM_ERROR", f"{tool} gave structured content that it did not promise: {ArgumentsError(problems)}"
+            )
+
+    def _validator(self, tool: str) -> Validator | None:
+        if tool not in self._compiled:
+            from interlock.signatures.validate import Validator  # six megabytes, which wait for the first promise
+
+            if len(self._compiled) >= COMPILED:
+                self._compiled.clear()
+            schema = self._schemas[tool]
+            try:
+                self._compiled[tool] = Validator(schema if isinstance(schema, dict | bool) else {})
+            except DefinitionError as cause:
+                log.warning("what %r promises cannot be checked: %s", tool, cause)
+                self._compiled[tool] = None
+        return self._compiled[tool]

@@ -1,0 +1,91 @@
+"""Names that are made while code runs: which of them could be made to say what may not be written.
+
+A name that comes from outside is somebody's choice of a field; one that is decoded, spelled out of numbers or picked
+from a listing has been hidden, whatever it says.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import deque
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+
+from interlock.judge.code import vocabulary as words
+
+MAX_STEPS = 160
+MAX_STEPS_IN_ALL = 4_000
+_UNDOES = words.names(
+    "fromhex b64decode urlsafe_b64decode standard_b64decode b32decode b32hexdecode b16decode b85decode a85decode "
+    "z85decode decodebytes decodestring unhexlify a2b_hex a2b_base64 a2b_uu decompress chr bytes bytearray translate "
+    "reversed to_bytes unquote unquote_plus unescape decode dir input"
+)
+"""Calls that give a text which is not in the code as it is, or take one from a listing."""
+_PUBLIC_ONLY = re.compile(r"not\s+\w+\s*\.\s*startswith\(\s*[\"']_|\.startswith\(\s*[\"'][A-Za-z]|\[0\]\s*!=\s*[\"']_")
+
+
+class Disguises:
+    """Finds disguised names in one piece of code, given what each name is assigned."""
+
+    def __init__(self, code: str, values: Mapping[str, Sequence[ast.expr]]) -> None:
+        self.code = code
+        self.values = values
+        self.known: dict[str, bool] = {}
+        self.steps = 0
+
+    @cached_property
+    def keeps_to_public(self) -> bool:
+        """Whether a listing is looked through for names without an underscore in front."""
+        return _PUBLIC_ONLY.search(self.code) is not None
+
+    def hides(self, name: str) -> bool:
+        """Whether what a name is assigned undoes a disguise, or is one of listed names."""
+        if name not in self.known:
+            self.known[name] = self.is_disguised(ast.Name(name)) and not self.keeps_to_public
+        return self.known[name]
+
+    def is_disguised(self, node: ast.AST) -> bool:
+        """Whether an expression, or what its names stand for, does. Where there is too much to look at, it does."""
+        seen: set[str] = set()
+        queue: deque[ast.AST] = deque([node])
+        for _ in range(MAX_STEPS):
+            if not queue:
+                return False
+            self.steps += 1
+            if self.steps > MAX_STEPS_IN_ALL:
+                return True
+            inner = queue.popleft()
+            if isinstance(inner, ast.Call):
+                func = inner.func
+                called = func.id if isinstance(func, ast.Name) else getattr(func, "attr", "")
+                if called in _UNDOES:
+                    return True
+            elif isinstance(inner, ast.Slice) and isinstance(inner.step, ast.UnaryOp):
+                return True
+            elif isinstance(inner, ast.Name):
+                if inner.id not in seen:
+                    seen.add(inner.id)
+                    queue.extend(self.values.get(inner.id, ())[:4])
+                continue
+            queue.extend(ast.iter_child_nodes(inner))
+        return False
+
+
+def begins_plainly(node: ast.AST) -> bool:
+    """`"on_" + kind`, `f"visit_{kind}"`: with such a beginning no name can be one that is refused."""
+    while isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Mod)):
+        node = node.left
+    if isinstance(node, ast.JoinedStr) and node.values:
+        node = node.values[0]
+    if not isinstance(node, ast.Constant) or type(node.value) is not str:
+        return False
+    beginning = node.value.partition("%")[0]
+    return (
+        beginning[:1].isalpha()
+        and "." not in beginning
+        and not any(
+            name.startswith(beginning)
+            for name in words.BLOCKED_ATTRIBUTES | words.CALLED_ATTRIBUTES | words.BLOCKED_BUILTINS
+        )
+    )

@@ -1,0 +1,31 @@
+"""Progress notifications as whoever gets them may rely on them: under a token of their own, and with a number.
+
+(2025-11-25 and 2026-07-28, Progress: "The progress value MUST increase with each notification".)
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from interlock.protocols.mcp.meta import PROGRESS_TOKEN, members
+from interlock.wire.messages import Id
+
+
+class _Progress(msgspec.Struct):
+    progress: float
+
+
+_decode = msgspec.json.Decoder(_Progress).decode
+
+
+def how_far(params: bytes) -> float | None:
+    """How far something is; None where the notification does not say it in a number."""
+    try:
+        return _decode(params).progress
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return None
+
+
+def with_token(params: bytes, token: Id) -> bytes:
+    """The same under another token."""
+    return msgspec.json.encode({**members(params), PROGRESS_TOKEN: token})

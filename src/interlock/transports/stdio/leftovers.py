@@ -1,0 +1,134 @@
+"""Processes that a server started in sessions of their own, and left behind: found by a mark in their environment.
+
+A process group ends with one signal, but whoever calls `setsid` has left it. What a server starts inherits its
+environment, so each server gets a mark of its own there, and whatever carries it when the server has gone is ended.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import re
+import secrets
+import select
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Final
+
+MARK: Final = "INTERLOCK_MARK"
+PATIENCE_S: Final = 2.0
+"""Between SIGTERM and SIGKILL."""
+ROUNDS: Final = 5
+"""How often to look again: something may have been started while we looked."""
+
+_HANDLES: Final = sys.platform == "linux" and hasattr(os, "pidfd_open")
+"""Whether a process can be held on to, so that its number cannot become another's meanwhile."""
+
+_MARKED = re.compile(rb"(?:^|[\0 ])" + MARK.encode() + rb"=([0-9a-f]{32})(?:[\0 ]|$)")
+
+
+def new_mark() -> dict[str, str]:
+    """What a new server's environment has in it."""
+    return {MARK: secrets.token_hex(16)}
+
+
+class Leftovers:
+    """Ends what is left of servers that have gone. All that wait are looked for in one go; from threads alone."""
+
+    def __init__(self, carriers: Callable[[], Iterator[tuple[int, bytes]]]) -> None:
+        self._carriers = carriers
+        self._marks: set[bytes] = set()
+        self._turn = threading.Lock()
+
+    def end(self, mark: str) -> None:
+        """Return when nothing carries the mark any more. Blocks, and is therefore called in a thread."""
+        mine = mark.encode()
+        self._marks.add(mine)
+        with self._turn:
+            if mine not in self._marks:
+                return  # whoever had the turn before has looked for it too
+            marks, self._marks = self._marks, set()
+            for number in (signal.SIGTERM, *[signal.SIGKILL] * ROUNDS):
+                found = [pid for pid, mark in self._carriers() if mark in marks]
+                if not found:
+                    return
+                _end(found, number)
+
+
+def _end(pids: list[int], number: int) -> None:
+    """Signal them, and wait until they are gone or patience is at its end."""
+    watched = []
+    for pid in pids:
+        with contextlib.suppress(OSError):
+            watched.append((pid, _handle(pid)))
+    try:
+        for pid, handle in watched:
+            with contextlib.suppress(OSError):
+                if sys.platform == "linux" and handle is not None:
+                    signal.pidfd_send_signal(handle, number)
+                else:
+                    os.kill(pid, number)
+        until = time.monotonic() + PATIENCE_S
+        for pid, handle in watched:
+            while (left := until - time.monotonic()) > 0 and not _gone(pid, handle, left):
+                pass
+    finally:
+        for _, handle in watched:
+            if handle is not None:
+                os.close(handle)
+
+
+def _handle(pid: int) -> int | None:
+    if sys.platform == "linux" and _HANDLES:
+        return os.pidfd_open(pid)
+    return None
+
+
+def _gone(pid: int, handle: int | None, seconds: float) -> bool:
+    if handle is not None:
+        waiting = select.poll()  # `select` itself knows no numbers over 1,023
+        waiting.register(handle, select.POLLIN)
+        return bool(waiting.poll(seconds * 1000))
+    try:
+        os.kill(pid, 0)
+    except OSError:
+        return True
+    time.sleep(min(0.02, seconds))
+    return False
+
+
+def in_proc() -> Iterator[tuple[int, bytes]]:
+    """Processes of this user with their marks, as Linux tells them."""
+    user = os.getuid()
+    for entry in os.scandir("/proc"):
+        if not entry.name.isdigit():
+            continue
+        try:
+            if entry.stat().st_uid != user:
+                continue
+            with open(f"/proc/{entry.name}/environ", "rb") as environ:
+                found = _MARKED.search(environ.read())
+        except OSError:
+            continue  # gone, or not ours to look at
+        if found is not None:
+            yield int(entry.name), found[1]
+
+
+def in_ps(command: tuple[str, ...] = ("ps", "-axEww", "-o", "pid=,command=")) -> Iterator[tuple[int, bytes]]:
+    """The same as `ps` tells it, for systems without /proc."""
+    try:
+        listed = subprocess.run(command, capture_output=True, timeout=10, check=False).stdout
+    except (OSError, subprocess.SubprocessError):
+        return
+    for line in listed.splitlines():
+        pid, _, rest = line.strip().partition(b" ")
+        found = _MARKED.search(rest)
+        if found is not None and pid.isdigit():
+            yield int(pid), found[1]
+
+
+LEFTOVERS: Final = Leftovers(in_proc if sys.platform == "linux" else in_ps)

@@ -1,0 +1,413 @@
+"""Calls that are like the one before them on a connection are judged, carried and recorded like that one.
+
+The model is the first call on a connection, which goes the long way.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager
+from pathlib import Path
+from typing import Any, Literal, NamedTuple
+from unittest.mock import patch
+
+import msgspec
+import pytest
+
+from interlock.config.settings import Hub, Server
+from interlock.hub.audit.record import Record
+from interlock.hub.lines import Line
+from interlock.hub.principals import local_person
+from interlock.hub.trails import PlainCall, Trail
+from interlock.store import StoreFull
+
+from .house import House, Kept, Raw, house, text_of, until
+from .raw_web import COMPLETE, SCHEMA, RawWeb
+
+OK, STRANGE = "web__ok", "web__strange"
+
+
+@pytest.fixture(params=["modern", "legacy"])
+def era(request: pytest.FixtureRequest) -> Literal["modern", "legacy"]:
+    """In the handshake era with a session on either side of the hub."""
+    return "modern" if request.param == "modern" else "legacy"
+
+
+@asynccontextmanager
+async def web_house(tmp_path: Path, era: Literal["modern", "legacy"], **settings: Any) -> AsyncIterator[Web]:
+    hub = settings.pop("hub", Hub())
+    async with RawWeb(modern=era == "modern") as web:
+        web.session, web.schema = "theirs", SCHEMA
+        async with house(tmp_path, {"web": Server(url=web.url + "/mcp", era=era, **settings)}, hub=hub) as running:
+            yield Web(running, web, era)
+
+
+class Web(NamedTuple):
+    hub: House
+    web: RawWeb
+    era: str
+
+    def kept(self, key: str | None = None) -> Kept:
+        return Kept(self.hub.url, key, modern=self.era == "modern")
+
+
+LIKE = b'{"text":"well"}'
+
+
+async def trodden(client: Kept) -> None:
+    """Leave a trail."""
+    for number in range(3):
+        arguments = b'{"text":"%b"}' % (b"long " * number)
+        assert text_of(await client.call(STRANGE, arguments, number)) == "fine"
+
+
+@pytest.fixture
+def followed() -> Any:
+    """How many calls were sent along a trail."""
+    with patch.object(Trail, "_go", autospec=True, side_effect=Trail._go) as go:
+        yield go
+
+
+def whole(status: str, body: bytes, kind: str = "application/json") -> bytes:
+    # The id that is put in has one digit.
+    length = len(body) - (len(b"%ID%") - 1) * body.count(b"%ID%")
+    head = f"HTTP/1.1 {status}\r\ncontent-type: {kind}\r\ncontent-length: {length}\r\n\r\n"
+    return head.encode() + body
+
+
+def answered(result: dict[str, Any]) -> bytes:
+    body = json.dumps({"jsonrpc": "2.0", "id": 0, "result": {**COMPLETE, **result}}, separators=(",", ":"))
+    return body.replace('"id":0', '"id":%ID%').encode()
+
+
+TEXT = {"content": [{"type": "text", "text": "x"}]}
+STREAM = b"data: " + answered(TEXT) + b"\n\n"
+NOTED = b'data: {"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"x"}}\n\n' + STREAM
+REPLIES = {
+    "plain": whole("200 OK", answered(TEXT)),
+    "an error": whole("200 OK", b'{"jsonrpc":"2.0","id":%ID%,"error":{"code":-32000,"message":"no","data":{"a":1}}}'),
+    "a tool's failure": whole("200 OK", answered({**TEXT, "isError": True})),
+    "text beyond ASCII": whole("200 OK", answered(TEXT).replace(b'"x"', '"\u00e9"'.encode())),
+    "several lines": whole("200 OK", answered(TEXT).replace(b'"content":', b'\n"content":\r\n')),
+    "no text at all": whole("200 OK", answered(TEXT).replace(b'"x"', b'"\xff"')),
+    "an address": whole("200 OK", answered({"content": [{"type": "resource_link", "uri": "a://b", "name": "b"}]})),
+    "a public result": whole("200 OK", answered({**TEXT, "cacheScope": "public"})),
+    "a question": whole("200 OK", answered({**TEXT, "resultType": "input_required", "inputRequests": {}})),
+    "two kinds": whole("200 OK", answered(TEXT).replace(b'"ttlMs"', b'"resultType":"input_required","ttlMs"')),
+    "another kind": whole("200 OK", answered({**TEXT, "resultType": "strange"})),
+    "no kind": whole("200 OK", b'{"jsonrpc":"2.0","id":%ID%,"result":{"content":[]}}'),
+    "another order": whole("200 OK", b'{"result":{"resultType":"complete","content":[]},"id":%ID%,"jsonrpc":"2.0"}'),
+    "another id": whole("200 OK", b'{"jsonrpc":"2.0","id":77,"result":{"resultType":"complete","content":[]}}'),
+    "no JSON": whole("200 OK", b"{"),
+    "a stream": whole("200 OK", STREAM, "text/event-stream"),
+    "a stream with more": whole("200 OK", NOTED, "text/event-stream"),
+    "a stream without an end": whole("200 OK", b": nothing\n\n", "text/event-stream"),
+    "a failure of the server": whole("500 Broken", b"oops", "text/plain"),
+    "too many": b"HTTP/1.1 429 Slow Down\r\nretry-after: 3\r\ncontent-length: 0\r\n\r\n",
+    "no HTTP": b"hello\r\n\r\n",
+    "half an answer": b"HTTP/1.1 200 OK\r\ncontent-type: application/json\r\ncontent-length: 500\r\n\r\n{",
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("kind", REPLIES)
+async def test_whatever_a_server_answers_is_told_and_recorded_as_to_the_first_call(
+    tmp_path: Path, era: Any, kind: str, followed: Any
+) -> None:
+    records: list[Record] = []
+    async with web_house(tmp_path, era) as place:
+        hub, web = place[:2]
+        hub.assembly.recorder.follow(records.extend)
+        async with place.kept() as client:
+            await trodden(client)
+            before = followed.call_count
+            web.replies["strange"] = REPLIES[kind]
+            told = await client.call(STRANGE, LIKE, 9)
+            assert followed.call_count == before + 1
+        async with place.kept() as first:
+            assert await first.call(STRANGE, LIKE, 9) == told
+            assert followed.call_count == before + 1, "the first call of a connection goes the long way"
+        await hub.assembly.recorder.flushed()
+        assert hub.assembly.hub.open_calls == 0
+    one, other = [record for record in records if record.name == "strange"][-2:]
+    unlike = {"seq": 0, "at": 0, "trace": "", "intent": 0, "duration_us": 0}
+    assert msgspec.structs.replace(one, **unlike) == msgspec.structs.replace(other, **unlike)
+
+
+async def test_each_call_gets_its_own_answer_and_its_own_row(tmp_path: Path, era: Any) -> None:
+    rows: list[str] = []
+    async with web_house(tmp_path, era) as place, place.kept() as client:
+        hub = place.hub
+        hub.assembly.recorder.follow(lambda batch: rows.extend(entry.arguments for entry in batch if entry.name))
+        with patch.object(PlainCall, "whole", autospec=True, side_effect=PlainCall.whole) as plain:
+            for number in range(20):
+                answer = await client.call(OK, b'{"n":%d}' % number, number)
+                assert answer["id"] == number
+        assert plain.call_count >= 15
+        await hub.assembly.recorder.flushed()
+    assert len(set(rows)) == 20
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        b'{"text":"x","text":"y"}',
+        b'{"text":"x"},"name":"web__ok","arguments":{}',
+        b'{"text":"\\ud800"}',
+        b'{"text":1e999}',
+        b'{"text":"x"',
+        b'["a","b","c","d"]',
+        b'  {"text" : "x"}  ',
+        b'{"text":{"a":"b"}}',
+        b'{"n":"not a number"}',
+        b'{"none":"such a thing"}',
+        b'{"text":%b1%b}' % (b"[" * 80, b"]" * 80),
+        b'{"text":[%b1]}' % (b"1," * 11_000),
+    ],
+)
+async def test_what_is_wrong_with_one_of_them_is_found_as_if_it_were_the_first(
+    tmp_path: Path, era: Any, arguments: bytes, followed: Any
+) -> None:
+    async with web_house(tmp_path, era) as place:
+        web = place.web
+        async with place.kept() as first:
+            told = await first.call(STRANGE, arguments, 7)
+        async with place.kept() as client:
+            await trodden(client)
+            before, called = followed.call_count, web.called
+            with patch.object(Trail, "follow", autospec=True, side_effect=Trail.follow) as follow:
+                assert await client.call(STRANGE, arguments, 7) == told
+            assert follow.call_count == _is_read(arguments)
+            assert followed.call_count == before, "it is not sent along the trail"
+            assert "error" not in told or web.called == called
+            assert text_of(await client.call(STRANGE, LIKE, 8)) == "fine"
+
+
+def _is_read(arguments: bytes) -> bool:
+    """Whether they are one object that a strict reader takes."""
+    try:
+        return arguments.startswith(b"{") and bool(msgspec.json.decode(arguments))
+    except msgspec.DecodeError:
+        return False
+
+
+async def test_a_key_that_is_taken_back_is_refused_in_the_middle_of_like_calls(tmp_path: Path, era: Any) -> None:
+    async with web_house(tmp_path, era) as place:
+        hub, web = place[:2]
+        key = await hub.new_key("ci")
+        async with place.kept(key) as client:
+            await trodden(client)
+            await hub.assembly.key_desk.revoke(local_person("tester"), b'{"agent":"ci"}')
+            told = await client.call(STRANGE, LIKE, 4)
+            assert "key is not known" in told["error"]["message"]
+            assert web.called == 3
+
+
+async def test_what_is_denied_meanwhile_is_refused_to_like_calls_too(tmp_path: Path, era: Any) -> None:
+    async with web_house(tmp_path, era) as place:
+        hub, web = place[:2]
+        key = await hub.new_key("ci")
+        async with place.kept(key) as client:
+            await trodden(client)
+            await hub.deny("ci", "web")
+            told = await client.call(STRANGE, LIKE, 4)
+            assert told["error"]["message"].startswith("Unknown tool"), told
+            assert web.called == 3
+
+
+def _new_line(hub: House) -> None:
+    upstream = hub.assembly.upstreams["web"]
+    assert upstream.shared_line is not None
+    upstream.shared_line = Line(upstream.shared_line.connection)
+
+
+CHANGES: dict[str, Callable[[House], None]] = {
+    "something that plans are made of": lambda hub: hub.assembly.hub.sending.trails.epoch.advance(),
+    "who a credential stands for": lambda hub: hub.assembly.doors.forget(),
+    "the connection": _new_line,
+}
+
+
+@pytest.mark.parametrize("what", CHANGES)
+async def test_what_was_found_out_is_found_out_again_after_a_change(
+    tmp_path: Path, era: Any, what: str, followed: Any
+) -> None:
+    async with web_house(tmp_path, era) as place, place.kept() as client:
+        hub = place.hub
+        await trodden(client)
+        before = followed.call_count
+        CHANGES[what](hub)
+        assert text_of(await client.call(STRANGE, LIKE, 4)) == "fine"
+        assert followed.call_count == before, "the long way"
+        assert text_of(await client.call(STRANGE, LIKE, 5)) == "fine"
+        assert followed.call_count == before + 1, "and the trail is there again"
+
+
+async def test_no_trail_is_followed_where_an_intent_must_be_committed_first(
+    tmp_path: Path, era: Any, followed: Any
+) -> None:
+    async with web_house(tmp_path, era, hub=Hub(audit="strict")) as place, place.kept() as client:
+        await trodden(client)
+        assert followed.call_count == 0
+
+
+async def test_a_client_that_goes_is_not_waited_for(tmp_path: Path) -> None:
+    records: list[Record] = []
+    async with web_house(tmp_path, "modern") as place:
+        hub, web = place[:2]
+        hub.assembly.recorder.follow(records.extend)
+        async with place.kept() as client:
+            await trodden(client)
+            web.replies["strange"] = b""
+            waiting = asyncio.ensure_future(client.call(STRANGE, LIKE, 4))
+            await until(lambda: web.called == 4)
+        waiting.cancel()
+        await until(lambda: hub.assembly.hub.open_calls == 0)
+        await until(lambda: web.lost == 1)
+        await hub.assembly.recorder.flushed()
+    outcome = [record.outcome for record in records if record.name == "strange"][-1]
+    assert outcome is not None
+    assert outcome.transport == "cancelled"
+
+
+@pytest.mark.parametrize("how", ["cancelled", "session"])
+async def test_in_a_session_a_call_ends_when_it_is_cancelled_or_the_session_ends(tmp_path: Path, how: str) -> None:
+    records: list[Record] = []
+    async with web_house(tmp_path, "legacy") as place:
+        hub, web = place[:2]
+        hub.assembly.recorder.follow(records.extend)
+        async with place.kept() as client, place.kept() as other:
+            await trodden(client)
+            web.replies["strange"] = b""
+            waiting = asyncio.ensure_future(client.call(STRANGE, LIKE, 4))
+            await until(lambda: web.called == 4)
+            other.session = client.session
+            if how == "cancelled":
+                await other.tell("notifications/cancelled", {"requestId": 4, "reason": "enough"})
+            else:
+                id_ = client.session.partition(": ")[2].partition("\r\n")[0]
+                raw = Raw(hub.url + "/mcp")
+                raw.session = id_
+                assert (await raw.send("DELETE"))[0] == 204
+            assert await waiting is None
+            await until(lambda: hub.assembly.hub.open_calls == 0)
+            await until(lambda: web.lost == 1)
+        await hub.assembly.recorder.flushed()
+    outcome = [record.outcome for record in records if record.name == "strange"][-1]
+    assert outcome is not None
+    assert outcome.transport == "cancelled"
+
+
+async def test_an_id_that_is_in_use_is_refused_on_a_trail_too(tmp_path: Path) -> None:
+    async with web_house(tmp_path, "legacy") as place:
+        hub, web = place[:2]
+        async with place.kept() as client, place.kept() as other:
+            await trodden(client)
+            web.replies["strange"] = b""
+            waiting = asyncio.ensure_future(client.call(STRANGE, LIKE, 4))
+            await until(lambda: web.called == 4)
+            other.session = client.session
+            told = await other.call(STRANGE, LIKE, 4)
+            assert "already in use" in told["error"]["message"]
+            await other.tell("notifications/cancelled", {"requestId": 4})
+            assert await waiting is None
+        assert hub.assembly.hub.open_calls == 0
+
+
+async def test_a_session_of_another_is_unknown_however_alike_the_call_is(tmp_path: Path) -> None:
+    async with web_house(tmp_path, "legacy") as place:
+        hub, web = place[:2]
+        mine, theirs = await hub.new_key("mine"), await hub.new_key("theirs")
+        async with place.kept(mine) as client, place.kept(theirs) as other:
+            await trodden(client)
+            await trodden(other)
+            other.session = client.session
+            told = await other.call(STRANGE, LIKE, 5)
+            assert told["error"]["message"].startswith("no such session"), told
+            assert web.called == 6
+
+
+async def test_a_session_that_the_server_lost_is_opened_again(tmp_path: Path, followed: Any) -> None:
+    async with web_house(tmp_path, "legacy") as place, place.kept() as client:
+        hub, web = place[:2]
+        await trodden(client)
+        before = followed.call_count
+        web.replies["strange"] = b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n"
+        told = await client.call(STRANGE, LIKE, 4)
+        assert followed.call_count == before + 1
+        assert "lost its session" in told["error"]["message"]
+        web.session = "another"
+        del web.replies["strange"]
+        connection = hub.assembly.upstreams["web"].connections()[0]
+        await until(lambda: connection.reopening is None)
+        assert text_of(await client.call(STRANGE, LIKE, 5)) == "fine"
+
+
+async def test_one_that_takes_too_long_is_told_so_and_the_server_hears_of_it(tmp_path: Path, era: Any) -> None:
+    async with web_house(tmp_path, era, timeout_s=0.4) as place, place.kept() as client:
+        hub, web = place[:2]
+        await trodden(client)
+        web.replies["strange"] = b""
+        told = await client.call(STRANGE, LIKE, 4)
+        assert "in time" in told["error"]["message"] or "0.4 s" in told["error"]["message"], told
+        await until(lambda: web.lost == 1)
+        assert hub.assembly.hub.open_calls == 0
+
+
+async def test_without_room_it_is_refused_like_all_others(tmp_path: Path, era: Any) -> None:
+    async with web_house(tmp_path, era) as place, place.kept() as client:
+        hub, web = place[:2]
+        await trodden(client)
+        hub.assembly.hub.sending.room = msgspec.structs.replace(hub.assembly.hub.sending.room, in_all=0)
+        told = await client.call(STRANGE, LIKE, 4)
+        assert "calls in all are under way" in json.dumps(told)
+        assert web.called == 3
+
+
+async def test_nothing_is_sent_while_it_cannot_be_recorded(tmp_path: Path, era: Any) -> None:
+    async with web_house(tmp_path, era) as place, place.kept() as client:
+        hub, web = place[:2]
+        await trodden(client)
+        hub.assembly.recorder.trouble = StoreFull("the disk is full", "make room")
+        told = await client.call(STRANGE, LIKE, 4)
+        assert "the disk is full" in json.dumps(told)
+        assert web.called == 3
+        hub.assembly.recorder.trouble = None
+        assert hub.assembly.hub.open_calls == 0
+        assert text_of(await client.call(STRANGE, LIKE, 5)) == "fine"
+
+
+async def test_a_server_that_was_started_anew_is_called_on_its_new_connection(tmp_path: Path, era: Any) -> None:
+    async with web_house(tmp_path, era) as place, place.kept() as client:
+        hub, web = place[:2]
+        await trodden(client)
+        line = hub.assembly.upstreams["web"].shared_line
+        await hub.assembly.upstreams["web"].restart()
+        await until(lambda: hub.assembly.upstreams["web"].shared_line not in (None, line))
+        assert text_of(await client.call(STRANGE, LIKE, 4)) == "fine"
+        assert web.called == 4
+
+
+async def test_calls_at_once_never_take_more_than_the_room_there_is(tmp_path: Path) -> None:
+    async with web_house(tmp_path, "modern") as place:
+        hub, web = place[:2]
+        clients = [place.kept() for _ in range(12)]
+        for client in clients:
+            await client.__aenter__()
+            await trodden(client)
+        web.replies["strange"] = b""
+        hub.assembly.hub.sending.room = msgspec.structs.replace(hub.assembly.hub.sending.room, per_server=5)
+        waiting = [asyncio.ensure_future(client.call(STRANGE, LIKE, 9)) for client in clients]
+        refused = 0
+        for done in asyncio.as_completed(waiting, timeout=10):
+            refused += "are under way" in json.dumps(await done)
+            if refused == 7:
+                break
+        assert hub.assembly.hub.open_calls == 5
+        for client in clients:
+            await client.__aexit__()
+        await until(lambda: hub.assembly.hub.open_calls == 0)
+        for task in waiting:
+            task.cancel()
+        await asyncio.gather(*waiting, return_exceptions=True)
