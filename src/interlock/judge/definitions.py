@@ -106,6 +106,11 @@ def _judge_texts(texts: list[_Text]) -> Iterator[Finding]:
         if padding := _padding(text):
             message = f"{where}: a long stretch of blank space pushes what follows out of sight."
             yield Finding("definition.padding", message, "Take the blank space out.", padding)
+        if markup := _hidden_markup(text):
+            message = f"{where}: markup keeps a part of the text out of sight: {text[slice(*markup)][:80]!r}."
+            yield Finding(
+                "definition.hidden_markup", message, "Write what everybody shall see, or leave it out.", markup
+            )
         if len(text) < _SHORTEST:
             continue
         name = is_key or bool(_IDENTIFIER.fullmatch(text))
@@ -122,7 +127,13 @@ def _judge_texts(texts: list[_Text]) -> Iterator[Finding]:
 
 def _is_plain(whole: str) -> bool:
     """Nearly every definition: nothing hidden, no secret and no padding in any of its texts."""
-    return whole.isascii() and not judge_text(whole) and not find_secrets(whole) and _padding(whole) is None
+    return (
+        whole.isascii()
+        and not judge_text(whole)
+        and not find_secrets(whole)
+        and _padding(whole) is None
+        and _hidden_markup(whole) is None
+    )
 
 
 def _weighs(text: str) -> bool:
@@ -151,3 +162,19 @@ def _padding(text: str) -> tuple[int, int] | None:
         if match.end() < len(text) and (len(lines) > 30 or max(map(len, lines)) >= 150):
             return match.span()
     return None
+
+
+def _hidden_markup(text: str) -> tuple[int, int] | None:
+    """Where an element of HTML that nobody sees holds text. To speak of such styles, as tools for pages do, is fine."""
+    if "<" not in text or not (match := _UNSEEN_ELEMENT.search(text)):
+        return None
+    return match.span()
+
+
+_UNSEEN_ELEMENT = re.compile(
+    r"(?i)<(?:template|noscript|desc)\b[^<>]{0,200}>\s*[^<\s]"
+    r"|<[a-z][a-z0-9]{0,9}\b[^<>]{0,120}?(?:\shidden(?=[\s>=])|\ssize\s*=\s*[\"']?0\b"
+    r"|style\s*=[^<>=]{0,80}?(?:display\s*:\s*none|visibility\s*:\s*hidden|font-size\s*:\s*[01](?:px|pt|em|%)?\s*[;\"']"
+    r"|opacity\s*:\s*0\s*[;\"']|(?:left|top|text-indent)\s*:\s*-\d{3,}|clip\s*:\s*rect\(0"
+    r"|color\s*:\s*(?P<ink>\#?\w+)\s*;[^<>=;]{0,20};?[^<>=;]{0,20}background(?:-color)?\s*:\s*(?P=ink)\b))[^<>]{0,200}>\s*[^<\s]"
+)

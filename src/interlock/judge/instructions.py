@@ -13,8 +13,8 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
-from interlock.judge.ciphers import decodings, letters_in_lines, unpacked
 from interlock.judge import errands
+from interlock.judge.ciphers import decodings, letters_in_lines, unpacked
 from interlock.judge.errands import CERTAIN, errands_in
 from interlock.judge.findings import Finding
 from interlock.judge.regexes import OctetMatch, OctetRegex, OctetRegexes
