@@ -131,7 +131,7 @@ async def test_a_connection_whose_stream_ended_with_the_answer_is_used_again(at)
     desk = await at(script)
     await desk.ask()
     await asyncio.sleep(0)
-    await until(lambda: desk.link._pool._idle)
+    await until(lambda: desk.link._pool._idle.connections)
     await desk.ask()
     assert desk.web.connections == 1
 

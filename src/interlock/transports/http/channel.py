@@ -74,7 +74,8 @@ class Channel(asyncio.Protocol):
     """One connection. The parser's callbacks only note; what was noted is handed over when the parser has returned."""
 
     def __init__(self, pool: Pool) -> None:
-        self._pool = pool
+        self.pool = pool
+        """Whose request it carries, or carried last."""
         self.data_received = partial(pool.rounds.received, self)  # type: ignore[method-assign]
         """Bytes, in whatever pieces they come: in their turn they are taken in."""
         self.transport: asyncio.Transport
@@ -109,7 +110,7 @@ class Channel(asyncio.Protocol):
         self.transport = cast(asyncio.Transport, transport)
 
     def eof_received(self) -> None:
-        self._pool.rounds.settle()
+        self.pool.rounds.settle()
 
     def take_in(self, data: bytes) -> None:
         reply = self.reply
@@ -118,13 +119,13 @@ class Channel(asyncio.Protocol):
             return
         fresh = not self._fed
         if fresh:
-            known = self._pool.heads.find(data)
+            known = self.pool.heads.find(data)
             if known is not None:
                 # A whole response, the like of which the parser has read: it is not asked, and stays between two.
                 reply.over = True
                 self.reply = None
                 self._served += 1
-                self._pool.release(self, True)
+                self.pool.release(self, True)
                 reply.whole(*known)
                 return
         if self._is_stream:
@@ -161,10 +162,10 @@ class Channel(asyncio.Protocol):
             began = thread_time()
             self._more = at + PIECE < len(data)
             self._feed(reply, data[at : at + PIECE])
-            rest = self._pool.share.spend(thread_time() - began, self._pool.now())
+            rest = self.pool.share.spend(thread_time() - began, self.pool.now())
             if rest and self.reply is not None and not self.transport.is_closing():
                 self.transport.pause_reading()
-                self._pool.later(rest, self._go_on, data[at + PIECE :])
+                self.pool.later(rest, self._go_on, data[at + PIECE :])
                 return
 
     def _go_on(self, data: bytes) -> None:
@@ -180,7 +181,7 @@ class Channel(asyncio.Protocol):
             self._hand_over(reply, keep=False)
         else:
             self._break("the server closed the connection" if exc is None else f"the connection broke: {exc}")
-        self._pool.lost(self)
+        self.pool.lost(self)
 
     # httptools' callbacks
 
@@ -245,14 +246,14 @@ class Channel(asyncio.Protocol):
         if said is not None:
             self.keep_seconds = keep_alive_seconds(said)
         self._reset()
-        self._pool.release(self, keep)
+        self.pool.release(self, keep)
         reply.done()
 
     def _remember(self, data: bytes) -> None:
         headers = self._headers
         plain = _UNUSUAL.isdisjoint(headers)
         if plain and headers.get(b"content-type", b"").lower().startswith(b"application/json"):
-            self._pool.heads.remember(data, headers)
+            self.pool.heads.remember(data, headers)
 
     def _break(self, why: str) -> None:
         reply, self.reply = self.reply, None

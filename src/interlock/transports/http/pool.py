@@ -1,4 +1,4 @@
-"""A keep-alive connection pool for one HTTP/1.1 origin, as lean as a hub's hot path needs it.
+"""A keep-alive connection pool for one server over HTTP/1.1, as lean as a hub's hot path needs it.
 
 One request at a time on a connection, one write per request. Nothing is ever sent twice here: whoever asked is told how
 far it got, and decides.
@@ -14,7 +14,7 @@ from typing import Final, TypeAlias
 
 from interlock.transports.fairness import Share
 from interlock.transports.http.channel import Channel, Failed, Reply, fail
-from interlock.transports.http.known_heads import KnownHeads
+from interlock.transports.http.idle import Idle
 from interlock.transports.http.origin import Origin
 from interlock.transports.rounds import Rounds
 from interlock.wire.errors import Fault
@@ -45,41 +45,41 @@ class Pool:
         self._guard = guard
         self._size = size
         self._queue_limit = queue
-        self._context = (context or default_context()) if origin.scheme == "https" else None
         self._loop = asyncio.get_running_loop()
         self.now = self._now = self._loop.time
         self.later = self._loop.call_later
         self.rounds = Rounds.of(self._loop)
         self.share = Share()
         """What its event streams may take of the loop's time, all together."""
-        self._idle: deque[Channel] = deque()
-        self._open_ones: set[Channel] = set()
-        """The idle ones and those that carry a request."""
+        self._idle = Idle.shared(origin, context, guard)
+        self._context = self._idle.context
+        self.heads = self._idle.heads
+        self._busy: set[Channel] = set()
+        """Those that carry a request of ours."""
         self._opening: set[asyncio.Task[None]] = set()
         self._queue: deque[Reply] = deque()
-        self._reaper: asyncio.TimerHandle | None = None
         self._closed = False
-        self.heads = KnownHeads()
-        """Of good responses: those that come again need no parser."""
 
     @property
     def connections(self) -> int:
-        """How many are open or being opened."""
-        return len(self._open_ones) + len(self._opening)
+        """How many carry a request or are being opened."""
+        return len(self._busy) + len(self._opening)
 
     def submit(self, payload: bytes, reply: Reply, *, fresh: bool = False) -> None:
         """Send a request: at once on an idle connection, else on a new one or in its turn.
 
         `fresh` asks for a new one, if there may be one more. Raises RESOURCE_EXHAUSTED when too many wait already.
         """
-        idle = self._idle
-        while idle and not fresh:
+        idle, busy = self._idle.connections, self._busy
+        while idle and not fresh and len(busy) < self._size and not self._queue:
             connection = idle.pop()
             if connection.idle_until > self._now() and not connection.transport.is_closing():
-                reply.connection, connection.reply, reply.over = connection, reply, False
+                busy.add(connection)
+                connection.pool, connection.reply = self, reply
+                reply.connection, reply.over = connection, False
                 self.rounds.write(connection.transport, payload)
                 return
-            self._abandon(connection)
+            connection.abort()
         if self._closed:
             raise Fault("UPSTREAM_UNAVAILABLE", "the connection was closed")
         opens = fresh and self.connections < self._size
@@ -107,12 +107,12 @@ class Pool:
 
     async def close(self) -> None:
         """Close every connection. Whoever still waits is told."""
-        self._closed = True
-        if self._reaper is not None:
-            self._reaper.cancel()
+        if not self._closed:
+            self._closed, self._size = True, 0
+            self._idle.leave()
         for task in list(self._opening):
             task.cancel()
-        for connection in tuple(self._open_ones):
+        for connection in tuple(self._busy):
             connection.abort()
         queued, self._queue = self._queue, deque()
         for reply in queued:
@@ -125,31 +125,29 @@ class Pool:
     def release(self, connection: Channel, keep: bool) -> None:
         """A connection is free again."""
         if not keep or self._closed:
-            self._abandon(connection)
+            self._busy.discard(connection)
+            connection.abort()
             return
         reply = self._next() if self._queue else None
         if reply is not None:
             self._begin(connection, reply)
             return
+        self._busy.discard(connection)
         connection.idle_until = self._now() + connection.keep_seconds
-        self._idle.append(connection)
-        if self._reaper is None:
-            self._reaper = self._loop.call_later(connection.keep_seconds, self._reap)
+        self._idle.put(connection)
 
     def lost(self, connection: Channel) -> None:
         """A connection is gone."""
-        self._open_ones.discard(connection)
-        if connection in self._idle:
-            self._idle.remove(connection)
+        if connection in self._busy:
+            self._busy.remove(connection)
+        else:
+            self._idle.drop(connection)
         self._open_more()
-
-    def _abandon(self, connection: Channel) -> None:
-        self._open_ones.discard(connection)
-        connection.abort()
 
     def _begin(self, connection: Channel, reply: Reply) -> None:
         """Send what had to wait for a connection."""
         payload, reply.payload = reply.payload, b""
+        self._busy.add(connection)
         reply.connection, connection.reply = connection, reply
         self.rounds.write(connection.transport, payload)
 
@@ -192,7 +190,6 @@ class Pool:
         if connection.transport.is_closing():
             self._cannot_open(reply, "the server closed the connection at once")
             return
-        self._open_ones.add(connection)
         if reply is not None and not reply.over:
             self._begin(connection, reply)
         else:
@@ -202,19 +199,3 @@ class Pool:
         reply = reply or self._next()
         if reply is not None:
             fail(reply, Failed(f"cannot connect to {self._origin.authority}: {why}", sent=False))
-
-    def _reap(self) -> None:
-        """Close what has been idle for long. The oldest stand first."""
-        self._reaper = None
-        now = self._now()
-        while self._idle and self._idle[0].idle_until <= now:
-            self._abandon(self._idle.popleft())
-        if self._idle:
-            self._reaper = self._loop.call_later(max(self._idle[0].idle_until - now, 0.1), self._reap)
-
-
-def default_context() -> ssl.SSLContext:
-    """The system's trust, and HTTP/1.1 alone."""
-    context = ssl.create_default_context()
-    context.set_alpn_protocols(["http/1.1"])
-    return context
