@@ -92,8 +92,8 @@ def test_what_is_found_is_a_part_of_the_text(words: list[str]) -> None:
     assert all(each.sentence in text and each.telling for each in errands_in(text))
 
 
-def test_the_table_is_read_once_and_holds_only_whole_numbers() -> None:
+def test_the_table_is_read_once_and_holds_no_weight_of_nothing() -> None:
     weights = errands._weights()
     assert weights is errands._weights()
     assert len(weights.words) > 1000 < len(weights.pairs)
-    assert all(isinstance(weight, int) and weight for weight in weights.words.values())
+    assert all(weights.words.values())
