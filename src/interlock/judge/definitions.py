@@ -12,6 +12,7 @@ from typing import NamedTuple
 
 import msgspec
 
+from interlock.judge.errands import errands_in
 from interlock.judge.findings import Finding
 from interlock.judge.instructions import ENOUGH, is_calm, weigh
 from interlock.judge.names import judge_name
@@ -96,7 +97,7 @@ def _texts(definition: Mapping[object, object]) -> tuple[list[_Text], bool]:
 
 def _judge_texts(texts: list[_Text]) -> Iterator[Finding]:
     whole = "\n".join([text for _, text, _ in texts])
-    if is_calm(whole) and _is_plain(whole) and not any(_name_weighs(text) for _, text, is_key in texts):
+    if is_calm(whole) and _is_plain(whole) and not any(_weighs(text) for _, text, _ in texts):
         return
     instructed = False
     for where, text, is_key in texts:
@@ -105,9 +106,15 @@ def _judge_texts(texts: list[_Text]) -> Iterator[Finding]:
         if padding := _padding(text):
             message = f"{where}: a long stretch of blank space pushes what follows out of sight."
             yield Finding("definition.padding", message, "Take the blank space out.", padding)
+        if markup := _hidden_markup(text):
+            message = f"{where}: markup keeps a part of the text out of sight: {text[slice(*markup)][:80]!r}."
+            yield Finding(
+                "definition.hidden_markup", message, "Write what everybody shall see, or leave it out.", markup
+            )
         if len(text) < _SHORTEST:
             continue
-        weighed = weigh(text, where, name=is_key or bool(_IDENTIFIER.fullmatch(text)))
+        name = is_key or bool(_IDENTIFIER.fullmatch(text))
+        weighed = weigh(text, where, name=name, describes=not name)
         if weighed.weight >= ENOUGH:
             instructed = True
             yield from weighed.findings
@@ -120,10 +127,19 @@ def _judge_texts(texts: list[_Text]) -> Iterator[Finding]:
 
 def _is_plain(whole: str) -> bool:
     """Nearly every definition: nothing hidden, no secret and no padding in any of its texts."""
-    return whole.isascii() and not judge_text(whole) and not find_secrets(whole) and _padding(whole) is None
+    return (
+        whole.isascii()
+        and not judge_text(whole)
+        and not find_secrets(whole)
+        and _padding(whole) is None
+        and _hidden_markup(whole) is None
+    )
 
 
-def _name_weighs(text: str) -> bool:
+def _weighs(text: str) -> bool:
+    """Whether a text of a calm definition weighs by itself: as a name, or as an order."""
+    if " " in text:
+        return next(errands_in(text), None) is not None
     return _SHORTEST <= len(text) <= _LONGEST_NAME and _weight_of_name(text) > 0
 
 
@@ -146,3 +162,19 @@ def _padding(text: str) -> tuple[int, int] | None:
         if match.end() < len(text) and (len(lines) > 30 or max(map(len, lines)) >= 150):
             return match.span()
     return None
+
+
+def _hidden_markup(text: str) -> tuple[int, int] | None:
+    """Where an element of HTML that nobody sees holds text. To speak of such styles, as tools for pages do, is fine."""
+    if "<" not in text or not (match := _UNSEEN_ELEMENT.search(text)):
+        return None
+    return match.span()
+
+
+_UNSEEN_ELEMENT = re.compile(
+    r"(?i)<(?:template|noscript|desc)\b[^<>]{0,200}>\s*[^<\s]"
+    r"|<[a-z][a-z0-9]{0,9}\b[^<>]{0,120}?(?:\shidden(?=[\s>=])|\ssize\s*=\s*[\"']?0\b"
+    r"|style\s*=[^<>=]{0,80}?(?:display\s*:\s*none|visibility\s*:\s*hidden|font-size\s*:\s*[01](?:px|pt|em|%)?\s*[;\"']"
+    r"|opacity\s*:\s*0\s*[;\"']|(?:left|top|text-indent)\s*:\s*-\d{3,}|clip\s*:\s*rect\(0"
+    r"|color\s*:\s*(?P<ink>\#?\w+)\s*;[^<>=;]{0,20};?[^<>=;]{0,20}background(?:-color)?\s*:\s*(?P=ink)\b))[^<>]{0,200}>\s*[^<\s]"
+)

@@ -13,12 +13,14 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
+from interlock.judge import errands
 from interlock.judge.ciphers import decodings, letters_in_lines, unpacked
+from interlock.judge.errands import CERTAIN, errands_in
 from interlock.judge.findings import Finding
 from interlock.judge.regexes import OctetMatch, OctetRegex, OctetRegexes
 from interlock.judge.signals import ENGLISH, LATIN_SCRIPT, NAMES, OTHER_SCRIPTS, SAYS, Signal
 from interlock.judge.signals.tongues import deeds_in
-from interlock.judge.text import strip_hidden
+from interlock.judge.text import bare
 
 ENOUGH = 1.5
 """The weight at which text counts as an instruction."""
@@ -43,10 +45,13 @@ def judge_instructions(text: str, where: str = "The text") -> tuple[Finding, ...
     return weighed.findings if weighed.weight >= ENOUGH else ()
 
 
-def weigh(text: str, where: str = "The text", *, name: bool = False, quotes: bool = False) -> Weighed:
+def weigh(
+    text: str, where: str = "The text", *, name: bool = False, quotes: bool = False, describes: bool = False
+) -> Weighed:
     """How strongly the text instructs the model. With `name`, read as the name of a parameter.
 
-    With `quotes`, what is quoted as an example does not count.
+    With `quotes`, what is quoted as an example does not count. With `describes`, the text should say what a tool does,
+    and an order about anything else counts.
     """
     if len(text) > LONGEST:
         text = text[: LONGEST // 2] + "\n" + text[-LONGEST // 2 :]
@@ -54,6 +59,8 @@ def weigh(text: str, where: str = "The text", *, name: bool = False, quotes: boo
     plain = unfold(text)
     for disguise, reading in _readings(text, plain, name):
         found = _weigh_plain(reading, where, disguise, name, quotes)
+        if describes and len(reading) <= LONGEST:
+            found = _with_errands(found, reading, where, disguise)
         if found.weight > best.weight:
             best = found
             if best.weight >= ENOUGH:
@@ -77,7 +84,7 @@ def is_calm(text: str) -> bool:
 def unfold(text: str) -> str:
     """The text as a reader would take it: compatibility forms, look-alike letters and hidden characters undone."""
     if not text.isascii():
-        text = strip_hidden(text).replace("\u00ad", "")
+        text = bare(text)
         text = _MIXED_WORD.sub(lambda match: match[0].translate(_TWINS), unicodedata.normalize("NFKC", text))
     return _BLANK_LINES.sub("\n", _BLANKS.sub(" ", text))
 
@@ -88,31 +95,63 @@ _BLANK_LINES = re.compile(r" \n\s*|\n\s+")
 _TWINS = str.maketrans(
     "асеорхуіјѕһԁԛԝАВСЕНІЈКМОРЅТХУοναρυιΑΒΕΖΗΙΚΜΝΟΡΤΥΧ", "aceopxyijshdqwABCEHIJKMOPSTXYovapuiABEZHIKMNOPTYX"
 )
-_MIXED_WORD = re.compile(r"(?<!\w)(?=\w*?[A-Za-z])(?=[A-Za-z0-9_]*+[^\x00-\x7f])\w++")
+_MIXED_WORD = re.compile(r"(?<!\w)(?=[A-Za-z0-9_]*+[^\W\x00-\x7f])(?=\w*?[A-Za-z])\w++")
 
 
 def _weigh_plain(text: str, where: str, disguise: str, name: bool, quotes: bool) -> Weighed:
-    octets = text.encode("utf-8", "replace")
     weight = 0.0
     heaviest: dict[str, float] = {}
     found = []
-    for index, regex in _signals().matching(octets):
-        match = regex.search(octets) if not quotes else _said(regex, octets)
-        if match is None or (index >= len(_TEXT_SIGNALS) and not name):
-            continue
-        signal = _ALL_SIGNALS[index]
-        start, end = match.span()
-        said = octets[start:end].decode("utf-8", "replace").strip()
-        hidden = f" ({disguise})" if disguise else ""
+    hidden = f" ({disguise})" if disguise else ""
+    for signal, said in _signals_in(text.encode("utf-8", "replace"), name, quotes):
         message = f"{where} {SAYS[signal.rule]}{hidden}: {said[:120]!r}."
         found.append(Finding(f"instruction.{signal.rule}", message, _MEND))
         weight += _added(heaviest, signal)
+        if weight >= _PLENTY:
+            return Weighed(weight, tuple(found))
     if not name and (not disguise or len(text) <= _SHORT):
         for rule, heavy, said in deeds_in(text):
             message = f"{where} {SAYS[rule]}: {said[:120]!r}."
             found.append(Finding(f"instruction.{rule}", message, _MEND))
             weight += _added(heaviest, Signal(rule, heavy, ""))
     return Weighed(weight, tuple(found))
+
+
+def _signals_in(octets: bytes, name: bool, quotes: bool) -> Iterator[tuple[Signal, str]]:
+    """Each signal once, with what says so. A long text is read in stretches, so that little of noise is enough."""
+    seen: set[int] = set()
+    for start in range(0, max(1, len(octets)), _STRETCH):
+        stretch = octets[max(0, start - _OVERLAP) : start + _STRETCH]
+        for index, regex in _signals().matching(stretch):
+            if index in seen or (index >= len(_TEXT_SIGNALS) and not name):
+                continue
+            match = regex.search(stretch) if not quotes else _said(regex, stretch)
+            if match is None:
+                continue
+            first, last = match.span()
+            if stretch[first : first + 7].lower() == b"without" and _DENIED.search(stretch[max(0, first - 80) : first]):
+                continue  # "never without asking" asks
+            seen.add(index)
+            yield _ALL_SIGNALS[index], stretch[first:last].decode("utf-8", "replace").strip()
+
+
+_DENIED = re.compile(rb"(?i)\b(?:never|not|don'?t|cannot|mustn'?t|shouldn'?t)\b[^.!?\n]*$")
+_STRETCH = 8_192
+_OVERLAP = 512
+_PLENTY = 3.0
+"""A weight at which nothing more needs to be known: what weak signals of several fields need together."""
+
+
+def _with_errands(found: Weighed, text: str, where: str, disguise: str) -> Weighed:
+    """What was found, and the sentence in it that orders most: others like it add nothing."""
+    errand = max(errands_in(text), key=lambda errand: errand.score, default=None)
+    if errand is None:
+        return found
+    hidden = f" ({disguise})" if disguise else ""
+    told = ", ".join(errand.telling)
+    message = f"{where} {SAYS['errand']}{hidden}: {errand.sentence[:120]!r}, told by {told}."
+    weight = ENOUGH if errand.score >= CERTAIN else ENOUGH / 2
+    return Weighed(found.weight + weight, (*found.findings, Finding("instruction.errand", message, _MEND)))
 
 
 def _said(regex: OctetRegex, octets: bytes) -> OctetMatch | None:
@@ -157,6 +196,7 @@ def let_go() -> None:
     """Drop the compiled signals: several megabytes that are made again when text is next weighed, in a tenth of a
     second."""
     _signals.cache_clear()
+    errands.let_go()
 
 
 def _spelled_out(pattern: str) -> str:
@@ -211,7 +251,8 @@ _ESCAPED = re.compile(r"\\u\{?([0-9a-fA-F]{4})\}?")
 _SHORT = 8192
 _MOST_LAYERS = 3
 _RUN = re.compile(r"[A-Za-z0-9+/_\-]{20,}={0,2}")
-_HEX_RUN = re.compile(r"(?:[0-9a-fA-F]{2}[ :]?(?:\\x|0x)?){10,}")
+_HEX_RUN = re.compile(r"(?:[0-9a-fA-F]{2}[ :]?(?:\\x|0x)?){10,}+")
+_NOT_HEX = re.compile(r"[^0-9a-fA-F]")
 _SPACED_OUT = re.compile(r"(?:\b\w[ .\-_*]){5,}\w\b")
 _SPACED = re.compile(r"(?:\b\w[ .\-_*])+\w\b")
 
@@ -246,7 +287,7 @@ def _decoded_runs(text: str) -> str:
         octets = b""
         try:
             if _HEX_RUN.fullmatch(run):
-                octets = bytes.fromhex(re.sub(r"[^0-9a-fA-F]|0x|\\x", "", run.replace("0x", "").replace("\\x", "")))
+                octets = bytes.fromhex(_NOT_HEX.sub("", run.replace("0x", "").replace("\\x", "")))
             else:
                 octets = base64.b64decode(
                     run.rstrip("=") + "=" * (-len(run.rstrip("=")) % 4), altchars=b"-_" if "-" in run else None

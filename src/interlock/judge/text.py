@@ -42,6 +42,11 @@ def strip_hidden(text: str) -> str:
     return _replaced(text, lambda piece: "\n" if piece[0] in _BREAKS else "")
 
 
+def bare(text: str) -> str:
+    """The text without anything that may hide, needed or not: for reading it over, never for passing it on."""
+    return _BREAK.sub("\n", _UNPRINTED.sub("", text))
+
+
 def show_hidden(text: str) -> str:
     r"""The text with everything hidden in it made visible, as \u{200B}."""
     return _replaced(text, escape)
@@ -150,6 +155,10 @@ _HIDDEN = re.compile(
     + ")"
 )
 
+_SETS_UNSEEN = "".join(chars for rule, chars in _SETS if rule != "text.line_break")
+_UNPRINTED = re.compile(rf"(?={_SUSPECT})(?:{_ANSI}|[\x00-\x08\x0e-\x1f\x7f-\x84\x86-\x9f{_SETS_UNSEEN}]+)")
+_BREAK = re.compile(r"\r\n?|[\x0b\x0c\x85\u2028\u2029]")
+
 # A word is in disguise if it holds Latin letters and others, and all of the others could pass for Latin ones.
 _TWINS = "асеорхуіјѕһԁԛԝьАВСЕНІЈКМОРЅТХУҮԌ" + "οονυικραΑΒΕΖΗΙΚΜΝΟΡΤΥΧ" + "ⅠⅤⅩⅬⅭⅮⅯⅰⅴⅹⅼⅽⅾⅿ"
 _TWIN = re.compile(f"[{_TWINS}]")
@@ -158,7 +167,10 @@ _TWIN_WORD = re.compile(
 )
 # No language stacks more than a handful.
 _STACKED = re.compile(r"[\u0300-\u036f\u1ab0-\u1aff\u1dc0-\u1dff\u20d0-\u20ff\ufe20-\ufe2f]{7,}")
-_MATH_WORD = re.compile(r"[\U0001d400-\U0001d7cb]{3,}")
+_MATH_WORD = re.compile(
+    "[\U0001d400-\U0001d7cb]{3,}|[\u24b6-\u24e9]{3,}|[\U0001f130-\U0001f149\U0001f150-\U0001f169\U0001f170-\U0001f189]{4,}"
+    "|[ᴀʙᴄᴅᴇꜰɢʜɪᴊᴋʟᴍɴᴏᴘʀꜱᴛᴜᴠᴡʏᴢ]{4,}"
+)
 
 _BREAKS = frozenset("\x0b\x0c\r\x85\u2028\u2029")
 _BLANKS = frozenset("\u115f\u1160\u17b4\u17b5\u2800\u3164\uffa0\ufffc\u034f\u180b\u180c\u180d\u180f") | frozenset(
@@ -251,6 +263,8 @@ def _width_is_wanted(text: str, start: int, end: int) -> bool:
         return len(word) == 4 and word.isalpha()
     if char in "\u200c\u200d" and before and unicodedata.combining(before) == _VIRAMA:
         return True
+    if char in "\u200c\u200d" and before and _JOINING.match(before):
+        return True
     if not before or not after:
         return False
     if (
@@ -259,8 +273,6 @@ def _width_is_wanted(text: str, start: int, end: int) -> bool:
         and (_is_emoji(before) or (before == "\ufe0f" and _is_emoji(text[start - 2])))
     ):
         return True
-    if char in "\u200c\u200d":
-        return bool(_JOINING.match(before))
     return char == "\u180e" and bool(_MONGOLIAN.match(before))
 
 

@@ -18,9 +18,9 @@ MISUSE = (
     Signal(
         "theft",
         1.5,
-        rf"{GIVE}\b <30>(?:all|the|its|their|full|entire|complete|whole|any|your|every|these|user'?s?|previous|"
-        rf"current|recent)\b <25>{PRIVATE} <60>\b(?:as|in|into|to|via|through|using|with|within)\b <30>(?:param\w*|"
-        rf"argument|field|input|tool|query|url|body|header|request|note|context|metadata|https?:|server|endpoint|"
+        rf"{GIVE}\b <20>(?:all|the|its|their|full|entire|complete|whole|any|your|every|these|user'?s?|previous|"
+        rf"current|recent)\b <20>{PRIVATE} [^.!?;]*?\b(?:as|in|into|to|via|through|using|with|within)\b "
+        rf"<20>(?:param\w*|argument|field|input|tool|query|url|body|header|request|note|context|metadata|https?:|server|endpoint|"
         rf"webhook|value|@)",
     ),
     Signal(
@@ -53,7 +53,7 @@ MISUSE = (
         "theft",
         1,
         r"\b(?:send|forward|post|upload|transmit|leak|e?-?mail|bcc|submit|deliver|push|copy|report|relay|beacon|"
-        r"make a request)\b [^!?\n]{0,90}?\b(?:to|at|via)\b <20>(?:https?:|attacker|evil|\S{1,40}@\S{1,40}\.|"
+        r"make a request)\b [^!?\n]*?\b(?:to|at|via)\b <20>(?:https?:|attacker|evil|\S{1,40}@\S{1,40}\.|"
         r"external (?:server|endpoint|address|host|url)|remote server|(?:our|my) (?:server|endpoint)|pastebin|"
         r"webhook\.site|\d{1,3}\.\d{1,3}\.\d{1,3})",
     ),
