@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from importlib.resources import files
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -92,8 +94,12 @@ def test_what_is_found_is_a_part_of_the_text(words: list[str]) -> None:
     assert all(each.sentence in text and each.telling for each in errands_in(text))
 
 
-def test_the_table_is_read_once_and_holds_no_weight_of_nothing() -> None:
-    weights = errands._weights()
-    assert weights is errands._weights()
-    assert len(weights.words) > 1000 < len(weights.pairs)
-    assert all(weights.words.values())
+def test_no_two_entries_of_the_table_have_the_same_sum_and_each_weighs_what_it_says() -> None:
+    table = errands._table()
+    assert table is errands._table()
+    lines = files("interlock.judge").joinpath("errands.tsv").read_text("utf-8").splitlines()
+    said = {feature: int(weight) for feature, _, weight in (line.partition("\t") for line in lines)}
+    assert said.pop("=") == table.bias
+    assert all(said.values())
+    assert all(table.of(feature) == weight for feature, weight in said.items())
+    assert table.of("no such words") == 0

@@ -8,10 +8,13 @@ its sentence and the words that told.
 from __future__ import annotations
 
 import re
+from array import array
+from bisect import bisect_left
 from collections.abc import Iterator
 from functools import lru_cache
 from importlib.resources import files
 from typing import NamedTuple
+from zlib import crc32
 
 CERTAIN = 100
 """A score at which a sentence counts as an errand by itself; the table is made so."""
@@ -37,10 +40,9 @@ def errands_in(text: str) -> Iterator[Errand]:
     """Each sentence whose tone is that of an errand, in order."""
     if len(text) > LONGEST_TEXT:
         text = f"{text[: LONGEST_TEXT // 2]}\n{text[-LONGEST_TEXT // 2 :]}"
-    weights = _weights()
-    bias, pair_weight = weights.bias, weights.pairs.get
+    table = _table()
     for sentence, words, pairs in sentences(text):
-        score = bias + sum(map(_weight_of, words)) + sum(filter(None, map(pair_weight, pairs)))
+        score = table.bias + sum(map(_weight_of, words)) + sum(map(table.pair, pairs))
         if score >= LIKELY:
             yield Errand(sentence, score, _telling(words, pairs))
 
@@ -101,47 +103,55 @@ def _shape(word: str) -> str:
 
 def _telling(words: set[str], pairs: set[tuple[str, str]]) -> tuple[str, ...]:
     """The few words and pairs that weighed most."""
-    weights = _weights()
     found = [(_weight_of(word), word) for word in words]
-    found += [(weights.pairs.get(pair, 0), " ".join(pair).lstrip("^ ")) for pair in pairs]
+    found += [(_table().pair(pair), " ".join(pair).lstrip("^ ")) for pair in pairs]
     return tuple(dict.fromkeys(said for weight, said in sorted(found, reverse=True)[:_FEW] if weight > 0))
 
 
 _FEW = 4
 
 
-class _Weights(NamedTuple):
-    bias: int
-    words: dict[str, int]
-    stems: dict[str, int]
-    pairs: dict[tuple[str, str], int]
+class _Table:
+    """The weights, by a sum of each word or pair: as strings they would take thirty times the room.
+
+    That a word which is not in the table has the sum of one that is happens once in three hundred thousand.
+    """
+
+    def __init__(self) -> None:
+        self.bias = 0
+        found: dict[int, int] = {}
+        with files(__package__).joinpath("errands.tsv").open(encoding="utf-8") as lines:
+            for line in lines:
+                feature, _, weight = line.partition("\t")
+                if feature == "=":
+                    self.bias = int(weight)
+                else:
+                    found[crc32(feature.encode())] = int(weight)
+        self._sums = array("I", sorted(found))
+        self._weights = array("h", [found[each] for each in self._sums])
+
+    def pair(self, pair: tuple[str, str]) -> int:
+        """What two neighbours weigh, besides what each weighs by itself."""
+        return self.of(f"{pair[0]} {pair[1]}")
+
+    def of(self, feature: str) -> int:
+        """What a word weighs, or a stem behind its mark, or two words."""
+        wanted, sums = crc32(feature.encode()), self._sums
+        at = bisect_left(sums, wanted)
+        return self._weights[at] if at < len(sums) and sums[at] == wanted else 0
 
 
 @lru_cache(maxsize=1)
-def _weights() -> _Weights:
-    weights = _Weights(0, {}, {}, {})
-    bias = 0
-    for line in files(__package__).joinpath("errands.tsv").read_text("utf-8").splitlines():
-        feature, _, weight = line.partition("\t")
-        first, _, second = feature.partition(" ")
-        if second:
-            weights.pairs[first, second] = int(weight)
-        elif first == "=":
-            bias = int(weight)
-        elif first[0] == "~":
-            weights.stems[first[1:]] = int(weight)
-        else:
-            weights.words[first] = int(weight)
-    return weights._replace(bias=bias)
+def _table() -> _Table:
+    return _Table()
 
 
-@lru_cache(maxsize=16_384)
+@lru_cache(maxsize=4_096)
 def _weight_of(word: str) -> int:
-    weights = _weights()
-    return weights.words.get(word, 0) + weights.stems.get(stem(word), 0)
+    return _table().of(word) + _table().of("~" + stem(word))
 
 
 def let_go() -> None:
     """Drop the table; it is read again when a description is next judged."""
-    _weights.cache_clear()
+    _table.cache_clear()
     _weight_of.cache_clear()
