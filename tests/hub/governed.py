@@ -11,7 +11,7 @@ from typing import Any
 from interlock.config.settings import Approvals, Hub, Mode, Permissions, Server, Timeouts
 from interlock.hub.principals import Principal
 
-from .governed_server import GovernedWeb
+from .governed_web import GovernedWeb
 from .house import House, Raw, child, house
 
 ADA = Principal("person:ada", "person")

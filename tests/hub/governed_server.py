@@ -17,22 +17,16 @@ The file is read at every message:
 
 from __future__ import annotations
 
-import asyncio
-import contextlib
 import json
-import re
 import sys
 import time
 from collections import Counter
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 CAPABILITIES = "io.modelcontextprotocol/clientCapabilities"
 KEY = "dev.cloto/mgp"
 KNOWN = ["mgp/permission/request", "mgp/permission/response"]
-_SESSION = re.compile(rb"mcp-session-id: *(\S+)", re.IGNORECASE)
-_LENGTH = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
 
 
 class Governed:
@@ -101,90 +95,6 @@ def capabilities(script: dict[str, Any], asked: dict[str, Any]) -> dict[str, Any
         case "extensions" if said and KEY in asked.get("extensions", {}):
             offered["extensions"] = {KEY: said}
     return offered
-
-
-class GovernedWeb:
-    """The same over HTTP, in the test's own process."""
-
-    def __init__(self, path: Path) -> None:
-        self._governed = Governed(path)
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._turned: Counter[str] = Counter()
-        self._server: asyncio.Server
-
-    @property
-    def url(self) -> str:
-        """Where it is."""
-        return f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}/mcp"
-
-    def _turned_away(self, message: dict[str, Any]) -> bytes | None:
-        planned = json.loads(self._governed.path.read_text()).get("turned", {})
-        name = (message.get("params") or {}).get("name") or message.get("method", "")
-        if self._turned[name] >= len(planned.get(name, [])):
-            return None
-        said = planned[name][self._turned[name]]
-        self._turned[name] += 1
-        with self._governed.log.open("a") as log:
-            log.write(json.dumps({"turned": name, "at": time.monotonic()}) + "\n")
-        body = json.dumps(said["body"]).encode() if "body" in said else b""
-        lines = "".join(f"{field}: {value}\r\n" for field, value in said.get("headers", {}).items()).encode()
-        return b"HTTP/1.1 %d No\r\n%bcontent-length: %d\r\n\r\n%b" % (said["status"], lines, len(body), body)
-
-    async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._server.close()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-
-    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks.add(task)
-        try:
-            with contextlib.suppress(OSError, asyncio.IncompleteReadError):
-                while True:
-                    await self._serve(reader, writer)
-        finally:
-            self._tasks.discard(task)
-            writer.close()
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        head = await reader.readuntil(b"\r\n\r\n")
-        length = _LENGTH.search(head)
-        body = await reader.readexactly(int(length[1])) if length else b""
-        if not head.startswith(b"POST"):
-            writer.write(b"HTTP/1.1 405 Not Here\r\ncontent-length: 0\r\n\r\n")
-            return
-        message = json.loads(body)
-        session = str(json.loads(self._governed.path.read_text()).get("session", "governed")).encode()
-        said_session = _SESSION.search(head)
-        if said_session is not None and said_session[1] != session:
-            writer.write(b"HTTP/1.1 404 No Session\r\ncontent-length: 0\r\n\r\n")
-            return
-        if (away := self._turned_away(message)) is not None:
-            writer.write(away)
-            return
-        reply = self._governed.answer(message)
-        if reply is None and "id" in message and "method" in message:
-            await asyncio.Event().wait()
-        if reply is None:
-            writer.write(b"HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n")
-            return
-        opens = message["method"] == "initialize" and "result" in reply
-        given = b"mcp-session-id: %b\r\n" % session if opens else b""
-        said = json.dumps(reply).encode()
-        status = b"200 OK" if "result" in reply or message["method"] == "tools/call" else b"404 Not Found"
-        writer.write(
-            b"HTTP/1.1 %b\r\n%bcontent-type: application/json\r\ncontent-length: %d\r\n\r\n%b"
-            % (status, given, len(said), said)
-        )
-        await writer.drain()
 
 
 def work(path: Path, params: dict[str, Any]) -> None:

@@ -3,24 +3,21 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import json
-import re
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
-_LENGTH = re.compile(rb"content-length: *(\d+)", re.IGNORECASE)
+from .web_server import Posted, WebServer
 
 
-class RawWeb:
+class RawWeb(WebServer):
     """Counts who comes. `replies` holds, by tool, the bytes that answer its calls; `drip` then follows for ever."""
 
     def __init__(self, *, modern: bool = False) -> None:
+        super().__init__()
         self.modern = modern
         """Whether it speaks the stateless era, and else the handshake era."""
         self.schema: dict[str, Any] = SCHEMA if modern else {"type": "object"}
         """Of its tools."""
-        self.connections = 0
         self.called = 0
         """How many calls of tools came."""
         self.lost = 0
@@ -33,48 +30,9 @@ class RawWeb:
         """Notifications that it took."""
         self.refuses = 0
         """So many of them it does not take."""
-        self._tasks: set[asyncio.Task[None]] = set()
-        self._server: asyncio.Server
 
-    @property
-    def url(self) -> str:
-        """Where it is."""
-        return f"http://127.0.0.1:{self._server.sockets[0].getsockname()[1]}"
-
-    async def __aenter__(self) -> Self:
-        self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
-        return self
-
-    async def __aexit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self._server.close()
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-
-    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        self.connections += 1
-        task = asyncio.current_task()
-        assert task is not None
-        self._tasks.add(task)
-        try:
-            with contextlib.suppress(OSError, asyncio.IncompleteReadError):
-                while await self._serve(reader, writer):
-                    pass
-        finally:
-            self._tasks.discard(task)
-            writer.close()
-
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-        """Answer one request. Whether another may follow on this connection."""
-        head = await reader.readuntil(b"\r\n\r\n")
-        length = _LENGTH.search(head)
-        body = await reader.readexactly(int(length[1])) if length else b""
-        if not head.startswith(b"POST"):
-            writer.write(b"HTTP/1.1 405 Not Here\r\ncontent-length: 0\r\n\r\n")
-            return True
-        message = json.loads(body)
+    async def serve(self, posted: Posted, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+        message = posted.message
         name = message.get("params", {}).get("name") if message["method"] == "tools/call" else None
         self.called += name is not None
         if name in self.replies and not self.replies[name]:

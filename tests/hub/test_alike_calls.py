@@ -40,7 +40,7 @@ async def web_house(tmp_path: Path, era: Literal["modern", "legacy"], **settings
     hub = settings.pop("hub", Hub())
     async with RawWeb(modern=era == "modern") as web:
         web.session, web.schema = "theirs", SCHEMA
-        async with house(tmp_path, {"web": Server(url=web.url + "/mcp", era=era, **settings)}, hub=hub) as running:
+        async with house(tmp_path, {"web": Server(url=web.url, era=era, **settings)}, hub=hub) as running:
             yield Web(running, web, era)
 
 

@@ -209,7 +209,7 @@ async def test_two_servers_that_repeat_what_they_hear_do_not_go_on_for_ever(tmp_
 async def test_over_http_what_was_not_taken_is_sent_again(tmp_path: Path) -> None:
     async with RawWeb() as web:
         web.refuses = 3
-        async with house(tmp_path, {"web": Server(url=web.url + "/mcp", audit="all", era="legacy")}) as hub:
+        async with house(tmp_path, {"web": Server(url=web.url, audit="all", era="legacy")}) as hub:
             last = await last_place(hub)
             await until(lambda: last in places(told_to(web)))
             assert web.refuses == 0

@@ -64,7 +64,3 @@ async def test_a_definition_that_changed_is_judged_whatever_was_clean_before(
     async with house(tmp_path, {"s": scripted(tmp_path, changed)}) as hub:
         assert await listed(hub) == {"s__sub"}
     assert sorted(map(str, judged)) == ["bad", "new"]
-
-
-def test_the_table_of_words_is_one_of_the_rules() -> None:
-    assert {"errands.py", "errands.tsv"} <= {path.name for path in clean.rules()}

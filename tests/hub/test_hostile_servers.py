@@ -355,7 +355,7 @@ def response(body: bytes, *headers: str, status: str = "200 OK", kind: str = "ap
 )
 async def test_a_bad_answer_over_http_fails_its_call_and_the_next_one_is_served(tmp_path: Path, reply: bytes) -> None:
     async with RawWeb() as web:
-        bad = Server(url=web.url + "/mcp", era="legacy")
+        bad = Server(url=web.url, era="legacy")
         async with scene(tmp_path, bad, tool_s=2) as here:
             web.replies["strange"] = reply
             assert refusal(await here.call("strange"))
@@ -374,7 +374,7 @@ async def test_a_bad_answer_over_http_fails_its_call_and_the_next_one_is_served(
 )
 async def test_a_bad_answer_over_http_is_told_in_words_that_help(tmp_path: Path, reply: bytes, said: str) -> None:
     async with RawWeb() as web:
-        async with scene(tmp_path, Server(url=web.url + "/mcp", era="legacy"), tool_s=2) as here:
+        async with scene(tmp_path, Server(url=web.url, era="legacy"), tool_s=2) as here:
             web.replies["strange"] = reply
             assert refusal(await here.call("strange")).startswith(said)
 
@@ -382,7 +382,7 @@ async def test_a_bad_answer_over_http_is_told_in_words_that_help(tmp_path: Path,
 async def test_a_session_that_a_server_lost_is_not_said_to_be_the_clients(tmp_path: Path) -> None:
     async with RawWeb() as web:
         web.session = "s1"
-        async with scene(tmp_path, Server(url=web.url + "/mcp", era="legacy"), tool_s=2) as here:
+        async with scene(tmp_path, Server(url=web.url, era="legacy"), tool_s=2) as here:
             web.replies["strange"] = response(b"", status="404 Gone")
             answer = await here.call("strange")
             assert refusal(answer) == "bad lost its session with the hub"
@@ -392,7 +392,7 @@ async def test_a_session_that_a_server_lost_is_not_said_to_be_the_clients(tmp_pa
 
 async def test_an_answer_that_drips_for_ever_ends_at_the_deadline(tmp_path: Path) -> None:
     async with RawWeb() as web:
-        bad = Server(url=web.url + "/mcp", era="legacy")
+        bad = Server(url=web.url, era="legacy")
         async with scene(tmp_path, bad, tool_s=1) as here:
             head = b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n"
             web.replies["strange"] = head
