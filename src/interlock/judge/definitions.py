@@ -12,7 +12,6 @@ from typing import NamedTuple
 
 import msgspec
 
-from interlock.judge.errands import errands_in
 from interlock.judge.findings import Finding
 from interlock.judge.instructions import ENOUGH, is_calm, weigh
 from interlock.judge.names import judge_name
@@ -97,7 +96,7 @@ def _texts(definition: Mapping[object, object]) -> tuple[list[_Text], bool]:
 
 def _judge_texts(texts: list[_Text]) -> Iterator[Finding]:
     whole = "\n".join([text for _, text, _ in texts])
-    if is_calm(whole) and _is_plain(whole) and not any(_weighs(text) for _, text, _ in texts):
+    if is_calm(whole) and _is_plain(whole) and not any(_name_weighs(text) for _, text, _ in texts):
         return
     instructed = False
     for where, text, is_key in texts:
@@ -113,8 +112,7 @@ def _judge_texts(texts: list[_Text]) -> Iterator[Finding]:
             )
         if len(text) < _SHORTEST:
             continue
-        name = is_key or bool(_IDENTIFIER.fullmatch(text))
-        weighed = weigh(text, where, name=name, describes=not name)
+        weighed = weigh(text, where, name=is_key or bool(_IDENTIFIER.fullmatch(text)))
         if weighed.weight >= ENOUGH:
             instructed = True
             yield from weighed.findings
@@ -136,10 +134,7 @@ def _is_plain(whole: str) -> bool:
     )
 
 
-def _weighs(text: str) -> bool:
-    """Whether a text of a calm definition weighs by itself: as a name, or as an order."""
-    if " " in text:
-        return next(errands_in(text), None) is not None
+def _name_weighs(text: str) -> bool:
     return _SHORTEST <= len(text) <= _LONGEST_NAME and _weight_of_name(text) > 0
 
 

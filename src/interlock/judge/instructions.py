@@ -13,9 +13,7 @@ from collections.abc import Iterator
 from functools import lru_cache
 from typing import NamedTuple
 
-from interlock.judge import errands
 from interlock.judge.ciphers import decodings, letters_in_lines, unpacked
-from interlock.judge.errands import CERTAIN, errands_in
 from interlock.judge.findings import Finding
 from interlock.judge.regexes import OctetMatch, OctetRegex, OctetRegexes
 from interlock.judge.signals import ENGLISH, LATIN_SCRIPT, NAMES, OTHER_SCRIPTS, SAYS, Signal
@@ -45,13 +43,10 @@ def judge_instructions(text: str, where: str = "The text") -> tuple[Finding, ...
     return weighed.findings if weighed.weight >= ENOUGH else ()
 
 
-def weigh(
-    text: str, where: str = "The text", *, name: bool = False, quotes: bool = False, describes: bool = False
-) -> Weighed:
+def weigh(text: str, where: str = "The text", *, name: bool = False, quotes: bool = False) -> Weighed:
     """How strongly the text instructs the model. With `name`, read as the name of a parameter.
 
-    With `quotes`, what is quoted as an example does not count. With `describes`, the text should say what a tool does,
-    and an order about anything else counts.
+    With `quotes`, what is quoted as an example does not count.
     """
     if len(text) > LONGEST:
         text = text[: LONGEST // 2] + "\n" + text[-LONGEST // 2 :]
@@ -59,8 +54,6 @@ def weigh(
     plain = unfold(text)
     for disguise, reading in _readings(text, plain, name):
         found = _weigh_plain(reading, where, disguise, name, quotes)
-        if describes and len(reading) <= LONGEST:
-            found = _with_errands(found, reading, where, disguise)
         if found.weight > best.weight:
             best = found
             if best.weight >= ENOUGH:
@@ -142,18 +135,6 @@ _PLENTY = 3.0
 """A weight at which nothing more needs to be known: what weak signals of several fields need together."""
 
 
-def _with_errands(found: Weighed, text: str, where: str, disguise: str) -> Weighed:
-    """What was found, and the sentence in it that orders most: others like it add nothing."""
-    errand = max(errands_in(text), key=lambda errand: errand.score, default=None)
-    if errand is None:
-        return found
-    hidden = f" ({disguise})" if disguise else ""
-    told = ", ".join(errand.telling)
-    message = f"{where} {SAYS['errand']}{hidden}: {errand.sentence[:120]!r}, told by {told}."
-    weight = ENOUGH if errand.score >= CERTAIN else ENOUGH / 2
-    return Weighed(found.weight + weight, (*found.findings, Finding("instruction.errand", message, _MEND)))
-
-
 def _said(regex: OctetRegex, octets: bytes) -> OctetMatch | None:
     """The first match that is not merely quoted."""
     for match in regex.finditer(octets):
@@ -196,7 +177,6 @@ def let_go() -> None:
     """Drop the compiled signals: several megabytes that are made again when text is next weighed, in a tenth of a
     second."""
     _signals.cache_clear()
-    errands.let_go()
 
 
 def _spelled_out(pattern: str) -> str:

@@ -46,5 +46,4 @@ SAYS = {
     "coercion": "orders the model about",
     "shadowing": "tells the model how to treat other tools",
     "execution": "tells the model to run something",
-    "errand": "sends the model on an errand that is no use of the tool",
 }
