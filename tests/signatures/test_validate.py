@@ -175,7 +175,7 @@ def test_what_is_no_json_value_does_not_fit(value: Any) -> None:
         ({"properties": {"a": {"$ref": "file:///etc/passwd"}}}, "nothing is fetched"),
         ({"$dynamicRef": "https://example.com/schema"}, "nothing is fetched"),
         ({"$ref": "#/$defs/absent"}, "does not exist"),
-        ({"$schema": "https://example.com/dialect"}, "Unknown meta-schema"),
+        ({"$schema": "https://example.com/dialect"}, "a dialect that is not supported"),
         ({"type": "text"}, "not a valid JSON Schema at type"),
         ({"pattern": "("}, "not a valid JSON Schema at pattern"),
         ({"pattern": "(a{1000}){1000}"}, "not a valid JSON Schema at pattern"),
