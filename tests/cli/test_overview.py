@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import signal
 import socket
 import subprocess
@@ -106,6 +107,10 @@ def test_interrupting_ends_with_130(user: User) -> None:
             connection, _ = silent.accept()
             with connection:
                 connection.recv(1)
-                process.send_signal(signal.SIGINT)
-                process.communicate(timeout=30)
+                # One that comes while the interpreter cleans up is lost; whoever pressed the keys presses them again.
+                for _ in range(3):
+                    process.send_signal(signal.SIGINT)
+                    with contextlib.suppress(subprocess.TimeoutExpired):
+                        process.communicate(timeout=1)
+                        break
     assert process.returncode == 130
