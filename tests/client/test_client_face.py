@@ -8,9 +8,9 @@ from contextlib import AsyncExitStack, asynccontextmanager
 
 import msgspec
 import pytest
-from mirror import Mirror
 from web_peer import Web, until
 
+from hub.mirror import Mirror
 from interlock.client import Client, Handlers
 from interlock.client.handlers import with_defaults
 from interlock.server import Context, Server
