@@ -107,6 +107,16 @@ def test_a_tool_that_reports_an_error_ends_with_1(user: User, hub: FakeHub) -> N
     assert (result.exit_code, result.stdout) == (1, "no\n")
 
 
+def test_a_call_that_the_hub_did_not_let_through_is_not_put_down_to_its_server(user: User, hub: FakeHub) -> None:
+    meta = {"dev.interlock/error": {"name": "VALIDATION_BLOCKED", "gate": "validators"}}
+    hub.answers["hub/call"] = {"result": {"content": [], "isError": True, "_meta": meta}}
+    result = user.run("call", "demo__add", "a=1")
+    assert result.exit_code == 1
+    assert "the hub did not let the call of demo__add through" in result.stderr
+    assert "interlock why" in result.stderr
+    assert "interlock logs" not in result.stderr
+
+
 def test_an_error_of_the_hub_is_shown_with_its_mend(user: User, hub: FakeHub) -> None:
     hub.answers["hub/call"] = {"error": {"code": -32602, "message": "no such tool", "data": {"mend": "see `list`"}}}
     result = user.run("call", "demo__nope")

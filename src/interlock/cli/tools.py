@@ -48,7 +48,7 @@ def call(name: str, arguments: tuple[str, ...], timeout: float | None, as_json: 
     """Call a tool.
 
     Arguments are one JSON object, `-` to read it from standard input, or key=value pairs; a value is read as the
-    tool's schema says. Exit code 1 means that the tool reported an error.
+    tool's schema says. Exit code 1 means that the tool reported an error or was refused.
 
     \b
     Examples:
@@ -65,7 +65,7 @@ def call(name: str, arguments: tuple[str, ...], timeout: float | None, as_json: 
         for block in result.get("content") or []:
             say(_block(block))
     if result.get("isError"):
-        raise Failure(f"{name} reported an error", _mend(name, result))
+        raise _failure(name, result)
 
 
 def _called(params: dict[str, Any], timeout: float) -> dict[str, Any]:
@@ -112,13 +112,17 @@ def read_arguments(words: tuple[str, ...], schema: Any) -> dict[str, Any]:
     return given
 
 
-def _mend(name: str, result: dict[str, Any]) -> str:
-    """What to do about a call that failed: its arguments are wrong, or the tool is."""
+def _failure(name: str, result: dict[str, Any]) -> Failure:
+    """Why a call failed: its arguments are wrong, the hub did not let it through, or the tool could not do it."""
     hub_says = as_dict(as_dict(result.get("_meta")).get("dev.interlock/error"))
     server_says = as_dict(as_dict(result.get("structuredContent")).get("error"))
     if "INVALID_TOOL_ARGS" in (hub_says.get("name"), server_says.get("name")):
-        return "correct the arguments; `interlock list --json` shows what it takes"
-    return f"`interlock logs {name.partition('__')[0]}` shows what its server wrote"
+        mend = "correct the arguments; `interlock list --json` shows what it takes"
+    elif hub_says:
+        return Failure(f"the hub did not let the call of {name} through", "`interlock why` shows what decided")
+    else:
+        mend = f"`interlock logs {name.partition('__')[0]}` shows what its server wrote"
+    return Failure(f"{name} reported an error", mend)
 
 
 def _value(text: str) -> Any:

@@ -17,6 +17,7 @@ Network = IPv4Network | IPv6Network
 
 METADATA = "metadata"
 """The kind that is refused whatever the rules say: it hands out the credentials of the machine."""
+INSTEAD_OF_METADATA = "Pass what is needed from it through the configuration."
 
 _METADATA_ADDRESSES = (
     "169.254.169.254",  # AWS, Azure, Google, OpenStack, DigitalOcean, Hetzner, Oracle and most others
@@ -115,7 +116,7 @@ def judge_address(address: Address, networks: tuple[str, ...] = (), shown: str =
         return ()
     name = f"{shown} ({address})" if shown and shown != str(address) else str(address)
     mend = (
-        "Nothing allows a metadata address; pass what is needed from it through the configuration."
+        INSTEAD_OF_METADATA
         if kind == METADATA
         else "Use a public address, or let the operator add its network to the allowed ones."
     )

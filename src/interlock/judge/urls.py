@@ -13,7 +13,7 @@ from urllib.parse import unquote
 
 import msgspec
 
-from interlock.judge.addresses import Address, judge_address, read_address
+from interlock.judge.addresses import INSTEAD_OF_METADATA, Address, judge_address, read_address
 from interlock.judge.findings import Finding
 
 LONGEST = 16_384
@@ -151,7 +151,7 @@ def judge_urls_in_text(text: str, rules: UrlRules = DEFAULT_RULES) -> tuple[Find
     found = []
     for match in _BARE_METADATA.finditer(text):
         message = f"{match[1]} is a cloud metadata service, which hands out credentials of the machine."
-        found.append(Finding("address.metadata", message, "Nothing allows a metadata service.", match.span()))
+        found.append(Finding("address.metadata", message, INSTEAD_OF_METADATA, match.span()))
         if len(found) >= _MOST_FINDINGS:
             return tuple(found)
     for start, end in urls_in_text(text):
@@ -229,7 +229,7 @@ def _judge_host(host: str, rules: UrlRules) -> tuple[Finding, ...]:
     name = host.lower().rstrip(".")
     if name in METADATA_NAMES:
         message = f"{name} is a cloud metadata service, which hands out credentials of the machine."
-        return (Finding("address.metadata", message, "Nothing allows a metadata service."),)
+        return (Finding("address.metadata", message, INSTEAD_OF_METADATA),)
     if rules.hosts is not None and not _listed(name, rules.hosts):
         return (Finding("url.host", f"{name} is not among the allowed hosts.", "Use an allowed host."),)
     if rules.allowed_names and _listed(name, rules.allowed_names):
