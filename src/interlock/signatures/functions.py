@@ -79,22 +79,28 @@ def read_function(
         injected,
         _output(hints.get("return", UNSET), documented.returns, content_types),
         documented.text,
-        _kind(target),
+        _kind(function),
         where,
     )
 
 
 def _plain_function(function: Callable[..., object]) -> Any:
     """The function that holds annotations and docstring, under partials, decorators and callable objects."""
+    target = _called(function)
+    try:
+        return inspect.unwrap(target)
+    except ValueError:
+        return target
+
+
+def _called(function: Callable[..., object]) -> Any:
+    """What is called first, under partials and callable objects."""
     target: Any = function
     while isinstance(target, functools.partial):
         target = target.func
     if not isinstance(target, type) and not inspect.isroutine(target) and hasattr(type(target), "__call__"):  # noqa: B004
         target = target.__call__
-    try:
-        return inspect.unwrap(target)
-    except ValueError:
-        return target
+    return target
 
 
 def _location(target: Any, function: object) -> str:
@@ -206,7 +212,9 @@ def _mentions(annotation: Any, kinds: tuple[type, ...]) -> bool:
     return any(_mentions(argument, kinds) for argument in typing.get_args(annotation))
 
 
-def _kind(target: Any) -> Kind:
+def _kind(function: Callable[..., object]) -> Kind:
+    """How it runs, which its outermost decorator decides and not what that decorates."""
+    target = _called(function)
     if inspect.isasyncgenfunction(target):
         return "async_generator"
     if inspect.isgeneratorfunction(target):
