@@ -128,7 +128,7 @@ def fitting(piece: Content, revision: Revision) -> Content:
 class ToolResult(msgspec.Struct, frozen=True, kw_only=True):
     """A tool's whole answer, where content alone does not say it all."""
 
-    content: Sequence[Content] = ()
+    content: Content | str | Sequence[Content | str] = ()
     structured: object = msgspec.UNSET
     is_error: bool = False
     meta: Meta | None = None

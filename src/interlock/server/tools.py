@@ -16,7 +16,7 @@ from interlock.protocols.mcp.tasks import Support
 from interlock.protocols.registry.about import ABOUT, NOTHING_SAID, About
 from interlock.server import results
 from interlock.server.checks import Overdue, found_by
-from interlock.server.content import CONTENT_TYPES, ToolError, ToolResult
+from interlock.server.content import ToolError, ToolResult
 from interlock.server.functions import Function
 from interlock.server.options import From, ToolOptions, check_options
 from interlock.server.work import Work
@@ -188,11 +188,23 @@ class Tool:
 
     def _result(self, value: object, server: Server, revision: Revision) -> bytes:
         if isinstance(value, ToolResult):
-            return results.whole(value, revision, server.signed_meta if revision.modern else {})
+            return self._whole(value, server, revision)
         signature = self._function.signature
-        if signature.output is None or isinstance(value, CONTENT_TYPES):
+        if signature.output is None:
             return results.untyped(value, revision)
-        return results.typed(self._plain(value), wrap=signature.wraps_result and not revision.modern)
+        return results.typed(value, self._plain(value), revision, wrap=signature.wraps_result and not revision.modern)
+
+    def _whole(self, result: ToolResult, server: Server, revision: Revision) -> bytes:
+        """A result that the author made whole. What the schema promises, it holds too, unless it is an error."""
+        signature = self._function.signature
+        promised = signature.output is not None and not result.is_error
+        structured: object = result.structured
+        if structured is not msgspec.UNSET:
+            structured = self._plain(structured) if promised else signature.encode(structured, wrap=False)
+        elif promised:
+            raise SignatureError("its result has no structured content, which its own outputSchema promises")
+        wrap = not revision.modern and (signature.wraps_result if promised else not isinstance(structured, dict))
+        return results.whole(result, structured, revision, server.signed_meta if revision.modern else {}, wrap=wrap)
 
     # How it is listed.
 
