@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import functools
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from typing import Any
+from typing import Annotated, Any
 
 import pytest
 from peer import Peer
+from pydantic import Field
 
 from interlock.server import Context, Server, Tool
+from interlock.signatures import DefinitionError
 
 
 def served(function: Any, **options: Any) -> Peer:
@@ -108,3 +110,36 @@ async def test_every_parameter_that_asks_for_the_context_gets_it() -> None:
         return first is second
 
     assert (await served(both).tool("it", {"number": 1})).get("structuredContent") is True
+
+
+async def test_a_default_that_is_made_is_made_anew_for_each_call() -> None:
+    made = iter(range(10))
+
+    def order(
+        items: list[str] = Field(default_factory=list, max_length=3),  # noqa: B008 - as authors write it
+        number: int = Field(default_factory=lambda: next(made)),
+    ) -> str:
+        items.append("x")
+        return f"{number}: {items}"
+
+    peer = served(order)
+    assert "required" not in (await peer.call("tools/list"))["tools"][0]["inputSchema"]
+    assert [(await peer.tool("it")).get("structuredContent") for _ in range(2)] == ["0: ['x']", "1: ['x']"]
+
+
+@pytest.mark.parametrize("mark", [Field(alias="from"), Field(validation_alias="from")])
+def test_another_name_for_a_parameter_is_refused_rather_than_ignored(mark: Any) -> None:
+    def mail(sender: str) -> str:
+        return sender
+
+    mail.__annotations__["sender"] = Annotated[str, mark]
+    with pytest.raises(DefinitionError, match=r"parameter 'sender': .*alias 'from'"):
+        Tool(mail, name="it")
+
+
+def test_a_default_made_from_other_arguments_is_refused() -> None:
+    def mail(sender: str, reply_to: str = Field(default_factory=lambda given: given["sender"])) -> str:
+        return reply_to
+
+    with pytest.raises(DefinitionError, match=r"parameter 'reply_to': .*default_factory"):
+        Tool(mail, name="it")

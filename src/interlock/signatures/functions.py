@@ -170,11 +170,12 @@ def _arms(annotation: Any) -> Sequence[Any]:
 
 
 def _input(parameter: inspect.Parameter, annotation: Any, documented: str) -> InputField:
-    marks = InputField()
+    marks, metadata = InputField(), []
     if typing.get_origin(annotation) is Annotated:
         annotation, *metadata = typing.get_args(annotation)
         marks = marks_of(metadata)
     default = parameter.default
+    _refuse_aliases([*metadata, default])
     if type(default).__module__.startswith("pydantic") and hasattr(default, "metadata"):
         # `days: int = Field(1, ge=1)`: the field is the default's place, not the default.
         marks = marks_of([default, marks])
@@ -186,6 +187,14 @@ def _input(parameter: inspect.Parameter, annotation: Any, documented: str) -> In
         description=marks.description or documented,
         default=marks.default if default is inspect.Parameter.empty else default,
     )
+
+
+def _refuse_aliases(marks: Sequence[Any]) -> None:
+    """Arguments come under the parameter's own name, so that another one would be promised to nobody."""
+    for mark in marks:
+        alias = getattr(mark, "validation_alias", None) or getattr(mark, "alias", None)
+        if alias is not None and type(mark).__module__.startswith("pydantic"):
+            raise DefinitionError(f"its alias {alias!r} is not read; take one model with that field instead")
 
 
 def _output(annotation: Any, documented: str, content_types: tuple[type, ...]) -> OutputField | None:

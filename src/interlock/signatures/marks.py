@@ -65,11 +65,14 @@ def _read_foreign(mark: object) -> InputField:
     for inner in getattr(mark, "metadata", None) or ():
         field = _overlay(field, _read(inner))
     default = getattr(mark, "default", UNSET)
+    if getattr(mark, "default_factory_takes_validated_data", False):
+        raise DefinitionError("its default_factory wants the other arguments; make the default in the function")
     return msgspec.structs.replace(
         field,
         description=_text(mark, "description") or field.description,
         examples=tuple(getattr(mark, "examples", None) or field.examples),
         default=UNSET if type(default).__name__ == "PydanticUndefinedType" or default is ... else default,
+        default_factory=getattr(mark, "default_factory", None),
     )
 
 

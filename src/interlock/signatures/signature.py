@@ -198,6 +198,8 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True, dict=True):
                 if type(value) is not step.exact and (step.convert is not None or step.checks):
                     value = self._converted(step, value, problems)
                 values[step.name] = value
+            elif step.make is not None:
+                values[step.name] = step.make()
             elif step.default is not UNSET:
                 values[step.name] = _fresh(step.default)
         if problems:
@@ -275,7 +277,7 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             convert = None if field.type is UNSET or field.schema is not None else converters.make(field.type)
             checks = checks_in(field.constraints)
             exact = field.type if field.type in (int, float) and not checks else None
-            steps.append(_Step(field.name, convert, checks, field.default, exact))
+            steps.append(_Step(field.name, convert, checks, field.default, field.default_factory, exact))
         return tuple(steps)
 
     @cached_property
@@ -315,6 +317,8 @@ class _Step(msgspec.Struct, frozen=True):
     convert: Converter | None
     checks: tuple[Satisfies, ...]
     default: Any
+    make: Callable[[], Any] | None
+    """Makes the default anew for each call."""
     exact: Any = None
     """A value of this very type is what the function wants."""
 
