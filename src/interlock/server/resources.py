@@ -73,7 +73,10 @@ class Resource:
 
     def match(self, uri: str) -> dict[str, str] | None:
         """The template's variables if the address is one of it."""
-        return None if self.template is None else self.template.match(uri)
+        if self.template is None:
+            return None
+        variables = self.template.match(uri)
+        return variables if variables is not None and self.template.keeps(variables) else None
 
     async def read(self, server: Server, work: Work, uri: str, variables: dict[str, str]) -> bytes:
         """What is there: the members of a ReadResourceResult. Raises RESOURCE_NOT_FOUND."""

@@ -10,6 +10,8 @@ from urllib.parse import quote, unquote
 import msgspec
 
 _EXPRESSION = re.compile(r"\{([+#]?)([A-Za-z0-9_][A-Za-z0-9_.]*)\}")
+_SEPARATOR = re.compile(r"[/\\]")
+_ROOT = re.compile(r"[/\\]|[A-Za-z]:[/\\]")
 _RESERVED = ":/?#[]@!$&'()*+,;="
 
 
@@ -41,6 +43,13 @@ class UriTemplate(msgspec.Struct, frozen=True):
                 return None
         return values
 
+    def keeps(self, values: dict[str, str]) -> bool:
+        """Whether every value stays where the template puts it. One that climbs out with `..`, begins anew at a root or
+        holds a NUL would lead a function that makes a path of it elsewhere."""
+        return not any(
+            name and _strays(values[name], from_root=literal == "file://") for literal, _, name in self.parts
+        )
+
     def expand(self, values: dict[str, str]) -> str:
         """The address for these values."""
         pieces: list[str] = []
@@ -71,6 +80,17 @@ class UriTemplate(msgspec.Struct, frozen=True):
         if not value or (not operator and any(char in value for char in "/?#")):
             return None
         return value
+
+
+def _strays(value: str, *, from_root: bool) -> bool:
+    if "\0" in value or (_ROOT.match(value) and not from_root):
+        return True
+    depth = 0
+    for step in _SEPARATOR.split(value):
+        depth += -1 if step == ".." else step not in ("", ".")
+        if depth < 0:
+            return True
+    return False
 
 
 def parse(text: str) -> UriTemplate:
