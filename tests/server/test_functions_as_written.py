@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import asyncio
+import dataclasses
+import enum
 import functools
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
+from urllib.parse import quote
 
 import pytest
-from peer import Peer
+from peer import Peer, Refusal
 from pydantic import Field
 
-from interlock.server import Context, Server, Tool
+from interlock.server import Context, Prompt, Resource, Server, Tool
 from interlock.signatures import DefinitionError
 
 
@@ -143,3 +146,108 @@ def test_a_default_made_from_other_arguments_is_refused() -> None:
 
     with pytest.raises(DefinitionError, match=r"parameter 'reply_to': .*default_factory"):
         Tool(mail, name="it")
+
+
+class Size(enum.IntEnum):
+    SMALL = 1
+    LARGE = 2
+
+
+@dataclasses.dataclass
+class Place:
+    city: str
+    zoom: int = 3
+
+
+@pytest.mark.parametrize(
+    ("kind", "text", "value"),
+    [
+        (list[str], '["a"]', ["a"]),
+        (dict[str, int], '{"a": 1}', {"a": 1}),
+        (Place, '{"city": "Rome"}', Place("Rome")),
+        (list[Place] | None, "null", None),
+        (Literal[1, 2], "2", 2),
+        (Size, "2", Size.LARGE),
+        (tuple[int, ...], "[1, 2]", (1, 2)),
+        (bool, "True", True),
+        (float | None, "1.5", 1.5),
+        (int | str, "1", "1"),
+        (list[str] | str, '["a"]', '["a"]'),
+        (Literal["1", "2"], "2", "2"),
+        (Any, "1", "1"),
+    ],
+)
+async def test_a_text_that_its_type_has_no_text_for_is_read_as_json(kind: Any, text: str, value: object) -> None:
+    """Prompts and addresses have texts alone (MCP, Prompts: Getting a Prompt)."""
+    server, got = Server("test"), []
+
+    async def take(it) -> str:  # type: ignore[no-untyped-def]
+        got.append(it)
+        return "taken"
+
+    take.__annotations__["it"] = kind
+    server.add_prompt(Prompt(take))
+    server.add_resource(Resource("take://{+it}", take))
+    peer = Peer(server)
+    await peer.call("prompts/get", name="take", arguments={"it": text})
+    await peer.call("resources/read", uri=f"take://{quote(text)}")
+    assert got == [value, value]
+
+
+@pytest.mark.parametrize("text", ["a", "[1]", "{", ""])
+async def test_a_text_that_is_no_json_of_its_type_is_refused_by_name(text: str) -> None:
+    server = Server("test")
+
+    @server.prompt
+    async def pick(names: list[str]) -> str:
+        return names[0]
+
+    with pytest.raises(Refusal, match="prompt pick: names") as refusal:
+        await Peer(server).call("prompts/get", name="pick", arguments={"names": text})
+    assert refusal.value.code == -32602
+
+
+@pytest.mark.parametrize("uri", ["q://{?a}", "q://{a*}", "q://{a", "q://{a}{b}"])
+def test_a_template_that_is_not_understood_is_refused_where_it_stands(uri: str) -> None:
+    server = Server("test")
+    with pytest.raises(DefinitionError, match=r"test_functions_as_written\.py:\d+ .*read: .*q://"):
+
+        @server.resource(uri)
+        async def read(a: str = "", b: str = "") -> str:
+            return a
+
+
+def test_a_resource_without_an_address_is_refused() -> None:
+    async def read() -> str:
+        return ""
+
+    with pytest.raises(TypeError, match=r"write @server\.resource\("):
+        Server("test").resource(read)  # type: ignore[arg-type]
+
+
+def test_a_prompt_needs_a_name() -> None:
+    with pytest.raises(DefinitionError, match="name="):
+        Server("test").prompt(lambda: "hello")
+
+
+def test_suggestions_for_an_argument_that_is_not_there_are_refused() -> None:
+    server = Server("test")
+
+    @server.prompt
+    async def greet(name: str) -> str:
+        return name
+
+    @server.resource("notes://{title}")
+    async def note(title: str) -> str:
+        return title
+
+    async def suggest(value: str) -> list[str]:
+        return [value]
+
+    for of, argument in (("greet", "nam"), ("notes://{title}", "name")):
+        with pytest.raises(DefinitionError, match=f"has no {argument!r}"):
+            server.completion(of, argument)(suggest)
+    server.completion("greet", "name")(suggest)
+    server.completion("made later", "anything")(suggest)
+    with pytest.raises(DefinitionError, match=r"test_functions_as_written\.py:\d+"):
+        server.completion("greet", "name")(lambda prefix: [prefix])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import dis
 import inspect
@@ -68,14 +69,20 @@ class Function:
         return {} if self._whole is None else {self._whole: given}
 
     def arguments_from_text(self, given: Mapping[str, str]) -> dict[str, object]:
-        """The same from texts, as addresses and prompts have them. Raises ArgumentsError."""
+        """The same from texts, as addresses and prompts have them: a text that is none of its type is JSON. Raises
+        ArgumentsError."""
         values: dict[str, Any] = dict(given)
         for field in self.signature.inputs:
-            if field.name in values and _is_written_as_text(field.type):
+            if field.name not in values:
+                continue
+            if _is_written_as_text(field.type):
                 try:
                     values[field.name] = msgspec.convert(values[field.name], cast("type", field.type), strict=False)
                 except msgspec.ValidationError as cause:
                     raise ArgumentsError((Problem((field.name,), str(cause)),)) from None
+            elif not self.signature.takes_text(field.name):
+                with contextlib.suppress(msgspec.DecodeError):
+                    values[field.name] = msgspec.json.decode(values[field.name])
         return self.signature.decode(values)
 
     async def run(self, server: Server, work: Work, arguments: dict[str, object]) -> Any:

@@ -11,7 +11,7 @@ from interlock.server.content import CONTENT_TYPES, Completion, Message
 from interlock.server.functions import Function
 from interlock.server.options import PromptOptions, check_options
 from interlock.server.work import Work
-from interlock.signatures import ArgumentsError, InputField
+from interlock.signatures import ArgumentsError, DefinitionError, InputField
 from interlock.wire.errors import Fault
 
 if TYPE_CHECKING:
@@ -31,6 +31,8 @@ class Prompt:
         self.key = options.get("name") or str(getattr(function, "__name__", ""))
         self._function = Function(function)
         signature = self._function.signature
+        if self.key in ("", "<lambda>"):
+            raise DefinitionError(f"{signature.where}: a prompt needs a name; give it one with name=")
         description = options.get("description")
         self._description = signature.description if description is None else description
         self.arguments = frozenset(field.name for field in signature.inputs)
@@ -77,8 +79,14 @@ class Suggestions:
         self._function = Function(function)
         names = [field.name for field in self._function.signature.inputs]
         if names not in (["value"], ["value", "others"]):
-            raise TypeError("a completion takes (value) or (value, others): what is typed, and the other arguments")
+            takes = "a completion takes (value) or (value, others): what is typed, and the other arguments"
+            raise DefinitionError(f"{self.where}: {takes}")
         self._takes_context = len(names) == 2
+
+    @property
+    def where(self) -> str:
+        """The file, the line and the function it comes from."""
+        return self._function.signature.where
 
     async def suggest(self, server: Server, work: Work, value: str, others: dict[str, str]) -> bytes:
         """The members of a CompleteResult."""

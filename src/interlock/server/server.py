@@ -106,7 +106,8 @@ class Server:
 
         It returns a text, bytes, something with a JSON form, or `ResourceContents`.
         """
-
+        if not isinstance(uri, str):
+            raise TypeError('a resource has an address: write @server.resource("notes://{name}")')
         offer: Callable[[F], F] = _decorate(
             "resource", None, lambda given: self.add_resource(Resource(uri, given, **options))
         )
@@ -126,10 +127,9 @@ class Server:
         The function takes what is typed so far as `value`, and if it likes the other arguments as `others`.
         """
 
-        def offer(function: F) -> F:
-            self._offers.suggestions[of, argument] = Suggestions(function)
-            return function
-
+        offer: Callable[[F], F] = _decorate(
+            "completion", None, lambda given: self._offers.suggest(of, argument, Suggestions(given))
+        )
         return offer
 
     def add_tool(self, tool: Tool) -> None:

@@ -104,7 +104,7 @@ def parse(text: str) -> UriTemplate:
     parts.append((rest, "", ""))
     names = tuple(name for _, _, name in parts if name)
     if any(brace in literal for literal, _, _ in parts for brace in "{}"):
-        raise ValueError(f"{text!r}: only {{name}}, {{+name}} and {{#name}} are understood")
+        raise ValueError(f"{text!r}: only {{name}}, {{+name}}, which may cross slashes, and {{#name}} are understood")
     if len(set(names)) != len(names):
         raise ValueError(f"{text!r}: a variable stands twice")
     for (_, _, name), (literal, operator, following) in itertools.pairwise(parts):

@@ -12,7 +12,7 @@ from msgspec import UNSET
 
 from .constraints import Satisfies, Schema, checks_in, constrain, hides_a_check
 from .convert import Converter, Converters
-from .definitions import copied
+from .definitions import copied, referenced
 from .examples import examples
 from .explain import conversion_problem, quoted
 from .fields import InputField, OutputField
@@ -206,6 +206,10 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             raise ArgumentsError(problems)
         return values
 
+    def takes_text(self, name: str) -> bool:
+        """Whether some text is a value of the input of that name, rather than the JSON of one."""
+        return _takes_text(self._schema_of(name), self._input_schema.get("$defs", {}))
+
     def encode(self, value: object, *, wrap: bool = True) -> Any:
         """The function's result as JSON holds it, wrapped as `output_schema(wrap=...)` says; content passes through."""
         if self.output is None and _is_content(value, self.content_types):
@@ -334,6 +338,14 @@ def _field_schema(writer: SchemaWriter, field: InputField) -> Schema:
             return schema
         schema["default"] = plain
     return schema
+
+
+def _takes_text(schema: Any, definitions: Any) -> bool:
+    if target := referenced(schema):
+        schema = definitions.get(target, {})
+    if arms := schema.get("anyOf") or schema.get("oneOf"):
+        return any(_takes_text(arm, definitions) for arm in arms)
+    return "string" in schema.get("type", "string")
 
 
 def _is_content(value: object, kinds: tuple[type, ...]) -> bool:
