@@ -14,8 +14,9 @@ import msgspec
 from interlock.protocols.mcp.capabilities import ClientCapabilities
 from interlock.protocols.mcp.methods import LOG_LEVELS
 from interlock.server import asking
-from interlock.server.asking import Answer, Root, Sampled
+from interlock.server.asking import Root, Sampled
 from interlock.server.content import Message
+from interlock.server.forms import Answer, form_of
 from interlock.server.work import Work
 from interlock.wire.messages import Id
 
@@ -149,7 +150,7 @@ class Context:
 
         `key` names the question on the wire; give each of several at once its own, or leave it out.
         """
-        form = asking.form_of(schema)
+        form = form_of(schema)
         params = asking.form_params(self._work.dialect, message, form)
         return await self._work.ask("elicitation/create", params, form.read, key)
 
