@@ -7,14 +7,16 @@ import dataclasses
 import enum
 import functools
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from pathlib import Path
 from typing import Annotated, Any, Literal
 from urllib.parse import quote
 
+import msgspec
 import pytest
 from peer import Peer, Refusal
-from pydantic import Field
+from pydantic import BaseModel, Field
 
-from interlock.server import Context, Prompt, Resource, Server, Tool
+from interlock.server import Context, Message, Prompt, Resource, Server, Text, Tool
 from interlock.signatures import DefinitionError
 
 
@@ -251,3 +253,73 @@ def test_suggestions_for_an_argument_that_is_not_there_are_refused() -> None:
     server.completion("made later", "anything")(suggest)
     with pytest.raises(DefinitionError, match=r"test_functions_as_written\.py:\d+"):
         server.completion("greet", "name")(lambda prefix: [prefix])
+
+
+class Report(BaseModel):
+    lines: int
+
+
+@pytest.mark.parametrize(
+    ("data", "told"),
+    [
+        (Report(lines=3), {"lines": 3}),
+        (ValueError("no"), "no"),
+        ({"at": Path("/x")}, {"at": "/x"}),
+        ({1: {2}}, {"1": [2]}),
+    ],
+)
+async def test_anything_can_be_logged_whether_or_not_somebody_listens(data: Any, told: object) -> None:
+    async def work(ctx: Context) -> str:
+        ctx.log("error", data)
+        return "done"
+
+    peer = served(work)
+    assert (await peer.tool("it")).get("structuredContent") == "done"
+    peer.log_level = "error"
+    _, pending = peer.start("tools/call", name="it")
+    assert (await pending.answer).get("structuredContent") == "done"
+    assert [note["data"] for _, note in pending.notes] == [told]
+
+
+async def test_a_model_that_is_given_tools_is_told_what_they_gave() -> None:
+    server = Server("test")
+    adder: dict[str, object] = {"name": "add", "inputSchema": {"type": "object"}}
+
+    @server.tool
+    async def reckon(ctx: Context) -> str:
+        messages = [Message("1 + 2?")]
+        first = await ctx.sample(messages, tools=[adder])
+        (use,) = first.content
+        messages.append(Message(first.content, "assistant"))
+        gave = {"type": "tool_result", "toolUseId": use["id"], "content": [Text("3")]}
+        messages.append(Message([gave]))
+        return (await ctx.sample(messages, tools=[adder])).text
+
+    use = {"type": "tool_use", "id": "u1", "name": "add", "input": {"a": 1, "b": 2}}
+    wrote = iter([[use], {"type": "text", "text": "three"}])
+    peer = Peer(server, capabilities={"sampling": {"tools": {}}})
+    peer.answers = lambda request: {"role": "assistant", "model": "m", "content": next(wrote)}
+    await peer.legacy()
+    assert (await peer.tool("reckon"))["structuredContent"] == {"result": "three"}
+    second = msgspec.json.decode(peer.questions[1].params)["messages"]
+    assert second == [
+        {"role": "user", "content": {"type": "text", "text": "1 + 2?"}},
+        {"role": "assistant", "content": [use]},
+        {
+            "role": "user",
+            "content": [{"type": "tool_result", "toolUseId": "u1", "content": [{"type": "text", "text": "3"}]}],
+        },
+    ]
+
+
+async def test_a_prompts_message_is_one_piece_of_content(caplog: pytest.LogCaptureFixture) -> None:
+    server = Server("test")
+
+    @server.prompt
+    async def both() -> Message:
+        return Message([Text("a"), Text("b")])
+
+    with pytest.raises(Refusal) as refusal:
+        await Peer(server).call("prompts/get", name="both")
+    assert refusal.value.code == -32603
+    assert "one piece of content" in caplog.text

@@ -18,6 +18,7 @@ from interlock.server.asking import Root, Sampled
 from interlock.server.content import Message
 from interlock.server.forms import Answer, form_of
 from interlock.server.work import Work
+from interlock.signatures.type_schema import as_json
 from interlock.wire.messages import Id
 
 if TYPE_CHECKING:
@@ -127,12 +128,16 @@ class Context:
         self._notify("notifications/progress", said)
 
     def log(self, level: LogLevel, data: object, *, logger: str | None = None) -> None:
-        """Send a log message, if the client wants any of this level. Never put a secret in one."""
+        """Send a log message, if the client wants any of this level. Never put a secret in one.
+
+        What has no JSON form is told in its own words.
+        """
         rank = LOG_LEVELS.index(level)
         wanted = self._wanted_rank()
         if wanted is None or rank < wanted:
             return
-        said: dict[str, object] = {"level": level, "data": data}
+        plain = as_json(data)
+        said: dict[str, object] = {"level": level, "data": str(data) if plain is msgspec.UNSET else plain}
         if logger is not None:
             said["logger"] = logger
         self._notify("notifications/message", said)

@@ -117,6 +117,8 @@ def _argument(field: InputField) -> dict[str, object]:
 
 def _message(item: Any) -> Message:
     if isinstance(item, Message):
+        if isinstance(item.content, list | tuple):
+            raise TypeError("a prompt's message is one piece of content; make a message of each")
         return item
     if isinstance(item, (str, *CONTENT_TYPES)):
         return Message(item)
