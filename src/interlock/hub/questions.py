@@ -13,6 +13,7 @@ from typing import Final, Protocol
 
 import msgspec
 
+from interlock.hub.results.addresses import exposed_question, restored_answer
 from interlock.hub.tasks import of_clients
 from interlock.protocols.mcp.meta import PROGRESS_TOKEN, with_meta
 from interlock.protocols.mcp.progress import with_token
@@ -55,14 +56,19 @@ class Questions:
         """Our progress tokens, and the server's own."""
         self._tasks = of_clients.ClientTasks()
 
-    def relay(self, server: Answers, request: Request, ask: Ask) -> None:
-        """Ask the client, and give the server whatever comes of it. It always gets an answer, unless it withdraws."""
+    def relay(self, server: Answers, request: Request, ask: Ask, shown: str | None = None) -> None:
+        """Ask the client, and give the server whatever comes of it. It always gets an answer, unless it withdraws.
+
+        `shown` is the server's name to a client that sees many servers, and so has other addresses than the server.
+        """
         if request.method not in _RELAYED:
             _refuse(server, request, Fault("METHOD_NOT_FOUND", f"no such method: {request.method}"))
             return
         token, ours = _token_in(request.params), f"asked-{secrets.token_urlsafe(12)}"
         try:
             params = self._tasks.to_client(request.method, one_line(request.params))
+            if shown is not None:
+                params = exposed_question(shown, request.method, params)
             waiting = ask(request.method, params if token is None else with_meta(params, {PROGRESS_TOKEN: ours}))
         except Fault as fault:
             _refuse(server, request, fault)
@@ -75,7 +81,7 @@ class Questions:
             if self._open.get(request.id) is future:
                 del self._open[request.id]
             self._progress.pop(ours, None)
-            self._settle(server, request, future)
+            self._settle(server, request, future, shown)
 
         waiting.add_done_callback(settled)
 
@@ -109,7 +115,7 @@ class Questions:
         for waiting in list(self._open.values()):
             waiting.cancel()
 
-    def _settle(self, server: Answers, request: Request, future: asyncio.Future[bytes]) -> None:
+    def _settle(self, server: Answers, request: Request, future: asyncio.Future[bytes], shown: str | None) -> None:
         if future.cancelled():
             _refuse(server, request, Fault("CANCELLED", "the call is over"))
             return
@@ -120,7 +126,7 @@ class Questions:
             _refuse(server, request, Fault("INTERNAL_ERROR", "the client could not be asked"))
         else:
             try:
-                said = one_line(future.result())
+                said = one_line(future.result() if shown is None else restored_answer(shown, future.result()))
                 result = self._tasks.to_server(request.method, request.params, said)
                 # Untouched, it is the answer itself, and no task that was begun.
                 if request.method in CARRIED and result is said:
