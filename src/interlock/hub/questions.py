@@ -22,6 +22,7 @@ from interlock.protocols.mcp.tasks import STATUS_CHANGED
 from interlock.wire.conversation import PROGRESS
 from interlock.wire.errors import ErrorObject, Fault, Tongue
 from interlock.wire.messages import Id, Request, one_line
+from interlock.wire.withdrawals import read_withdrawal
 
 CARRIED: Final = frozenset({"sampling/createMessage", "elicitation/create", "roots/list"})
 """What a server may ask of a client."""
@@ -88,12 +89,12 @@ class Questions:
     def withdraw(self, params: bytes) -> None:
         """The server's `notifications/cancelled`: the client is told, and its answer is not waited for any longer."""
         try:
-            id_ = msgspec.json.decode(params, type=_Withdrawn).requestId
+            id_, reason = read_withdrawal(params)
         except msgspec.DecodeError:
             return
         waiting = self._open.get(id_)
         if waiting is not None:
-            waiting.cancel()
+            waiting.cancel(reason)
 
     def heard(self, server: Answers, method: str, params: bytes) -> None:
         """What the client tells of something, for the server if it was asked for here: how far it is, or how a task of
@@ -149,10 +150,6 @@ def _token_in(params: bytes) -> Id | None:
 
 def _refuse(server: Answers, request: Request, fault: Fault) -> None:
     server.refuse(request.id, fault.render(Tongue.OLD_MCP))
-
-
-class _Withdrawn(msgspec.Struct):
-    requestId: Id
 
 
 class _Progress(msgspec.Struct):

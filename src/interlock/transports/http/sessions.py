@@ -14,7 +14,7 @@ from interlock.protocols.mcp.alike import AlikeCall
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.meta import Glance
 from interlock.protocols.mcp.revisions import R2025_11_25
-from interlock.transports.exchange import Caller, Session
+from interlock.transports.exchange import Caller, Session, why_cancelled
 from interlock.transports.http.bounds import HttpBounds
 from interlock.transports.http.exchange import check_capability
 from interlock.transports.http.streams import ReplayBudget, SessionStream, Streams
@@ -23,6 +23,7 @@ from interlock.wire.conversation import CANCELLED
 from interlock.wire.errors import Fault
 from interlock.wire.limits import Limits
 from interlock.wire.messages import Failure, Id, Request, Result, encode_notification, encode_request, one_line
+from interlock.wire.withdrawals import withdrawal
 
 MOST_ALIKE: Final = 1_024
 ALIKE_BYTES: Final = 1_024
@@ -110,7 +111,7 @@ class HttpSession(Session):
     def _asked_beside(self, id: int, done: asyncio.Future[bytes]) -> None:
         self.unexpect(id)
         if done.cancelled():
-            self.notify(CANCELLED, msgspec.json.encode({"requestId": id, "reason": "the answer is no longer wanted"}))
+            self.notify(CANCELLED, withdrawal(id, why_cancelled(done, "the answer is no longer wanted")))
 
     def answered(self, answer: Result | Failure) -> None:
         """The client answered something. What nobody waits for is dropped."""

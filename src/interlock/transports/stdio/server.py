@@ -18,7 +18,7 @@ from interlock.protocols.mcp.capabilities import missing_capability
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.intake import is_modern, read_initialize, read_modern, refusal_tongue
 from interlock.protocols.mcp.meta import Glance, glance, names_method
-from interlock.transports.exchange import Caller, Exchange, Service, Session
+from interlock.transports.exchange import Caller, Exchange, Service, Session, why_cancelled
 from interlock.wire.conversation import Answered, Asked, Conversation, Received, Refused, Told, Withdrawn
 from interlock.wire.errors import ErrorObject, Fault, Tongue
 from interlock.wire.limits import DEFAULT, Limits
@@ -311,7 +311,7 @@ class StdioServer(asyncio.Protocol):
             )
         number = self._talk.reserve()
         waiter: Waiter = self._loop.create_future()
-        waiter.add_done_callback(lambda done: self._given_up(number) if done.cancelled() else None)
+        waiter.add_done_callback(lambda done: self._given_up(number, done) if done.cancelled() else None)
         self.send(self._talk.ask(number, method, one_line(params), waiter, math.inf))
         return waiter
 
@@ -342,8 +342,8 @@ class StdioServer(asyncio.Protocol):
         else:
             self.send(message)
 
-    def _given_up(self, id: int) -> None:
-        cancelled = self._talk.withdraw(id)
+    def _given_up(self, id: int, waiter: Waiter) -> None:
+        cancelled = self._talk.withdraw(id, why_cancelled(waiter))
         if cancelled is not None:
             self.send(cancelled)
 
