@@ -84,6 +84,18 @@ async def test_a_link_in_a_question_leads_through_the_hub_and_back(tmp_path: Pat
         assert (asked, told) == (sampling(""), wrote(""))
 
 
+async def test_nothing_else_of_a_round_is_touched(tmp_path: Path) -> None:
+    asked = {
+        "q": {"method": "sampling/createMessage", "params": sampling(""), "com.example/more": 1},
+        "r": {"method": "roots/list", "com.example/more": {"uri": "note://one"}},
+    }
+    async with puppet_house(tmp_path, "modern") as (hub, _):
+        client = Rounder(hub.url + "/mcp", {})
+        first = await client.start("a__do", {"rounds": [{"inputRequests": asked}]})
+        expected = {**asked, "q": {**asked["q"], "params": sampling("interlock://a/")}}
+        assert first["inputRequests"] == expected
+
+
 @pytest.mark.parametrize(("client", "server"), PAIRS)
 async def test_an_address_of_another_server_comes_back_as_it_is(tmp_path: Path, client: Era, server: Era) -> None:
     async with puppet_house(tmp_path, "modern" if server == "new" else "legacy") as (hub, _):

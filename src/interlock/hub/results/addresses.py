@@ -43,9 +43,11 @@ def exposed_questions(server: str, requests: bytes) -> bytes:
     """The same for `inputRequests`."""
     if _ADDRESS not in requests:
         return requests
-    asked = msgspec.json.decode(requests, type=dict[str, _Asked])
+    asked = msgspec.json.decode(requests, type=dict[str, dict[str, msgspec.Raw]])
     for question in asked.values():
-        question.params = msgspec.Raw(exposed_question(server, question.method, bytes(question.params)))
+        if "params" in question:
+            method = msgspec.json.decode(question["method"], type=str)
+            question["params"] = msgspec.Raw(exposed_question(server, method, bytes(question["params"])))
     return msgspec.json.encode(asked)
 
 
@@ -96,8 +98,3 @@ def _blocks(value: object) -> Blocks:
 
 def _one_or_more(value: object) -> Blocks:
     return [value] if isinstance(value, dict) else _blocks(value)
-
-
-class _Asked(msgspec.Struct):
-    method: str
-    params: msgspec.Raw = msgspec.Raw(b"{}")
