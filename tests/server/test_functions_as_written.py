@@ -323,3 +323,50 @@ async def test_a_prompts_message_is_one_piece_of_content(caplog: pytest.LogCaptu
         await Peer(server).call("prompts/get", name="both")
     assert refusal.value.code == -32603
     assert "one piece of content" in caplog.text
+
+
+class Unheard(BaseException):
+    """What some libraries end their own work with."""
+
+
+@pytest.mark.parametrize("error", [SystemExit, KeyboardInterrupt, GeneratorExit, Unheard])
+@pytest.mark.parametrize("waits", ["in a thread", "on the loop", "at once"])
+@pytest.mark.parametrize("what", ["tools/call", "resources/read", "prompts/get", "completion/complete"])
+async def test_whatever_a_function_raises_its_caller_is_answered_and_the_server_lives_on(
+    error: type[BaseException], waits: str, what: str
+) -> None:
+    def in_a_thread(value: str = "") -> str:
+        raise error
+
+    async def on_the_loop(value: str = "") -> str:
+        await asyncio.sleep(0)
+        raise error
+
+    async def at_once(value: str = "") -> str:
+        raise error
+
+    function = {"in a thread": in_a_thread, "on the loop": on_the_loop, "at once": at_once}[waits]
+    server = Server("test")
+    server.add_tool(Tool(function, name="it"))
+    server.add_resource(Resource("it://it", function))
+    server.add_prompt(Prompt(function, name="it"))
+    server.completion("it", "value")(function)
+    params: dict[str, dict[str, Any]] = {
+        "tools/call": {"name": "it"},
+        "resources/read": {"uri": "it://it"},
+        "prompts/get": {"name": "it"},
+        "completion/complete": {
+            "ref": {"type": "ref/prompt", "name": "it"},
+            "argument": {"name": "value", "value": ""},
+        },
+    }
+    peer = Peer(server)
+    if what == "tools/call":
+        answer = await peer.call(what, **params[what])
+        assert answer["isError"] is True
+        assert answer["content"][0]["text"].startswith("it failed with ")
+    else:
+        with pytest.raises(Refusal) as refusal:
+            await peer.call(what, **params[what])
+        assert refusal.value.code == -32603
+    assert (await peer.call("tools/list"))["tools"]

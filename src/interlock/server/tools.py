@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
 from collections.abc import Callable, Mapping
@@ -122,7 +123,9 @@ class Tool:
         try:
             value = await self._run(server, work, values)
             return self._result(value, server, work.dialect.revision)
-        except (Exception, SystemExit) as error:
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:  # whatever it is, its caller is answered and nobody else's call ends for it
             return self._failed(error)
 
     def call_at_once(self, server: Server, revision: Revision, arguments: dict[str, Any]) -> bytes:
@@ -132,7 +135,7 @@ class Tool:
             return values
         try:
             return self._result(self._function.run_at_once(values), server, revision)
-        except (Exception, SystemExit) as error:
+        except BaseException as error:
             return self._failed(error)
 
     def _values(self, arguments: dict[str, Any]) -> dict[str, object] | bytes:
@@ -141,7 +144,7 @@ class Tool:
             return self._arguments(arguments)
         except ArgumentsError as error:
             return results.unfit(error)
-        except Exception as error:
+        except BaseException as error:
             return self._failed(error)
 
     def _arguments(self, given: dict[str, Any]) -> dict[str, object]:

@@ -15,6 +15,7 @@ import msgspec
 from interlock.hub.catalog.addresses import exposed_uri, original_uri
 
 SAMPLING: Final = "sampling/createMessage"
+_ASKS_A_MODEL: Final = msgspec.Raw(msgspec.json.encode(SAMPLING))
 _ADDRESS: Final = b'"uri"'
 
 Blocks = list[dict[str, object]]
@@ -40,14 +41,16 @@ def exposed_question(server: str, method: str, params: bytes) -> bytes:
 
 
 def exposed_questions(server: str, requests: bytes) -> bytes:
-    """The same for `inputRequests`."""
+    """The same for `inputRequests`. What is no such thing stays what it is."""
     if _ADDRESS not in requests:
         return requests
-    asked = msgspec.json.decode(requests, type=dict[str, dict[str, msgspec.Raw]])
+    try:
+        asked = msgspec.json.decode(requests, type=dict[str, dict[str, msgspec.Raw]])
+    except msgspec.DecodeError:
+        return requests
     for question in asked.values():
-        if "params" in question:
-            method = msgspec.json.decode(question["method"], type=str)
-            question["params"] = msgspec.Raw(exposed_question(server, method, bytes(question["params"])))
+        if "params" in question and question.get("method") == _ASKS_A_MODEL:
+            question["params"] = msgspec.Raw(exposed_question(server, SAMPLING, bytes(question["params"])))
     return msgspec.json.encode(asked)
 
 
