@@ -11,9 +11,9 @@ import pytest
 
 from interlock.client import Client, Handlers
 from interlock.config.settings import Server as Settings
-from interlock.server import Context, Message, Server, TaskLimits
+from interlock.server import Context, Message, NotFound, Server, TaskLimits
 
-from .house import child, house, text_of, until
+from .house import Raw, child, house, text_of, until
 from .rounds import Rounder
 from .talker import Talker
 from .test_bridges_questions import ALL, Answerer, asks, listen, puppet_house, steps
@@ -138,3 +138,22 @@ async def test_a_link_in_what_a_task_asks_leads_through_the_hub_and_back(
             await (await client.start_tool("a__think")).result()
     assert asked == [[found(at)]]
     assert told == [wrote("")["content"]]
+
+
+@pytest.mark.parametrize(("client", "server"), PAIRS)
+async def test_what_is_not_there_is_named_as_the_client_asked_for_it(tmp_path: Path, client: Era, server: Era) -> None:
+    """The error for a resource that is not there carries its address (2026-07-28, Resources: Error Handling)."""
+    own, era = Server("notes"), "modern" if server == "new" else "legacy"
+
+    @own.resource("note://{name}")
+    async def note(name: str) -> str:
+        raise NotFound
+
+    async with own.http() as address, house(tmp_path, {"a": Settings(url=address.url, era=era)}) as hub:  # type: ignore[arg-type]
+        for view, at in (("/mcp", "interlock://a/"), ("/servers/a/mcp", "")):
+            raw = Raw(f"{hub.url}{view}")
+            if client == "old":
+                await raw.initialize()
+            read = raw.legacy if client == "old" else raw.modern
+            error = (await read("resources/read", {"uri": f"{at}note://gone"}))["error"]
+            assert (error["code"], error["data"]["uri"]) == (-32002 if client == "old" else -32602, f"{at}note://gone")

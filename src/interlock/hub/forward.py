@@ -21,7 +21,7 @@ from interlock.hub.call import Call
 from interlock.hub.lines import LineOwner
 from interlock.hub.recovering import Recovering
 from interlock.hub.request_states import RequestStates
-from interlock.hub.results.addresses import exposed_questions, restored_answers, with_exposed_uris
+from interlock.hub.results.addresses import exposed_error, exposed_questions, restored_answers, with_exposed_uris
 from interlock.hub.results.finishing import Finishing
 from interlock.hub.sharing import log_level_of
 from interlock.hub.timeouts import timed_out
@@ -357,6 +357,8 @@ class Forward(msgspec.Struct, eq=False):
 
     def _error(self, error: ErrorObject) -> ErrorObject:
         """The server's own error, with codes of the other era put into this one's."""
+        if self._shown is not None and self._call.target.kind == "resource":
+            error = exposed_error(self._shown, error)
         if self._call.exchange.dialect.modern:
             return error_for_new(error)
         return error_for_old(error, self._call.exchange.request.method) if self._connection.modern else error

@@ -13,6 +13,7 @@ from typing import Final
 import msgspec
 
 from interlock.hub.catalog.addresses import exposed_uri, original_uri
+from interlock.wire.errors import ErrorObject
 
 SAMPLING: Final = "sampling/createMessage"
 _ASKS_A_MODEL: Final = msgspec.Raw(msgspec.json.encode(SAMPLING))
@@ -28,6 +29,17 @@ def with_exposed_uris(server: str, result: bytes) -> bytes:
     for block in [*_blocks(value.get("content")), *_blocks(value.get("contents")), *messages]:
         _change(block, partial(exposed_uri, server))
     return msgspec.json.encode(value)
+
+
+def exposed_error(server: str, error: ErrorObject) -> ErrorObject:
+    """A server's error about a resource: it carries the address (2026-07-28, Resources: Error Handling)."""
+    if _ADDRESS not in bytes(error.data):
+        return error
+    data = msgspec.json.decode(error.data)
+    if not isinstance(data, dict) or not isinstance(data.get("uri"), str):
+        return error
+    data["uri"] = exposed_uri(server, data["uri"])
+    return ErrorObject(error.code, error.message, msgspec.Raw(msgspec.json.encode(data)))
 
 
 def exposed_question(server: str, method: str, params: bytes) -> bytes:
