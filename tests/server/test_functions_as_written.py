@@ -14,9 +14,19 @@ from urllib.parse import quote
 import msgspec
 import pytest
 from peer import Peer, Refusal
-from pydantic import BaseModel, Field
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    Field,
+    JsonValue,
+    PlainValidator,
+    StringConstraints,
+    WrapValidator,
+)
+from pydantic.dataclasses import dataclass as pydantic_dataclass
 
-from interlock.server import Context, Message, Prompt, Resource, Server, Text, Tool
+from interlock.server import Context, Message, Prompt, Resource, Server, Text, Tool, ToolResult
 from interlock.signatures import DefinitionError
 
 
@@ -370,3 +380,76 @@ async def test_whatever_a_function_raises_its_caller_is_answered_and_the_server_
             await peer.call(what, **params[what])
         assert refusal.value.code == -32603
     assert (await peer.call("tools/list"))["tools"]
+
+
+def doubled(number: int) -> int:
+    if number < 0:
+        raise ValueError("must not be negative")
+    return 2 * number
+
+
+Doubled = Annotated[int, AfterValidator(doubled)]
+Tidy = Annotated[str, StringConstraints(strip_whitespace=True, to_upper=True)]
+
+
+@dataclasses.dataclass
+class Holding:
+    number: Doubled = 0
+
+
+@pytest.mark.parametrize(
+    ("kind", "given", "value"),
+    [
+        (Doubled, 2, 4),
+        (Doubled, 0, 0),
+        (Doubled | None, 2, 4),
+        (list[Doubled], [1, 0], [2, 0]),
+        (dict[str, Doubled], {"a": 1}, {"a": 2}),
+        (Holding, {"number": 3}, {"number": 6}),
+        (list[Holding], [{"number": 3}, {}], [{"number": 6}, {"number": 0}]),
+        (Annotated[int, BeforeValidator(lambda number: number + 1)], 1, 2),
+        (Annotated[int, PlainValidator(lambda number: -number)], 1, -1),
+        (Annotated[int, WrapValidator(lambda number, inner: inner(number) * 10)], 1, 10),
+        (Annotated[str, AfterValidator(str.strip)], "  ", ""),
+        (Tidy, " ab ", "AB"),
+        (list[Tidy], [" a"], ["A"]),
+        (JsonValue, {"a": [1, None, "z"]}, {"a": [1, None, "z"]}),
+    ],
+)
+async def test_what_pydantic_makes_of_an_argument_is_what_the_function_gets(kind: Any, given: Any, value: Any) -> None:
+    async def take(it) -> Any:  # type: ignore[no-untyped-def]
+        return ToolResult(structured=it)
+
+    take.__annotations__["it"] = kind
+    answer = await served(take).tool("it", {"it": given})
+    assert answer.get("structuredContent") == value
+
+
+@pytest.mark.parametrize(("kind", "given"), [(Doubled, -1), (list[Doubled], [1, -1]), (Holding, {"number": -1})])
+async def test_what_pydantic_says_against_an_argument_is_told(kind: Any, given: Any) -> None:
+    async def take(it) -> str:  # type: ignore[no-untyped-def]
+        return "taken"
+
+    take.__annotations__["it"] = kind
+    answer = await served(take).tool("it", {"it": given})
+    assert answer["isError"] is True
+    assert "must not be negative" in answer["content"][0]["text"]
+
+
+@pydantic_dataclass
+class Bounded:
+    low: int = Field(ge=0)
+    high: int = Field(default=9, description="no more than this")
+
+
+async def test_a_dataclass_of_pydantics_is_described_as_pydantic_does() -> None:
+    async def take(it: Bounded) -> Bounded:
+        return it
+
+    peer = served(take)
+    schema = (await peer.call("tools/list"))["tools"][0]["inputSchema"]["properties"]["it"]
+    assert schema["required"] == ["low"]
+    assert schema["properties"]["low"] == {"type": "integer", "minimum": 0}
+    assert schema["properties"]["high"] == {"type": "integer", "default": 9, "description": "no more than this"}
+    assert (await peer.tool("it", {"it": {"low": 1}}))["structuredContent"] == {"low": 1, "high": 9}
+    assert (await peer.tool("it", {"it": {"low": -1}}))["isError"] is True

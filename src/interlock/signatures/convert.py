@@ -17,8 +17,8 @@ import msgspec
 
 from .compose import plain_choice
 from .constraints import Schema
-from .members import has_members, holds_class_defaults, is_named_tuple, members_of
-from .pydantic_types import is_pydantic, loader_of
+from .members import has_members, holds_class_defaults, holds_validators, is_named_tuple, members_of
+from .pydantic_types import is_any_json, is_pydantic, loader_of
 from .type_schema import SchemaWriter, is_hashable
 from .validate import Validator
 
@@ -49,8 +49,10 @@ class Converters:
         return convert(value) if convert else value
 
     def _make(self, annotation: Any) -> Converter | None:
-        if is_hashable(annotation) and annotation in _AS_THEY_ARE:
+        if (is_hashable(annotation) and annotation in _AS_THEY_ARE) or is_any_json(annotation):
             return None
+        if holds_validators(annotation):
+            return loader_of(annotation)
         if annotation is int:
             return int
         if annotation is float:

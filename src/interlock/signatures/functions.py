@@ -17,6 +17,7 @@ from .docstrings import Docstring
 from .fields import InputField, OutputField
 from .marks import marks_of
 from .problems import DefinitionError, shown
+from .pydantic_types import is_any_json, validates
 
 Kind: TypeAlias = Literal["function", "coroutine", "generator", "async_generator"]
 
@@ -170,9 +171,9 @@ def _arms(annotation: Any) -> Sequence[Any]:
 
 
 def _input(parameter: inspect.Parameter, annotation: Any, documented: str) -> InputField:
-    marks, metadata = InputField(), []
+    marks, metadata, kind = InputField(), [], annotation
     if typing.get_origin(annotation) is Annotated:
-        annotation, *metadata = typing.get_args(annotation)
+        kind, *metadata = typing.get_args(annotation)
         marks = marks_of(metadata)
     default = parameter.default
     _refuse_aliases([*metadata, default])
@@ -183,7 +184,7 @@ def _input(parameter: inspect.Parameter, annotation: Any, documented: str) -> In
     return msgspec.structs.replace(
         marks,
         name=parameter.name,
-        type=annotation,
+        type=annotation if any(map(validates, metadata)) else kind,
         description=marks.description or documented,
         default=marks.default if default is inspect.Parameter.empty else default,
     )
@@ -209,6 +210,8 @@ def _output(annotation: Any, documented: str, content_types: tuple[type, ...]) -
     if annotation in _STREAMS or origin in _STREAMS:
         annotation = list[arguments[0]] if arguments else list  # type: ignore[valid-type]
     if schema is None and (annotation in (UNSET, None, type(None), Any, object, typing.NoReturn, typing.Never)):
+        return None
+    if is_any_json(annotation):
         return None
     if schema is None and _mentions(annotation, content_types):
         return None

@@ -85,6 +85,8 @@ def _plain(value: object, keyword: str) -> object:
 
 
 def _read_predicate(mark: object) -> list[Constraint]:
+    if type(mark).__module__ != "annotated_types":
+        return []  # what pydantic is to call gives a value, and no verdict
     check: Callable[[Any], bool] | None = getattr(mark, "func", None)
     if not callable(check):
         return []

@@ -6,10 +6,12 @@ import dataclasses
 import inspect
 import typing
 from collections.abc import Mapping
-from typing import Any, TypeGuard
+from typing import Annotated, Any, TypeGuard
 
 import msgspec
 from msgspec import UNSET
+
+from .pydantic_types import validates
 
 
 class Member(msgspec.Struct, frozen=True):
@@ -23,14 +25,18 @@ class Member(msgspec.Struct, frozen=True):
 
 
 def has_members(kind: object) -> TypeGuard[type]:
-    """Whether the class is one whose members this module can list."""
-    return isinstance(kind, type) and (
-        dataclasses.is_dataclass(kind)
-        or issubclass(kind, msgspec.Struct)
-        or hasattr(kind, "__attrs_attrs__")
-        or typing.is_typeddict(kind)
-        or _is_typed_dict_of_extensions(kind)
-        or is_named_tuple(kind)
+    """Whether the class is one whose members this module can list. Pydantic's dataclasses are pydantic's own affair."""
+    return (
+        isinstance(kind, type)
+        and not hasattr(kind, "__pydantic_validator__")
+        and (
+            dataclasses.is_dataclass(kind)
+            or issubclass(kind, msgspec.Struct)
+            or hasattr(kind, "__attrs_attrs__")
+            or typing.is_typeddict(kind)
+            or _is_typed_dict_of_extensions(kind)
+            or is_named_tuple(kind)
+        )
     )
 
 
@@ -82,6 +88,18 @@ def holds_class_defaults(annotation: Any, seen: frozenset[Any] = frozenset()) ->
             return True
     members = members_of(kind, {})
     return any(holds_class_defaults(member.annotation, seen | {kind}) for member in members)
+
+
+def holds_validators(annotation: Any, seen: frozenset[Any] = frozenset()) -> bool:
+    """Whether something that pydantic is to do with a value stands anywhere in a type that pydantic can read."""
+    kind, arguments = typing.get_origin(annotation) or annotation, typing.get_args(annotation)
+    if kind is Annotated and any(validates(mark) for mark in arguments[1:]):
+        return True
+    if any(holds_validators(argument, seen) for argument in (arguments[:1] if kind is Annotated else arguments)):
+        return True
+    if not has_members(kind) or kind in seen or issubclass(kind, msgspec.Struct) or hasattr(kind, "__attrs_attrs__"):
+        return False
+    return any(holds_validators(member.annotation, seen | {kind}) for member in members_of(kind, {}))
 
 
 def summary_of(kind: type) -> str:
