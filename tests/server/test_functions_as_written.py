@@ -13,6 +13,7 @@ from urllib.parse import quote
 
 import msgspec
 import pytest
+from annotated_types import Predicate
 from peer import Peer, Refusal
 from pydantic import (
     AfterValidator,
@@ -27,7 +28,7 @@ from pydantic import (
 from pydantic.dataclasses import dataclass as pydantic_dataclass
 
 from interlock.server import Context, Message, Prompt, Resource, Server, Text, Tool, ToolResult
-from interlock.signatures import DefinitionError
+from interlock.signatures import DefinitionError, satisfies
 
 
 def served(function: Any, **options: Any) -> Peer:
@@ -453,3 +454,42 @@ async def test_a_dataclass_of_pydantics_is_described_as_pydantic_does() -> None:
     assert schema["properties"]["high"] == {"type": "integer", "default": 9, "description": "no more than this"}
     assert (await peer.tool("it", {"it": {"low": 1}}))["structuredContent"] == {"low": 1, "high": 9}
     assert (await peer.tool("it", {"it": {"low": -1}}))["isError"] is True
+
+
+Even = satisfies(lambda number: number % 2 == 0, "must be even")
+
+
+@dataclasses.dataclass
+class Pair:
+    left: Annotated[int, Even]
+    right: Annotated[int, Predicate(lambda number: number > 0)] = 1
+
+
+class Struct(msgspec.Struct):
+    it: Annotated[int, Even]
+
+
+@pytest.mark.parametrize(
+    ("kind", "good", "bad"),
+    [
+        (list[Annotated[int, Even]], [2, 4], [2, 3]),
+        (dict[str, Annotated[int, Even]], {"a": 2}, {"a": 1}),
+        (tuple[str, Annotated[int, Even]], ["a", 2], ["a", 1]),
+        (Annotated[int, Even] | None, 2, 1),
+        (Pair, {"left": 2}, {"left": 1}),
+        (Pair, {"left": 2, "right": 1}, {"left": 2, "right": 0}),
+        (Struct, {"it": 2}, {"it": 1}),
+        (list[Pair], [{"left": 2}], [{"left": 2}, {"left": 3}]),
+        (set[Annotated[int, Even]], [2], [1]),
+    ],
+)
+async def test_a_check_in_code_holds_inside_a_type_too(kind: Any, good: Any, bad: Any) -> None:
+    async def take(it) -> str:  # type: ignore[no-untyped-def]
+        return "taken"
+
+    take.__annotations__["it"] = kind
+    peer = served(take)
+    assert (await peer.tool("it", {"it": good})).get("structuredContent") == "taken"
+    refused = await peer.tool("it", {"it": bad})
+    assert refused.get("isError") is True
+    assert "The arguments do not fit" in refused["content"][0]["text"]

@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
-from .constraints import Constraint, Keyword, Satisfies
+from .constraints import Constraint, Keyword, Satisfies, checks_in
 from .fields import InputField, OutputField
 from .problems import DefinitionError
 
@@ -35,6 +35,11 @@ def marks_of(metadata: Iterable[object]) -> InputField:
     for over in fields[1:]:
         field = _overlay(field, over)
     return field
+
+
+def checks_of(metadata: Iterable[object]) -> tuple[Satisfies, ...]:
+    """The checks among the marks that only code can make."""
+    return checks_in(marks_of(metadata).constraints)
 
 
 def _read(mark: object) -> InputField:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Annotated, Any, TypeGuard
 
 import msgspec
 from msgspec import UNSET
 
+from .marks import checks_of
 from .pydantic_types import validates
 
 
@@ -90,16 +91,14 @@ def holds_class_defaults(annotation: Any, seen: frozenset[Any] = frozenset()) ->
     return any(holds_class_defaults(member.annotation, seen | {kind}) for member in members)
 
 
-def holds_validators(annotation: Any, seen: frozenset[Any] = frozenset()) -> bool:
+def holds_validators(annotation: Any) -> bool:
     """Whether something that pydantic is to do with a value stands anywhere in a type that pydantic can read."""
-    kind, arguments = typing.get_origin(annotation) or annotation, typing.get_args(annotation)
-    if kind is Annotated and any(validates(mark) for mark in arguments[1:]):
-        return True
-    if any(holds_validators(argument, seen) for argument in (arguments[:1] if kind is Annotated else arguments)):
-        return True
-    if not has_members(kind) or kind in seen or issubclass(kind, msgspec.Struct) or hasattr(kind, "__attrs_attrs__"):
-        return False
-    return any(holds_validators(member.annotation, seen | {kind}) for member in members_of(kind, {}))
+    return _is_marked(annotation, validates, lambda kind: not _is_foreign_to_pydantic(kind), frozenset())
+
+
+def holds_checks(annotation: Any) -> bool:
+    """Whether a check that only code can make stands anywhere in a type."""
+    return _is_marked(annotation, lambda mark: bool(checks_of([mark])), lambda kind: True, frozenset())
 
 
 def summary_of(kind: type) -> str:
@@ -147,6 +146,23 @@ def _attrs_members(kind: type, hints: Mapping[str, Any]) -> tuple[Member, ...]:
             Member(attribute.name, attribute.alias, annotation, missing, attribute.default if plain else UNSET)
         )
     return tuple(members)
+
+
+def _is_marked(
+    annotation: Any, test: Callable[[object], bool], enters: Callable[[type], bool], seen: frozenset[Any]
+) -> bool:
+    kind, arguments = typing.get_origin(annotation) or annotation, typing.get_args(annotation)
+    if kind is Annotated:
+        return any(map(test, arguments[1:])) or _is_marked(arguments[0], test, enters, seen)
+    if any(_is_marked(argument, test, enters, seen) for argument in arguments):
+        return True
+    if not has_members(kind) or kind in seen or not enters(kind):
+        return False
+    return any(_is_marked(member.annotation, test, enters, seen | {kind}) for member in members_of(kind, {}))
+
+
+def _is_foreign_to_pydantic(kind: type) -> bool:
+    return issubclass(kind, msgspec.Struct) or hasattr(kind, "__attrs_attrs__")
 
 
 def _marked(annotation: Any, *, otherwise: bool) -> bool:
