@@ -27,7 +27,7 @@ from pydantic import (
 )
 from pydantic.dataclasses import dataclass as pydantic_dataclass
 
-from interlock.server import Context, Message, Prompt, Resource, Server, Text, Tool, ToolResult
+from interlock.server import Context, Message, ParkingLimits, Prompt, Resource, Server, Text, Tool, ToolResult
 from interlock.signatures import DefinitionError, satisfies
 
 
@@ -493,3 +493,50 @@ async def test_a_check_in_code_holds_inside_a_type_too(kind: Any, good: Any, bad
     refused = await peer.tool("it", {"it": bad})
     assert refused.get("isError") is True
     assert "The arguments do not fit" in refused["content"][0]["text"]
+
+
+@pytest.mark.parametrize("era", ["old", "new"])
+async def test_a_plain_function_may_ask_from_its_thread(era: str) -> None:
+    server = Server("test")
+
+    @server.tool
+    def greet(ctx: Context) -> str:
+        asked = asyncio.run(ctx.elicit("Who?", {"type": "object", "properties": {"name": {"type": "string"}}}))
+        return f"Hello {asked.value['name']}" if asked.value else asked.action
+
+    peer = Peer(server)
+    answer = {"action": "accept", "content": {"name": "Bo"}}
+    if era == "old":
+        peer.answers = lambda request: answer
+        await peer.legacy()
+        assert (await peer.tool("greet"))["structuredContent"] == {"result": "Hello Bo"}
+        return
+    asked = await peer.tool("greet")
+    responses = dict.fromkeys(asked["inputRequests"], answer)
+    done = await peer.tool("greet", requestState=asked["requestState"], inputResponses=responses)
+    assert done["structuredContent"] == "Hello Bo"
+
+
+@pytest.mark.parametrize("era", ["old", "new"])
+async def test_a_thread_that_asks_is_let_go_when_its_call_is_over(era: str) -> None:
+    server, let_go = Server("test", threads=1, parked=ParkingLimits(seconds=0.05)), asyncio.Event()
+    loop = asyncio.get_running_loop()
+
+    @server.tool
+    def greet(ctx: Context) -> str:
+        try:
+            return asyncio.run(ctx.elicit("Who?", {"type": "object", "properties": {}})).action
+        finally:
+            loop.call_soon_threadsafe(let_go.set)
+
+    peer = Peer(server)
+    if era == "old":
+        asked = asyncio.Event()
+        await peer.legacy()
+        peer.asked = lambda request: asked.set()  # type: ignore[method-assign]
+        handle, _ = peer.start("tools/call", name="greet", arguments={})
+        await asked.wait()
+        peer.link.cancel(handle, "enough")
+    else:
+        assert (await peer.tool("greet"))["resultType"] == "input_required"
+    await asyncio.wait_for(let_go.wait(), 5)
