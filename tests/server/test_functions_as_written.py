@@ -540,3 +540,30 @@ async def test_a_thread_that_asks_is_let_go_when_its_call_is_over(era: str) -> N
     else:
         assert (await peer.tool("greet"))["resultType"] == "input_required"
     await asyncio.wait_for(let_go.wait(), 5)
+
+
+@pytest.mark.parametrize(
+    ("given", "values"),
+    [
+        ("Bonn", ["Bonn"]),
+        ([1, Size.LARGE, "a"], ["1", "2", "a"]),
+        ({"b": 1}, ["b"]),
+        (None, []),
+        (iter("ab"), ["a", "b"]),
+    ],
+)
+async def test_suggestions_are_texts_whatever_a_function_gives(given: Any, values: list[str]) -> None:
+    """MCP, Completion: values are texts."""
+    server = Server("test")
+
+    @server.prompt
+    async def greet(name: str) -> str:
+        return name
+
+    @server.completion("greet", "name")
+    async def suggest(value: str) -> Any:
+        return given
+
+    ref = {"type": "ref/prompt", "name": "greet"}
+    answer = await Peer(server).call("completion/complete", ref=ref, argument={"name": "name", "value": ""})
+    assert answer["completion"]["values"] == values

@@ -12,6 +12,7 @@ from interlock.server.functions import Function
 from interlock.server.options import PromptOptions, check_options
 from interlock.server.work import Work
 from interlock.signatures import ArgumentsError, DefinitionError, InputField
+from interlock.signatures.type_schema import as_json
 from interlock.wire.errors import Fault
 
 if TYPE_CHECKING:
@@ -94,13 +95,14 @@ class Suggestions:
         if self._takes_context:
             arguments["others"] = others
         answer = await self._function.run(server, work, arguments)
-        completion = answer if isinstance(answer, Completion) else Completion(list(answer or ()))
-        return completion_members(completion)
+        if isinstance(answer, Completion):
+            return completion_members(answer)
+        return completion_members(Completion([answer] if isinstance(answer, str) else list(answer or ())))
 
 
 def completion_members(completion: Completion) -> bytes:
     """A completion as the members of a CompleteResult, cut to what MCP lets through."""
-    values = list(completion.values)
+    values = [_spelled(value) for value in completion.values]
     total = len(values) if completion.total is None else completion.total
     said = {
         "values": values[:MOST_SUGGESTIONS],
@@ -108,6 +110,12 @@ def completion_members(completion: Completion) -> bytes:
         "hasMore": completion.has_more or len(values) > MOST_SUGGESTIONS,
     }
     return b'"completion":%b' % msgspec.json.encode(said)
+
+
+def _spelled(value: object) -> str:
+    """A suggestion as its argument would be written, which need not be a text: a number, a member of an enum."""
+    plain = value if type(value) is str else as_json(value)
+    return plain if isinstance(plain, str) else str(value if plain is msgspec.UNSET else plain)
 
 
 def _argument(field: InputField) -> dict[str, object]:
