@@ -620,3 +620,16 @@ async def test_a_client_that_is_not_connected_says_how_to_be() -> None:
     with pytest.raises(Fault, match="async with") as fault:
         await Client(house()).list_tools()
     assert fault.value.name == "UPSTREAM_UNAVAILABLE"
+
+
+async def test_a_callback_that_would_have_to_be_awaited_is_refused() -> None:
+    async def hear(*said: object) -> None:
+        """Never called."""
+
+    with pytest.raises(TypeError, match="heard is a plain function"):
+        Client(house(), heard=hear)
+    async with Client(house()) as client:
+        with pytest.raises(TypeError, match="progress is a plain function"):
+            await client.call_tool("talk", progress=hear)
+        with pytest.raises(TypeError, match="progress is a plain function"):
+            await client.start_tool("talk", progress=hear)

@@ -6,6 +6,7 @@ What comes back are the server's own JSON objects: nothing is renamed, and nothi
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 import secrets
 from collections.abc import Callable, Mapping, Sequence
@@ -70,6 +71,7 @@ class Client:
         timeout: float = 60.0,
         max_timeout: float = 3600.0,
     ) -> None:
+        _check_plain("heard", heard)
         self._dial = _dial(target, headers)
         self.handlers = handlers or Handlers()
         """Whoever answers what the server asks."""
@@ -144,6 +146,7 @@ class Client:
     ) -> Json:
         """Call a tool. One that failed says so in the result: `isError`. What one that was listed gives otherwise is
         held to its output schema."""
+        _check_plain("progress", progress)
         params = msgspec.json.encode({"name": name, "arguments": arguments or {}})
         try:
             result = await self._ask("tools/call", params, self._mirrored(name, arguments), progress, timeout)
@@ -173,6 +176,7 @@ class Client:
         In the stateless era the server decides by itself whether the call becomes one, and `ttl_ms` is its own choice;
         before, a tool that cannot be called so is refused.
         """
+        _check_plain("progress", progress)
         modern = self.connection.modern
         asked: Json = {"name": name, "arguments": arguments or {}}
         if not modern:
@@ -452,6 +456,12 @@ class _Progress(msgspec.Struct):
 
 class _TaskProgress(_Progress):
     progressToken: str = ""
+
+
+def _check_plain(what: str, callback: Callable[..., object] | None) -> None:
+    """What is called as messages come cannot be waited for. Raises TypeError."""
+    if inspect.iscoroutinefunction(callback):
+        raise TypeError(f"{what} is a plain function, which is called and not awaited")
 
 
 def _tell(callback: Callable[P, None], *said: P.args, **named: P.kwargs) -> None:
