@@ -12,8 +12,9 @@ from typing import Any, Literal
 import msgspec
 import pytest
 
-from interlock.config.settings import Config, Profile
+from interlock.config.settings import Config, Profile, Server
 from interlock.hub.upstreams.states import State
+from interlock.server import Server as Growing
 
 from .house import MODERN, House, Raw, child, house, text_of, until
 
@@ -159,3 +160,18 @@ async def test_a_changed_configuration_touches_only_what_changed(tmp_path: Path)
         gone = await Raw(hub.url + "/mcp").modern("tools/call", {"name": "goes__echo", "arguments": {"text": "x"}})
         assert gone["error"]["data"]["name"] == "TOOL_NOT_FOUND"
         hanging.cancel()
+
+
+async def test_the_first_tool_of_a_server_is_seen_when_it_comes(
+    tmp_path: Path, era: Literal["legacy", "modern"]
+) -> None:
+    own = Growing("growing")
+    async with own.http() as address, house(tmp_path, {"a": Server(url=address.url, era=era)}) as hub:
+
+        @own.tool
+        async def late() -> str:
+            return "here"
+
+        await until(lambda: (offer := hub.assembly.catalog.offer("a")) is not None and "late" in offer.tools)
+        own.remove_tool("late")
+        await until(lambda: (offer := hub.assembly.catalog.offer("a")) is not None and not offer.tools)

@@ -136,11 +136,55 @@ async def test_discovery_says_what_is_offered_and_for_how_long() -> None:
 
 async def test_what_is_not_offered_is_not_served() -> None:
     peer = Peer(Server("empty"))
-    assert set((await peer.call("server/discover"))["capabilities"]) == {"logging"}
-    for method in ("tools/list", "resources/list", "prompts/list", "completion/complete", "no/such", "tools/call"):
+    assert "completions" not in (await peer.call("server/discover"))["capabilities"]
+    for method in ("completion/complete", "no/such"):
         with pytest.raises(Refusal) as refusal:
             await peer.call(method)
         assert refusal.value.code == -32601
+
+
+@pytest.mark.parametrize("era", ["legacy", "modern"])
+async def test_a_list_that_is_empty_for_now_is_a_list(era: str) -> None:
+    """What it holds may change at any time, and a client that was told nothing of it would never look again."""
+    server = Server("growing")
+    peer = Peer(server)
+    said = await peer.legacy() if era == "legacy" else await peer.call("server/discover")
+    assert {"tools", "resources", "prompts"} <= set(said["capabilities"])
+    lists = {
+        "tools": "tools",
+        "resources": "resources",
+        "resources/templates": "resourceTemplates",
+        "prompts": "prompts",
+    }
+    for method, member in lists.items():
+        assert (await peer.call(f"{method}/list"))[member] == []
+
+    @server.tool
+    async def late() -> str:
+        return "here"
+
+    assert [tool["name"] for tool in (await peer.call("tools/list"))["tools"]] == ["late"]
+    server.remove_tool("late")
+    assert (await peer.call("tools/list"))["tools"] == []
+    with pytest.raises(Refusal) as refusal:
+        await peer.tool("late")
+    assert refusal.value.code == -32602
+
+
+async def test_a_stream_hears_of_the_first_tool_of_a_server() -> None:
+    server = Server("growing")
+    peer = Peer(server)
+    _, stream = peer.start("subscriptions/listen", notifications={"toolsListChanged": True})
+    await stream.noted.wait()
+    assert stream.notes[0][1]["notifications"] == {"toolsListChanged": True}
+    stream.noted.clear()
+
+    @server.tool
+    async def late() -> str:
+        return "here"
+
+    await stream.noted.wait()
+    assert stream.notes[1][0] == "notifications/tools/list_changed"
 
 
 async def test_resources_are_read_as_text_bytes_or_json() -> None:

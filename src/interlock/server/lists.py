@@ -64,9 +64,9 @@ class Lists:
     def _listen(self, exchange: Exchange) -> None:
         wanted, offers = params.read(exchange, params.LISTEN).notifications, self._offers
         granted = Wanted(
-            toolsListChanged=wanted.toolsListChanged and offers.has("tools"),
-            promptsListChanged=wanted.promptsListChanged and offers.has("prompts"),
-            resourcesListChanged=wanted.resourcesListChanged and offers.has("resources"),
+            toolsListChanged=wanted.toolsListChanged,
+            promptsListChanged=wanted.promptsListChanged,
+            resourcesListChanged=wanted.resourcesListChanged,
             resourceSubscriptions=[uri for uri in wanted.resourceSubscriptions if offers.knows_resource(uri)],
             taskIds=self._tasks.heard_of(exchange, wanted.taskIds),
         )

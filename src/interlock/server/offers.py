@@ -84,14 +84,8 @@ class Offers:
     # What is there.
 
     def has(self, capability: str) -> bool:
-        """Whether there is anything of a capability that MCP names."""
+        """Whether it has a capability that MCP names. Lists it always has, since an empty one can fill at any time."""
         match capability:
-            case "tools":
-                return bool(self.tools)
-            case "resources":
-                return bool(self.resources) or bool(self.templates)
-            case "prompts":
-                return bool(self.prompts)
             case "completions":
                 return bool(self.suggestions)
             case "tasks":
@@ -100,16 +94,13 @@ class Offers:
 
     def capabilities(self) -> dict[str, object]:
         """What a server with these lists says it can do."""
-        capabilities: dict[str, object] = {"logging": {}}
-        if self.has("tools"):
-            capabilities["tools"] = {"listChanged": True}
-        if self.has("resources"):
-            capabilities["resources"] = {"subscribe": True, "listChanged": True}
-        if self.has("prompts"):
-            capabilities["prompts"] = {"listChanged": True}
-        if self.has("completions"):
-            capabilities["completions"] = {}
-        return capabilities
+        lists: dict[str, object] = {
+            "logging": {},
+            "tools": {"listChanged": True},
+            "resources": {"subscribe": True, "listChanged": True},
+            "prompts": {"listChanged": True},
+        }
+        return {**lists, "completions": {}} if self.has("completions") else lists
 
     def find_resource(self, uri: str) -> tuple[Resource, dict[str, str]]:
         """The resource at an address, with the variables of its template. Raises RESOURCE_NOT_FOUND."""
