@@ -179,7 +179,8 @@ class HubProtocol(HttpToolsProtocol):
 
     def on_url(self, url: bytes) -> None:
         """The request target, or a piece of it."""
-        self._target += url
+        if self._phase is not _DEAF:
+            self._target += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """One header."""
