@@ -35,6 +35,7 @@ class PlainCall(abc.ABC):
     id: int
     """What it has on its way to the server; 0 before that."""
     ticket: Ticket
+    """Its place in the record, from when it is about to be sent."""
 
     def __init__(self, trail: Trail, turn: Turn, asked: int, given: bytes, deadline: float) -> None:
         self.trail = trail
@@ -59,7 +60,12 @@ class PlainCall(abc.ABC):
 
     def cancel(self, reason: str) -> None:
         """The client no longer wants the answer, or its session is over."""
-        self._at_length[0].cancel(reason)
+        if hasattr(self, "ticket"):
+            self._at_length[0].cancel(reason)
+        else:
+            # It came in this very round, and nothing of it was sent: now nothing will be.
+            self.trail.forget(self)
+            self.turn.answer(202)
 
     @cached_property
     def _at_length(self) -> tuple[HttpExchange, Forward]:

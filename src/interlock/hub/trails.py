@@ -191,8 +191,7 @@ class Trail:
         """Take its place, record it and send it."""
         trails, connection = self._trails, turn.connection
         if connection is None:
-            if self.session is not None:
-                self.session.settle(call.asked)
+            self.forget(call)
             return
         sending, load = trails.sending, self.caller.load
         if sending.take_place(load, self.upstream) is not None:
@@ -221,9 +220,14 @@ class Trail:
 
     def _serve_at_length(self, call: PlainCall, connection: HubProtocol) -> None:
         """Nothing was sent of it yet: have it served as if there were no trail."""
-        if self.session is not None:
-            self.session.settle(call.asked)
+        self.forget(call)
         connection.face.endpoint.handle(call.turn, at_length=True)
+
+    def forget(self, call: PlainCall) -> None:
+        """Nothing was sent of it: its id is free again, unless another has that by now."""
+        session = self.session
+        if session is not None and session.opened.get(call.asked) is call:
+            session.settle(call.asked)
 
     def ended_well(self, call: PlainCall) -> None:
         """The server's answer came, and is passed on."""
