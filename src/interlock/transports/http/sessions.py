@@ -27,6 +27,9 @@ from interlock.wire.messages import Failure, Id, Request, Result, encode_notific
 MOST_ALIKE: Final = 1_024
 ALIKE_BYTES: Final = 1_024
 """So much may stand around the arguments of a call that is remembered."""
+_ALIKE_COPIES: Final = 3
+_ALIKE_REST: Final = 1_024
+"""How often what stands around them is held in memory then, and what else is."""
 _NAME: Final = b'"name":"'
 
 
@@ -37,10 +40,37 @@ class Open(Protocol):
         """Its answer is no longer wanted, or nobody can give it any more."""
 
 
+class Remembered:
+    """The calls that all sessions together remember. The oldest are forgotten where there is no room for more."""
+
+    __slots__ = ("_held", "_limit", "bytes")
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._held: dict[tuple[HttpSession, bytes], int] = {}
+        self.bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def add(self, session: HttpSession, name: bytes, around: int) -> None:
+        """A session remembers a call, with so much around its arguments."""
+        self.drop(session, name)
+        size = self._held[session, name] = _ALIKE_COPIES * around + _ALIKE_REST
+        self.bytes += size
+        while self.bytes > self._limit:
+            oldest, forgotten = next(iter(self._held))
+            oldest.forget(forgotten)
+
+    def drop(self, session: HttpSession, name: bytes) -> None:
+        """It does not any more."""
+        self.bytes -= self._held.pop((session, name), 0)
+
+
 class HttpSession(Session):
     """One client's conversation."""
 
-    __slots__ = ("_asked", "_clock", "_limits", "_next_ask", "_said", "opened", "streams", "used_at")
+    __slots__ = ("_asked", "_clock", "_limits", "_next_ask", "_remembered", "_said", "opened", "streams", "used_at")
 
     def __init__(
         self,
@@ -50,6 +80,7 @@ class HttpSession(Session):
         streams: Streams,
         limits: Limits,
         clock: Callable[[], float],
+        remembered: Remembered,
     ) -> None:
         super().__init__(id, caller, dialect)
         self.streams = streams
@@ -59,6 +90,7 @@ class HttpSession(Session):
         self.used_at = clock()
         self._said: dict[bytes, Said] = {}
         """The last call of each tool: one that is like it needs no more looks."""
+        self._remembered = remembered
         self._limits = limits
         self._asked: dict[int, asyncio.Future[bytes]] = {}
         self._next_ask = 0
@@ -74,11 +106,23 @@ class HttpSession(Session):
 
     def learn(self, body: bytes, request: Request, view: Glance) -> None:
         """Remember a call for those that are like it."""
-        call = AlikeCall.of(body, request, view) if len(body) - len(view.arguments or b"") <= ALIKE_BYTES else None
+        around = len(body) - len(view.arguments or b"")
+        call = AlikeCall.of(body, request, view) if around <= ALIKE_BYTES else None
         if call is not None and view.name is not None:
             if len(self._said) >= MOST_ALIKE:
-                self._said.clear()
-            self._said[view.name.encode()] = Said(call, self.dialect, self)
+                self._forget_all()
+            name = view.name.encode()
+            self._said[name] = Said(call, self.dialect, self)
+            self._remembered.add(self, name, around)
+
+    def forget(self, name: bytes) -> None:
+        """Remember a call no more."""
+        self._said.pop(name, None)
+        self._remembered.drop(self, name)
+
+    def _forget_all(self) -> None:
+        for name in list(self._said):
+            self.forget(name)
 
     def notify(self, method: str, params: bytes) -> None:
         """Something that belongs to no request: on the stream that a GET opened, kept for it while there is none."""
@@ -147,7 +191,7 @@ class HttpSession(Session):
 
     def close(self, reason: str) -> None:
         """Everything that was open in it is over."""
-        self._said.clear()
+        self._forget_all()
         for exchange in list(self.opened.values()):
             exchange.cancel(reason)
         for future in list(self._asked.values()):
@@ -169,6 +213,7 @@ class Sessions:
         self._by_id: dict[str, HttpSession] = {}
         self._per_owner: Counter[str] = Counter()
         self._budget = ReplayBudget(bounds.replay_total_bytes)
+        self.remembered = Remembered(bounds.alike_bytes)
 
     def __len__(self) -> int:
         return len(self._by_id)
@@ -184,7 +229,8 @@ class Sessions:
                 retry_after_ms=10_000,
             )
         streams = Streams(bounds, self._budget, primes=dialect.revision is R2025_11_25)
-        session = HttpSession(secrets.token_urlsafe(24), caller, dialect, streams, self._limits, self._clock)
+        id_ = secrets.token_urlsafe(24)
+        session = HttpSession(id_, caller, dialect, streams, self._limits, self._clock, self.remembered)
         self._by_id[session.id] = session
         self._per_owner[caller.owner] += 1
         return session
