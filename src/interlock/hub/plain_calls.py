@@ -104,7 +104,7 @@ class WebCall(PlainCall, HttpCall):
     """Which of the hub's sessions with the server it was sent in, in the handshake era."""
 
     def begin(self, params: bytes) -> None:
-        link = self.trail.connection.link
+        link = self.trail.link
         assert isinstance(link, HttpLink)
         self._link = link
         if not self.trail.modern:
@@ -138,7 +138,7 @@ class StreamCall(PlainCall, Waiter):
     """To a server over its standard streams."""
 
     def begin(self, params: bytes) -> None:
-        link = self.trail.connection.link
+        link = self.trail.link
         assert isinstance(link, StdioLink)
         self._params = params
         link.begin(self, METHOD, params, self.deadline)

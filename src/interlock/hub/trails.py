@@ -116,8 +116,8 @@ class Trail:
     """What calls of one tool by one caller have in common."""
 
     __slots__ = (
-        "_accepts", "_kind", "_trails", "caller", "connection", "line", "modern", "name", "plan", "principal", "said",
-        "session", "target", "timeout_s", "upstream",
+        "_accepts", "_kind", "_trails", "caller", "connection", "line", "link", "modern", "name", "plan", "principal",
+        "said", "session", "target", "timeout_s", "upstream",
     )  # fmt: skip
 
     def __init__(
@@ -140,6 +140,7 @@ class Trail:
         self.upstream = call.upstream
         self.line = line
         self.connection: Connection = line.connection
+        self.link = line.connection.link
         self.said = said
         self.session = said.session
         self.modern = said.dialect.modern
