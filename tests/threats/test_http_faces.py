@@ -353,6 +353,16 @@ async def test_t26_a_client_that_says_too_much_of_itself_is_refused(tmp_path: Pa
         assert "at most 65536 bytes" in answer["error"]["message"]
 
 
+async def test_t26_nothing_is_kept_of_the_long_addresses_of_resources(hub: House) -> None:
+    client = Raw(hub.url + "/mcp")
+    await client.initialize()
+    before = _resident()
+    for number in range(60):
+        uri = f"interlock://busy/text://{number}{'n' * 900_000}"
+        assert "no such resource" in (await client.legacy("resources/read", {"uri": uri}))["error"]["message"]
+    assert _resident() - before < 64 * 1024 * 1024
+
+
 def _resident() -> int:
     """Memory of this process, the hub and its attackers together."""
     try:
