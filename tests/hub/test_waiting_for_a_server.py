@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
-from contextlib import asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ import pytest
 
 from interlock.config.settings import Agent, Server, Tools
 from interlock.hub.principals import local_person
+from interlock.transports.http.client import HttpLink
 
 from .house import House, Raw, house, text_of, until
 from .raw_web import RawWeb
@@ -20,7 +21,7 @@ from .web_server import Posted
 
 
 class Gated(RawWeb):
-    """Does not say what it offers until it is let."""
+    """Does not say who it is, or what it offers, until it is let."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -28,7 +29,7 @@ class Gated(RawWeb):
         self.gate.set()
 
     async def serve(self, posted: Posted, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
-        if posted.message["method"] == "tools/list":
+        if posted.message["method"] in ("initialize", "tools/list"):
             await self.gate.wait()
         return await super().serve(posted, reader, writer)
 
@@ -110,6 +111,24 @@ async def test_a_tool_that_the_operator_denies_is_not_called_while_its_server_st
         web.gate.set()
         assert (await waiting)["error"]["data"]["name"] == "TOOL_NOT_FOUND"
         assert web.called == 0
+
+
+async def test_a_lost_session_is_opened_again_though_the_server_hung_up_with_the_news(tmp_path: Path) -> None:
+    async with AsyncExitStack() as stack:
+        web = await stack.enter_async_context(Gated())
+        web.session = "one"
+        hub = await stack.enter_async_context(house(tmp_path, {"web": Server(url=web.url, era="legacy")}))
+        web.session = "two"
+        # The connection is closed after this, and nothing said so.
+        web.replies["strange"] = b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n"
+        connection = hub.assembly.upstreams["web"].connections()[0]
+        link = connection.link
+        assert isinstance(link, HttpLink)
+        assert link.session_id == "one"
+        answer = await Raw(hub.url + "/mcp").modern("tools/call", {**OK, "name": "web__strange"})
+        assert "lost its session" in answer["error"]["message"]
+        await until(lambda: connection.reopening is None)
+        assert link.session_id == "two"
 
 
 OK: dict[str, Any] = {"name": "web__ok", "arguments": {"text": "x"}}
