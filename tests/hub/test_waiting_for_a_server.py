@@ -113,6 +113,27 @@ async def test_a_tool_that_the_operator_denies_is_not_called_while_its_server_st
         assert web.called == 0
 
 
+async def test_a_call_that_waits_for_a_new_session_is_judged_again_too(tmp_path: Path) -> None:
+    async with AsyncExitStack() as stack:
+        web = await stack.enter_async_context(Gated())
+        web.session = "one"
+        hub = await stack.enter_async_context(house(tmp_path, {"web": Server(url=web.url, era="legacy")}))
+        web.gate.clear()
+        web.replies["strange"] = b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n"
+        client = Raw(hub.url + "/mcp", await hub.new_key("ci"))
+        await client.modern("tools/call", {**OK, "name": "web__strange"})
+        assert web.called == 1
+        denied = asyncio.ensure_future(client.modern("tools/call", OK))
+        other = asyncio.ensure_future(Raw(hub.url + "/mcp").modern("tools/call", OK))
+        await until(lambda: hub.assembly.hub.open_calls == 2)
+        await hub.deny("ci", "web", "ok")
+        web.gate.set()
+        assert (await denied)["error"]["data"]["name"] == "TOOL_NOT_FOUND"
+        assert text_of(await other) == "fine"
+        assert web.called == 2
+        assert hub.assembly.hub.open_calls == 0
+
+
 async def test_a_lost_session_is_opened_again_though_the_server_hung_up_with_the_news(tmp_path: Path) -> None:
     async with AsyncExitStack() as stack:
         web = await stack.enter_async_context(Gated())

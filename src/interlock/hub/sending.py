@@ -127,7 +127,7 @@ class Sending:
         else:
             own = self._lane(call, upstream)
             line = upstream.line(own)
-        if line is None:
+        if line is None or (not upstream.modern and line.connection.reopening is not None):
             self._later(self._dispatch_when_ready(call, plan, upstream, own))
         else:
             self._send(call, plan, line)
@@ -229,6 +229,8 @@ class Sending:
                 line = await asyncio.wait_for(upstream.open_line(own), plan.timeout_s)
             if own is not None and own.session is not None and isinstance(own.session.state, SessionState):
                 own.session.state.lanes.add((upstream.id, own.name))
+            if (opening := line.connection.reopening) is not None:
+                await asyncio.wait_for(asyncio.wait([opening]), plan.timeout_s)
             current = await self.judged_again(call, plan)
         except TimeoutError:
             self.done(call)
