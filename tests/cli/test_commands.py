@@ -93,12 +93,59 @@ def test_call_reads_json_from_standard_input(user: User, hub: FakeHub) -> None:
     assert hub.params_of("hub/call")[0]["arguments"] == {"a": 1}
 
 
-@pytest.mark.parametrize("words", [["nonsense"], ["{broken"], ["=1"]])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["nonsense"],
+        ["{broken"],
+        ["=1"],
+        ['{"a": NaN}'],
+        ['{"a": -Infinity}'],
+        ['{"a": 1e999}'],
+        ['{"a": 1, "a": 2}'],
+        ['{"a": ' * 5000 + "1" + "}" * 5000],
+        ["a=1", "a=2"],
+    ],
+)
 def test_call_refuses_arguments_it_cannot_read(user: User, hub: FakeHub, words: list[str]) -> None:
     result = user.run("call", "demo__add", *words)
     assert result.exit_code == 2
-    assert "key=value" in result.stderr
+    assert "key=" in result.stderr
     assert hub.params_of("hub/call") == []
+
+
+@pytest.mark.parametrize("text", ["NaN", "Infinity", "1e999", "[" * 5000])
+def test_a_value_that_json_cannot_hold_is_sent_as_the_text_it_is(user: User, hub: FakeHub, text: str) -> None:
+    assert user.run("call", "demo__add", f"a={text}").exit_code == 0
+    assert hub.params_of("hub/call")[0]["arguments"] == {"a": text}
+
+
+@pytest.mark.parametrize("words", [["call", "demo__add", "note=\udcff"], ["logs", "\udcff"], ["why", "\udcff"]])
+def test_what_is_not_utf_8_is_refused_instead_of_waited_for(user: User, hub: FakeHub, words: list[str]) -> None:
+    result = user.run(*words)
+    assert result.exit_code == 2
+    assert "not UTF-8" in result.stderr
+
+
+@pytest.mark.parametrize(("given", "code"), [(b'{"note": "\xff"}', 2), (b'\xef\xbb\xbf{"note": "b"}', 0)])
+def test_standard_input_is_read_as_utf_8(user: User, hub: FakeHub, given: bytes, code: int) -> None:
+    assert user.finished("call", "demo__add", "-", stdin=given)[0] == code
+
+
+def test_an_answer_without_a_number_is_the_answer(user: User, hub: FakeHub) -> None:
+    hub.answers["hub/status"] = {"id": None, "error": {"code": -32700, "message": "that is not JSON"}}
+    result = user.run("status")
+    assert result.exit_code == 1
+    assert "that is not JSON" in result.stderr
+
+
+def test_a_folder_whose_name_is_not_utf_8_keeps_nobody_from_asking(
+    user: User, hub: FakeHub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = os.fsencode(user.root) + b"/\xff"
+    os.mkdir(folder)
+    monkeypatch.chdir(os.fsdecode(folder))
+    assert user.run("status").exit_code == 0
 
 
 def test_a_tool_that_reports_an_error_ends_with_1(user: User, hub: FakeHub) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from typing import Any
 
@@ -86,9 +87,9 @@ def _called(params: dict[str, Any], timeout: float) -> dict[str, Any]:
 def read_arguments(words: tuple[str, ...], schema: Any) -> dict[str, Any]:
     """The call's arguments from what was typed. `schema` is only asked for where a value could be read in two ways."""
     if len(words) == 1 and (words[0] == "-" or words[0].lstrip().startswith("{")):
-        text = sys.stdin.read() if words[0] == "-" else words[0]
         try:
-            given = json.loads(text)
+            text = sys.stdin.buffer.read().decode("utf-8-sig") if words[0] == "-" else words[0]
+            given = _read_json(text)
         except ValueError as error:
             raise WrongUsage(
                 f"the arguments are not JSON: {error}", 'write \'{"key": "value"}\', or key=value'
@@ -102,6 +103,8 @@ def read_arguments(words: tuple[str, ...], schema: Any) -> dict[str, Any]:
         key, equals, text = word.partition("=")
         if not equals or not key:
             raise WrongUsage(f"`{word}` is not an argument", "write key=value, or one JSON object")
+        if key in given:
+            raise WrongUsage(f"`{key}` is given twice", "give it once; a list is written as key='[1, 2]'")
         value = _value(text)
         if not isinstance(value, str):
             if properties is None:
@@ -127,10 +130,31 @@ def _failure(name: str, result: dict[str, Any]) -> Failure:
 
 def _value(text: str) -> Any:
     try:
-        value = json.loads(text)
+        return _read_json(text)
     except ValueError:
         return text
-    return value
+
+
+def _read_json(text: str) -> Any:
+    """As strictly as the hub reads it: what it would not take for JSON is none here either. Raises ValueError."""
+    try:
+        return json.loads(text, object_pairs_hook=_once, parse_float=_finite, parse_constant=_finite)
+    except RecursionError:
+        raise ValueError("it is nested too deeply") from None
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    table = dict(pairs)
+    if len(table) < len(pairs):
+        raise ValueError("a name stands twice in one object")
+    return table
+
+
+def _finite(text: str) -> float:
+    number = float(text)
+    if not math.isfinite(number):
+        raise ValueError(f"{text} is no number that JSON can hold")
+    return number
 
 
 def _schema(name: str) -> dict[str, Any]:
