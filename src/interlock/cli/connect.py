@@ -53,16 +53,17 @@ def connect(name: str, only_print: bool, undo: bool, profile: str | None, as_jso
 
 
 def _connect(name: str, chosen: Client, profile: str | None, *, only_print: bool) -> dict[str, Any]:
-    from interlock.config.files import back_up, write_lines
+    from interlock.config.files import back_up, check_writable, write_lines
     from interlock.config.home import home_folder
 
     from .starting import reach_hub
 
     text = _read(chosen.path)
     command = executable()
-    with_entry(
-        chosen, text, chosen.entry(command, "")
-    )  # a file that cannot be changed is found out before a key is made
+    # A file that cannot be changed is found out before the old key is taken away and a new one is made.
+    with_entry(chosen, text, chosen.entry(command, ""))
+    if not only_print:
+        check_writable(chosen.path)
     with reach_hub(home_folder()) as link:
         if not only_print:
             _revoke(link, name)

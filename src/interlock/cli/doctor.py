@@ -92,6 +92,8 @@ def _home(home: Path) -> Check:
     place = home
     while not place.exists():
         place = place.parent
+    if not place.is_dir():
+        return Check("home", "wrong", f"{place} is a file", "set INTERLOCK_HOME to a folder, or move that file away")
     if not os.access(place, os.W_OK | os.X_OK):
         return Check("home", "wrong", f"{home} cannot be written", "set INTERLOCK_HOME, or correct its permissions")
     if place == home and sys.platform != "win32":

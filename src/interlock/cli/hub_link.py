@@ -169,7 +169,7 @@ def _connect(home: Path, timeout: float) -> tuple[socket.socket, str | None]:
     try:
         sock.settimeout(timeout)
         sock.connect(path)
-    except (FileNotFoundError, ConnectionRefusedError) as error:
+    except (FileNotFoundError, NotADirectoryError, ConnectionRefusedError) as error:
         sock.close()
         raise NoHub from error
     except OSError as error:

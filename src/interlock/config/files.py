@@ -31,6 +31,15 @@ def write_whole(path: Path, content: bytes, *, private: bool = False) -> None:
         raise
 
 
+def check_writable(path: Path) -> None:
+    """Raises OSError where `write_whole` would, before anything is done for what is to be written."""
+    folder = path.resolve().parent
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with tempfile.TemporaryFile(dir=folder) as trial:
+        trial.write(bytes(4096))
+        trial.flush()
+
+
 def write_lines(path: Path, text: str, *, private: bool = False) -> None:
     """The same for a text that was read from there, or that is new: lines end as those of the file did."""
     content = text.encode()
@@ -49,7 +58,11 @@ def back_up(path: Path) -> Path | None:
         return None
     numbers = _numbers(path)
     copy = _copy(path, next_number(path))
-    shutil.copy2(path, copy)
+    try:
+        shutil.copy2(path, copy)
+    except BaseException:
+        copy.unlink(missing_ok=True)  # half of a copy is none
+        raise
     for number in numbers[1 : 2 - MOST_COPIES]:
         _copy(path, number).unlink(missing_ok=True)
     return copy

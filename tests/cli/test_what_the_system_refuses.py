@@ -1,0 +1,102 @@
+"""What the system does not let a command do is told like any other failure: the place, the reason, the mend."""
+
+from __future__ import annotations
+
+import errno
+import os
+import signal
+import subprocess
+import sys
+from functools import partial
+from pathlib import Path
+
+import pytest
+
+from interlock.cli.failures import of_the_system
+
+from .conftest import User
+from .fake_hub import FakeHub
+
+
+def failed(user: User, *arguments: str) -> str:
+    """What a command that must fail with 1 says on standard error."""
+    code, _, err = user.finished(*arguments)
+    assert code == 1, err
+    assert "Traceback" not in err
+    return err
+
+
+@pytest.mark.parametrize("arguments", [("up",), ("up", "-d"), ("stdio",), ("connect", "cursor")])
+def test_a_home_that_cannot_be_made_is_named(user: User, arguments: tuple[str, ...]) -> None:
+    user.home.write_text("this is a file")
+    told = failed(user, *arguments)
+    assert f"{user.home}" in told
+    assert "this path is a file" in told
+    assert "is a file" in user.run("doctor").output
+
+
+@pytest.mark.parametrize("arguments", [("add", "x", "--", "ls"), ("new", "thing", "--in", "c/interlock")])
+def test_a_folder_that_cannot_be_made_is_named(user: User, arguments: tuple[str, ...]) -> None:
+    (user.root / "c").write_text("this is a file")
+    (user.folder / "c").write_text("this is a file")
+    assert "this path is a file" in failed(user, *arguments)
+
+
+@pytest.mark.parametrize("what", ["catalog", "openapi"])
+def test_a_file_that_cannot_be_written_is_named(user: User, hub: FakeHub, what: str) -> None:
+    told = failed(user, "export", what, "-o", str(user.root / "nowhere" / "x.json"))
+    assert "nowhere/x.json" in told
+    assert "make the folder first" in told
+
+
+@pytest.mark.skipif(not Path("/proc/self").exists(), reason="needs a folder that not even root can write to")
+def test_a_client_keeps_its_key_where_its_file_cannot_be_written(user: User, hub: FakeHub) -> None:
+    user.environ["CLAUDE_CONFIG_DIR"] = "/proc"
+    assert "interlock: /proc" in failed(user, "connect", "claude-code")
+    assert hub.params_of("hub/keys.revoke") == hub.params_of("hub/keys.create") == []
+
+
+def test_a_full_disk_is_told_with_its_mend() -> None:
+    failure = of_the_system(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/a/b"))
+    assert failure.message.startswith("/a/b: ")
+    assert "free some space" in failure.mend
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no device that is always full")
+def test_an_output_that_takes_nothing_more_is_told(user: User, hub: FakeHub) -> None:
+    with open("/dev/full", "wb") as full:
+        done = subprocess.run(line("status"), env=user.environ, stdout=full, stderr=subprocess.PIPE, check=False)
+    assert done.returncode == 1
+    assert done.stderr.startswith(b"interlock: No space left")
+
+
+def test_a_reader_that_has_enough_is_no_failure(user: User, hub: FakeHub) -> None:
+    with user.process("list", "--json") as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        _, err = process.communicate(timeout=30)
+    assert (process.returncode, err) == (0, b"")
+
+
+@pytest.mark.parametrize("arguments", [("status",), ("doctor",), ("list",), ("nonsense",)])
+def test_without_an_output_a_command_still_ends_as_it_would(
+    user: User, hub: FakeHub, arguments: tuple[str, ...]
+) -> None:
+    without = subprocess.run(
+        line(*arguments), env=user.environ, preexec_fn=partial(os.close, 1), stderr=subprocess.PIPE, check=False
+    )
+    assert without.returncode == user.finished(*arguments)[0]
+    assert b"Traceback" not in without.stderr
+
+
+def test_an_interrupt_before_there_is_a_command_ends_with_130(user: User) -> None:
+    slow = user.root / "click.py"
+    slow.write_text("import os, signal\nos.kill(os.getpid(), signal.SIGINT)\n")
+    environ = {**user.environ, "PYTHONPATH": f"{user.root}{os.pathsep}{user.environ['PYTHONPATH']}"}
+    heeding = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    done = subprocess.run(line("status"), env=environ, preexec_fn=heeding, capture_output=True, check=False)
+    assert (done.returncode, done.stderr) == (130, b"")
+
+
+def line(*arguments: str) -> list[str]:
+    return [sys.executable, "-P", "-m", "interlock.cli", *arguments]
