@@ -86,6 +86,42 @@ def test_lines_end_as_they_did(user: User, hub: FakeHub, name: str) -> None:
     assert path.read_bytes().strip() == before.strip()
 
 
+@pytest.mark.parametrize(
+    ("name", "before"),
+    [
+        ("cursor", b'\xef\xbb\xbf{\n  "mcpServers": {}\n}\n'),
+        ("cursor", b'{\r\n  "a": 1,\n  "mcpServers": {"x": {}}\r\n}\n'),
+        ("codex", b'\xef\xbb\xbfmodel = "m"\n'),
+        ("codex", b'model = "m"\r\nnote = """\r\nx\n"""\n[a]\nb = 1'),
+        ("codex", b'mcp_servers.x.command = "a"\nmodel = "m"\n'),
+        ("codex", b'[mcp_servers.x]\ncommand = "a"\n[a]\nb = 1\n[mcp_servers.y]\ncommand = "b"\n# end\n'),
+    ],
+)
+def test_connecting_and_taking_it_back_leaves_every_byte(user: User, hub: FakeHub, name: str, before: bytes) -> None:
+    path = client(name).path
+    path.parent.mkdir(parents=True)
+    path.write_bytes(before)
+    assert user.run("connect", name).exit_code == 0
+    connected = path.read_bytes()
+    assert b"ilk_test" in connected
+    assert user.run("connect", name).exit_code == 0
+    assert path.read_bytes() == connected
+    assert user.run("connect", name, "--undo").exit_code == 0
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("before", ["mcp_servers = { x = { command = 'a' } }\n", "mcp_servers = 'x'\n"])
+def test_a_file_that_cannot_take_the_entry_is_told_what_to_do_by_hand(user: User, hub: FakeHub, before: str) -> None:
+    path = client("codex").path
+    path.parent.mkdir(parents=True)
+    path.write_text(before)
+    result = user.run("connect", "codex")
+    assert result.exit_code == 1
+    assert "interlock connect codex --print" in result.stderr
+    assert path.read_text() == before
+    assert hub.params_of("hub/keys.create") == []
+
+
 def test_codex_keeps_its_comments(user: User, hub: FakeHub) -> None:
     path = client("codex").path
     path.parent.mkdir()

@@ -53,7 +53,7 @@ def connect(name: str, only_print: bool, undo: bool, profile: str | None, as_jso
 
 
 def _connect(name: str, chosen: Client, profile: str | None, *, only_print: bool) -> dict[str, Any]:
-    from interlock.config.files import back_up, check_writable, write_lines
+    from interlock.config.files import back_up, check_writable, write_whole
     from interlock.config.home import home_folder
 
     from .starting import reach_hub
@@ -76,12 +76,12 @@ def _connect(name: str, chosen: Client, profile: str | None, *, only_print: bool
         return {**outcome, "text": with_entry(chosen, "", entry).rstrip()}
     changed = with_entry(chosen, text, entry)
     backup = back_up(chosen.path)
-    write_lines(chosen.path, changed, private=True)
+    write_whole(chosen.path, changed.encode(), private=True)
     return {**outcome, "backup": str(backup) if backup else None}
 
 
 def _undo(name: str, chosen: Client) -> dict[str, Any]:
-    from interlock.config.files import back_up, write_lines
+    from interlock.config.files import back_up, write_whole
     from interlock.config.home import home_folder
 
     from .hub_link import HubLink
@@ -91,7 +91,7 @@ def _undo(name: str, chosen: Client) -> dict[str, Any]:
     backup = None
     if changed != text:
         backup = back_up(chosen.path)
-        write_lines(chosen.path, changed)
+        write_whole(chosen.path, changed.encode())
     revoked = None
     try:
         with HubLink.open(home_folder()) as link:
@@ -122,10 +122,10 @@ def _revoke(link: HubLink, name: str) -> object:
 
 
 def _read(path: Path) -> str:
+    from interlock.config.files import read_exactly
+
     try:
-        return path.read_text("utf-8-sig")
-    except FileNotFoundError:
-        return ""
+        return read_exactly(path)
     except (OSError, UnicodeDecodeError) as error:
         raise Failure(
             f"{path} cannot be read: {error}", "check its permissions and encoding; it was left alone"

@@ -9,6 +9,8 @@ import tempfile
 from pathlib import Path
 from typing import Final
 
+MARK: Final = "\ufeff"
+"""What some editors put before the first character."""
 MOST_COPIES: Final = 20
 """Copies of one file as it was before a change."""
 
@@ -40,13 +42,12 @@ def check_writable(path: Path) -> None:
         trial.flush()
 
 
-def write_lines(path: Path, text: str, *, private: bool = False) -> None:
-    """The same for a text that was read from there, or that is new: lines end as those of the file did."""
-    content = text.encode()
-    before = path.read_bytes() if path.exists() else b""
-    if 0 < before.count(b"\n") == before.count(b"\r\n"):
-        content = content.replace(b"\n", b"\r\n")
-    write_whole(path, content, private=private)
+def read_exactly(path: Path) -> str:
+    """The text of a file that is to be changed, with its mark and its line ends as they are; "" if there is none."""
+    try:
+        return path.read_bytes().decode()
+    except FileNotFoundError:
+        return ""
 
 
 def back_up(path: Path) -> Path | None:
