@@ -7,6 +7,7 @@ import shutil
 import socket
 import sys
 import sysconfig
+import tomllib
 
 import pytest
 
@@ -109,6 +110,23 @@ def test_import_takes_over_servers_with_absolute_programs(user: User) -> None:
     assert found["my-server"].command == (shutil.which("python3"), "-m", "x")
     assert found["web"].url == "https://h/"
     assert file.read_text() == before
+
+
+def test_import_names_what_its_servers_will_lack_and_nothing_else(user: User) -> None:
+    table = {
+        "command": "python3",
+        "args": ["${userHome}/x", "${config:editor.tabSize}"],
+        "env": {"K": "${input:my-key}"},
+    }
+    off = {"command": "python3", "disabled": True, "env": {"K": "${OTHER_KEY}"}}
+    (user.folder / "mcp.json").write_text(json.dumps({"servers": {"a": table, "off": off}}))
+    result = user.run("import", "mcp.json")
+    assert result.exit_code == 0
+    assert "`MY_KEY` is not set" in result.stderr
+    assert "`${config:editor.tabSize}` means nothing here" in result.stderr
+    assert "userHome" not in result.stderr
+    assert "OTHER_KEY" not in result.stderr
+    assert tomllib.loads(user.config.read_text())["servers"]["off"]["enabled"] is False
 
 
 def test_import_takes_shell_lines_only_when_told_to(user: User) -> None:

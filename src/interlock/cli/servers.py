@@ -95,7 +95,11 @@ def remove(name: str, config: Path | None, as_json: bool) -> None:
 
 @click.command("import")
 @click.argument("files", nargs=-1, required=True, metavar="FILE…", type=click.Path(path_type=Path))
-@click.option("--trust", is_flag=True, help="Also take over what runs shells or code from addresses.")
+@click.option(
+    "--trust",
+    is_flag=True,
+    help="Also take over programs that are no launchers of packages, shell lines, and code from addresses.",
+)
 @config_option
 @json_option
 def import_(files: tuple[Path, ...], trust: bool, config: Path | None, as_json: bool) -> None:
@@ -162,11 +166,11 @@ def _author_file(name: str, target: tuple[str, ...]) -> tuple[str, tuple[str, ..
 
 def _started(server: Server) -> list[str]:
     """Its tools, once it has started as the hub would start it."""
-    from interlock.config.expand import expand
+    from interlock.config.expand import expand, known
 
     from .authoring import tools_when_started
 
-    env = {variable: expand(value, os.environ).text for variable, value in server.env.items()}
+    env = {variable: expand(value, known(os.environ)).text for variable, value in server.env.items()}
     return tools_when_started(server.command, env, server.cwd)
 
 
@@ -223,18 +227,27 @@ def _resolved(server: Server) -> Server:
 
 def _outlook(name: str, server: Server) -> list[str]:
     """What will keep the server from starting, as far as can be seen from here."""
-    from interlock.config.expand import expand
+    from interlock.config.expand import expand, known
 
+    if not server.enabled:
+        return []
+    variables = known(os.environ)
     warnings: list[str] = []
-    if server.command and not shutil.which(server.command[0]):
-        warnings.append(
-            f"`{name}`: the program `{server.command[0]}` is not found here; install it, or give its full path"
-        )
-    texts = (*server.command, *server.env.values(), *server.headers.values(), server.url or "")
-    missing = dict.fromkeys(variable for text in texts for variable in expand(text, os.environ).missing)
+    program = expand(server.command[0], variables).text if server.command else ""
+    if program and not shutil.which(program):
+        warnings.append(f"`{name}`: the program `{program}` is not found here; install it, or give its full path")
+    texts = (*server.command, *server.env.values(), *server.headers.values(), server.url or "", server.cwd or "")
+    filled = [expand(text, variables) for text in texts]
+    missing = dict.fromkeys(variable for one in filled for variable in one.missing)
+    missing |= dict.fromkeys(variable for variable in server.inherit_env if variable not in variables)
     warnings += [
         f"`{name}`: the variable `{variable}` is not set; export {variable}=… before `interlock up`"
         for variable in missing
+    ]
+    unreadable = dict.fromkeys(piece for one in filled for piece in one.unreadable)
+    warnings += [
+        f"`{name}`: `{piece}` means nothing here; write what it stands for, or ${{NAME}} for a variable of yours"
+        for piece in unreadable
     ]
     return warnings
 

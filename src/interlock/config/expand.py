@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
+from pathlib import Path
 
 import msgspec
 
@@ -44,6 +45,11 @@ def expand(text: str, variables: Mapping[str, str]) -> Expanded:
 
     filled = _PIECE.sub(fill, text)
     return Expanded(filled, tuple(dict.fromkeys(missing)), tuple(dict.fromkeys(unreadable)))
+
+
+def known(environ: Mapping[str, str]) -> dict[str, str]:
+    """The variables that there are: those of the environment, and the one place that other clients name like one."""
+    return {**environ, "userHome": str(Path.home())}
 
 
 def literal(text: str) -> str:

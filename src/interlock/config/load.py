@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from .confirmations import Confirmations, Planned, Unconfirmed
 from .documents import Document, read_document
-from .expand import Expanded, expand, literal, variables_in
+from .expand import Expanded, expand, known, literal, variables_in
 from .home import home_folder, user_config
 from .imports import read_import
 from .problems import KeyPath, Problem, Report
@@ -228,7 +228,7 @@ class _Loading:
         """The server with its variables filled in; if one is missing it carries the problem and is not started."""
         if not server.enabled:
             return server
-        variables = {**self.env, "userHome": str(Path.home())}
+        variables = known(self.env)
         problems: list[Problem] = []
 
         def fill(text: str, *at: str | int) -> str:
