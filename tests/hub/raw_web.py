@@ -1,16 +1,18 @@
-"""An HTTP server that speaks its era properly, save for one tool: what that answers is up to the test."""
+"""Servers that speak their era properly, save for what a test chooses: that is answered as it stands."""
 
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
-from typing import Any
+import sys
+from typing import Any, Self
 
 from .web_server import Posted, WebServer
 
 
-class RawWeb(WebServer):
-    """Counts who comes. `replies` holds, by tool, the bytes that answer its calls; `drip` then follows for ever."""
+class RawTools:
+    """Two tools. `replies` holds, by tool, the bytes that answer its calls instead; empty, it is silent about them."""
 
     def __init__(self, *, modern: bool = False) -> None:
         super().__init__()
@@ -21,26 +23,49 @@ class RawWeb(WebServer):
         self.called = 0
         """How many calls of tools came."""
         self.lost = 0
-        """How many connections were closed on it while it was silent about a call."""
+        """How many of them were given up while it was silent about them."""
         self.replies: dict[str, bytes] = {}
+        self.told: list[Any] = []
+        """Notifications that it took."""
+
+    def reply(self, message: dict[str, Any]) -> bytes | None:
+        """What was chosen to answer this."""
+        name = message.get("params", {}).get("name") if message["method"] == "tools/call" else None
+        self.called += name is not None
+        chosen = self.replies.get(name) if name is not None else None
+        return None if chosen is None else chosen.replace(b"%ID%", str(message["id"]).encode())
+
+    def answer(self, message: dict[str, Any]) -> bytes:
+        """What a proper server answers."""
+        result = _result(message, self.schema)
+        result = {**COMPLETE, **result} if self.modern else result
+        answer: dict[str, Any] = {"jsonrpc": "2.0", "id": message["id"], "result": result}
+        if message["method"] in (("initialize", "ping") if self.modern else ("server/discover",)):
+            del answer["result"]
+            answer["error"] = {"code": -32601, "message": "no such method"}
+        return json.dumps(answer, separators=(",", ":")).encode()
+
+
+class RawWeb(RawTools, WebServer):
+    """Over HTTP. Counts who comes; `drip` follows for ever on what was chosen to answer."""
+
+    def __init__(self, *, modern: bool = False) -> None:
+        super().__init__(modern=modern)
         self.drip = b""
         self.session = ""
         """Which session it opens, if any."""
-        self.told: list[Any] = []
-        """Notifications that it took."""
         self.refuses = 0
-        """So many of them it does not take."""
+        """So many of the notifications it does not take."""
 
     async def serve(self, posted: Posted, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
         message = posted.message
-        name = message.get("params", {}).get("name") if message["method"] == "tools/call" else None
-        self.called += name is not None
-        if name in self.replies and not self.replies[name]:
+        chosen = self.reply(message)
+        if chosen is not None and not chosen:
             await reader.read(1)
             self.lost += 1
             return False
-        if name in self.replies:
-            writer.write(self.replies[name].replace(b"%ID%", str(message["id"]).encode()))
+        if chosen is not None:
+            writer.write(chosen)
             await writer.drain()
             while self.drip:
                 writer.write(self.drip)
@@ -55,21 +80,74 @@ class RawWeb(WebServer):
             self.told.append(message)
             writer.write(b"HTTP/1.1 202 Accepted\r\ncontent-length: 0\r\n\r\n")
             return True
-        answer = self._answer(message)
+        answer = self.answer(message)
         named = f"mcp-session-id: {self.session}\r\n" if self.session and message["method"] == "initialize" else ""
         head = f"content-type: application/json\r\ncontent-length: {len(answer)}\r\n{named}\r\n"
         writer.write(b"HTTP/1.1 200 OK\r\n" + head.encode() + answer)
         await writer.drain()
         return True
 
-    def _answer(self, message: dict[str, Any]) -> bytes:
-        result = _result(message, self.schema)
-        result = {**COMPLETE, **result} if self.modern else result
-        answer: dict[str, Any] = {"jsonrpc": "2.0", "id": message["id"], "result": result}
-        if message["method"] in (("initialize", "ping") if self.modern else ("server/discover",)):
-            del answer["result"]
-            answer["error"] = {"code": -32601, "message": "no such method"}
-        return json.dumps(answer, separators=(",", ":")).encode()
+
+class RawProgram(RawTools):
+    """Over standard streams, of a program that passes on what comes to the test's own process. What it is told of a
+    call that it was silent about counts as lost."""
+
+    async def __aenter__(self) -> Self:
+        self._work: set[asyncio.Task[None]] = set()
+        self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._server.close()
+        self.end()
+        await asyncio.gather(*self._work, return_exceptions=True)
+
+    def end(self) -> None:
+        """Have every program of it end."""
+        for task in self._work:
+            task.cancel()
+
+    @property
+    def command(self) -> tuple[str, ...]:
+        """How it is started."""
+        return (sys.executable, "-c", _PASSING_ON, str(self._server.sockets[0].getsockname()[1]))
+
+    async def _connected(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        task = asyncio.current_task()
+        assert task is not None
+        self._work.add(task)
+        try:
+            with contextlib.suppress(OSError):
+                while line := await reader.readline():
+                    writer.write(self._said_to(json.loads(line)))
+        finally:
+            self._work.discard(task)
+            writer.close()
+
+    def _said_to(self, message: dict[str, Any]) -> bytes:
+        chosen = self.reply(message) if "method" in message else b""
+        if chosen is not None:
+            return chosen
+        if "id" in message:
+            return self.answer(message) + b"\n"
+        self.told.append(message)
+        self.lost += message["method"] == "notifications/cancelled"
+        return b""
+
+
+_PASSING_ON = """
+import os, socket, sys, threading
+peer = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
+def back():
+    while data := peer.recv(65536):
+        while data:
+            data = data[os.write(1, data):]
+    os._exit(0)
+threading.Thread(target=back).start()
+while data := os.read(0, 65536):
+    peer.sendall(data)
+peer.shutdown(socket.SHUT_WR)
+"""
 
 
 COMPLETE = {"resultType": "complete", "ttlMs": 3_600_000, "cacheScope": "private"}

@@ -19,38 +19,57 @@ import pytest
 from interlock.config.settings import Hub, Server
 from interlock.hub.audit.record import Record
 from interlock.hub.lines import Line
+from interlock.hub.plain_calls import PlainCall
 from interlock.hub.principals import local_person
-from interlock.hub.trails import PlainCall, Trail
+from interlock.hub.trails import Trail
 from interlock.store import StoreFull
 
 from .house import House, Kept, Raw, house, text_of, until
-from .raw_web import COMPLETE, SCHEMA, RawWeb
+from .raw_web import COMPLETE, SCHEMA, RawProgram, RawWeb
 
 OK, STRANGE = "web__ok", "web__strange"
 
 
-@pytest.fixture(params=["modern", "legacy"])
-def era(request: pytest.FixtureRequest) -> Literal["modern", "legacy"]:
-    """In the handshake era with a session on either side of the hub."""
-    return "modern" if request.param == "modern" else "legacy"
+class Way(NamedTuple):
+    """How a server is reached. In the handshake era there is a session on either side of the hub, but for streams."""
+
+    era: Literal["modern", "legacy"]
+    streams: bool = False
+
+
+NEW, OLD = Way("modern"), Way("legacy")
+NEW_STREAMS, OLD_STREAMS = Way("modern", streams=True), Way("legacy", streams=True)
+
+
+@pytest.fixture(params=[NEW, OLD, NEW_STREAMS, OLD_STREAMS], ids=lambda way: f"{way.era}-{way.streams}")
+def way(request: pytest.FixtureRequest) -> Way:
+    found = request.param
+    assert isinstance(found, Way)
+    return found
 
 
 @asynccontextmanager
-async def web_house(tmp_path: Path, era: Literal["modern", "legacy"], **settings: Any) -> AsyncIterator[Web]:
-    hub = settings.pop("hub", Hub())
-    async with RawWeb(modern=era == "modern") as web:
-        web.session, web.schema = "theirs", SCHEMA
-        async with house(tmp_path, {"web": Server(url=web.url, era=era, **settings)}, hub=hub) as running:
-            yield Web(running, web, era)
+async def server_house(tmp_path: Path, way: Way, **settings: Any) -> AsyncIterator[Place]:
+    modern = way.era == "modern"
+    async with (RawProgram if way.streams else RawWeb)(modern=modern) as server:
+        server.schema = SCHEMA
+        if isinstance(server, RawWeb):
+            server.session = "theirs"
+            settings["url"] = server.url
+        else:
+            settings["command"] = server.command
+        hub = settings.pop("hub", Hub())
+        async with house(tmp_path, {"web": Server(era=way.era, **settings)}, hub=hub) as running:
+            yield Place(running, server, modern)
 
 
-class Web(NamedTuple):
+class Place(NamedTuple):
     hub: House
-    web: RawWeb
-    era: str
+    web: RawWeb | RawProgram
+    modern: bool
 
     def kept(self, key: str | None = None) -> Kept:
-        return Kept(self.hub.url, key, modern=self.era == "modern")
+        return Kept(self.hub.url, key, modern=self.modern)
 
 
 LIKE = b'{"text":"well"}'
@@ -111,36 +130,109 @@ REPLIES = {
 }  # fmt: skip
 
 
+NOTE = b'{"jsonrpc":"2.0","method":"notifications/message","params":{"level":"info","data":"x"}}'
+PROGRESS = b'{"jsonrpc":"2.0","method":"notifications/progress","params":{"progressToken":%ID%,"progress":1}}'
+LINES = {
+    "plain": answered(TEXT),
+    "an error": b'{"jsonrpc":"2.0","id":%ID%,"error":{"code":-32000,"message":"no","data":{"a":1}}}',
+    "a tool's failure": answered({**TEXT, "isError": True}),
+    "text beyond ASCII": answered(TEXT).replace(b'"x"', '"\u00e9"'.encode()),
+    "spaces": answered(TEXT).replace(b":", b" : "),
+    "the other line end": answered(TEXT) + b"\r",
+    "no text at all": answered(TEXT).replace(b'"x"', b'"\xff"'),
+    "an address": answered({"content": [{"type": "resource_link", "uri": "a://b", "name": "b"}]}),
+    "a public result": answered({**TEXT, "cacheScope": "public"}),
+    "a question": answered({**TEXT, "resultType": "input_required", "inputRequests": {}}),
+    "two kinds": answered(TEXT).replace(b'"ttlMs"', b'"resultType":"input_required","ttlMs"'),
+    "another kind": answered({**TEXT, "resultType": "strange"}),
+    "no kind": b'{"jsonrpc":"2.0","id":%ID%,"result":{"content":[]}}',
+    "the id last": b'{"result":{"resultType":"complete","content":[]},"jsonrpc":"2.0","id":%ID%}',
+    "the version last": b'{"result":{"resultType":"complete","content":[]},"id":%ID%,"jsonrpc":"2.0"}',
+    "an id in words": b'{"jsonrpc":"2.0","id":"%ID%","result":{"content":[]}}',
+    "a member more": b'{"jsonrpc":"2.0","id":%ID%,"result":{"content":[]},"more":{}}',
+    "a result twice": b'{"jsonrpc":"2.0","id":%ID%,"result":{"content":[]},"result":{"content":[]}}',
+    "an id twice": b'{"result":{"content":[]},"id":1,"jsonrpc":"2.0","id":%ID%}',
+    "no object": b'{"jsonrpc":"2.0","id":%ID%,"result":[]}',
+    "no result": b'{"jsonrpc":"2.0","id":%ID%}',
+    "half of it": b'{"jsonrpc":"2.0","id":%ID%,"result":{"content":[}',
+    "a batch": b"[" + answered(TEXT) + b"]",
+    "a note before": NOTE + b"\n" + answered(TEXT),
+    "rubbish before": b"starting...\n" + answered(TEXT),
+    "another's before": answered(TEXT).replace(b"%ID%", b"77") + b"\n" + answered(TEXT),
+    "the same again": answered(TEXT) + b"\n" + answered(TEXT),
+    "progress of it": PROGRESS + b"\n" + answered(TEXT),
+    "a question of its own": b'{"jsonrpc":"2.0","id":"q","method":"sampling/createMessage","params":{}}\n'
+    + answered(TEXT),
+}  # fmt: skip
+
+
 @pytest.mark.parametrize("kind", REPLIES)
+@pytest.mark.parametrize("way", [NEW, OLD], ids=lambda way: way.era)
 async def test_whatever_a_server_answers_is_told_and_recorded_as_to_the_first_call(
-    tmp_path: Path, era: Any, kind: str, followed: Any
+    tmp_path: Path, way: Way, kind: str, followed: Any
 ) -> None:
+    await assert_told_as_the_first(tmp_path, way, REPLIES[kind], followed)
+
+
+@pytest.mark.parametrize("kind", LINES)
+@pytest.mark.parametrize("way", [NEW_STREAMS, OLD_STREAMS], ids=lambda way: way.era)
+async def test_whatever_a_program_writes_is_told_and_recorded_as_to_the_first_call(
+    tmp_path: Path, way: Way, kind: str, followed: Any
+) -> None:
+    await assert_told_as_the_first(tmp_path, way, LINES[kind] + b"\n", followed)
+
+
+async def assert_told_as_the_first(tmp_path: Path, way: Way, reply: bytes, followed: Any) -> None:
     records: list[Record] = []
-    async with web_house(tmp_path, era) as place:
+    async with server_house(tmp_path, way, timeout_s=1) as place:
         hub, web = place[:2]
         hub.assembly.recorder.follow(records.extend)
         async with place.kept() as client:
             await trodden(client)
             before = followed.call_count
-            web.replies["strange"] = REPLIES[kind]
-            told = await client.call(STRANGE, LIKE, 9)
+            web.replies["strange"] = reply
+            told = but_for_trace(await client.call(STRANGE, LIKE, 9))
             assert followed.call_count == before + 1
         async with place.kept() as first:
-            assert await first.call(STRANGE, LIKE, 9) == told
+            assert but_for_trace(await first.call(STRANGE, LIKE, 9)) == told
             assert followed.call_count == before + 1, "the first call of a connection goes the long way"
         await hub.assembly.recorder.flushed()
         assert hub.assembly.hub.open_calls == 0
-    one, other = [record for record in records if record.name == "strange"][-2:]
+    # One that takes long has a row of its intent before that of its outcome.
+    one, other = [record for record in records if record.name == "strange" and record.outcome is not None][-2:]
     unlike = {"seq": 0, "at": 0, "trace": "", "intent": 0, "duration_us": 0}
     assert msgspec.structs.replace(one, **unlike) == msgspec.structs.replace(other, **unlike)
 
 
-async def test_each_call_gets_its_own_answer_and_its_own_row(tmp_path: Path, era: Any) -> None:
+def but_for_trace(answer: Any) -> Any:
+    """Without the trace, which is each call's own."""
+    (answer.get("error", {}).get("data") or {}).pop("trace_id", None)
+    return answer
+
+
+async def test_a_program_that_ends_leaves_nobody_waiting(tmp_path: Path, followed: Any) -> None:
+    async with server_house(tmp_path, NEW_STREAMS) as place, place.kept() as client:
+        hub, web = place[:2]
+        await trodden(client)
+        before = followed.call_count
+        web.replies["strange"] = b""
+        waiting = asyncio.ensure_future(client.call(STRANGE, LIKE, 4))
+        await until(lambda: web.called == 4)
+        assert isinstance(web, RawProgram)
+        web.end()
+        told = await waiting
+        assert followed.call_count == before + 1
+        assert told["error"]["data"]["name"] == "OUTCOME_UNKNOWN"
+        assert "exited with code 0" in told["error"]["message"]
+        assert hub.assembly.hub.open_calls == 0
+
+
+async def test_each_call_gets_its_own_answer_and_its_own_row(tmp_path: Path, way: Way) -> None:
     rows: list[str] = []
-    async with web_house(tmp_path, era) as place, place.kept() as client:
+    async with server_house(tmp_path, way) as place, place.kept() as client:
         hub = place.hub
         hub.assembly.recorder.follow(lambda batch: rows.extend(entry.arguments for entry in batch if entry.name))
-        with patch.object(PlainCall, "whole", autospec=True, side_effect=PlainCall.whole) as plain:
+        with patch.object(PlainCall, "_pass_on", autospec=True, side_effect=PlainCall._pass_on) as plain:
             for number in range(20):
                 answer = await client.call(OK, b'{"n":%d}' % number, number)
                 assert answer["id"] == number
@@ -167,9 +259,9 @@ async def test_each_call_gets_its_own_answer_and_its_own_row(tmp_path: Path, era
     ],
 )
 async def test_what_is_wrong_with_one_of_them_is_found_as_if_it_were_the_first(
-    tmp_path: Path, era: Any, arguments: bytes, followed: Any
+    tmp_path: Path, way: Way, arguments: bytes, followed: Any
 ) -> None:
-    async with web_house(tmp_path, era) as place:
+    async with server_house(tmp_path, way) as place:
         web = place.web
         async with place.kept() as first:
             told = await first.call(STRANGE, arguments, 7)
@@ -192,8 +284,8 @@ def _is_read(arguments: bytes) -> bool:
         return False
 
 
-async def test_a_key_that_is_taken_back_is_refused_in_the_middle_of_like_calls(tmp_path: Path, era: Any) -> None:
-    async with web_house(tmp_path, era) as place:
+async def test_a_key_that_is_taken_back_is_refused_in_the_middle_of_like_calls(tmp_path: Path, way: Way) -> None:
+    async with server_house(tmp_path, way) as place:
         hub, web = place[:2]
         key = await hub.new_key("ci")
         async with place.kept(key) as client:
@@ -204,8 +296,8 @@ async def test_a_key_that_is_taken_back_is_refused_in_the_middle_of_like_calls(t
             assert web.called == 3
 
 
-async def test_what_is_denied_meanwhile_is_refused_to_like_calls_too(tmp_path: Path, era: Any) -> None:
-    async with web_house(tmp_path, era) as place:
+async def test_what_is_denied_meanwhile_is_refused_to_like_calls_too(tmp_path: Path, way: Way) -> None:
+    async with server_house(tmp_path, way) as place:
         hub, web = place[:2]
         key = await hub.new_key("ci")
         async with place.kept(key) as client:
@@ -231,9 +323,9 @@ CHANGES: dict[str, Callable[[House], None]] = {
 
 @pytest.mark.parametrize("what", CHANGES)
 async def test_what_was_found_out_is_found_out_again_after_a_change(
-    tmp_path: Path, era: Any, what: str, followed: Any
+    tmp_path: Path, way: Way, what: str, followed: Any
 ) -> None:
-    async with web_house(tmp_path, era) as place, place.kept() as client:
+    async with server_house(tmp_path, way) as place, place.kept() as client:
         hub = place.hub
         await trodden(client)
         before = followed.call_count
@@ -245,16 +337,16 @@ async def test_what_was_found_out_is_found_out_again_after_a_change(
 
 
 async def test_no_trail_is_followed_where_an_intent_must_be_committed_first(
-    tmp_path: Path, era: Any, followed: Any
+    tmp_path: Path, way: Way, followed: Any
 ) -> None:
-    async with web_house(tmp_path, era, hub=Hub(audit="strict")) as place, place.kept() as client:
+    async with server_house(tmp_path, way, hub=Hub(audit="strict")) as place, place.kept() as client:
         await trodden(client)
         assert followed.call_count == 0
 
 
 async def test_a_client_that_goes_is_not_waited_for(tmp_path: Path) -> None:
     records: list[Record] = []
-    async with web_house(tmp_path, "modern") as place:
+    async with server_house(tmp_path, NEW) as place:
         hub, web = place[:2]
         hub.assembly.recorder.follow(records.extend)
         async with place.kept() as client:
@@ -274,7 +366,7 @@ async def test_a_client_that_goes_is_not_waited_for(tmp_path: Path) -> None:
 @pytest.mark.parametrize("how", ["cancelled", "session"])
 async def test_in_a_session_a_call_ends_when_it_is_cancelled_or_the_session_ends(tmp_path: Path, how: str) -> None:
     records: list[Record] = []
-    async with web_house(tmp_path, "legacy") as place:
+    async with server_house(tmp_path, OLD) as place:
         hub, web = place[:2]
         hub.assembly.recorder.follow(records.extend)
         async with place.kept() as client, place.kept() as other:
@@ -300,7 +392,7 @@ async def test_in_a_session_a_call_ends_when_it_is_cancelled_or_the_session_ends
 
 
 async def test_an_id_that_is_in_use_is_refused_on_a_trail_too(tmp_path: Path) -> None:
-    async with web_house(tmp_path, "legacy") as place:
+    async with server_house(tmp_path, OLD) as place:
         hub, web = place[:2]
         async with place.kept() as client, place.kept() as other:
             await trodden(client)
@@ -316,7 +408,7 @@ async def test_an_id_that_is_in_use_is_refused_on_a_trail_too(tmp_path: Path) ->
 
 
 async def test_a_session_of_another_is_unknown_however_alike_the_call_is(tmp_path: Path) -> None:
-    async with web_house(tmp_path, "legacy") as place:
+    async with server_house(tmp_path, OLD) as place:
         hub, web = place[:2]
         mine, theirs = await hub.new_key("mine"), await hub.new_key("theirs")
         async with place.kept(mine) as client, place.kept(theirs) as other:
@@ -329,7 +421,7 @@ async def test_a_session_of_another_is_unknown_however_alike_the_call_is(tmp_pat
 
 
 async def test_a_session_that_the_server_lost_is_opened_again(tmp_path: Path, followed: Any) -> None:
-    async with web_house(tmp_path, "legacy") as place, place.kept() as client:
+    async with server_house(tmp_path, OLD) as place, place.kept() as client:
         hub, web = place[:2]
         await trodden(client)
         before = followed.call_count
@@ -344,8 +436,8 @@ async def test_a_session_that_the_server_lost_is_opened_again(tmp_path: Path, fo
         assert text_of(await client.call(STRANGE, LIKE, 5)) == "fine"
 
 
-async def test_one_that_takes_too_long_is_told_so_and_the_server_hears_of_it(tmp_path: Path, era: Any) -> None:
-    async with web_house(tmp_path, era, timeout_s=0.4) as place, place.kept() as client:
+async def test_one_that_takes_too_long_is_told_so_and_the_server_hears_of_it(tmp_path: Path, way: Way) -> None:
+    async with server_house(tmp_path, way, timeout_s=0.4) as place, place.kept() as client:
         hub, web = place[:2]
         await trodden(client)
         web.replies["strange"] = b""
@@ -355,8 +447,8 @@ async def test_one_that_takes_too_long_is_told_so_and_the_server_hears_of_it(tmp
         assert hub.assembly.hub.open_calls == 0
 
 
-async def test_without_room_it_is_refused_like_all_others(tmp_path: Path, era: Any) -> None:
-    async with web_house(tmp_path, era) as place, place.kept() as client:
+async def test_without_room_it_is_refused_like_all_others(tmp_path: Path, way: Way) -> None:
+    async with server_house(tmp_path, way) as place, place.kept() as client:
         hub, web = place[:2]
         await trodden(client)
         hub.assembly.hub.sending.room = msgspec.structs.replace(hub.assembly.hub.sending.room, in_all=0)
@@ -365,8 +457,8 @@ async def test_without_room_it_is_refused_like_all_others(tmp_path: Path, era: A
         assert web.called == 3
 
 
-async def test_nothing_is_sent_while_it_cannot_be_recorded(tmp_path: Path, era: Any) -> None:
-    async with web_house(tmp_path, era) as place, place.kept() as client:
+async def test_nothing_is_sent_while_it_cannot_be_recorded(tmp_path: Path, way: Way) -> None:
+    async with server_house(tmp_path, way) as place, place.kept() as client:
         hub, web = place[:2]
         await trodden(client)
         hub.assembly.recorder.trouble = StoreFull("the disk is full", "make room")
@@ -378,8 +470,8 @@ async def test_nothing_is_sent_while_it_cannot_be_recorded(tmp_path: Path, era: 
         assert text_of(await client.call(STRANGE, LIKE, 5)) == "fine"
 
 
-async def test_a_server_that_was_started_anew_is_called_on_its_new_connection(tmp_path: Path, era: Any) -> None:
-    async with web_house(tmp_path, era) as place, place.kept() as client:
+async def test_a_server_that_was_started_anew_is_called_on_its_new_connection(tmp_path: Path, way: Way) -> None:
+    async with server_house(tmp_path, way) as place, place.kept() as client:
         hub, web = place[:2]
         await trodden(client)
         line = hub.assembly.upstreams["web"].shared_line
@@ -390,7 +482,7 @@ async def test_a_server_that_was_started_anew_is_called_on_its_new_connection(tm
 
 
 async def test_calls_at_once_never_take_more_than_the_room_there_is(tmp_path: Path) -> None:
-    async with web_house(tmp_path, "modern") as place:
+    async with server_house(tmp_path, NEW) as place:
         hub, web = place[:2]
         clients = [place.kept() for _ in range(12)]
         for client in clients:

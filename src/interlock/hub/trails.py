@@ -11,45 +11,40 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
 import msgspec
 
 from interlock.client.connection import Connection
-from interlock.client.second_chance import SecondChance
-from interlock.hub.audit.entries import Ticket
 from interlock.hub.audit.record import SUCCEEDED
 from interlock.hub.call import Call
 from interlock.hub.forward import Forward
 from interlock.hub.gates.schema import Fits
 from interlock.hub.kernel.contexts import Contexts
 from interlock.hub.lines import Line
+from interlock.hub.plain_calls import PlainCall, StreamCall, WebCall
 from interlock.hub.plan import Epoch, Plan
 from interlock.hub.recording import Recording
-from interlock.hub.sending import LONGEST_CALL_FACTOR, Sending
+from interlock.hub.sending import Sending
 from interlock.hub.sharing import SessionState, log_level_of
 from interlock.hub.verdicts import PASS
 from interlock.protocols.mcp.alike import Parts
-from interlock.protocols.mcp.results import COMPLETE_FIRST
 from interlock.protocols.traces import new_trace_id
 from interlock.transports.http.client import HttpLink
 from interlock.transports.http.exchange import HttpExchange
-from interlock.transports.http.replies import Call as HttpCall
 from interlock.transports.http.sessions import HttpSession
 from interlock.transports.http.turn import Said, Turn
-from interlock.transports.link import Outgoing, Sink
+from interlock.transports.link import Link
 from interlock.transports.rounds import Rounds
+from interlock.transports.stdio.client import StdioLink
 from interlock.wire.errors import Fault
 from interlock.wire.limits import Limits
-from interlock.wire.messages import plain_result
 
 if TYPE_CHECKING:
     from interlock.transports.http.protocol import HubProtocol
 
 _log = logging.getLogger(__name__)
 
-METHOD: Final = "tools/call"
 ENVELOPE: Final = 2_048
 """More members than this cannot stand around the arguments of a call that is known by its likeness."""
 _encode: Final = msgspec.json.Encoder().encode
@@ -86,12 +81,13 @@ class Trails:
     def _of(self, call: Call, plan: Plan, line: Line, said: Said) -> Trail | None:
         connection, exchange, tool = line.connection, call.exchange, call.target.tool
         dialect, checks, session = exchange.dialect, [check for _, check in plan.checks], exchange.session
+        kind = _KINDS.get(type(connection.link))
         if (
             line.owner is not None
             or tool is None
             or tool.param_headers
             or type(self.recording) is not Recording
-            or not isinstance(connection.link, HttpLink)
+            or kind is None
             or connection.modern is not dialect.modern
             or connection.mgp is not None
             or call.caller.expires is not None
@@ -111,17 +107,17 @@ class Trails:
         ):
             return None
         if not checks:
-            return Trail(self, call, plan, line, connection.link, said, _anything)
+            return Trail(self, call, plan, line, kind, said, _anything)
         check = checks[0]
-        return Trail(self, call, plan, line, connection.link, said, check.accepts) if isinstance(check, Fits) else None
+        return Trail(self, call, plan, line, kind, said, check.accepts) if isinstance(check, Fits) else None
 
 
 class Trail:
     """What calls of one tool by one caller have in common."""
 
     __slots__ = (
-        "_accepts", "_trails", "caller", "connection", "line", "link", "modern", "name", "plan", "principal", "said",
-        "session", "target", "timeout_s", "upstream",
+        "_accepts", "_kind", "_trails", "caller", "connection", "line", "link", "modern", "name", "plan", "principal",
+        "said", "session", "target", "timeout_s", "upstream",
     )  # fmt: skip
 
     def __init__(
@@ -130,11 +126,12 @@ class Trail:
         call: Call,
         plan: Plan,
         line: Line,
-        link: HttpLink,
+        kind: type[PlainCall],
         said: Said,
         accepts: Callable[[object], bool],
     ) -> None:
         self._trails = trails
+        self._kind = kind
         self._accepts = accepts
         self.caller = call.caller
         self.principal = call.caller.principal
@@ -143,7 +140,7 @@ class Trail:
         self.upstream = call.upstream
         self.line = line
         self.connection: Connection = line.connection
-        self.link = link
+        self.link = line.connection.link
         self.said = said
         self.session = said.session
         self.modern = said.dialect.modern
@@ -173,7 +170,7 @@ class Trail:
         caller.used = True
         if trails.contexts.kept:
             trails.contexts.used(caller, session, self.name)
-        call = PlainCall(self, turn, parts[0], given, now + self.timeout_s)
+        call = self._kind(self, turn, parts[0], given, now + self.timeout_s)
         if session is not None:
             session.take(parts[0], call)
         trails.rounds.then(self._go, call, turn)
@@ -211,14 +208,12 @@ class Trail:
             return
         if self.session is None:
             turn.on_gone = call.client_gone
-        else:
-            call.upstream_session = self.link.session_id
         own = trace.encode()
         params = b'{"name":%b,"arguments":%b,"_meta":{"traceparent":"00-%b-%b-01"%b}' % (
             self.target.quoted, call.given, own, own[:16], self.said.call.untraced
         )  # fmt: skip
         try:
-            self.link.begin(call, METHOD, params, self.target.name)
+            call.begin(params)
         except Fault as fault:
             call.forward.unsent(fault)
         except Exception:
@@ -253,85 +248,9 @@ class Trail:
         return exchange, forward
 
 
-class PlainCall(HttpCall):
-    """A call on a trail. Who waits for it is only made where its answer is not just what it should be."""
-
-    ticket: Ticket
-    upstream_session: str | None = None
-    """Which of the hub's sessions with the server it was sent in, in the handshake era."""
-
-    def __init__(self, trail: Trail, turn: Turn, asked: int, given: bytes, deadline: float) -> None:
-        self._link = trail.link
-        self.trail = trail
-        self.turn = turn
-        self.asked = asked
-        """Its id as the client knows it."""
-        self.given = given
-        self.deadline = deadline
-
-    @cached_property
-    def _at_length(self) -> tuple[HttpExchange, Forward]:
-        return self.trail.at_length(self)
-
-    @property
-    def forward(self) -> Forward:
-        """Who carries it."""
-        return self._at_length[1]
-
-    @cached_property
-    def sink(self) -> Sink:  # type: ignore[override]
-        """Who waits for what is not plain."""
-        if self.upstream_session is None:
-            return self.forward
-        tool = self.trail.target.tool
-        again = tool is not None and bool(tool.idempotent)
-        chance = SecondChance(self.trail.connection, self.outgoing, self.forward, again)
-        return chance.adopt(self.id, self.upstream_session)
-
-    @cached_property
-    def outgoing(self) -> Outgoing:  # type: ignore[override]
-        """What was sent."""
-        patience = self.trail.timeout_s
-        latest = self.deadline + patience * (LONGEST_CALL_FACTOR - 1)
-        name = self.trail.target.name
-        return Outgoing(METHOD, self.params, self.deadline, name, (), False, latest, True, patience)
-
-    def client_gone(self) -> None:
-        """The connection of whoever asked is lost."""
-        self.forward.cancelled("the client closed the connection")
-
-    def cancel(self, reason: str) -> None:
-        """The client no longer wants the answer, or its session is over."""
-        self._at_length[0].cancel(reason)
-
-    def whole(self, headers: dict[bytes, bytes], body: bytes) -> None:
-        trail = self.trail
-        result = plain_result(body, self.id) if len(body) <= self._link.limits.message_bytes else None
-        if (
-            result is None
-            or not result.startswith(COMPLETE_FIRST if trail.modern else b"{")
-            or not (result.isascii() or _is_text(result))
-            or result.find(b'"isError"') >= 0
-            or result.find(b'"uri"') >= 0
-            or (trail.modern and (result.find(b'"input_required"') >= 0 or result.find(b'"public"') >= 0))
-        ):
-            # Whatever may have to be said otherwise to this client, or in the record.
-            super().whole(headers, body)
-        elif self._link.finish(self):
-            if trail.session is not None:
-                trail.session.settle(self.asked)
-            # Whoever waits goes first; nothing comes in between.
-            self.turn.answer_result(self.asked, result)
-            trail.ended_well(self)
+_KINDS: Final[dict[type[Link], type[PlainCall]]] = {HttpLink: WebCall, StdioLink: StreamCall}
+"""What calls are on the way to a server; to one that is reached otherwise no trail leads."""
 
 
 def _anything(value: object) -> bool:
-    return True
-
-
-def _is_text(result: bytes) -> bool:
-    try:
-        result.decode()
-    except UnicodeDecodeError:
-        return False
     return True

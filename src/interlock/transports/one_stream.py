@@ -32,6 +32,7 @@ from interlock.wire.messages import (
     Message,
     Notification,
     Request,
+    Result,
     encode_failure,
     encode_notification,
     encode_result,
@@ -45,18 +46,20 @@ SWEEP: Final = 0.25
 class Waiter:
     """One request's place in the conversation."""
 
-    __slots__ = ("id", "least", "outgoing", "patience", "sent", "sink")
+    # What few requests ever change stands here once, not in each of them.
+    id = 0
+    least = 0.0
+    """It may take until then, whatever progress says."""
+    sent = False
+    """Whether the server may have got it, where the transport knows that of each."""
 
-    def __init__(self, id: int, outgoing: Outgoing, sink: Sink, patience: float) -> None:
-        self.id = id
+    def __init__(self, outgoing: Outgoing, sink: Sink) -> None:
         self.outgoing = outgoing
         self.sink = sink
-        self.patience = patience
-        """Seconds it was ready to wait; progress starts them anew."""
-        self.least = 0.0
-        """It may take until then, whatever progress says."""
-        self.sent = False
-        """Whether the server may have got it, where the transport knows that of each."""
+
+    def got(self, result: bytes) -> None:
+        """Its good answer came."""
+        self.sink.answered(Result(self.id, result))
 
 
 class OneStreamLink(Link):
@@ -110,23 +113,29 @@ class OneStreamLink(Link):
 
     # How a request begins.
 
-    def _begin(self, outgoing: Outgoing, sink: Sink) -> tuple[Waiter, bytes]:
-        """A place in the conversation, and the request's bytes. Raises RESOURCE_EXHAUSTED or UPSTREAM_UNAVAILABLE."""
+    def _begin(
+        self, waiter: Waiter, method: str, params: bytes, deadline: float, wants_progress: bool = False
+    ) -> bytes:
+        """Give a request its place in the conversation, and its id. Gives its bytes. Raises RESOURCE_EXHAUSTED or
+        UPSTREAM_UNAVAILABLE."""
         if self._fault is not None:
             raise Fault("UPSTREAM_UNAVAILABLE", self._fault.message)
         id_ = self._conversation.reserve()
-        params = sendable(outgoing.params)
-        if outgoing.wants_progress:
+        params = sendable(params)
+        if wants_progress:
             params = with_meta(params, {PROGRESS_TOKEN: id_})
-        patience = 0.0 if outgoing.max_deadline is None else outgoing.deadline - self._loop.time()
-        waiter = Waiter(id_, outgoing, sink, patience)
-        if outgoing.method == "initialize":
+        if method == "initialize":
             self._handshake = id_
-        message = self._conversation.ask(id_, outgoing.method, params, waiter, outgoing.deadline)
+        waiter.id = id_
         if not self._sweeping:
             self._sweeping = True
             self._loop.call_later(SWEEP, self._sweep)
-        return waiter, message
+        return self._conversation.ask(id_, method, params, waiter, deadline)
+
+    def _waiter(self, outgoing: Outgoing, sink: Sink) -> Waiter:
+        if not outgoing.patience and outgoing.max_deadline is not None:
+            outgoing.patience = outgoing.deadline - self._loop.time()
+        return Waiter(outgoing, sink)
 
     # What the server says.
 
@@ -166,7 +175,7 @@ class OneStreamLink(Link):
             self._complain("stray", f"progress of {waiter.id}, which did not ask for it")
             return
         if outgoing.max_deadline is not None:
-            deadline = min(self._loop.time() + waiter.patience, outgoing.max_deadline)
+            deadline = min(self._loop.time() + outgoing.patience, outgoing.max_deadline)
             self._conversation.extend(waiter.id, max(waiter.least, deadline))
         waiter.sink.notified(PROGRESS, params)
 

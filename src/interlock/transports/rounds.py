@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from time import perf_counter
-from typing import Any, Final, Protocol, TypeVar
+from typing import Final, Protocol, TypeVarTuple
 from weakref import WeakKeyDictionary
 
 TOGETHER_S: Final = 0.00001
@@ -25,8 +25,7 @@ LARGE: Final = 64 * 1024
 """Pieces of this size are taken as they come: more of the same stream follow, and whoever takes them may stop that."""
 
 
-_A = TypeVar("_A")
-_B = TypeVar("_B")
+_Args = TypeVarTuple("_Args")
 
 
 class Receiver(Protocol):
@@ -46,8 +45,9 @@ class Rounds:
     def __init__(self) -> None:
         self._pile: list[tuple[Receiver, bytes]] = []
         self._out: list[tuple[asyncio.WriteTransport, bytes]] = []
-        self._next: list[tuple[Callable[[Any, Any], None], Any, Any]] = []
-        self._running = False
+        self._next: list[tuple[Callable[..., None], tuple[object, ...]]] = []
+        self.running = False
+        """Whether a round is under way."""
         self._at_once = True
         self._ended = 0.0
         """When the last piece that was taken at once had been gone through."""
@@ -76,21 +76,21 @@ class Rounds:
 
     def write(self, transport: asyncio.WriteTransport, data: bytes) -> None:
         """Write at the end of the round, or at once where none is under way."""
-        if self._running:
+        if self.running:
             self._out.append((transport, data))
         else:
             transport.write(data)
 
-    def then(self, do: Callable[[_A, _B], None], first: _A, second: _B) -> None:
+    def then(self, do: Callable[[*_Args], None], *args: *_Args) -> None:
         """Do this in the next step of the round, or at once where none is under way."""
-        if self._running:
-            self._next.append((do, first, second))
+        if self.running:
+            self._next.append((do, args))
         else:
-            do(first, second)
+            do(*args)
 
     def settle(self) -> None:
         """Hand over and write all there is, now."""
-        if self._pile and not self._running:
+        if self._pile and not self.running:
             self._run()
         self._write_all()
 
@@ -117,7 +117,7 @@ class Rounds:
                 self._at_once = True
                 self._streak = 0
         for at in range(0, len(pile), TOGETHER):
-            self._running = True
+            self.running = True
             for receiver, data in pile[at : at + TOGETHER]:
                 try:
                     receiver.take_in(data)
@@ -126,12 +126,12 @@ class Rounds:
                     receiver.give_up()
             while self._next:
                 steps, self._next = self._next, []
-                for do, first, second in steps:
+                for do, args in steps:
                     try:
-                        do(first, second)
+                        do(*args)
                     except Exception as cause:
                         self._failed(cause)
-            self._running = False
+            self.running = False
             self._write_all()
 
     def _failed(self, cause: Exception) -> None:

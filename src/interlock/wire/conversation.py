@@ -161,6 +161,11 @@ class Conversation(Generic[W]):
             return Refused(bad)
         return self.take(message)
 
+    def answered(self, id: int) -> W | None:
+        """The answer to one of ours is there: who waited for it, if anyone did."""
+        waiting = self._waiting.pop(id, None)
+        return None if waiting is None else waiting[0]
+
     def take(self, message: Message) -> Received[W]:
         """The same for a message that was decoded already."""
         if isinstance(message, Result | Failure):

@@ -105,6 +105,32 @@ def plain_result(data: bytes, id: int) -> bytes | None:
     return result
 
 
+def plain_answer(data: bytes) -> tuple[int, bytes] | None:
+    """The id and the result in these bytes, if they are nothing but a good answer as servers write it: id first, or
+    last; else None, for `decode`."""
+    if data.startswith(_ANSWER):
+        digits, found, _ = data[len(_ANSWER) : len(_ANSWER) + _ID_ROOM].partition(b',"result":{')
+        start, end = len(_ANSWER) + len(digits) + len(found) - 1, len(data) - 1
+        if data[end:] != b"}":
+            return None
+    elif data.startswith(b'{"result":{'):
+        start, end = len(b'{"result":'), data.rfind(_TAIL)
+        digits, found = data[end + len(_TAIL) : -1], data[-1:]
+        if end < 0 or found != b"}":
+            return None
+    else:
+        return None
+    if not found or not digits.isdigit() or digits[0] == _ZERO:
+        return None
+    result = data[start:end]
+    try:
+        # Nothing but the result is left to be read.
+        _decode_raw(result)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return None
+    return int(digits), result
+
+
 def decode_batch(data: bytes, limits: Limits = DEFAULT) -> list[Message | BadMessage]:
     """The messages of a batch (revision 2025-03-26), each readable or not. Raises `BadMessage` for no batch at all."""
     if len(data) > limits.message_bytes:
@@ -300,6 +326,10 @@ def _canonical_length(message: Message) -> int:
 _REQUEST_LENGTH = len('{"jsonrpc":"2.0","id":,"method":""}')
 _PARAMS_LENGTH = len(',"params":')
 _CALL_LENGTH = _REQUEST_LENGTH + _PARAMS_LENGTH
+_ANSWER = b'{"jsonrpc":"2.0","id":'
+_TAIL = b',"jsonrpc":"2.0","id":'
+_ID_ROOM = 18 + len(',"result":{')
+_ZERO = ord("0")
 _BRACE = ord("{")
 _MEMBERS = frozenset({"jsonrpc", "id", "method", "params", "result", "error"})
 

@@ -58,7 +58,8 @@ class SseLink(OneStreamLink):
         return link
 
     def send(self, outgoing: Outgoing, sink: Sink) -> Id:
-        waiter, message = self._begin(outgoing, sink)
+        waiter = self._waiter(outgoing, sink)
+        message = self._begin(waiter, outgoing.method, outgoing.params, outgoing.deadline, outgoing.wants_progress)
         try:
             self._post(message, waiter)
         except Fault:

@@ -21,6 +21,7 @@ from interlock.protocols.mcp.meta import SUBSCRIPTION_ID, members, names_method
 from interlock.transports.fairness import FIRST_S, Share
 from interlock.transports.link import Listener, Outgoing, Sink
 from interlock.transports.one_stream import OneStreamLink, Waiter
+from interlock.transports.rounds import Rounds
 from interlock.transports.stdio.chatter import Chatter, printable
 from interlock.transports.stdio.process import STDIN, STDOUT, Command, ServerProcess
 from interlock.wire.conversation import CANCELLED
@@ -39,6 +40,7 @@ from interlock.wire.messages import (
     decode_batch,
     encode_failure,
     is_batch,
+    plain_answer,
 )
 from interlock.wire.ndjson import LineReader, Oversize
 
@@ -69,6 +71,7 @@ class StdioLink(OneStreamLink):
     def __init__(self, listener: Listener, limits: Limits = DEFAULT, write_limit: int = WRITE_BYTES) -> None:
         super().__init__(listener, limits)
         self._write_limit = write_limit
+        self._rounds = Rounds.of(self._loop)
         self._subscriptions: dict[Id, Waiter] = {}
         self._lines = LineReader(limits.message_bytes)
         self._head = b""
@@ -107,16 +110,20 @@ class StdioLink(OneStreamLink):
         return self._process.pid
 
     def send(self, outgoing: Outgoing, sink: Sink) -> Id:
+        waiter = self._waiter(outgoing, sink)
+        self.begin(waiter, outgoing.method, outgoing.params, outgoing.deadline, outgoing.wants_progress)
+        if outgoing.method == "subscriptions/listen":
+            self._subscriptions[waiter.id] = waiter
+        return waiter.id
+
+    def begin(self, waiter: Waiter, method: str, params: bytes, deadline: float, wants_progress: bool = False) -> None:
+        """Send a request for a place that whoever waits for it has made. Raises as `send` does."""
         if self._fault is None and (self._full or self._outbox_bytes > self._write_limit):
             raise Fault(
                 "RESOURCE_EXHAUSTED", "the server does not read its input", mend="wait a little", retry_after_ms=250
             )
-        waiter, message = self._begin(outgoing, sink)
-        if outgoing.method == "subscriptions/listen":
-            self._subscriptions[waiter.id] = waiter
-        self._write(message)
+        self._write(self._begin(waiter, method, params, deadline, wants_progress))
         self._asked_last = waiter.id
-        return waiter.id
 
     async def close(self) -> None:
         self._give_up(Fault("UPSTREAM_UNAVAILABLE", "the connection was closed"))
@@ -129,7 +136,10 @@ class StdioLink(OneStreamLink):
         if self._fault is not None:
             return
         if not self._outbox:
-            self._loop.call_soon(self._flush)
+            if self._rounds.running:
+                self._rounds.then(self._flush)
+            else:
+                self._loop.call_soon(self._flush)
         self._outbox.append(data)
         self._outbox_bytes += len(data) + 1
         if self._full and self._process.buffered + self._outbox_bytes > 2 * self._write_limit:
@@ -152,17 +162,13 @@ class StdioLink(OneStreamLink):
 
     def wrote(self, fd: int, data: bytes) -> None:
         if fd == STDOUT:
-            if self._fault is not None:
-                return
-            if self._later is None:
-                self._go_through(iter(self._lines.feed(data)), data)
-            else:
-                self._later = (chain(self._later[0], self._lines.feed(data)), data)
+            self._rounds.received(self, data)
             return
         for line in self._stderr.feed(data, self._loop.time()):
             self.listener.spoke("stderr", line)
 
     def hung_up(self, fd: int) -> None:
+        self._rounds.settle()
         if self._fault is not None:
             return
         # An exit closes them too, and explains itself better; it is heard in a moment.
@@ -172,18 +178,31 @@ class StdioLink(OneStreamLink):
             self._loop.call_later(HUNG_UP, self._give_up, fault)
 
     def exited(self) -> None:
+        self._rounds.settle()
         self._exited = True
         if self._later is not None:
             self._go_on()
 
     def ended(self, code: int | None) -> None:
+        self._rounds.settle()
         for line in self._stderr.finish():
             self.listener.spoke("stderr", line)
         if self._fault is None:
             self._lose_all(Fault("UPSTREAM_UNAVAILABLE", self._obituary(code)))
         self._closed_once()
 
-    # Reading.
+    # Reading (`rounds.Receiver`).
+
+    def take_in(self, data: bytes) -> None:
+        if self._fault is not None:
+            return
+        if self._later is None:
+            self._go_through(iter(self._lines.feed(data)), data)
+        else:
+            self._later = (chain(self._later[0], self._lines.feed(data)), data)
+
+    def give_up(self) -> None:
+        self._give_up(Fault("INTERNAL_ERROR", "a fault of ours; it was logged"))
 
     def _go_through(self, lines: Iterator[bytes | Oversize], data: bytes) -> None:
         """Take the lines of one piece, until the server has had its share of the loop with what nobody asked for."""
@@ -235,6 +254,15 @@ class StdioLink(OneStreamLink):
             self._process.read(STDOUT, on=True)
 
     def _take_line(self, line: bytes) -> None:
+        answer = plain_answer(line)
+        if answer is not None:
+            waiter = self._conversation.answered(answer[0])
+            if waiter is not None:
+                self._bad_lines = self._bad_bytes = 0
+                if self._subscriptions:
+                    self._subscriptions.pop(answer[0], None)
+                waiter.got(answer[1])
+                return
         try:
             message = decode(line, self._limits)
         except BadMessage as bad:
