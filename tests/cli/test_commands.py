@@ -139,6 +139,18 @@ def test_an_answer_without_a_number_is_the_answer(user: User, hub: FakeHub) -> N
     assert "that is not JSON" in result.stderr
 
 
+def test_a_hub_of_another_version_that_lacks_something_is_told_from_a_mistake(user: User, hub: FakeHub) -> None:
+    unknown = {"code": -32601, "message": "no such method: hub/why", "data": {"name": "METHOD_NOT_FOUND"}}
+    hub.answers["hub/why"] = {"error": unknown}
+    assert "no such method" in user.run("why").stderr
+    assert "✓ hub: runs" in user.run("doctor").output
+    hub.answers["interlock/hello"] = {"version": "0.0.9", "pid": 1, "principal": {"id": "local", "kind": "agent"}}
+    told = user.run("why").stderr
+    assert "the hub that runs is version 0.0.9" in told
+    assert "`interlock down`, then `interlock up -d`" in told
+    assert "! hub: runs, pid 1, version 0.0.9, not this one" in user.run("doctor").output
+
+
 def test_a_folder_whose_name_is_not_utf_8_keeps_nobody_from_asking(
     user: User, hub: FakeHub, monkeypatch: pytest.MonkeyPatch
 ) -> None:

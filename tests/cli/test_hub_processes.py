@@ -300,8 +300,18 @@ def test_a_hub_whose_address_is_taken_says_so_and_how_to_mend_it(user: User, arg
         write(user.config, f'[hub]\nlisten = "127.0.0.1:{port}"\n')
         code, _, err = user.finished(*arguments)
     assert code == 1
-    assert f"127.0.0.1:{port} cannot be listened on" in err
+    assert f"127.0.0.1:{port} cannot be listened on: Address already in use\n" in err
     assert "set another `listen` in [hub]" in err
+    assert "Traceback" not in err
+
+
+def test_a_hub_that_cannot_make_its_socket_says_so_and_leaves_nothing(user: User) -> None:
+    user.configure()
+    (user.home / "run" / "hub.sock").mkdir(parents=True)
+    code, _, err = user.finished("up")
+    assert code == 1
+    assert err.startswith("interlock: the hub cannot start: ")
+    assert "hub.sock: Is a directory" in err
     assert "Traceback" not in err
 
 

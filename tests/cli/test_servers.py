@@ -88,6 +88,11 @@ def test_what_is_wrong_with_other_servers_is_not_told_of_a_new_one(user: User, h
     assert "no b" not in added.stderr
 
 
+def test_a_running_hub_does_without_what_is_removed(user: User, hub: FakeHub) -> None:
+    user.run("add", "files", "--", "python3")
+    assert "does without it now" in user.run("remove", "files").output
+
+
 def test_remove_takes_the_server_out(user: User) -> None:
     user.run("add", "a", "https://h/")
     user.run("add", "b", "https://h/")

@@ -100,7 +100,20 @@ class HubLink:
 
     def ask(self, method: str, params: dict[str, Any] | None = None, *, timeout: float = 30) -> dict[str, Any]:
         """One request and its answer. Notifications that come before the answer are passed over."""
-        return self._exchange(method, params or {}, timeout)
+        try:
+            return self._exchange(method, params or {}, timeout)
+        except HubError as error:
+            if error.name == "METHOD_NOT_FOUND" and self.is_another_version:
+                error.message = f"the hub that runs is version {self.hello.get('version')}, and does not know this"
+                error.mend = "run this version: `interlock down`, then `interlock up -d`"
+            raise
+
+    @property
+    def is_another_version(self) -> bool:
+        """Whether the hub was started before Interlock was changed here."""
+        from interlock.version import VERSION
+
+        return self.hello.get("version") != VERSION
 
     def notifications(self) -> Iterator[dict[str, Any]]:
         """What the hub sends by itself, until it closes the connection."""

@@ -300,8 +300,11 @@ def _tell(outcome: dict[str, Any], done: str, as_json: bool) -> None:
             continue  # `status` tells of the others
         mend = f": {problem['mend']}" if problem.get("mend") else ""
         say(f"  → the running hub: {plain(str(problem.get('message')) + mend)}", err=True)
-    if outcome["reloaded"] is not None:
-        several = len(outcome.get("added", ())) > 1
+    if "removed" in outcome:
+        if outcome["reloaded"]:
+            say("The running hub does without it now.")
+    elif outcome["reloaded"] is not None:
+        several = len(outcome["added"]) > 1
         later = f"{'They are' if several else 'It is'} used at the next `interlock up`."
         say(f"The running hub uses {'them' if several else 'it'} now." if outcome["reloaded"] else later)
 
