@@ -19,6 +19,7 @@ from interlock.cli.failures import Failure, NoHub, Refused
 from interlock.cli.hub_link import HubLink, Lines
 from interlock.cli.show import plain
 from interlock.cli.status import duration
+from interlock.cli.up import tell
 from interlock.transports import peers
 from interlock.transports.peers import peer_uid
 from interlock.version import VERSION
@@ -62,6 +63,24 @@ def test_without_a_terminal_there_is_no_colour(user: User, hub: FakeHub) -> None
 def test_text_of_a_server_cannot_move_the_cursor(user: User, hub: FakeHub) -> None:
     assert "\x1b" not in user.run("list").output + user.run("logs").output
     assert plain("a\u202eb\x07\nc") == "a\\u202eb\\u0007\nc"
+
+
+def test_of_a_server_that_is_still_starting_nothing_is_said_yet(user: User, hub: FakeHub) -> None:
+    starting = {"id": "slow", "state": "connecting", "where": "npx slow", "tools": 0, "tokens": 0}
+    hub.answers["hub/status"]["servers"] = [starting]
+    hub.answers["hub/tools"] = {"tools": []}
+    assert "0 tools" not in user.run("status").output
+    assert user.run("list").output == "No tools yet: slow is still starting.\n"
+
+
+def test_up_in_the_background_looks_for_a_moment_what_its_servers_offer(
+    user: User, hub: FakeHub, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status = hub.answers["hub/status"]
+    answers = iter([{**status, "servers": [{"id": "demo", "state": "connecting"}]}])
+    hub.answers["hub/status"] = lambda _: next(answers, status)
+    tell(user.home, False, already=False)
+    assert "2 tools" in capsys.readouterr().out
 
 
 def test_list_passes_on_server_and_profile(user: User, hub: FakeHub) -> None:

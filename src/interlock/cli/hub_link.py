@@ -103,10 +103,11 @@ class HubLink:
         try:
             return self._exchange(method, params or {}, timeout)
         except HubError as error:
-            if error.name == "METHOD_NOT_FOUND" and self.is_another_version:
-                error.message = f"the hub that runs is version {self.hello.get('version')}, and does not know this"
-                error.mend = "run this version: `interlock down`, then `interlock up -d`"
-            raise
+            if error.name != "METHOD_NOT_FOUND" or not self.is_another_version:
+                raise
+            message = f"the hub that runs is version {self.hello.get('version')}, and does not know this"
+            mend = "run this version: `interlock down`, then `interlock up -d`"
+            raise HubError(error.number, message, mend, error.name) from error
 
     @property
     def is_another_version(self) -> bool:

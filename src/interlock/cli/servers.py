@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from .completion import server_names
 from .failures import Failure, NoHub, Refused, WrongConfiguration, WrongUsage
 from .show import json_option, plain, say, show_json
 
@@ -72,7 +73,7 @@ def add(
 
 
 @click.command()
-@click.argument("name")
+@click.argument("name", shell_complete=server_names)
 @config_option
 @json_option
 def remove(name: str, config: Path | None, as_json: bool) -> None:

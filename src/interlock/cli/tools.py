@@ -9,12 +9,13 @@ from typing import Any
 
 import click
 
+from .completion import server_names, tool_names
 from .failures import Failure, WrongUsage
 from .show import as_dict, bold, columns, json_option, one_line, plain, say, show_json
 
 
 @click.command("list")
-@click.option("--server", metavar="ID", help="Only this server's.")
+@click.option("--server", metavar="ID", shell_complete=server_names, help="Only this server's.")
 @click.option("--profile", metavar="NAME", help="Only those of this profile.")
 @json_option
 def list_(server: str | None, profile: str | None, as_json: bool) -> None:
@@ -33,7 +34,7 @@ def list_(server: str | None, profile: str | None, as_json: bool) -> None:
     for line in columns((bold(str(tool["name"])), _tokens(tool), one_line(_about(tool), 80)) for tool in tools):
         say(line)
     if not tools:
-        say("No tools. → see `interlock status`")
+        say(_why_none())
         return
     count = "1 tool" if len(tools) == 1 else f"{len(tools)} tools"
     counted = [tool["tokens"] for tool in tools if tool.get("tokens") is not None]
@@ -41,7 +42,7 @@ def list_(server: str | None, profile: str | None, as_json: bool) -> None:
 
 
 @click.command()
-@click.argument("name")
+@click.argument("name", shell_complete=tool_names)
 @click.argument("arguments", nargs=-1)
 @click.option("--timeout", type=click.FloatRange(0.1, 86_400), help="Seconds to wait for the answer.")
 @json_option
@@ -67,6 +68,16 @@ def call(name: str, arguments: tuple[str, ...], timeout: float | None, as_json: 
             say(_block(block))
     if result.get("isError"):
         raise _failure(name, result)
+
+
+def _why_none() -> str:
+    from .status import STARTING
+
+    servers = ask_hub("hub/status").get("servers") or []
+    starting = [plain(str(server["id"])) for server in servers if server.get("state") in STARTING]
+    if starting:
+        return f"No tools yet: {', '.join(starting)} {'is' if len(starting) == 1 else 'are'} still starting."
+    return "No tools. → see `interlock status`"
 
 
 def _called(params: dict[str, Any], timeout: float) -> dict[str, Any]:
