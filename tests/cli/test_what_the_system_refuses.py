@@ -98,5 +98,38 @@ def test_an_interrupt_before_there_is_a_command_ends_with_130(user: User) -> Non
     assert (done.returncode, done.stderr) == (130, b"")
 
 
+UNKNOWN_USER = """
+import os, pwd
+def unknown(uid):
+    raise KeyError(f"getpwuid(): uid not found: {uid}")
+pwd.getpwuid = unknown
+"""
+
+
+def of_an_unknown_user(user: User, *arguments: str) -> subprocess.CompletedProcess[str]:
+    """As in a container that runs under a number which nobody gave a name."""
+    (user.root / "sitecustomize.py").write_text(UNKNOWN_USER)
+    kept = {name: value for name, value in user.environ.items() if name != "HOME"}
+    kept["PYTHONPATH"] = f"{user.root}{os.pathsep}{kept['PYTHONPATH']}"
+    return subprocess.run(line(*arguments), env=kept, cwd=user.folder, capture_output=True, text=True, check=False)
+
+
+def test_a_user_without_a_name_has_a_hub_all_the_same(user: User) -> None:
+    user.configure()
+    started = of_an_unknown_user(user, "up", "-d")
+    assert (started.returncode, started.stderr) == (0, "")
+    assert of_an_unknown_user(user, "status").returncode == 0
+
+
+@pytest.mark.parametrize("arguments", [("status",), ("up",), ("connect", "cursor"), ("doctor",)])
+def test_a_user_without_a_home_is_told_what_to_set(user: User, arguments: tuple[str, ...]) -> None:
+    del user.environ["INTERLOCK_HOME"]
+    done = of_an_unknown_user(user, *arguments)
+    assert done.returncode == 1
+    assert (
+        done.stderr == "interlock: this user has no home folder: set HOME, or INTERLOCK_HOME to a folder for the hub\n"
+    )
+
+
 def line(*arguments: str) -> list[str]:
     return [sys.executable, "-P", "-m", "interlock.cli", *arguments]

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
+from interlock.config.home import user_home
+
 from .failures import Failure
 
 ENTRY = "interlock"
@@ -38,7 +40,7 @@ NAMES = ("claude-code", "claude-desktop", "cursor", "vscode", "gemini", "codex")
 
 def client(name: str) -> Client:
     """The client of that name, with its file for this user on this system."""
-    home = Path.home()
+    home = user_home()
     desktop = _app("Claude") / "claude_desktop_config.json"
     rows = (
         Client("claude-code", "Claude Code", _claude_code(home) / ".claude.json", ("mcpServers",), typed=True),
@@ -108,10 +110,10 @@ def _changed(client: Client, text: str, change: Callable[[str], str]) -> str:
 def _app(name: str) -> Path:
     """Where a desktop program keeps its settings."""
     if sys.platform == "darwin":
-        return Path.home() / "Library" / "Application Support" / name
+        return user_home() / "Library" / "Application Support" / name
     if sys.platform == "win32":
-        return Path(os.environ.get("APPDATA") or Path.home() / "AppData" / "Roaming") / name
-    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / name
+        return Path(os.environ.get("APPDATA") or user_home() / "AppData" / "Roaming") / name
+    return Path(os.environ.get("XDG_CONFIG_HOME") or user_home() / ".config") / name
 
 
 def _claude_code(home: Path) -> Path:

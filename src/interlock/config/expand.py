@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from pathlib import Path
 
 import msgspec
+
+from .home import user_home
 
 
 class Expanded(msgspec.Struct, frozen=True):
@@ -49,7 +50,7 @@ def expand(text: str, variables: Mapping[str, str]) -> Expanded:
 
 def known(environ: Mapping[str, str]) -> dict[str, str]:
     """The variables that there are: those of the environment, and the one place that other clients name like one."""
-    return {**environ, "userHome": str(Path.home())}
+    return {**environ, "userHome": str(user_home(environ))}
 
 
 def literal(text: str) -> str:
