@@ -88,6 +88,14 @@ def test_what_is_wrong_with_other_servers_is_not_told_of_a_new_one(user: User, h
     assert "no b" not in added.stderr
 
 
+def test_a_hub_that_goes_by_another_file_is_not_said_to_use_what_is_added(user: User, hub: FakeHub) -> None:
+    hub.answers["hub/status"]["config"] = {"path": str(user.config), "problems": []}
+    elsewhere = user.run("add", "files", "--config", "other.toml", "--", "python3")
+    assert "The running hub uses it now" not in elsewhere.output
+    assert f"the running hub: it goes by {user.config}" in elsewhere.stderr
+    assert "The running hub uses it now" in user.run("add", "files", "--", "python3").output
+
+
 def test_a_running_hub_does_without_what_is_removed(user: User, hub: FakeHub) -> None:
     user.run("add", "files", "--", "python3")
     assert "does without it now" in user.run("remove", "files").output

@@ -12,7 +12,7 @@ import click
 
 from .completion import server_names
 from .failures import Failure, NoHub, Refused, WrongConfiguration, WrongUsage
-from .show import json_option, plain, say, show_json
+from .show import as_dict, json_option, plain, say, show_json
 
 if TYPE_CHECKING:
     from interlock.config import Server
@@ -90,7 +90,7 @@ def remove(name: str, config: Path | None, as_json: bool) -> None:
         backup = remove_server(path, name)
     except EditError as error:
         raise WrongConfiguration(str(error), error.mend) from error
-    outcome = {"removed": [name], "path": str(path), "backup": str(backup) if backup else None, **_reload()}
+    outcome = {"removed": [name], "path": str(path), "backup": str(backup) if backup else None, **_reload(path)}
     _tell(outcome, f"`{name}` is removed from {path}.", as_json)
 
 
@@ -261,7 +261,7 @@ def _change(config: Path | None, servers: dict[str, Server]) -> dict[str, Any]:
         backup = add_servers(path, servers)
     except EditError as error:
         raise WrongConfiguration(str(error), error.mend) from error
-    return {"path": str(path), "backup": str(backup) if backup else None, **_reload()}
+    return {"path": str(path), "backup": str(backup) if backup else None, **_reload(path)}
 
 
 def _own_file(config: Path | None) -> Path:
@@ -272,8 +272,8 @@ def _own_file(config: Path | None) -> Path:
     return (config or (Path(named) if named else user_config())).expanduser().absolute()
 
 
-def _reload() -> dict[str, Any]:
-    """Tells a running hub; it is fine if there is none."""
+def _reload(path: Path) -> dict[str, Any]:
+    """Tells a running hub; it is fine if there is none. One that goes by another file has nothing to take over."""
     from interlock.config.home import home_folder
 
     from .hub_link import HubLink
@@ -281,10 +281,17 @@ def _reload() -> dict[str, Any]:
     try:
         with HubLink.open(home_folder()) as link:
             answer = link.ask("hub/reload", timeout=60)
+            in_force = as_dict(link.ask("hub/status").get("config")).get("path")
     except NoHub:
         return {"reloaded": False, "problems": []}
     except Failure as failure:
         return {"reloaded": False, "problems": [{"message": failure.message, "mend": failure.mend}]}
+    if in_force and Path(str(in_force)).resolve() != path.resolve():
+        another = {
+            "message": f"it goes by {in_force}",
+            "mend": f"`interlock down`, then `interlock up --config {path}`",
+        }
+        return {"reloaded": None, "problems": [another]}
     return {"reloaded": bool(answer.get("applied")), "problems": answer.get("problems") or []}
 
 
