@@ -7,9 +7,11 @@ import json
 import os
 import signal
 import socket
+import subprocess
 import sys
 import threading
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -339,3 +341,22 @@ def test_the_demonstration_runs_a_hub_of_its_own_and_leaves_nothing(user: User) 
     assert (code, err) == (0, "")
     assert "interlock call demo__" in out
     assert not user.home.exists()
+
+
+@pytest.mark.parametrize("arguments", [["demo"], ["up", "-d"]])
+def test_interrupting_whoever_starts_a_hub_ends_the_hub(user: User, arguments: list[str]) -> None:
+    user.configure()
+    places = user.root / "t"
+    places.mkdir()
+    user.environ["TMPDIR"] = str(places)
+    heeding = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    with user.process(*arguments, preexec_fn=heeding) as process:
+        while not [*places.glob("*/run/hub.lock"), *user.home.glob("run/hub.lock")]:
+            assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert list(places.iterdir()) == []
+    assert not is_running(user.home)
+    everyone = subprocess.run(["ps", "-A", "-o", "args"], capture_output=True, text=True, check=True).stdout
+    assert str(places) not in everyone

@@ -94,12 +94,12 @@ def _hub_for_show() -> Iterator[HubLink]:
     try:
         start_hub(home, folder=home, arguments=("--config", str(config)))
         with HubLink.open(home) as link:
-            try:
-                yield link
-            finally:
-                link.ask("hub/stop")
-                link.wait_closed(30)
+            yield link
     finally:
+        # On a line of its own: an interrupted question leaves the other one unfit for more.
+        with contextlib.suppress(Failure), HubLink.open(home) as link:
+            link.ask("hub/stop")
+            link.wait_closed(30)
         shutil.rmtree(home, ignore_errors=True)
 
 

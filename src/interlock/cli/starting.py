@@ -16,6 +16,7 @@ from .failures import Failure, NoHub, Refused, WrongConfiguration
 from .hub_link import HubLink
 
 START_WITHIN_S = 30.0
+END_WITHIN_S = 10.0
 MOST_LOG_BYTES = 10 * 1024 * 1024
 if sys.platform == "win32":
     _DETACHED = subprocess.DETACHED_PROCESS | subprocess.CREATE_NEW_PROCESS_GROUP
@@ -59,7 +60,11 @@ def start_hub(home: Path, *, folder: Path, arguments: tuple[str, ...] = ()) -> N
                 creationflags=_DETACHED,
                 env={**_its_own(), "INTERLOCK_HOME": str(home)},
             )
-        _wait_until_ready(home, child, log, begin)
+        try:
+            _wait_until_ready(home, child, log, begin)
+        except BaseException:  # also where whoever waits for it is interrupted: a hub that nobody was told of is none
+            _end(child)
+            raise
 
 
 def is_running(home: Path) -> bool:
@@ -92,8 +97,15 @@ def _wait_until_ready(home: Path, child: subprocess.Popen[bytes], log: Path, beg
             kind = WrongConfiguration if child.returncode == WrongConfiguration.exit_code else Failure
             raise kind(f"the hub ended at once:\n{said}", f"its log is {log}")
         sleep(0.03)
-    child.terminate()
     raise Failure(f"the hub did not answer within {START_WITHIN_S:g} s", f"its log is {log}")
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    child.terminate()
+    try:
+        child.wait(END_WITHIN_S)
+    except subprocess.TimeoutExpired:
+        child.kill()
 
 
 @contextlib.contextmanager
