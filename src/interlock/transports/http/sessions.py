@@ -6,41 +6,27 @@ import asyncio
 import secrets
 from collections import Counter
 from collections.abc import Callable
-from typing import Final, Protocol
 
 import msgspec
 
-from interlock.protocols.mcp.alike import AlikeCall
 from interlock.protocols.mcp.dialect import Dialect
-from interlock.protocols.mcp.meta import Glance
 from interlock.protocols.mcp.revisions import R2025_11_25
+from interlock.transports.alike_calls import AlikeCalls, Open
 from interlock.transports.exchange import Caller, Session
 from interlock.transports.http.bounds import HttpBounds
 from interlock.transports.http.exchange import check_capability
 from interlock.transports.http.streams import ReplayBudget, SessionStream, Streams
-from interlock.transports.http.turn import Said, Turn
+from interlock.transports.http.turn import Turn
 from interlock.wire.conversation import CANCELLED
 from interlock.wire.errors import Fault
 from interlock.wire.limits import Limits
-from interlock.wire.messages import Failure, Id, Request, Result, encode_notification, encode_request, one_line
-
-MOST_ALIKE: Final = 1_024
-ALIKE_BYTES: Final = 1_024
-"""So much may stand around the arguments of a call that is remembered."""
-_NAME: Final = b'"name":"'
-
-
-class Open(Protocol):
-    """A request that is being served."""
-
-    def cancel(self, reason: str) -> None:
-        """Its answer is no longer wanted, or nobody can give it any more."""
+from interlock.wire.messages import Failure, Id, Result, encode_notification, encode_request, one_line
 
 
 class HttpSession(Session):
     """One client's conversation."""
 
-    __slots__ = ("_asked", "_clock", "_limits", "_next_ask", "_said", "opened", "streams", "used_at")
+    __slots__ = ("_asked", "_clock", "_limits", "_next_ask", "alike", "opened", "streams", "used_at")
 
     def __init__(
         self,
@@ -57,8 +43,7 @@ class HttpSession(Session):
         """The requests that are being served."""
         self._clock = clock
         self.used_at = clock()
-        self._said: dict[bytes, Said] = {}
-        """The last call of each tool: one that is like it needs no more looks."""
+        self.alike = AlikeCalls()
         self._limits = limits
         self._asked: dict[int, asyncio.Future[bytes]] = {}
         self._next_ask = 0
@@ -66,19 +51,6 @@ class HttpSession(Session):
     def touch(self) -> None:
         """It is in use."""
         self.used_at = self._clock()
-
-    def alike(self, body: bytes) -> Said | None:
-        """The call that one in these bytes may be like."""
-        at = body.find(_NAME) + len(_NAME)
-        return self._said.get(body[at : body.find(b'"', at)])
-
-    def learn(self, body: bytes, request: Request, view: Glance) -> None:
-        """Remember a call for those that are like it."""
-        call = AlikeCall.of(body, request, view) if len(body) - len(view.arguments or b"") <= ALIKE_BYTES else None
-        if call is not None and view.name is not None:
-            if len(self._said) >= MOST_ALIKE:
-                self._said.clear()
-            self._said[view.name.encode()] = Said(call, self.dialect, self)
 
     def notify(self, method: str, params: bytes) -> None:
         """Something that belongs to no request: on the stream that a GET opened, kept for it while there is none."""
@@ -147,7 +119,7 @@ class HttpSession(Session):
 
     def close(self, reason: str) -> None:
         """Everything that was open in it is over."""
-        self._said.clear()
+        self.alike.clear()
         for exchange in list(self.opened.values()):
             exchange.cancel(reason)
         for future in list(self._asked.values()):
