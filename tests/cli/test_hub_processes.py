@@ -343,15 +343,16 @@ def test_the_demonstration_runs_a_hub_of_its_own_and_leaves_nothing(user: User) 
     assert not user.home.exists()
 
 
+@pytest.mark.parametrize("sign", ["hub.log", "hub.lock"])
 @pytest.mark.parametrize("arguments", [["demo"], ["up", "-d"]])
-def test_interrupting_whoever_starts_a_hub_ends_the_hub(user: User, arguments: list[str]) -> None:
+def test_interrupting_whoever_starts_a_hub_ends_the_hub(user: User, arguments: list[str], sign: str) -> None:
     user.configure()
     places = user.root / "t"
     places.mkdir()
     user.environ["TMPDIR"] = str(places)
     heeding = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
     with user.process(*arguments, preexec_fn=heeding) as process:
-        while not [*places.glob("*/run/hub.lock"), *user.home.glob("run/hub.lock")]:
+        while not [*places.glob(f"*/run/{sign}"), *user.home.glob(f"run/{sign}")]:
             assert process.poll() is None
         process.send_signal(signal.SIGINT)
         process.communicate(timeout=60)

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from time import monotonic, sleep
+from typing import IO
 
 from interlock.config.files import try_lock
 
@@ -48,19 +51,11 @@ def start_hub(home: Path, *, folder: Path, arguments: tuple[str, ...] = ()) -> N
             log.replace(log.with_suffix(".log.1"))
         with open(log, "ab", opener=_private) as out:
             begin = out.tell()
-            # -P: the folder it runs in must not become a place to import code from.
-            command = [sys.executable, "-P", "-m", "interlock.cli", "up", *arguments]
-            child = subprocess.Popen(
-                command,
-                cwd=folder,
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=out,
-                start_new_session=True,  # Ctrl-C in this terminal is not meant for it
-                creationflags=_DETACHED,
-                env={**_its_own(), "INTERLOCK_HOME": str(home)},
-            )
+            with _interrupted_later() as interrupted:
+                child = _child(home, folder, arguments, out)
         try:
+            if interrupted:
+                raise KeyboardInterrupt
             _wait_until_ready(home, child, log, begin)
         except BaseException:  # also where whoever waits for it is interrupted: a hub that nobody was told of is none
             _end(child)
@@ -98,6 +93,37 @@ def _wait_until_ready(home: Path, child: subprocess.Popen[bytes], log: Path, beg
             raise kind(f"the hub ended at once:\n{said}", f"its log is {log}")
         sleep(0.03)
     raise Failure(f"the hub did not answer within {START_WITHIN_S:g} s", f"its log is {log}")
+
+
+def _child(home: Path, folder: Path, arguments: tuple[str, ...], out: IO[bytes]) -> subprocess.Popen[bytes]:
+    # -P: the folder it runs in must not become a place to import code from.
+    command = [sys.executable, "-P", "-m", "interlock.cli", "up", *arguments]
+    return subprocess.Popen(
+        command,
+        cwd=folder,
+        stdin=subprocess.DEVNULL,
+        stdout=out,
+        stderr=out,
+        start_new_session=True,  # Ctrl-C in this terminal is not meant for it
+        creationflags=_DETACHED,
+        env={**_its_own(), "INTERLOCK_HOME": str(home)},
+    )
+
+
+@contextlib.contextmanager
+def _interrupted_later() -> Iterator[list[int]]:
+    """Keeps interrupts for afterwards: one in the middle of starting a process would leave it without anyone who knows
+    of it. Only the main thread is ever interrupted."""
+    came: list[int] = []
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        yield came
+        return
+    before = signal.signal(signal.SIGINT, lambda number, _: came.append(number))
+    try:
+        yield came
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _end(child: subprocess.Popen[bytes]) -> None:
