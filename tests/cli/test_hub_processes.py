@@ -361,3 +361,40 @@ def test_interrupting_whoever_starts_a_hub_ends_the_hub(user: User, arguments: l
     assert not is_running(user.home)
     everyone = subprocess.run(["ps", "-A", "-o", "args"], capture_output=True, text=True, check=True).stdout
     assert str(places) not in everyone
+
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM])
+def test_a_hub_whose_terminal_is_closed_ends_its_servers_and_tidies_up(user: User, number: signal.Signals) -> None:
+    user.configure()
+    with user.process("up") as hub:
+        assert hub.stdout is not None
+        while b"demo  connected" not in hub.stdout.readline():
+            pass
+        hub.send_signal(number)
+        hub.communicate(timeout=30)
+    assert hub.returncode == 0
+    assert not (user.home / "run" / "hub.sock").exists()
+
+
+def test_a_hub_started_to_outlive_its_terminal_does(user: User) -> None:
+    user.configure()
+    with user.process("up", preexec_fn=partial(signal.signal, signal.SIGHUP, signal.SIG_IGN)) as hub:
+        assert hub.stdout is not None
+        hub.stdout.readline()
+        hub.send_signal(signal.SIGHUP)
+        assert user.servers() == ["demo"]
+        assert user.finished("down")[0] == 0
+        hub.communicate(timeout=30)
+    assert hub.returncode == 0
+
+
+def test_a_hub_whose_words_nobody_reads_runs_all_the_same(user: User) -> None:
+    user.configure()
+    with user.process("up") as hub:
+        assert hub.stdout is not None
+        hub.stdout.readline()
+        hub.stdout.close()
+        assert user.servers() == ["demo"]
+        assert user.finished("down")[0] == 0
+        _, err = hub.communicate(timeout=30)
+    assert (hub.returncode, err) == (0, b"")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import threading
 from collections.abc import Callable
@@ -191,7 +192,10 @@ def _announcer(loaded: Loaded, home: Path, as_json: bool) -> Callable[[Ready], N
     """What `up` says once the hub listens. Servers are told of as they come up, on a thread of its own."""
 
     def announce(ready: Ready) -> None:
-        listen = ready.listen
+        with contextlib.suppress(OSError):  # nobody listens any more; the hub runs all the same
+            say_ready(ready.listen)
+
+    def say_ready(listen: str) -> None:
         if as_json:
             show_json({"ready": True, "listen": listen, "home": str(home), "servers": list(loaded.config.servers)})
             return
@@ -222,8 +226,8 @@ def _follow_servers(home: Path) -> None:
                 if len(told) == len(servers):
                     return
                 sleep(0.2)
-    except Failure:
-        return  # it is stopping; there is nothing more to tell
+    except (Failure, OSError):
+        return  # it is stopping, or nobody listens; there is nothing more to tell
 
 
 def _say_nothing_configured() -> None:

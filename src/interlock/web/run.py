@@ -199,12 +199,15 @@ def _signals(stop: Callable[[], None]) -> Iterator[None]:
             for number, handler in before.items():
                 signal.signal(number, handler)
         return
-    for number in (signal.SIGTERM, signal.SIGINT):
+    # A terminal that is closed ends its hub like Ctrl-C, unless it was started so as to outlive it (`nohup`).
+    stays = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    numbers = (signal.SIGTERM, signal.SIGINT, *(() if stays else (signal.SIGHUP,)))
+    for number in numbers:
         loop.add_signal_handler(number, stop)
     try:
         yield
     finally:
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in numbers:
             loop.remove_signal_handler(number)
 
 
