@@ -31,6 +31,15 @@ def test_add_writes_a_program_with_its_arguments(user: User) -> None:
     assert "next `interlock up`" in result.output
 
 
+def test_what_several_add_at_once_is_all_there(user: User) -> None:
+    names = [f"s{number}" for number in range(6)]
+    adding = [user.process("add", name, "--", "python3") for name in names]
+    for process in adding:
+        process.communicate(timeout=60)
+    assert [process.returncode for process in adding] == [0] * 6
+    assert sorted(tomllib.loads(user.config.read_text())["servers"]) == names
+
+
 def test_add_writes_an_address_with_its_headers(user: User) -> None:
     user.run("add", "api", "https://h.example/mcp", "-H", "Authorization=Bearer ${T}")
     text = user.config.read_text()

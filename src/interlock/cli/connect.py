@@ -53,15 +53,14 @@ def connect(name: str, only_print: bool, undo: bool, profile: str | None, as_jso
 
 
 def _connect(name: str, chosen: Client, profile: str | None, *, only_print: bool) -> dict[str, Any]:
-    from interlock.config.files import back_up, check_writable, write_whole
+    from interlock.config.files import back_up, check_writable, one_change, write_whole
     from interlock.config.home import home_folder
 
     from .starting import reach_hub
 
-    text = _read(chosen.path)
     command = executable()
     # A file that cannot be changed is found out before the old key is taken away and a new one is made.
-    with_entry(chosen, text, chosen.entry(command, ""))
+    with_entry(chosen, _read(chosen.path), chosen.entry(command, ""))
     if not only_print:
         check_writable(chosen.path)
     with reach_hub(home_folder()) as link:
@@ -74,9 +73,10 @@ def _connect(name: str, chosen: Client, profile: str | None, *, only_print: bool
     outcome: dict[str, Any] = {"client": name, "path": str(chosen.path), "entry": entry}
     if only_print:
         return {**outcome, "text": with_entry(chosen, "", entry).rstrip()}
-    changed = with_entry(chosen, text, entry)
-    backup = back_up(chosen.path)
-    write_whole(chosen.path, changed.encode(), private=True)
+    with one_change(chosen.path):
+        changed = with_entry(chosen, _read(chosen.path), entry)
+        backup = back_up(chosen.path)
+        write_whole(chosen.path, changed.encode(), private=True)
     return {**outcome, "backup": str(backup) if backup else None}
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from msgspec import to_builtins
 
 from .documents import parse_toml
-from .files import MARK, back_up, read_exactly, write_whole
+from .files import MARK, back_up, one_change, read_exactly, write_whole
 from .names import why_bad_id
 from .problems import Problem, Report
 from .settings import Server
@@ -29,6 +29,11 @@ class EditError(Exception):
 
 def add_servers(path: Path, servers: Mapping[str, Server], *, replace: bool = False) -> Path | None:
     """Writes each server as `[servers.ID]`, all or none. Returns the copy of the old file."""
+    with one_change(path):
+        return _add(path, servers, replace=replace)
+
+
+def _add(path: Path, servers: Mapping[str, Server], *, replace: bool) -> Path | None:
     text = _read(path)
     named = _servers(path, text)
     for name in servers:
@@ -42,6 +47,11 @@ def add_servers(path: Path, servers: Mapping[str, Server], *, replace: bool = Fa
 
 def remove_server(path: Path, name: str) -> Path | None:
     """Takes `[servers.NAME]` out. Returns the copy of the old file."""
+    with one_change(path):
+        return _remove(path, name)
+
+
+def _remove(path: Path, name: str) -> Path | None:
     text = _read(path)
     named = _servers(path, text)
     if name not in named:

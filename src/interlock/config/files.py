@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import sys
 import tempfile
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
 MARK: Final = "\ufeff"
 """What some editors put before the first character."""
+CHANGED_WITHIN_S: Final = 30.0
 MOST_COPIES: Final = 20
 """Copies of one file as it was before a change."""
 
@@ -40,6 +44,29 @@ def check_writable(path: Path) -> None:
     with tempfile.TemporaryFile(dir=folder) as trial:
         trial.write(bytes(4096))
         trial.flush()
+
+
+@contextlib.contextmanager
+def one_change(path: Path) -> Iterator[None]:
+    """Nobody else who asks for this changes a file of that folder meanwhile: what two read at once, one would undo."""
+    folder = path.resolve().parent
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    deadline = time.monotonic() + CHANGED_WITHIN_S
+    handle = _lock_of(folder)
+    try:
+        while not try_lock(handle):
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"another program has been changing files in {folder} for too long")
+            time.sleep(0.02)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _lock_of(folder: Path) -> int:
+    if sys.platform == "win32":  # a folder cannot be opened there
+        return os.open(folder / ".interlock.lock", os.O_CREAT | os.O_RDWR)
+    return os.open(folder, os.O_RDONLY)
 
 
 def read_exactly(path: Path) -> str:
