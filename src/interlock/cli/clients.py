@@ -8,8 +8,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
-from interlock.config.home import user_home
-
 from .failures import Failure
 
 ENTRY = "interlock"
@@ -40,13 +38,15 @@ NAMES = ("claude-code", "claude-desktop", "cursor", "vscode", "gemini", "codex")
 
 def client(name: str) -> Client:
     """The client of that name, with its file for this user on this system."""
+    from interlock.config.home import user_home
+
     home = user_home()
-    desktop = _app("Claude") / "claude_desktop_config.json"
+    desktop = _app(home, "Claude") / "claude_desktop_config.json"
     rows = (
         Client("claude-code", "Claude Code", _claude_code(home) / ".claude.json", ("mcpServers",), typed=True),
         Client("claude-desktop", "Claude Desktop", desktop, ("mcpServers",)),
         Client("cursor", "Cursor", home / ".cursor" / "mcp.json", ("mcpServers",)),
-        Client("vscode", "VS Code", _app("Code") / "User" / "mcp.json", ("servers",), typed=True),
+        Client("vscode", "VS Code", _app(home, "Code") / "User" / "mcp.json", ("servers",), typed=True),
         Client("gemini", "Gemini CLI", home / ".gemini" / "settings.json", ("mcpServers",)),
         Client("codex", "Codex", _codex(home) / "config.toml", ("mcp_servers",)),
     )
@@ -107,13 +107,13 @@ def _changed(client: Client, text: str, change: Callable[[str], str]) -> str:
         raise Failure(f"{client.path}: {error}", f"{by_hand}; the file was left as it is") from error
 
 
-def _app(name: str) -> Path:
+def _app(home: Path, name: str) -> Path:
     """Where a desktop program keeps its settings."""
     if sys.platform == "darwin":
-        return user_home() / "Library" / "Application Support" / name
+        return home / "Library" / "Application Support" / name
     if sys.platform == "win32":
-        return Path(os.environ.get("APPDATA") or user_home() / "AppData" / "Roaming") / name
-    return Path(os.environ.get("XDG_CONFIG_HOME") or user_home() / ".config") / name
+        return Path(os.environ.get("APPDATA") or home / "AppData" / "Roaming") / name
+    return Path(os.environ.get("XDG_CONFIG_HOME") or home / ".config") / name
 
 
 def _claude_code(home: Path) -> Path:
