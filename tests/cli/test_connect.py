@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import tomllib
+import types
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import interlock.cli.clients
 from interlock.cli.clients import NAMES, client
 from interlock.config.documents import parse_json
 from interlock.config.json_members import remove_member, set_member
@@ -56,6 +58,30 @@ def test_every_client_gets_an_entry_with_its_own_key_and_loses_it_again(user: Us
     assert user.run("connect", name, "--undo").exit_code == 0
     assert entry_of(chosen.path, chosen.at) is None
     assert hub.params_of("hub/keys.revoke") == [{"agent": name}]
+
+
+@pytest.mark.parametrize(
+    ("platform", "desktop", "code"),
+    [
+        ("linux", "c/Claude", "c/Code"),
+        ("darwin", "Library/Application Support/Claude", "Library/Application Support/Code"),
+        ("win32", "AppData/Roaming/Claude", "AppData/Roaming/Code"),
+    ],
+)
+def test_each_clients_file_is_where_its_system_has_it(
+    user: User, monkeypatch: pytest.MonkeyPatch, platform: str, desktop: str, code: str
+) -> None:
+    monkeypatch.delenv("APPDATA", raising=False)
+    monkeypatch.delenv("CLAUDE_CONFIG_DIR", raising=False)
+    monkeypatch.setattr(interlock.cli.clients, "sys", types.SimpleNamespace(platform=platform))
+    assert {name: client(name).path.relative_to(user.root).as_posix() for name in NAMES} == {
+        "claude-code": ".claude.json",
+        "claude-desktop": f"{desktop}/claude_desktop_config.json",
+        "cursor": ".cursor/mcp.json",
+        "vscode": f"{code}/User/mcp.json",
+        "gemini": ".gemini/settings.json",
+        "codex": ".codex/config.toml",
+    }
 
 
 def test_an_existing_file_keeps_its_comments_and_its_other_servers(user: User, hub: FakeHub) -> None:
