@@ -107,6 +107,32 @@ def test_call_reads_arguments_as_the_schema_says(user: User, hub: FakeHub, words
     assert json.loads(result.output) == sent
 
 
+@pytest.mark.parametrize(
+    ("schema", "text", "sent"),
+    [
+        ({"anyOf": [{"type": "string"}, {"type": "null"}]}, "5", "5"),
+        ({"anyOf": [{"type": "string"}, {"type": "null"}]}, "null", None),
+        ({"type": ["string", "null"]}, "true", "true"),
+        ({"type": ["string", "integer"]}, "5", 5),
+        ({"oneOf": [{"type": "string"}, {"type": "number"}]}, "5", 5),
+        ({"enum": ["1", "2"]}, "1", "1"),
+        ({"enum": [1, "1"]}, "1", 1),
+        ({"type": "string"}, "[1]", "[1]"),
+        ({"type": "array"}, "[1]", [1]),
+        ({"$ref": "#/$defs/x"}, "5", 5),
+        ({"type": 5, "anyOf": 5, "oneOf": [5]}, "5", 5),
+        ({}, "5", 5),
+    ],
+)
+def test_a_value_is_read_as_any_kind_that_its_schema_names(
+    user: User, hub: FakeHub, schema: dict[str, object], text: str, sent: object
+) -> None:
+    tool = {"name": "demo__x", "inputSchema": {"type": "object", "properties": {"v": schema}}}
+    hub.answers["hub/tools"] = {"tools": [tool]}
+    assert user.run("call", "demo__x", f"v={text}").exit_code == 0
+    assert hub.params_of("hub/call")[0]["arguments"] == {"v": sent}
+
+
 def test_call_reads_json_from_standard_input(user: User, hub: FakeHub) -> None:
     user.run("call", "demo__add", "-", stdin='{"a": 1}')
     assert hub.params_of("hub/call")[0]["arguments"] == {"a": 1}

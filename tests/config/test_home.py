@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import types
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -15,7 +16,7 @@ HOME = Path.home()
 
 
 @pytest.fixture
-def on(monkeypatch: pytest.MonkeyPatch) -> object:
+def on(monkeypatch: pytest.MonkeyPatch) -> Callable[[str], None]:
     """The module is told that it runs on another system."""
 
     def told(platform: str) -> None:
@@ -37,7 +38,7 @@ def on(monkeypatch: pytest.MonkeyPatch) -> object:
     ],
 )
 def test_everything_is_where_its_system_keeps_such_things(
-    on: types.FunctionType, platform: str, environ: dict[str, str], state: Path | str, config: Path | str
+    on: Callable[[str], None], platform: str, environ: dict[str, str], state: Path | str, config: Path | str
 ) -> None:
     on(platform)
     assert home_folder(environ) == Path(state)

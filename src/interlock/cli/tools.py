@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import json
-import math
-import sys
 from typing import Any
 
 import click
 
+from .arguments import read_arguments
 from .completion import server_names, tool_names
-from .failures import Failure, WrongUsage
+from .failures import Failure
 from .show import as_dict, bold, columns, json_option, one_line, plain, say, show_json
 
 
@@ -95,37 +93,6 @@ def _called(params: dict[str, Any], timeout: float) -> dict[str, Any]:
         raise
 
 
-def read_arguments(words: tuple[str, ...], schema: Any) -> dict[str, Any]:
-    """The call's arguments from what was typed. `schema` is only asked for where a value could be read in two ways."""
-    if len(words) == 1 and (words[0] == "-" or words[0].lstrip().startswith("{")):
-        try:
-            text = sys.stdin.buffer.read().decode("utf-8-sig") if words[0] == "-" else words[0]
-            given = _read_json(text)
-        except ValueError as error:
-            raise WrongUsage(
-                f"the arguments are not JSON: {error}", 'write \'{"key": "value"}\', or key=value'
-            ) from error
-        if not isinstance(given, dict):
-            raise WrongUsage("the arguments must be a JSON object", 'write \'{"key": "value"}\', or key=value')
-        return given
-    given = {}
-    properties: dict[str, Any] | None = None
-    for word in words:
-        key, equals, text = word.partition("=")
-        if not equals or not key:
-            raise WrongUsage(f"`{word}` is not an argument", "write key=value, or one JSON object")
-        if key in given:
-            raise WrongUsage(f"`{key}` is given twice", "give it once; a list is written as key='[1, 2]'")
-        value = _value(text)
-        if not isinstance(value, str):
-            if properties is None:
-                properties = as_dict(as_dict(schema()).get("properties"))
-            if as_dict(properties.get(key)).get("type") == "string":
-                value = text
-        given[key] = value
-    return given
-
-
 def _failure(name: str, result: dict[str, Any]) -> Failure:
     """Why a call failed: its arguments are wrong, the hub did not let it through, or the tool could not do it."""
     hub_says = as_dict(as_dict(result.get("_meta")).get("dev.interlock/error"))
@@ -137,35 +104,6 @@ def _failure(name: str, result: dict[str, Any]) -> Failure:
     else:
         mend = f"`interlock logs {name.partition('__')[0]}` shows what its server wrote"
     return Failure(f"{name} reported an error", mend)
-
-
-def _value(text: str) -> Any:
-    try:
-        return _read_json(text)
-    except ValueError:
-        return text
-
-
-def _read_json(text: str) -> Any:
-    """As strictly as the hub reads it: what it would not take for JSON is none here either. Raises ValueError."""
-    try:
-        return json.loads(text, object_pairs_hook=_once, parse_float=_finite, parse_constant=_finite)
-    except RecursionError:
-        raise ValueError("it is nested too deeply") from None
-
-
-def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    table = dict(pairs)
-    if len(table) < len(pairs):
-        raise ValueError("a name stands twice in one object")
-    return table
-
-
-def _finite(text: str) -> float:
-    number = float(text)
-    if not math.isfinite(number):
-        raise ValueError(f"{text} is no number that JSON can hold")
-    return number
 
 
 def _schema(name: str) -> dict[str, Any]:
