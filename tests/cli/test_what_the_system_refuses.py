@@ -56,6 +56,22 @@ def test_a_client_keeps_its_key_where_its_file_cannot_be_written(user: User, hub
     assert hub.params_of("hub/keys.revoke") == hub.params_of("hub/keys.create") == []
 
 
+@pytest.mark.parametrize("arguments", [("up",), ("doctor",), ("new", "thing"), ("import", "x.json")])
+def test_a_folder_that_is_gone_is_told_from_a_file_that_is_missing(user: User, arguments: tuple[str, ...]) -> None:
+    user.folder = user.root / "gone"
+    user.folder.mkdir()
+    done = subprocess.run(
+        line(*arguments),
+        env=user.environ,
+        cwd=user.folder,
+        preexec_fn=user.folder.rmdir,
+        capture_output=True,
+        check=False,
+    )
+    assert done.returncode == 1
+    assert b"the folder that you are in is no longer there" in done.stderr
+
+
 def test_a_full_disk_is_told_with_its_mend() -> None:
     failure = of_the_system(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/a/b"))
     assert failure.message.startswith("/a/b: ")

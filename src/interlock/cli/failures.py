@@ -51,6 +51,8 @@ class Enough(Exception):
 def of_the_system(error: OSError) -> Failure:
     """What the system did not let a command do, with the place and the mend."""
     place = error.filename2 or error.filename
+    if place is None and error.errno == errno.ENOENT:  # only the folder one is in has no name then
+        return Failure("the folder that you are in is no longer there", "change to another, then repeat it")
     shown = f"{place}: " if isinstance(place, str) else ""
     return Failure(f"{shown}{error.strerror or error}", _MENDS.get(error.errno or 0, ""))
 
