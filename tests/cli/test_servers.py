@@ -97,6 +97,12 @@ def test_what_is_wrong_with_other_servers_is_not_told_of_a_new_one(user: User, h
     assert "no b" not in added.stderr
 
 
+def test_removing_from_nothing_leaves_nothing_behind(user: User) -> None:
+    result = user.run("remove", "files")
+    assert (result.exit_code, user.config.parent.exists()) == (3, False)
+    assert "there is no server `files`" in result.stderr
+
+
 def test_a_hub_that_goes_by_another_file_is_not_said_to_use_what_is_added(user: User, hub: FakeHub) -> None:
     hub.answers["hub/status"]["config"] = {"path": str(user.config), "problems": []}
     elsewhere = user.run("add", "files", "--config", "other.toml", "--", "python3")

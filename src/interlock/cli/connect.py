@@ -81,7 +81,7 @@ def _connect(name: str, chosen: Client, profile: str | None, *, only_print: bool
 
 
 def _undo(name: str, chosen: Client) -> dict[str, Any]:
-    from interlock.config.files import back_up, write_whole
+    from interlock.config.files import back_up, one_change, write_whole
     from interlock.config.home import home_folder
 
     from .hub_link import HubLink
@@ -90,8 +90,9 @@ def _undo(name: str, chosen: Client) -> dict[str, Any]:
     changed = without_entry(chosen, text) if text else text
     backup = None
     if changed != text:
-        backup = back_up(chosen.path)
-        write_whole(chosen.path, changed.encode())
+        with one_change(chosen.path):
+            backup = back_up(chosen.path)
+            write_whole(chosen.path, without_entry(chosen, _read(chosen.path)).encode())
     revoked = None
     try:
         with HubLink.open(home_folder()) as link:

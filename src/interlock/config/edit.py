@@ -47,6 +47,8 @@ def _add(path: Path, servers: Mapping[str, Server], *, replace: bool) -> Path | 
 
 def remove_server(path: Path, name: str) -> Path | None:
     """Takes `[servers.NAME]` out. Returns the copy of the old file."""
+    if not path.exists():
+        return _remove(path, name)  # which says so, and leaves no folder behind
     with one_change(path):
         return _remove(path, name)
 
