@@ -54,13 +54,28 @@ def one_change(path: Path) -> Iterator[None]:
     deadline = time.monotonic() + CHANGED_WITHIN_S
     handle = _lock_of(folder)
     try:
-        while not try_lock(handle):
+        while not _is_ours(handle):
             if time.monotonic() > deadline:
                 raise TimeoutError(f"another program has been changing files in {folder} for too long")
             time.sleep(0.02)
         yield
     finally:
         os.close(handle)
+
+
+def _is_ours(handle: int) -> bool:
+    """Whether the lock is had. Some file systems over a network lock no folders; there nobody is waited for."""
+    if sys.platform == "win32":
+        return try_lock(handle)
+    import fcntl
+
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+    return True
 
 
 def _lock_of(folder: Path) -> int:
