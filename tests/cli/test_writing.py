@@ -17,6 +17,7 @@ import pytest
 from interlock.signatures import Validator
 
 from .conftest import SOURCE, User
+from .fake_hub import FakeHub
 
 EXAMPLE = SOURCE.parent / "examples" / "financial_analyzer.py"
 WITH_SOURCE = ("-e", f"PYTHONPATH={SOURCE}")
