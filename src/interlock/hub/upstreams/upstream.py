@@ -343,7 +343,7 @@ class Upstream:
 
     async def _open_lane(self, lane: Lane) -> Line:
         """A connection for one caller alone, with the capabilities of its client."""
-        owner = LineOwner(lane.name, lane.session)
+        owner = LineOwner(self.id, lane.name, lane.session)
         ears = LaneEars(self, owner)
         connection = await self._reach.private(lane, ears, self.settings, self.timeouts.start_s)
         owner.connection = connection

@@ -12,7 +12,7 @@ import msgspec
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.revisions import R2025_11_25
 from interlock.transports.alike_calls import AlikeCalls, Open, Remembered
-from interlock.transports.exchange import Caller, Session
+from interlock.transports.exchange import Caller, Session, why_cancelled
 from interlock.transports.http.bounds import HttpBounds
 from interlock.transports.http.exchange import check_capability
 from interlock.transports.http.streams import ReplayBudget, SessionStream, Streams
@@ -21,6 +21,7 @@ from interlock.wire.conversation import CANCELLED
 from interlock.wire.errors import Fault
 from interlock.wire.limits import Limits
 from interlock.wire.messages import Failure, Id, Result, encode_notification, encode_request, one_line
+from interlock.wire.withdrawals import withdrawal
 
 
 class HttpSession(Session):
@@ -83,7 +84,7 @@ class HttpSession(Session):
     def _asked_beside(self, id: int, done: asyncio.Future[bytes]) -> None:
         self.unexpect(id)
         if done.cancelled():
-            self.notify(CANCELLED, msgspec.json.encode({"requestId": id, "reason": "the answer is no longer wanted"}))
+            self.notify(CANCELLED, withdrawal(id, why_cancelled(done, "the answer is no longer wanted")))
 
     def answered(self, answer: Result | Failure) -> None:
         """The client answered something. What nobody waits for is dropped."""

@@ -17,7 +17,7 @@ from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.intake import is_modern, read_initialize, read_modern, refusal_tongue
 from interlock.protocols.mcp.meta import glance, names_method
 from interlock.transports.alike_calls import AlikeCalls, Open, Remembered, Said, Turn
-from interlock.transports.exchange import Caller, Service
+from interlock.transports.exchange import Caller, Service, why_cancelled
 from interlock.transports.rounds import Rounds
 from interlock.transports.stdio.exchange import Batch, LineTurn, StreamExchange, StreamSession, Waiter
 from interlock.wire.conversation import Answered, Asked, Conversation, Received, Refused, Told, Withdrawn
@@ -389,7 +389,7 @@ class StdioServer(asyncio.Protocol):
             )
         number = self._talk.reserve()
         waiter: Waiter = self._loop.create_future()
-        waiter.add_done_callback(lambda done: self._given_up(number) if done.cancelled() else None)
+        waiter.add_done_callback(lambda done: self._given_up(number, done) if done.cancelled() else None)
         self.send(self._talk.ask(number, method, one_line(params), waiter, math.inf))
         return waiter
 
@@ -420,8 +420,8 @@ class StdioServer(asyncio.Protocol):
         else:
             self.send(message)
 
-    def _given_up(self, id: int) -> None:
-        cancelled = self._talk.withdraw(id)
+    def _given_up(self, id: int, waiter: Waiter) -> None:
+        cancelled = self._talk.withdraw(id, why_cancelled(waiter))
         if cancelled is not None:
             self.send(cancelled)
 
