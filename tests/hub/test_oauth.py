@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import base64
+import contextlib
 import hashlib
 import hmac
 import json
@@ -28,6 +29,7 @@ from interlock.config.settings import Hub, OAuth, Profile, Server
 from interlock.config.settings import Issuer as SecondIssuer
 from interlock.hub.oauth import discovery
 from interlock.web.run import Ready, serve
+from interlock.wire.errors import Fault
 
 from .house import House, Raw, child, house, text_of, until
 from .issuer import ISSUER, RESOURCE, Issuer, keys_document, raw_token
@@ -532,6 +534,34 @@ async def test_a_changed_configuration_takes_tokens_away_at_once(tmp_path: Path,
         assert (await call(hub.url + "/mcp", token))[0] == 401
         await hub.assembly.apply(msgspec.structs.replace(config, hub=Hub()))
         assert (await call(hub.url + "/mcp", token))[0] == 401
+
+
+async def test_a_token_that_comes_while_its_issuer_is_let_go_of_is_not_good_for_longer(
+    tmp_path: Path, issuer: Issuer
+) -> None:
+    async with house(tmp_path, {"busy": child("busy_server.py")}, hub=settings(issuer)) as hub:
+        await ready(hub)
+        oauth = hub.assembly.oauth
+        assert oauth is not None
+        later = oauth.keys[0].clock() + 61
+        oauth.keys[0].clock = lambda: later
+        issuer.gate.clear()
+        unknown = issuer.token(ECKey.generate_key("P-256", {"kid": "nobody's"}))
+        waiting = asyncio.ensure_future(call(hub.url + "/mcp", unknown))
+        await until(lambda: issuer.fetched == 2)
+        token = issuer.token()
+        applying = asyncio.ensure_future(hub.assembly.apply(msgspec.structs.replace(hub.assembly.config, hub=Hub())))
+        while not applying.done():
+            await asyncio.sleep(0)
+            with contextlib.suppress(Fault):
+                hub.assembly.doors.admit("/mcp", {b"authorization": b"Bearer " + token.encode()})
+        issuer.gate.set()
+        assert (await waiting)[0] == 401
+        assert (await call(hub.url + "/mcp", token))[0] == 401
+        old = Raw(hub.url + "/mcp", token)
+        await old.initialize()
+        assert old.session is None
+        assert "error" in await Raw(hub.url + "/mcp", token).modern("tools/list")
 
 
 async def test_keys_may_come_from_a_file(tmp_path: Path, issuer: Issuer) -> None:

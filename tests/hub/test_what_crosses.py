@@ -254,6 +254,27 @@ def test_what_one_side_says_is_what_the_other_reads(
     assert read == result
 
 
+NAMED = {
+    "tools/call": {"name": "t", "arguments": {}},
+    "prompts/get": {"name": "p"},
+    "resources/read": {"uri": "note://one"},
+    "completion/complete": {"ref": {"type": "ref/prompt", "name": "p"}, "argument": {"name": "a", "value": "x"}},
+}
+
+
+@pytest.mark.parametrize("method", NAMED)
+@pytest.mark.parametrize("server", ["old", "new"])
+async def test_a_request_that_says_nothing_of_itself_in_so_many_words_is_carried(
+    both: Crossing, server: Era, method: str
+) -> None:
+    mirror = both.mirrors[server]
+    mirror.answers[method] = {"mine": 1}
+    answer = await both.ask("old", server, method, {**NAMED[method], "_meta": None})
+    assert answer["result"]["mine"] == 1, answer
+    assert mirror.heard[-1]["method"] == method
+    assert "traceparent" in mirror.heard[-1]["params"]["_meta"]
+
+
 @pytest.mark.parametrize(("client", "server"), PAIRS)
 async def test_every_field_of_what_a_server_offers_is_listed(both: Crossing, client: Era, server: Era) -> None:
     for method, listed in LISTED.items():

@@ -9,6 +9,7 @@ import json
 import os
 import resource
 from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
@@ -16,8 +17,9 @@ import msgspec
 import pytest
 from starlette.routing import Route
 
-from hub.house import House, Raw, child, house
-from interlock.config.settings import Hub, Limits
+from hub.house import LEGACY, PREFIX, House, Raw, child, house, last_message
+from hub.raw_web import RawWeb
+from interlock.config.settings import Hub, Limits, Server, Validation
 from interlock.hub.keys import Keys
 from interlock.hub.operator import Operator
 from interlock.web.app import make_app
@@ -318,6 +320,47 @@ async def test_t26_what_is_too_large_or_too_deep_is_refused_and_memory_stays(tmp
         assert {status_of(heard) for heard in heard_of} <= {401, 413, 0}
         assert _resident() - before < 64 * 1024 * 1024
         assert hub.assembly.hub.open_calls == 0
+
+
+async def test_t26_nothing_is_kept_of_the_long_names_that_come_with_calls(tmp_path: Path) -> None:
+    async with AsyncExitStack() as stack:
+        web = await stack.enter_async_context(RawWeb())
+        checked = Server(url=web.url, validators={"**": Validation(use=("sandbox",))})
+        hub = await stack.enter_async_context(house(tmp_path, {"web": checked}, hub=SMALL))
+        client = Raw(hub.url + "/mcp")
+        before = _resident()
+        for number in range(120):
+            arguments = {"text": "x", f"{number}{'n' * 900_000}": "y"}
+            await client.modern("tools/call", {"name": "web__ok", "arguments": arguments})
+        assert web.called == 120
+        assert _resident() - before < 64 * 1024 * 1024
+
+
+@pytest.mark.parametrize("era", ["modern", "legacy"])
+@pytest.mark.parametrize("what", ["capabilities", "clientInfo"])
+async def test_t26_a_client_that_says_too_much_of_itself_is_refused(tmp_path: Path, era: str, what: str) -> None:
+    async with house(tmp_path, {}) as hub:
+        client = Raw(hub.url + "/mcp")
+        large = {"name": "x", "version": "1", "experimental": {"com.example/x": {"y": "z" * 70_000}}}
+        if era == "modern":
+            key = PREFIX + ("clientCapabilities" if what == "capabilities" else "clientInfo")
+            answer = await client.modern("tools/list", {"_meta": {key: large}})
+        else:
+            params = {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
+            body = {"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": {**params, what: large}}
+            answer = last_message((await client.post(msgspec.json.encode(body)))[2])
+        assert answer["error"]["data"]["name"] == "INVALID_PARAMS"
+        assert "at most 65536 bytes" in answer["error"]["message"]
+
+
+async def test_t26_nothing_is_kept_of_the_long_addresses_of_resources(hub: House) -> None:
+    client = Raw(hub.url + "/mcp")
+    await client.initialize()
+    before = _resident()
+    for number in range(60):
+        uri = f"interlock://busy/text://{number}{'n' * 900_000}"
+        assert "no such resource" in (await client.legacy("resources/read", {"uri": uri}))["error"]["message"]
+    assert _resident() - before < 64 * 1024 * 1024
 
 
 def _resident() -> int:

@@ -158,12 +158,12 @@ class Assembly:
             self.limits = _limits(config)
             self.parking.bound(self._parking_limits or _parking_limits(config))
             self._calling.renew(config)
-            self.epoch.advance()
-            self.doors.forget()
-            await self._admitting.renew()
             self.gatehouse.renew(config)
             enabled = {id_: server for id_, server in config.servers.items() if server.enabled}
             self.catalog.arrange(enabled, config.profiles)
+            self.epoch.advance()
+            self.doors.forget()
+            await self._admitting.renew()
             await self._showing.quarantine.apply(config)
             changed = await self.upstreams.apply(enabled, DRAIN_S)
             for upstream in self.upstreams:

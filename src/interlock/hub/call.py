@@ -88,6 +88,9 @@ class Call:
         """Whether it is nothing but a name, arguments and perhaps `_meta`, just as they came."""
         if raw is None:
             self._members = given = members(exchange.request.params) if given is None else given
+            if exchange.glance.meta is None:
+                # A null says nothing, and nothing can be put into it.
+                given.pop("_meta", None)
             said = given.get("arguments")
             raw = b"{}" if said is None else bytes(said)
         self.arguments_raw = raw

@@ -102,6 +102,7 @@ class Hub:
         self._pipeline = make_pipeline(self.sending.commit, self.sending.dispatch, self.sending.done)
         self.recovering = Recovering(self._pipeline, catalog, risk_of, recording, clock)
         self.sending.recovering = self.recovering
+        self.sending.judged_again = self._pipeline.judged_again
         self.sending.trails = Trails(self.sending, recording, self._pipeline.epoch, kernel.contexts, limits, clock)
         resolving = Resolving(catalog, access, upstreams)
         kernel_desk = KernelDesk(kernel, later)

@@ -82,7 +82,10 @@ class Pipeline:
         plan = caller.plans.get((kind, name))
         if plan is not None and plan.epoch == epoch and now < plan.valid_until:
             return plan
-        made = self._plans().make(caller, name, resolve(caller, name), epoch)
+        return self._made(caller, name, resolve)
+
+    def _made(self, caller: Caller, name: str, resolve: Resolve) -> Plan:
+        made = self._plans().make(caller, name, resolve(caller, name), self.epoch.number)
         made.name, made.resolve = name, resolve
         return made
 
@@ -220,13 +223,43 @@ class Pipeline:
             now = asyncio.get_running_loop().time()
             again = self.plan(call.caller, plan.target.kind, plan.name, plan.resolve, now)
         except Fault as fault:
-            # Its name means nothing to its caller any more, and that is all it is told.
-            self._refuse(call, Refuse(fault, str(fault.data.get("rule") or NO_SUCH_NAME), hidden=True), "resolve")
+            self._refuse(call, _unknown_now(fault), "resolve")
             return
         call.target = again.target
         fits = approval is not None and ask is not None and self._desk.fits(call, approval, ask)
         call.approval = approval if fits else None
         self.submit(call, again)
+
+    async def judged_again(self, call: Call, plan: Plan) -> Plan | None:
+        """The plan by which a call goes out that had to wait for its server: what held when it came may not hold now.
+        None where something is against it by now, which is its answer."""
+        caller, now = call.caller, asyncio.get_running_loop().time()
+        if plan.epoch == self.epoch.number and now < plan.valid_until and caller.standing:
+            return plan
+        assert plan.resolve is not None
+        approval, call.approval = call.approval, None
+        verdict: Verdict
+        try:
+            again = self._made(caller, plan.name, plan.resolve)
+            verdict, gate = self._judged_as(call, again)
+            if isinstance(verdict, Wait):
+                verdict, gate = await self.waited(call, again, verdict, gate)
+        except Fault as fault:
+            verdict, gate = _unknown_now(fault), "resolve"
+        if isinstance(verdict, Ask) and approval is not None and self._desk.fits(call, approval, verdict):
+            call.approval, verdict = approval, PASS
+        if type(verdict) is Pass:
+            return again
+        self._withdraw(call, plan)
+        self._refuse(call, verdict if isinstance(verdict, Refuse) else _changed(), gate)
+        return None
+
+    def _judged_as(self, call: Call, plan: Plan) -> tuple[Verdict, str]:
+        """What the gates say of a call that has its place at a server, with what it means by now."""
+        if plan.target.server != call.target.server:
+            return _changed(), "resolve"
+        call.target = plan.target
+        return self.judge(call, plan)
 
     async def waited(self, call: Call, plan: Plan, wait: Wait, gate: str) -> tuple[Verdict, str]:
         """What the gates say in the end, where one of them has to wait for something."""
@@ -251,8 +284,7 @@ class Pipeline:
         except Fault as fault:
             verdict = Refuse(fault, "the check could not be made")
         if type(verdict) is Pass and self.epoch.number != plan.epoch:
-            changed = Fault("SERVER_RESTARTING", "the tools changed while the call was checked", retry_after_ms=100)
-            verdict = Refuse(changed, "a call is judged by what holds when it goes out")
+            verdict = _changed()
         return self.judge(call, plan, gate) if type(verdict) is Pass else (verdict, gate)
 
     def _later(self, work: Coroutine[None, None, None]) -> None:
@@ -285,6 +317,16 @@ class Pipeline:
             loop.call_later(pause_s, call.exchange.fail, fault)
         else:
             call.exchange.fail(fault)
+
+
+def _unknown_now(fault: Fault) -> Refuse:
+    """A call's name means nothing to its caller any more, and that is all it is told."""
+    return Refuse(fault, str(fault.data.get("rule") or NO_SUCH_NAME), hidden=True)
+
+
+def _changed() -> Refuse:
+    fault = Fault("SERVER_RESTARTING", "the tools changed while the call was checked", retry_after_ms=100)
+    return Refuse(fault, "a call is judged by what holds when it goes out")
 
 
 def _behind(plan: Plan, gate: str) -> tuple[tuple[str, Check], ...]:

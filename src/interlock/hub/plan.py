@@ -22,6 +22,8 @@ from interlock.hub.verdicts import FOREVER, PASS, Ask, Pass, Refuse, Verdict, Wa
 
 MOST_PLANS: Final = 4096
 """Plans kept per caller. Beyond that they are all made again, which costs microseconds each."""
+LONGEST_NAME: Final = 2_048
+"""The plan for a longer name, which only the address of a resource can be, is made for each call."""
 
 Check = Callable[[Call], Verdict]
 
@@ -123,7 +125,8 @@ class Plans:
             valid_until,
             self._meters_of(caller.principal, target),
         )
-        if len(caller.plans) >= MOST_PLANS:
-            caller.plans.clear()
-        caller.plans[target.kind, name] = plan
+        if len(name) <= LONGEST_NAME:
+            if len(caller.plans) >= MOST_PLANS:
+                caller.plans.clear()
+            caller.plans[target.kind, name] = plan
         return plan

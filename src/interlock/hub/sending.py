@@ -6,7 +6,7 @@ Whatever takes a place gives it back exactly once, in `done`, however the call e
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from functools import partial
 from typing import TYPE_CHECKING, Final
 
@@ -69,6 +69,8 @@ class Sending:
         """Takes what servers answer with an error; set once there is a pipeline to judge it again."""
         self.trails: Trails
         """Left by calls for those that are like them; set together with that."""
+        self.judged_again: Callable[[Call, Plan], Awaitable[Plan | None]]
+        """Judges a call that waited, by what holds now; set together with those. See `Pipeline.judged_again`."""
         self._upstreams = upstreams
         self._recording = recording
         self._states = states
@@ -124,7 +126,7 @@ class Sending:
         else:
             own = self._lane(call, upstream)
             line = upstream.line(own)
-        if line is None:
+        if line is None or (not upstream.modern and line.connection.reopening is not None):
             self._later(self._dispatch_when_ready(call, plan, upstream, own))
         else:
             self._send(call, plan, line)
@@ -224,6 +226,11 @@ class Sending:
             if settled != own:
                 own = settled
                 line = await asyncio.wait_for(upstream.open_line(own), plan.timeout_s)
+            if own is not None and own.session is not None and isinstance(own.session.state, SessionState):
+                own.session.state.lanes.add((upstream.id, own.name))
+            if (opening := line.connection.reopening) is not None:
+                await asyncio.wait_for(asyncio.wait([opening]), plan.timeout_s)
+            current = await self.judged_again(call, plan)
         except TimeoutError:
             self.done(call)
             exchange.fail(Fault("SERVER_NOT_READY", f"{upstream.id} was not ready in time", retry_after_ms=2000))
@@ -234,9 +241,8 @@ class Sending:
             self.done(call)
             raise
         else:
-            if own is not None and own.session is not None and isinstance(own.session.state, SessionState):
-                own.session.state.lanes.add((upstream.id, own.name))
-            self._send(call, plan, line)
+            if current is not None:
+                self._send(call, current, line)
 
 
 def _gone(server: str) -> Refuse:

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Final
 
 import msgspec
 
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mgp.negotiation import Agreed, Home, agree, answer
+from interlock.wire.short_memory import remembers_short
 
 OFFERED: Final = ("security", "access_control", "audit", "tool_discovery")
 """The extensions that this hub has for clients."""
@@ -18,7 +18,11 @@ _METHODS_ALONE: Final = Agreed(frozenset(), Home.PLAIN)
 """For MGP's own methods when nothing was agreed: their errors have MGP's codes whoever asks."""
 
 
-@lru_cache(maxsize=1024)
+def _size(dialect: Dialect) -> int:
+    return len(dialect.capabilities.raw) + len(dialect.client_info or b"")
+
+
+@remembers_short(1024, _size)
 def speaking(dialect: Dialect) -> Dialect:
     """The dialect that is spoken with a client that offered MGP. Versions that do not fit leave plain MCP."""
     if dialect.mgp_offer is None:
@@ -31,7 +35,7 @@ def speaks_of_security(dialect: Dialect) -> bool:
     return dialect.mgp is not None and "security" in dialect.mgp.extensions
 
 
-@lru_cache(maxsize=1024)
+@remembers_short(1024, _size)
 def for_mgp_method(dialect: Dialect) -> Dialect:
     """The dialect in which a method of MGP's own is answered."""
     return dialect if dialect.mgp is not None else msgspec.structs.replace(dialect, mgp=_METHODS_ALONE)

@@ -30,6 +30,9 @@ left where no other looks. The rest are standard (MGP, Standard Validators)."""
 MOST_VALUES: Final = 20_000
 MOST_PROPERTIES: Final = 500
 DEEPEST: Final = 64
+LONGEST_NAME: Final = 64
+LONGEST_OF_TOOL: Final = 256
+"""So much of a name is read, and remembered: an argument's, and one of a definition."""
 
 Context = frozenset[str]
 """What a tool is about, as far as its names say so: `shell`, `sql`, `code`."""
@@ -121,7 +124,7 @@ class Places:
             return named
         kind = self._by_schema.get(path)
         if kind is None:
-            kind = kind_of_name(key, self._context)
+            kind = kind_of_name(key[:LONGEST_NAME], self._context)
             if kind in self._settled:
                 return None
         return kind if kind in self._kinds else None
@@ -129,14 +132,14 @@ class Places:
 
 def context_of(names: Sequence[str]) -> Context:
     """What a tool is about, from its server's name and its own."""
-    words = {word for name in names for word in words_of(name)}
+    words = {word for name in names for word in words_of(name[:LONGEST_OF_TOOL])}
     return frozenset(topic for topic, telling in _TOPICS.items() if not words.isdisjoint(telling))
 
 
 @lru_cache(maxsize=4096)
 def kind_of_name(name: str, context: Context = frozenset()) -> ArgumentKind | None:
-    """What an argument of that name most likely is."""
-    words = words_of(name[:64])
+    """What an argument of that name, or of one that begins so, most likely is."""
+    words = words_of(name)
     if not words:
         return None
     whole = "_".join(words)
@@ -272,9 +275,9 @@ def _properties(schema: object, context: Context) -> Iterator[tuple[str, Argumen
 def _kind_of_property(name: str, node: Mapping[str, object], context: Context) -> ArgumentKind | None:
     told = node.get("description")
     told = told[:_READ_OF_DESCRIPTION] if isinstance(told, str) else ""
-    if words_of(name)[-1:] in (("query",), ("statement",)) and _SAYS_SQL.search(told):
+    if words_of(name[:LONGEST_OF_TOOL])[-1:] in (("query",), ("statement",)) and _SAYS_SQL.search(told):
         return "sql"
-    kind = kind_of_name(name, context) or _FORMATS.get(str(node.get("format")))
+    kind = kind_of_name(name[:LONGEST_NAME], context) or _FORMATS.get(str(node.get("format")))
     if kind is None and _takes_text(node):
         kind = next((kind for kind, says in _SAYS.items() if says.search(told)), None)
     return kind

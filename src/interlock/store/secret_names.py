@@ -16,8 +16,12 @@ _BOUNDARY: Final = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
 _CAUTIOUS: Final = re.compile(r"(?:hash|sealed|count|limit|expires?|expiry|id|ids|name|type|budget)$", re.IGNORECASE)
 
 
-@lru_cache(maxsize=4096)
 def names_a_secret(name: str) -> bool:
     """Whether a value under this name is a secret: `api_key`, `clientSecret`, `X-Auth-Token`; not `key_hash`."""
-    words = _BOUNDARY.sub("_", name[:200])
+    return _names_a_secret(name[:200])
+
+
+@lru_cache(maxsize=4096)
+def _names_a_secret(name: str) -> bool:
+    words = _BOUNDARY.sub("_", name)
     return _CAUTIOUS.search(words) is None and _SECRET.search(words) is not None

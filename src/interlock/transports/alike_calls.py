@@ -17,6 +17,9 @@ from interlock.wire.messages import Request
 MOST_ALIKE: Final = 1_024
 ALIKE_BYTES: Final = 1_024
 """So much may stand around the arguments of a call that is remembered."""
+_COPIES: Final = 3
+_REST: Final = 1_024
+"""How often what stands around them is held in memory then, and what else is."""
 _NAME: Final = b'"name":"'
 
 
@@ -100,13 +103,41 @@ class Said(msgspec.Struct, eq=False):
         return None if call is None else cls(call, dialect, at_length, session)
 
 
+class Remembered:
+    """The calls that several conversations remember together. Where there is no room for more, the oldest go."""
+
+    __slots__ = ("_held", "_limit", "bytes")
+
+    def __init__(self, limit: int) -> None:
+        self._limit = limit
+        self._held: dict[tuple[AlikeCalls, bytes], int] = {}
+        self.bytes = 0
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def add(self, calls: AlikeCalls, name: bytes, around: int) -> None:
+        """A conversation remembers a call, with so much around its arguments."""
+        self.drop(calls, name)
+        size = self._held[calls, name] = _COPIES * around + _REST
+        self.bytes += size
+        while self.bytes > self._limit:
+            oldest, forgotten = next(iter(self._held))
+            oldest.forget(forgotten)
+
+    def drop(self, calls: AlikeCalls, name: bytes) -> None:
+        """It does not any more."""
+        self.bytes -= self._held.pop((calls, name), 0)
+
+
 class AlikeCalls:
     """The last call of each tool in one conversation: one that is like it needs no more looks."""
 
-    __slots__ = ("_said",)
+    __slots__ = ("_remembered", "_said")
 
-    def __init__(self) -> None:
+    def __init__(self, remembered: Remembered) -> None:
         self._said: dict[bytes, Said] = {}
+        self._remembered = remembered
 
     def find(self, body: bytes) -> Said | None:
         """The call that one in these bytes may be like."""
@@ -115,11 +146,20 @@ class AlikeCalls:
 
     def learn(self, said: Said | None) -> None:
         """Remember a call for those that are like it, if there is anything to remember."""
-        if said is not None and said.call.view.name is not None:
-            if len(self._said) >= MOST_ALIKE:
-                self._said.clear()
-            self._said[said.call.view.name.encode()] = said
+        if said is None or said.call.view.name is None:
+            return
+        if len(self._said) >= MOST_ALIKE:
+            self.clear()
+        call, name = said.call, said.call.view.name.encode()
+        self._said[name] = said
+        self._remembered.add(self, name, call.begin + len(call.middle) + call.rest)
+
+    def forget(self, name: bytes) -> None:
+        """Remember a call no more."""
+        self._said.pop(name, None)
+        self._remembered.drop(self, name)
 
     def clear(self) -> None:
         """Forget them all."""
-        self._said.clear()
+        for name in list(self._said):
+            self.forget(name)

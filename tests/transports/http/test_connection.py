@@ -73,6 +73,29 @@ async def test_a_refusal_comes_after_the_answers_that_are_due(place: Place) -> N
     assert [part[:3] for part in everything.split(b"HTTP/1.1 ")[1:]] == [b"200", b"400"]
 
 
+async def test_a_refusal_is_told_in_the_words_of_its_own_address_whatever_comes_behind_it(place: Place) -> None:
+    async with place.peer() as peer:
+        refused = modern(place.host, Origin="http://evil.example")
+        peer.send(modern(place.host, "slow") + refused + get("/elsewhere", place.host))
+        (await place.desk.next()).result(b"{}")
+        assert (await peer.answer()).status == 200
+        answer = await peer.answer()
+    assert answer.status == 403
+    assert answer.json["error"]["data"]["name"] == "ORIGIN_REFUSED"
+
+
+async def test_whoever_sent_more_behind_a_request_that_is_turned_away_can_read_why(place: Place) -> None:
+    async with place.peer() as peer:
+        turned_away = modern(place.host, Authorization="Bearer nobody")
+        more = modern(place.host) * 4_000
+        peer.send(turned_away + more[:100_000])
+        assert (await peer.answer()).status == 401
+        peer.send(more[100_000:])
+        await peer.writer.drain()
+        assert await peer.rest() == b""
+        assert place.desk.served == 0
+
+
 async def test_more_pipelined_requests_than_may_wait_end_the_connection_after_those_that_may() -> None:
     async with opened(Desk(), HttpBounds(pipelined=4)) as place, place.peer() as peer:
         peer.send(modern(place.host, "slow") + b"".join(modern(place.host, id=i) for i in range(10)))

@@ -59,12 +59,12 @@ class Admitting:
         await self.grants.begin(self._ground.store, changed)
 
     async def renew(self) -> None:
-        """Tokens as the configuration says now. Those of before are worth nothing where it changed."""
+        """Tokens as the configuration says now. Those of before are worth nothing where it changed: from before the
+        first moment that anyone else has, so that none is let in on the word of an issuer that is let go of."""
         settings = self._ground.config.hub.oauth
         if self.oauth is not None and self.oauth.settings == settings:
             return
-        await self.close()
-        self.oauth = None
+        former, self.oauth = self.oauth, None
         if settings.every:
             try:
                 self.oauth = open_desk(
@@ -81,6 +81,8 @@ class Admitting:
                 self.oauth.tick()
         self.keys.beside = (lambda hash_: None) if self.oauth is None else self.oauth.tokens.get
         self.access.short_of_right = (lambda *_: None) if self.oauth is None else self.oauth.tokens.short_of_right
+        if former is not None:
+            await former.close()
 
     async def close(self) -> None:
         """No issuer is asked any more."""

@@ -6,12 +6,12 @@ The one rule: what a client calls itself decides how its list is cut, never what
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Final
 
 import msgspec
 
 from interlock.hub.kernel.shelf import Shelf
+from interlock.wire.short_memory import remembers_short
 
 SEARCHING: Final = {
     "claude-code": "defers the definitions of MCP tools by default and finds them with its own tool search",
@@ -27,7 +27,7 @@ def shelf_for(shelf: Shelf, client_info: bytes | None) -> Shelf:
     return msgspec.structs.replace(shelf, level="L0", budget=None, by_default=False)
 
 
-@lru_cache(maxsize=1024)
+@remembers_short(1024)
 def name_of(client_info: bytes) -> str:
     """What a client calls itself; empty where that cannot be read."""
     if len(client_info) > _LONGEST:

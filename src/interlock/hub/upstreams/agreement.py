@@ -5,7 +5,6 @@ A server's own word on its name is for display, and its word on its trust can on
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -13,6 +12,7 @@ import msgspec
 from interlock.protocols.mcp.meta import CLIENT_CAPABILITIES, members
 from interlock.protocols.mgp.negotiation import Agreed, Offer, agree, asked_with, read_offer
 from interlock.wire.errors import Fault
+from interlock.wire.short_memory import remembers_short
 
 ASKED: Final = ("security", "audit", "code_safety")
 """The extensions that the hub has for servers."""
@@ -44,13 +44,13 @@ def agreement(capabilities: bytes) -> tuple[Agreement | None, str]:
     return Agreement(agreed, offer), agreed.warning
 
 
-@lru_cache(maxsize=1024)
+@remembers_short(1024)
 def asking(capabilities: bytes) -> bytes:
     """A client's capabilities with the hub's own question about MGP in them, in place of the client's."""
     return asked_with(capabilities, ASKED)
 
 
-@lru_cache(maxsize=1024)
+@remembers_short(1024)
 def _asking_in(meta_capabilities: bytes) -> msgspec.Raw:
     return msgspec.Raw(asking(meta_capabilities))
 

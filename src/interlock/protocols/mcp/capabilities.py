@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from functools import lru_cache
 from typing import Final
 
 import msgspec
 
 from interlock.protocols.mcp.tasks import EXTENSION
 from interlock.wire.errors import Fault
+from interlock.wire.short_memory import remembers_short
 
 
 class ClientCapabilities(msgspec.Struct, frozen=True):
@@ -50,7 +50,7 @@ class ClientCapabilities(msgspec.Struct, frozen=True):
 NO_CAPABILITIES: Final = ClientCapabilities()
 
 
-@lru_cache(maxsize=1024)
+@remembers_short(1024)
 def read_client_capabilities(raw: bytes) -> ClientCapabilities:
     """The capabilities in a client's own words, understood. Cached, since the same words come with every request."""
     try:

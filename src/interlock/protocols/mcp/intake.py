@@ -6,7 +6,7 @@ Everything the specification says a server must refuse before it serves is refus
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TypeVar
+from typing import Final, TypeVar
 
 import msgspec
 
@@ -23,6 +23,9 @@ from interlock.wire.messages import Request
 
 Headers = Mapping[bytes, bytes]
 K = TypeVar("K")
+
+MOST_OF_ITSELF: Final = 64 * 1024
+"""Bytes of a client's capabilities, and of what it calls itself."""
 
 
 def is_modern(request: Request, view: Glance, headers: Headers | None) -> bool:
@@ -79,6 +82,7 @@ def read_initialize(params: bytes) -> Dialect:
     revision = agree(said.protocolVersion)
     info = bytes(said.clientInfo)
     capabilities = bytes(said.capabilities)
+    _check_size(capabilities, info)
     return Dialect(revision, read_client_capabilities(capabilities), info, mgp_offer=_mgp_offer(capabilities))
 
 
@@ -130,8 +134,15 @@ def _new_dialect(version: str, capabilities: bytes, info: bytes | None, log_leve
         raise _unsupported(version, MODERN_NAMES, "repeat with a supported version")
     if log_level is not None and log_level not in LOG_LEVELS:
         raise Fault("INVALID_PARAMS", f"unknown log level {log_level!r}", mend=f"one of {', '.join(LOG_LEVELS)}")
+    _check_size(capabilities, info)
     read = NO_CAPABILITIES if capabilities == b"{}" else read_client_capabilities(capabilities)
     return Dialect(revision, read, info, log_level, mgp_offer=_mgp_offer(capabilities))
+
+
+def _check_size(capabilities: bytes, info: bytes | None) -> None:
+    """What a client says of itself is kept as long as its session, or its call, lasts."""
+    if max(len(capabilities), len(info or b"")) > MOST_OF_ITSELF:
+        raise Fault("INVALID_PARAMS", f"a client says at most {MOST_OF_ITSELF} bytes of what it is and can do")
 
 
 def _keep(known: dict[K, Dialect], key: K, dialect: Dialect) -> None:

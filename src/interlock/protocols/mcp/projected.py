@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -19,6 +18,7 @@ from interlock.protocols.mcp.meta import (
 from interlock.protocols.mcp.revisions import Revision
 from interlock.protocols.mcp.tasks import EXTENSION as TASKS
 from interlock.protocols.mgp.negotiation import EXTENSION_KEY as MGP
+from interlock.wire.short_memory import remembers_short
 
 _CROSSING: Final = ("sampling", "elicitation", "roots", "experimental")
 """The capabilities that mean the same on both sides. Tasks are another thing in each era, and stay where they are."""
@@ -26,7 +26,7 @@ _OF_EACH_HOP: Final = (TASKS, MGP)
 """Extensions that each hop agrees on for itself."""
 
 
-@lru_cache(maxsize=1024)
+@remembers_short(1024)
 def capabilities_across(raw: bytes) -> bytes:
     """A client's capabilities for a server of the other era."""
     said = members(raw)
@@ -37,7 +37,7 @@ def capabilities_across(raw: bytes) -> bytes:
     return msgspec.json.encode(kept)
 
 
-@lru_cache(maxsize=1024)
+@remembers_short(1024)
 def capabilities_along(raw: bytes) -> bytes:
     """A client's capabilities for a server that has a session with it, as the client has with the hub."""
     said = members(raw)
@@ -48,7 +48,7 @@ def capabilities_along(raw: bytes) -> bytes:
     return msgspec.json.encode(kept)
 
 
-@lru_cache(maxsize=1024)
+@remembers_short(1024)
 def request_meta(
     revision: Revision, capabilities: bytes, client_info: bytes | None, log_level: str | None
 ) -> Mapping[str, object]:

@@ -75,7 +75,7 @@ class McpEndpoint:
         self._service = service
         self._limits = limits
         self.sessions = Sessions(limits, bounds, service.closed, clock)
-        self.legacy_sse = LegacySse(service, limits, bounds)
+        self.legacy_sse = LegacySse(service, limits, bounds, self.sessions.remembered)
         self._listening: set[HttpExchange] = set()
         """Subscriptions of the stateless era: requests that are never done by themselves."""
 

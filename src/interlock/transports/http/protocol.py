@@ -179,7 +179,8 @@ class HubProtocol(HttpToolsProtocol):
 
     def on_url(self, url: bytes) -> None:
         """The request target, or a piece of it."""
-        self._target += url
+        if self._phase is not _DEAF:
+            self._target += url
 
     def on_header(self, name: bytes, value: bytes) -> None:
         """One header."""
@@ -290,7 +291,8 @@ class HubProtocol(HttpToolsProtocol):
         if self.face.streams:
             self.face.streams.pop(turn, None)
         if not turn.keep_alive or self._draining:
-            self._hang_up(lingering=turn.refusal is not None)
+            # Whoever did not ask for the end may have sent more already.
+            self._hang_up(lingering=turn.refusal is not None or (turn.head.keep_alive and not self._draining))
         elif self._queue or self.flow.read_paused:
             self._advance()
 

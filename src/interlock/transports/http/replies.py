@@ -41,6 +41,10 @@ IDEMPOTENT: Final = frozenset(
 ) | {"ping"}
 """Requests that may be sent again when it is not known whether the first was heard."""
 
+REPEATED: Final = IDEMPOTENT | {"initialize"}
+"""Sent again where a connection that was kept turned out to be closed. Of a second handshake a session may be left that
+nobody uses; without it, a server that was started anew has none, since it hung up on all connections."""
+
 
 class Call(Reply):
     """One request of ours, and its response as it comes."""
@@ -142,7 +146,7 @@ class Call(Reply):
     def failed(self, how: Failed) -> None:
         if not how.sent:
             self._lose("UPSTREAM_UNAVAILABLE", how.why)
-        elif how.reused and not how.began and not self._repeated and self.outgoing.method in IDEMPOTENT:
+        elif how.reused and not how.began and not self._repeated and self.outgoing.method in REPEATED:
             self._repeated = True
             self._link.repeat(self)
         else:

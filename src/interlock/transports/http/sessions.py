@@ -11,7 +11,7 @@ import msgspec
 
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.revisions import R2025_11_25
-from interlock.transports.alike_calls import AlikeCalls, Open
+from interlock.transports.alike_calls import AlikeCalls, Open, Remembered
 from interlock.transports.exchange import Caller, Session, why_cancelled
 from interlock.transports.http.bounds import HttpBounds
 from interlock.transports.http.exchange import check_capability
@@ -37,6 +37,7 @@ class HttpSession(Session):
         streams: Streams,
         limits: Limits,
         clock: Callable[[], float],
+        remembered: Remembered,
     ) -> None:
         super().__init__(id, caller, dialect)
         self.streams = streams
@@ -44,7 +45,7 @@ class HttpSession(Session):
         """The requests that are being served."""
         self._clock = clock
         self.used_at = clock()
-        self.alike = AlikeCalls()
+        self.alike = AlikeCalls(remembered)
         self._limits = limits
         self._asked: dict[int, asyncio.Future[bytes]] = {}
         self._next_ask = 0
@@ -142,6 +143,7 @@ class Sessions:
         self._by_id: dict[str, HttpSession] = {}
         self._per_owner: Counter[str] = Counter()
         self._budget = ReplayBudget(bounds.replay_total_bytes)
+        self.remembered = Remembered(bounds.alike_bytes)
 
     def __len__(self) -> int:
         return len(self._by_id)
@@ -157,7 +159,8 @@ class Sessions:
                 retry_after_ms=10_000,
             )
         streams = Streams(bounds, self._budget, primes=dialect.revision is R2025_11_25)
-        session = HttpSession(secrets.token_urlsafe(24), caller, dialect, streams, self._limits, self._clock)
+        id_ = secrets.token_urlsafe(24)
+        session = HttpSession(id_, caller, dialect, streams, self._limits, self._clock, self.remembered)
         self._by_id[session.id] = session
         self._per_owner[caller.owner] += 1
         return session

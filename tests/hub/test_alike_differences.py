@@ -1,0 +1,186 @@
+"""Whatever is asked in whatever order: one connection that is kept tells, sends and records what new ones do."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import re
+from collections.abc import Iterator
+from contextlib import AsyncExitStack
+from typing import Any, NamedTuple
+from unittest.mock import patch
+
+import msgspec
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from interlock.hub.audit.record import INTENDED, Record
+from interlock.hub.trails import Trail
+
+from .house import LEGACY, MODERN, PREFIX, Kept
+from .raw_web import RawTools
+from .test_alike_calls import NEW, NEW_STREAMS, OLD, OLD_STREAMS, Place, Way, server_house
+
+STRANGE = "web__strange"
+OK = "web__ok"
+
+
+class Asked(NamedTuple):
+    """A request in its pieces, each as it is written."""
+
+    id: str
+    name: str
+    arguments: str
+    meta: str
+    order: tuple[int, ...]
+    heads: tuple[str, ...]
+    """Of the headers that belong to it, others in their place."""
+
+
+def _compact(value: object) -> str:
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False)
+
+
+ODD = [
+    '{"n":1,"n":2}', '{"text":"\\ud800"}', '{"n":1.0}', '{"n":1e2}', '{"n":-0}', '{"text":"\\u0061"}', "[]", "null",
+    '{"n":1}}', '{"n":1', '{"text":' + "[" * 70 + "1" + "]" * 70 + "}", '{"n":1},"name":"web__ok"', '{"n":NaN}',
+]  # fmt: skip
+values = st.recursive(
+    st.none()
+    | st.booleans()
+    | st.integers(-(2**70), 2**70)
+    | st.floats(allow_nan=False, allow_infinity=False)
+    | st.text(st.characters(exclude_categories=["Cs"]), max_size=6),
+    lambda inner: (
+        st.lists(inner, max_size=3) | st.dictionaries(st.sampled_from(["a", "id", "name"]), inner, max_size=3)
+    ),
+    max_leaves=4,
+)
+good = st.fixed_dictionaries(
+    {}, optional={"text": st.text('ab\u00e9\n"\\', max_size=5) | st.floats(0, 9), "n": st.integers()}
+)
+compact = good.map(_compact)
+arguments = st.one_of(
+    compact,
+    st.dictionaries(st.sampled_from(["text", "n", "x"]), values, max_size=3).map(_compact),
+    st.sampled_from(ODD),
+)
+ids = st.one_of(
+    st.integers(0, 10**6).map(str),
+    st.integers(0, 10**6).map(str),
+    st.sampled_from(
+        ["-1", "1.0", "01", "null", '"a"', '""', "999999999999999999", "9223372036854775808", "1e3", "true"]
+    ),
+)
+metas = st.sampled_from(
+    ["", "", "", ',"x":1', ',"progressToken":7', ',"traceparent":"x"', ',"x":{"arguments":{},"id":1}']
+)
+asked = st.builds(
+    Asked,
+    ids,
+    st.sampled_from([STRANGE, STRANGE, STRANGE, OK, "web__none"]),
+    arguments,
+    metas,
+    st.sampled_from([(0, 1, 2), (0, 1, 2), (0, 1, 2), (1, 0, 2), (2, 1, 0)]),
+    st.sampled_from([(), (), (), ("Mcp-Name: web__ok",), ("Mcp-Method: tools/list",), ("Mcp-Protocol-Version: 1999",)]),
+)
+PLAIN = Asked("1", STRANGE, '{"text":"a"}', "", (0, 1, 2), ())
+alike = st.builds(lambda id_, given: PLAIN._replace(id=id_, arguments=given), ids, arguments)
+
+
+class Running(NamedTuple):
+    """A hub with one server, and what both have seen."""
+
+    runner: asyncio.Runner
+    place: Place
+    heard: list[Any]
+    records: list[Record]
+    session: str
+
+
+@pytest.fixture(scope="module", params=[NEW, OLD, NEW_STREAMS, OLD_STREAMS], ids=lambda way: f"{way.era}-{way.streams}")
+def running(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    way = request.param
+    assert isinstance(way, Way)
+    heard: list[Any] = []
+    records: list[Record] = []
+
+    def reply(self: RawTools, message: dict[str, Any]) -> bytes | None:
+        if message["method"] == "tools/call":
+            heard.append(message["params"])
+        return None
+
+    async def start() -> tuple[Place, str]:
+        place = await stack.enter_async_context(server_house(tmp_path_factory.mktemp("hub"), way))
+        place.hub.assembly.recorder.follow(records.extend)
+        async with place.kept() as client:
+            return place, client.session
+
+    stack = AsyncExitStack()
+    with asyncio.Runner() as runner, patch.object(RawTools, "reply", reply):
+        place, session = runner.run(start())
+        yield Running(runner, place, heard, records, session)
+        runner.run(stack.aclose())
+
+
+@settings(max_examples=40, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(sequence=st.lists(alike | alike | alike | asked, min_size=3, max_size=12))
+def test_a_kept_connection_serves_as_new_ones_do(running: Running, sequence: list[Asked]) -> None:
+    sequence = [PLAIN, PLAIN, PLAIN, *sequence, PLAIN]
+    with patch.object(Trail, "_go", autospec=True, side_effect=Trail._go) as went:
+        new = running.runner.run(_all_of(running, sequence, keeping=False))
+        assert went.call_count == 0
+        kept = running.runner.run(_all_of(running, sequence, keeping=True))
+        assert went.call_count >= 1, "the third at least goes along the trail of the first two"
+    assert kept == new
+
+
+async def _all_of(running: Running, sequence: list[Asked], *, keeping: bool) -> Any:
+    """What came back, what the server heard, and what is on record."""
+    place = running.place
+    running.heard.clear()
+    running.records.clear()
+    told: list[Any] = []
+    client: Kept | None = None
+    for each in sequence:
+        if client is None:
+            client = Kept(place.hub.url, modern=True)
+            await client.__aenter__()
+        top, body = await client.post(*_written(each, running))
+        told.append((top.split()[1], _unlike(body)))
+        if not keeping or b"connection: close" in top:
+            await client.__aexit__()
+            client = None
+    if client is not None:
+        await client.__aexit__()
+    assert place.hub.assembly.hub.open_calls == 0
+    await place.hub.assembly.recorder.flushed()
+    heard = [_unlike(msgspec.json.encode(params)) for params in running.heard]
+    alike = {"seq": 0, "at": 0, "trace": "", "intent": 0, "duration_us": 0}
+    rows = [
+        msgspec.structs.replace(row, **alike) for row in running.records if row.kind == "tool" and row.event != INTENDED
+    ]
+    return told, heard, rows
+
+
+def _written(each: Asked, running: Running) -> tuple[bytes, str]:
+    modern = running.place.modern
+    own = f'"{PREFIX}protocolVersion":"{MODERN}","{PREFIX}clientCapabilities":{{}}' if modern else '"y":1'
+    members = (f'"name":"{each.name}"', f'"arguments":{each.arguments}', f'"_meta":{{{own}{each.meta}}}')
+    params = ",".join(members[at] for at in each.order)
+    body = f'{{"jsonrpc":"2.0","id":{each.id},"method":"tools/call","params":{{{params}}}}}'
+    if not modern:
+        return body.encode(), running.session.replace(LEGACY, "1999" if each.heads[:1] == VERSION else LEGACY)
+    heads = {"Mcp-Protocol-Version": MODERN, "Mcp-Method": "tools/call", "Mcp-Name": each.name}
+    heads |= dict(line.split(": ") for line in each.heads)
+    return body.encode(), "".join(f"{name}: {value}\r\n" for name, value in heads.items())
+
+
+def _unlike(said: bytes) -> bytes:
+    """Without what is another one each time."""
+    said = re.sub(rb'"progressToken":\d+', b"", said)
+    return re.sub(rb"[0-9a-f]{32}(-[0-9a-f]{16})?", b"", said)
+
+
+VERSION = ("Mcp-Protocol-Version: 1999",)

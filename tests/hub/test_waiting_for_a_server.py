@@ -1,0 +1,155 @@
+"""A call that waits for its server is judged by what holds when it goes out, not by what held when it came."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+
+from interlock.config.settings import Agent, Server, Tools
+from interlock.hub.principals import local_person
+from interlock.transports.http.client import HttpLink
+
+from .house import House, Raw, house, text_of, until
+from .raw_web import RawWeb
+from .web_server import Posted
+
+
+class Gated(RawWeb):
+    """Does not say who it is, or what it offers, until it is let."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gate = asyncio.Event()
+        self.gate.set()
+
+    async def serve(self, posted: Posted, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> bool:
+        if posted.message["method"] in ("initialize", "tools/list"):
+            await self.gate.wait()
+        return await super().serve(posted, reader, writer)
+
+
+@asynccontextmanager
+async def starting(tmp_path: Path) -> AsyncIterator[tuple[House, Gated, str]]:
+    """A hub that knows a server, which is just being started again; and the key of an agent."""
+    async with Gated() as web, house(tmp_path, {"web": Server(url=web.url, era="legacy")}) as hub:
+        key = await hub.new_key("ci")
+        web.gate.clear()
+        await hub.assembly.upstreams["web"].restart()
+        await until(lambda: hub.assembly.upstreams["web"].shared_line is None)
+        yield hub, web, key
+
+
+async def _revoke(hub: House) -> None:
+    await hub.assembly.key_desk.revoke(local_person("tester"), b'{"agent":"ci"}')
+
+
+async def _deny(hub: House) -> None:
+    await hub.deny("ci", "web", "ok")
+
+
+async def _ask(hub: House) -> None:
+    await hub.assembly.apply(msgspec.structs.replace(hub.assembly.config, agents={"ci": Agent(ask=("web__ok",))}))
+
+
+CHANGES: dict[str, tuple[Callable[[House], Awaitable[None]], str]] = {
+    "its key is taken back": (_revoke, "AUTH_REQUIRED"),
+    "the tool is denied to it": (_deny, "TOOL_NOT_FOUND"),
+    "a person is to be asked": (_ask, "SERVER_RESTARTING"),
+}
+
+
+@pytest.mark.parametrize("what", CHANGES)
+async def test_a_call_that_waits_is_refused_for_what_changed_meanwhile(tmp_path: Path, what: str) -> None:
+    change, reason = CHANGES[what]
+    async with starting(tmp_path) as (hub, web, key):
+        waiting = asyncio.ensure_future(Raw(hub.url + "/mcp", key).modern("tools/call", OK))
+        await until(lambda: hub.assembly.hub.open_calls == 1)
+        await change(hub)
+        web.gate.set()
+        assert (await waiting)["error"]["data"]["name"] == reason
+        assert web.called == 0
+        assert hub.assembly.hub.open_calls == 0
+
+
+async def test_a_call_that_waits_is_made_where_nothing_changed_for_it(tmp_path: Path) -> None:
+    async with starting(tmp_path) as (hub, web, key):
+        waiting = asyncio.ensure_future(Raw(hub.url + "/mcp", key).modern("tools/call", OK))
+        await until(lambda: hub.assembly.hub.open_calls == 1)
+        await hub.deny("somebody else", "web")
+        web.gate.set()
+        assert text_of(await waiting) == "fine"
+        assert web.called == 1
+
+
+async def test_arguments_are_held_to_what_the_tool_says_now(tmp_path: Path) -> None:
+    async with starting(tmp_path) as (hub, web, key):
+        waiting = asyncio.ensure_future(Raw(hub.url + "/mcp", key).modern("tools/call", OK))
+        await until(lambda: hub.assembly.hub.open_calls == 1)
+        web.schema = {"type": "object", "required": ["more"]}
+        web.gate.set()
+        answer = await waiting
+        assert "fine" not in str(answer), answer
+        assert web.called == 0
+
+
+async def test_a_tool_that_the_operator_denies_is_not_called_while_its_server_starts_again(tmp_path: Path) -> None:
+    async with starting(tmp_path) as (hub, web, key):
+        web.gate.set()
+        await until(lambda: hub.assembly.upstreams["web"].shared_line is not None)
+        web.gate.clear()
+        config = hub.assembly.config
+        settings = msgspec.structs.replace(config.servers["web"], tools=Tools(deny=("ok",)))
+        await hub.assembly.apply(msgspec.structs.replace(config, servers={"web": settings}))
+        waiting = asyncio.ensure_future(Raw(hub.url + "/mcp", key).modern("tools/call", OK))
+        await until(lambda: hub.assembly.hub.open_calls == 1 or waiting.done())
+        web.gate.set()
+        assert (await waiting)["error"]["data"]["name"] == "TOOL_NOT_FOUND"
+        assert web.called == 0
+
+
+async def test_a_call_that_waits_for_a_new_session_is_judged_again_too(tmp_path: Path) -> None:
+    async with AsyncExitStack() as stack:
+        web = await stack.enter_async_context(Gated())
+        web.session = "one"
+        hub = await stack.enter_async_context(house(tmp_path, {"web": Server(url=web.url, era="legacy")}))
+        web.gate.clear()
+        web.replies["strange"] = b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n"
+        client = Raw(hub.url + "/mcp", await hub.new_key("ci"))
+        await client.modern("tools/call", {**OK, "name": "web__strange"})
+        assert web.called == 1
+        denied = asyncio.ensure_future(client.modern("tools/call", OK))
+        other = asyncio.ensure_future(Raw(hub.url + "/mcp").modern("tools/call", OK))
+        await until(lambda: hub.assembly.hub.open_calls == 2)
+        await hub.deny("ci", "web", "ok")
+        web.gate.set()
+        assert (await denied)["error"]["data"]["name"] == "TOOL_NOT_FOUND"
+        assert text_of(await other) == "fine"
+        assert web.called == 2
+        assert hub.assembly.hub.open_calls == 0
+
+
+async def test_a_lost_session_is_opened_again_though_the_server_hung_up_with_the_news(tmp_path: Path) -> None:
+    async with AsyncExitStack() as stack:
+        web = await stack.enter_async_context(Gated())
+        web.session = "one"
+        hub = await stack.enter_async_context(house(tmp_path, {"web": Server(url=web.url, era="legacy")}))
+        web.session = "two"
+        # The connection is closed after this, and nothing said so.
+        web.replies["strange"] = b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n"
+        connection = hub.assembly.upstreams["web"].connections()[0]
+        link = connection.link
+        assert isinstance(link, HttpLink)
+        assert link.session_id == "one"
+        answer = await Raw(hub.url + "/mcp").modern("tools/call", {**OK, "name": "web__strange"})
+        assert "lost its session" in answer["error"]["message"]
+        await until(lambda: connection.reopening is None)
+        assert link.session_id == "two"
+
+
+OK: dict[str, Any] = {"name": "web__ok", "arguments": {"text": "x"}}
