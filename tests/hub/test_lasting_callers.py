@@ -1,0 +1,73 @@
+"""Who is admitted once for a whole conversation, as on the transport of 2024-11-05, is held to what holds by now."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from interlock.config.settings import Agent, Profile
+
+from .house import House, Raw, child, house, text_of
+
+ECHO = {"name": "busy__echo", "arguments": {"text": "x"}}
+HELLO = {"protocolVersion": "2024-11-05", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
+WIDE, NARROW = Agent(profile="wide"), Agent(profile="narrow")
+PROFILES = {"wide": Profile(), "narrow": Profile(tools=("busy__fail",))}
+
+
+class Lasting:
+    """A client of the older HTTP transport."""
+
+    def __init__(self, hub: House, key: str) -> None:
+        self._hub = hub
+        self._key = key
+
+    async def __aenter__(self) -> Lasting:
+        host, port = self._hub.url.removeprefix("http://").split(":")
+        self._reader, self._writer = await asyncio.open_connection(host, int(port))
+        said = f"Host: {host}:{port}\r\nAuthorization: Bearer {self._key}\r\nAccept: text/event-stream\r\n"
+        self._writer.write(f"GET /sse HTTP/1.1\r\n{said}\r\n".encode())
+        await asyncio.wait_for(self._reader.readuntil(b"/messages/"), 10)
+        place = await self._reader.readline()
+        self._raw = Raw(f"{self._hub.url}/messages/{place.strip().decode()}", self._key)
+        await self.ask("initialize", HELLO, 1)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._writer.close()
+
+    async def ask(self, method: str, params: dict[str, Any], id: int) -> Any:
+        """A request, and its answer among all that comes."""
+        await self._raw.post(json.dumps({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).encode())
+        async with asyncio.timeout(10):
+            while True:
+                line = await self._reader.readline()
+                if line.startswith(b"data: {") and (message := json.loads(line[6:])).get("id") == id:
+                    return message
+
+
+async def test_a_profile_that_is_taken_away_is_taken_from_open_conversations(tmp_path: Path) -> None:
+    servers = {"busy": child("busy_server.py")}
+    async with house(tmp_path, servers, profiles=PROFILES, agents={"ci": WIDE}) as hub:
+        assembly = hub.assembly
+        async with Lasting(hub, await hub.new_key("ci")) as client:
+            assert text_of(await client.ask("tools/call", ECHO, 2)) == "x"
+            await assembly.apply(msgspec.structs.replace(assembly.config, agents={"ci": NARROW}))
+            assert (await client.ask("tools/call", ECHO, 3))["error"]["data"]["name"] == "TOOL_NOT_FOUND"
+            listed = (await client.ask("tools/list", {}, 4))["result"]["tools"]
+            assert "busy__echo" not in [tool["name"] for tool in listed]
+            await assembly.apply(msgspec.structs.replace(assembly.config, agents={"ci": WIDE}))
+            assert text_of(await client.ask("tools/call", ECHO, 5)) == "x"
+
+
+async def test_a_profile_that_is_gone_leaves_a_conversation_what_everyone_has(tmp_path: Path) -> None:
+    servers = {"busy": child("busy_server.py")}
+    async with house(tmp_path, servers, profiles=PROFILES, agents={"ci": WIDE}) as hub:
+        assembly = hub.assembly
+        async with Lasting(hub, await hub.new_key("ci")) as client:
+            await assembly.apply(msgspec.structs.replace(assembly.config, agents={}, profiles={}))
+            assert text_of(await client.ask("tools/call", ECHO, 2)) == "x"
