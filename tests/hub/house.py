@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import contextlib
 import json
+import socket
 import sys
 from collections.abc import AsyncIterator, Callable, Mapping
 from pathlib import Path
@@ -14,15 +15,18 @@ import msgspec
 
 from interlock.config.settings import Agent, Config, Hub, Profile, Server, Timeouts
 from interlock.hub.assembly import Assembly
+from interlock.hub.call import Caller
 from interlock.hub.doors import is_mcp_path
 from interlock.hub.keys import KEYS
 from interlock.hub.principals import Kind, local_person
 from interlock.hub.upstreams.states import State
 from interlock.protocols.mgp.access import EntryType
 from interlock.store.documents import Change
+from interlock.transports.credentials import header_of
 from interlock.transports.http.endpoint import McpEndpoint
 from interlock.transports.http.serve import start
 from interlock.transports.parking import Limits as ParkingLimits
+from interlock.transports.stdio.server import StdioServer
 from interlock.web.app import make_app
 from interlock.web.metrics.page import MetricsPage
 
@@ -246,6 +250,63 @@ class Kept:
             return top, dechunked(await asyncio.wait_for(self._reader.readuntil(b"\r\n0\r\n\r\n"), 30))
         length = int(top.partition(b"content-length: ")[2].partition(b"\r\n")[0] or b"0")
         return top, await asyncio.wait_for(self._reader.readexactly(length), 30)
+
+
+class KeptLines:
+    """The same on a stream of lines, as `interlock stdio` carries them."""
+
+    def __init__(self, hub: House, key: str | None = None, *, modern: bool = True) -> None:
+        self._hub = hub
+        self._key = key
+        self.modern = modern
+
+    async def __aenter__(self) -> KeptLines:
+        ours, theirs = socket.socketpair()
+        assembly = self._hub.assembly
+        caller = assembly.doors.admit_key(self._key, "/mcp")
+        self.server = StdioServer(assembly.service, caller, limits=assembly.limits, admit=self._admit)
+        await asyncio.get_running_loop().connect_accepted_socket(lambda: self.server, theirs)
+        self._reader, self._writer = await asyncio.open_connection(sock=ours)
+        if not self.modern:
+            await self.introduce()
+        return self
+
+    async def introduce(self, **beside: Any) -> None:
+        """Open a session; `beside` the method stands what else is said."""
+        params = {"protocolVersion": LEGACY, "capabilities": {}, "clientInfo": {"name": "kept", "version": "1"}}
+        said = {"jsonrpc": "2.0", "id": 0, "method": "initialize", "params": params, **beside}
+        self.write(msgspec.json.encode(said))
+        assert "result" in await self.read()
+        await self.tell("notifications/initialized", {})
+
+    async def __aexit__(self, *_: object) -> None:
+        self._writer.close()
+        self.server.close()
+
+    def _admit(self, auth: bytes) -> Caller:
+        return self._hub.assembly.doors.admit("/mcp", {b"authorization": header_of(auth)})
+
+    async def call(self, name: str, arguments: bytes, id: int) -> Any:
+        """A call of a tool; the JSON-RPC answer."""
+        params = b'{"name":"%b","arguments":%b' % (name.encode(), arguments)
+        if self.modern:
+            params += f',"_meta":{{"{PREFIX}protocolVersion":"{MODERN}","{PREFIX}clientCapabilities":{{}}}}'.encode()
+        self.write(b'{"jsonrpc":"2.0","id":%d,"method":"tools/call","params":%b}}' % (id, params))
+        return await self.read()
+
+    async def tell(self, method: str, params: dict[str, Any]) -> None:
+        """A notification."""
+        self.write(msgspec.json.encode({"jsonrpc": "2.0", "method": method, "params": params}))
+
+    def write(self, line: bytes) -> None:
+        self._writer.write(line + b"\n")
+
+    async def read(self) -> Any:
+        """The next answer; notifications are passed over."""
+        while True:
+            message = json.loads(await asyncio.wait_for(self._reader.readline(), 30))
+            if "method" not in message:
+                return message
 
 
 def last_message(body: bytes) -> Any:

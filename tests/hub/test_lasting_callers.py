@@ -6,15 +6,17 @@ import asyncio
 import json
 from pathlib import Path
 from typing import Any
+from unittest.mock import patch
 
 import msgspec
 
 from interlock.config.settings import Agent, Profile
+from interlock.hub.trails import Trail
 
 from .house import House, Raw, child, house, text_of
 
 ECHO = {"name": "busy__echo", "arguments": {"text": "x"}}
-HELLO = {"protocolVersion": "2024-11-05", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
+HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
 WIDE, NARROW = Agent(profile="wide"), Agent(profile="narrow")
 PROFILES = {"wide": Profile(), "narrow": Profile(tools=("busy__fail",))}
 
@@ -42,7 +44,7 @@ class Lasting:
 
     async def ask(self, method: str, params: dict[str, Any], id: int) -> Any:
         """A request, and its answer among all that comes."""
-        await self._raw.post(json.dumps({"jsonrpc": "2.0", "id": id, "method": method, "params": params}).encode())
+        await self._raw.post(msgspec.json.encode({"jsonrpc": "2.0", "id": id, "method": method, "params": params}))
         async with asyncio.timeout(10):
             while True:
                 line = await self._reader.readline()
@@ -71,3 +73,16 @@ async def test_a_profile_that_is_gone_leaves_a_conversation_what_everyone_has(tm
         async with Lasting(hub, await hub.new_key("ci")) as client:
             await assembly.apply(msgspec.structs.replace(assembly.config, agents={}, profiles={}))
             assert text_of(await client.ask("tools/call", ECHO, 2)) == "x"
+
+
+async def test_calls_follow_a_trail_again_once_their_caller_is_known_anew(tmp_path: Path) -> None:
+    async with house(tmp_path, {"busy": child("busy_server.py", era="legacy")}) as hub:
+        async with Lasting(hub, await hub.new_key("ci")) as client:
+            with patch.object(Trail, "_go", autospec=True, side_effect=Trail._go) as went:
+                for number in range(2, 6):
+                    assert text_of(await client.ask("tools/call", ECHO, number)) == "x"
+                before = went.call_count
+                await hub.deny("somebody else", "busy")
+                for number in range(6, 10):
+                    assert text_of(await client.ask("tools/call", ECHO, number)) == "x"
+                assert went.call_count > before

@@ -140,6 +140,8 @@ class Hub:
     def initialize(self, session: Session) -> bytes:
         """Open a session: nothing is started for it, and nothing waited for."""
         caller = cast(Caller, session.caller)
+        if not caller.standing:
+            session.caller = caller = self._doors.renewed(caller)
         session.dialect = speaking(session.dialect)
         session.state = SessionState()
         self.hearing.opened(session, caller)

@@ -14,10 +14,9 @@ from interlock.hub.audit.entries import Ticket
 from interlock.hub.forward import Forward
 from interlock.hub.sending import LONGEST_CALL_FACTOR
 from interlock.protocols.mcp.results import COMPLETE_FIRST
+from interlock.transports.alike_calls import OpenExchange, Turn
 from interlock.transports.http.client import HttpLink
-from interlock.transports.http.exchange import HttpExchange
 from interlock.transports.http.replies import Call as HttpCall
-from interlock.transports.http.turn import Turn
 from interlock.transports.link import Outgoing, Sink
 from interlock.transports.one_stream import Waiter
 from interlock.transports.stdio.client import StdioLink
@@ -34,8 +33,8 @@ class PlainCall(abc.ABC):
 
     id: int
     """What it has on its way to the server; 0 before that."""
-    ticket: Ticket
-    """Its place in the record, from when it is about to be sent."""
+    ticket: Ticket | None = None
+    """Its intent in the record; None before it is sent."""
 
     def __init__(self, trail: Trail, turn: Turn, asked: int, given: bytes, deadline: float) -> None:
         self.trail = trail
@@ -54,21 +53,14 @@ class PlainCall(abc.ABC):
         """Who carries it."""
         return self._at_length[1]
 
-    def client_gone(self) -> None:
-        """The connection of whoever asked is lost."""
-        self.forward.cancelled("the client closed the connection")
-
     def cancel(self, reason: str) -> None:
-        """The client no longer wants the answer, or its session is over."""
-        if hasattr(self, "ticket"):
-            self._at_length[0].cancel(reason)
-        else:
-            # It came in this very round, and nothing of it was sent: now nothing will be.
-            self.trail.forget(self)
-            self.turn.answer(202)
+        """The client no longer wants the answer, or has gone."""
+        # One that is not sent yet is not begun any more: its turn knows that nobody wants it.
+        exchange = self.trail.exchange(self) if self.ticket is None else self._at_length[0]
+        exchange.cancel(reason)
 
     @cached_property
-    def _at_length(self) -> tuple[HttpExchange, Forward]:
+    def _at_length(self) -> tuple[OpenExchange, Forward]:
         return self.trail.at_length(self)
 
     def _outgoing(self, params: bytes) -> Outgoing:
@@ -90,11 +82,8 @@ class PlainCall(abc.ABC):
 
     def _pass_on(self, result: bytes) -> None:
         """Answer whoever waits, who goes first; nothing comes in between."""
-        trail = self.trail
-        if trail.session is not None:
-            trail.session.settle(self.asked)
-        self.turn.answer_result(self.asked, result)
-        trail.ended_well(self)
+        self.turn.pass_on(self.trail.said, self.asked, result)
+        self.trail.ended_well(self)
 
 
 class WebCall(PlainCall, HttpCall):

@@ -27,7 +27,6 @@ from interlock.hub.upstreams.upstream import Upstream
 from interlock.hub.upstreams.upstreams import Upstreams
 from interlock.hub.verdicts import Refuse
 from interlock.protocols.mcp.tasks import AUGMENTED
-from interlock.transports.http.exchange import HttpExchange
 from interlock.wire.errors import Fault
 from interlock.wire.messages import Id
 
@@ -180,9 +179,9 @@ class Sending:
         if owner is not None:
             self._retries.hold(call, line)
         self.forward(call, plan, connection, owner, done).send()
-        exchange = call.exchange
-        if isinstance(exchange, HttpExchange) and exchange.said is not None:
-            self.trails.leave(call, plan, line, exchange.said)
+        said = call.exchange.said
+        if said is not None:
+            self.trails.leave(call, plan, line, said)
 
     def forward(
         self,

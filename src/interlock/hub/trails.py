@@ -11,7 +11,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
@@ -30,18 +30,14 @@ from interlock.hub.sharing import SessionState, log_level_of
 from interlock.hub.verdicts import PASS
 from interlock.protocols.mcp.alike import Parts
 from interlock.protocols.traces import new_trace_id
+from interlock.transports.alike_calls import OpenExchange, Said, Turn
+from interlock.transports.exchange import Session
 from interlock.transports.http.client import HttpLink
-from interlock.transports.http.exchange import HttpExchange
-from interlock.transports.http.sessions import HttpSession
-from interlock.transports.http.turn import Said, Turn
 from interlock.transports.link import Link
 from interlock.transports.rounds import Rounds
 from interlock.transports.stdio.client import StdioLink
 from interlock.wire.errors import Fault
 from interlock.wire.limits import Limits
-
-if TYPE_CHECKING:
-    from interlock.transports.http.protocol import HubProtocol
 
 _log = logging.getLogger(__name__)
 
@@ -165,48 +161,38 @@ class Trail:
         ):
             return False
         session = self.session
-        if session is not None and not self._is_taken_in(session, turn, parts[0]):
+        if not turn.takes(self.said, caller, parts[0]) or not (session is None or self._is_as_it_was(session)):
             return False
         caller.used = True
         if trails.contexts.kept:
             trails.contexts.used(caller, session, self.name)
         call = self._kind(self, turn, parts[0], given, now + self.timeout_s)
-        if session is not None:
-            session.take(parts[0], call)
+        turn.hold(self.said, parts[0], call)
         trails.rounds.then(self._go, call, turn)
         return True
 
-    def _is_taken_in(self, session: HttpSession, turn: Turn, id: int) -> bool:
-        """Whether a session takes it in, and nothing about it has changed that matters here."""
+    def _is_as_it_was(self, session: Session) -> bool:
+        """Whether nothing about a session has changed that matters here."""
         state = session.state
-        session.touch()
-        return (
-            turn.head.caller is self.caller
-            and session.may_take(id)
-            and isinstance(state, SessionState)
-            and state.log_level is None
-            and self.connection.reopening is None
-        )
+        return isinstance(state, SessionState) and state.log_level is None and self.connection.reopening is None
 
     def _go(self, call: PlainCall, turn: Turn) -> None:
         """Take its place, record it and send it."""
-        trails, connection = self._trails, turn.connection
-        if connection is None:
-            self.forget(call)
+        trails = self._trails
+        if not turn.wanted:
+            turn.let_go(self.said, call.asked, call)
             return
         sending, load = trails.sending, self.caller.load
         if sending.take_place(load, self.upstream) is not None:
-            self._serve_at_length(call, connection)
+            self._serve_at_length(call)
             return
         trace = new_trace_id()
         try:
             call.ticket = trails.recording.recorder.intent(self.principal, self.target, trace, call.given)
         except Fault:
             sending.leave(load, self.upstream)
-            self._serve_at_length(call, connection)
+            self._serve_at_length(call)
             return
-        if self.session is None:
-            turn.on_gone = call.client_gone
         own = trace.encode()
         params = b'{"name":%b,"arguments":%b,"_meta":{"traceparent":"00-%b-%b-01"%b}' % (
             self.target.quoted, call.given, own, own[:16], self.said.call.untraced
@@ -219,36 +205,32 @@ class Trail:
             _log.exception("a call to %s could not be sent", self.target.server)
             call.forward.unsent(Fault("INTERNAL_ERROR", "a fault of ours; it was logged"))
 
-    def _serve_at_length(self, call: PlainCall, connection: HubProtocol) -> None:
-        """Nothing was sent of it yet: have it served as if there were no trail."""
-        self.forget(call)
-        connection.face.endpoint.handle(call.turn, at_length=True)
-
-    def forget(self, call: PlainCall) -> None:
-        """Nothing was sent of it: its id is free again, unless another has that by now."""
-        session = self.session
-        if session is not None and session.opened.get(call.asked) is call:
-            session.settle(call.asked)
+    def _serve_at_length(self, call: PlainCall) -> None:
+        """Nothing was sent of it yet."""
+        call.turn.let_go(self.said, call.asked, call)
+        call.turn.serve_at_length()
 
     def ended_well(self, call: PlainCall) -> None:
         """The server's answer came, and is passed on."""
         self._trails.sending.leave(self.caller.load, self.upstream)
+        assert call.ticket is not None
         self._trails.recording.recorder.outcome(call.ticket, SUCCEEDED)
 
-    def at_length(self, call: PlainCall) -> tuple[HttpExchange, Forward]:
-        """What a call is usually kept in, for one that is under way."""
-        turn, alike, session = call.turn, self.said.call, self.session
-        parts = alike.parts(turn.body)
+    def exchange(self, call: PlainCall) -> OpenExchange:
+        """What its client's transport usually keeps it in."""
+        turn, said = call.turn, self.said
+        parts = said.call.parts(turn.body)
         assert parts is not None
-        exchange = HttpExchange(*alike.read(turn.body, parts), self.said.dialect, self.caller, turn, session)
+        return said.at_length(turn, said, self.caller, parts, call)
+
+    def at_length(self, call: PlainCall) -> tuple[OpenExchange, Forward]:
+        """What a call is usually kept in, for one that is under way."""
+        assert call.ticket is not None
+        exchange = self.exchange(call)
         made = Call(exchange, self.caller, self.target)
         made.upstream, made.ticket, made.trace = self.upstream, call.ticket, call.ticket.trace
         forward = self._trails.sending.forward(made, self.plan, self.connection, handle=call.id or None)
         exchange.on_cancel = forward.cancelled
-        if session is None:
-            turn.on_gone = exchange.client_gone
-        elif session.opened.get(call.asked) is call:
-            session.opened[call.asked] = exchange
         return exchange, forward
 
 

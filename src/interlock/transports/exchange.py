@@ -9,12 +9,15 @@ from __future__ import annotations
 import abc
 import asyncio
 from collections.abc import Callable, Mapping
-from typing import Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.meta import Glance
 from interlock.wire.errors import ErrorObject, Fault
 from interlock.wire.messages import Notification, Request
+
+if TYPE_CHECKING:
+    from interlock.transports.alike_calls import Said
 
 
 class Caller(Protocol):
@@ -53,7 +56,7 @@ class Exchange(abc.ABC):
     After a cancellation or a disconnect that cancels, everything sent is dropped silently.
     """
 
-    __slots__ = ("caller", "dialect", "glance", "headers", "on_cancel", "request", "session")
+    __slots__ = ("caller", "dialect", "glance", "headers", "on_cancel", "request", "said", "session")
 
     def __init__(
         self,
@@ -73,6 +76,8 @@ class Exchange(abc.ABC):
         """The HTTP headers, lower-case, or None where the transport has none."""
         self.on_cancel: Callable[[str], None] | None = None
         """Called once, with the reason, when the client no longer wants the answer."""
+        self.said: Said | None = None
+        """Where a trail can be left for calls like this one."""
 
     @abc.abstractmethod
     def result(self, result: bytes) -> None:

@@ -146,6 +146,14 @@ class Conversation(Generic[W]):
         self._owed.clear()
         return waiters
 
+    def may_owe(self, id: Id) -> bool:
+        """Whether the other side's request with this id can be taken."""
+        return id not in self._owed and len(self._owed) < self._limits.pending
+
+    def owe(self, id: Id) -> None:
+        """One of the other side's requests was taken: an answer is owed until `settle`."""
+        self._owed.add(id)
+
     def settle(self, id: Id) -> bool:
         """An owed answer is about to be sent. False when it is no longer wanted, and must not be."""
         if id not in self._owed:
@@ -185,12 +193,12 @@ class Conversation(Generic[W]):
         return Answered(waiting[0], answer)
 
     def _asked(self, request: Request) -> Received[W]:
+        if self.may_owe(request.id):
+            self.owe(request.id)
+            return Asked(request)
         if request.id in self._owed:
             return Refused(BadMessage("INVALID_REQUEST", f"id {request.id!r} is already in use by an open request"))
-        if len(self._owed) >= self._limits.pending:
-            return Refused(BadMessage("RESOURCE_EXHAUSTED", "too many open requests", request.id))
-        self._owed.add(request.id)
-        return Asked(request)
+        return Refused(BadMessage("RESOURCE_EXHAUSTED", "too many open requests", request.id))
 
     def _progressed(self, notification: Notification) -> Received[W]:
         try:

@@ -15,7 +15,7 @@ from typing import Final
 import msgspec
 
 from interlock.protocols.mcp import headers as mcp_headers
-from interlock.protocols.mcp.alike import AlikeCall, Parts
+from interlock.protocols.mcp.alike import Parts
 from interlock.protocols.mcp.intake import (
     check_session_version,
     is_modern,
@@ -25,6 +25,8 @@ from interlock.protocols.mcp.intake import (
 )
 from interlock.protocols.mcp.meta import Glance, glance
 from interlock.protocols.mcp.revisions import REVISIONS
+from interlock.transports.alike_calls import Open, Said
+from interlock.transports.alike_calls import Turn as AnyTurn
 from interlock.transports.credentials import check_beside
 from interlock.transports.exchange import Caller, Service
 from interlock.transports.http.answers import fault_headers
@@ -32,8 +34,8 @@ from interlock.transports.http.bounds import DEFAULT_BOUNDS, HttpBounds
 from interlock.transports.http.exchange import LISTEN, Batch, HttpExchange
 from interlock.transports.http.guard import Refusal
 from interlock.transports.http.legacy_sse import LegacySse, mcp_path_of
-from interlock.transports.http.sessions import ALIKE_BYTES, HttpSession, Sessions
-from interlock.transports.http.turn import Head, Said, Turn
+from interlock.transports.http.sessions import HttpSession, Sessions
+from interlock.transports.http.turn import Head, Turn
 from interlock.transports.unsettled import Unsettled
 from interlock.wire.conversation import CANCELLED
 from interlock.wire.errors import Fault, Tongue
@@ -82,7 +84,7 @@ class McpEndpoint:
         said = head.said
         try:
             if said is None and head.session is not None:
-                said = head.session.alike(turn.body)
+                said = head.session.alike.find(turn.body)
             parts = None if said is None else said.call.parts(turn.body)
             if said is not None and parts is not None:
                 if at_length or said.trail is None or not said.trail.follow(turn, parts):
@@ -165,9 +167,8 @@ class McpEndpoint:
         view = glance(request.params)
         if is_modern(request, view, head.headers):
             dialect = read_modern(request, view, head.headers)
-            if request.method == "tools/call" and len(turn.body) - len(view.arguments or b"") <= ALIKE_BYTES:
-                alike = AlikeCall.of(turn.body, request, view)
-                head.said = None if alike is None else Said(alike, dialect)
+            if request.method == "tools/call":
+                head.said = Said.of(turn.body, request, view, dialect, _at_length)
             exchange = HttpExchange(request, view, dialect, caller, turn)
             turn.on_gone = exchange.client_gone
             self._serve(exchange)
@@ -179,7 +180,7 @@ class McpEndpoint:
             session = head.session = self._session(turn, caller)
             head.caller = caller
             if request.method == "tools/call":
-                session.learn(turn.body, request, view)
+                session.alike.learn(Said.of(turn.body, request, view, session.dialect, _at_length, session))
             self._serve_in_session(turn, session, caller, request, view, None)
 
     def _serve_alike(self, turn: Turn, said: Said, parts: Parts) -> None:
@@ -308,6 +309,18 @@ class McpEndpoint:
         session = self.sessions.find(named, caller)
         check_session_version(turn.head.headers, session.dialect.revision)
         return session
+
+
+def _at_length(turn: AnyTurn, said: Said, caller: Caller, parts: Parts, call: Open) -> HttpExchange:
+    """What a call is usually kept in, for one that is under way on a trail."""
+    assert isinstance(turn, Turn)
+    session = None if said.session is None else turn.head.session
+    exchange = HttpExchange(*said.call.read(turn.body, parts), said.dialect, caller, turn, session)
+    if session is None:
+        turn.on_gone = exchange.client_gone
+    elif session.opened.get(parts[0]) is call:
+        session.opened[parts[0]] = exchange
+    return exchange
 
 
 class _Cancelled(msgspec.Struct):

@@ -14,9 +14,10 @@ import msgspec
 from interlock.protocols.mcp.capabilities import missing_capability
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.meta import SUBSCRIPTION_ID, Glance
-from interlock.transports.exchange import Caller, Exchange
+from interlock.transports.alike_calls import OpenExchange, Said
+from interlock.transports.exchange import Caller
 from interlock.transports.http.answers import failure_status, fault_headers, fault_status
-from interlock.transports.http.turn import Said, Turn
+from interlock.transports.http.turn import GONE, Turn
 from interlock.wire.errors import ErrorObject, Fault
 from interlock.wire.messages import (
     Request,
@@ -44,7 +45,7 @@ class Outlet(Protocol):
         """The last message was sent."""
 
 
-class HttpExchange(Exchange):
+class HttpExchange(OpenExchange):
     """A request in a POST."""
 
     # What few requests ever change stands here once, not in each of them.
@@ -172,7 +173,7 @@ class HttpExchange(Exchange):
     def client_gone(self) -> None:
         """The connection is lost."""
         if self.session is None:
-            self.cancel("the client closed the connection")
+            self.cancel(GONE)
 
     def _finish(self, payload: bytes, status: int, headers: bytes = b"") -> None:
         self._settle()

@@ -107,7 +107,7 @@ class LegacySse:
         except (UnicodeDecodeError, msgspec.DecodeError) as cause:
             raise Fault("PARSE_ERROR", f"not JSON in UTF-8: {cause}") from None
         turn.answer(202)
-        stream.server.data_received(line + b"\n")
+        stream.server.take_in(line + b"\n")
 
     def _gone(self, id_: str) -> None:
         stream = self._streams.pop(id_, None)

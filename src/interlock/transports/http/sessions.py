@@ -6,71 +6,27 @@ import asyncio
 import secrets
 from collections import Counter
 from collections.abc import Callable
-from typing import Final, Protocol
 
 import msgspec
 
-from interlock.protocols.mcp.alike import AlikeCall
 from interlock.protocols.mcp.dialect import Dialect
-from interlock.protocols.mcp.meta import Glance
 from interlock.protocols.mcp.revisions import R2025_11_25
+from interlock.transports.alike_calls import AlikeCalls, Open
 from interlock.transports.exchange import Caller, Session
 from interlock.transports.http.bounds import HttpBounds
 from interlock.transports.http.exchange import check_capability
 from interlock.transports.http.streams import ReplayBudget, SessionStream, Streams
-from interlock.transports.http.turn import Said, Turn
+from interlock.transports.http.turn import Turn
 from interlock.wire.conversation import CANCELLED
 from interlock.wire.errors import Fault
 from interlock.wire.limits import Limits
-from interlock.wire.messages import Failure, Id, Request, Result, encode_notification, encode_request, one_line
-
-MOST_ALIKE: Final = 1_024
-ALIKE_BYTES: Final = 1_024
-"""So much may stand around the arguments of a call that is remembered."""
-_ALIKE_COPIES: Final = 3
-_ALIKE_REST: Final = 1_024
-"""How often what stands around them is held in memory then, and what else is."""
-_NAME: Final = b'"name":"'
-
-
-class Open(Protocol):
-    """A request that is being served."""
-
-    def cancel(self, reason: str) -> None:
-        """Its answer is no longer wanted, or nobody can give it any more."""
-
-
-class Remembered:
-    """The calls that all sessions together remember. The oldest are forgotten where there is no room for more."""
-
-    __slots__ = ("_held", "_limit", "bytes")
-
-    def __init__(self, limit: int) -> None:
-        self._limit = limit
-        self._held: dict[tuple[HttpSession, bytes], int] = {}
-        self.bytes = 0
-
-    def __len__(self) -> int:
-        return len(self._held)
-
-    def add(self, session: HttpSession, name: bytes, around: int) -> None:
-        """A session remembers a call, with so much around its arguments."""
-        self.drop(session, name)
-        size = self._held[session, name] = _ALIKE_COPIES * around + _ALIKE_REST
-        self.bytes += size
-        while self.bytes > self._limit:
-            oldest, forgotten = next(iter(self._held))
-            oldest.forget(forgotten)
-
-    def drop(self, session: HttpSession, name: bytes) -> None:
-        """It does not any more."""
-        self.bytes -= self._held.pop((session, name), 0)
+from interlock.wire.messages import Failure, Id, Result, encode_notification, encode_request, one_line
 
 
 class HttpSession(Session):
     """One client's conversation."""
 
-    __slots__ = ("_asked", "_clock", "_limits", "_next_ask", "_remembered", "_said", "opened", "streams", "used_at")
+    __slots__ = ("_asked", "_clock", "_limits", "_next_ask", "alike", "opened", "streams", "used_at")
 
     def __init__(
         self,
@@ -80,7 +36,6 @@ class HttpSession(Session):
         streams: Streams,
         limits: Limits,
         clock: Callable[[], float],
-        remembered: Remembered,
     ) -> None:
         super().__init__(id, caller, dialect)
         self.streams = streams
@@ -88,9 +43,7 @@ class HttpSession(Session):
         """The requests that are being served."""
         self._clock = clock
         self.used_at = clock()
-        self._said: dict[bytes, Said] = {}
-        """The last call of each tool: one that is like it needs no more looks."""
-        self._remembered = remembered
+        self.alike = AlikeCalls()
         self._limits = limits
         self._asked: dict[int, asyncio.Future[bytes]] = {}
         self._next_ask = 0
@@ -98,31 +51,6 @@ class HttpSession(Session):
     def touch(self) -> None:
         """It is in use."""
         self.used_at = self._clock()
-
-    def alike(self, body: bytes) -> Said | None:
-        """The call that one in these bytes may be like."""
-        at = body.find(_NAME) + len(_NAME)
-        return self._said.get(body[at : body.find(b'"', at)])
-
-    def learn(self, body: bytes, request: Request, view: Glance) -> None:
-        """Remember a call for those that are like it."""
-        around = len(body) - len(view.arguments or b"")
-        call = AlikeCall.of(body, request, view) if around <= ALIKE_BYTES else None
-        if call is not None and view.name is not None:
-            if len(self._said) >= MOST_ALIKE:
-                self._forget_all()
-            name = view.name.encode()
-            self._said[name] = Said(call, self.dialect, self)
-            self._remembered.add(self, name, around)
-
-    def forget(self, name: bytes) -> None:
-        """Remember a call no more."""
-        self._said.pop(name, None)
-        self._remembered.drop(self, name)
-
-    def _forget_all(self) -> None:
-        for name in list(self._said):
-            self.forget(name)
 
     def notify(self, method: str, params: bytes) -> None:
         """Something that belongs to no request: on the stream that a GET opened, kept for it while there is none."""
@@ -191,7 +119,7 @@ class HttpSession(Session):
 
     def close(self, reason: str) -> None:
         """Everything that was open in it is over."""
-        self._forget_all()
+        self.alike.clear()
         for exchange in list(self.opened.values()):
             exchange.cancel(reason)
         for future in list(self._asked.values()):
@@ -213,7 +141,6 @@ class Sessions:
         self._by_id: dict[str, HttpSession] = {}
         self._per_owner: Counter[str] = Counter()
         self._budget = ReplayBudget(bounds.replay_total_bytes)
-        self.remembered = Remembered(bounds.alike_bytes)
 
     def __len__(self) -> int:
         return len(self._by_id)
@@ -229,8 +156,7 @@ class Sessions:
                 retry_after_ms=10_000,
             )
         streams = Streams(bounds, self._budget, primes=dialect.revision is R2025_11_25)
-        id_ = secrets.token_urlsafe(24)
-        session = HttpSession(id_, caller, dialect, streams, self._limits, self._clock, self.remembered)
+        session = HttpSession(secrets.token_urlsafe(24), caller, dialect, streams, self._limits, self._clock)
         self._by_id[session.id] = session
         self._per_owner[caller.owner] += 1
         return session

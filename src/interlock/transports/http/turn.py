@@ -6,42 +6,24 @@ What is written to a turn that is over, or whose client has gone, is dropped.
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Final, Protocol
+from functools import partial
+from typing import TYPE_CHECKING, Final
 
 import msgspec
 
-from interlock.protocols.mcp.alike import AlikeCall, Parts
-from interlock.protocols.mcp.dialect import Dialect
 from interlock.transports.http.guard import Refusal
 from interlock.wire.messages import RESULT_LENGTH, Id, encode_id, encode_result
 
 if TYPE_CHECKING:
+    from interlock.transports.alike_calls import Open, Said
     from interlock.transports.exchange import Caller
     from interlock.transports.http.protocol import HubProtocol
     from interlock.transports.http.sessions import HttpSession
 
+GONE: Final = "the client closed the connection"
 STREAM_HEADERS: Final = (
     b"content-type: text/event-stream\r\ncache-control: no-cache, no-transform\r\nx-accel-buffering: no\r\n"
 )
-
-
-class Trail(Protocol):
-    """What a service left behind of a call, for those that are like it."""
-
-    def follow(self, turn: Turn, parts: Parts) -> bool:
-        """Serve one of them, with no more ado than it needs. False where it must be served at length."""
-
-
-class Said(msgspec.Struct, eq=False):
-    """A call whose headers were found to fit it, and how it wanted to be served."""
-
-    call: AlikeCall
-    dialect: Dialect
-    session: HttpSession | None = None
-    """Where it belongs to, in the handshake era."""
-    trail: Trail | None = None
-    barren: int = -1
-    """When the service found last that its calls leave none, by the service's own count."""
 
 
 class Head(msgspec.Struct):
@@ -80,6 +62,44 @@ class Turn(msgspec.Struct, eq=False):
     refusal: Refusal | None = None
     on_gone: Callable[[], None] | None = None
     """Called when the client goes before the answer is complete."""
+
+    @property
+    def wanted(self) -> bool:
+        """Whether anybody still waits for the answer."""
+        return self.connection is not None
+
+    def takes(self, said: Said, caller: Caller, id: int) -> bool:
+        """Whether a call would be taken in where one like it was, and it is this caller's."""
+        session = self.head.session if said.session is not None else None
+        if session is None:
+            return True
+        session.touch()
+        return self.head.caller is caller and session.may_take(id)
+
+    def hold(self, said: Said, id: int, call: Open) -> None:
+        """It is being served: whatever ends it early is told to this one."""
+        session = self.head.session if said.session is not None else None
+        if session is None:
+            self.on_gone = partial(call.cancel, GONE)
+        else:
+            session.take(id, call)
+
+    def pass_on(self, said: Said, id: int, result: bytes) -> None:
+        """Its good answer: it is over."""
+        if said.session is not None and self.head.session is not None:
+            self.head.session.settle(id)
+        self.answer_result(id, result)
+
+    def let_go(self, said: Said, id: int, call: Open) -> None:
+        """It was not begun after all. Its id may be another's by now."""
+        session = self.head.session
+        if said.session is not None and session is not None and session.opened.get(id) is call:
+            session.settle(id)
+
+    def serve_at_length(self) -> None:
+        """Nothing was done for it yet: have it served as if there were no trail."""
+        if self.connection is not None:
+            self.connection.face.endpoint.handle(self, at_length=True)
 
     def answer_result(self, id: Id, result: bytes) -> None:
         """The commonest answer: 200 with a request's result, put together in one go."""

@@ -8,19 +8,20 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-import secrets
 from collections.abc import Callable
-from typing import Final, TypeAlias, cast
+from typing import Final, cast
 
-import msgspec
-
+from interlock.protocols.mcp.alike import Parts
 from interlock.protocols.mcp.capabilities import missing_capability
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.intake import is_modern, read_initialize, read_modern, refusal_tongue
-from interlock.protocols.mcp.meta import Glance, glance, names_method
-from interlock.transports.exchange import Caller, Exchange, Service, Session
+from interlock.protocols.mcp.meta import glance, names_method
+from interlock.transports.alike_calls import AlikeCalls, Open, Said, Turn
+from interlock.transports.exchange import Caller, Service
+from interlock.transports.rounds import Rounds
+from interlock.transports.stdio.exchange import Batch, LineTurn, StreamExchange, StreamSession, Waiter
 from interlock.wire.conversation import Answered, Asked, Conversation, Received, Refused, Told, Withdrawn
-from interlock.wire.errors import ErrorObject, Fault, Tongue
+from interlock.wire.errors import Fault, Tongue
 from interlock.wire.limits import DEFAULT, Limits
 from interlock.wire.messages import (
     BadMessage,
@@ -46,8 +47,6 @@ HELD_BYTES: Final = 1024 * 1024
 LAST_WORDS_S: Final = 2.0
 """How long requests under way may still take when the client has closed its end."""
 
-Waiter: TypeAlias = asyncio.Future[bytes]
-
 
 class StdioServer(asyncio.Protocol):
     """One client on one stream. As a protocol it reads; `writer` is the same transport, or another one."""
@@ -68,8 +67,10 @@ class StdioServer(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._lines = LineReader(limits.message_bytes)
         self._talk: Conversation[Waiter] = Conversation(limits)
-        self._open: dict[Id, _StreamExchange] = {}
-        self._session: _StreamSession | None = None
+        self._open: dict[Id, Open] = {}
+        self._alike = AlikeCalls()
+        self._rounds = Rounds.of(self._loop)
+        self._session: StreamSession | None = None
         self._reader: asyncio.ReadTransport | None = None
         self._writer: asyncio.WriteTransport | None = None
         self._out: list[bytes] = []
@@ -89,6 +90,13 @@ class StdioServer(asyncio.Protocol):
             self._writer = cast("asyncio.WriteTransport", transport)
 
     def data_received(self, data: bytes) -> None:
+        self._rounds.received(self, data)
+
+    # The rounds call these (`rounds.Receiver`).
+
+    def take_in(self, data: bytes) -> None:
+        if self._closed.done():
+            return
         # What is answered at once leaves in one write as soon as every line is read, without another turn of the loop.
         self._flushing = True
         try:
@@ -98,8 +106,12 @@ class StdioServer(asyncio.Protocol):
             if not self._full:
                 self._flush()
 
+    def give_up(self) -> None:
+        self.close()
+
     def eof_received(self) -> bool:
         """No more requests will come. What is under way gets a moment to be answered, then it is over."""
+        self._rounds.settle()
         if not self._open:
             self.close()
             return False
@@ -107,6 +119,7 @@ class StdioServer(asyncio.Protocol):
         return True
 
     def connection_lost(self, exc: Exception | None) -> None:
+        self._rounds.settle()
         # A pipe that was read to its end is lost at once; answers go out on another one.
         if exc is not None or self._last_words is None or not self._two_pipes:
             self.close()
@@ -140,8 +153,9 @@ class StdioServer(asyncio.Protocol):
         for waiter in self._talk.abandon():
             waiter.cancel()
         for exchange in list(self._open.values()):
-            exchange.withdraw("the connection was closed")
+            exchange.cancel("the connection was closed")
         self._open.clear()
+        self._alike.clear()
         if self._session is not None:
             self._service.closed(self._session)
         for transport in (self._writer, self._reader):
@@ -172,10 +186,28 @@ class StdioServer(asyncio.Protocol):
             elif is_batch(line):
                 self._batch(line)
             else:
-                received = self._talk.receive(line)
-                # What is wrong with a notification is nobody's to answer (2026-07-28, Notifications).
-                if not (isinstance(received, Refused) and b'"id"' not in line and names_method(line)):
-                    self._received(received, None)
+                self._line(line)
+
+    def _line(self, line: bytes, at_length: bool = False) -> None:
+        said = self._alike.find(line)
+        parts = None if said is None else said.call.parts(line)
+        if said is not None and parts is not None and self.may_take(parts[0]):
+            if at_length or said.trail is None or not said.trail.follow(LineTurn(self, line), parts):
+                self._serve_alike(line, said, parts)
+            return
+        received = self._talk.receive(line)
+        if isinstance(received, Asked):
+            self._asked(received.request, None, line)
+        # What is wrong with a notification is nobody's to answer (2026-07-28, Notifications).
+        elif not (isinstance(received, Refused) and b'"id"' not in line and names_method(line)):
+            self._received(received, None)
+
+    def _serve_alike(self, line: bytes, said: Said, parts: Parts) -> None:
+        request, view = said.call.read(line, parts)
+        exchange = StreamExchange(self, request, view, said.dialect, self.caller, said.session, None)
+        exchange.said = said
+        self.take(parts[0], exchange)
+        self._serve(exchange)
 
     def _batch(self, line: bytes) -> None:
         if self._session is None or not self._session.dialect.revision.batches:
@@ -186,7 +218,7 @@ class StdioServer(asyncio.Protocol):
         except BadMessage as bad:
             self._refuse(bad.id, bad)
             return
-        batch = _Batch(self)
+        batch = Batch(self)
         for message in messages:
             batch.expect()
             if isinstance(message, BadMessage):
@@ -197,7 +229,7 @@ class StdioServer(asyncio.Protocol):
                 if not isinstance(received, Asked | Refused):
                     batch.answered(None)
 
-    def _received(self, received: Received[Waiter], batch: _Batch | None) -> None:
+    def _received(self, received: Received[Waiter], batch: Batch | None) -> None:
         match received:
             case Asked(request):
                 self._asked(request, batch)
@@ -209,13 +241,13 @@ class StdioServer(asyncio.Protocol):
             case Withdrawn(id, reason):
                 exchange = self._open.pop(id, None)
                 if exchange is not None:
-                    exchange.withdraw(reason)
+                    exchange.cancel(reason)
             case Refused(bad):
                 self._refuse(bad.id, bad, batch)
             case _:
                 pass
 
-    def _asked(self, request: Request, batch: _Batch | None) -> None:
+    def _asked(self, request: Request, batch: Batch | None, line: bytes = b"") -> None:
         modern = False
         try:
             view = glance(request.params)
@@ -247,26 +279,78 @@ class StdioServer(asyncio.Protocol):
                 tongue = refusal_tongue(request.params) if fault.kind.domain == "security" else Tongue.NEW_MCP
             self.answer(request.id, encode_failure(request.id, fault.render(tongue)), batch)
             return
-        exchange = _StreamExchange(self, request, view, dialect, caller, session, batch)
+        exchange = StreamExchange(self, request, view, dialect, caller, session, batch)
         self._open[request.id] = exchange
+        if line:
+            self._alike.learn(Said.of(line, request, view, dialect, self._at_length, session))
+        self._serve(exchange)
+
+    def _serve(self, exchange: StreamExchange) -> None:
+        asked = exchange.caller
         try:
             self._service.serve(exchange)
         except Exception:
-            log.exception("%s could not be served", request.method)
+            log.exception("%s could not be served", exchange.request.method)
             exchange.fail(Fault("INTERNAL_ERROR", "the request could not be served; the log says why"))
+        if exchange.caller is not asked and self.caller is asked:
+            self._speak_for(exchange.caller)
+
+    def _speak_for(self, caller: Caller) -> None:
+        """The service knows better by now who asks here."""
+        if self._session is None:
+            self._caller = caller
+        else:
+            self._session.caller = caller
 
     def _whose(self, request: Request) -> Caller:
         """Whose request it is: whoever's credential it brings, else the session's, else the stream's."""
         if request.auth and self._admit is not None:
             return self._admit(request.auth)
+        return self.caller
+
+    @property
+    def caller(self) -> Caller:
+        """Who asks where nothing else is said."""
         return self._caller if self._session is None else self._session.caller
 
-    def _initialize(self, request: Request, caller: Caller, batch: _Batch | None) -> None:
+    # For calls that are known by their likeness (`exchange.LineTurn`).
+
+    def may_take(self, id: int) -> bool:
+        """Whether a call with this id can be served."""
+        return self._talk.may_owe(id)
+
+    def take(self, id: int, call: Open) -> None:
+        """A call is being served."""
+        self._talk.owe(id)
+        self._open[id] = call
+
+    def holder(self, id: int) -> Open | None:
+        """Who serves a call."""
+        return self._open.get(id)
+
+    def let_go(self, id: int) -> None:
+        """A call was not begun after all."""
+        self._open.pop(id, None)
+        self._talk.settle(id)
+
+    def serve_at_length(self, line: bytes) -> None:
+        """Serve a call as if there were no trail."""
+        self._line(line, at_length=True)
+
+    def _at_length(self, turn: Turn, said: Said, caller: Caller, parts: Parts, call: Open) -> StreamExchange:
+        """What a call is usually kept in, for one that is under way on a trail."""
+        request, view = said.call.read(turn.body, parts)
+        exchange = StreamExchange(self, request, view, said.dialect, caller, said.session, None)
+        if self._open.get(request.id) is call:
+            self._open[request.id] = exchange
+        return exchange
+
+    def _initialize(self, request: Request, caller: Caller, batch: Batch | None) -> None:
         if batch is not None:
             raise Fault("INVALID_REQUEST", "initialize must not be part of a batch")
         if self._session is not None:
             raise Fault("INVALID_REQUEST", "the session is open already", mend="use it, or open another connection")
-        session = _StreamSession(self, caller, read_initialize(request.params))
+        session = StreamSession(self, caller, read_initialize(request.params))
         result = self._service.initialize(session)
         self._session = session
         self.answer(request.id, encode_result(request.id, one_line(result)))
@@ -274,12 +358,11 @@ class StdioServer(asyncio.Protocol):
     def _told(self, notification: Notification) -> None:
         if notification.method == "notifications/initialized" and self._session is not None:
             self._session.initialized = True
-        caller = self._caller if self._session is None else self._session.caller
-        self._service.told(caller, self._session, notification)
+        self._service.told(self.caller, self._session, notification)
 
     # What goes out.
 
-    def answer(self, id: Id, message: bytes, batch: _Batch | None = None) -> None:
+    def answer(self, id: Id, message: bytes, batch: Batch | None = None) -> None:
         """Send the one answer to a request, unless nobody wants it any more."""
         self._open.pop(id, None)
         if not self._talk.settle(id):
@@ -335,7 +418,7 @@ class StdioServer(asyncio.Protocol):
         self._held = 0
         self._writer.write(data)
 
-    def _refuse(self, id: Id | None, fault: Fault, batch: _Batch | None = None) -> None:
+    def _refuse(self, id: Id | None, fault: Fault, batch: Batch | None = None) -> None:
         message = encode_failure(id, fault.render(self._tongue))
         if batch is not None:
             batch.answered(message)
@@ -350,118 +433,6 @@ class StdioServer(asyncio.Protocol):
     @property
     def _tongue(self) -> Tongue:
         return Tongue.NEW_MCP if self._session is None else Tongue.OLD_MCP
-
-
-class _StreamSession(Session):
-    """The one session that a stream can hold."""
-
-    __slots__ = ("_server",)
-
-    def __init__(self, server: StdioServer, caller: Caller, dialect: Dialect) -> None:
-        super().__init__(secrets.token_urlsafe(16), caller, dialect)
-        self._server = server
-
-    def notify(self, method: str, params: bytes) -> None:
-        self._server.notify(method, params)
-
-    def ask(self, method: str, params: bytes) -> Waiter:
-        return self._server.ask(self.dialect, method, params)
-
-
-class _StreamExchange(Exchange):
-    """One request on a stream."""
-
-    __slots__ = ("_asks", "_batch", "_open", "_server")
-
-    def __init__(
-        self,
-        server: StdioServer,
-        request: Request,
-        view: Glance,
-        dialect: Dialect,
-        caller: Caller,
-        session: Session | None,
-        batch: _Batch | None,
-    ) -> None:
-        super().__init__(request, view, dialect, caller, session, None)
-        self._server = server
-        self._batch = batch
-        self._asks: list[Waiter] | None = None
-        self._open = True
-
-    @property
-    def open(self) -> bool:
-        return self._open
-
-    def result(self, result: bytes) -> None:
-        try:
-            line = one_line(result)
-        except (UnicodeDecodeError, msgspec.DecodeError):
-            self.fail(Fault("UPSTREAM_ERROR", "the answer is not JSON in UTF-8"))
-            return
-        self._end(encode_result(self.request.id, line))
-
-    def fail(self, fault: Fault) -> None:
-        self._end(encode_failure(self.request.id, fault.render(self.dialect.tongue)))
-
-    def pass_failure(self, error: ErrorObject) -> None:
-        self._end(encode_failure(self.request.id, error))
-
-    def notify(self, method: str, params: bytes) -> None:
-        if self._open:
-            self._server.notify(method, params)
-
-    def ask(self, method: str, params: bytes) -> Waiter:
-        waiter = self._server.ask(self.dialect, method, params)
-        if self._asks is None:
-            self._asks = []
-        self._asks.append(waiter)
-        return waiter
-
-    def withdraw(self, reason: str) -> None:
-        """The client no longer wants the answer."""
-        if not self._open:
-            return
-        self._open = False
-        self._drop_asks()
-        if self._batch is not None:
-            self._batch.answered(None)
-        if self.on_cancel is not None:
-            self.on_cancel(reason)
-
-    def _end(self, message: bytes) -> None:
-        if self._open:
-            self._open = False
-            self._drop_asks()
-            self._server.answer(self.request.id, message, self._batch)
-
-    def _drop_asks(self) -> None:
-        for waiter in self._asks or ():
-            waiter.cancel()
-
-
-class _Batch:
-    """The answers to one batch, which leave together (2025-03-26, JSON-RPC batching)."""
-
-    __slots__ = ("_answers", "_expected", "_server")
-
-    def __init__(self, server: StdioServer) -> None:
-        self._server = server
-        self._answers: list[bytes] = []
-        # One more than there are messages so far, until the loop turn is over and all are known.
-        self._expected = 1
-        asyncio.get_running_loop().call_soon(self.answered, None)
-
-    def expect(self) -> None:
-        self._expected += 1
-
-    def answered(self, message: bytes | None) -> None:
-        """One message is done with; None where it wanted no answer."""
-        self._expected -= 1
-        if message is not None:
-            self._answers.append(message)
-        if self._expected == 0 and self._answers:
-            self._server.send(b"[%b]" % b",".join(self._answers))
 
 
 def _settle(waiter: Waiter, answer: Result | Failure) -> None:
