@@ -31,6 +31,8 @@ check: venv
 
 types: venv
 	$(BIN)/mypy
+	$(BIN)/mypy --platform darwin
+	$(BIN)/mypy --platform win32
 
 unit: venv
 	$(BIN)/pytest -n 2 --dist loadgroup

@@ -19,6 +19,7 @@ from interlock.cli.failures import Failure, NoHub, Refused
 from interlock.cli.hub_link import HubLink, Lines
 from interlock.cli.show import plain
 from interlock.cli.status import duration
+from interlock.cli.up import tell
 from interlock.transports import peers
 from interlock.transports.peers import peer_uid
 from interlock.version import VERSION
@@ -64,6 +65,24 @@ def test_text_of_a_server_cannot_move_the_cursor(user: User, hub: FakeHub) -> No
     assert plain("a\u202eb\x07\nc") == "a\\u202eb\\u0007\nc"
 
 
+def test_of_a_server_that_is_still_starting_nothing_is_said_yet(user: User, hub: FakeHub) -> None:
+    starting = {"id": "slow", "state": "connecting", "where": "npx slow", "tools": 0, "tokens": 0}
+    hub.answers["hub/status"]["servers"] = [starting]
+    hub.answers["hub/tools"] = {"tools": []}
+    assert "0 tools" not in user.run("status").output
+    assert user.run("list").output == "No tools yet: slow is still starting.\n"
+
+
+def test_up_in_the_background_looks_for_a_moment_what_its_servers_offer(
+    user: User, hub: FakeHub, capsys: pytest.CaptureFixture[str]
+) -> None:
+    status = hub.answers["hub/status"]
+    answers = iter([{**status, "servers": [{"id": "demo", "state": "connecting"}]}])
+    hub.answers["hub/status"] = lambda _: next(answers, status)
+    tell(user.home, False, already=False)
+    assert "2 tools" in capsys.readouterr().out
+
+
 def test_list_passes_on_server_and_profile(user: User, hub: FakeHub) -> None:
     output = user.run("list", "--server", "demo", "--profile", "work").output
     assert hub.params_of("hub/tools") == [{"server": "demo", "profile": "work"}]
@@ -88,17 +107,102 @@ def test_call_reads_arguments_as_the_schema_says(user: User, hub: FakeHub, words
     assert json.loads(result.output) == sent
 
 
+@pytest.mark.parametrize(
+    ("schema", "text", "sent"),
+    [
+        ({"anyOf": [{"type": "string"}, {"type": "null"}]}, "5", "5"),
+        ({"anyOf": [{"type": "string"}, {"type": "null"}]}, "null", None),
+        ({"type": ["string", "null"]}, "true", "true"),
+        ({"type": ["string", "integer"]}, "5", 5),
+        ({"oneOf": [{"type": "string"}, {"type": "number"}]}, "5", 5),
+        ({"enum": ["1", "2"]}, "1", "1"),
+        ({"enum": [1, "1"]}, "1", 1),
+        ({"type": "string"}, "[1]", "[1]"),
+        ({"type": "array"}, "[1]", [1]),
+        ({"$ref": "#/$defs/x"}, "5", 5),
+        ({"type": 5, "anyOf": 5, "oneOf": [5]}, "5", 5),
+        ({}, "5", 5),
+    ],
+)
+def test_a_value_is_read_as_any_kind_that_its_schema_names(
+    user: User, hub: FakeHub, schema: dict[str, object], text: str, sent: object
+) -> None:
+    tool = {"name": "demo__x", "inputSchema": {"type": "object", "properties": {"v": schema}}}
+    hub.answers["hub/tools"] = {"tools": [tool]}
+    assert user.run("call", "demo__x", f"v={text}").exit_code == 0
+    assert hub.params_of("hub/call")[0]["arguments"] == {"v": sent}
+
+
 def test_call_reads_json_from_standard_input(user: User, hub: FakeHub) -> None:
     user.run("call", "demo__add", "-", stdin='{"a": 1}')
     assert hub.params_of("hub/call")[0]["arguments"] == {"a": 1}
 
 
-@pytest.mark.parametrize("words", [["nonsense"], ["{broken"], ["=1"]])
+@pytest.mark.parametrize(
+    "words",
+    [
+        ["nonsense"],
+        ["{broken"],
+        ["=1"],
+        ['{"a": NaN}'],
+        ['{"a": -Infinity}'],
+        ['{"a": 1e999}'],
+        ['{"a": 1, "a": 2}'],
+        ['{"a": ' * 5000 + "1" + "}" * 5000],
+        ["a=1", "a=2"],
+    ],
+)
 def test_call_refuses_arguments_it_cannot_read(user: User, hub: FakeHub, words: list[str]) -> None:
     result = user.run("call", "demo__add", *words)
     assert result.exit_code == 2
-    assert "key=value" in result.stderr
+    assert "key=" in result.stderr
     assert hub.params_of("hub/call") == []
+
+
+@pytest.mark.parametrize("text", ["NaN", "Infinity", "1e999", "[" * 5000])
+def test_a_value_that_json_cannot_hold_is_sent_as_the_text_it_is(user: User, hub: FakeHub, text: str) -> None:
+    assert user.run("call", "demo__add", f"a={text}").exit_code == 0
+    assert hub.params_of("hub/call")[0]["arguments"] == {"a": text}
+
+
+@pytest.mark.parametrize("words", [["call", "demo__add", "note=\udcff"], ["logs", "\udcff"], ["why", "\udcff"]])
+def test_what_is_not_utf_8_is_refused_instead_of_waited_for(user: User, hub: FakeHub, words: list[str]) -> None:
+    result = user.run(*words)
+    assert result.exit_code == 2
+    assert "not UTF-8" in result.stderr
+
+
+@pytest.mark.parametrize(("given", "code"), [(b'{"note": "\xff"}', 2), (b'\xef\xbb\xbf{"note": "b"}', 0)])
+def test_standard_input_is_read_as_utf_8(user: User, hub: FakeHub, given: bytes, code: int) -> None:
+    assert user.finished("call", "demo__add", "-", stdin=given)[0] == code
+
+
+def test_an_answer_without_a_number_is_the_answer(user: User, hub: FakeHub) -> None:
+    hub.answers["hub/status"] = {"id": None, "error": {"code": -32700, "message": "that is not JSON"}}
+    result = user.run("status")
+    assert result.exit_code == 1
+    assert "that is not JSON" in result.stderr
+
+
+def test_a_hub_of_another_version_that_lacks_something_is_told_from_a_mistake(user: User, hub: FakeHub) -> None:
+    unknown = {"code": -32601, "message": "no such method: hub/why", "data": {"name": "METHOD_NOT_FOUND"}}
+    hub.answers["hub/why"] = {"error": unknown}
+    assert "no such method" in user.run("why").stderr
+    assert "✓ hub: runs" in user.run("doctor").output
+    hub.answers["interlock/hello"] = {"version": "0.0.9", "pid": 1, "principal": {"id": "local", "kind": "agent"}}
+    told = user.run("why").stderr
+    assert "the hub that runs is version 0.0.9" in told
+    assert "`interlock down`, then `interlock up -d`" in told
+    assert "! hub: runs, pid 1, version 0.0.9, not this one" in user.run("doctor").output
+
+
+def test_a_folder_whose_name_is_not_utf_8_keeps_nobody_from_asking(
+    user: User, hub: FakeHub, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = os.fsencode(user.root) + b"/\xff"
+    os.mkdir(folder)
+    monkeypatch.chdir(os.fsdecode(folder))
+    assert user.run("status").exit_code == 0
 
 
 def test_a_tool_that_reports_an_error_ends_with_1(user: User, hub: FakeHub) -> None:

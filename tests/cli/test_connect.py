@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import tomllib
+import types
 from pathlib import Path
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+import interlock.cli.clients
 from interlock.cli.clients import NAMES, client
 from interlock.config.documents import parse_json
 from interlock.config.json_members import remove_member, set_member
@@ -58,6 +60,30 @@ def test_every_client_gets_an_entry_with_its_own_key_and_loses_it_again(user: Us
     assert hub.params_of("hub/keys.revoke") == [{"agent": name}]
 
 
+@pytest.mark.parametrize(
+    ("platform", "desktop", "code"),
+    [
+        ("linux", "c/Claude", "c/Code"),
+        ("darwin", "Library/Application Support/Claude", "Library/Application Support/Code"),
+        ("win32", "AppData/Roaming/Claude", "AppData/Roaming/Code"),
+    ],
+)
+def test_each_clients_file_is_where_its_system_has_it(
+    user: User, monkeypatch: pytest.MonkeyPatch, platform: str, desktop: str, code: str
+) -> None:
+    monkeypatch.delenv("APPDATA", raising=False)
+    monkeypatch.delenv("CLAUDE_CONFIG_DIR", raising=False)
+    monkeypatch.setattr(interlock.cli.clients, "sys", types.SimpleNamespace(platform=platform))
+    assert {name: client(name).path.relative_to(user.root).as_posix() for name in NAMES} == {
+        "claude-code": ".claude.json",
+        "claude-desktop": f"{desktop}/claude_desktop_config.json",
+        "cursor": ".cursor/mcp.json",
+        "vscode": f"{code}/User/mcp.json",
+        "gemini": ".gemini/settings.json",
+        "codex": ".codex/config.toml",
+    }
+
+
 def test_an_existing_file_keeps_its_comments_and_its_other_servers(user: User, hub: FakeHub) -> None:
     path = client("cursor").path
     path.parent.mkdir()
@@ -84,6 +110,42 @@ def test_lines_end_as_they_did(user: User, hub: FakeHub, name: str) -> None:
     assert all(line.endswith(b"\r") for line in lines[:-1])
     assert user.run("connect", name, "--undo").exit_code == 0
     assert path.read_bytes().strip() == before.strip()
+
+
+@pytest.mark.parametrize(
+    ("name", "before"),
+    [
+        ("cursor", b'\xef\xbb\xbf{\n  "mcpServers": {}\n}\n'),
+        ("cursor", b'{\r\n  "a": 1,\n  "mcpServers": {"x": {}}\r\n}\n'),
+        ("codex", b'\xef\xbb\xbfmodel = "m"\n'),
+        ("codex", b'model = "m"\r\nnote = """\r\nx\n"""\n[a]\nb = 1'),
+        ("codex", b'mcp_servers.x.command = "a"\nmodel = "m"\n'),
+        ("codex", b'[mcp_servers.x]\ncommand = "a"\n[a]\nb = 1\n[mcp_servers.y]\ncommand = "b"\n# end\n'),
+    ],
+)
+def test_connecting_and_taking_it_back_leaves_every_byte(user: User, hub: FakeHub, name: str, before: bytes) -> None:
+    path = client(name).path
+    path.parent.mkdir(parents=True)
+    path.write_bytes(before)
+    assert user.run("connect", name).exit_code == 0
+    connected = path.read_bytes()
+    assert b"ilk_test" in connected
+    assert user.run("connect", name).exit_code == 0
+    assert path.read_bytes() == connected
+    assert user.run("connect", name, "--undo").exit_code == 0
+    assert path.read_bytes() == before
+
+
+@pytest.mark.parametrize("before", ["mcp_servers = { x = { command = 'a' } }\n", "mcp_servers = 'x'\n"])
+def test_a_file_that_cannot_take_the_entry_is_told_what_to_do_by_hand(user: User, hub: FakeHub, before: str) -> None:
+    path = client("codex").path
+    path.parent.mkdir(parents=True)
+    path.write_text(before)
+    result = user.run("connect", "codex")
+    assert result.exit_code == 1
+    assert "interlock connect codex --print" in result.stderr
+    assert path.read_text() == before
+    assert hub.params_of("hub/keys.create") == []
 
 
 def test_codex_keeps_its_comments(user: User, hub: FakeHub) -> None:

@@ -7,9 +7,11 @@ import json
 import os
 import signal
 import socket
+import subprocess
 import sys
 import threading
 import time
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -300,8 +302,18 @@ def test_a_hub_whose_address_is_taken_says_so_and_how_to_mend_it(user: User, arg
         write(user.config, f'[hub]\nlisten = "127.0.0.1:{port}"\n')
         code, _, err = user.finished(*arguments)
     assert code == 1
-    assert f"127.0.0.1:{port} cannot be listened on" in err
+    assert f"127.0.0.1:{port} cannot be listened on: Address already in use\n" in err
     assert "set another `listen` in [hub]" in err
+    assert "Traceback" not in err
+
+
+def test_a_hub_that_cannot_make_its_socket_says_so_and_leaves_nothing(user: User) -> None:
+    user.configure()
+    (user.home / "run" / "hub.sock").mkdir(parents=True)
+    code, _, err = user.finished("up")
+    assert code == 1
+    assert err.startswith("interlock: the hub cannot start: ")
+    assert "hub.sock: Is a directory" in err
     assert "Traceback" not in err
 
 
@@ -329,3 +341,60 @@ def test_the_demonstration_runs_a_hub_of_its_own_and_leaves_nothing(user: User) 
     assert (code, err) == (0, "")
     assert "interlock call demo__" in out
     assert not user.home.exists()
+
+
+@pytest.mark.parametrize("sign", ["hub.log", "hub.lock"])
+@pytest.mark.parametrize("arguments", [["demo"], ["up", "-d"]])
+def test_interrupting_whoever_starts_a_hub_ends_the_hub(user: User, arguments: list[str], sign: str) -> None:
+    user.configure()
+    places = user.root / "t"
+    places.mkdir()
+    user.environ["TMPDIR"] = str(places)
+    heeding = partial(signal.signal, signal.SIGINT, signal.SIG_DFL)
+    with user.process(*arguments, preexec_fn=heeding) as process:
+        while not [*places.glob(f"*/run/{sign}"), *user.home.glob(f"run/{sign}")]:
+            assert process.poll() is None
+        process.send_signal(signal.SIGINT)
+        process.communicate(timeout=60)
+    assert process.returncode == 130
+    assert list(places.iterdir()) == []
+    assert not is_running(user.home)
+    everyone = subprocess.run(["ps", "-A", "-o", "args"], capture_output=True, text=True, check=True).stdout
+    assert str(places) not in everyone
+
+
+@pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM])
+def test_a_hub_whose_terminal_is_closed_ends_its_servers_and_tidies_up(user: User, number: signal.Signals) -> None:
+    user.configure()
+    with user.process("up") as hub:
+        assert hub.stdout is not None
+        while b"demo  connected" not in hub.stdout.readline():
+            pass
+        hub.send_signal(number)
+        hub.communicate(timeout=30)
+    assert hub.returncode == 0
+    assert not (user.home / "run" / "hub.sock").exists()
+
+
+def test_a_hub_started_to_outlive_its_terminal_does(user: User) -> None:
+    user.configure()
+    with user.process("up", preexec_fn=partial(signal.signal, signal.SIGHUP, signal.SIG_IGN)) as hub:
+        assert hub.stdout is not None
+        hub.stdout.readline()
+        hub.send_signal(signal.SIGHUP)
+        assert user.servers() == ["demo"]
+        assert user.finished("down")[0] == 0
+        hub.communicate(timeout=30)
+    assert hub.returncode == 0
+
+
+def test_a_hub_whose_words_nobody_reads_runs_all_the_same(user: User) -> None:
+    user.configure()
+    with user.process("up") as hub:
+        assert hub.stdout is not None
+        hub.stdout.readline()
+        hub.stdout.close()
+        assert user.servers() == ["demo"]
+        assert user.finished("down")[0] == 0
+        _, err = hub.communicate(timeout=30)
+    assert (hub.returncode, err) == (0, b"")

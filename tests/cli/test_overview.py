@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import signal
 import socket
 import subprocess
@@ -14,6 +15,7 @@ import pytest
 from interlock.cli.app import SECTIONS, app
 
 from .conftest import SOURCE, User
+from .fake_hub import FakeHub
 
 NAMES = [name for section in SECTIONS.values() for name in section]
 HEAVY = ("asyncio", "msgspec", "numpy", "tomlkit", "tomllib", "uvicorn", "starlette", "interlock.config")
@@ -95,6 +97,46 @@ def test_completion_prints_a_script_for_each_shell(user: User, shell: str) -> No
     result = user.run("completion", shell)
     assert result.exit_code == 0
     assert "_INTERLOCK_COMPLETE" in result.output
+
+
+@pytest.mark.parametrize(
+    ("words", "completed"),
+    [
+        ("interlock st", ["status", "stdio"]),
+        ("interlock call demo__", ["demo__add"]),
+        ("interlock call x", []),
+        ("interlock logs d", ["demo", "db"]),
+        ("interlock remove de", ["demo"]),
+        ("interlock list --server ", ["demo", "db"]),
+    ],
+)
+def test_a_shell_completes_commands_and_names(user: User, hub: FakeHub, words: str, completed: list[str]) -> None:
+    bash = shutil.which("bash")
+    if bash is None:
+        pytest.skip("there is no bash here")
+    program = user.root / "interlock"
+    program.write_text(f'#!{bash}\nexec {sys.executable} -P -m interlock.cli "$@"\n')
+    program.chmod(0o755)
+    script = """
+    source <(interlock completion bash)
+    read -ra COMP_WORDS <<< "$1"; [[ "$1" == *" " ]] && COMP_WORDS+=("")
+    COMP_CWORD=$((${#COMP_WORDS[@]} - 1)); _interlock_completion interlock; echo "${COMPREPLY[@]}"
+    """
+    environ = {**user.environ, "PATH": f"{user.root}:{user.environ['PATH']}"}
+    done = subprocess.run([bash, "-c", script, "bash", words], env=environ, capture_output=True, text=True, check=True)
+    assert (done.stdout.split(), done.stderr) == (completed, "")
+
+
+def test_without_a_hub_no_names_are_completed(user: User) -> None:
+    environ = {
+        **user.environ,
+        "_INTERLOCK_COMPLETE": "bash_complete",
+        "COMP_WORDS": "interlock call ",
+        "COMP_CWORD": "2",
+    }
+    line = [sys.executable, "-P", "-m", "interlock.cli"]
+    done = subprocess.run(line, env=environ, capture_output=True, text=True, check=True)
+    assert (done.stdout.strip(), done.stderr) == ("", "")
 
 
 def test_interrupting_ends_with_130(user: User) -> None:

@@ -7,6 +7,7 @@ import shutil
 import socket
 import sys
 import sysconfig
+import tomllib
 
 import pytest
 
@@ -28,6 +29,15 @@ def test_add_writes_a_program_with_its_arguments(user: User) -> None:
     assert server.command == (sys.executable, "-m", "x", "--json")
     assert (server.env, server.start) == ({"A": "b=c"}, "on-demand")
     assert "next `interlock up`" in result.output
+
+
+def test_what_several_add_at_once_is_all_there(user: User) -> None:
+    names = [f"s{number}" for number in range(6)]
+    adding = [user.process("add", name, "--", "python3") for name in names]
+    for process in adding:
+        process.communicate(timeout=60)
+    assert [process.returncode for process in adding] == [0] * 6
+    assert sorted(tomllib.loads(user.config.read_text())["servers"]) == names
 
 
 def test_add_writes_an_address_with_its_headers(user: User) -> None:
@@ -87,6 +97,25 @@ def test_what_is_wrong_with_other_servers_is_not_told_of_a_new_one(user: User, h
     assert "no b" not in added.stderr
 
 
+def test_removing_from_nothing_leaves_nothing_behind(user: User) -> None:
+    result = user.run("remove", "files")
+    assert (result.exit_code, user.config.parent.exists()) == (3, False)
+    assert "there is no server `files`" in result.stderr
+
+
+def test_a_hub_that_goes_by_another_file_is_not_said_to_use_what_is_added(user: User, hub: FakeHub) -> None:
+    hub.answers["hub/status"]["config"] = {"path": str(user.config), "problems": []}
+    elsewhere = user.run("add", "files", "--config", "other.toml", "--", "python3")
+    assert "The running hub uses it now" not in elsewhere.output
+    assert f"the running hub: it goes by {user.config}" in elsewhere.stderr
+    assert "The running hub uses it now" in user.run("add", "files", "--", "python3").output
+
+
+def test_a_running_hub_does_without_what_is_removed(user: User, hub: FakeHub) -> None:
+    user.run("add", "files", "--", "python3")
+    assert "does without it now" in user.run("remove", "files").output
+
+
 def test_remove_takes_the_server_out(user: User) -> None:
     user.run("add", "a", "https://h/")
     user.run("add", "b", "https://h/")
@@ -109,6 +138,23 @@ def test_import_takes_over_servers_with_absolute_programs(user: User) -> None:
     assert found["my-server"].command == (shutil.which("python3"), "-m", "x")
     assert found["web"].url == "https://h/"
     assert file.read_text() == before
+
+
+def test_import_names_what_its_servers_will_lack_and_nothing_else(user: User) -> None:
+    table = {
+        "command": "python3",
+        "args": ["${userHome}/x", "${config:editor.tabSize}"],
+        "env": {"K": "${input:my-key}"},
+    }
+    off = {"command": "python3", "disabled": True, "env": {"K": "${OTHER_KEY}"}}
+    (user.folder / "mcp.json").write_text(json.dumps({"servers": {"a": table, "off": off}}))
+    result = user.run("import", "mcp.json")
+    assert result.exit_code == 0
+    assert "`MY_KEY` is not set" in result.stderr
+    assert "`${config:editor.tabSize}` means nothing here" in result.stderr
+    assert "userHome" not in result.stderr
+    assert "OTHER_KEY" not in result.stderr
+    assert tomllib.loads(user.config.read_text())["servers"]["off"]["enabled"] is False
 
 
 def test_import_takes_shell_lines_only_when_told_to(user: User) -> None:

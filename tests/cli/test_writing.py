@@ -17,6 +17,7 @@ import pytest
 from interlock.signatures import Validator
 
 from .conftest import SOURCE, User
+from .fake_hub import FakeHub
 
 EXAMPLE = SOURCE.parent / "examples" / "financial_analyzer.py"
 WITH_SOURCE = ("-e", f"PYTHONPATH={SOURCE}")
@@ -125,6 +126,12 @@ def test_a_catalog_of_a_file_has_examples_that_validate(user: User) -> None:
         assert tool["examples"]
         assert all(Validator(tool["inputSchema"]).is_valid(example) for example in tool["examples"])
     assert all(example["first"] != example["second"] for example in by_name["compare"]["examples"])
+
+
+def test_an_export_to_a_file_says_how_many_tools_are_in_it(user: User, hub: FakeHub) -> None:
+    result = user.run("export", "catalog", "-o", "tools.json")
+    assert result.output == "1 tool is written to tools.json.\n"
+    assert len(json.loads((user.folder / "tools.json").read_text())["tools"]) == 1
 
 
 def test_openapi_and_schema_of_a_file(user: User) -> None:

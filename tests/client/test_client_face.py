@@ -11,6 +11,7 @@ import pytest
 from web_peer import Web, until
 
 from hub.mirror import Mirror
+from hub.puppet import Puppet
 from interlock.client import Client, Handlers
 from interlock.client.handlers import with_defaults
 from interlock.server import Context, Server
@@ -538,3 +539,97 @@ async def test_a_person_who_says_no_to_sampling_says_it_in_the_specifications_nu
 async def test_roots_are_folders() -> None:
     with pytest.raises(Fault, match="file://"):
         await Handlers(roots=[{"uri": "https://e.example/"}]).answer("roots/list", b"{}")
+
+
+@pytest.mark.parametrize("where", PLACES)
+@pytest.mark.parametrize("era", ERAS)
+async def test_a_callback_that_breaks_costs_nobody_their_answer(where: str, era: str, caplog) -> None:
+    server = Server("telling")
+
+    @server.tool
+    async def tell(ctx: Context) -> str:
+        ctx.progress(1)
+        ctx.log("error", "oh")
+        ctx.progress(2)
+        return "told"
+
+    heard: list[object] = []
+
+    def broken(*said: object) -> None:
+        heard.append(said)
+        raise ZeroDivisionError
+
+    async with visiting(server, where, era=era, heard=broken) as client:
+        await client.set_level("error")
+        assert text(await client.call_tool("tell", progress=broken)) == "told"
+    assert len(heard) == 3
+    assert caplog.text.count("ZeroDivisionError") >= 3
+    assert {record.name for record in caplog.records if record.exc_info} == {"interlock.client"}
+
+
+@pytest.mark.parametrize("revision", ["2025-11-25", "2026-07-28"])
+async def test_progress_that_cannot_be_read_is_left_out(revision: str, caplog) -> None:
+    seen: list[object] = []
+    async with Mirror(revision) as mirror:
+
+        async def act(message, say) -> object:
+            token = message["params"]["_meta"]["progressToken"]
+            for said in ({"progress": "far"}, {}, {"progress": 1, "total": "x"}, {"progress": 2, "message": "good"}):
+                params = {"progressToken": token, **said}
+                say({"jsonrpc": "2.0", "method": "notifications/progress", "params": params})
+            return {"content": [{"type": "text", "text": "told"}], "resultType": "complete"}
+
+        mirror.acts["tools/call"] = act
+        async with Client(mirror.url) as client:
+            assert text(await client.call_tool("x", progress=lambda *said: seen.append(said))) == "told"
+    assert seen == [(2.0, None, "good")]
+    assert [record.levelname for record in caplog.records] == ["WARNING"] * 3
+
+
+@pytest.mark.parametrize("beside", [False, True])
+async def test_a_question_that_the_server_withdraws_is_asked_no_longer(beside: bool) -> None:
+    """A receiver stops what it does, and does not answer (2025-11-25, Cancellation: Behavior Requirements)."""
+    asked, stopped = asyncio.Event(), asyncio.Event()
+
+    async def person(params: dict[str, object]) -> dict[str, object]:
+        asked.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            stopped.set()
+        return {}
+
+    form = {"message": "Who?", "requestedSchema": {"type": "object", "properties": {}}}
+    steps = [
+        {"ask": {"id": "q", "method": "elicitation/create", "params": form}, "beside": beside},
+        {"ask": {"id": "p", "method": "ping"}, "beside": beside},
+        {"wait": "p"},
+        {"tell": {"method": "notifications/cancelled", "params": {"requestId": "q"}}, "beside": beside},
+        {"ask": {"id": "r", "method": "ping"}, "beside": beside},
+        {"wait": "r"},
+    ]
+    async with Puppet().http() as puppet:
+        async with Client(puppet.url, era="legacy", handlers=Handlers(elicit_form=person)) as client:
+            await client.call_tool("do", {"steps": steps})
+            assert asked.is_set()
+            await asyncio.wait_for(stopped.wait(), 5)
+        assert puppet.answer_to("q") == []
+
+
+async def test_a_client_that_is_not_connected_says_how_to_be() -> None:
+    with pytest.raises(Fault, match="async with") as fault:
+        await Client(house()).list_tools()
+    assert fault.value.name == "UPSTREAM_UNAVAILABLE"
+
+
+async def test_a_callback_that_would_have_to_be_awaited_is_refused() -> None:
+    async def hear(*said: object) -> None:
+        """Never called."""
+
+    with pytest.raises(TypeError, match="heard is a plain function"):
+        Client(house(), heard=hear)
+    async with Client(house()) as client:
+        with pytest.raises(TypeError, match="progress is a plain function"):
+            await client.call_tool("talk", progress=hear)
+        with pytest.raises(TypeError, match="progress is a plain function"):
+            await client.start_tool("talk", progress=hear)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from pathlib import Path
 
 import pytest
@@ -118,3 +119,14 @@ def test_what_another_file_says_of_trust_permissions_and_restarts_is_kept(file: 
     add_servers(file, {"c": server})
     found = servers(file)["c"]
     assert (found.trust, found.permissions, found.restart) == (server.trust, server.permissions, server.restart)
+
+
+def test_where_folders_cannot_be_locked_servers_are_added_all_the_same(
+    file: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unsupported(handle: int, how: int) -> None:
+        raise OSError(errno.EBADF, "Bad file descriptor")
+
+    monkeypatch.setattr("fcntl.flock", unsupported)
+    add_servers(file, {"new": Server(command=("a",))})
+    assert "[servers.new]" in file.read_text()

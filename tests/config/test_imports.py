@@ -67,6 +67,11 @@ def test_every_dialect_gives_the_same_server(desk: Desk, name: str) -> None:
         ({"type": "http", "url": "https://h/", "headers": {"A": "${K}"}}, Server(url="https://h/", headers={"A": "v"})),
         ({"httpUrl": "https://h/", "timeout": 30_000}, Server(url="https://h/", timeout_s=30)),
         ({"serverUrl": "https://h/"}, Server(url="https://h/")),
+        ({"url": "https://h/sse", "httpUrl": "https://h/"}, Server(url="https://h/")),
+        (
+            {"url": "https://h/", "headers": {"A": 5, "B": True}},
+            Server(url="https://h/", headers={"A": "5", "B": "true"}),
+        ),
         ({"url": "https://h/", "disabled": True}, Server(url="https://h/", enabled=False)),
     ],
 )
@@ -120,6 +125,49 @@ def test_placeholders_of_other_clients_are_understood_everywhere(desk: Desk) -> 
     server = loaded.config.servers["a"]
     assert server.command == (f"{desk.project}/run", "v", str(Path.home()))
     assert server.cwd == f"{desk.project}/sub"
+
+
+def test_places_that_editors_name_are_filled_in(desk: Desk) -> None:
+    table = {"command": "x", "args": ["${workspaceFolderBasename}${pathSeparator}a${/}b", "$${workspaceFolder}"]}
+    server = imported(desk, ".vscode/mcp.json", json.dumps({"servers": {"a": table}})).config.servers["a"]
+    assert server.command == ("x", "project/a/b", "${workspaceFolder}")
+
+
+@pytest.mark.parametrize(("name", "filled"), [(".gemini/settings.json", "v"), (".cursor/mcp.json", "$K")])
+def test_gemini_alone_writes_variables_without_braces(desk: Desk, name: str, filled: str) -> None:
+    text = json.dumps({"mcpServers": {"a": {"command": "x", "args": ["$K"], "env": {"A": "$K", "B": "5$"}}}})
+    server = imported(desk, name, text, {"K": "v"}).config.servers["a"]
+    assert server.command == ("x", filled)
+    assert server.env == {"A": filled, "B": "5$"}
+
+
+def test_what_claude_keeps_for_single_folders_runs_there(desk: Desk) -> None:
+    here, there = desk.project / "here", desk.project / "there"
+    here.mkdir()
+    there.mkdir()
+    projects = {
+        str(here): {"mcpServers": {"db": {"command": "x"}, "web": {"url": "https://h/"}}},
+        str(there): {"mcpServers": {"db": {"command": "y", "cwd": "sub"}}, "allowedTools": []},
+        str(desk.project / "gone"): {"mcpServers": {"old": {"command": "z"}}},
+    }
+    text = json.dumps({"mcpServers": {"all": {"command": "x"}}, "projects": projects})
+    loaded = imported(desk, ".claude.json", text)
+    assert loaded.problems == ()
+    places = {name: server.cwd for name, server in loaded.config.servers.items()}
+    assert places == {"all": None, "db": str(here), "web": None, "db-there": str(there / "sub")}
+
+
+def test_a_project_file_speaks_of_no_other_folder(desk: Desk) -> None:
+    text = json.dumps({"projects": {"/": {"mcpServers": {"a": {"command": "/bin/sh"}}}}})
+    desk.write(".mcp.json", text)
+    loaded = desk.in_project()
+    assert [waiting.servers for waiting in loaded.unconfirmed] in ([], [()])
+
+
+@pytest.mark.parametrize("wrong", [{"args": [1]}, {"env": {"A": []}}, {"headers": {"A": {}}}, {"env_vars": [1]}])
+def test_what_may_hold_only_texts_says_so(desk: Desk, wrong: dict[str, object]) -> None:
+    loaded = imported(desk, "m.json", json.dumps({"mcpServers": {"a": {"command": "x", **wrong}}}))
+    assert f"`{next(iter(wrong))}` may hold nothing but texts" in loaded.problems[0].message
 
 
 def test_a_folder_whose_name_looks_like_a_variable_is_not_expanded(desk: Desk) -> None:

@@ -97,9 +97,15 @@ WRONG = [
     ('[servers.x]\ncommand = ["a"]\n[servers.x.tools.timeouts]\na = { tools = 1 }', 4, "unknown setting `tools`"),
     ("servers = 3", 1, "`servers` must be tables"),
     ("[server.x]\nurl = 'https://h/'", 1, "did you mean `servers`"),
-    ("[hub]\nmode = 'guard'\nmode = 'locked'", 3, "overwrite"),
-    ("[hub]\n[hub]", 2, "Cannot declare"),
+    ("[hub]\nmode = 'guard'\nmode = 'locked'", 3, "this key stands twice in its table"),
+    ("[servers.x]\nurl = 'https://h/'\n[servers.x]", 3, "[servers.x] stands twice"),
+    ('[hub]\nmode = "guard\n', 2, "ends before its closing quote"),
     ("[hub\n", 1, ""),
+    ('[hub]\nlisten = "127.0.0.1:70000"', 2, "a port is at most 65535"),
+    ('[servers.x]\ncommand = ["a", 1]', 2, "not one with a whole number in it"),
+    ('[servers.x]\ncommand = ["a"]\n[servers.x.env]\nA = "b"\nB = 1', 5, "`env.B` in [servers.x] must be a text"),
+    ('import = [\n  "a.json",\n  1,\n]', 3, "item 2 of `import` in the file must be a text"),
+    ('[servers.x]\ncommand = ["a"]\ninherit_env = ["A B"]', 3, "`A B` cannot be the name of a variable"),
     ('[profiles.x]\ntools = "a"', 2, "must be a list, not a text"),
     ("[profiles.x]\ntools = [1]", 2, "must be a text, not a whole number"),
     ("[hub]\nlimits.depth = 0", 2, "must be a whole number >= 8"),
@@ -124,6 +130,11 @@ def test_all_problems_are_reported_in_order_of_their_lines(own: Own) -> None:
 @pytest.mark.parametrize("text", [row[0] for row in WRONG])
 def test_every_problem_of_a_wrong_file_says_how_to_mend_it(own: Own, text: str) -> None:
     assert [problem for problem in own(text).problems if not problem.mend] == []
+
+
+@pytest.mark.parametrize("setting", ['url = "ftp://h/"', 'url = "https://h/"\nheaders = { A = "b\\nc" }'])
+def test_what_is_wrong_as_written_is_not_put_down_to_its_variables(own: Own, setting: str) -> None:
+    assert len(own(f"[servers.a]\n{setting}\n").problems) == 1
 
 
 def test_a_setting_of_the_file_that_stands_in_a_table_is_sent_to_the_top(own: Own) -> None:

@@ -7,8 +7,9 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
+from functools import partial
 from pathlib import Path
 from typing import Any, Literal, NamedTuple
 from unittest.mock import patch
@@ -443,39 +444,77 @@ async def test_on_a_stream_a_call_ends_when_it_is_cancelled_and_its_id_is_free_a
         assert followed.call_count == before + 1
 
 
-@pytest.mark.parametrize("way", [OLD, NEW_LINES, OLD_LINES], ids=["old", "new lines", "old lines"])
-async def test_one_that_is_cancelled_before_it_is_sent_is_not_sent(tmp_path: Path, way: Way) -> None:
-    async with server_house(tmp_path, way) as place, place.kept() as client, place.kept() as other:
+@pytest.fixture
+def held() -> Iterator[list[Callable[[], None]]]:
+    """The next steps of rounds, which a test takes when it wants to."""
+    steps: list[Callable[[], None]] = []
+
+    def then(rounds: Rounds, do: Callable[..., None], *args: object) -> None:
+        steps.append(partial(do, *args))
+
+    with patch.object(Rounds, "then", then):
+        yield steps
+
+
+def take(steps: list[Callable[[], None]]) -> None:
+    while steps:
+        steps.pop(0)()
+
+
+@pytest.mark.parametrize("way", [NEW_LINES, OLD_LINES], ids=lambda way: way.era)
+async def test_on_a_stream_one_that_is_cancelled_before_it_is_sent_is_not_sent(
+    tmp_path: Path, way: Way, held: list[Callable[[], None]]
+) -> None:
+    async with server_house(tmp_path, way) as place, place.kept() as client:
         hub, web = place[:2]
-        await trodden(client)
-        if isinstance(client, Kept) and isinstance(other, Kept):
-            other.session = client.session
-        teller = client if way.lines else other
-        steps: list[Callable[[], None]] = []
-        then = lambda rounds, do, *args: steps.append(lambda: do(*args))  # noqa: E731
-        with patch.object(Rounds, "then", autospec=True, side_effect=then):
-            waiting = asyncio.ensure_future(client.call(STRANGE, LIKE, 4))
-            await until(lambda: len(steps) == 1)
-            await teller.tell("notifications/cancelled", {"requestId": 4})
-            await until(lambda: not _is_open(place, client))
-            if way.lines:
-                # Its id is another's before the round is done with the first.
-                waiting.cancel()
-                await asyncio.wait([waiting])
-                waiting = asyncio.ensure_future(client.call(STRANGE, LIKE, 4))
-                await until(lambda: len(steps) == 2)
-            for step in steps:
-                step()
-        answer = await waiting
-        assert answer is None if not way.lines else text_of(answer) == "fine"
-        assert web.called == 3 + way.lines
+        assert isinstance(client, KeptLines)
+        await treading(client, held)
+        waiting = asyncio.ensure_future(client.call(STRANGE, LIKE, 4))
+        await until(lambda: len(held) == 1)
+        await client.tell("notifications/cancelled", {"requestId": 4})
+        await until(lambda: not client.server.busy)
+        waiting.cancel()
+        await asyncio.wait([waiting])
+        # Its id is another's before the round is done with the first.
+        waiting = asyncio.ensure_future(client.call(STRANGE, LIKE, 4))
+        await until(lambda: len(held) == 2)
+        take(held)
+        assert text_of(await waiting) == "fine"
+        assert web.called == 4
         assert hub.assembly.hub.open_calls == 0
 
 
-def _is_open(place: Place, client: Kept | KeptLines) -> bool:
-    if isinstance(client, KeptLines):
-        return client.server.busy
-    return any(session.opened for session in place.hub.endpoint.sessions._by_id.values())
+@pytest.mark.parametrize("how", ["cancelled", "session"])
+async def test_in_a_session_one_that_is_taken_back_before_it_is_sent_is_not_sent(
+    tmp_path: Path, how: str, held: list[Callable[[], None]]
+) -> None:
+    async with server_house(tmp_path, OLD) as place, place.kept() as client, place.kept() as other:
+        hub, web = place[:2]
+        assert isinstance(client, Kept)
+        assert isinstance(other, Kept)
+        await treading(client, held)
+        waiting = asyncio.ensure_future(client.call(STRANGE, LIKE, 4))
+        await until(lambda: len(held) == 1)
+        if how == "cancelled":
+            other.session = client.session
+            await other.tell("notifications/cancelled", {"requestId": 4})
+        else:
+            raw = Raw(hub.url + "/mcp")
+            raw.session = client.session.partition(": ")[2].partition("\r\n")[0]
+            assert (await raw.send("DELETE"))[0] == 204
+        assert await waiting is None
+        take(held)
+        assert web.called == 3
+        assert hub.assembly.hub.open_calls == 0
+
+
+async def treading(client: Kept | KeptLines, steps: list[Callable[[], None]]) -> None:
+    """Leave a trail, whose first step is taken at once."""
+    leaving = asyncio.ensure_future(trodden(client))
+    while not leaving.done():
+        take(steps)
+        await asyncio.sleep(0.001)
+    await leaving
 
 
 async def test_an_id_that_is_in_use_is_refused_on_a_trail_too(tmp_path: Path) -> None:

@@ -261,3 +261,16 @@ def test_a_difference_reads_line_by_line_and_is_bounded() -> None:
     text = difference(json.dumps(READ), json.dumps(EVIL))
     assert '-  "description": "Read a file."' in text
     assert len(difference(json.dumps(READ), json.dumps({**READ, "x": ["y" * 50] * 10_000}))) < 21_000
+
+
+async def test_where_nothing_more_can_be_kept_the_server_says_so_and_what_helps(tmp_path: Path) -> None:
+    many = child("many_server.py", "400", start="on-demand")
+    async with house(tmp_path, {"many": many}, wait=False) as hub:
+        # As on a full disk: the database gets no page beyond those that it has.
+        await hub.assembly.store.commit(lambda database: database.execute("PRAGMA max_page_count = 1"))
+        upstream = hub.assembly.upstreams["many"]
+        upstream.want()
+        await until(lambda: upstream.problem is not None)
+        assert upstream.problem is not None
+        assert "full" in upstream.problem.message
+        assert "free some space" in str(upstream.problem.mend)

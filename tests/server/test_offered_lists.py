@@ -367,3 +367,49 @@ async def test_a_session_hears_of_lists_and_of_what_it_subscribed_to() -> None:
     assert len(peer.heard) == 2
     await peer.link.close()
     server.remove_tool("tool-2")
+
+
+@pytest.mark.parametrize(
+    "uri",
+    [
+        *("note://..%2Fsecret", "note://%2e%2e%2fsecret", "note://..%5Csecret", "note://a%2F..%2F..%2Fsecret"),
+        *("tree:///../secret", "tree:///a/../../secret", "tree:///a%2F..%2F..%2Fsecret", "tree:///..%5c..%5csecret"),
+        *("tree:////etc/secret", "tree:///%2Fetc%2Fsecret", "note://%2Fetc%2Fsecret", "note://%5C%5Chost%5Cshare"),
+        *("note://C:%5Csecret", "tree:///c:/secret", "note://a%00b"),
+    ],
+)
+async def test_a_variable_that_climbs_out_of_its_place_is_no_address(uri: str) -> None:
+    server = Server("test")
+
+    @server.resource("note://{name}")
+    @server.resource("tree:///{+name}")
+    async def read(name: str) -> str:
+        return name
+
+    peer = Peer(server)
+    with pytest.raises(Refusal) as refusal:
+        await peer.call("resources/read", uri=uri)
+    assert refusal.value.code == -32602
+    await peer.legacy()
+    with pytest.raises(Refusal) as subscribed:
+        await peer.call("resources/subscribe", uri=uri)
+    assert subscribed.value.code == -32002
+
+
+@pytest.mark.parametrize(
+    ("uri", "name"),
+    [
+        *(("note://a..b", "a..b"), ("note://v1...v2", "v1...v2"), ("note://a%2Fb", "a/b"), ("note://c:1", "c:1")),
+        *(("tree:///a/../b", "a/../b"), ("tree:///a//b", "a//b"), ("file:///etc/hosts", "/etc/hosts")),
+    ],
+)
+async def test_a_variable_that_stays_in_its_place_is_read(uri: str, name: str) -> None:
+    server = Server("test")
+
+    @server.resource("note://{name}")
+    @server.resource("tree:///{+name}")
+    @server.resource("file://{+name}")
+    async def read(name: str) -> str:
+        return name
+
+    assert (await Peer(server).call("resources/read", uri=uri))["contents"][0]["text"] == name

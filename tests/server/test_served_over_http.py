@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Mapping
+import contextlib
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 import msgspec
 import pytest
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import PlainTextResponse
+from starlette.routing import Route
 
 from interlock.client import Client
 from interlock.server import Anyone, Context, Server
@@ -125,3 +130,48 @@ async def test_our_own_client_calls_it_near_and_far(era: Any, near: bool) -> Non
         # Twice in one life: what a server closes for one address is there for the next.
     async with server.http() as address, Client(address.url, era=era) as client:
         assert "eu" in str(await client.call_tool("place", {"region": "eu"}))
+
+
+def beside(events: list[str], *, broken: bool = False) -> Starlette:
+    """An application of the author's own, with a life of its own."""
+
+    @contextlib.asynccontextmanager
+    async def life(app: Starlette) -> AsyncIterator[dict[str, str]]:
+        if broken:
+            raise RuntimeError("no database")
+        events.append("begun")
+        yield {"mood": "good"}
+        events.append("ended")
+
+    async def mood(request: Request) -> PlainTextResponse:
+        return PlainTextResponse(f"mood {request.state.mood}")
+
+    return Starlette(routes=[Route("/mood", mood)], lifespan=life)
+
+
+async def get(address: Address, path: str) -> bytes:
+    reader, writer = await asyncio.open_connection(address.host, address.port)
+    head = f"GET {path} HTTP/1.1\r\nHost: {address.host}:{address.port}\r\nConnection: close\r\n\r\n"
+    writer.write(head.encode())
+    answer = await asyncio.wait_for(reader.read(), 10)
+    writer.close()
+    return answer
+
+
+async def test_an_application_of_the_authors_own_is_served_beside_it() -> None:
+    events: list[str] = []
+    server, _, _ = regional()
+    async with server.http(app=beside(events)) as address:
+        assert events == ["begun"]
+        assert (await get(address, "/mood")).endswith(b"mood good")
+        assert (await get(address, "/elsewhere")).startswith(b"HTTP/1.1 404")
+        async with Client(address.url) as client:
+            assert (await client.call_tool("place", {"region": "north"}))["structuredContent"] == "north"
+    assert events == ["begun", "ended"]
+
+
+async def test_an_application_that_cannot_begin_keeps_the_server_from_beginning() -> None:
+    server, _, _ = regional()
+    with pytest.raises(RuntimeError, match="the application beside it did not start"):
+        async with server.http(app=beside([], broken=True)):
+            pass

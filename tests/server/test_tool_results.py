@@ -428,3 +428,71 @@ async def test_the_items_of_a_generator_are_told_as_they_come_to_whoever_wants_t
         _, silent = peer.start("tools/call", name=name, arguments=arguments)
         assert (await silent.answer)["structuredContent"] == whole
         assert silent.notes == []
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["said", Text("said"), ["said"], (Text("said"),)],
+    ids=["a text", "a piece", "texts", "pieces"],
+)
+async def test_a_whole_result_takes_its_content_as_a_function_may_return_it(content: Any) -> None:
+    async def tell() -> ToolResult:
+        return ToolResult(content=content)
+
+    assert (await served(tell).tool("it"))["content"] == [{"type": "text", "text": "said"}]
+
+
+async def test_a_whole_results_structured_content_is_an_object_for_sessions_before_2026() -> None:
+    async def numbers() -> ToolResult:
+        return ToolResult(structured=[1, 2])
+
+    peer = served(numbers)
+    assert (await peer.tool("it"))["structuredContent"] == [1, 2]
+    await peer.legacy()
+    answer = await peer.tool("it")
+    assert answer["structuredContent"] == {"result": [1, 2]}
+    assert answer["content"] == [{"type": "text", "text": "[1,2]"}]
+
+
+@pytest.mark.parametrize(
+    "value",
+    [
+        Text("21 degrees"),
+        [Image(b"\x89", "image/png")],
+        ToolResult(content="21 degrees"),
+        ToolResult(structured={"city": "Rome"}),
+    ],
+)
+async def test_content_or_a_whole_result_does_not_excuse_a_tool_from_its_own_schema(
+    value: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def weather() -> Weather:
+        return value  # type: ignore[no-any-return]
+
+    with caplog.at_level(logging.ERROR):
+        answer = await served(weather).tool("it")
+    assert answer["isError"] is True
+    assert "outputSchema" in caplog.text
+
+
+async def test_a_whole_result_that_keeps_the_schema_or_is_an_error_is_passed_on() -> None:
+    answers = [ToolResult(structured=Weather("Rome", 21.5), meta={"a/b": 1}), ToolResult(content="no", is_error=True)]
+
+    async def weather(which: int) -> Weather:
+        return answers[which]  # type: ignore[return-value]
+
+    peer = served(weather)
+    good = await peer.tool("it", {"which": 0})
+    assert good["structuredContent"] == {"city": "Rome", "degrees": 21.5}
+    assert good["_meta"]["a/b"] == 1
+    assert (await peer.tool("it", {"which": 1}))["content"] == [{"type": "text", "text": "no"}]
+
+
+async def test_content_in_a_list_of_anything_is_sent_as_content_and_as_what_the_schema_promises() -> None:
+    async def mixed() -> list:  # type: ignore[type-arg]
+        return ["a", Image(b"\x89", "image/png"), {"k": 1}]
+
+    answer = await served(mixed).tool("it")
+    picture = {"type": "image", "data": "iQ==", "mimeType": "image/png"}
+    assert answer["content"] == [{"type": "text", "text": "a"}, picture, {"type": "text", "text": '{"k":1}'}]
+    assert answer["structuredContent"] == ["a", picture, {"k": 1}]

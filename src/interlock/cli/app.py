@@ -7,6 +7,8 @@ from typing import NamedTuple
 
 import click
 
+from .failures import Enough, of_the_system
+
 
 class Entry(NamedTuple):
     """Where a command lives (`module:name` in this package), and what it says of itself in the overview."""
@@ -81,6 +83,15 @@ class Overview(click.Group):
         command = getattr(importlib.import_module(f".{module}", __package__), name)
         assert isinstance(command, click.Command)
         return command
+
+    def invoke(self, ctx: click.Context) -> object:
+        """What the system refuses a command ends it like any other failure: in a sentence."""
+        try:
+            return super().invoke(ctx)
+        except BrokenPipeError as error:
+            raise Enough from error
+        except OSError as error:
+            raise of_the_system(error) from error
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         for title, section in SECTIONS.items():

@@ -78,9 +78,8 @@ def restore(file: Path, yes: bool, config: Path | None, as_json: bool) -> None:
       interlock restore monday.backup
     """
     import asyncio
-    import getpass
 
-    from interlock.config.home import home_folder
+    from interlock.config.home import home_folder, user_name
     from interlock.hub.operating.restoring import put_back
     from interlock.hub.principals import local_person
     from interlock.store import StoreError
@@ -93,7 +92,7 @@ def restore(file: Path, yes: bool, config: Path | None, as_json: bool) -> None:
         click.confirm(f"Put {file} back over what the hub keeps now?", abort=True, err=True)
     with _no_hub(home):
         try:
-            done = asyncio.run(put_back(loaded, home, file.absolute(), local_person(getpass.getuser())))
+            done = asyncio.run(put_back(loaded, home, file.absolute(), local_person(user_name())))
         except StoreError as cause:
             raise Failure(cause.message, cause.mend) from None
         except OSError as cause:

@@ -220,7 +220,8 @@ def _check_config(path: Path | None, as_json: bool) -> None:
             say(f"{coloured('✗', 'red')} {plain(example)}")
         if not problems and not failed:
             where = loaded.config.origin.path or "nothing is configured"
-            say(f"{coloured('✓', 'green')} {plain(where)}: {len(loaded.config.servers)} servers, {passed} examples")
+            count = f"{_counted(len(loaded.config.servers), 'server')}, {_counted(passed, 'example')}"
+            say(f"{coloured('✓', 'green')} {plain(where)}: {count}")
     if problems or failed:
         raise WrongConfiguration("the configuration is not as it should be", "correct what is named above")
 
@@ -265,3 +266,7 @@ def _wrong(server: str, tool: str, settings: Any, arguments: dict[str, object], 
     if wanted and against:
         return f"refused: {against[0].found.where}: {against[0].finding.message} [{against[0].finding.rule}]"
     return "" if wanted or against else "not refused: nothing was found against it"
+
+
+def _counted(count: int, what: str) -> str:
+    return f"{count} {what}{'' if count == 1 else 's'}"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import NamedTuple
 
@@ -15,6 +16,7 @@ ENTRY = "interlock"
 class Client(NamedTuple):
     """One client program."""
 
+    name: str
     title: str
     path: Path
     at: tuple[str, ...]
@@ -36,51 +38,38 @@ NAMES = ("claude-code", "claude-desktop", "cursor", "vscode", "gemini", "codex")
 
 def client(name: str) -> Client:
     """The client of that name, with its file for this user on this system."""
-    home = Path.home()
-    rows = {
-        "claude-code": Client("Claude Code", _claude_code(home) / ".claude.json", ("mcpServers",), typed=True),
-        "claude-desktop": Client("Claude Desktop", _app("Claude") / "claude_desktop_config.json", ("mcpServers",)),
-        "cursor": Client("Cursor", home / ".cursor" / "mcp.json", ("mcpServers",)),
-        "vscode": Client("VS Code", _app("Code") / "User" / "mcp.json", ("servers",), typed=True),
-        "gemini": Client("Gemini CLI", home / ".gemini" / "settings.json", ("mcpServers",)),
-        "codex": Client("Codex", _codex(home) / "config.toml", ("mcp_servers",)),
-    }
-    return rows[name]
+    from interlock.config.home import user_home
+
+    home = user_home()
+    desktop = _app(home, "Claude") / "claude_desktop_config.json"
+    rows = (
+        Client("claude-code", "Claude Code", _claude_code(home) / ".claude.json", ("mcpServers",), typed=True),
+        Client("claude-desktop", "Claude Desktop", desktop, ("mcpServers",)),
+        Client("cursor", "Cursor", home / ".cursor" / "mcp.json", ("mcpServers",)),
+        Client("vscode", "VS Code", _app(home, "Code") / "User" / "mcp.json", ("servers",), typed=True),
+        Client("gemini", "Gemini CLI", home / ".gemini" / "settings.json", ("mcpServers",)),
+        Client("codex", "Codex", _codex(home) / "config.toml", ("mcp_servers",)),
+    )
+    return next(row for row in rows if row.name == name)
 
 
 def with_entry(client: Client, text: str, entry: dict[str, object]) -> str:
     """The client's file with our entry in it; all else stays as it is. Raises Failure where it cannot be read."""
-    if client.path.suffix == ".toml":
-        import tomlkit
-
-        document = tomlkit.parse(_readable(client, text))
-        if client.at[0] not in document:
-            document[client.at[0]] = tomlkit.table(is_super_table=True)
-        section = document[client.at[0]]
-        table = tomlkit.item(entry)
-        section[ENTRY] = table
-        return tomlkit.dumps(document)
     from interlock.config.json_members import set_member
+    from interlock.config.toml_tables import add_tables
 
-    try:
-        return set_member(_readable(client, text), (*client.at, ENTRY), entry)
-    except ValueError as error:
-        raise Failure(f"{client.path}: {error}", "correct it first; the file was left as it is") from error
+    if client.path.suffix == ".toml":
+        return _changed(client, text, lambda plain: add_tables(plain, client.at, {ENTRY: entry}))
+    return _changed(client, text, lambda plain: set_member(plain, (*client.at, ENTRY), entry))
 
 
 def without_entry(client: Client, text: str) -> str:
     """The client's file without our entry."""
-    if client.path.suffix == ".toml":
-        import tomlkit
-
-        document = tomlkit.parse(_readable(client, text))
-        section = document.get(client.at[0])
-        if isinstance(section, dict) and ENTRY in section:
-            del section[ENTRY]
-        return tomlkit.dumps(document)
     from interlock.config.json_members import remove_member
+    from interlock.config.toml_tables import remove_table
 
-    return remove_member(_readable(client, text), (*client.at, ENTRY))
+    remove = remove_table if client.path.suffix == ".toml" else remove_member
+    return _changed(client, text, lambda plain: remove(plain, (*client.at, ENTRY)))
 
 
 def executable() -> list[str]:
@@ -99,26 +88,32 @@ def passing(program: str) -> bool:
     return "archive-v" in program and "uv" in Path(program).parts
 
 
-def _readable(client: Client, text: str) -> str:
+def _changed(client: Client, text: str, change: Callable[[str], str]) -> str:
+    """The text after the change, behind the mark that some editors begin a file with."""
     from interlock.config.documents import parse_json, parse_toml
+    from interlock.config.files import MARK
     from interlock.config.problems import Problem
 
-    if not text.strip():
-        return "" if client.path.suffix == ".toml" else "{}\n"
-    parse = parse_toml if client.path.suffix == ".toml" else parse_json
-    parsed = parse(text, str(client.path))
+    is_toml = client.path.suffix == ".toml"
+    plain = text.removeprefix(MARK)
+    parsed = (parse_toml if is_toml else parse_json)(plain if plain.strip() or is_toml else "{}", str(client.path))
+    mend = "correct it first; the file was left as it is"
     if isinstance(parsed, Problem):
-        raise Failure(f"{parsed.file}:{parsed.line}: {parsed.message}", "correct it first; the file was left as it is")
-    return text
+        raise Failure(f"{parsed.place}: {parsed.message}", mend)
+    try:
+        return text[: len(text) - len(plain)] + change(plain if plain.strip() or is_toml else "{}\n")
+    except ValueError as error:
+        by_hand = f"correct it, or put in by hand what `interlock connect {client.name} --print` shows"
+        raise Failure(f"{client.path}: {error}", f"{by_hand}; the file was left as it is") from error
 
 
-def _app(name: str) -> Path:
+def _app(home: Path, name: str) -> Path:
     """Where a desktop program keeps its settings."""
     if sys.platform == "darwin":
-        return Path.home() / "Library" / "Application Support" / name
+        return home / "Library" / "Application Support" / name
     if sys.platform == "win32":
-        return Path(os.environ.get("APPDATA") or Path.home() / "AppData" / "Roaming") / name
-    return Path(os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config") / name
+        return Path(os.environ.get("APPDATA") or home / "AppData" / "Roaming") / name
+    return Path(os.environ.get("XDG_CONFIG_HOME") or home / ".config") / name
 
 
 def _claude_code(home: Path) -> Path:

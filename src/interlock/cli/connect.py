@@ -53,16 +53,16 @@ def connect(name: str, only_print: bool, undo: bool, profile: str | None, as_jso
 
 
 def _connect(name: str, chosen: Client, profile: str | None, *, only_print: bool) -> dict[str, Any]:
-    from interlock.config.files import back_up, write_lines
+    from interlock.config.files import back_up, check_writable, one_change, write_whole
     from interlock.config.home import home_folder
 
     from .starting import reach_hub
 
-    text = _read(chosen.path)
     command = executable()
-    with_entry(
-        chosen, text, chosen.entry(command, "")
-    )  # a file that cannot be changed is found out before a key is made
+    # A file that cannot be changed is found out before the old key is taken away and a new one is made.
+    with_entry(chosen, _read(chosen.path), chosen.entry(command, ""))
+    if not only_print:
+        check_writable(chosen.path)
     with reach_hub(home_folder()) as link:
         if not only_print:
             _revoke(link, name)
@@ -73,14 +73,15 @@ def _connect(name: str, chosen: Client, profile: str | None, *, only_print: bool
     outcome: dict[str, Any] = {"client": name, "path": str(chosen.path), "entry": entry}
     if only_print:
         return {**outcome, "text": with_entry(chosen, "", entry).rstrip()}
-    changed = with_entry(chosen, text, entry)
-    backup = back_up(chosen.path)
-    write_lines(chosen.path, changed, private=True)
+    with one_change(chosen.path):
+        changed = with_entry(chosen, _read(chosen.path), entry)
+        backup = back_up(chosen.path)
+        write_whole(chosen.path, changed.encode(), private=True)
     return {**outcome, "backup": str(backup) if backup else None}
 
 
 def _undo(name: str, chosen: Client) -> dict[str, Any]:
-    from interlock.config.files import back_up, write_lines
+    from interlock.config.files import back_up, one_change, write_whole
     from interlock.config.home import home_folder
 
     from .hub_link import HubLink
@@ -89,8 +90,9 @@ def _undo(name: str, chosen: Client) -> dict[str, Any]:
     changed = without_entry(chosen, text) if text else text
     backup = None
     if changed != text:
-        backup = back_up(chosen.path)
-        write_lines(chosen.path, changed)
+        with one_change(chosen.path):
+            backup = back_up(chosen.path)
+            write_whole(chosen.path, without_entry(chosen, _read(chosen.path)).encode())
     revoked = None
     try:
         with HubLink.open(home_folder()) as link:
@@ -121,10 +123,10 @@ def _revoke(link: HubLink, name: str) -> object:
 
 
 def _read(path: Path) -> str:
+    from interlock.config.files import read_exactly
+
     try:
-        return path.read_text("utf-8-sig")
-    except FileNotFoundError:
-        return ""
+        return read_exactly(path)
     except (OSError, UnicodeDecodeError) as error:
         raise Failure(
             f"{path} cannot be read: {error}", "check its permissions and encoding; it was left alone"

@@ -87,19 +87,19 @@ def _hub_for_show() -> Iterator[HubLink]:
     from .hub_link import HubLink
     from .starting import start_hub
 
-    home = Path(tempfile.mkdtemp(prefix="interlock-demo-"))
-    config = home / "interlock.toml"
     command = json.dumps([sys.executable, "-P", "-m", "interlock.server.demo"])
-    config.write_text(f'[hub]\nlisten = "127.0.0.1:0"\n[servers.demo]\ncommand = {command}\n', "utf-8")
+    home = Path(tempfile.mkdtemp(prefix="interlock-demo-"))
     try:
+        config = home / "interlock.toml"
+        config.write_text(f'[hub]\nlisten = "127.0.0.1:0"\n[servers.demo]\ncommand = {command}\n', "utf-8")
         start_hub(home, folder=home, arguments=("--config", str(config)))
         with HubLink.open(home) as link:
-            try:
-                yield link
-            finally:
-                link.ask("hub/stop")
-                link.wait_closed(30)
+            yield link
     finally:
+        # On a line of its own: an interrupted question leaves the other one unfit for more.
+        with contextlib.suppress(Failure), HubLink.open(home) as link:
+            link.ask("hub/stop")
+            link.wait_closed(30)
         shutil.rmtree(home, ignore_errors=True)
 
 

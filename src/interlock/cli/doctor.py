@@ -92,6 +92,8 @@ def _home(home: Path) -> Check:
     place = home
     while not place.exists():
         place = place.parent
+    if not place.is_dir():
+        return Check("home", "wrong", f"{place} is a file", "set INTERLOCK_HOME to a folder, or move that file away")
     if not os.access(place, os.W_OK | os.X_OK):
         return Check("home", "wrong", f"{home} cannot be written", "set INTERLOCK_HOME, or correct its permissions")
     if place == home and sys.platform != "win32":
@@ -134,7 +136,10 @@ def _hub(home: Path, loaded: Loaded) -> Iterator[Check]:
     try:
         with HubLink.open(home) as link:
             running = True
-            yield Check("hub", "ok", f"runs, pid {link.hello.get('pid')}, version {link.hello.get('version')}")
+            another = link.is_another_version
+            mend = "to run this version: `interlock down`, then `interlock up -d`" if another else ""
+            told = f"runs, pid {link.hello.get('pid')}, version {link.hello.get('version')}"
+            yield Check("hub", "warning" if another else "ok", f"{told}, not this one" if another else told, mend)
     except NoHub:
         stale = sys.platform != "win32" and socket_path(home).exists()
         yield Check(

@@ -50,7 +50,8 @@ def export(kind: str, file: str | None, tool: str | None, output: Path | None, a
     if as_json:
         show_json({"written": str(output), "tools": len(source.definitions)})
     else:
-        say(f"{len(source.definitions)} tools are written to {output}.")
+        count = len(source.definitions)
+        say(f"{'1 tool is' if count == 1 else f'{count} tools are'} written to {output}.")
 
 
 class _Source:

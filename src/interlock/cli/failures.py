@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 from typing import IO, Any
 
 import click
@@ -41,3 +42,30 @@ class NoHub(Failure):
 
 class Refused(Failure):
     exit_code = 5
+
+
+class Enough(Exception):
+    """Whoever read our output has closed it; nothing is left to say."""
+
+
+def of_the_system(error: OSError) -> Failure:
+    """What the system did not let a command do, with the place and the mend."""
+    place = error.filename2 or error.filename
+    if place is None and error.errno == errno.ENOENT:  # only the folder one is in has no name then
+        return Failure("the folder that you are in is no longer there", "change to another, then repeat it")
+    shown = f"{place}: " if isinstance(place, str) else ""
+    return Failure(f"{shown}{error.strerror or error}", _MENDS.get(error.errno or 0, ""))
+
+
+_PERMISSIONS = "correct its permissions; the hub itself can live elsewhere, in a folder that INTERLOCK_HOME names"
+_SPACE = "free some space on that disk, then repeat it"
+_MENDS = {
+    errno.EACCES: _PERMISSIONS,
+    errno.EPERM: _PERMISSIONS,
+    errno.EROFS: "it is on a disk that cannot be written; INTERLOCK_HOME can name a folder elsewhere for the hub",
+    errno.ENOSPC: _SPACE,
+    errno.EDQUOT: _SPACE,
+    errno.ENOENT: "make the folder first, or name another place",
+    errno.ENOTDIR: "a part of this path is a file; name another place",
+    errno.EISDIR: "this is a folder; name a file",
+}

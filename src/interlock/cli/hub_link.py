@@ -15,7 +15,7 @@ from time import monotonic
 from types import TracebackType
 from typing import Any
 
-from .failures import Failure, NoHub, Refused
+from .failures import Failure, NoHub, Refused, WrongUsage
 
 MOST_LINE = 64 * 1024 * 1024
 
@@ -100,7 +100,21 @@ class HubLink:
 
     def ask(self, method: str, params: dict[str, Any] | None = None, *, timeout: float = 30) -> dict[str, Any]:
         """One request and its answer. Notifications that come before the answer are passed over."""
-        return self._exchange(method, params or {}, timeout)
+        try:
+            return self._exchange(method, params or {}, timeout)
+        except HubError as error:
+            if error.name != "METHOD_NOT_FOUND" or not self.is_another_version:
+                raise
+            message = f"the hub that runs is version {self.hello.get('version')}, and does not know this"
+            mend = "run this version: `interlock down`, then `interlock up -d`"
+            raise HubError(error.number, message, mend, error.name) from error
+
+    @property
+    def is_another_version(self) -> bool:
+        """Whether the hub was started before Interlock was changed here."""
+        from interlock.version import VERSION
+
+        return self.hello.get("version") != VERSION
 
     def notifications(self) -> Iterator[dict[str, Any]]:
         """What the hub sends by itself, until it closes the connection."""
@@ -139,14 +153,15 @@ class HubLink:
     def _exchange(self, method: str, params: dict[str, Any], timeout: float) -> dict[str, Any]:
         number = self._id
         self._id += 1
-        message = {"jsonrpc": "2.0", "id": number, "method": method, "params": params}
+        request = _encode({"jsonrpc": "2.0", "id": number, "method": method, "params": params})
         deadline = monotonic() + timeout
         try:
             self._sock.settimeout(timeout)
-            self._sock.sendall(json.dumps(message).encode() + b"\n")
+            self._sock.sendall(request)
             while (line := self._lines.next(max(deadline - monotonic(), 0.001))) is not None:
                 answer = _decode(line)
-                if answer.get("id") == number and "method" not in answer:
+                # What could not be read at all is answered without a number: nothing else will come.
+                if answer.get("id", number) in (number, None) and "method" not in answer:
                     return _result(answer)
         except TimeoutError as error:
             mend = "look at `interlock logs`; if it hangs, `interlock down` and `interlock up -d`"
@@ -168,7 +183,7 @@ def _connect(home: Path, timeout: float) -> tuple[socket.socket, str | None]:
     try:
         sock.settimeout(timeout)
         sock.connect(path)
-    except (FileNotFoundError, ConnectionRefusedError) as error:
+    except (FileNotFoundError, NotADirectoryError, ConnectionRefusedError) as error:
         sock.close()
         raise NoHub from error
     except OSError as error:
@@ -200,9 +215,16 @@ def _connect_loopback(info: Path, timeout: float) -> tuple[socket.socket, str | 
 
 def _cwd() -> str:
     try:
-        return os.getcwd()
+        return os.fsencode(os.getcwd()).decode("utf-8", "replace")
     except OSError:
         return ""
+
+
+def _encode(message: dict[str, Any]) -> bytes:
+    try:
+        return json.dumps(message, ensure_ascii=False, allow_nan=False).encode() + b"\n"
+    except UnicodeEncodeError as error:
+        raise WrongUsage("what was given is not UTF-8", "write it in UTF-8; the hub reads nothing else") from error
 
 
 def _decode(line: bytes) -> dict[str, Any]:

@@ -6,11 +6,12 @@ from typing import Any
 
 import click
 
+from .completion import server_names
 from .show import bold, json_option, plain, say
 
 
 @click.command()
-@click.argument("server", required=False)
+@click.argument("server", required=False, shell_complete=server_names)
 @click.option("-f", "--follow", is_flag=True, help="Go on printing what comes.")
 @click.option(
     "-n", "--lines", default=100, show_default=True, type=click.IntRange(1, 10_000), help="How many of the last lines."

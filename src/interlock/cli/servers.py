@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from .completion import server_names
 from .failures import Failure, NoHub, Refused, WrongConfiguration, WrongUsage
-from .show import json_option, plain, say, show_json
+from .show import as_dict, json_option, plain, say, show_json
 
 if TYPE_CHECKING:
     from interlock.config import Server
@@ -72,7 +73,7 @@ def add(
 
 
 @click.command()
-@click.argument("name")
+@click.argument("name", shell_complete=server_names)
 @config_option
 @json_option
 def remove(name: str, config: Path | None, as_json: bool) -> None:
@@ -89,13 +90,17 @@ def remove(name: str, config: Path | None, as_json: bool) -> None:
         backup = remove_server(path, name)
     except EditError as error:
         raise WrongConfiguration(str(error), error.mend) from error
-    outcome = {"removed": [name], "path": str(path), "backup": str(backup) if backup else None, **_reload()}
+    outcome = {"removed": [name], "path": str(path), "backup": str(backup) if backup else None, **_reload(path)}
     _tell(outcome, f"`{name}` is removed from {path}.", as_json)
 
 
 @click.command("import")
 @click.argument("files", nargs=-1, required=True, metavar="FILE…", type=click.Path(path_type=Path))
-@click.option("--trust", is_flag=True, help="Also take over what runs shells or code from addresses.")
+@click.option(
+    "--trust",
+    is_flag=True,
+    help="Also take over programs that are no launchers of packages, shell lines, and code from addresses.",
+)
 @config_option
 @json_option
 def import_(files: tuple[Path, ...], trust: bool, config: Path | None, as_json: bool) -> None:
@@ -162,11 +167,11 @@ def _author_file(name: str, target: tuple[str, ...]) -> tuple[str, tuple[str, ..
 
 def _started(server: Server) -> list[str]:
     """Its tools, once it has started as the hub would start it."""
-    from interlock.config.expand import expand
+    from interlock.config.expand import expand, known
 
     from .authoring import tools_when_started
 
-    env = {variable: expand(value, os.environ).text for variable, value in server.env.items()}
+    env = {variable: expand(value, known(os.environ)).text for variable, value in server.env.items()}
     return tools_when_started(server.command, env, server.cwd)
 
 
@@ -223,18 +228,27 @@ def _resolved(server: Server) -> Server:
 
 def _outlook(name: str, server: Server) -> list[str]:
     """What will keep the server from starting, as far as can be seen from here."""
-    from interlock.config.expand import expand
+    from interlock.config.expand import expand, known
 
+    if not server.enabled:
+        return []
+    variables = known(os.environ)
     warnings: list[str] = []
-    if server.command and not shutil.which(server.command[0]):
-        warnings.append(
-            f"`{name}`: the program `{server.command[0]}` is not found here; install it, or give its full path"
-        )
-    texts = (*server.command, *server.env.values(), *server.headers.values(), server.url or "")
-    missing = dict.fromkeys(variable for text in texts for variable in expand(text, os.environ).missing)
+    program = expand(server.command[0], variables).text if server.command else ""
+    if program and not shutil.which(program):
+        warnings.append(f"`{name}`: the program `{program}` is not found here; install it, or give its full path")
+    texts = (*server.command, *server.env.values(), *server.headers.values(), server.url or "", server.cwd or "")
+    filled = [expand(text, variables) for text in texts]
+    missing = dict.fromkeys(variable for one in filled for variable in one.missing)
+    missing |= dict.fromkeys(variable for variable in server.inherit_env if variable not in variables)
     warnings += [
         f"`{name}`: the variable `{variable}` is not set; export {variable}=… before `interlock up`"
         for variable in missing
+    ]
+    unreadable = dict.fromkeys(piece for one in filled for piece in one.unreadable)
+    warnings += [
+        f"`{name}`: `{piece}` means nothing here; write what it stands for, or ${{NAME}} for a variable of yours"
+        for piece in unreadable
     ]
     return warnings
 
@@ -247,7 +261,7 @@ def _change(config: Path | None, servers: dict[str, Server]) -> dict[str, Any]:
         backup = add_servers(path, servers)
     except EditError as error:
         raise WrongConfiguration(str(error), error.mend) from error
-    return {"path": str(path), "backup": str(backup) if backup else None, **_reload()}
+    return {"path": str(path), "backup": str(backup) if backup else None, **_reload(path)}
 
 
 def _own_file(config: Path | None) -> Path:
@@ -258,8 +272,8 @@ def _own_file(config: Path | None) -> Path:
     return (config or (Path(named) if named else user_config())).expanduser().absolute()
 
 
-def _reload() -> dict[str, Any]:
-    """Tells a running hub; it is fine if there is none."""
+def _reload(path: Path) -> dict[str, Any]:
+    """Tells a running hub; it is fine if there is none. One that goes by another file has nothing to take over."""
     from interlock.config.home import home_folder
 
     from .hub_link import HubLink
@@ -267,10 +281,17 @@ def _reload() -> dict[str, Any]:
     try:
         with HubLink.open(home_folder()) as link:
             answer = link.ask("hub/reload", timeout=60)
+            in_force = as_dict(link.ask("hub/status").get("config")).get("path")
     except NoHub:
         return {"reloaded": False, "problems": []}
     except Failure as failure:
         return {"reloaded": False, "problems": [{"message": failure.message, "mend": failure.mend}]}
+    if in_force and Path(str(in_force)).resolve() != path.resolve():
+        another = {
+            "message": f"it goes by {in_force}",
+            "mend": f"`interlock down`, then `interlock up --config {path}`",
+        }
+        return {"reloaded": None, "problems": [another]}
     return {"reloaded": bool(answer.get("applied")), "problems": answer.get("problems") or []}
 
 
@@ -287,8 +308,11 @@ def _tell(outcome: dict[str, Any], done: str, as_json: bool) -> None:
             continue  # `status` tells of the others
         mend = f": {problem['mend']}" if problem.get("mend") else ""
         say(f"  → the running hub: {plain(str(problem.get('message')) + mend)}", err=True)
-    if outcome["reloaded"] is not None:
-        several = len(outcome.get("added", ())) > 1
+    if "removed" in outcome:
+        if outcome["reloaded"]:
+            say("The running hub does without it now.")
+    elif outcome["reloaded"] is not None:
+        several = len(outcome["added"]) > 1
         later = f"{'They are' if several else 'It is'} used at the next `interlock up`."
         say(f"The running hub uses {'them' if several else 'it'} now." if outcome["reloaded"] else later)
 

@@ -63,11 +63,13 @@ def columns(rows: Iterable[tuple[str, ...]], gap: str = "  ") -> list[str]:
 
 def is_attended() -> bool:
     """Whether a person can be asked: both ends are a terminal."""
-    return sys.stdin.isatty() and sys.stderr.isatty()
+    return all(stream is not None and stream.isatty() for stream in (sys.stdin, sys.stderr))
 
 
 def _may_colour(err: bool) -> bool:
-    return (sys.stderr if err else sys.stdout).isatty() and not os.environ.get("NO_COLOR")
+    stream = sys.stderr if err else sys.stdout
+    # There is none where whoever started us closed it.
+    return stream is not None and stream.isatty() and not os.environ.get("NO_COLOR")
 
 
 def as_dict(value: object) -> dict[str, Any]:

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import os
+import signal
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from pathlib import Path
 from time import monotonic, sleep
+from typing import IO
 
 from interlock.config.files import try_lock
 
@@ -16,6 +19,7 @@ from .failures import Failure, NoHub, Refused, WrongConfiguration
 from .hub_link import HubLink
 
 START_WITHIN_S = 30.0
+END_WITHIN_S = 10.0
 MOST_LOG_BYTES = 10 * 1024 * 1024
 if sys.platform == "win32":
     _DETACHED = subprocess.DETACHED_PROCESS | subprocess.CREATE_NEW_PROCESS_GROUP
@@ -47,19 +51,15 @@ def start_hub(home: Path, *, folder: Path, arguments: tuple[str, ...] = ()) -> N
             log.replace(log.with_suffix(".log.1"))
         with open(log, "ab", opener=_private) as out:
             begin = out.tell()
-            # -P: the folder it runs in must not become a place to import code from.
-            command = [sys.executable, "-P", "-m", "interlock.cli", "up", *arguments]
-            child = subprocess.Popen(
-                command,
-                cwd=folder,
-                stdin=subprocess.DEVNULL,
-                stdout=out,
-                stderr=out,
-                start_new_session=True,  # Ctrl-C in this terminal is not meant for it
-                creationflags=_DETACHED,
-                env={**_its_own(), "INTERLOCK_HOME": str(home)},
-            )
-        _wait_until_ready(home, child, log, begin)
+            with _interrupted_later() as interrupted:
+                child = _child(home, folder, arguments, out)
+        try:
+            if interrupted:
+                raise KeyboardInterrupt
+            _wait_until_ready(home, child, log, begin)
+        except BaseException:  # also where whoever waits for it is interrupted: a hub that nobody was told of is none
+            _end(child)
+            raise
 
 
 def is_running(home: Path) -> bool:
@@ -92,8 +92,46 @@ def _wait_until_ready(home: Path, child: subprocess.Popen[bytes], log: Path, beg
             kind = WrongConfiguration if child.returncode == WrongConfiguration.exit_code else Failure
             raise kind(f"the hub ended at once:\n{said}", f"its log is {log}")
         sleep(0.03)
-    child.terminate()
     raise Failure(f"the hub did not answer within {START_WITHIN_S:g} s", f"its log is {log}")
+
+
+def _child(home: Path, folder: Path, arguments: tuple[str, ...], out: IO[bytes]) -> subprocess.Popen[bytes]:
+    # -P: the folder it runs in must not become a place to import code from.
+    command = [sys.executable, "-P", "-m", "interlock.cli", "up", *arguments]
+    return subprocess.Popen(
+        command,
+        cwd=folder,
+        stdin=subprocess.DEVNULL,
+        stdout=out,
+        stderr=out,
+        start_new_session=True,  # Ctrl-C in this terminal is not meant for it
+        creationflags=_DETACHED,
+        env={**_its_own(), "INTERLOCK_HOME": str(home)},
+    )
+
+
+@contextlib.contextmanager
+def _interrupted_later() -> Iterator[list[int]]:
+    """Keeps interrupts for afterwards: one in the middle of starting a process would leave it without anyone who knows
+    of it. Only the main thread is ever interrupted."""
+    came: list[int] = []
+    is_main = threading.current_thread() is threading.main_thread()
+    if not is_main or signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+        yield came
+        return
+    before = signal.signal(signal.SIGINT, lambda number, _: came.append(number))
+    try:
+        yield came
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _end(child: subprocess.Popen[bytes]) -> None:
+    child.terminate()
+    try:
+        child.wait(END_WITHIN_S)
+    except subprocess.TimeoutExpired:
+        child.kill()
 
 
 @contextlib.contextmanager

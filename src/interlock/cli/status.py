@@ -8,6 +8,8 @@ import click
 
 from .show import as_dict, bold, coloured, columns, json_option, one_line, plain, say, show_json
 
+STARTING = ("registered", "connecting", "restarting")
+"""What a server is in before it can be said what it offers."""
 COLOURS = {"connected": "green", "error": "red", "disconnected": "red"}
 
 
@@ -91,6 +93,8 @@ def server_lines(servers: list[dict[str, Any]]) -> list[str]:
 
 def _offers(server: dict[str, Any]) -> tuple[str, ...]:
     count = server.get("tools") or 0
+    if not count and server.get("state") in STARTING:
+        return "", "", one_line(str(server.get("where") or ""), 100)
     return (
         "1 tool" if count == 1 else f"{count} tools",
         f"{server['tokens']:,} tokens" if server.get("tokens") is not None else "",

@@ -10,6 +10,8 @@ import threading
 
 import click
 
+from .completion import server_names
+
 CHUNK = 65_536
 LAST_WORDS_S = 60.0
 """After the client closed its end, how long the hub may still answer what was asked."""
@@ -17,7 +19,7 @@ LAST_WORDS_S = 60.0
 
 @click.command()
 @click.option("--key", envvar="INTERLOCK_KEY", help="The client's key; better given as $INTERLOCK_KEY.")
-@click.option("--server", metavar="ID", help="Only this server, with its own tool names.")
+@click.option("--server", metavar="ID", shell_complete=server_names, help="Only this server, with its own tool names.")
 @click.option("--profile", metavar="NAME", help="Only the tools of this profile.")
 def stdio(key: str | None, server: str | None, profile: str | None) -> None:
     """Speak with the hub over standard input and output.

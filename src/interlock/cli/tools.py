@@ -2,18 +2,18 @@
 
 from __future__ import annotations
 
-import json
-import sys
 from typing import Any
 
 import click
 
-from .failures import Failure, WrongUsage
+from .arguments import read_arguments
+from .completion import server_names, tool_names
+from .failures import Failure
 from .show import as_dict, bold, columns, json_option, one_line, plain, say, show_json
 
 
 @click.command("list")
-@click.option("--server", metavar="ID", help="Only this server's.")
+@click.option("--server", metavar="ID", shell_complete=server_names, help="Only this server's.")
 @click.option("--profile", metavar="NAME", help="Only those of this profile.")
 @json_option
 def list_(server: str | None, profile: str | None, as_json: bool) -> None:
@@ -32,7 +32,7 @@ def list_(server: str | None, profile: str | None, as_json: bool) -> None:
     for line in columns((bold(str(tool["name"])), _tokens(tool), one_line(_about(tool), 80)) for tool in tools):
         say(line)
     if not tools:
-        say("No tools. → see `interlock status`")
+        say(_why_none())
         return
     count = "1 tool" if len(tools) == 1 else f"{len(tools)} tools"
     counted = [tool["tokens"] for tool in tools if tool.get("tokens") is not None]
@@ -40,7 +40,7 @@ def list_(server: str | None, profile: str | None, as_json: bool) -> None:
 
 
 @click.command()
-@click.argument("name")
+@click.argument("name", shell_complete=tool_names)
 @click.argument("arguments", nargs=-1)
 @click.option("--timeout", type=click.FloatRange(0.1, 86_400), help="Seconds to wait for the answer.")
 @json_option
@@ -68,6 +68,16 @@ def call(name: str, arguments: tuple[str, ...], timeout: float | None, as_json: 
         raise _failure(name, result)
 
 
+def _why_none() -> str:
+    from .status import STARTING
+
+    servers = ask_hub("hub/status").get("servers") or []
+    starting = [plain(str(server["id"])) for server in servers if server.get("state") in STARTING]
+    if starting:
+        return f"No tools yet: {', '.join(starting)} {'is' if len(starting) == 1 else 'are'} still starting."
+    return "No tools. → see `interlock status`"
+
+
 def _called(params: dict[str, Any], timeout: float) -> dict[str, Any]:
     """The hub's answer. What it says to agents about mending is put as commands."""
     from .hub_link import HubError
@@ -83,35 +93,6 @@ def _called(params: dict[str, Any], timeout: float) -> dict[str, Any]:
         raise
 
 
-def read_arguments(words: tuple[str, ...], schema: Any) -> dict[str, Any]:
-    """The call's arguments from what was typed. `schema` is only asked for where a value could be read in two ways."""
-    if len(words) == 1 and (words[0] == "-" or words[0].lstrip().startswith("{")):
-        text = sys.stdin.read() if words[0] == "-" else words[0]
-        try:
-            given = json.loads(text)
-        except ValueError as error:
-            raise WrongUsage(
-                f"the arguments are not JSON: {error}", 'write \'{"key": "value"}\', or key=value'
-            ) from error
-        if not isinstance(given, dict):
-            raise WrongUsage("the arguments must be a JSON object", 'write \'{"key": "value"}\', or key=value')
-        return given
-    given = {}
-    properties: dict[str, Any] | None = None
-    for word in words:
-        key, equals, text = word.partition("=")
-        if not equals or not key:
-            raise WrongUsage(f"`{word}` is not an argument", "write key=value, or one JSON object")
-        value = _value(text)
-        if not isinstance(value, str):
-            if properties is None:
-                properties = as_dict(as_dict(schema()).get("properties"))
-            if as_dict(properties.get(key)).get("type") == "string":
-                value = text
-        given[key] = value
-    return given
-
-
 def _failure(name: str, result: dict[str, Any]) -> Failure:
     """Why a call failed: its arguments are wrong, the hub did not let it through, or the tool could not do it."""
     hub_says = as_dict(as_dict(result.get("_meta")).get("dev.interlock/error"))
@@ -123,14 +104,6 @@ def _failure(name: str, result: dict[str, Any]) -> Failure:
     else:
         mend = f"`interlock logs {name.partition('__')[0]}` shows what its server wrote"
     return Failure(f"{name} reported an error", mend)
-
-
-def _value(text: str) -> Any:
-    try:
-        value = json.loads(text)
-    except ValueError:
-        return text
-    return value
 
 
 def _schema(name: str) -> dict[str, Any]:

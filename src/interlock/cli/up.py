@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 import threading
 from collections.abc import Callable
@@ -19,6 +20,8 @@ if TYPE_CHECKING:
     from interlock.web.run import Ready
 
 SETTLE_WITHIN_S = 120.0
+SETTLE_AT_ONCE_S = 2.0
+"""How long `up -d` looks what servers offer. Most are there by then; the others are not waited for."""
 
 
 class RunHub(Protocol):
@@ -59,11 +62,11 @@ def up(ctx: click.Context, detach: bool, config: Path | None, as_json: bool) -> 
         raise WrongConfiguration("the configuration cannot be used", "mend what is named above; nothing was started")
     if is_running(home):
         _pass_on(home, confirmed)
-        _tell(home, as_json, already=True)
+        tell(home, as_json, already=True)
     elif detach:
         arguments = ("--config", str(config.absolute())) if config else ()
         start_hub(home, folder=folder, arguments=arguments)
-        _tell(home, as_json, already=False)
+        tell(home, as_json, already=False)
     else:
         ctx.exit(_run(loaded, home, as_json))
 
@@ -160,14 +163,21 @@ def command_line(command: tuple[str, ...]) -> str:
     return shlex.join(command)
 
 
-def _tell(home: Path, as_json: bool, *, already: bool) -> None:
+def tell(home: Path, as_json: bool, *, already: bool) -> None:
+    """What runs, once a hub is in the background."""
     from interlock.config.load import BUILT_IN
 
     from .hub_link import HubLink
-    from .status import show_status
+    from .status import STARTING, show_status
 
+    deadline = monotonic() + (0 if already else SETTLE_AT_ONCE_S)
     with HubLink.open(home) as link:
-        status = link.ask("hub/status")
+        while True:
+            status = link.ask("hub/status")
+            starting = [one for one in status.get("servers") or [] if one["state"] in STARTING]
+            if not starting or monotonic() >= deadline:
+                break
+            sleep(0.05)
     if as_json:
         show_json({**status, "already": already})
         return
@@ -182,7 +192,10 @@ def _announcer(loaded: Loaded, home: Path, as_json: bool) -> Callable[[Ready], N
     """What `up` says once the hub listens. Servers are told of as they come up, on a thread of its own."""
 
     def announce(ready: Ready) -> None:
-        listen = ready.listen
+        with contextlib.suppress(OSError):  # nobody listens any more; the hub runs all the same
+            say_ready(ready.listen)
+
+    def say_ready(listen: str) -> None:
         if as_json:
             show_json({"ready": True, "listen": listen, "home": str(home), "servers": list(loaded.config.servers)})
             return
@@ -198,7 +211,7 @@ def _announcer(loaded: Loaded, home: Path, as_json: bool) -> Callable[[Ready], N
 def _follow_servers(home: Path) -> None:
     """Prints each server once, when it is there or has failed."""
     from .hub_link import HubLink
-    from .status import server_lines
+    from .status import STARTING, server_lines
 
     told: set[str] = set()
     deadline = monotonic() + SETTLE_WITHIN_S
@@ -206,15 +219,15 @@ def _follow_servers(home: Path) -> None:
         with HubLink.open(home) as link:
             while monotonic() < deadline:
                 servers = link.ask("hub/status").get("servers", [])
-                settled = [one for one in servers if one["state"] not in ("registered", "connecting", "restarting")]
+                settled = [one for one in servers if one["state"] not in STARTING]
                 for line in server_lines([one for one in settled if one["id"] not in told]):
                     say(line)
                 told |= {one["id"] for one in settled}
                 if len(told) == len(servers):
                     return
                 sleep(0.2)
-    except Failure:
-        return  # it is stopping; there is nothing more to tell
+    except (Failure, OSError):
+        return  # it is stopping, or nobody listens; there is nothing more to tell
 
 
 def _say_nothing_configured() -> None:

@@ -6,11 +6,12 @@ What comes back are the server's own JSON objects: nothing is renamed, and nothi
 from __future__ import annotations
 
 import asyncio
+import inspect
 import logging
 import secrets
 from collections.abc import Callable, Mapping, Sequence
 from types import TracebackType
-from typing import Final, Self, TypeAlias, cast
+from typing import Final, ParamSpec, Self, TypeAlias, cast
 
 import msgspec
 
@@ -31,12 +32,14 @@ from interlock.protocols.mcp.tasks import task_in
 from interlock.transports.exchange import Service
 from interlock.transports.http.client import HttpLink
 from interlock.transports.stdio.process import Command
-from interlock.wire.conversation import PROGRESS
+from interlock.wire.conversation import CANCELLED, PROGRESS
 from interlock.wire.errors import TABLE, Fault, Tongue
-from interlock.wire.messages import Request
+from interlock.wire.messages import Id, Request
+from interlock.wire.withdrawals import read_withdrawal
 
 log = logging.getLogger("interlock.client")
 
+P = ParamSpec("P")
 Target: TypeAlias = str | Sequence[str] | Command | Service | Dial
 """A URL, a command line, a server in this process, or another way to get a link."""
 
@@ -68,6 +71,7 @@ class Client:
         timeout: float = 60.0,
         max_timeout: float = 3600.0,
     ) -> None:
+        _check_plain("heard", heard)
         self._dial = _dial(target, headers)
         self.handlers = handlers or Handlers()
         """Whoever answers what the server asks."""
@@ -76,7 +80,7 @@ class Client:
         self._era: Pin = era
         self._timeout = timeout
         self._max_timeout = max_timeout
-        self._connection: Connection
+        self._opened: Connection | None = None
         self._cache = Cache()
         self._structures = Structures()
         self._param_headers: dict[str, tuple[ParamHeader, ...]] = {}
@@ -85,27 +89,32 @@ class Client:
         self._watched_tasks: frozenset[str] = frozenset()
         self._task_progress: dict[str, Progress] = {}
         """Who wants to hear how far a task is, by its token; the oldest goes when there are too many."""
-        self._questions: set[asyncio.Task[None]] = set()
+        self._questions: dict[Id, asyncio.Task[None]] = {}
+        """What the server wants to know, each on its way to an answer."""
 
     async def __aenter__(self) -> Self:
-        self._connection = await Connection.open(self._dial, self, self._identity, pin=self._era, timeout=self._timeout)
-        if not self._connection.modern:
+        opened = await Connection.open(self._dial, self, self._identity, pin=self._era, timeout=self._timeout)
+        self._opened = opened
+        if not opened.modern:
             # Servers of the handshake era ask and tell on a stream of their own, too.
-            await self._connection.watch()
+            await opened.watch()
         return self
 
     async def __aexit__(
         self, kind: type[BaseException] | None, value: BaseException | None, trace: TracebackType | None
     ) -> None:
-        for task in self._questions:
+        asked = list(self._questions.values())
+        for task in asked:
             task.cancel()
-        await asyncio.gather(*self._questions, return_exceptions=True)
-        await self._connection.close()
+        await asyncio.gather(*asked, return_exceptions=True)
+        await self.connection.close()
 
     @property
     def connection(self) -> Connection:
         """What lies beneath: the era, the server's own words about itself, raw requests."""
-        return self._connection
+        if self._opened is None:
+            raise Fault("UPSTREAM_UNAVAILABLE", "not connected yet; write `async with Client(…) as client:`")
+        return self._opened
 
     # What servers offer.
 
@@ -113,7 +122,7 @@ class Client:
         """Every tool, all pages. Over HTTP, tools whose `x-mcp-header` breaks the rules are left out."""
         tools = await self._list("tools/list")
         self._structures.promise(tools)
-        if not (self._connection.modern and isinstance(self._connection.link, HttpLink)):
+        if not (self.connection.modern and isinstance(self.connection.link, HttpLink)):
             return tools
         good: list[Json] = []
         for tool in tools:
@@ -137,6 +146,7 @@ class Client:
     ) -> Json:
         """Call a tool. One that failed says so in the result: `isError`. What one that was listed gives otherwise is
         held to its output schema."""
+        _check_plain("progress", progress)
         params = msgspec.json.encode({"name": name, "arguments": arguments or {}})
         try:
             result = await self._ask("tools/call", params, self._mirrored(name, arguments), progress, timeout)
@@ -166,7 +176,8 @@ class Client:
         In the stateless era the server decides by itself whether the call becomes one, and `ttl_ms` is its own choice;
         before, a tool that cannot be called so is refused.
         """
-        modern = self._connection.modern
+        _check_plain("progress", progress)
+        modern = self.connection.modern
         asked: Json = {"name": name, "arguments": arguments or {}}
         if not modern:
             asked["task"] = {} if ttl_ms is None else {"ttl": ttl_ms}
@@ -174,7 +185,7 @@ class Client:
                 asked["_meta"] = {PROGRESS_TOKEN: self._token(progress)}
         params = msgspec.json.encode(asked)
         if modern:
-            params = declaring(self._connection.identity, self._connection.revision, params)
+            params = declaring(self.connection.identity, self.connection.revision, params)
         result = await self._ask("tools/call", params, self._mirrored(name, arguments), None, timeout)
         state = task_in(msgspec.json.encode(result), modern)
         if state is None and not modern:
@@ -187,18 +198,18 @@ class Client:
 
     async def list_tasks(self) -> list[Json]:
         """Every task of this client that the server still keeps, where it lists them (2025-11-25)."""
-        if self._connection.modern:
+        if self.connection.modern:
             raise Fault("METHOD_NOT_FOUND", "the stateless era lists no tasks", mend="keep the ids of those you begin")
-        listing = await self._connection.list_all("tasks/list", timeout=self._timeout)
+        listing = await self.connection.list_all("tasks/list", timeout=self._timeout)
         return [_object(bytes(item)) for item in listing.items]
 
     async def ask_of_task(self, method: str, params: Json, *, waits: bool = False) -> Json:
         """A request about a task. With `waits`, for one that is only answered when the task is over."""
         encoded = msgspec.json.encode(params)
-        if self._connection.modern:
-            encoded = declaring(self._connection.identity, self._connection.revision, encoded)
+        if self.connection.modern:
+            encoded = declaring(self.connection.identity, self.connection.revision, encoded)
         timeout = self._max_timeout if waits else self._timeout
-        result = await self._connection.request(method, encoded, timeout=timeout, asked=self.asked)
+        result = await self.connection.request(method, encoded, timeout=timeout, asked=self.asked)
         return _object(result)
 
     async def watch_task(self, id: str) -> None:
@@ -246,12 +257,12 @@ class Client:
 
     async def watch(self) -> None:
         """Hear of changed lists, as `heard` takes them, until the end."""
-        await self._connection.watch(lists=True, uris=self._uris, tasks=self._watched_tasks)
+        await self.connection.watch(lists=True, uris=self._uris, tasks=self._watched_tasks)
 
     async def subscribe(self, uri: str) -> None:
         """Hear of changes to a resource too. Raises what the server says against it."""
         self._uris |= {uri}
-        refused = await self._connection.watch(lists=True, uris=self._uris, tasks=self._watched_tasks)
+        refused = await self.connection.watch(lists=True, uris=self._uris, tasks=self._watched_tasks)
         if uri in refused:
             self._uris -= {uri}
             raise refused[uri]
@@ -265,8 +276,8 @@ class Client:
         """The least severe log message that is wanted. In the stateless era it travels with each request."""
         if level not in LOG_LEVELS:
             raise Fault("INVALID_PARAMS", f"unknown level {level!r}", mend=f"one of {', '.join(LOG_LEVELS)}")
-        if not self._connection.modern:
-            await self._connection.request("logging/setLevel", {"level": level}, timeout=self._timeout)
+        if not self.connection.modern:
+            await self.connection.request("logging/setLevel", {"level": level}, timeout=self._timeout)
         self._level = level
 
     # The connection's listener.
@@ -275,13 +286,15 @@ class Client:
         """A notification that belongs to no call."""
         if method == PROGRESS and self._task_progress and self._task_progressed(params):
             return
-        if method.startswith("notifications/resources/updated"):
+        if method == CANCELLED:
+            self._withdrawn(params)
+        elif method.startswith("notifications/resources/updated"):
             self._cache.forget("resources/read")
         elif method.endswith("/list_changed"):
             self._cache.forget(method.removeprefix("notifications/").removesuffix("_changed"))
             self._cache.forget("resources/templates/list")
         if self._heard is not None:
-            self._heard(method, _object(params))
+            _tell(self._heard, method, _object(params))
 
     def _task_progressed(self, params: bytes) -> bool:
         try:
@@ -290,18 +303,31 @@ class Client:
             return False
         progress = self._task_progress.get(said.progressToken)
         if progress is not None:
-            progress(said.progress, said.total, said.message)
+            _tell(progress, said.progress, said.total, said.message)
         return progress is not None
+
+    def _withdrawn(self, params: bytes) -> None:
+        """The server does not want to know any more (2025-11-25, Cancellation): nobody is to be asked in vain."""
+        try:
+            asked = self._questions.get(read_withdrawal(params)[0])
+        except msgspec.DecodeError:
+            return
+        if asked is not None:
+            asked.cancel()
 
     def asked(self, request: Request) -> None:
         """A request of the server."""
         if len(self._questions) >= QUESTIONS_AT_ONCE:
             fault = Fault("RESOURCE_EXHAUSTED", "too many questions at once")
-            self._connection.refuse(request.id, fault.render(Tongue.OLD_MCP))
+            self.connection.refuse(request.id, fault.render(Tongue.OLD_MCP))
             return
-        task = asyncio.get_running_loop().create_task(self._answer(request))
-        self._questions.add(task)
-        task.add_done_callback(self._questions.discard)
+        task = self._questions[request.id] = asyncio.get_running_loop().create_task(self._answer(request))
+
+        def done(_: asyncio.Task[None]) -> None:
+            if self._questions.get(request.id) is task:
+                del self._questions[request.id]
+
+        task.add_done_callback(done)
 
     def closed(self, fault: Fault) -> None:
         """The server is gone. Whatever is asked from now on says so."""
@@ -314,13 +340,13 @@ class Client:
         try:
             result = await self.handlers.answer(request.method, request.params)
         except Fault as fault:
-            self._connection.refuse(request.id, fault.render(Tongue.OLD_MCP))
+            self.connection.refuse(request.id, fault.render(Tongue.OLD_MCP))
         except Exception:
             log.exception("the handler for %s failed", request.method)
             failed = Fault("INTERNAL_ERROR", "the client could not answer")
-            self._connection.refuse(request.id, failed.render(Tongue.OLD_MCP))
+            self.connection.refuse(request.id, failed.render(Tongue.OLD_MCP))
         else:
-            self._connection.answer(request.id, result)
+            self.connection.answer(request.id, result)
 
     # Asking.
 
@@ -344,11 +370,11 @@ class Client:
     ) -> tuple[Json, int]:
         """Ask until the answer is no question any more: the answer, and how many questions came before it."""
         first = params
-        if self._connection.modern and self._level is not None:
+        if self.connection.modern and self._level is not None:
             first = params = with_meta(params, {LOG_LEVEL: self._level})
         for rounds in range(ROUNDS):
             try:
-                result = await self._connection.request(
+                result = await self.connection.request(
                     method,
                     params,
                     timeout=timeout or self._timeout,
@@ -363,7 +389,7 @@ class Client:
                 continue
             question = question_in(result)
             if question is None:
-                if self._connection.modern:
+                if self.connection.modern:
                     of_known_kind(result, tasks=True)
                 return _object(result), rounds
             params = await answered(first, question, self.handlers)
@@ -389,15 +415,19 @@ class Client:
             if method != "notifications/progress":
                 self.notified(method, params)
                 return
-            said = msgspec.json.decode(params, type=_Progress)
-            progress(said.progress, said.total, said.message)
+            try:
+                said = msgspec.json.decode(params, type=_Progress)
+            except msgspec.DecodeError as cause:
+                log.warning("progress that cannot be read: %s", cause)
+            else:
+                _tell(progress, said.progress, said.total, said.message)
 
         return notified
 
     async def _list(self, method: str) -> list[Json]:
         kept = self._cache.get(method, "")
         if kept is None:
-            listing = await self._connection.list_all(method, timeout=self._timeout)
+            listing = await self.connection.list_all(method, timeout=self._timeout)
             kept = msgspec.json.encode(listing.items)
             self._cache.put(method, "", kept, listing.ttl_ms)
         return msgspec.json.decode(kept, type=list[dict[str, object]])
@@ -426,6 +456,20 @@ class _Progress(msgspec.Struct):
 
 class _TaskProgress(_Progress):
     progressToken: str = ""
+
+
+def _check_plain(what: str, callback: Callable[..., object] | None) -> None:
+    """What is called as messages come cannot be waited for. Raises TypeError."""
+    if inspect.iscoroutinefunction(callback):
+        raise TypeError(f"{what} is a plain function, which is called and not awaited")
+
+
+def _tell(callback: Callable[P, None], *said: P.args, **named: P.kwargs) -> None:
+    """Tell whoever wants to hear of it. That they cannot take it is their own affair: no answer is lost for it."""
+    try:
+        callback(*said, **named)
+    except Exception:
+        log.exception("a callback failed")
 
 
 def _object(payload: bytes) -> Json:

@@ -100,9 +100,17 @@ def parse_json(text: str, file: str) -> Parsed | Problem:
 def _toml_place(message: str, text: str) -> tuple[str, int | None]:
     found = re.search(r" \(at (?:line (\d+), column \d+|end of document)\)$", message)
     if found is None:
-        return message, None
+        return _plainly(message), None
     line = int(found[1]) if found[1] else text.count("\n") + 1
-    return message[: found.start()], line
+    return _plainly(message[: found.start()]), line
+
+
+def _plainly(message: str) -> str:
+    """What the parser says of a repetition, in words that name what is repeated."""
+    twice = _TWICE.fullmatch(message)
+    if twice is not None:
+        return f"[{'.'.join(_NAMES.findall(twice[1]))}] stands twice"
+    return _PLAINER.get(message, message)
 
 
 def blank_comments(text: str) -> str:
@@ -138,6 +146,12 @@ def _too_deep(file: str) -> Problem:
 
 
 # Each of these also takes what is never closed, up to its end: no text makes them look at a character twice.
+_TWICE = re.compile(r"Cannot declare \((.*)\) twice")
+_NAMES = re.compile(r"'([^']*)'")
+_PLAINER = {
+    "Cannot overwrite a value": "this key stands twice in its table",
+    "Illegal character '\\n'": "a text ends before its closing quote",
+}
 _STRING = r'"(?:[^"\\\n]|\\.)*"?'
 _COMMENT = re.compile(_STRING + r"|//[^\n]*|/\*.*?(?:\*/|\Z)", re.DOTALL)
 _TRAILING = re.compile(_STRING + r"|,(?=\s*[}\]])", re.DOTALL)

@@ -5,20 +5,18 @@ Rule: what would not load is not written.
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from pathlib import Path
 
-import tomlkit
 from msgspec import to_builtins
-from tomlkit.exceptions import ParseError
-from tomlkit.items import InlineTable, Table
 
 from .documents import parse_toml
-from .files import back_up, write_lines
+from .files import MARK, back_up, one_change, read_exactly, write_whole
 from .names import why_bad_id
 from .problems import Problem, Report
 from .settings import Server
 from .tables import read_config
+from .toml_tables import CannotChange, add_tables, remove_table
 
 
 class EditError(Exception):
@@ -31,49 +29,59 @@ class EditError(Exception):
 
 def add_servers(path: Path, servers: Mapping[str, Server], *, replace: bool = False) -> Path | None:
     """Writes each server as `[servers.ID]`, all or none. Returns the copy of the old file."""
-    document = _open(path)
-    section = _section(document)
-    for name, server in servers.items():
+    with one_change(path):
+        return _add(path, servers, replace=replace)
+
+
+def _add(path: Path, servers: Mapping[str, Server], *, replace: bool) -> Path | None:
+    text = _read(path)
+    named = _servers(path, text)
+    for name in servers:
         if why := why_bad_id(name):
             raise EditError(f"the name `{name}` {why}", "choose another name")
-        if name in section and not replace:
+        if name in named and not replace:
             raise EditError(f"there is a server `{name}` already", f"choose another name, or `interlock remove {name}`")
-        section[name] = _table(server)
-    return _save(path, document, new=servers)
+    tables = {name: _table(server) for name, server in servers.items()}
+    return _save(path, text, lambda plain: add_tables(plain, ("servers",), tables), new=servers)
 
 
 def remove_server(path: Path, name: str) -> Path | None:
     """Takes `[servers.NAME]` out. Returns the copy of the old file."""
-    document = _open(path)
-    section = _section(document)
-    if name not in section:
-        named = ", ".join(section) or "none"
-        raise EditError(f"there is no server `{name}` in {path}", f"servers there: {named}")
-    del section[name]
-    return _save(path, document)
+    if not path.exists():
+        return _remove(path, name)  # which says so, and leaves no folder behind
+    with one_change(path):
+        return _remove(path, name)
 
 
-def _open(path: Path) -> tomlkit.TOMLDocument:
+def _remove(path: Path, name: str) -> Path | None:
+    text = _read(path)
+    named = _servers(path, text)
+    if name not in named:
+        raise EditError(f"there is no server `{name}` in {path}", f"servers there: {', '.join(named) or 'none'}")
+    return _save(path, text, lambda plain: remove_table(plain, ("servers", name)))
+
+
+def _read(path: Path) -> str:
     try:
-        return tomlkit.parse(path.read_text("utf-8"))
-    except FileNotFoundError:
-        return tomlkit.document()
-    except (ParseError, UnicodeDecodeError) as error:
-        raise EditError(f"{path} cannot be read: {error}", "correct it by hand first; it was left as it is") from error
+        return read_exactly(path)
+    except UnicodeDecodeError as error:
+        raise EditError(f"{path} is not UTF-8: {error}", "correct it by hand first; it was left as it is") from error
 
 
-def _section(document: tomlkit.TOMLDocument) -> Table:
-    if "servers" not in document:
-        document["servers"] = tomlkit.table(is_super_table=True)
-    section = document["servers"]
+def _servers(path: Path, text: str) -> Mapping[str, object]:
+    parsed = parse_toml(text.removeprefix(MARK), str(path))
+    if isinstance(parsed, Problem):
+        mend = "correct it by hand first; it was left as it is"
+        raise EditError(f"{parsed.place} cannot be read: {parsed.message}", mend)
+    section = parsed[0].get("servers", {})
     if not isinstance(section, Mapping):
         raise EditError("`servers` is not a table", "write servers as [servers.NAME]")
-    return section  # type: ignore[return-value]
+    return section
 
 
-def _table(server: Server) -> Table:
+def _table(server: Server) -> dict[str, object]:
     """Only what differs from the defaults."""
-    table = tomlkit.table()
+    table: dict[str, object] = {}
     if server.url is not None:
         table["url"] = server.url
     if server.command:
@@ -86,27 +94,25 @@ def _table(server: Server) -> Table:
         table["inherit_env"] = list(server.inherit_env)
     for key in ("env", "headers"):
         if values := getattr(server, key):
-            table[key] = _inline(values)
+            table[key] = dict(values)
     tools = {key: list(values) for key in ("allow", "deny") if (values := getattr(server.tools, key))}
     if tools:
-        table["tools"] = _inline(tools)
+        table["tools"] = tools
     if server.permissions.require:
-        table["permissions"] = _inline({"require": list(server.permissions.require)})
+        table["permissions"] = {"require": list(server.permissions.require)}
     usual = to_builtins(plain.restart)
     if restart := {key: value for key, value in to_builtins(server.restart).items() if value != usual[key]}:
-        table["restart"] = _inline(restart)
+        table["restart"] = restart
     return table
 
 
-def _inline(values: Mapping[str, object]) -> InlineTable:
-    inline = tomlkit.inline_table()
-    inline.update(values)
-    return inline
-
-
-def _save(path: Path, document: tomlkit.TOMLDocument, *, new: Collection[str] = ()) -> Path | None:
-    text = tomlkit.dumps(document)
-    parsed = parse_toml(text, str(path))
+def _save(path: Path, text: str, change: Callable[[str], str], *, new: Collection[str] = ()) -> Path | None:
+    plain = text.removeprefix(MARK)
+    try:
+        changed = change(plain)
+    except CannotChange as error:
+        raise EditError(f"{path}: {error}", "write servers as [servers.NAME], or change it by hand") from error
+    parsed = parse_toml(changed, str(path))
     if isinstance(parsed, Problem):
         raise EditError(f"the change would break the file: {parsed.message}", "change it by hand")
     content, lines = parsed
@@ -117,5 +123,5 @@ def _save(path: Path, document: tomlkit.TOMLDocument, *, new: Collection[str] = 
         # What was just added has no line yet.
         raise EditError(first.message if first.server in new else f"{first.place}: {first.message}", first.mend)
     copy = back_up(path)
-    write_lines(path, text)
+    write_whole(path, (text[: len(text) - len(plain)] + changed).encode())
     return copy

@@ -11,6 +11,8 @@ from collections.abc import Mapping
 
 import msgspec
 
+from .home import user_home
+
 
 class Expanded(msgspec.Struct, frozen=True):
     """A value with its variables filled in, or what kept it from that."""
@@ -44,6 +46,11 @@ def expand(text: str, variables: Mapping[str, str]) -> Expanded:
 
     filled = _PIECE.sub(fill, text)
     return Expanded(filled, tuple(dict.fromkeys(missing)), tuple(dict.fromkeys(unreadable)))
+
+
+def known(environ: Mapping[str, str]) -> dict[str, str]:
+    """The variables that there are: those of the environment, and the one place that other clients name like one."""
+    return {**environ, "userHome": str(user_home(environ))}
 
 
 def literal(text: str) -> str:

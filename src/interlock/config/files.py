@@ -2,13 +2,19 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import sys
 import tempfile
+import time
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+MARK: Final = "\ufeff"
+"""What some editors put before the first character."""
+CHANGED_WITHIN_S: Final = 30.0
 MOST_COPIES: Final = 20
 """Copies of one file as it was before a change."""
 
@@ -31,13 +37,59 @@ def write_whole(path: Path, content: bytes, *, private: bool = False) -> None:
         raise
 
 
-def write_lines(path: Path, text: str, *, private: bool = False) -> None:
-    """The same for a text that was read from there, or that is new: lines end as those of the file did."""
-    content = text.encode()
-    before = path.read_bytes() if path.exists() else b""
-    if 0 < before.count(b"\n") == before.count(b"\r\n"):
-        content = content.replace(b"\n", b"\r\n")
-    write_whole(path, content, private=private)
+def check_writable(path: Path) -> None:
+    """Raises OSError where `write_whole` would, before anything is done for what is to be written."""
+    folder = path.resolve().parent
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with tempfile.TemporaryFile(dir=folder) as trial:
+        trial.write(bytes(4096))
+        trial.flush()
+
+
+@contextlib.contextmanager
+def one_change(path: Path) -> Iterator[None]:
+    """Nobody else who asks for this changes a file of that folder meanwhile: what two read at once, one would undo."""
+    folder = path.resolve().parent
+    folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    deadline = time.monotonic() + CHANGED_WITHIN_S
+    handle = _lock_of(folder)
+    try:
+        while not _is_ours(handle):
+            if time.monotonic() > deadline:
+                raise TimeoutError(f"another program has been changing files in {folder} for too long")
+            time.sleep(0.02)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _is_ours(handle: int) -> bool:
+    """Whether the lock is had. Some file systems over a network lock no folders; there nobody is waited for."""
+    if sys.platform == "win32":
+        return try_lock(handle)
+    import fcntl
+
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    except OSError:
+        return True
+    return True
+
+
+def _lock_of(folder: Path) -> int:
+    if sys.platform == "win32":  # a folder cannot be opened there
+        return os.open(folder / ".interlock.lock", os.O_CREAT | os.O_RDWR)
+    return os.open(folder, os.O_RDONLY)
+
+
+def read_exactly(path: Path) -> str:
+    """The text of a file that is to be changed, with its mark and its line ends as they are; "" if there is none."""
+    try:
+        return path.read_bytes().decode()
+    except FileNotFoundError:
+        return ""
 
 
 def back_up(path: Path) -> Path | None:
@@ -49,7 +101,11 @@ def back_up(path: Path) -> Path | None:
         return None
     numbers = _numbers(path)
     copy = _copy(path, next_number(path))
-    shutil.copy2(path, copy)
+    try:
+        shutil.copy2(path, copy)
+    except BaseException:
+        copy.unlink(missing_ok=True)  # half of a copy is none
+        raise
     for number in numbers[1 : 2 - MOST_COPIES]:
         _copy(path, number).unlink(missing_ok=True)
     return copy

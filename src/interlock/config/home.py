@@ -1,4 +1,4 @@
-"""Where a user's hub keeps its things, and where its configuration is looked for. Only paths; nothing is created."""
+"""Who the user is, where the hub keeps its things, and where its configuration is looked for. Nothing is created."""
 
 from __future__ import annotations
 
@@ -8,24 +8,47 @@ from collections.abc import Mapping
 from pathlib import Path
 
 
+def user_home(environ: Mapping[str, str] | None = None) -> Path:
+    """The user's own folder. One that the system does not know, as in many containers, has the hub's for it."""
+    env = os.environ if environ is None else environ
+    try:
+        return Path.home()
+    except RuntimeError:
+        if named := env.get("INTERLOCK_HOME"):
+            return Path(named).absolute()
+        raise OSError("this user has no home folder: set HOME, or INTERLOCK_HOME to a folder for the hub") from None
+
+
+def user_name() -> str:
+    """What the system calls this user; a number where it has no name for it."""
+    import getpass
+
+    try:
+        return getpass.getuser()
+    except (KeyError, ImportError, OSError):
+        if sys.platform != "win32":
+            return str(os.getuid())
+        return "user"
+
+
 def home_folder(environ: Mapping[str, str] | None = None) -> Path:
     """`$INTERLOCK_HOME`, or the place this system keeps a program's state."""
     env = os.environ if environ is None else environ
     if named := env.get("INTERLOCK_HOME"):
         return Path(named).expanduser().absolute()
     if sys.platform == "darwin":
-        return Path.home() / "Library" / "Application Support" / "interlock"
+        return user_home(env) / "Library" / "Application Support" / "interlock"
     if sys.platform == "win32":
-        return Path(env.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local") / "interlock"
-    return Path(env.get("XDG_STATE_HOME") or Path.home() / ".local" / "state") / "interlock"
+        return Path(env.get("LOCALAPPDATA") or user_home(env) / "AppData" / "Local") / "interlock"
+    return Path(env.get("XDG_STATE_HOME") or user_home(env) / ".local" / "state") / "interlock"
 
 
 def user_config(environ: Mapping[str, str] | None = None) -> Path:
     """The user's own `interlock.toml`, whether it exists or not."""
     env = os.environ if environ is None else environ
     if sys.platform == "win32":
-        return Path(env.get("APPDATA") or Path.home() / "AppData" / "Roaming") / "interlock" / "interlock.toml"
-    return Path(env.get("XDG_CONFIG_HOME") or Path.home() / ".config") / "interlock" / "interlock.toml"
+        return Path(env.get("APPDATA") or user_home(env) / "AppData" / "Roaming") / "interlock" / "interlock.toml"
+    return Path(env.get("XDG_CONFIG_HOME") or user_home(env) / ".config") / "interlock" / "interlock.toml"
 
 
 def socket_path(home: Path) -> Path:

@@ -9,7 +9,7 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import TypeVar
+from typing import TypeVar, get_origin
 
 import msgspec
 from msgspec.structs import replace
@@ -35,23 +35,26 @@ def read_import(document: Document, report: Report, *, trusted: bool) -> dict[st
 
     A file that is not `trusted` (it came with a project) may only name well-known launchers and plain variables.
     """
-    folder = project_folder(document.path)
     found: dict[str, Server] = {}
-    for name, table, at in _entries(document.content, report):
+    for name, table, at, project in _entries(document.content, report, trusted=trusted):
         if len(found) >= MOST_SERVERS:
             report.add(at, f"more than {MOST_SERVERS} servers in one file", "split the file")
             break
         adopted = adopt_id(name)
+        if project is not None and adopted in found:
+            adopted = adopt_id(f"{name}-{project.name}")
         if adopted is None:
-            report.add(at, f"the server name {name!r} is empty or hides characters", "rename it")
+            report.add(at, f"the server name {name!r} is empty, or nothing in it can be part of an id", "rename it")
         elif adopted in found:
             report.add(at, f"two servers would be called `{adopted}` here", "rename one of them")
         else:
-            found[adopted] = _read(adopted, table, at, folder, report, trusted=trusted)
+            found[adopted] = _read(adopted, table, at, project, report, trusted=trusted)
     return found
 
 
-def _read(name: str, table: object, at: KeyPath, folder: Path, report: Report, *, trusted: bool) -> Server:
+def _read(name: str, table: object, at: KeyPath, project: Path | None, report: Report, *, trusted: bool) -> Server:
+    """`project` is the folder that the file says the server is for, where it speaks of several."""
+    folder = project or project_folder(report.file)
     report.places[name] = at
     before = len(report.problems)
     server = Server(source=str(report.file))
@@ -69,7 +72,7 @@ def _read(name: str, table: object, at: KeyPath, folder: Path, report: Report, *
             for message in why_unsafe(server, folder):
                 mend = "if you want it, write it in your own interlock.toml (`interlock add`)"
                 report.add(at, f"server `{name}` {message}", mend, server=name)
-        if server.url is None and (server.cwd is not None or not trusted):
+        if server.url is None and (server.cwd is not None or project is not None or not trusted):
             server = replace(server, cwd=str(Path(literal(str(folder))) / Path(server.cwd or ".").expanduser()))
         if trusted and server.command:
             base = Path(server.cwd or literal(str(folder)))
@@ -92,7 +95,8 @@ class _Foreign:
         command = self._take("command", str, "")
         if command.strip() != command or (" " in command and not Path(command).exists()):
             self._wrong("command", "`command` is one program's name; a shell never reads it", "move the rest to `args`")
-        url = next((self._take(key, str, "") for key in ("url", "httpUrl", "serverUrl") if key in self.table), None)
+        # Gemini has both for a server of either kind, and goes by `httpUrl` then.
+        url = next((self._take(key, str, "") for key in ("httpUrl", "url", "serverUrl") if key in self.table), None)
         cwd = self._take("cwd", str, None)
         stated = self._take("type", str, "") or self._take("transport", str, "")
         if self._take("envFile", str, ""):
@@ -103,7 +107,7 @@ class _Foreign:
             command=tuple(map(self._ours, (command, *self._take("args", list[str], [])))) if command else (),
             env=self._env(),
             cwd=self._ours(cwd) if cwd is not None else None,
-            inherit_env=tuple(self._take("env_vars", list[str], [])),
+            inherit_env=self._inherited(),
             url=self._ours(url) if url is not None else None,
             headers=self._headers(),
             timeout_s=self._timeout(),
@@ -124,13 +128,18 @@ class _Foreign:
         return {name: self._ours(_as_text(value)) for name, value in written.items() if value is not None}
 
     def _headers(self) -> dict[str, str]:
-        written: dict[str, str] = self._take("headers", dict[str, str], {})
-        headers = {**written, **self._take("http_headers", dict[str, str], {})}
+        written: _Values = {**self._take("headers", _Values, {}), **self._take("http_headers", _Values, {})}
+        headers = {name: _as_text(value) for name, value in written.items() if value is not None}
         for header, variable in self._take("env_http_headers", dict[str, str], {}).items():
             headers[header] = f"${{{variable}}}"
         if bearer := self._take("bearer_token_env_var", str, ""):
             headers["Authorization"] = f"Bearer ${{{bearer}}}"
         return {name: self._ours(value) for name, value in headers.items()}
+
+    def _inherited(self) -> tuple[str, ...]:
+        """Codex: names alone, or each with where it comes from."""
+        written: list[str | dict[str, object]] = self._take("env_vars", list[str | dict[str, object]], [])
+        return tuple(one if isinstance(one, str) else str(one.get("name", "")) for one in written)
 
     def _timeout(self) -> float | None:
         milliseconds = self._take("timeout", float, 0.0)
@@ -172,24 +181,36 @@ class _Foreign:
     def _take(self, key: str, wanted: type[T], default: D) -> T | D:
         if key not in self.table:
             return default
+        value = self.table[key]
         try:
-            return msgspec.convert(self.table[key], wanted)
+            return msgspec.convert(value, wanted)
         except msgspec.ValidationError:
-            self._wrong(key, f"`{key}` cannot be {kind(self.table[key])}", "correct it")
+            if isinstance(value, list | dict) and get_origin(wanted) is type(value):
+                self._wrong(key, f"`{key}` may hold nothing but texts", 'write each as "…"')
+            else:
+                self._wrong(key, f"`{key}` cannot be {kind(value)}", "correct it")
             return default
 
     def _ours(self, text: str) -> str:
         """Placeholders that only these clients know, as ours: `${workspaceFolder}` is a path, and `${input:api-key}`,
-        for which VS Code asks, is the variable `API_KEY` here."""
+        for which VS Code asks, is the variable `API_KEY` here. Gemini writes variables without braces, too."""
         named = _INPUT.sub(lambda found: "${" + re.sub(r"\W", "_", found[1]).upper() + "}", text)
-        return named.replace("${workspaceFolder}", literal(str(self.folder)))
+        if self.report.file.parent.name == ".gemini":
+            named = _BARE.sub(r"${\1}", named)
+        places = {"workspaceFolder": str(self.folder), "workspaceFolderBasename": self.folder.name}
+        places |= {"pathSeparator": os.sep, "/": os.sep}
+        return _PLACE.sub(lambda found: literal(places[found[1]]), named)
 
     def _wrong(self, key: str, message: str, mend: str) -> None:
         self.report.add((*self.at, key), f"server `{self.name}`: {message}", mend, server=self.name)
 
 
-def _entries(content: Mapping[str, object], report: Report) -> Iterator[tuple[str, object, KeyPath]]:
-    """Name, table and place of each server, whichever dialect the file is in."""
+_Entry = tuple[str, object, KeyPath, Path | None]
+
+
+def _entries(content: Mapping[str, object], report: Report, *, trusted: bool) -> Iterator[_Entry]:
+    """Name, table and place of each server, whichever dialect the file is in, and the project it is for."""
+    of_projects = list(_of_projects(content)) if trusted else []
     nested = content.get("mcp")
     for at in (("mcpServers",), ("mcp_servers",), ("servers",), ("mcp", "servers")):
         holder = nested if len(at) == 2 else content
@@ -197,15 +218,28 @@ def _entries(content: Mapping[str, object], report: Report) -> Iterator[tuple[st
         if section is None:
             continue
         if isinstance(section, Mapping):
-            yield from ((name, table, (*at, name)) for name, table in section.items())
+            yield from ((name, table, (*at, name), None) for name, table in section.items())
         elif isinstance(section, list):
             for number, table in enumerate(section):
                 name = table.get("id") if isinstance(table, Mapping) else None
-                yield (name if isinstance(name, str) else ""), table, (*at, number)
+                yield (name if isinstance(name, str) else ""), table, (*at, number), None
         else:
             report.add(at, f"`{at[-1]}` must be a table of servers, not {kind(section)}")
+        yield from of_projects
         return
-    report.add((), "no servers are named here", "expected `mcpServers`, `servers` or [mcp_servers.NAME]")
+    yield from of_projects
+    if not of_projects:
+        report.add((), "no servers are named here", "expected `mcpServers`, `servers` or [mcp_servers.NAME]")
+
+
+def _of_projects(content: Mapping[str, object]) -> Iterator[_Entry]:
+    """What Claude Code keeps for single folders, of those that are still there."""
+    projects = content.get("projects")
+    for folder, project in projects.items() if isinstance(projects, Mapping) else ():
+        section = project.get("mcpServers") if isinstance(project, Mapping) else None
+        if isinstance(section, Mapping) and os.path.isabs(folder) and os.path.isdir(folder):
+            at = ("projects", folder, "mcpServers")
+            yield from ((name, table, (*at, name), Path(folder)) for name, table in section.items())
 
 
 def _placed(program: str, folder: Path) -> str:
@@ -227,4 +261,6 @@ def _as_text(value: str | int | float | bool) -> str:
     return str(value).lower() if isinstance(value, bool) else str(value)
 
 
+_BARE = re.compile(r"(?<!\$)\$([A-Za-z_]\w*)")
+_PLACE = re.compile(r"(?<!\$)\$\{(workspaceFolder|workspaceFolderBasename|pathSeparator|/)\}")
 _INPUT = re.compile(r"\$\{input:([A-Za-z_][\w.-]*)\}")

@@ -32,7 +32,7 @@ def set_member(text: str, path: tuple[str, ...], value: object) -> str:
                 value = {missing: value}
             return _insert(text, plain, opening, members, key, value)
         if depth == len(path) - 1:
-            return text[: found.value] + _dump(value, _indent_of(text, found.start), _unit(text)) + text[found.end :]
+            return text[: found.value] + _dump(value, _indent_of(text, found.start), text) + text[found.end :]
         if plain[found.value] != "{":
             raise ValueError(f"`{key}` is not an object")
         opening = found.value
@@ -73,14 +73,14 @@ def _members(plain: str, opening: int) -> tuple[list[Member], int]:
 
 
 def _insert(text: str, plain: str, opening: int, members: list[Member], key: str, value: object) -> str:
-    unit = _unit(text)
+    end = _line_end(text)
     if members:
         last = members[-1]
         indent = _indent_of(text, last.start)
-        return text[: last.end] + f",\n{indent}{json.dumps(key)}: {_dump(value, indent, unit)}" + text[last.end :]
+        return text[: last.end] + f",{end}{indent}{json.dumps(key)}: {_dump(value, indent, text)}" + text[last.end :]
     outer = _indent_of(text, opening)
-    indent = outer + unit
-    inserted = f"\n{indent}{json.dumps(key)}: {_dump(value, indent, unit)}\n{outer}"
+    indent = outer + _unit(text)
+    inserted = f"{end}{indent}{json.dumps(key)}: {_dump(value, indent, text)}{end}{outer}"
     closing = _skip(plain, opening + 1)
     kept = text[opening + 1 : closing].rstrip()
     return text[: opening + 1] + kept + inserted + text[closing:]
@@ -97,8 +97,14 @@ def _cut(text: str, opening: int, closing: int, members: list[Member], at: int) 
     return text[: opening + 1] + (inside if inside.strip() else "") + text[closing:]
 
 
-def _dump(value: object, indent: str, unit: str) -> str:
-    return json.dumps(value, indent=unit, ensure_ascii=False).replace("\n", "\n" + indent)
+def _dump(value: object, indent: str, text: str) -> str:
+    """As it stands in that text."""
+    return json.dumps(value, indent=_unit(text), ensure_ascii=False).replace("\n", _line_end(text) + indent)
+
+
+def _line_end(text: str) -> str:
+    """How most of its lines end."""
+    return "\r\n" if text.count("\r\n") * 2 > text.count("\n") else "\n"
 
 
 def _indent_of(text: str, at: int) -> str:

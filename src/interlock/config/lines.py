@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from .problems import KeyPath
 
@@ -15,6 +16,21 @@ from .problems import KeyPath
 def toml_lines(text: str) -> Mapping[KeyPath, int]:
     """The line of every table header, key and list element."""
     return _TomlWalk(text).run()
+
+
+class Section(NamedTuple):
+    """One table with a header, from its header's line to the one on which its last value ends."""
+
+    path: KeyPath
+    first: int
+    last: int
+
+
+def toml_sections(text: str) -> list[Section]:
+    """Every table that has a header, in order."""
+    walk = _TomlWalk(text)
+    walk.run()
+    return walk.sections
 
 
 def json_lines(text: str) -> Mapping[KeyPath, int]:
@@ -34,9 +50,13 @@ class _Walk:
 
     def mark(self, path: KeyPath) -> None:
         """Notes that `path` stands here. The first place counts: `[a.b]` also makes `a`, once."""
+        self.lines.setdefault(path, self.line())
+
+    def line(self) -> int:
+        """The number of the line that the cursor is on; it never goes back over a line's end."""
         self._line += self.text.count("\n", self._counted, self.at)
         self._counted = self.at
-        self.lines.setdefault(path, self._line)
+        return self._line
 
     def peek(self) -> str:
         return self.text[self.at : self.at + 1]
@@ -54,6 +74,7 @@ class _TomlWalk(_Walk):
     def __init__(self, text: str) -> None:
         super().__init__(text.replace("\r\n", "\n"))
         self._counts: dict[KeyPath, int] = {}
+        self.sections: list[Section] = []
 
     def run(self) -> Mapping[KeyPath, int]:
         table: KeyPath = ()
@@ -63,8 +84,11 @@ class _TomlWalk(_Walk):
                 return self.lines
             if self.peek() == "[":
                 table = self._header()
+                self.sections.append(Section(table, self.line(), self.line()))
             else:
                 self._pair(table)
+                if self.sections:
+                    self.sections[-1] = self.sections[-1]._replace(last=self.line())
 
     def _header(self) -> KeyPath:
         start = self.at

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from .confirmations import Confirmations, Planned, Unconfirmed
 from .documents import Document, read_document
-from .expand import Expanded, expand, literal, variables_in
+from .expand import Expanded, expand, known, literal, variables_in
 from .home import home_folder, user_config
 from .imports import read_import
 from .problems import KeyPath, Problem, Report
@@ -228,7 +228,7 @@ class _Loading:
         """The server with its variables filled in; if one is missing it carries the problem and is not started."""
         if not server.enabled:
             return server
-        variables = {**self.env, "userHome": str(Path.home())}
+        variables = known(self.env)
         problems: list[Problem] = []
 
         def fill(text: str, *at: str | int) -> str:
@@ -246,17 +246,17 @@ class _Loading:
             cwd=fill(server.cwd, "cwd") if server.cwd is not None else None,
         )
         if not problems:
-            problems = self._misfilled(name, filled)
+            problems = self._misfilled(name, server, filled)
         self.problems += problems
         return replace(filled, problem=server.problem or problems[0]) if problems else filled
 
-    def _misfilled(self, name: str, filled: Server) -> list[Problem]:
+    def _misfilled(self, name: str, written: Server, filled: Server) -> list[Problem]:
         """What the variables made of a value that was fine as written. The values themselves are not shown."""
         wrong: list[tuple[KeyPath, str]] = []
-        if filled.url is not None and (why := why_bad_url(filled.url)):
+        if filled.url is not None and filled.url != written.url and (why := why_bad_url(filled.url)):
             wrong.append((("url",), f"the url of `{name}`, once its variables are filled in, {why}"))
         for header, value in filled.headers.items():
-            if not is_one_line(value):
+            if value != written.headers[header] and not is_one_line(value):
                 wrong.append(
                     (("headers", header), f"the header `{header}` of `{name}` has a line break in its variable")
                 )

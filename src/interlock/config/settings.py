@@ -541,8 +541,10 @@ def split_listen(listen: str) -> tuple[str, int]:
         host = host[1:-1]
     elif ":" in host:
         raise ValueError("an IPv6 address is written in brackets")
-    if not colon or not host or not port.isascii() or not port.isdigit() or not 0 <= int(port) <= 65_535:
+    if not colon or not host or not port.isascii() or not port.isdigit():
         raise ValueError("host and port are needed")
+    if len(port) > 5 or int(port) > 65_535:
+        raise ValueError("a port is at most 65535")
     return host, int(port)
 
 

@@ -32,9 +32,32 @@ def build(cls: type[S], table: object, at: KeyPath, report: Report, *, server: s
             try:
                 values[field.name] = msgspec.convert(value, field.type)
             except msgspec.ValidationError as error:
-                message, mend = _explain(error, field.type, value)
-                report.add((*at, key), f"`{key}` in {where(at)} {message}", mend, server=server)
+                part = None if _options(field.type) else _wrong_part(field.type, value)
+                message, mend = _explain(*(part[1:] if part else (error, field.type, value)))
+                name, inside = (f"`{key}`", ()) if part is None else (_part_name(key, part[0]), (part[0],))
+                report.add((*at, key, *inside), f"{name} in {where(at)} {message}", mend, server=server)
     return cls(**values)
+
+
+def _wrong_part(wanted: Any, value: object) -> tuple[str | int, msgspec.ValidationError, Any, object] | None:
+    """The first part of a list or table that does not fit, with why; None where it is not a part that does not."""
+    inner = [part for part in get_args(wanted) if part is not Ellipsis]
+    if isinstance(value, list) and len(inner) == 1:
+        parts: list[tuple[str | int, object]] = list(enumerate(value))
+    elif isinstance(value, dict) and len(inner) == 2:
+        parts = list(value.items())
+    else:
+        return None
+    for name, part in parts:
+        try:
+            msgspec.convert(part, inner[-1])
+        except msgspec.ValidationError as error:
+            return name, error, inner[-1], part
+    return None
+
+
+def _part_name(key: str, part: str | int) -> str:
+    return f"`{key}.{part}`" if isinstance(part, str) else f"item {part + 1} of `{key}`"
 
 
 def _closest(word: str, known: Collection[str], cutoff: float = 0.6) -> list[str]:

@@ -84,9 +84,10 @@ def check_server(server: Server, name: str, at: KeyPath, report: Report, *, has_
         wrong("headers", f"server `{name}` is a program, and has `headers`", "use `env` to hand it a value")
     if server.url is not None and (server.env or server.cwd or server.inherit_env):
         wrong("env", f"server `{name}` is an address, and has `env`, `cwd` or `inherit_env`", "use `headers` instead")
-    for variable in [*server.env, *server.inherit_env]:
-        if not _VARIABLE.fullmatch(variable):
-            wrong("env", f"`{variable}` cannot be the name of a variable", "use letters, digits and `_`")
+    for key, variables in (("env", server.env), ("inherit_env", server.inherit_env)):
+        for variable in variables:
+            if not _VARIABLE.fullmatch(variable):
+                wrong(key, f"`{variable}` cannot be the name of a variable", "use letters, digits and `_`")
     for header, value in server.headers.items():
         if not _TOKEN.fullmatch(header) or not is_one_line(value):
             wrong("headers", f"the header `{header}` of `{name}` is malformed", "one line, a plain name")
@@ -137,7 +138,7 @@ def _command(rest: dict[str, object], name: str, at: KeyPath, report: Report) ->
         if not isinstance(value, list) or not all(isinstance(word, str) for word in value):
             report.add(
                 (*at, key),
-                f"`{key}` of `{name}` must be a list of texts, not {kind(value)}",
+                f"`{key}` of `{name}` must be a list of texts, not {_not_texts(value)}",
                 server=name,
                 mend=f'write {key} = ["…", "…"]',
             )
@@ -146,6 +147,11 @@ def _command(rest: dict[str, object], name: str, at: KeyPath, report: Report) ->
     if words and not words[0].strip():
         report.add((*at, "command"), f"`command` of `{name}` is empty", "name the program to run", server=name)
     return tuple(words)
+
+
+def _not_texts(value: object) -> str:
+    others = [word for word in value if not isinstance(word, str)] if isinstance(value, list) else []
+    return f"one with {kind(others[0])} in it" if others else kind(value)
 
 
 def _check_hub(hub: Hub, profiles: Mapping[str, Profile], report: Report) -> None:

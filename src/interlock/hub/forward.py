@@ -16,12 +16,12 @@ from interlock.hub.audit.record import CANCELLED, Outcome, outcome_of
 from interlock.hub.bridges import url_first
 from interlock.hub.bridges.asking_back import AskingBack, check_questions
 from interlock.hub.bridges.held_exchange import HeldExchange
-from interlock.hub.bridges.retries import ANSWERS, binding_of
+from interlock.hub.bridges.retries import ANSWERS, QUESTIONS, binding_of
 from interlock.hub.call import Call
 from interlock.hub.lines import LineOwner
 from interlock.hub.recovering import Recovering
 from interlock.hub.request_states import RequestStates
-from interlock.hub.results.addresses import with_exposed_uris
+from interlock.hub.results.addresses import exposed_error, exposed_questions, restored_answers, with_exposed_uris
 from interlock.hub.results.finishing import Finishing
 from interlock.hub.sharing import log_level_of
 from interlock.hub.timeouts import timed_out
@@ -71,6 +71,11 @@ class Forward(msgspec.Struct, eq=False):
         """Whether its client waits for it now."""
         exchange = self._call.exchange
         return not isinstance(exchange, HeldExchange) or exchange.attended
+
+    @property
+    def _shown(self) -> str | None:
+        """The server's name to a client that sees many servers, and so has other addresses than the server."""
+        return None if self._call.caller.view.bare else self._call.target.server
 
     def send(self, more: Members | None = None) -> None:
         """Send it, with more than it came with where it is repeated. A failure to send is the answer."""
@@ -139,7 +144,7 @@ class Forward(msgspec.Struct, eq=False):
             fault = Fault("METHOD_NOT_FOUND", f"{request.method} cannot be answered on a shared connection")
             self._connection.refuse(request.id, fault.render(Tongue.OLD_MCP))
             return
-        self._owner.questions.relay(self._connection, request, self._ask)
+        self._owner.questions.relay(self._connection, request, self._ask, self._shown)
 
     def lost(self, fault: Fault) -> None:
         """No answer will come."""
@@ -217,7 +222,7 @@ class Forward(msgspec.Struct, eq=False):
                 return False
             self._may_ask()
             if self._back is None:
-                self._back = AskingBack(self._call.exchange, self._states.life_s, self._repeat, self.lost)
+                self._back = AskingBack(self._call.exchange, self._shown, self._states.life_s, self._repeat, self.lost)
             self._back.ask(answer.result)
         except Fault as fault:
             self.lost(fault)
@@ -298,6 +303,8 @@ class Forward(msgspec.Struct, eq=False):
                     fields[_STATE] = msgspec.Raw(msgspec.json.encode(opened))
             if not self._connection.modern:
                 self._make_old(fields)
+            elif self._shown is not None and ANSWERS in fields:
+                fields[ANSWERS] = msgspec.Raw(restored_answers(self._shown, bytes(fields[ANSWERS])))
         elif self._connection.modern:
             own = fields.get("_meta")
             fields["_meta"] = msgspec.Raw(with_request_meta(None if own is None else bytes(own), self._introduction()))
@@ -350,6 +357,8 @@ class Forward(msgspec.Struct, eq=False):
 
     def _error(self, error: ErrorObject) -> ErrorObject:
         """The server's own error, with codes of the other era put into this one's."""
+        if self._shown is not None and self._call.target.kind == "resource":
+            error = exposed_error(self._shown, error)
         if self._call.exchange.dialect.modern:
             return error_for_new(error)
         return error_for_old(error, self._call.exchange.request.method) if self._connection.modern else error
@@ -360,6 +369,8 @@ class Forward(msgspec.Struct, eq=False):
         self._may_ask()
         check_questions(result, self._call.exchange.dialect)
         fields = msgspec.json.decode(result, type=dict[str, msgspec.Raw])
+        if self._shown is not None and QUESTIONS in fields:
+            fields[QUESTIONS] = msgspec.Raw(exposed_questions(self._shown, bytes(fields[QUESTIONS])))
         state = msgspec.json.decode(fields[_STATE], type=str) if _STATE in fields else None
         approval = self._call.approval
         if state is not None or approval is not None:

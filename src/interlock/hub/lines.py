@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import NamedTuple, Protocol
+from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 
 from interlock.client.connection import Connection
 from interlock.hub.questions import Questions
@@ -15,6 +15,9 @@ from interlock.protocols.mcp.tasks import related_task, with_related
 from interlock.transports.exchange import Session
 from interlock.wire.errors import Fault, Tongue
 from interlock.wire.messages import Request
+
+if TYPE_CHECKING:
+    from interlock.hub.call import Caller
 
 _SESSION_NOTICES = frozenset({"notifications/message", "notifications/elicitation/complete"})
 """What a server tells the one client of a private connection, rather than everyone who uses the server."""
@@ -37,7 +40,8 @@ class Carrier(Protocol):
 class LineOwner:
     """Whom a private connection belongs to. What the server says on it is theirs, and nobody else's."""
 
-    def __init__(self, lane: str, session: Session | None) -> None:
+    def __init__(self, server: str, lane: str, session: Session | None) -> None:
+        self._server = server
         self.lane = lane
         """What the connection is called."""
         self._session = session
@@ -77,7 +81,8 @@ class LineOwner:
         if call is not None:
             call.asked(request)
         elif self._session is not None:
-            self.questions.relay(connection, request, partial(self._ask_beside, self._session))
+            shown = None if cast("Caller", self._session.caller).view.bare else self._server
+            self.questions.relay(connection, request, partial(self._ask_beside, self._session), shown)
         else:
             fault = Fault("METHOD_NOT_FOUND", f"{request.method} cannot be attributed to one of {len(self.open)} calls")
             connection.refuse(request.id, fault.render(Tongue.OLD_MCP))

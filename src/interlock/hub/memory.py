@@ -13,15 +13,15 @@ FLOOD: Final = 1_000
 
 def resident_mb() -> float | None:
     """What it holds now, in megabytes; where the system does not tell, the most it ever held, or None."""
+    if sys.platform == "win32":
+        return None
     try:
         with open("/proc/self/statm", "rb") as statm:
             return round(int(statm.read().split()[1]) * os.sysconf("SC_PAGE_SIZE") / 1e6, 1)
     except OSError:
         pass
-    try:
-        import resource
-    except ImportError:
-        return None
+    import resource
+
     most = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     return round(most / 1e6 if sys.platform == "darwin" else most / 1e3, 1)
 

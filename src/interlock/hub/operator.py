@@ -7,9 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import getpass
 import os
-import sys
 import time
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
@@ -18,6 +16,7 @@ from typing import Any, Literal
 import msgspec
 
 from interlock.config import Confirmations, Loaded, load_again
+from interlock.config.home import user_name
 from interlock.config.imports import project_folder
 from interlock.hub.assembly import Assembly
 from interlock.hub.audit.entries import NOBODY
@@ -52,7 +51,7 @@ class Operator:
         self._assembly = assembly
         self._stop = stop
         self._problems: list[dict[str, object]] = []
-        self.person = local_person(getpass.getuser() if sys.platform != "win32" else os.environ.get("USERNAME", "user"))
+        self.person = local_person(user_name())
         self.answering = Answering(assembly.inbox, self.person, "terminal")
         self.methods: dict[str, Callable[[bytes], Awaitable[object]]] = {
             "hub/status": self._status,

@@ -13,6 +13,7 @@ from typing import Final, Protocol
 
 import msgspec
 
+from interlock.hub.results.addresses import exposed_question, restored_answer
 from interlock.hub.tasks import of_clients
 from interlock.protocols.mcp.meta import PROGRESS_TOKEN, with_meta
 from interlock.protocols.mcp.progress import with_token
@@ -21,6 +22,7 @@ from interlock.protocols.mcp.tasks import STATUS_CHANGED
 from interlock.wire.conversation import PROGRESS
 from interlock.wire.errors import ErrorObject, Fault, Tongue
 from interlock.wire.messages import Id, Request, one_line
+from interlock.wire.withdrawals import read_withdrawal
 
 CARRIED: Final = frozenset({"sampling/createMessage", "elicitation/create", "roots/list"})
 """What a server may ask of a client."""
@@ -55,14 +57,19 @@ class Questions:
         """Our progress tokens, and the server's own."""
         self._tasks = of_clients.ClientTasks()
 
-    def relay(self, server: Answers, request: Request, ask: Ask) -> None:
-        """Ask the client, and give the server whatever comes of it. It always gets an answer, unless it withdraws."""
+    def relay(self, server: Answers, request: Request, ask: Ask, shown: str | None = None) -> None:
+        """Ask the client, and give the server whatever comes of it. It always gets an answer, unless it withdraws.
+
+        `shown` is the server's name to a client that sees many servers, and so has other addresses than the server.
+        """
         if request.method not in _RELAYED:
             _refuse(server, request, Fault("METHOD_NOT_FOUND", f"no such method: {request.method}"))
             return
         token, ours = _token_in(request.params), f"asked-{secrets.token_urlsafe(12)}"
         try:
             params = self._tasks.to_client(request.method, one_line(request.params))
+            if shown is not None:
+                params = exposed_question(shown, request.method, params)
             waiting = ask(request.method, params if token is None else with_meta(params, {PROGRESS_TOKEN: ours}))
         except Fault as fault:
             _refuse(server, request, fault)
@@ -75,19 +82,19 @@ class Questions:
             if self._open.get(request.id) is future:
                 del self._open[request.id]
             self._progress.pop(ours, None)
-            self._settle(server, request, future)
+            self._settle(server, request, future, shown)
 
         waiting.add_done_callback(settled)
 
     def withdraw(self, params: bytes) -> None:
         """The server's `notifications/cancelled`: the client is told, and its answer is not waited for any longer."""
         try:
-            id_ = msgspec.json.decode(params, type=_Withdrawn).requestId
+            id_, reason = read_withdrawal(params)
         except msgspec.DecodeError:
             return
         waiting = self._open.get(id_)
         if waiting is not None:
-            waiting.cancel()
+            waiting.cancel(reason)
 
     def heard(self, server: Answers, method: str, params: bytes) -> None:
         """What the client tells of something, for the server if it was asked for here: how far it is, or how a task of
@@ -109,7 +116,7 @@ class Questions:
         for waiting in list(self._open.values()):
             waiting.cancel()
 
-    def _settle(self, server: Answers, request: Request, future: asyncio.Future[bytes]) -> None:
+    def _settle(self, server: Answers, request: Request, future: asyncio.Future[bytes], shown: str | None) -> None:
         if future.cancelled():
             _refuse(server, request, Fault("CANCELLED", "the call is over"))
             return
@@ -120,7 +127,7 @@ class Questions:
             _refuse(server, request, Fault("INTERNAL_ERROR", "the client could not be asked"))
         else:
             try:
-                said = one_line(future.result())
+                said = one_line(future.result() if shown is None else restored_answer(shown, future.result()))
                 result = self._tasks.to_server(request.method, request.params, said)
                 # Untouched, it is the answer itself, and no task that was begun.
                 if request.method in CARRIED and result is said:
@@ -143,10 +150,6 @@ def _token_in(params: bytes) -> Id | None:
 
 def _refuse(server: Answers, request: Request, fault: Fault) -> None:
     server.refuse(request.id, fault.render(Tongue.OLD_MCP))
-
-
-class _Withdrawn(msgspec.Struct):
-    requestId: Id
 
 
 class _Progress(msgspec.Struct):

@@ -1,6 +1,6 @@
 """Writing servers: typed Python functions become tools, resources and prompts in every revision of MCP."""
 
-from interlock.server.asking import Answer, Root, Sampled
+from interlock.server.asking import Root, Sampled
 from interlock.server.checks import ArgumentsCheck
 from interlock.server.content import (
     Annotations,
@@ -20,6 +20,7 @@ from interlock.server.content import (
     ToolResult,
 )
 from interlock.server.context import Context
+from interlock.server.forms import Answer
 from interlock.server.prompts import Prompt
 from interlock.server.resources import Resource
 from interlock.server.server import Anyone, Server

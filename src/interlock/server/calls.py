@@ -188,7 +188,7 @@ class Calls:
             outcome = fault
         except asyncio.CancelledError:
             outcome = Fault("CANCELLED", "the call was cancelled")
-        except Exception:
+        except BaseException:  # a task that ended with some of them would end the whole server
             outcome = unexpected(work.exchange.request.method)
         if work.running is None:
             work.done(outcome)

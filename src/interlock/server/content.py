@@ -128,22 +128,33 @@ def fitting(piece: Content, revision: Revision) -> Content:
 class ToolResult(msgspec.Struct, frozen=True, kw_only=True):
     """A tool's whole answer, where content alone does not say it all."""
 
-    content: Sequence[Content] = ()
+    content: Content | str | Sequence[Content | str] = ()
     structured: object = msgspec.UNSET
     is_error: bool = False
     meta: Meta | None = None
 
 
 class Message(msgspec.Struct, frozen=True):
-    """One message of a prompt, or of a sampling request. Plain text is the common content."""
+    """One message of a prompt, or of a sampling request. Plain text is the common content.
 
-    content: Content | str
+    In a sampling request it may be several pieces, and pieces that only models write or read: what a model wrote
+    (`Sampled.content`) goes back as it came, and `{"type": "tool_result", …}` tells it what a tool gave.
+    """
+
+    content: Content | str | Mapping[str, object] | Sequence[Content | str | Mapping[str, object]]
     role: Role = "user"
 
     def to_wire(self, revision: Revision) -> dict[str, object]:
         """The message as it travels."""
-        piece = Text(self.content) if isinstance(self.content, str) else fitting(self.content, revision)
-        return {"role": self.role, "content": piece}
+        if isinstance(self.content, list | tuple):
+            return {"role": self.role, "content": [_piece(piece, revision) for piece in self.content]}
+        return {"role": self.role, "content": _piece(self.content, revision)}
+
+
+def _piece(content: object, revision: Revision) -> object:
+    if isinstance(content, str):
+        return Text(content)
+    return fitting(content, revision) if isinstance(content, CONTENT_TYPES) else content
 
 
 class Completion(msgspec.Struct, frozen=True):

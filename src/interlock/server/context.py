@@ -1,6 +1,7 @@
 """What a function can do with the request it runs for: report, log, and ask the client something.
 
-A parameter annotated with `Context` gets it. Reporting is plain calls, from any thread; asking is awaited.
+A parameter annotated with `Context` gets it. Reporting is plain calls, from any thread; asking is awaited, on any loop:
+a plain function asks with `asyncio.run(ctx.elicit(…))`.
 """
 
 from __future__ import annotations
@@ -14,9 +15,11 @@ import msgspec
 from interlock.protocols.mcp.capabilities import ClientCapabilities
 from interlock.protocols.mcp.methods import LOG_LEVELS
 from interlock.server import asking
-from interlock.server.asking import Answer, Root, Sampled
+from interlock.server.asking import Root, Sampled
 from interlock.server.content import Message
-from interlock.server.work import Work
+from interlock.server.forms import Answer, form_of
+from interlock.server.work import Read, Work
+from interlock.signatures.type_schema import as_json
 from interlock.wire.messages import Id
 
 if TYPE_CHECKING:
@@ -126,12 +129,16 @@ class Context:
         self._notify("notifications/progress", said)
 
     def log(self, level: LogLevel, data: object, *, logger: str | None = None) -> None:
-        """Send a log message, if the client wants any of this level. Never put a secret in one."""
+        """Send a log message, if the client wants any of this level. Never put a secret in one.
+
+        What has no JSON form is told in its own words.
+        """
         rank = LOG_LEVELS.index(level)
         wanted = self._wanted_rank()
         if wanted is None or rank < wanted:
             return
-        said: dict[str, object] = {"level": level, "data": data}
+        plain = as_json(data)
+        said: dict[str, object] = {"level": level, "data": str(data) if plain is msgspec.UNSET else plain}
         if logger is not None:
             said["logger"] = logger
         self._notify("notifications/message", said)
@@ -149,14 +156,14 @@ class Context:
 
         `key` names the question on the wire; give each of several at once its own, or leave it out.
         """
-        form = asking.form_of(schema)
+        form = form_of(schema)
         params = asking.form_params(self._work.dialect, message, form)
-        return await self._work.ask("elicitation/create", params, form.read, key)
+        return await self._ask("elicitation/create", params, form.read, key)
 
     async def elicit_url(self, message: str, url: str, *, key: str | None = None) -> Answer[None]:
         """Ask the person to open an address, for what must not pass through the client."""
         params = asking.url_params(self._work.dialect, message, url)
-        return await self._work.ask("elicitation/create", params, asking.read_visit, key)
+        return await self._ask("elicitation/create", params, asking.read_visit, key)
 
     async def sample(
         self,
@@ -185,11 +192,18 @@ class Context:
             "metadata": metadata,
         }
         params = asking.sampling_params(self._work.dialect, messages, max_tokens, more)
-        return await self._work.ask("sampling/createMessage", params, asking.read_sampled, key)
+        return await self._ask("sampling/createMessage", params, asking.read_sampled, key)
 
     async def roots(self, *, key: str | None = None) -> list[Root]:
         """The places that the client lets servers work in."""
-        return await self._work.ask("roots/list", {}, asking.read_roots, key)
+        return await self._ask("roots/list", {}, asking.read_roots, key)
+
+    async def _ask(self, method: str, params: dict[str, object], read: Read[V], key: str | None) -> V:
+        """Ask on the server's own loop, also for a function in a thread that has a loop of its own for this."""
+        asking = self._work.ask(method, params, read, key)
+        if asyncio.get_running_loop() is self._loop:
+            return await asking
+        return await asyncio.wrap_future(self._work.ask_from_afar(asking, self._loop))
 
     @property
     def _progress_token(self) -> Id | None:

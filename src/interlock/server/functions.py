@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import contextvars
 import dis
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from functools import partial
 from types import FunctionType, MethodType, UnionType
 from typing import TYPE_CHECKING, Any, TypeVar, Union, cast, get_args, get_origin
@@ -29,7 +30,8 @@ T = TypeVar("T")
 _OPAQUE = (*CONTENT_TYPES, ToolResult, Message, ResourceContents, Completion)
 _TOLD_CHARS = 4_000
 _FROM_TEXT = (int, float, bool, type(None))
-
+_AT_HAND = frozenset({str, int, float, bool, type(None), list, dict, tuple})
+"""Values that are there as they are, which most are."""
 
 _SEND = dis.opmap.get("SEND")
 """What every `await`, `async with` and `async for` is compiled to: where a coroutine can stop and wait."""
@@ -38,13 +40,12 @@ _SEND = dis.opmap.get("SEND")
 class Function:
     """A function that answers requests."""
 
-    __slots__ = ("_call", "_context_name", "_whole", "at_once", "signature", "validator")
+    __slots__ = ("_call", "_whole", "at_once", "signature", "validator")
 
     def __init__(self, call: Callable[..., Any], input_schema: dict[str, object] | None = None) -> None:
         self._call = call
         self.signature = Signature.from_function(call, context_types=(Context,), content_types=_OPAQUE)
-        self._context_name = next(iter(self.signature.injected), None)
-        self.at_once = self._context_name is None and _never_waits(call)
+        self.at_once = not self.signature.injected and _never_waits(call)
         """Whether it is a coroutine that can be run to its end here and now."""
         self.validator: Validator | None = None
         self._whole: str | None = None
@@ -68,33 +69,44 @@ class Function:
         return {} if self._whole is None else {self._whole: given}
 
     def arguments_from_text(self, given: Mapping[str, str]) -> dict[str, object]:
-        """The same from texts, as addresses and prompts have them. Raises ArgumentsError."""
+        """The same from texts, as addresses and prompts have them: a text that is none of its type is JSON. Raises
+        ArgumentsError."""
         values: dict[str, Any] = dict(given)
         for field in self.signature.inputs:
-            if field.name in values and _is_written_as_text(field.type):
+            if field.name not in values:
+                continue
+            if _is_written_as_text(field.type):
                 try:
                     values[field.name] = msgspec.convert(values[field.name], cast("type", field.type), strict=False)
                 except msgspec.ValidationError as cause:
                     raise ArgumentsError((Problem((field.name,), str(cause)),)) from None
+            elif not self.signature.takes_text(field.name):
+                with contextlib.suppress(msgspec.DecodeError):
+                    values[field.name] = msgspec.json.decode(values[field.name])
         return self.signature.decode(values)
 
     async def run(self, server: Server, work: Work, arguments: dict[str, object]) -> Any:
-        """Call it: a coroutine on the loop, anything else in a thread. A generator's items become a list, and each is
-        told as it comes to a client that wants to know how far it is."""
+        """Call it: a coroutine on the loop, anything else in a thread. What it gives later is waited for. Items one by
+        one become a list, and each is told as it comes to a client that wants to know how far it is."""
         context = Context(server, work)
-        if self._context_name is not None:
-            # Whoever can report does so in their own words.
-            arguments[self._context_name] = context
-        told = _Telling(context if self._context_name is None else None).tell
+        arguments.update(dict.fromkeys(self.signature.injected, context))
+        # Whoever can report does so in their own words.
+        told = _Telling(None if self.signature.injected else context).tell
+        call = partial(self._call, **arguments)
         match self.signature.kind:
             case "coroutine":
-                return await self._call(**arguments)
-            case "function":
-                return await server.threads.run(partial(self._call, **arguments))
-            case "generator":
-                return await server.threads.run(lambda: [told(item) for item in self._call(**arguments)])
+                value = await call()
             case "async_generator":
-                return [told(item) async for item in self._call(**arguments)]
+                value = call()
+            case "function" | "generator":
+                value = await server.threads.run(lambda: _gathered(call(), told))
+        if type(value) in _AT_HAND:
+            return value
+        if inspect.isawaitable(value):
+            value = await value
+        if isinstance(value, AsyncIterator):
+            return [told(item) async for item in value]
+        return _gathered(value, told)
 
     def run_at_once(self, arguments: dict[str, object]) -> Any:
         """Call it where it is `at_once`. It has no task of its own, but the context it would have."""
@@ -102,7 +114,7 @@ class Function:
         try:
             contextvars.copy_context().run(coroutine.send, None)
         except StopIteration as end:
-            return end.value
+            return end.value if type(end.value) in _AT_HAND else _gathered(end.value, _as_it_is)
         except asyncio.CancelledError:
             raise Fault("CANCELLED", "the call was cancelled") from None
         coroutine.close()
@@ -122,6 +134,15 @@ class _Telling:
             self._count += 1
             self._context.progress(self._count, message=_in_words(item) if self._context.reports else None)
         return item
+
+
+def _gathered(value: Any, told: Callable[[Any], Any]) -> Any:
+    """An iterator's items as a list; any other value as it is."""
+    return [told(item) for item in value] if isinstance(value, Iterator) else value
+
+
+def _as_it_is(item: T) -> T:
+    return item
 
 
 def _in_words(item: object) -> str | None:

@@ -10,6 +10,7 @@ from interlock.server.pages import Pages
 from interlock.server.prompts import Prompt, Suggestions
 from interlock.server.resources import Resource, not_found
 from interlock.server.tools import Tool
+from interlock.signatures import DefinitionError
 from interlock.wire.seal import Seal
 
 
@@ -63,6 +64,17 @@ class Offers:
         """Take a prompt out."""
         if self.prompts.remove(name):
             self.listeners.list_changed("prompts")
+
+    def suggest(self, of: str, argument: str, suggestions: Suggestions) -> None:
+        """Raises DefinitionError if what it is of is offered already and has no such argument."""
+        prompt, template = self.prompts.get(of), self.templates.get(of)
+        if prompt is not None:
+            known = argument in prompt.arguments
+        else:
+            known = template is None or template.template is None or argument in template.template.names
+        if not known:
+            raise DefinitionError(f"{suggestions.where}: {of!r} has no {argument!r} to suggest values for")
+        self.suggestions[of, argument] = suggestions
 
     def resource_updated(self, uri: str) -> None:
         """What a resource holds has changed."""

@@ -35,11 +35,24 @@ class Address(msgspec.Struct, frozen=True):
 
 @contextlib.asynccontextmanager
 async def serve_http(
-    server: Server, host: str, port: int, hosts: Iterable[str], origins: Iterable[str]
+    server: Server,
+    host: str,
+    port: int,
+    hosts: Iterable[str] = (),
+    origins: Iterable[str] = (),
+    app: ASGI3Application | None = None,
 ) -> AsyncIterator[Address]:
-    """Serve Streamable HTTP while the context is open."""
-    elsewhere = cast("ASGI3Application", PlainTextResponse("Not found. The MCP endpoint is /mcp.\n", 404))
-    http = await start(McpEndpoint(server), elsewhere, host=host, port=port, hosts=hosts, origins=origins)
+    """Serve Streamable HTTP while the context is open, and an application of the author's own beside it."""
+    elsewhere = app or cast("ASGI3Application", PlainTextResponse("Not found. The MCP endpoint is /mcp.\n", 404))
+    http = await start(
+        McpEndpoint(server),
+        elsewhere,
+        host=host,
+        port=port,
+        hosts=hosts,
+        origins=origins,
+        lifespan=app is not None,
+    )
     try:
         yield Address(http.host, http.port)
     finally:
@@ -47,11 +60,11 @@ async def serve_http(
         await http.stop()
 
 
-async def serve_http_until_told(server: Server, host: str, port: int) -> None:
+async def serve_http_until_told(server: Server, host: str, port: int, app: ASGI3Application | None = None) -> None:
     """Serve Streamable HTTP until the process is interrupted or told to end."""
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
-    async with serve_http(server, host, port, (), ()) as address:
+    async with serve_http(server, host, port, app=app) as address:
         with contextlib.suppress(NotImplementedError):
             loop.add_signal_handler(signal.SIGTERM, ended.set)
             loop.add_signal_handler(signal.SIGINT, ended.set)

@@ -11,7 +11,8 @@ from interlock.server.content import CONTENT_TYPES, Completion, Message
 from interlock.server.functions import Function
 from interlock.server.options import PromptOptions, check_options
 from interlock.server.work import Work
-from interlock.signatures import ArgumentsError, InputField
+from interlock.signatures import ArgumentsError, DefinitionError, InputField
+from interlock.signatures.type_schema import as_json
 from interlock.wire.errors import Fault
 
 if TYPE_CHECKING:
@@ -31,6 +32,8 @@ class Prompt:
         self.key = options.get("name") or str(getattr(function, "__name__", ""))
         self._function = Function(function)
         signature = self._function.signature
+        if self.key in ("", "<lambda>"):
+            raise DefinitionError(f"{signature.where}: a prompt needs a name; give it one with name=")
         description = options.get("description")
         self._description = signature.description if description is None else description
         self.arguments = frozenset(field.name for field in signature.inputs)
@@ -77,8 +80,14 @@ class Suggestions:
         self._function = Function(function)
         names = [field.name for field in self._function.signature.inputs]
         if names not in (["value"], ["value", "others"]):
-            raise TypeError("a completion takes (value) or (value, others): what is typed, and the other arguments")
+            takes = "a completion takes (value) or (value, others): what is typed, and the other arguments"
+            raise DefinitionError(f"{self.where}: {takes}")
         self._takes_context = len(names) == 2
+
+    @property
+    def where(self) -> str:
+        """The file, the line and the function it comes from."""
+        return self._function.signature.where
 
     async def suggest(self, server: Server, work: Work, value: str, others: dict[str, str]) -> bytes:
         """The members of a CompleteResult."""
@@ -86,13 +95,14 @@ class Suggestions:
         if self._takes_context:
             arguments["others"] = others
         answer = await self._function.run(server, work, arguments)
-        completion = answer if isinstance(answer, Completion) else Completion(list(answer or ()))
-        return completion_members(completion)
+        if isinstance(answer, Completion):
+            return completion_members(answer)
+        return completion_members(Completion([answer] if isinstance(answer, str) else list(answer or ())))
 
 
 def completion_members(completion: Completion) -> bytes:
     """A completion as the members of a CompleteResult, cut to what MCP lets through."""
-    values = list(completion.values)
+    values = [_spelled(value) for value in completion.values]
     total = len(values) if completion.total is None else completion.total
     said = {
         "values": values[:MOST_SUGGESTIONS],
@@ -102,6 +112,12 @@ def completion_members(completion: Completion) -> bytes:
     return b'"completion":%b' % msgspec.json.encode(said)
 
 
+def _spelled(value: object) -> str:
+    """A suggestion as its argument would be written, which need not be a text: a number, a member of an enum."""
+    plain = value if type(value) is str else as_json(value)
+    return plain if isinstance(plain, str) else str(value if plain is msgspec.UNSET else plain)
+
+
 def _argument(field: InputField) -> dict[str, object]:
     described = {"description": field.description} if field.description else {}
     return {"name": field.name, **described, "required": field.is_required}
@@ -109,6 +125,8 @@ def _argument(field: InputField) -> dict[str, object]:
 
 def _message(item: Any) -> Message:
     if isinstance(item, Message):
+        if isinstance(item.content, list | tuple):
+            raise TypeError("a prompt's message is one piece of content; make a message of each")
         return item
     if isinstance(item, (str, *CONTENT_TYPES)):
         return Message(item)

@@ -34,7 +34,6 @@ class Resource:
     def __init__(self, uri: str, function: Callable[..., Any], **options: Unpack[ResourceOptions]) -> None:
         check_options("a resource", options, ResourceOptions)
         self.key = uri
-        self.template: UriTemplate | None = parse(uri) if "{" in uri else None
         self.ttl_ms = options.get("ttl_ms", 0)
         """How long what was read is good for; the server keeps it as long and reads anew after that."""
         self.scope: Scope = options.get("scope", "private")
@@ -42,6 +41,10 @@ class Resource:
         self._mime_type = options.get("mime_type")
         self._function = Function(function)
         signature = self._function.signature
+        try:
+            self.template: UriTemplate | None = parse(uri) if "{" in uri else None
+        except ValueError as error:
+            raise DefinitionError(f"{signature.where}: {error}") from None
         if not (_TEMPLATE if self.template else _URI).match(uri):
             raise DefinitionError(f"{signature.where}: {uri!r} is no address; write it with a scheme, as notes://one")
         taken = tuple(field.name for field in signature.inputs)
@@ -73,7 +76,10 @@ class Resource:
 
     def match(self, uri: str) -> dict[str, str] | None:
         """The template's variables if the address is one of it."""
-        return None if self.template is None else self.template.match(uri)
+        if self.template is None:
+            return None
+        variables = self.template.match(uri)
+        return variables if variables is not None and self.template.keeps(variables) else None
 
     async def read(self, server: Server, work: Work, uri: str, variables: dict[str, str]) -> bytes:
         """What is there: the members of a ReadResourceResult. Raises RESOURCE_NOT_FOUND."""

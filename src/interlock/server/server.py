@@ -35,6 +35,8 @@ from interlock.wire.messages import Notification, check_shape
 from interlock.wire.seal import Seal
 
 if TYPE_CHECKING:
+    from uvicorn._types import ASGI3Application
+
     from interlock.server.over_http import Address
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -106,7 +108,8 @@ class Server:
 
         It returns a text, bytes, something with a JSON form, or `ResourceContents`.
         """
-
+        if not isinstance(uri, str):
+            raise TypeError('a resource has an address: write @server.resource("notes://{name}")')
         offer: Callable[[F], F] = _decorate(
             "resource", None, lambda given: self.add_resource(Resource(uri, given, **options))
         )
@@ -126,10 +129,9 @@ class Server:
         The function takes what is typed so far as `value`, and if it likes the other arguments as `others`.
         """
 
-        def offer(function: F) -> F:
-            self._offers.suggestions[of, argument] = Suggestions(function)
-            return function
-
+        offer: Callable[[F], F] = _decorate(
+            "completion", None, lambda given: self._offers.suggest(of, argument, Suggestions(given))
+        )
         return offer
 
     def add_tool(self, tool: Tool) -> None:
@@ -194,20 +196,26 @@ class Server:
 
         await serve_stdio(self)
 
-    def run_http(self, host: str = "127.0.0.1", port: int = 8000) -> None:
-        """Serve Streamable HTTP at `/mcp` until the process is interrupted."""
+    def run_http(self, host: str = "127.0.0.1", port: int = 8000, *, app: ASGI3Application | None = None) -> None:
+        """Serve Streamable HTTP at `/mcp` until the process is interrupted; an ASGI application at every other path."""
         from interlock.server.over_http import serve_http_until_told
         from interlock.server.runner import run
 
-        run(serve_http_until_told(self, host, port))
+        run(serve_http_until_told(self, host, port, app))
 
     def http(
-        self, host: str = "127.0.0.1", port: int = 0, *, hosts: Iterable[str] = (), origins: Iterable[str] = ()
+        self,
+        host: str = "127.0.0.1",
+        port: int = 0,
+        *,
+        hosts: Iterable[str] = (),
+        origins: Iterable[str] = (),
+        app: ASGI3Application | None = None,
     ) -> AbstractAsyncContextManager[Address]:
         """The same, in a loop of the caller's, while the context is open. Port 0 takes a free one."""
         from interlock.server.over_http import serve_http
 
-        return serve_http(self, host, port, hosts, origins)
+        return serve_http(self, host, port, hosts, origins, app)
 
     # What a transport asks of it.
 

@@ -32,8 +32,9 @@ class Threads:
             try:
                 value = context.run(function)
             except BaseException as error:  # handed to the task that waits
-                # A future cannot hold a StopIteration.
-                failure = RuntimeError("StopIteration") if isinstance(error, StopIteration) else error
+                # Of these a future cannot hold the one, and the task that waits would take the other for its own end.
+                ends = isinstance(error, StopIteration | GeneratorExit)
+                failure = RuntimeError(type(error).__name__) if ends else error
                 _tell(loop, answer, lambda: answer.set_exception(failure))
             else:
                 _tell(loop, answer, lambda: answer.set_result(value))

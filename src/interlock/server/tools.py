@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import re
 from collections.abc import Callable, Mapping
@@ -16,7 +17,7 @@ from interlock.protocols.mcp.tasks import Support
 from interlock.protocols.registry.about import ABOUT, NOTHING_SAID, About
 from interlock.server import results
 from interlock.server.checks import Overdue, found_by
-from interlock.server.content import CONTENT_TYPES, ToolError, ToolResult
+from interlock.server.content import ToolError, ToolResult
 from interlock.server.functions import Function
 from interlock.server.options import From, ToolOptions, check_options
 from interlock.server.work import Work
@@ -122,7 +123,9 @@ class Tool:
         try:
             value = await self._run(server, work, values)
             return self._result(value, server, work.dialect.revision)
-        except (Exception, SystemExit) as error:
+        except asyncio.CancelledError:
+            raise
+        except BaseException as error:  # whatever it is, its caller is answered and nobody else's call ends for it
             return self._failed(error)
 
     def call_at_once(self, server: Server, revision: Revision, arguments: dict[str, Any]) -> bytes:
@@ -132,7 +135,7 @@ class Tool:
             return values
         try:
             return self._result(self._function.run_at_once(values), server, revision)
-        except (Exception, SystemExit) as error:
+        except BaseException as error:
             return self._failed(error)
 
     def _values(self, arguments: dict[str, Any]) -> dict[str, object] | bytes:
@@ -141,7 +144,7 @@ class Tool:
             return self._arguments(arguments)
         except ArgumentsError as error:
             return results.unfit(error)
-        except Exception as error:
+        except BaseException as error:
             return self._failed(error)
 
     def _arguments(self, given: dict[str, Any]) -> dict[str, object]:
@@ -188,11 +191,23 @@ class Tool:
 
     def _result(self, value: object, server: Server, revision: Revision) -> bytes:
         if isinstance(value, ToolResult):
-            return results.whole(value, revision, server.signed_meta if revision.modern else {})
+            return self._whole(value, server, revision)
         signature = self._function.signature
-        if signature.output is None or isinstance(value, CONTENT_TYPES):
+        if signature.output is None:
             return results.untyped(value, revision)
-        return results.typed(self._plain(value), wrap=signature.wraps_result and not revision.modern)
+        return results.typed(value, self._plain(value), revision, wrap=signature.wraps_result and not revision.modern)
+
+    def _whole(self, result: ToolResult, server: Server, revision: Revision) -> bytes:
+        """A result that the author made whole. What the schema promises, it holds too, unless it is an error."""
+        signature = self._function.signature
+        promised = signature.output is not None and not result.is_error
+        structured: object = result.structured
+        if structured is not msgspec.UNSET:
+            structured = self._plain(structured) if promised else signature.encode(structured, wrap=False)
+        elif promised:
+            raise SignatureError("its result has no structured content, which its own outputSchema promises")
+        wrap = not revision.modern and (signature.wraps_result if promised else not isinstance(structured, dict))
+        return results.whole(result, structured, revision, server.signed_meta if revision.modern else {}, wrap=wrap)
 
     # How it is listed.
 

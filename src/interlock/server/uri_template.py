@@ -10,6 +10,8 @@ from urllib.parse import quote, unquote
 import msgspec
 
 _EXPRESSION = re.compile(r"\{([+#]?)([A-Za-z0-9_][A-Za-z0-9_.]*)\}")
+_SEPARATOR = re.compile(r"[/\\]")
+_ROOT = re.compile(r"[/\\]|[A-Za-z]:[/\\]")
 _RESERVED = ":/?#[]@!$&'()*+,;="
 
 
@@ -40,6 +42,13 @@ class UriTemplate(msgspec.Struct, frozen=True):
             except UnicodeDecodeError:
                 return None
         return values
+
+    def keeps(self, values: dict[str, str]) -> bool:
+        """Whether every value stays where the template puts it. One that climbs out with `..`, begins anew at a root or
+        holds a NUL would lead a function that makes a path of it elsewhere."""
+        return not any(
+            name and _strays(values[name], from_root=literal == "file://") for literal, _, name in self.parts
+        )
 
     def expand(self, values: dict[str, str]) -> str:
         """The address for these values."""
@@ -73,6 +82,17 @@ class UriTemplate(msgspec.Struct, frozen=True):
         return value
 
 
+def _strays(value: str, *, from_root: bool) -> bool:
+    if "\0" in value or (_ROOT.match(value) and not from_root):
+        return True
+    depth = 0
+    for step in _SEPARATOR.split(value):
+        depth += -1 if step == ".." else step not in ("", ".")
+        if depth < 0:
+            return True
+    return False
+
+
 def parse(text: str) -> UriTemplate:
     """A template from its text. Raises ValueError for what levels 1 and 2 do not have."""
     parts: list[tuple[str, str, str]] = []
@@ -84,7 +104,7 @@ def parse(text: str) -> UriTemplate:
     parts.append((rest, "", ""))
     names = tuple(name for _, _, name in parts if name)
     if any(brace in literal for literal, _, _ in parts for brace in "{}"):
-        raise ValueError(f"{text!r}: only {{name}}, {{+name}} and {{#name}} are understood")
+        raise ValueError(f"{text!r}: only {{name}}, {{+name}}, which may cross slashes, and {{#name}} are understood")
     if len(set(names)) != len(names):
         raise ValueError(f"{text!r}: a variable stands twice")
     for (_, _, name), (literal, operator, following) in itertools.pairwise(parts):

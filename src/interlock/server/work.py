@@ -7,9 +7,10 @@ parked and answered with `input_required`, and goes on when the client repeats i
 from __future__ import annotations
 
 import asyncio
+import concurrent.futures
 import contextlib
-from collections.abc import AsyncIterator, Callable
-from typing import TYPE_CHECKING, Final, TypeVar
+from collections.abc import AsyncIterator, Callable, Coroutine
+from typing import TYPE_CHECKING, Any, Final, TypeVar
 
 import msgspec
 
@@ -32,7 +33,7 @@ _ASK_AGAIN: Final = 3
 class Work(Held):
     """A function that runs for a client."""
 
-    __slots__ = ("_given", "_limit", "_limit_s", "detach", "running", "task")
+    __slots__ = ("_from_afar", "_given", "_limit", "_limit_s", "detach", "running", "task")
 
     def __init__(self, exchange: Exchange, parking: Parking, given: msgspec.Raw | None = None) -> None:
         super().__init__(exchange, parking, lambda: binding_of(exchange))
@@ -41,6 +42,8 @@ class Work(Held):
         """The task that it is for its client, once it is one."""
         self.detach: Callable[[Work], None] | None = None
         """Makes it one, where the client takes that for an answer and the function says when."""
+        self._from_afar: set[concurrent.futures.Future[Any]] = set()
+        """Questions that threads wait for."""
         self._given = {} if given is None else members(bytes(given))
         self._limit: asyncio.Timeout | None = None
         self._limit_s = 0.0
@@ -66,9 +69,20 @@ class Work(Held):
             limit.reschedule(asyncio.get_running_loop().time() + self._limit_s)
 
     def stop(self, reason: str) -> None:
-        """Cancel the function."""
+        """Cancel the function. One in a thread runs on, but waits for no answer."""
         if self.task is not None:
             self.task.cancel()
+        for question in list(self._from_afar):
+            question.cancel()
+
+    def ask_from_afar(
+        self, asking: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop
+    ) -> concurrent.futures.Future[T]:
+        """The same for a thread, which can wait for what this gives."""
+        question = asyncio.run_coroutine_threadsafe(asking, loop)
+        self._from_afar.add(question)
+        question.add_done_callback(self._from_afar.discard)
+        return question
 
     async def ask(self, method: str, params: dict[str, object], read: Read[T], key: str | None) -> T:
         """The client's answer to a question."""

@@ -16,9 +16,10 @@ from typing import Annotated, Any, Literal, TypeAlias, Union
 import msgspec
 
 from .compose import plain_choice
-from .constraints import Schema
-from .members import has_members, holds_class_defaults, is_named_tuple, members_of
-from .pydantic_types import is_pydantic, loader_of
+from .constraints import Satisfies, Schema
+from .marks import checks_of
+from .members import has_members, holds_checks, holds_class_defaults, holds_validators, is_named_tuple, members_of
+from .pydantic_types import is_any_json, is_pydantic, loader_of
 from .type_schema import SchemaWriter, is_hashable
 from .validate import Validator
 
@@ -49,8 +50,10 @@ class Converters:
         return convert(value) if convert else value
 
     def _make(self, annotation: Any) -> Converter | None:
-        if is_hashable(annotation) and annotation in _AS_THEY_ARE:
+        if (is_hashable(annotation) and annotation in _AS_THEY_ARE) or is_any_json(annotation):
             return None
+        if holds_validators(annotation):
+            return loader_of(annotation)
         if annotation is int:
             return int
         if annotation is float:
@@ -61,7 +64,7 @@ class Converters:
             return lambda value: decimal.Decimal(str(value))
         origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
         if origin is Annotated:
-            return self.make(arguments[0])
+            return _checked(self.make(arguments[0]), checks_of(arguments[1:]))
         if origin is Literal and all(type(value) in (str, bool, type(None)) for value in arguments):
             return None
         if origin is list and self.make(arguments[0]) is None:
@@ -127,6 +130,21 @@ class Converters:
         )
 
 
+def _checked(convert: Converter | None, checks: tuple[Satisfies, ...]) -> Converter | None:
+    """A converter whose values have passed the checks that only code can make."""
+    if not checks:
+        return convert
+
+    def checked(value: Any) -> Any:
+        converted = _apply(convert, value)
+        for rule in checks:
+            if not rule.check(converted):
+                raise ValueError(rule.reason)
+        return converted
+
+    return checked
+
+
 def _literal_converter(choices: tuple[Any, ...]) -> Converter:
     """From a choice to the member of an enum that it names, and from 1.0 to 1."""
     plain = [(plain_choice(choice), choice) for choice in choices]
@@ -151,7 +169,7 @@ def _apply(convert: Converter | None, value: Any) -> Any:
 
 
 def _msgspec_knows(annotation: Any) -> bool:
-    if holds_class_defaults(annotation):
+    if holds_class_defaults(annotation) or holds_checks(annotation):
         return False
     try:
         msgspec.json.Decoder(annotation, dec_hook=_load)

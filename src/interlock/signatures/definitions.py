@@ -98,9 +98,17 @@ def _adopted(node: Any, names: Mapping[str, str]) -> Any:
     adopted: Schema = {}
     for key, value in node.items():
         if key == "properties" and isinstance(value, dict):
-            adopted[key] = {name: _adopted(schema, names) for name, schema in value.items()}
+            adopted[key] = {name: _titled(name, schema, _adopted(schema, names)) for name, schema in value.items()}
         elif key == "$ref" and (name := referenced(node)) in names:
             adopted[key] = REF + names[name]
         elif key not in _NOISE:
             adopted[key] = value if key in _LITERAL else _adopted(value, names)
     return adopted
+
+
+def _titled(name: str, schema: Any, adopted: Any) -> Any:
+    """With the title that its author gave it, and not the one that pydantic makes of the name."""
+    title = schema.get("title") if isinstance(schema, dict) else None
+    if title is None or title == name.title().replace("_", " ").strip():
+        return adopted
+    return {**adopted, "title": title}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import msgspec
@@ -29,6 +30,8 @@ class InputField(msgspec.Struct, frozen=True, kw_only=True):
     type: Any = UNSET
     description: str = ""
     default: Any = UNSET
+    default_factory: Callable[[], Any] | None = None
+    """Makes the default, anew for each call."""
     required: bool | None = None
     """Whether a caller has to give it; unless said, a field without a default is required."""
     min_length: int | None = None
@@ -48,7 +51,8 @@ class InputField(msgspec.Struct, frozen=True, kw_only=True):
 
     @property
     def is_required(self) -> bool:
-        return self.default is UNSET if self.required is None else self.required
+        optional = self.default is not UNSET or self.default_factory is not None
+        return not optional if self.required is None else self.required
 
     def all_constraints(self) -> tuple[Constraint, ...]:
         """Those named by a field of their own, then the composed ones."""

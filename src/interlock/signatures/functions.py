@@ -17,6 +17,7 @@ from .docstrings import Docstring
 from .fields import InputField, OutputField
 from .marks import marks_of
 from .problems import DefinitionError, shown
+from .pydantic_types import is_any_json, validates
 
 Kind: TypeAlias = Literal["function", "coroutine", "generator", "async_generator"]
 
@@ -79,22 +80,28 @@ def read_function(
         injected,
         _output(hints.get("return", UNSET), documented.returns, content_types),
         documented.text,
-        _kind(target),
+        _kind(function),
         where,
     )
 
 
 def _plain_function(function: Callable[..., object]) -> Any:
     """The function that holds annotations and docstring, under partials, decorators and callable objects."""
+    target = _called(function)
+    try:
+        return inspect.unwrap(target)
+    except ValueError:
+        return target
+
+
+def _called(function: Callable[..., object]) -> Any:
+    """What is called first, under partials and callable objects."""
     target: Any = function
     while isinstance(target, functools.partial):
         target = target.func
     if not isinstance(target, type) and not inspect.isroutine(target) and hasattr(type(target), "__call__"):  # noqa: B004
         target = target.__call__
-    try:
-        return inspect.unwrap(target)
-    except ValueError:
-        return target
+    return target
 
 
 def _location(target: Any, function: object) -> str:
@@ -164,11 +171,12 @@ def _arms(annotation: Any) -> Sequence[Any]:
 
 
 def _input(parameter: inspect.Parameter, annotation: Any, documented: str) -> InputField:
-    marks = InputField()
+    marks, metadata, kind = InputField(), [], annotation
     if typing.get_origin(annotation) is Annotated:
-        annotation, *metadata = typing.get_args(annotation)
+        kind, *metadata = typing.get_args(annotation)
         marks = marks_of(metadata)
     default = parameter.default
+    _refuse_aliases([*metadata, default])
     if type(default).__module__.startswith("pydantic") and hasattr(default, "metadata"):
         # `days: int = Field(1, ge=1)`: the field is the default's place, not the default.
         marks = marks_of([default, marks])
@@ -176,10 +184,18 @@ def _input(parameter: inspect.Parameter, annotation: Any, documented: str) -> In
     return msgspec.structs.replace(
         marks,
         name=parameter.name,
-        type=annotation,
+        type=annotation if any(map(validates, metadata)) else kind,
         description=marks.description or documented,
         default=marks.default if default is inspect.Parameter.empty else default,
     )
+
+
+def _refuse_aliases(marks: Sequence[Any]) -> None:
+    """Arguments come under the parameter's own name, so that another one would be promised to nobody."""
+    for mark in marks:
+        alias = getattr(mark, "validation_alias", None) or getattr(mark, "alias", None)
+        if alias is not None and type(mark).__module__.startswith("pydantic"):
+            raise DefinitionError(f"its alias {alias!r} is not read; take one model with that field instead")
 
 
 def _output(annotation: Any, documented: str, content_types: tuple[type, ...]) -> OutputField | None:
@@ -195,6 +211,8 @@ def _output(annotation: Any, documented: str, content_types: tuple[type, ...]) -
         annotation = list[arguments[0]] if arguments else list  # type: ignore[valid-type]
     if schema is None and (annotation in (UNSET, None, type(None), Any, object, typing.NoReturn, typing.Never)):
         return None
+    if is_any_json(annotation):
+        return None
     if schema is None and _mentions(annotation, content_types):
         return None
     return OutputField(type=annotation, description=description, schema=schema)
@@ -206,7 +224,9 @@ def _mentions(annotation: Any, kinds: tuple[type, ...]) -> bool:
     return any(_mentions(argument, kinds) for argument in typing.get_args(annotation))
 
 
-def _kind(target: Any) -> Kind:
+def _kind(function: Callable[..., object]) -> Kind:
+    """How it runs, which its outermost decorator decides and not what that decorates."""
+    target = _called(function)
     if inspect.isasyncgenfunction(target):
         return "async_generator"
     if inspect.isgeneratorfunction(target):

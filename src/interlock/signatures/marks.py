@@ -11,7 +11,7 @@ from typing import Any
 import msgspec
 from msgspec import UNSET
 
-from .constraints import Constraint, Keyword, Satisfies
+from .constraints import Constraint, Keyword, Satisfies, checks_in
 from .fields import InputField, OutputField
 from .problems import DefinitionError
 
@@ -35,6 +35,11 @@ def marks_of(metadata: Iterable[object]) -> InputField:
     for over in fields[1:]:
         field = _overlay(field, over)
     return field
+
+
+def checks_of(metadata: Iterable[object]) -> tuple[Satisfies, ...]:
+    """The checks among the marks that only code can make."""
+    return checks_in(marks_of(metadata).constraints)
 
 
 def _read(mark: object) -> InputField:
@@ -65,11 +70,14 @@ def _read_foreign(mark: object) -> InputField:
     for inner in getattr(mark, "metadata", None) or ():
         field = _overlay(field, _read(inner))
     default = getattr(mark, "default", UNSET)
+    if getattr(mark, "default_factory_takes_validated_data", False):
+        raise DefinitionError("its default_factory wants the other arguments; make the default in the function")
     return msgspec.structs.replace(
         field,
         description=_text(mark, "description") or field.description,
         examples=tuple(getattr(mark, "examples", None) or field.examples),
         default=UNSET if type(default).__name__ == "PydanticUndefinedType" or default is ... else default,
+        default_factory=getattr(mark, "default_factory", None),
     )
 
 
@@ -82,6 +90,8 @@ def _plain(value: object, keyword: str) -> object:
 
 
 def _read_predicate(mark: object) -> list[Constraint]:
+    if type(mark).__module__ != "annotated_types":
+        return []  # what pydantic is to call gives a value, and no verdict
     check: Callable[[Any], bool] | None = getattr(mark, "func", None)
     if not callable(check):
         return []

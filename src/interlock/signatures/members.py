@@ -5,11 +5,14 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import typing
-from collections.abc import Mapping
-from typing import Any, TypeGuard
+from collections.abc import Callable, Mapping
+from typing import Annotated, Any, TypeGuard
 
 import msgspec
 from msgspec import UNSET
+
+from .marks import checks_of
+from .pydantic_types import validates
 
 
 class Member(msgspec.Struct, frozen=True):
@@ -23,14 +26,18 @@ class Member(msgspec.Struct, frozen=True):
 
 
 def has_members(kind: object) -> TypeGuard[type]:
-    """Whether the class is one whose members this module can list."""
-    return isinstance(kind, type) and (
-        dataclasses.is_dataclass(kind)
-        or issubclass(kind, msgspec.Struct)
-        or hasattr(kind, "__attrs_attrs__")
-        or typing.is_typeddict(kind)
-        or _is_typed_dict_of_extensions(kind)
-        or is_named_tuple(kind)
+    """Whether the class is one whose members this module can list. Pydantic's dataclasses are pydantic's own affair."""
+    return (
+        isinstance(kind, type)
+        and not hasattr(kind, "__pydantic_validator__")
+        and (
+            dataclasses.is_dataclass(kind)
+            or issubclass(kind, msgspec.Struct)
+            or hasattr(kind, "__attrs_attrs__")
+            or typing.is_typeddict(kind)
+            or _is_typed_dict_of_extensions(kind)
+            or is_named_tuple(kind)
+        )
     )
 
 
@@ -84,6 +91,16 @@ def holds_class_defaults(annotation: Any, seen: frozenset[Any] = frozenset()) ->
     return any(holds_class_defaults(member.annotation, seen | {kind}) for member in members)
 
 
+def holds_validators(annotation: Any) -> bool:
+    """Whether something that pydantic is to do with a value stands anywhere in a type that pydantic can read."""
+    return _is_marked(annotation, validates, lambda kind: not _is_foreign_to_pydantic(kind), frozenset())
+
+
+def holds_checks(annotation: Any) -> bool:
+    """Whether a check that only code can make stands anywhere in a type."""
+    return _is_marked(annotation, lambda mark: bool(checks_of([mark])), lambda kind: True, frozenset())
+
+
 def summary_of(kind: type) -> str:
     """The first paragraph of the class's own docstring; the ones that Python writes by itself say nothing."""
     text = kind.__dict__.get("__doc__")
@@ -129,6 +146,23 @@ def _attrs_members(kind: type, hints: Mapping[str, Any]) -> tuple[Member, ...]:
             Member(attribute.name, attribute.alias, annotation, missing, attribute.default if plain else UNSET)
         )
     return tuple(members)
+
+
+def _is_marked(
+    annotation: Any, test: Callable[[object], bool], enters: Callable[[type], bool], seen: frozenset[Any]
+) -> bool:
+    kind, arguments = typing.get_origin(annotation) or annotation, typing.get_args(annotation)
+    if kind is Annotated:
+        return any(map(test, arguments[1:])) or _is_marked(arguments[0], test, enters, seen)
+    if any(_is_marked(argument, test, enters, seen) for argument in arguments):
+        return True
+    if not has_members(kind) or kind in seen or not enters(kind):
+        return False
+    return any(_is_marked(member.annotation, test, enters, seen | {kind}) for member in members_of(kind, {}))
+
+
+def _is_foreign_to_pydantic(kind: type) -> bool:
+    return issubclass(kind, msgspec.Struct) or hasattr(kind, "__attrs_attrs__")
 
 
 def _marked(annotation: Any, *, otherwise: bool) -> bool:

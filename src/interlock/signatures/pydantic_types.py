@@ -10,10 +10,25 @@ from typing import Any, Literal
 
 from .constraints import Schema
 
+_OWN = "__get_pydantic_core_schema__"
+_CHANGES = ("strip_whitespace", "to_upper", "to_lower")
+
 
 def is_pydantic(kind: object) -> bool:
-    """Whether pydantic knows how to read and write this type: a model, or one of its own such as HttpUrl."""
-    return hasattr(kind, "__get_pydantic_core_schema__") and "pydantic" in sys.modules
+    """Whether pydantic knows how to read and write this type: a model, a dataclass of its own, or such as HttpUrl."""
+    return (hasattr(kind, _OWN) or hasattr(kind, "__pydantic_validator__")) and "pydantic" in sys.modules
+
+
+def is_any_json(kind: object) -> bool:
+    """Whether it is pydantic's name for whatever JSON can hold."""
+    return getattr(kind, "__name__", "") == "JsonValue" and str(getattr(kind, "__module__", "")).startswith("pydantic")
+
+
+def validates(mark: object) -> bool:
+    """Whether pydantic does more with a value of this mark than a schema can say, as for `AfterValidator`."""
+    if "pydantic" not in sys.modules:
+        return False
+    return hasattr(mark, _OWN) or any(getattr(mark, change, None) is True for change in _CHANGES)
 
 
 def schema_of(kind: Any, mode: Literal["input", "output"], ref_template: str) -> Schema:

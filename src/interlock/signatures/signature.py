@@ -12,7 +12,7 @@ from msgspec import UNSET
 
 from .constraints import Satisfies, Schema, checks_in, constrain, hides_a_check
 from .convert import Converter, Converters
-from .definitions import copied
+from .definitions import copied, referenced
 from .examples import examples
 from .explain import conversion_problem, quoted
 from .fields import InputField, OutputField
@@ -198,11 +198,17 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True, dict=True):
                 if type(value) is not step.exact and (step.convert is not None or step.checks):
                     value = self._converted(step, value, problems)
                 values[step.name] = value
+            elif step.make is not None:
+                values[step.name] = step.make()
             elif step.default is not UNSET:
                 values[step.name] = _fresh(step.default)
         if problems:
             raise ArgumentsError(problems)
         return values
+
+    def takes_text(self, name: str) -> bool:
+        """Whether some text is a value of the input of that name, rather than the JSON of one."""
+        return _takes_text(self._schema_of(name), self._input_schema.get("$defs", {}))
 
     def encode(self, value: object, *, wrap: bool = True) -> Any:
         """The function's result as JSON holds it, wrapped as `output_schema(wrap=...)` says; content passes through."""
@@ -275,7 +281,7 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             convert = None if field.type is UNSET or field.schema is not None else converters.make(field.type)
             checks = checks_in(field.constraints)
             exact = field.type if field.type in (int, float) and not checks else None
-            steps.append(_Step(field.name, convert, checks, field.default, exact))
+            steps.append(_Step(field.name, convert, checks, field.default, field.default_factory, exact))
         return tuple(steps)
 
     @cached_property
@@ -315,6 +321,8 @@ class _Step(msgspec.Struct, frozen=True):
     convert: Converter | None
     checks: tuple[Satisfies, ...]
     default: Any
+    make: Callable[[], Any] | None
+    """Makes the default anew for each call."""
     exact: Any = None
     """A value of this very type is what the function wants."""
 
@@ -330,6 +338,14 @@ def _field_schema(writer: SchemaWriter, field: InputField) -> Schema:
             return schema
         schema["default"] = plain
     return schema
+
+
+def _takes_text(schema: Any, definitions: Any) -> bool:
+    if target := referenced(schema):
+        schema = definitions.get(target, {})
+    if arms := schema.get("anyOf") or schema.get("oneOf"):
+        return any(_takes_text(arm, definitions) for arm in arms)
+    return "string" in schema.get("type", "string")
 
 
 def _is_content(value: object, kinds: tuple[type, ...]) -> bool:

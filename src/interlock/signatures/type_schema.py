@@ -28,7 +28,7 @@ from .docstrings import Docstring
 from .marks import marks_of
 from .members import Member, has_members, is_named_tuple, members_of, summary_of
 from .problems import DefinitionError
-from .pydantic_types import dumped, is_pydantic, schema_of
+from .pydantic_types import dumped, is_any_json, is_pydantic, schema_of
 
 MAX_TYPE_DEPTH = 64
 
@@ -100,6 +100,8 @@ class SchemaWriter:
         if is_hashable(annotation) and annotation in _SCALARS:
             return dict(_SCALARS[annotation])
         origin = typing.get_origin(annotation)
+        if is_any_json(annotation):
+            return {}
         if origin is Annotated:
             return self._write_annotated(annotation)
         if origin is Union or origin is types.UnionType:

@@ -17,11 +17,9 @@ from interlock.wire.messages import Request
 MOST_ALIKE: Final = 1_024
 ALIKE_BYTES: Final = 1_024
 """So much may stand around the arguments of a call that is remembered."""
-ALIKE_IN_ALL: Final = 48 * 1024 * 1024
-"""Bytes that all conversations together remember."""
 _COPIES: Final = 3
 _REST: Final = 1_024
-"""How often what stands around the arguments is held in memory, and what else is."""
+"""How often what stands around them is held in memory then, and what else is."""
 _NAME: Final = b'"name":"'
 
 
@@ -106,7 +104,7 @@ class Said(msgspec.Struct, eq=False):
 
 
 class Remembered:
-    """The calls that several conversations remember. The oldest are forgotten where there is no room for more."""
+    """The calls that several conversations remember together. Where there is no room for more, the oldest go."""
 
     __slots__ = ("_held", "_limit", "bytes")
 
@@ -132,15 +130,12 @@ class Remembered:
         self.bytes -= self._held.pop((calls, name), 0)
 
 
-EVERYWHERE: Final = Remembered(ALIKE_IN_ALL)
-
-
 class AlikeCalls:
     """The last call of each tool in one conversation: one that is like it needs no more looks."""
 
     __slots__ = ("_remembered", "_said")
 
-    def __init__(self, remembered: Remembered = EVERYWHERE) -> None:
+    def __init__(self, remembered: Remembered) -> None:
         self._said: dict[bytes, Said] = {}
         self._remembered = remembered
 
@@ -151,12 +146,13 @@ class AlikeCalls:
 
     def learn(self, said: Said | None) -> None:
         """Remember a call for those that are like it, if there is anything to remember."""
-        if said is not None and said.call.view.name is not None:
-            if len(self._said) >= MOST_ALIKE:
-                self.clear()
-            name, call = said.call.view.name.encode(), said.call
-            self._said[name] = said
-            self._remembered.add(self, name, len(call.start) + len(call.middle) + len(call.end))
+        if said is None or said.call.view.name is None:
+            return
+        if len(self._said) >= MOST_ALIKE:
+            self.clear()
+        call, name = said.call, said.call.view.name.encode()
+        self._said[name] = said
+        self._remembered.add(self, name, call.begin + len(call.middle) + call.rest)
 
     def forget(self, name: bytes) -> None:
         """Remember a call no more."""

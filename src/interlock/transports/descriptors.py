@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
+import sys
 from typing import Final
 
-try:
+if sys.platform != "win32":
     import resource
-except ImportError:  # Windows has no such limit
-    resource = None  # type: ignore[assignment]
 
 WANTED: Final = 65_536
 FEWER: Final = 10_240
@@ -21,20 +21,9 @@ _given: tuple[int, int] | None = None
 
 def raise_limit() -> int:
     """Ask for as many as there may be. Gives how many there are now."""
-    global _given
-    if resource is None:
-        return UNLIMITED
-    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
-    _given = _given or (soft, hard)
-    for wanted in (WANTED, FEWER):
-        most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
-        if soft != resource.RLIM_INFINITY and soft < most:
-            try:
-                resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
-            except (OSError, ValueError):
-                continue
-            return most
-    return WANTED if soft == resource.RLIM_INFINITY else soft
+    if sys.platform != "win32":  # there is no such limit there
+        return _raised()
+    return UNLIMITED
 
 
 def for_clients(descriptors: int) -> int:
@@ -44,9 +33,23 @@ def for_clients(descriptors: int) -> int:
 
 def as_given(pid: int) -> None:
     """Let a process that was started here have the limit that this one was given: some count on a small one."""
-    if _given is None or not hasattr(resource, "prlimit"):
-        return
-    try:
-        resource.prlimit(pid, resource.RLIMIT_NOFILE, _given)
-    except (OSError, ValueError):
-        return
+    if sys.platform == "linux" and _given is not None:  # elsewhere one process cannot set it for another
+        with contextlib.suppress(OSError, ValueError):
+            resource.prlimit(pid, resource.RLIMIT_NOFILE, _given)
+
+
+if sys.platform != "win32":
+
+    def _raised() -> int:
+        global _given
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        _given = _given or (soft, hard)
+        for wanted in (WANTED, FEWER):
+            most = wanted if hard == resource.RLIM_INFINITY else min(wanted, hard)
+            if soft != resource.RLIM_INFINITY and soft < most:
+                try:
+                    resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
+                except (OSError, ValueError):
+                    continue
+                return most
+        return WANTED if soft == resource.RLIM_INFINITY else soft

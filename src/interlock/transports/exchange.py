@@ -28,6 +28,18 @@ class Caller(Protocol):
         """Whose sessions, streams and handles these are. Another owner's are unknown to this caller."""
 
 
+def why_cancelled(answer: asyncio.Future[bytes], otherwise: str = "") -> str:
+    """What was said when an answer was given up; `otherwise` where it was not, or nothing was said of it."""
+    if not answer.cancelled():
+        return otherwise
+    try:
+        answer.result()
+    except asyncio.CancelledError as given_up:
+        said = given_up.args[0] if given_up.args else None
+        return said if isinstance(said, str) else otherwise
+    return otherwise
+
+
 class Session(abc.ABC):
     """A conversation that a handshake opened (handshake era only). Ends with its transport, a DELETE, or idleness."""
 

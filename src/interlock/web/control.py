@@ -60,9 +60,9 @@ class ControlSocket:
         """Begin, where this system has such sockets; elsewhere on loopback."""
         if sys.platform == "win32":
             await self.listen_on_loopback()
-            return
-        loop = asyncio.get_running_loop()
-        self._server = await loop.create_unix_server(self._connection, sock=_bind(path), backlog=128)
+        else:
+            loop = asyncio.get_running_loop()
+            self._server = await loop.create_unix_server(self._connection, sock=_bind(path), backlog=128)
 
     async def listen_on_loopback(self) -> None:
         """Begin on a port of this machine, with a token that only this user can read."""
@@ -87,24 +87,26 @@ def _same(given: str, token: str) -> bool:
 
 
 def _is_ours(sock: socket.socket | None) -> bool:
-    """Whether it is this user who came. Whoever has gone again already is nobody."""
+    """Whether it is this user who came, as far as the system tells. Whoever has gone again already is nobody."""
     try:
         uid = None if sock is None else peer_uid(sock)
     except OSError:
         return False
-    return uid is None or uid == os.getuid()
+    return uid is None or (sys.platform != "win32" and uid == os.getuid())
 
 
-def _bind(path: Path) -> socket.socket:
-    """A socket of this user alone, in place of what a hub that was killed left behind."""
-    path.unlink(missing_ok=True)
-    sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-    before = os.umask(0o177)
-    try:
-        sock.bind(str(path))
-    finally:
-        os.umask(before)
-    return sock
+if sys.platform != "win32":
+
+    def _bind(path: Path) -> socket.socket:
+        """A socket of this user alone, in place of what a hub that was killed left behind."""
+        path.unlink(missing_ok=True)
+        sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        before = os.umask(0o177)
+        try:
+            sock.bind(str(path))
+        finally:
+            os.umask(before)
+        return sock
 
 
 class _Connection(asyncio.Protocol):

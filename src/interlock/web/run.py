@@ -102,14 +102,21 @@ async def serve(config: Config, home: Path, on_ready: Callable[[Ready], None]) -
         )
     except OSError as cause:
         mend = "end whatever holds it (`interlock doctor` looks who does), or set another `listen` in [hub]"
-        raise CannotStart(f"{config.hub.listen} cannot be listened on: {cause.strerror}", mend) from None
+        why = os.strerror(cause.errno) if cause.errno and cause.errno > 0 else cause.strerror or str(cause)
+        raise CannotStart(f"{config.hub.listen} cannot be listened on: {why}", mend) from None
     assembly.listen = f"{host if ':' not in host else f'[{host}]'}:{http.port}"
     try:
         await assembly.begin()
     except StoreError as cause:
         raise CannotStart(cause.message, cause.mend) from None
-    await control.listen(socket_path(home))
-    _write_info(home, assembly.listen, control)
+    try:
+        await control.listen(socket_path(home))
+        _write_info(home, assembly.listen, control)
+    except OSError as cause:
+        await http.stop(DRAIN_S)
+        await assembly.end()
+        mend = f"see that there is room in {home / 'run'}, and that it can be written"
+        raise CannotStart(f"{cause.filename or socket_path(home)}: {cause.strerror}", mend) from None
     watcher = asyncio.create_task(_watch_files(assembly, operator))
     ebbing = asyncio.create_task(_watch_connections(http.face))
     with _signals(stopping.set):
@@ -192,12 +199,15 @@ def _signals(stop: Callable[[], None]) -> Iterator[None]:
             for number, handler in before.items():
                 signal.signal(number, handler)
         return
-    for number in (signal.SIGTERM, signal.SIGINT):
+    # A terminal that is closed ends its hub like Ctrl-C, unless it was started so as to outlive it (`nohup`).
+    stays = signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
+    numbers = (signal.SIGTERM, signal.SIGINT, *(() if stays else (signal.SIGHUP,)))
+    for number in numbers:
         loop.add_signal_handler(number, stop)
     try:
         yield
     finally:
-        for number in (signal.SIGTERM, signal.SIGINT):
+        for number in numbers:
             loop.remove_signal_handler(number)
 
 

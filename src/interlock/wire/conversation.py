@@ -24,6 +24,7 @@ from interlock.wire.messages import (
     encode_notification,
     encode_request,
 )
+from interlock.wire.withdrawals import read_withdrawal, withdrawal
 
 W = TypeVar("W")
 """Whatever waits for an answer: a future, a call, a test's string."""
@@ -130,10 +131,7 @@ class Conversation(Generic[W]):
         """Stop waiting. Gives the notification that tells the other side, or None if nothing was waiting."""
         if self._waiting.pop(id, None) is None:
             return None
-        params: dict[str, object] = {"requestId": id}
-        if reason:
-            params["reason"] = reason
-        return encode_notification(CANCELLED, msgspec.json.encode(params))
+        return encode_notification(CANCELLED, withdrawal(id, reason))
 
     def expire(self, now: float) -> list[tuple[Id, W]]:
         """Those whose deadline has passed. They are still waiting until `withdraw`."""
@@ -215,23 +213,17 @@ class Conversation(Generic[W]):
 
     def _cancelled(self, notification: Notification) -> Received[W]:
         try:
-            cancelled = _decode_cancelled(notification.params)
+            id_, reason = read_withdrawal(notification.params)
         except msgspec.DecodeError as cause:
             return Stray(f"a cancellation that cannot be read: {cause}")
-        if cancelled.requestId not in self._owed:
-            return Stray(f"cancellation of {cancelled.requestId!r}, which is not open")
-        self._owed.discard(cancelled.requestId)
-        return Withdrawn(cancelled.requestId, cancelled.reason)
+        if id_ not in self._owed:
+            return Stray(f"cancellation of {id_!r}, which is not open")
+        self._owed.discard(id_)
+        return Withdrawn(id_, reason)
 
 
 class _Progress(msgspec.Struct):
     progressToken: Id
 
 
-class _Cancelled(msgspec.Struct):
-    requestId: Id
-    reason: str = ""
-
-
 _decode_progress = msgspec.json.Decoder(_Progress).decode
-_decode_cancelled = msgspec.json.Decoder(_Cancelled).decode

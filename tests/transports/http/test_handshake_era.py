@@ -3,13 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-from unittest.mock import patch
 
 import msgspec
 import pytest
 from http_peer import Client, Desk, Peer, Place, call, opened, post, request
 
-from interlock.transports.alike_calls import AlikeCalls, Remembered
 from interlock.transports.exchange import Exchange
 from interlock.transports.http.bounds import HttpBounds
 from interlock.wire.errors import Fault
@@ -479,21 +477,21 @@ async def test_what_sessions_remember_of_calls_is_bounded_over_all_of_them_and_e
         def serve(self, exchange: Exchange) -> None:
             exchange.result(b"{}")
 
-    remembered = Remembered(20_000)
-    with patch.object(AlikeCalls.__init__, "__defaults__", (remembered,)):
-        async with opened(Answering()) as place:
-            one, other = await place.handshake(), await place.handshake()
-            for client in (one, other):
-                for number in range(30):
-                    await client.post(call(f"tool-{number}", id=number, _meta={"of mine": "x" * number}))
-                    assert remembered.bytes <= 20_000
-            assert 5 < len(remembered) < 30, "the newest of the last one"
+    async with opened(Answering(), HttpBounds(alike_bytes=20_000)) as place:
+        remembered = place.endpoint.sessions.remembered
+        one, other = await place.handshake(), await place.handshake()
+        for client in (one, other):
+            for number in range(30):
+                await client.post(call(f"tool-{number}", id=number, _meta={"of mine": "x" * number}))
+                assert remembered.bytes <= 20_000
+        kept = len(remembered)
+        assert 5 < kept < 30, "the newest of the last one"
+        async with place.peer() as peer:
+            for number in (29, 0, 29):
+                peer.send(post(place.host, call(f"tool-{number}", id=number), one.headers))
+                assert (await peer.answer()).json["id"] == number
+        for client in (one, other):
             async with place.peer() as peer:
-                for number in (29, 0, 29):
-                    peer.send(post(place.host, call(f"tool-{number}", id=number), one.headers))
-                    assert (await peer.answer()).json["id"] == number
-            for client in (one, other):
-                async with place.peer() as peer:
-                    peer.send(request("DELETE", place.host, client.headers))
-                    assert (await peer.answer()).status == 204
-            assert (len(remembered), remembered.bytes) == (0, 0)
+                peer.send(request("DELETE", place.host, client.headers))
+                assert (await peer.answer()).status == 204
+        assert (len(remembered), remembered.bytes) == (0, 0)

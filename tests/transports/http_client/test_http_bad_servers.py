@@ -136,6 +136,20 @@ async def test_an_answer_over_the_limit_fails_its_own_request(at) -> None:
     assert "over the limit" in (await (await at(script, limits=SMALL)).lose()).message
 
 
+@pytest.mark.parametrize("status", [200, 500])
+@pytest.mark.parametrize("length", [SMALL.message_bytes + 1, 10**12, 10**18])
+async def test_an_answer_that_announces_more_than_the_limit_fails_before_any_of_it_comes(
+    at, status: int, length: int
+) -> None:
+    async def script(visit) -> None:
+        kind = "Content-Type: application/json\r\n"
+        await visit.raw(f"HTTP/1.1 {status} So\r\n{kind}Content-Length: {length}\r\n\r\n".encode())
+        await asyncio.Event().wait()
+
+    fault = await (await at(script, limits=SMALL)).lose()
+    assert (fault.name, f"over the limit of {SMALL.message_bytes} bytes" in fault.message) == ("UPSTREAM_ERROR", True)
+
+
 async def test_an_event_over_the_limit_fails_its_own_request(at) -> None:
     async def script(visit) -> None:
         await visit.stream()

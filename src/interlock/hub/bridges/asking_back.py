@@ -15,6 +15,7 @@ import msgspec
 
 from interlock.client.rounds import ROUNDS, Question, question_in
 from interlock.hub.questions import CARRIED
+from interlock.hub.results.addresses import exposed_question, restored_answer
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.meta import Members
 from interlock.protocols.mcp.questions import check_answer, question_for_old
@@ -32,8 +33,8 @@ _ACCEPT: Final = b'{"action":"accept"}'
 
 
 class AskingBack:
-    """The rounds of one call, with so many seconds for the answers of each. `repeat` sends the call again with more
-    members; `give_up` ends it."""
+    """The rounds of one call, with so many seconds for the answers of each. `shown` is the server's name to a client
+    that sees many; `repeat` sends the call again with more members; `give_up` ends it."""
 
     __slots__ = (
         "_answers",
@@ -44,6 +45,7 @@ class AskingBack:
         "_patience_s",
         "_repeat",
         "_rounds",
+        "_shown",
         "_timer",
         "_visits",
     )
@@ -51,11 +53,13 @@ class AskingBack:
     def __init__(
         self,
         exchange: Exchange,
+        shown: str | None,
         patience_s: float,
         repeat: Callable[[Members], None],
         give_up: Callable[[Fault], None],
     ) -> None:
         self._exchange = exchange
+        self._shown = shown
         self._patience_s = patience_s
         self._repeat = repeat
         self._give_up = give_up
@@ -111,6 +115,8 @@ class AskingBack:
             return
         elicitation_id = None if url is None else secrets.token_urlsafe(16)
         said = question_for_old(self._exchange.dialect.revision, method, one_line(params), elicitation_id)
+        if self._shown is not None:
+            said = exposed_question(self._shown, method, said)
         future = self._exchange.ask(method, said)
         self._open[key] = future
         self._asked[key] = method
@@ -143,7 +149,7 @@ class AskingBack:
         except Fault as fault:
             self._end(fault)
             return
-        self._answers[key] = answer
+        self._answers[key] = answer if self._shown is None else restored_answer(self._shown, answer)
         if url is not None and visit is not None and _accepted(answer):
             self._visits[url] = visit
 

@@ -15,6 +15,7 @@ from interlock.transports.parking import Parking
 from interlock.wire.errors import Fault
 
 STATE: Final = "requestState"
+QUESTIONS: Final = "inputRequests"
 ANSWERS: Final = "inputResponses"
 
 

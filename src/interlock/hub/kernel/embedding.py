@@ -20,8 +20,9 @@ from interlock.discovery.semantic import Embedder
 
 def main() -> None:
     """Answer every line of standard input."""
-    with contextlib.suppress(OSError, AttributeError):
-        os.nice(5)  # calls go before meanings
+    if sys.platform != "win32":
+        with contextlib.suppress(OSError):
+            os.nice(5)  # calls go before meanings
     try:
         embed = load(Path(sys.argv[1]))
     except DiscoveryError as cause:

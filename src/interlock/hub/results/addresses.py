@@ -1,26 +1,115 @@
-"""Links and embedded resources in results lead back through the hub, under the addresses it gave them."""
+"""Links and embedded resources lead back through the hub, under the addresses it gave them: in results, and in what a
+server asks a model. What comes back to the server has its own addresses.
+
+Only where MCP has an address. Arguments, structured content and text are somebody's words, and are left alone.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
 import msgspec
 
-from interlock.hub.catalog.addresses import exposed_uri
+from interlock.hub.catalog.addresses import exposed_uri, original_uri
+from interlock.wire.errors import ErrorObject
+
+SAMPLING: Final = "sampling/createMessage"
+_ASKS_A_MODEL: Final = msgspec.Raw(msgspec.json.encode(SAMPLING))
+_ADDRESS: Final = b'"uri"'
+
+Blocks = list[dict[str, object]]
 
 
 def with_exposed_uris(server: str, result: bytes) -> bytes:
     """A result of a tool, prompt or resource of a server, for a view of many servers."""
     value = msgspec.json.decode(result)
-    for block in [*_blocks(value.get("content")), *_blocks(value.get("contents")), *_messages(value)]:
-        holder = block.get("resource") if isinstance(block.get("resource"), dict) else block
-        if isinstance(holder, dict) and isinstance(holder.get("uri"), str):
-            holder["uri"] = exposed_uri(server, holder["uri"])
+    messages = [block for message in _blocks(value.get("messages")) for block in _one_or_more(message.get("content"))]
+    for block in [*_blocks(value.get("content")), *_blocks(value.get("contents")), *messages]:
+        _change(block, partial(exposed_uri, server))
     return msgspec.json.encode(value)
 
 
-def _blocks(value: object) -> list[dict[str, object]]:
+def exposed_error(server: str, error: ErrorObject) -> ErrorObject:
+    """A server's error about a resource: it carries the address (2026-07-28, Resources: Error Handling)."""
+    if _ADDRESS not in bytes(error.data):
+        return error
+    data = msgspec.json.decode(error.data)
+    if not isinstance(data, dict) or not isinstance(data.get("uri"), str):
+        return error
+    data["uri"] = exposed_uri(server, data["uri"])
+    return ErrorObject(error.code, error.message, msgspec.Raw(msgspec.json.encode(data)))
+
+
+def exposed_question(server: str, method: str, params: bytes) -> bytes:
+    """What a server asks, for a client that sees many servers: with the results of tools that a model is told of."""
+    if method != SAMPLING or _ADDRESS not in params:
+        return params
+    value = msgspec.json.decode(params)
+    for message in _blocks(value.get("messages")) if isinstance(value, dict) else ():
+        _change_told(message, partial(exposed_uri, server))
+    return msgspec.json.encode(value)
+
+
+def exposed_questions(server: str, requests: bytes) -> bytes:
+    """The same for `inputRequests`. What is no such thing stays what it is."""
+    if _ADDRESS not in requests:
+        return requests
+    try:
+        asked = msgspec.json.decode(requests, type=dict[str, dict[str, msgspec.Raw]])
+    except msgspec.DecodeError:
+        return requests
+    for question in asked.values():
+        if "params" in question and question.get("method") == _ASKS_A_MODEL:
+            question["params"] = msgspec.Raw(exposed_question(server, SAMPLING, bytes(question["params"])))
+    return msgspec.json.encode(asked)
+
+
+def restored_answer(server: str, answer: bytes) -> bytes:
+    """A client's answer for the server that asked: what a model wrote, with that server's addresses as it has them."""
+    if _ADDRESS not in answer:
+        return answer
+    value = msgspec.json.decode(answer)
+    if not isinstance(value, dict) or "role" not in value:
+        return answer
+    _change_told(value, partial(_restored, server))
+    return msgspec.json.encode(value)
+
+
+def restored_answers(server: str, responses: bytes) -> bytes:
+    """The same for `inputResponses`."""
+    if _ADDRESS not in responses:
+        return responses
+    try:
+        given = msgspec.json.decode(responses, type=dict[str, msgspec.Raw])
+    except msgspec.DecodeError:
+        return responses
+    return msgspec.json.encode({key: msgspec.Raw(restored_answer(server, bytes(raw))) for key, raw in given.items()})
+
+
+def _change_told(message: dict[str, object], change: Callable[[str], str]) -> None:
+    """The addresses in what a model is told that tools gave: no other content of its messages has any."""
+    for block in _one_or_more(message.get("content")):
+        for inner in _blocks(block.get("content")) if block.get("type") == "tool_result" else ():
+            if inner.get("type") in ("resource_link", "resource"):
+                _change(inner, change)
+
+
+def _change(block: dict[str, object], change: Callable[[str], str]) -> None:
+    holder = block.get("resource") if isinstance(block.get("resource"), dict) else block
+    if isinstance(holder, dict) and isinstance(holder.get("uri"), str):
+        holder["uri"] = change(holder["uri"])
+
+
+def _restored(server: str, uri: str) -> str:
+    found = original_uri(uri)
+    return found[1] if found is not None and found[0] == server else uri
+
+
+def _blocks(value: object) -> Blocks:
     return [block for block in value if isinstance(block, dict)] if isinstance(value, list) else []
 
 
-def _messages(value: dict[str, object]) -> list[dict[str, object]]:
-    contents = (message.get("content") for message in _blocks(value.get("messages")))
-    return [content for content in contents if isinstance(content, dict)]
+def _one_or_more(value: object) -> Blocks:
+    return [value] if isinstance(value, dict) else _blocks(value)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import TYPE_CHECKING, cast
 
 import msgspec
 
@@ -14,6 +15,9 @@ from interlock.transports.exchange import Exchange
 from interlock.transports.link import Outgoing
 from interlock.wire.errors import Fault, Tongue
 from interlock.wire.messages import Failure, Id, Request, Result
+
+if TYPE_CHECKING:
+    from interlock.hub.call import Caller
 
 Told = Callable[[str, LineOwner | None, str, bytes], None]
 """Takes what a server tells of tasks: which server, on whose connection, what."""
@@ -90,4 +94,5 @@ class ResultWait:
             self._line.connection.refuse(request.id, fault.render(Tongue.OLD_MCP))
             return
         marked = Request(request.id, request.method, with_related(request.params, self._task.id))
-        owner.questions.relay(self._line.connection, marked, self._exchange.ask)
+        shown = None if cast("Caller", self._exchange.caller).view.bare else self._task.server
+        owner.questions.relay(self._line.connection, marked, self._exchange.ask, shown)

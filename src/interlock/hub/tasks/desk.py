@@ -17,10 +17,11 @@ import msgspec
 from interlock.client.peer import remote_fault
 from interlock.hub.audit.entries import Ticket
 from interlock.hub.audit.record import Outcome, outcome_of
+from interlock.hub.bridges.retries import ANSWERS, QUESTIONS
 from interlock.hub.call import Call, Caller
 from interlock.hub.desks.errands import Later
 from interlock.hub.lines import Line
-from interlock.hub.results.addresses import with_exposed_uris
+from interlock.hub.results.addresses import exposed_questions, restored_answers, with_exposed_uris
 from interlock.hub.results.finishing import Finish
 from interlock.hub.target import Target
 from interlock.hub.tasks.beginning import Beginning
@@ -221,10 +222,13 @@ class TaskDesk:
 
     def _update(self, exchange: Exchange, caller: Caller) -> None:
         task, _ = self._find(exchange, caller)
-        self._serve(exchange, self._updated(exchange, task))
+        self._serve(exchange, self._updated(exchange, caller, task))
 
-    async def _updated(self, exchange: Exchange, task: KeptTask) -> None:
-        await self._tracker.asking.ask(task, "tasks/update", self._passed_on(exchange, task))
+    async def _updated(self, exchange: Exchange, caller: Caller, task: KeptTask) -> None:
+        fields = members(self._passed_on(exchange, task))
+        if not caller.view.bare and ANSWERS in fields:
+            fields[ANSWERS] = msgspec.Raw(restored_answers(task.server, bytes(fields[ANSWERS])))
+        await self._tracker.asking.ask(task, "tasks/update", msgspec.json.encode(fields))
         exchange.result(COMPLETE)
 
     def _list(self, exchange: Exchange, caller: Caller) -> None:
@@ -295,6 +299,8 @@ class TaskDesk:
     ) -> None:
         """A server's word on a task, as its owner gets it; a result inside is finished as any result of the tool is."""
         fields = members(renamed(said, task))
+        if not caller.view.bare and QUESTIONS in fields:
+            fields[QUESTIONS] = msgspec.Raw(exposed_questions(task.server, bytes(fields[QUESTIONS])))
         raw = fields.get("result")
         if raw is None or not task.modern:
             deliver(msgspec.json.encode(fields))

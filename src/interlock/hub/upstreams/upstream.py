@@ -22,6 +22,7 @@ from interlock.hub.lanes import Lanes
 from interlock.hub.lines import Line, LineOwner
 from interlock.hub.logs import Logs
 from interlock.hub.sharing import Lane
+from interlock.hub.store_faults import fault_of
 from interlock.hub.timeouts import discovery_s
 from interlock.hub.upstreams.agreement import Agreement
 from interlock.hub.upstreams.ears import CLAIMS, TASK_NOTICES, LaneEars, SharedEars
@@ -29,6 +30,7 @@ from interlock.hub.upstreams.listing import Lists
 from interlock.hub.upstreams.reaching import Prepared, Reaching, say_level
 from interlock.hub.upstreams.restarts import Restarts, asked_to_wait_s
 from interlock.hub.upstreams.states import Event, State, step
+from interlock.store import StoreError
 from interlock.transports.stdio.client import StdioLink
 from interlock.wire.errors import Fault
 
@@ -233,6 +235,8 @@ class Upstream:
             return await self._watch(connection, ended)
         except Fault as fault:
             return fault
+        except StoreError as cause:
+            return fault_of(cause)
         except Exception as cause:
             # Whatever a server can bring about ends this life of it, never the looking after it.
             asyncio.get_running_loop().call_exception_handler({"message": f"over {self.id}", "exception": cause})
@@ -339,7 +343,7 @@ class Upstream:
 
     async def _open_lane(self, lane: Lane) -> Line:
         """A connection for one caller alone, with the capabilities of its client."""
-        owner = LineOwner(lane.name, lane.session)
+        owner = LineOwner(self.id, lane.name, lane.session)
         ears = LaneEars(self, owner)
         connection = await self._reach.private(lane, ears, self.settings, self.timeouts.start_s)
         owner.connection = connection

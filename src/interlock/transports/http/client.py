@@ -39,6 +39,7 @@ from interlock.wire.messages import (
     encode_notification,
     encode_result,
 )
+from interlock.wire.withdrawals import withdrawal
 
 SWEEP: Final = 0.25
 """Seconds between two looks for passed deadlines, at least."""
@@ -356,7 +357,7 @@ class HttpLink(Link):
         sent = call.connection is not None
         self._pool.drop(call)
         if sent and not self.modern and call.outgoing.method != "initialize":
-            self.tell(CANCELLED, msgspec.json.encode({"requestId": call.id, "reason": reason}))
+            self.tell(CANCELLED, withdrawal(call.id, reason))
 
     def _sweep_by(self, deadline: float) -> None:
         """Look for passed deadlines then. One timer for a link, and none per call: most calls end long before."""

@@ -55,6 +55,7 @@ from interlock.wire.messages import (
     is_batch,
     plain_request,
 )
+from interlock.wire.withdrawals import read_withdrawal
 
 _log = logging.getLogger(__name__)
 
@@ -74,7 +75,7 @@ class McpEndpoint:
         self._service = service
         self._limits = limits
         self.sessions = Sessions(limits, bounds, service.closed, clock)
-        self.legacy_sse = LegacySse(service, limits, bounds)
+        self.legacy_sse = LegacySse(service, limits, bounds, self.sessions.remembered)
         self._listening: set[HttpExchange] = set()
         """Subscriptions of the stateless era: requests that are never done by themselves."""
 
@@ -234,12 +235,12 @@ class McpEndpoint:
     def _told(self, session: HttpSession, caller: Caller, notification: Notification) -> None:
         if notification.method == CANCELLED:
             try:
-                cancelled = _decode_cancelled(notification.params)
+                id_, reason = read_withdrawal(notification.params)
             except msgspec.DecodeError as cause:
                 raise Fault("INVALID_PARAMS", f"{CANCELLED}: {cause}") from None
-            exchange = session.opened.get(cancelled.requestId)
+            exchange = session.opened.get(id_)
             if exchange is not None:
-                exchange.cancel(cancelled.reason or "the client cancelled")
+                exchange.cancel(reason)
             return
         if notification.method == INITIALIZED:
             session.initialized = True
@@ -322,13 +323,6 @@ def _at_length(turn: AnyTurn, said: Said, caller: Caller, parts: Parts, call: Op
         session.opened[parts[0]] = exchange
     return exchange
 
-
-class _Cancelled(msgspec.Struct):
-    requestId: Id
-    reason: str = ""
-
-
-_decode_cancelled = msgspec.json.Decoder(_Cancelled).decode
 
 _BOTH_KINDS: Final = ("application/json", "text/event-stream")
 _STREAM_KIND: Final = ("text/event-stream",)

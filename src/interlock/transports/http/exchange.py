@@ -15,9 +15,10 @@ from interlock.protocols.mcp.capabilities import missing_capability
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.meta import SUBSCRIPTION_ID, Glance
 from interlock.transports.alike_calls import OpenExchange, Said
-from interlock.transports.exchange import Caller
+from interlock.transports.exchange import Caller, why_cancelled
 from interlock.transports.http.answers import failure_status, fault_headers, fault_status
 from interlock.transports.http.turn import GONE, Turn
+from interlock.wire.conversation import CANCELLED
 from interlock.wire.errors import ErrorObject, Fault
 from interlock.wire.messages import (
     Request,
@@ -28,6 +29,7 @@ from interlock.wire.messages import (
     one_line,
 )
 from interlock.wire.sse import encode_event
+from interlock.wire.withdrawals import withdrawal
 
 if TYPE_CHECKING:
     from interlock.transports.http.sessions import HttpSession
@@ -222,10 +224,10 @@ class HttpExchange(OpenExchange):
         self.session.unexpect(id_)
         if future.done() and not future.cancelled():
             return
+        why = why_cancelled(future, "the request it belongs to is over")
         future.cancel()
         if self._outlet is not None:
-            params = msgspec.json.encode({"requestId": id_, "reason": "the request it belongs to is over"})
-            self._outlet.send(encode_notification("notifications/cancelled", params))
+            self._outlet.send(encode_notification(CANCELLED, withdrawal(id_, why)))
 
 
 class Batch:

@@ -93,15 +93,20 @@ class Call(Reply):
     def head(self, status: int, headers: dict[bytes, bytes]) -> None:
         self._status = status
         self._headers = headers
+        kind = headers.get(b"content-type", b"").lower()
+        streams = status == 200 and kind.startswith(b"text/event-stream")
+        length = headers.get(b"content-length", b"")
+        if length.isdigit() and int(length) > self._link.limits.message_bytes and not streams:
+            self._lose("UPSTREAM_ERROR", f"its answer is over the limit of {self._link.limits.message_bytes} bytes")
+            return
         if status != 200:
             return
         if headers.get(b"content-encoding", b"identity").lower() != b"identity":
             self._lose("UPSTREAM_ERROR", "the server compresses its answer, which nobody asked for")
             return
-        kind = headers.get(b"content-type", b"").lower()
         if kind.startswith(b"application/json"):
             self._json = True
-        elif kind.startswith(b"text/event-stream"):
+        elif streams:
             self._events = EventReader(self._link.limits.message_bytes)
 
     def body(self, data: bytes) -> None:

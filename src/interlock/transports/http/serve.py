@@ -38,10 +38,12 @@ async def start(
     limits: Limits = DEFAULT,
     bounds: HttpBounds = DEFAULT_BOUNDS,
     is_mcp: Callable[[str], bool] = mcp_paths,
+    lifespan: bool = False,
 ) -> HttpServer:
     """Listen and serve until `stop`. Port 0 takes a free one; `hosts` and `origins` are allowed besides loopback.
 
-    `app` gets whatever is not on an MCP path, without ASGI lifespan events: its owner starts and stops it.
+    `app` gets whatever is not on an MCP path. Without `lifespan` it gets no lifespan events of ASGI: its owner starts
+    and stops it.
     """
     if sock is None:
         family = socket.AF_INET6 if ":" in host else socket.AF_INET
@@ -50,7 +52,7 @@ async def start(
         host = sock.getsockname()[0]
     port = sock.getsockname()[1]
     face = Face(endpoint, faces_of(host, port, hosts, origins), limits, bounds, is_mcp)
-    server = HttpServer(face, app, sock, host, port)
+    server = HttpServer(face, app, sock, host, port, lifespan=lifespan)
     await server.begin()
     return server
 
@@ -58,7 +60,9 @@ async def start(
 class HttpServer:
     """A listening address."""
 
-    def __init__(self, face: Face, app: ASGI3Application, sock: socket.socket, host: str, port: int) -> None:
+    def __init__(
+        self, face: Face, app: ASGI3Application, sock: socket.socket, host: str, port: int, *, lifespan: bool = False
+    ) -> None:
         self.face = face
         self.host = host
         self.port = port
@@ -69,7 +73,7 @@ class HttpServer:
             http=cast("type[asyncio.Protocol]", functools.partial(HubProtocol, face)),
             loop="none",
             ws="none",
-            lifespan="off",
+            lifespan="auto" if lifespan else "off",
             log_config=None,
             access_log=False,
             server_header=False,
@@ -88,6 +92,8 @@ class HttpServer:
         if not self._uvicorn.ready.is_set():
             ready.cancel()
             await self._task
+            self._sock.close()
+            raise RuntimeError("the application beside it did not start; the log says why")
         self._sweep()
 
     async def stop(self, drain_s: float = 10.0) -> None:
@@ -141,8 +147,13 @@ class _Uvicorn(uvicorn.Server):
         yield
 
     async def startup(self, sockets: list[socket.socket] | None = None) -> None:
-        await super().startup(sockets)
-        self.ready.set()
+        try:
+            await super().startup(sockets)
+        except SystemExit:
+            # The application did not start. That is no reason to end the whole process.
+            self.should_exit = True
+        else:
+            self.ready.set()
 
     async def main_loop(self) -> None:
         # The parent looks ten times a second whether it should leave; an idle hub need not wake for that.

@@ -11,8 +11,8 @@ import msgspec
 
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.revisions import R2025_11_25
-from interlock.transports.alike_calls import AlikeCalls, Open
-from interlock.transports.exchange import Caller, Session
+from interlock.transports.alike_calls import AlikeCalls, Open, Remembered
+from interlock.transports.exchange import Caller, Session, why_cancelled
 from interlock.transports.http.bounds import HttpBounds
 from interlock.transports.http.exchange import check_capability
 from interlock.transports.http.streams import ReplayBudget, SessionStream, Streams
@@ -21,6 +21,7 @@ from interlock.wire.conversation import CANCELLED
 from interlock.wire.errors import Fault
 from interlock.wire.limits import Limits
 from interlock.wire.messages import Failure, Id, Result, encode_notification, encode_request, one_line
+from interlock.wire.withdrawals import withdrawal
 
 
 class HttpSession(Session):
@@ -36,6 +37,7 @@ class HttpSession(Session):
         streams: Streams,
         limits: Limits,
         clock: Callable[[], float],
+        remembered: Remembered,
     ) -> None:
         super().__init__(id, caller, dialect)
         self.streams = streams
@@ -43,7 +45,7 @@ class HttpSession(Session):
         """The requests that are being served."""
         self._clock = clock
         self.used_at = clock()
-        self.alike = AlikeCalls()
+        self.alike = AlikeCalls(remembered)
         self._limits = limits
         self._asked: dict[int, asyncio.Future[bytes]] = {}
         self._next_ask = 0
@@ -82,7 +84,7 @@ class HttpSession(Session):
     def _asked_beside(self, id: int, done: asyncio.Future[bytes]) -> None:
         self.unexpect(id)
         if done.cancelled():
-            self.notify(CANCELLED, msgspec.json.encode({"requestId": id, "reason": "the answer is no longer wanted"}))
+            self.notify(CANCELLED, withdrawal(id, why_cancelled(done, "the answer is no longer wanted")))
 
     def answered(self, answer: Result | Failure) -> None:
         """The client answered something. What nobody waits for is dropped."""
@@ -141,6 +143,7 @@ class Sessions:
         self._by_id: dict[str, HttpSession] = {}
         self._per_owner: Counter[str] = Counter()
         self._budget = ReplayBudget(bounds.replay_total_bytes)
+        self.remembered = Remembered(bounds.alike_bytes)
 
     def __len__(self) -> int:
         return len(self._by_id)
@@ -156,7 +159,8 @@ class Sessions:
                 retry_after_ms=10_000,
             )
         streams = Streams(bounds, self._budget, primes=dialect.revision is R2025_11_25)
-        session = HttpSession(secrets.token_urlsafe(24), caller, dialect, streams, self._limits, self._clock)
+        id_ = secrets.token_urlsafe(24)
+        session = HttpSession(id_, caller, dialect, streams, self._limits, self._clock, self.remembered)
         self._by_id[session.id] = session
         self._per_owner[caller.owner] += 1
         return session

@@ -28,6 +28,10 @@ ROUNDS: Final = 5
 _HANDLES: Final = sys.platform == "linux" and hasattr(os, "pidfd_open")
 """Whether a process can be held on to, so that its number cannot become another's meanwhile."""
 
+if sys.platform == "win32":
+    _KILL = signal.SIGTERM  # nothing is marked there, and nothing is looked for
+else:
+    _KILL = signal.SIGKILL
 _MARKED = re.compile(rb"(?:^|[\0 ])" + MARK.encode() + rb"=([0-9a-f]{32})(?:[\0 ]|$)")
 
 
@@ -52,7 +56,7 @@ class Leftovers:
             if mine not in self._marks:
                 return  # whoever had the turn before has looked for it too
             marks, self._marks = self._marks, set()
-            for number in (signal.SIGTERM, *[signal.SIGKILL] * ROUNDS):
+            for number in (signal.SIGTERM, *[_KILL] * ROUNDS):
                 found = [pid for pid, mark in self._carriers() if mark in marks]
                 if not found:
                     return
@@ -89,7 +93,7 @@ def _handle(pid: int) -> int | None:
 
 
 def _gone(pid: int, handle: int | None, seconds: float) -> bool:
-    if handle is not None:
+    if sys.platform != "win32" and handle is not None:
         waiting = select.poll()  # `select` itself knows no numbers over 1,023
         waiting.register(handle, select.POLLIN)
         return bool(waiting.poll(seconds * 1000))
@@ -103,7 +107,7 @@ def _gone(pid: int, handle: int | None, seconds: float) -> bool:
 
 def in_proc() -> Iterator[tuple[int, bytes]]:
     """Processes of this user with their marks, as Linux tells them."""
-    user = os.getuid()
+    user = os.stat("/proc/self").st_uid
     for entry in os.scandir("/proc"):
         if not entry.name.isdigit():
             continue

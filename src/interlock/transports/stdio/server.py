@@ -16,8 +16,8 @@ from interlock.protocols.mcp.capabilities import missing_capability
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.intake import is_modern, read_initialize, read_modern, refusal_tongue
 from interlock.protocols.mcp.meta import glance, names_method
-from interlock.transports.alike_calls import AlikeCalls, Open, Said, Turn
-from interlock.transports.exchange import Caller, Service
+from interlock.transports.alike_calls import AlikeCalls, Open, Remembered, Said, Turn
+from interlock.transports.exchange import Caller, Service, why_cancelled
 from interlock.transports.rounds import Rounds
 from interlock.transports.stdio.exchange import Batch, LineTurn, StreamExchange, StreamSession, Waiter
 from interlock.wire.conversation import Answered, Asked, Conversation, Received, Refused, Told, Withdrawn
@@ -44,6 +44,9 @@ log = logging.getLogger("interlock.transports")
 HELD_BYTES: Final = 1024 * 1024
 """While the client does not read: how much is kept for it before notifications are dropped. Answers never are."""
 
+ALIKE_BYTES: Final = 1024 * 1024
+"""What a stream may remember of its calls, for those that are like them."""
+
 LAST_WORDS_S: Final = 2.0
 """How long requests under way may still take when the client has closed its end."""
 
@@ -58,8 +61,10 @@ class StdioServer(asyncio.Protocol):
         *,
         limits: Limits = DEFAULT,
         admit: Callable[[bytes], Caller] | None = None,
+        remembered: Remembered | None = None,
     ) -> None:
-        """With `admit`, a request may bring a credential of its own beside its method."""
+        """With `admit`, a request may bring a credential of its own beside its method. Where there are many streams,
+        they share what is `remembered`."""
         self._service = service
         self._caller = caller
         self._admit = admit
@@ -68,7 +73,7 @@ class StdioServer(asyncio.Protocol):
         self._lines = LineReader(limits.message_bytes)
         self._talk: Conversation[Waiter] = Conversation(limits)
         self._open: dict[Id, Open] = {}
-        self._alike = AlikeCalls()
+        self._alike = AlikeCalls(remembered or Remembered(ALIKE_BYTES))
         self._rounds = Rounds.of(self._loop)
         self._session: StreamSession | None = None
         self._reader: asyncio.ReadTransport | None = None
@@ -394,7 +399,7 @@ class StdioServer(asyncio.Protocol):
             )
         number = self._talk.reserve()
         waiter: Waiter = self._loop.create_future()
-        waiter.add_done_callback(lambda done: self._given_up(number) if done.cancelled() else None)
+        waiter.add_done_callback(lambda done: self._given_up(number, done) if done.cancelled() else None)
         self.send(self._talk.ask(number, method, one_line(params), waiter, math.inf))
         return waiter
 
@@ -425,8 +430,8 @@ class StdioServer(asyncio.Protocol):
         else:
             self.send(message)
 
-    def _given_up(self, id: int) -> None:
-        cancelled = self._talk.withdraw(id)
+    def _given_up(self, id: int, waiter: Waiter) -> None:
+        cancelled = self._talk.withdraw(id, why_cancelled(waiter))
         if cancelled is not None:
             self.send(cancelled)
 
