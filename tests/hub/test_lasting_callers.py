@@ -13,7 +13,7 @@ import msgspec
 from interlock.config.settings import Agent, Profile
 from interlock.hub.trails import Trail
 
-from .house import House, Raw, child, house, text_of
+from .house import House, Raw, child, house, text_of, until
 
 ECHO = {"name": "busy__echo", "arguments": {"text": "x"}}
 HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
@@ -86,3 +86,12 @@ async def test_calls_follow_a_trail_again_once_their_caller_is_known_anew(tmp_pa
                 for number in range(6, 10):
                     assert text_of(await client.ask("tools/call", ECHO, number)) == "x"
                 assert went.call_count > before
+
+
+async def test_what_conversations_remember_of_calls_counts_with_that_of_all_the_others(tmp_path: Path) -> None:
+    async with house(tmp_path, {"busy": child("busy_server.py")}) as hub:
+        remembered = hub.endpoint.sessions.remembered
+        async with Lasting(hub, await hub.new_key("ci")) as client:
+            await client.ask("tools/call", ECHO, 2)
+            assert len(remembered) == 1
+        await until(lambda: not len(remembered))

@@ -73,7 +73,7 @@ class StdioServer(asyncio.Protocol):
         self._lines = LineReader(limits.message_bytes)
         self._talk: Conversation[Waiter] = Conversation(limits)
         self._open: dict[Id, Open] = {}
-        self._alike = AlikeCalls(remembered or Remembered(ALIKE_BYTES))
+        self._alike = AlikeCalls(Remembered(ALIKE_BYTES) if remembered is None else remembered)
         self._rounds = Rounds.of(self._loop)
         self._session: StreamSession | None = None
         self._reader: asyncio.ReadTransport | None = None
