@@ -23,8 +23,11 @@ from interlock.client.dial import to_service
 from interlock.client.handlers import Handlers
 from interlock.config.settings import Server
 from interlock.transports.exchange import Service
+from interlock.transports.http.client import HttpLink
+from interlock.transports.http.origin import Origin
 from interlock.transports.http.sse_client import SseLink
 from interlock.wire.errors import Fault
+from interlock.wire.messages import Request
 
 from .asking_server import Counts, asking_server
 from .house import House, Raw, child, house, text_of, until
@@ -157,6 +160,44 @@ async def test_an_endpoint_at_another_origin_is_not_gone_to() -> None:
         with pytest.raises(Fault, match="HTTP 405"):
             async with Client(url):
                 pass
+
+
+async def test_t13_a_server_is_reached_where_its_guard_says_by_the_older_transport_too() -> None:
+    """A name that was good for the newer transport may lead elsewhere a moment later."""
+
+    async def guard(origin: Origin) -> str:
+        assert origin.host == "nowhere.invalid"
+        return "127.0.0.1"
+
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        writer.write(b"HTTP/1.1 200 OK\r\ncontent-type: text/event-stream\r\n\r\n")
+        writer.write(b"event: endpoint\ndata: /messages/1\n\n")
+        await reader.read()
+        writer.close()
+
+    async with await asyncio.start_server(serve, "127.0.0.1", 0) as server:
+        port = server.sockets[0].getsockname()[1]
+        newer = HttpLink(f"http://nowhere.invalid:{port}/sse", _Deaf(), guard=guard)
+        older = await newer.legacy_sse()
+        await older.close()
+        await newer.close()
+
+
+class _Deaf:
+    """Hears nothing."""
+
+    def notified(self, method: str, params: bytes) -> None:
+        pass
+
+    def asked(self, request: Request) -> None:
+        pass
+
+    def closed(self, fault: Fault) -> None:
+        pass
+
+    def spoke(self, stream: str, text: str) -> None:
+        pass
 
 
 async def test_sessions_without_an_address_share_nothing_either(tmp_path: Path) -> None:

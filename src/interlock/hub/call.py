@@ -39,9 +39,14 @@ class Load:
 class Caller:
     """A principal at one address of the hub. Made once per credential and address, and kept while they are valid."""
 
-    __slots__ = ("expires", "load", "owner", "plans", "principal", "shelf", "standing", "used", "view")
+    __slots__ = (
+        "__weakref__", "expires", "load", "owner", "path", "plans", "principal", "shelf", "standing", "successor",
+        "used", "view",
+    )  # fmt: skip
 
-    def __init__(self, principal: Principal, shelf: Shelf, load: Load, expires: datetime | None = None) -> None:
+    def __init__(
+        self, principal: Principal, shelf: Shelf, load: Load, expires: datetime | None = None, path: str = "/mcp"
+    ) -> None:
         self.principal = principal
         self.shelf = shelf
         self.view = shelf.view
@@ -55,6 +60,10 @@ class Caller:
         """Whether whoever comes with this credential is still this caller."""
         self.used = True
         """Whether anything was asked since uses were last written down."""
+        self.path = path
+        """The address."""
+        self.successor: Caller | None = None
+        """Who this one is by now; see `Doors.renewed`."""
 
 
 class Call:

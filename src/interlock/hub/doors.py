@@ -6,7 +6,7 @@ import asyncio
 import re
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Final
-from weakref import WeakValueDictionary
+from weakref import WeakSet, WeakValueDictionary
 
 from interlock.config.settings import Agent, Config, Profile
 from interlock.hub.access.access import Access
@@ -50,6 +50,8 @@ class Doors:
         self._catalog = catalog
         self._access = access
         self._admitted: dict[tuple[str, bytes | None], Caller] = {}
+        self._made: WeakSet[Caller] = WeakSet()
+        """Everyone who was admitted, for as long as anyone asks on their behalf."""
         self._loads: WeakValueDictionary[str, Load] = WeakValueDictionary()
 
     def admit(self, path: str, headers: Mapping[bytes, bytes]) -> Caller:
@@ -77,8 +79,9 @@ class Doors:
 
     def forget(self) -> None:
         """Who sees what has changed: everyone is looked up again."""
-        for caller in self._admitted.values():
+        for caller in list(self._made):
             caller.standing = False
+        self._made.clear()
         self._admitted.clear()
 
     def note_uses(self) -> None:
@@ -110,7 +113,18 @@ class Doors:
         if load is None:
             load = self._loads[principal.id] = Load()
         key = self._access.key(principal)
-        return Caller(principal, self._shelf(view, agent, principal), load, None if key is None else key.expires_at)
+        expires = None if key is None else key.expires_at
+        caller = Caller(principal, self._shelf(view, agent, principal), load, expires, path)
+        self._made.add(caller)
+        return caller
+
+    def renewed(self, caller: Caller) -> Caller:
+        """Who a caller is by now who was admitted once for a whole conversation, before who sees what has changed.
+        Raises where nothing is left of what they came for."""
+        current = caller.successor
+        if current is None or not current.standing:
+            current = caller.successor = self.admit_principal(caller.principal, caller.path)
+        return current
 
     def _shelf(self, view: View, agent: Agent | None, principal: Principal) -> Shelf:
         """The agent's own settings go before its profile's, and those before the hub's."""

@@ -81,6 +81,7 @@ class Hub:
         risk_of: Callable[[Tool], Risk],
         clock: Callable[[], float],
     ) -> None:
+        self._doors = doors
         self.admit = doors.admit
         self._kernel = kernel
         self._tracker = tracker
@@ -139,6 +140,8 @@ class Hub:
     def initialize(self, session: Session) -> bytes:
         """Open a session: nothing is started for it, and nothing waited for."""
         caller = cast(Caller, session.caller)
+        if not caller.standing:
+            session.caller = caller = self._doors.renewed(caller)
         session.dialect = speaking(session.dialect)
         session.state = SessionState()
         self.hearing.opened(session, caller)
@@ -154,7 +157,10 @@ class Hub:
             if serve is None:
                 raise _no_such_method(exchange)
             check_shape(request.params, self._limits)
-            serve(exchange, exchange.caller)  # type: ignore[arg-type] # admitted here, so one of ours
+            caller = cast(Caller, exchange.caller)  # admitted here, so one of ours
+            if not caller.standing:
+                exchange.caller = caller = self._doors.renewed(caller)
+            serve(exchange, caller)
         except Fault as fault:
             exchange.fail(fault)
 

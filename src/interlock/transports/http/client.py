@@ -73,6 +73,7 @@ class HttpLink(Link):
         """The session id that came with the answer to `initialize`."""
         self._url = url
         self._headers = dict(headers or {})
+        self._context, self._guard = context, guard
         self._origin, target = split_url(url)
         self._heads = Heads(self._origin, target, headers or {})
         self._pool = Pool(self._origin, size=connections, queue=limits.pending, context=context, guard=guard)
@@ -184,7 +185,8 @@ class HttpLink(Link):
 
     async def legacy_sse(self) -> SseLink:
         """The same server by the transport of revision 2024-11-05, for one that takes no POST at this address."""
-        return await SseLink.open(self._url, self.listener, self._headers, self.limits)
+        context, guard = self._context, self._guard
+        return await SseLink.open(self._url, self.listener, self._headers, self.limits, context=context, guard=guard)
 
     async def settled(self) -> None:
         """Wait until the server has taken everything it was told so far. A request after that comes after it."""

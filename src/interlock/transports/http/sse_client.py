@@ -5,6 +5,7 @@ everything goes. The address must be of the stream's own origin: a server cannot
 from __future__ import annotations
 
 import asyncio
+import ssl
 from collections.abc import Mapping
 from typing import Final
 from urllib.parse import urljoin
@@ -12,7 +13,7 @@ from urllib.parse import urljoin
 from interlock.transports.http.channel import Failed, Reply
 from interlock.transports.http.heads import Heads
 from interlock.transports.http.origin import split_url
-from interlock.transports.http.pool import Pool
+from interlock.transports.http.pool import Guard, Pool
 from interlock.transports.http.reading import BAD_EVENTS, FLOOD, http_fault, read_error
 from interlock.transports.link import Listener, Outgoing, Sink
 from interlock.transports.one_stream import OneStreamLink, Waiter
@@ -34,21 +35,36 @@ class SseLink(OneStreamLink):
 
     says = "http"
 
-    def __init__(self, url: str, listener: Listener, headers: Mapping[str, str], limits: Limits) -> None:
+    def __init__(
+        self,
+        url: str,
+        listener: Listener,
+        headers: Mapping[str, str],
+        limits: Limits,
+        context: ssl.SSLContext | None = None,
+        guard: Guard | None = None,
+    ) -> None:
         super().__init__(listener, limits)
         self._url = url
         self._origin, target = split_url(url)
         self._heads = Heads(self._origin, target, headers)
-        self._pool = Pool(self._origin, size=POSTS, queue=limits.pending)
+        self._pool = Pool(self._origin, size=POSTS, queue=limits.pending, context=context, guard=guard)
         self._ready: asyncio.Future[None] = self._loop.create_future()
         self._stream = _Stream(self, limits)
 
     @classmethod
     async def open(
-        cls, url: str, listener: Listener, headers: Mapping[str, str] | None = None, limits: Limits = DEFAULT
+        cls,
+        url: str,
+        listener: Listener,
+        headers: Mapping[str, str] | None = None,
+        limits: Limits = DEFAULT,
+        *,
+        context: ssl.SSLContext | None = None,
+        guard: Guard | None = None,
     ) -> SseLink:
         """Open the stream and wait until the server has named its address. Raises a `Fault`."""
-        link = cls(url, listener, headers or {}, limits)
+        link = cls(url, listener, headers or {}, limits, context, guard)
         link._pool.submit(link._heads.get(None), link._stream)
         try:
             await link._ready

@@ -73,7 +73,7 @@ class StdioServer(asyncio.Protocol):
         self._lines = LineReader(limits.message_bytes)
         self._talk: Conversation[Waiter] = Conversation(limits)
         self._open: dict[Id, Open] = {}
-        self._alike = AlikeCalls(remembered or Remembered(ALIKE_BYTES))
+        self._alike = AlikeCalls(Remembered(ALIKE_BYTES) if remembered is None else remembered)
         self._rounds = Rounds.of(self._loop)
         self._session: StreamSession | None = None
         self._reader: asyncio.ReadTransport | None = None
@@ -291,11 +291,21 @@ class StdioServer(asyncio.Protocol):
         self._serve(exchange)
 
     def _serve(self, exchange: StreamExchange) -> None:
+        asked = exchange.caller
         try:
             self._service.serve(exchange)
         except Exception:
             log.exception("%s could not be served", exchange.request.method)
             exchange.fail(Fault("INTERNAL_ERROR", "the request could not be served; the log says why"))
+        if exchange.caller is not asked and self.caller is asked:
+            self._speak_for(exchange.caller)
+
+    def _speak_for(self, caller: Caller) -> None:
+        """The service knows better by now who asks here."""
+        if self._session is None:
+            self._caller = caller
+        else:
+            self._session.caller = caller
 
     def _whose(self, request: Request) -> Caller:
         """Whose request it is: whoever's credential it brings, else the session's, else the stream's."""

@@ -1,0 +1,97 @@
+"""Who is admitted once for a whole conversation, as on the transport of 2024-11-05, is held to what holds by now."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+from unittest.mock import patch
+
+import msgspec
+
+from interlock.config.settings import Agent, Profile
+from interlock.hub.trails import Trail
+
+from .house import House, Raw, child, house, text_of, until
+
+ECHO = {"name": "busy__echo", "arguments": {"text": "x"}}
+HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
+WIDE, NARROW = Agent(profile="wide"), Agent(profile="narrow")
+PROFILES = {"wide": Profile(), "narrow": Profile(tools=("busy__fail",))}
+
+
+class Lasting:
+    """A client of the older HTTP transport."""
+
+    def __init__(self, hub: House, key: str) -> None:
+        self._hub = hub
+        self._key = key
+
+    async def __aenter__(self) -> Lasting:
+        host, port = self._hub.url.removeprefix("http://").split(":")
+        self._reader, self._writer = await asyncio.open_connection(host, int(port))
+        said = f"Host: {host}:{port}\r\nAuthorization: Bearer {self._key}\r\nAccept: text/event-stream\r\n"
+        self._writer.write(f"GET /sse HTTP/1.1\r\n{said}\r\n".encode())
+        await asyncio.wait_for(self._reader.readuntil(b"/messages/"), 10)
+        place = await self._reader.readline()
+        self._raw = Raw(f"{self._hub.url}/messages/{place.strip().decode()}", self._key)
+        await self.ask("initialize", HELLO, 1)
+        return self
+
+    async def __aexit__(self, *_: object) -> None:
+        self._writer.close()
+
+    async def ask(self, method: str, params: dict[str, Any], id: int) -> Any:
+        """A request, and its answer among all that comes."""
+        await self._raw.post(msgspec.json.encode({"jsonrpc": "2.0", "id": id, "method": method, "params": params}))
+        async with asyncio.timeout(10):
+            while True:
+                line = await self._reader.readline()
+                if line.startswith(b"data: {") and (message := json.loads(line[6:])).get("id") == id:
+                    return message
+
+
+async def test_a_profile_that_is_taken_away_is_taken_from_open_conversations(tmp_path: Path) -> None:
+    servers = {"busy": child("busy_server.py")}
+    async with house(tmp_path, servers, profiles=PROFILES, agents={"ci": WIDE}) as hub:
+        assembly = hub.assembly
+        async with Lasting(hub, await hub.new_key("ci")) as client:
+            assert text_of(await client.ask("tools/call", ECHO, 2)) == "x"
+            await assembly.apply(msgspec.structs.replace(assembly.config, agents={"ci": NARROW}))
+            assert (await client.ask("tools/call", ECHO, 3))["error"]["data"]["name"] == "TOOL_NOT_FOUND"
+            listed = (await client.ask("tools/list", {}, 4))["result"]["tools"]
+            assert "busy__echo" not in [tool["name"] for tool in listed]
+            await assembly.apply(msgspec.structs.replace(assembly.config, agents={"ci": WIDE}))
+            assert text_of(await client.ask("tools/call", ECHO, 5)) == "x"
+
+
+async def test_a_profile_that_is_gone_leaves_a_conversation_what_everyone_has(tmp_path: Path) -> None:
+    servers = {"busy": child("busy_server.py")}
+    async with house(tmp_path, servers, profiles=PROFILES, agents={"ci": WIDE}) as hub:
+        assembly = hub.assembly
+        async with Lasting(hub, await hub.new_key("ci")) as client:
+            await assembly.apply(msgspec.structs.replace(assembly.config, agents={}, profiles={}))
+            assert text_of(await client.ask("tools/call", ECHO, 2)) == "x"
+
+
+async def test_calls_follow_a_trail_again_once_their_caller_is_known_anew(tmp_path: Path) -> None:
+    async with house(tmp_path, {"busy": child("busy_server.py", era="legacy")}) as hub:
+        async with Lasting(hub, await hub.new_key("ci")) as client:
+            with patch.object(Trail, "_go", autospec=True, side_effect=Trail._go) as went:
+                for number in range(2, 6):
+                    assert text_of(await client.ask("tools/call", ECHO, number)) == "x"
+                before = went.call_count
+                await hub.deny("somebody else", "busy")
+                for number in range(6, 10):
+                    assert text_of(await client.ask("tools/call", ECHO, number)) == "x"
+                assert went.call_count > before
+
+
+async def test_what_conversations_remember_of_calls_counts_with_that_of_all_the_others(tmp_path: Path) -> None:
+    async with house(tmp_path, {"busy": child("busy_server.py")}) as hub:
+        remembered = hub.endpoint.sessions.remembered
+        async with Lasting(hub, await hub.new_key("ci")) as client:
+            await client.ask("tools/call", ECHO, 2)
+            assert len(remembered) == 1
+        await until(lambda: not len(remembered))
