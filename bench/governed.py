@@ -8,7 +8,7 @@ from pathlib import Path
 
 from interlock.hub.access.grants import GRANTS, Grant, grant_id
 from interlock.hub.assembling.ground import COLLECTIONS
-from interlock.hub.keys import KEYS, Keys
+from interlock.hub.callers.keys import KEYS, Keys
 from interlock.store import Store
 
 TOGETHER = 2_000

@@ -15,15 +15,15 @@ from pathlib import Path
 import msgspec
 
 from interlock.config.settings import Server
-from interlock.hub.call import Call, Caller, Load
+from interlock.hub.callers.principals import local_person
+from interlock.hub.callers.shelf import Shelf
+from interlock.hub.calls.call import Call, Caller, Load
+from interlock.hub.calls.local import LocalExchange
+from interlock.hub.calls.target import Target
 from interlock.hub.catalog.views import View
-from interlock.hub.kernel.shelf import Shelf
-from interlock.hub.local import LocalExchange
-from interlock.hub.principals import local_person
 from interlock.hub.results.finishing import Finish, finish_for
 from interlock.hub.results.measuring import Measuring
 from interlock.hub.results.pages import Pages
-from interlock.hub.target import Target
 from interlock.hub.validators.checking import Judging
 from interlock.transports.resolving import Resolver
 from interlock.wire.messages import Request

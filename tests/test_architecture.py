@@ -28,6 +28,13 @@ FLOORS = {
     "web": 6,
     "cli": 6,
 }
+HUB = (
+    "locks", "memory", "cannot_start", "store_faults", "catalog", "callers", "calls", "audit", "access", "upstreams",
+    "bridges", "decisions", "reporting", "permissions", "validators", "results", "gates", "pipeline", "judgement",
+    "kernel", "oauth", "doors", "tasks", "desks", "carrying", "spans", "operating", "hub", "assembling", "assembly",
+    "operator", "restoring",
+)  # fmt: skip
+"""The rooms of the hub and what stands between them: each may import from those before it."""
 IMPURE = {"asyncio", "socket", "subprocess", "time", "ssl", "selectors", "sqlite3", "uvicorn", "starlette"}
 MODULES = sorted(SOURCE.rglob("*.py"))
 
@@ -59,6 +66,19 @@ def test_imports_point_down_and_pure_floors_stay_pure(path: Path) -> None:
     assert not upward, f"{parts[0]} (floor {floor}) may not import from {upward}"
     if floor <= 2:
         assert not {name.split(".")[0] for name in names} & IMPURE
+
+
+@pytest.mark.parametrize("path", sorted((SOURCE / "hub").rglob("*.py")), ids=lambda path: str(path.relative_to(SOURCE)))
+def test_rooms_of_the_hub_import_from_those_before_them(path: Path) -> None:
+    room = path.relative_to(SOURCE / "hub").with_suffix("").parts[0]
+    if room == "__init__":
+        return
+    tree = ast.parse(path.read_text())
+    # What is only named in a type is no dependency.
+    tree.body = [node for node in tree.body if not isinstance(node, ast.If)]
+    rooms = {name.split(".")[2] for name in imported(tree, ()) if name.startswith("interlock.hub.")}
+    upward = {other for other in rooms if HUB.index(other) > HUB.index(room)}
+    assert not upward, f"{room} may not import from {upward}"
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))

@@ -16,8 +16,8 @@ import msgspec
 
 from interlock.config.settings import Config, Hub, Permissions, Server
 from interlock.hub.assembly import Assembly
+from interlock.hub.callers.principals import Principal
 from interlock.hub.decisions.decision import Decision, Question
-from interlock.hub.principals import Principal
 from interlock.store.writer import Unit, Writer
 
 ADA = Principal("person:ada", "person")

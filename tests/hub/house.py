@@ -15,10 +15,10 @@ import msgspec
 
 from interlock.config.settings import Agent, Config, Hub, Profile, Server, Timeouts
 from interlock.hub.assembly import Assembly
-from interlock.hub.call import Caller
+from interlock.hub.callers.keys import KEYS
+from interlock.hub.callers.principals import Kind, local_person
+from interlock.hub.calls.call import Caller
 from interlock.hub.doors import is_mcp_path
-from interlock.hub.keys import KEYS
-from interlock.hub.principals import Kind, local_person
 from interlock.hub.upstreams.states import State
 from interlock.protocols.mgp.access import EntryType
 from interlock.store.documents import Change

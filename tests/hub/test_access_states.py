@@ -15,8 +15,8 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from interlock.config.settings import Config, Server
 from interlock.hub.assembly import Assembly
+from interlock.hub.callers.principals import Principal, local_person
 from interlock.hub.catalog.offer import make_offer
-from interlock.hub.principals import Principal, local_person
 
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
 TOOLS = ("read", "write")

@@ -19,10 +19,10 @@ import pytest
 
 from interlock.config.settings import Hub, Server
 from interlock.hub.audit.record import Record
-from interlock.hub.lines import Line
-from interlock.hub.plain_calls import PlainCall
-from interlock.hub.principals import local_person
-from interlock.hub.trails import Trail
+from interlock.hub.callers.principals import local_person
+from interlock.hub.carrying.plain_calls import PlainCall
+from interlock.hub.carrying.trails import Trail
+from interlock.hub.upstreams.lines import Line
 from interlock.store import StoreFull
 from interlock.transports.rounds import Rounds
 

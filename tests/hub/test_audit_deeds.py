@@ -18,12 +18,12 @@ from interlock.hub.audit.heads import heads_of
 from interlock.hub.audit.record import NOT_DONE, OPENED, Record
 from interlock.hub.audit.recorder import Recorder
 from interlock.hub.audit.verify import verify
+from interlock.hub.callers.keys import KEYS
+from interlock.hub.callers.principals import Principal
 from interlock.hub.decisions.decision import DECISIONS
 from interlock.hub.decisions.rules import RULES
 from interlock.hub.decisions.table import State
-from interlock.hub.keys import KEYS
 from interlock.hub.permissions.entries import ENTRIES
-from interlock.hub.principals import Principal
 from interlock.store import Collection, Conflict, Mirror, NotRecorded, Store, StoreError, StoreFull, StoreUnavailable
 from interlock.store import records as rows
 from interlock.store.database import Database, Row, connect

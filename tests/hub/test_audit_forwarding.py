@@ -12,11 +12,11 @@ import pytest
 
 from interlock.config.settings import Restart, Server
 from interlock.hub.audit import search as records
-from interlock.hub.audit.claims import RATE
-from interlock.hub.audit.forwarding import CURSORS
 from interlock.hub.audit.record import CLAIMED
 from interlock.hub.audit.search import Entry
-from interlock.hub.principals import Principal
+from interlock.hub.callers.principals import Principal
+from interlock.hub.reporting.forwarding import CURSORS
+from interlock.hub.upstreams.claims import RATE
 from interlock.hub.upstreams.states import State
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.revisions import LATEST

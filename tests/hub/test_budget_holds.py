@@ -11,11 +11,11 @@ import pytest
 
 from interlock.config.settings import Agent, Approvals, ContextBudget, Hub, Profile, Server, Timeouts
 from interlock.discovery.tokens import TokenCounter
-from interlock.hub.call import Caller
+from interlock.hub.callers.principals import Principal
+from interlock.hub.calls.call import Caller
 from interlock.hub.kernel.definitions import DEFINITIONS
 from interlock.hub.kernel.shelves import KERNEL_TOKENS
 from interlock.hub.kernel.tokens import TokenCounts
-from interlock.hub.principals import Principal
 from interlock.hub.upstreams.states import State
 
 from .governed import Script, tool

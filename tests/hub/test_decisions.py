@@ -13,10 +13,10 @@ import msgspec
 import pytest
 
 from interlock.config.settings import Agent, Approvals, Hub, Mode, Timeouts
+from interlock.hub.callers.principals import Principal
 from interlock.hub.decisions.decision import Decision, Question
 from interlock.hub.decisions.inbox import MOST_OPEN_PER_ASKER
 from interlock.hub.decisions.table import State
-from interlock.hub.principals import Principal
 from interlock.wire.errors import Fault
 
 from .house import House, Raw, child, house, messages, text_of, until

@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from interlock.config.settings import Agent, Approvals, Hub, OAuth, Rate
+from interlock.hub.carrying.sending import Room
 from interlock.hub.decisions.table import State
-from interlock.hub.sending import Room
 from interlock.wire.errors import Fault
 
 from .house import House, Raw, child, house, text_of

@@ -13,12 +13,12 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
+from interlock.hub.callers.principals import Principal
 from interlock.hub.decisions.answering import Answering
 from interlock.hub.decisions.decision import DECISIONS, Question, Where
 from interlock.hub.decisions.inbox import Inbox
 from interlock.hub.decisions.rules import RULES
 from interlock.hub.decisions.table import State
-from interlock.hub.principals import Principal
 from interlock.store import Store
 from interlock.wire.errors import Fault
 

@@ -12,14 +12,14 @@ from typing import Any, Literal
 import pytest
 
 from interlock.config.settings import Approvals, Hub, Mode, Permissions, Timeouts
+from interlock.hub.callers.principals import Principal
 from interlock.hub.catalog.offer import Offer, make_offer
-from interlock.hub.catalog.pins import PINS, Pins, difference
 from interlock.hub.decisions.decision import DECISIONS
 from interlock.hub.decisions.inbox import Inbox
+from interlock.hub.decisions.pins import PINS, Pins, difference
 from interlock.hub.decisions.rules import RULES
 from interlock.hub.decisions.table import State
 from interlock.hub.operator import Operator
-from interlock.hub.principals import Principal
 from interlock.protocols.mgp.permissions import Risk
 from interlock.store import Store
 

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
+from interlock.hub.callers.principals import Principal
 from interlock.hub.decisions.decision import Answer, Decision, Question, Where
 from interlock.hub.decisions.rules import MOST_CALLS, learn
 from interlock.hub.decisions.table import TRANSITIONS, Event, ImpossibleTransition, State, step
-from interlock.hub.principals import Principal
 from interlock.wire.errors import Fault
 
 ASKER = Principal("cursor", "agent")

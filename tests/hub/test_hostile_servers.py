@@ -16,9 +16,9 @@ import pytest
 
 from interlock.config.settings import Hub, Restart, Server, Timeouts
 from interlock.hub.catalog.offer import make_offer
-from interlock.hub.logs import KEPT
 from interlock.hub.operator import Operator
 from interlock.hub.upstreams import listing
+from interlock.hub.upstreams.logs import KEPT
 from interlock.hub.upstreams.states import State
 from interlock.transports.stdio import process
 

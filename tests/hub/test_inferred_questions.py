@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from interlock.config.settings import Agent, Approvals, Hub
+from interlock.hub.callers.principals import local_person
 from interlock.hub.decisions.table import State
 from interlock.hub.operator import Operator
-from interlock.hub.principals import local_person
 
 from .house import House, Raw, house
 from .talker import Talker

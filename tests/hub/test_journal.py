@@ -11,11 +11,11 @@ import pytest
 
 from interlock.config.settings import Agent, Approvals, Hub, Server, Timeouts, Validation
 from interlock.hub.audit import search as records
-from interlock.hub.audit.mgp import to_mgp
 from interlock.hub.audit.record import EVENTS
 from interlock.hub.audit.search import Entry
+from interlock.hub.callers.principals import Principal
 from interlock.hub.operator import Operator
-from interlock.hub.principals import Principal
+from interlock.hub.reporting.mgp import to_mgp
 from interlock.hub.upstreams.states import State
 from interlock.store import NotRecorded, StoreFull
 from interlock.store.records import Search

@@ -13,10 +13,10 @@ from mcp import Client
 
 from interlock.config.settings import Agent, Approvals, Config, ContextBudget, Hub, Profile, Timeouts
 from interlock.discovery.tokens import TokenCounter
+from interlock.hub.callers.shelf import Shelf
 from interlock.hub.catalog.views import EVERYTHING
 from interlock.hub.kernel.clients import SEARCHING, shelf_for
 from interlock.hub.kernel.definitions import DEFINITIONS, TOKENS
-from interlock.hub.kernel.shelf import Shelf
 from interlock.hub.upstreams.states import State
 
 from .governed import Script, tool

@@ -13,10 +13,10 @@ import msgspec
 import pytest
 
 from interlock.config.settings import Permissions
+from interlock.hub.callers.principals import Principal
 from interlock.hub.decisions.decision import Decision
 from interlock.hub.decisions.table import State as Asked
 from interlock.hub.operator import Operator
-from interlock.hub.principals import Principal
 from interlock.hub.upstreams.states import State
 from interlock.protocols.mgp.permissions import STANDARD
 from interlock.wire.errors import Fault

@@ -12,10 +12,10 @@ from hypothesis import strategies as st
 
 from hub.house import Raw, child, house
 from interlock.config.settings import Agent, Config, Hub, Rate, Server, Tools
-from interlock.hub.keys import Keys
-from interlock.hub.principals import local_person
-from interlock.hub.rates import GRAINS, Meter, Rates, give_back, limited, take
-from interlock.hub.target import Target
+from interlock.hub.callers.keys import Keys
+from interlock.hub.callers.principals import local_person
+from interlock.hub.calls.rates import GRAINS, Meter, Rates, give_back, limited, take
+from interlock.hub.calls.target import Target
 
 counts = st.none() | st.integers(1, 3 * GRAINS)
 pauses = st.lists(st.one_of(st.just(0.0), st.floats(0, 3), st.floats(0, 130)), max_size=150)
@@ -141,7 +141,7 @@ def test_a_configuration_with_another_rate_goes_on_counting_from_what_was_used(t
 def test_when_there_are_too_many_meters_one_goes_that_nothing_was_used_of(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("interlock.hub.rates.MOST_METERS", 3)
+    monkeypatch.setattr("interlock.hub.calls.rates.MOST_METERS", 3)
     tools = {name: Rate(per_minute=1) for name in "abcd"}
     config = Config(servers={"s": Server(command=("x",), tools=Tools(rate=tools))})
     rates = Rates(lambda: config, Keys(tmp_path), lambda: 1.0)

@@ -9,10 +9,10 @@ import pytest
 
 from interlock.hub.audit.record import RESTORED
 from interlock.hub.audit.verify import verify
+from interlock.hub.callers.keys import KEYS
 from interlock.hub.decisions.decision import DECISIONS
 from interlock.hub.decisions.table import State
-from interlock.hub.keys import KEYS
-from interlock.hub.operating.restoring import put_back
+from interlock.hub.restoring import put_back
 from interlock.store import Store, StoreBusy, StoreError, documents
 from interlock.store import records as rows
 from interlock.store.database import connect

@@ -9,8 +9,8 @@ from pathlib import Path
 import pytest
 
 from interlock.config.settings import Server
-from interlock.hub.logs import LogLine, Logs
 from interlock.hub.operating.where import where_shown
+from interlock.hub.upstreams.logs import LogLine, Logs
 
 from .house import Raw, house, until
 

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from interlock.config.settings import Hub, Tracing
-from interlock.hub.recording import Recording
+from interlock.hub.audit.recording import Recording
 
 from .house import House, Kept, Raw, child, house, text_of
 

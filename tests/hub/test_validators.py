@@ -374,12 +374,12 @@ class _Last:
         self._seen = seen
 
     def plan(self, principal: object, target: object) -> Any:
-        from interlock.hub.verdicts import PASS
+        from interlock.hub.calls.verdicts import PASS
 
         return PASS
 
     def check(self, target: Any) -> Any:
-        from interlock.hub.verdicts import Refuse
+        from interlock.hub.calls.verdicts import Refuse
         from interlock.wire.errors import Fault
 
         def refuse(call: object) -> Refuse:

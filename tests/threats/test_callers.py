@@ -17,8 +17,8 @@ from hub.house import House, Raw, child, house, last_message, text_of, until
 from hub.rounds import Rounder
 from hub.talker import answers
 from interlock.config.settings import Hub, Limits, Rate
-from interlock.hub.brake import EVERY_S, LONGEST_S, Brake
-from interlock.hub.call import Load
+from interlock.hub.calls.brake import EVERY_S, LONGEST_S, Brake
+from interlock.hub.calls.call import Load
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.revisions import R2025_11_25
 from interlock.transports.http.bounds import HttpBounds

@@ -20,7 +20,7 @@ from starlette.routing import Route
 from hub.house import LEGACY, PREFIX, House, Raw, child, house, last_message
 from hub.raw_web import RawWeb
 from interlock.config.settings import Hub, Limits, Server, Validation
-from interlock.hub.keys import Keys
+from interlock.hub.callers.keys import Keys
 from interlock.hub.operator import Operator
 from interlock.web.app import make_app
 from interlock.web.control import ControlSocket

@@ -10,11 +10,11 @@ from weakref import WeakSet, WeakValueDictionary
 
 from interlock.config.settings import Agent, Config, Profile
 from interlock.hub.access.access import Access
-from interlock.hub.call import Caller, Load
+from interlock.hub.callers.keys import PREFIX, Keys, expired
+from interlock.hub.callers.principals import LOCAL_AGENT, TOKEN, Principal
+from interlock.hub.callers.shelf import Shelf
+from interlock.hub.calls.call import Caller, Load
 from interlock.hub.catalog.views import EVERYTHING, Catalog, View
-from interlock.hub.kernel.shelf import Shelf
-from interlock.hub.keys import PREFIX, Keys, expired
-from interlock.hub.principals import LOCAL_AGENT, TOKEN, Principal
 from interlock.transports.unsettled import Unsettled
 from interlock.wire.errors import Fault
 

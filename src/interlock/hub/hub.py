@@ -11,37 +11,37 @@ from typing import cast
 
 from interlock.hub.access.access import Access
 from interlock.hub.access.desk import AccessDesk
-from interlock.hub.audit.audience import Audience
+from interlock.hub.audit.recording import Recording
+from interlock.hub.bridges.request_states import RequestStates
 from interlock.hub.bridges.retries import Retries
-from interlock.hub.call import Caller
+from interlock.hub.callers.speaking import for_mgp_method, speaking
+from interlock.hub.calls.call import Caller
+from interlock.hub.calls.errands import Errands, Serve
+from interlock.hub.calls.refusals import Refusals
+from interlock.hub.calls.target import Target
+from interlock.hub.carrying.recovering import Recovering
+from interlock.hub.carrying.sending import Room, Sending
+from interlock.hub.carrying.trails import Trails
 from interlock.hub.catalog.offer import Tool
 from interlock.hub.catalog.views import Catalog
 from interlock.hub.desks.calls import CallDesk
-from interlock.hub.desks.errands import Errands, Serve
 from interlock.hub.desks.hearing import HearingDesk
 from interlock.hub.desks.lists import ListDesk
+from interlock.hub.desks.notices import Notices
 from interlock.hub.desks.resolving import Resolving
 from interlock.hub.doors import Doors
 from interlock.hub.kernel.desk import KernelDesk
 from interlock.hub.kernel.kernel import Kernel
 from interlock.hub.kernel.secured import Secured
 from interlock.hub.kernel.shelves import Shelves
-from interlock.hub.notices import Notices
 from interlock.hub.pipeline import Commit, Dispatch, Pipeline, Release
-from interlock.hub.recording import Recording
-from interlock.hub.recovering import Recovering
-from interlock.hub.refusals import Refusals
-from interlock.hub.request_states import RequestStates
+from interlock.hub.reporting.audience import Audience
 from interlock.hub.results import pages
 from interlock.hub.results.finishing import Finish
-from interlock.hub.sending import Room, Sending
-from interlock.hub.sharing import SessionState
-from interlock.hub.speaking import for_mgp_method, speaking
-from interlock.hub.target import Target
 from interlock.hub.tasks.desk import TaskDesk
 from interlock.hub.tasks.reach import Reach
 from interlock.hub.tasks.tracker import Tracker
-from interlock.hub.trails import Trails
+from interlock.hub.upstreams.sharing import SessionState
 from interlock.hub.upstreams.upstreams import Upstreams
 from interlock.protocols.mgp.permissions import Risk
 from interlock.transports.exchange import Caller as AnyCaller

@@ -6,12 +6,12 @@ from typing import Literal
 
 import msgspec
 
-from interlock.hub.call import Call, Caller
-from interlock.hub.local import LocalExchange
+from interlock.hub.calls.call import Call, Caller
+from interlock.hub.calls.local import LocalExchange
+from interlock.hub.calls.rates import limited
+from interlock.hub.calls.refusals import NO_SUCH_NAME
+from interlock.hub.calls.verdicts import Ask, Pass, Refuse, Wait
 from interlock.hub.pipeline import Pipeline, Resolve
-from interlock.hub.rates import limited
-from interlock.hub.refusals import NO_SUCH_NAME
-from interlock.hub.verdicts import Ask, Pass, Refuse, Wait
 from interlock.wire.errors import Fault
 from interlock.wire.messages import Request
 

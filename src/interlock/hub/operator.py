@@ -20,17 +20,17 @@ from interlock.config.home import user_name
 from interlock.config.imports import project_folder
 from interlock.hub.assembly import Assembly
 from interlock.hub.audit.entries import NOBODY
-from interlock.hub.call import Caller
+from interlock.hub.callers.principals import LOCAL_AGENT, Principal, local_person
+from interlock.hub.callers.shelf import Shelf
+from interlock.hub.calls.call import Caller
+from interlock.hub.calls.local import call_locally
 from interlock.hub.catalog.offer import Held, Tool
 from interlock.hub.catalog.views import EVERYTHING, View
 from interlock.hub.decisions.answering import Answering
 from interlock.hub.kernel.pins import pins_without_room
-from interlock.hub.kernel.shelf import Shelf
-from interlock.hub.local import call_locally
-from interlock.hub.logs import LogLine
 from interlock.hub.memory import resident_mb
 from interlock.hub.operating.where import where_shown
-from interlock.hub.principals import LOCAL_AGENT, Principal, local_person
+from interlock.hub.upstreams.logs import LogLine
 from interlock.hub.upstreams.upstream import Upstream
 from interlock.protocols.traces import new_trace_id
 from interlock.version import VERSION

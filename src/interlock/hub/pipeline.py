@@ -13,16 +13,16 @@ import asyncio
 import logging
 from collections.abc import Callable, Coroutine
 
-from interlock.hub.brake import SLOWED, Brake
-from interlock.hub.call import Call, Caller
+from interlock.hub.calls.brake import SLOWED, Brake
+from interlock.hub.calls.call import Call, Caller
+from interlock.hub.calls.plan import Check, Epoch, Plan, Plans
+from interlock.hub.calls.rates import give_back, take
+from interlock.hub.calls.refusals import NO_SUCH_NAME, Refusals
+from interlock.hub.calls.target import Approval, Target
+from interlock.hub.calls.timeouts import checks_timed_out
+from interlock.hub.calls.verdicts import PASS, Ask, Pass, Refuse, Verdict, Wait
 from interlock.hub.decisions.desk import Desk
-from interlock.hub.plan import Check, Epoch, Plan, Plans
-from interlock.hub.rates import give_back, take
-from interlock.hub.refusals import NO_SUCH_NAME, Refusals
 from interlock.hub.store_faults import fault_of
-from interlock.hub.target import Approval, Target
-from interlock.hub.timeouts import checks_timed_out
-from interlock.hub.verdicts import PASS, Ask, Pass, Refuse, Verdict, Wait
 from interlock.judge.findings import Finding
 from interlock.protocols.mcp.results import refusal_result
 from interlock.store import StoreError

@@ -17,10 +17,10 @@ from typing import Final, cast
 import msgspec
 
 from interlock.hub.assembly import Assembly
-from interlock.hub.call import Caller
-from interlock.hub.logs import LogLine
+from interlock.hub.calls.call import Caller
 from interlock.hub.operator import Hello, Operator
 from interlock.hub.store_faults import fault_of
+from interlock.hub.upstreams.logs import LogLine
 from interlock.store import StoreError
 from interlock.transports.credentials import header_of
 from interlock.transports.peers import peer_uid

@@ -17,7 +17,7 @@ import msgspec
 from interlock.config.settings import Config, Hub, Restart, Server, Timeouts
 from interlock.hub.assembly import Assembly
 from interlock.hub.doors import is_mcp_path
-from interlock.hub.logs import LogLine
+from interlock.hub.upstreams.logs import LogLine
 from interlock.hub.upstreams.states import State
 from interlock.hub.upstreams.upstream import Upstream
 from interlock.transports.http.endpoint import McpEndpoint

@@ -14,10 +14,10 @@ import msgspec
 
 from interlock.config.settings import Config
 from interlock.hub.access.grants import Grants
+from interlock.hub.callers.keys import Key, Keys
+from interlock.hub.callers.principals import TOKEN, Kind, Principal
+from interlock.hub.callers.rights import Rights, rights_of
 from interlock.hub.catalog.offer import Item
-from interlock.hub.keys import Key, Keys
-from interlock.hub.principals import TOKEN, Kind, Principal
-from interlock.hub.rights import Rights, rights_of
 from interlock.protocols.mgp.access import Access as Decision
 from interlock.protocols.mgp.access import DefaultPolicy, decide
 from interlock.wire.errors import Fault

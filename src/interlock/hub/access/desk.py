@@ -13,10 +13,10 @@ import msgspec
 
 from interlock.hub.access.access import Access
 from interlock.hub.access.grants import Grant, Grants, grant_id
-from interlock.hub.call import Caller
-from interlock.hub.desks.errands import Later
-from interlock.hub.principals import Principal
-from interlock.hub.recording import trace_of
+from interlock.hub.audit.recording import trace_of
+from interlock.hub.callers.principals import Principal
+from interlock.hub.calls.call import Caller
+from interlock.hub.calls.errands import Later
 from interlock.hub.store_faults import fault_of
 from interlock.protocols.mcp.results import complete
 from interlock.protocols.mgp.access import EntryType, Permission

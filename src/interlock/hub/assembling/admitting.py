@@ -12,16 +12,16 @@ from interlock.hub.access.access import Access
 from interlock.hub.access.desk import AccessDesk
 from interlock.hub.access.grants import Grants
 from interlock.hub.assembling.ground import Ground
-from interlock.hub.audit.audience import Audience
+from interlock.hub.callers.keys import Key, Keys
+from interlock.hub.callers.principals import Principal
+from interlock.hub.calls.rates import Rates
 from interlock.hub.catalog.views import Catalog
 from interlock.hub.decisions.decision import Question
 from interlock.hub.decisions.inbox import asker_of
 from interlock.hub.doors import Doors
-from interlock.hub.keys import Key, Keys
 from interlock.hub.oauth.desk import OAuthDesk, open_desk
 from interlock.hub.operating.keys import KeyDesk
-from interlock.hub.principals import Principal
-from interlock.hub.rates import Rates
+from interlock.hub.reporting.audience import Audience
 from interlock.wire.errors import Fault
 
 if TYPE_CHECKING:

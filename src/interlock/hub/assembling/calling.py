@@ -10,16 +10,16 @@ import msgspec
 from interlock.config.settings import Config
 from interlock.hub.assembling.admitting import Admitting
 from interlock.hub.assembling.deciding import Deciding
+from interlock.hub.assembling.gatehouse import Gatehouse
 from interlock.hub.assembling.ground import Ground
 from interlock.hub.assembling.showing import Showing
-from interlock.hub.gatehouse import Gatehouse
+from interlock.hub.audit.recording import Recording
+from interlock.hub.bridges.request_states import RequestStates
+from interlock.hub.carrying.sending import Room
 from interlock.hub.hub import Hub
 from interlock.hub.pipeline import Commit, Dispatch, Pipeline, Release
-from interlock.hub.recording import Recording
-from interlock.hub.request_states import RequestStates
 from interlock.hub.results.measuring import Measuring
 from interlock.hub.results.pages import Pages
-from interlock.hub.sending import Room
 from interlock.hub.spans.opening import open_spans
 from interlock.hub.tasks.ledger import Ledger
 from interlock.hub.tasks.tracker import Tracker

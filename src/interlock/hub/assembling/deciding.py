@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 
 from interlock.hub.assembling.admitting import Admitting
+from interlock.hub.assembling.governing import Governing
 from interlock.hub.assembling.ground import Ground
+from interlock.hub.bridges.request_states import RequestStates
+from interlock.hub.callers.principals import Principal
 from interlock.hub.catalog.offer import Offer, Tool
-from interlock.hub.catalog.pins import Pins
 from interlock.hub.decisions.desk import Desk
 from interlock.hub.decisions.heralds import Heralds
 from interlock.hub.decisions.inbox import Inbox
-from interlock.hub.governing import Governing
+from interlock.hub.decisions.pins import Pins
 from interlock.hub.permissions.desk import PermissionsDesk
-from interlock.hub.principals import Principal
-from interlock.hub.request_states import RequestStates
 from interlock.hub.upstreams.upstreams import Upstreams
 from interlock.protocols.mgp.permissions import Risk
 from interlock.transports.parking import Parking

@@ -7,20 +7,20 @@ from typing import Any, Final
 
 from interlock.config.settings import Config
 from interlock.hub.access.grants import GRANTS
-from interlock.hub.audit.forwarding import CURSORS
 from interlock.hub.audit.heads import ALONE, head_path, node_name
-from interlock.hub.audit.journal import Journal
 from interlock.hub.audit.recorder import Recorder
+from interlock.hub.callers.keys import KEY_USES, KEYS
+from interlock.hub.calls.plan import Epoch
 from interlock.hub.catalog.clean import CLEAN
-from interlock.hub.catalog.pins import PINS
 from interlock.hub.decisions.decision import DECISIONS
+from interlock.hub.decisions.pins import PINS
 from interlock.hub.decisions.rules import RULES
 from interlock.hub.kernel.meaning import EMBEDDINGS
-from interlock.hub.keys import KEY_USES, KEYS
-from interlock.hub.logs import Logs
 from interlock.hub.permissions.entries import ENTRIES as PERMISSIONS
-from interlock.hub.plan import Epoch
+from interlock.hub.reporting.forwarding import CURSORS
+from interlock.hub.reporting.journal import Journal
 from interlock.hub.tasks.ledger import TASKS
+from interlock.hub.upstreams.logs import Logs
 from interlock.judge.secrets import redact
 from interlock.store import Collection, Store
 from interlock.transports.resolving import Resolver

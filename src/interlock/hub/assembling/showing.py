@@ -8,11 +8,13 @@ from typing import Final
 from interlock.hub.assembling.admitting import Admitting
 from interlock.hub.assembling.deciding import Deciding
 from interlock.hub.assembling.ground import Ground
+from interlock.hub.audit.recording import Recording
+from interlock.hub.calls.errands import Errands
 from interlock.hub.catalog.offer import Offer
 from interlock.hub.catalog.quarantine import Quarantine
-from interlock.hub.catalog.remembered import remembered
 from interlock.hub.catalog.views import Catalog
-from interlock.hub.desks.errands import Errands
+from interlock.hub.decisions.remembered import remembered
+from interlock.hub.desks.notices import Notices
 from interlock.hub.kernel.governed import Governed
 from interlock.hub.kernel.instructions import section
 from interlock.hub.kernel.kernel import Kernel
@@ -23,8 +25,6 @@ from interlock.hub.kernel.secured import Secured
 from interlock.hub.kernel.shelves import Shelves
 from interlock.hub.kernel.telling import Telling
 from interlock.hub.kernel.tokens import TokenCounts
-from interlock.hub.notices import Notices
-from interlock.hub.recording import Recording
 from interlock.hub.upstreams.states import State
 from interlock.hub.upstreams.upstreams import Upstreams
 

@@ -33,8 +33,8 @@ from interlock.hub.audit.record import (
 )
 from interlock.hub.audit.redaction import RedactText, plain, redact, redact_text
 from interlock.hub.audit.resume import Resumed, resume
-from interlock.hub.principals import Principal
-from interlock.hub.target import Target
+from interlock.hub.callers.principals import Principal
+from interlock.hub.calls.target import Target
 from interlock.store import Conflict, NotRecorded, Store, StoreError
 from interlock.store import records as rows
 from interlock.store.database import Database

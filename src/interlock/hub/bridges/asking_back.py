@@ -14,8 +14,8 @@ from typing import Final
 import msgspec
 
 from interlock.client.rounds import ROUNDS, Question, question_in
-from interlock.hub.questions import CARRIED
-from interlock.hub.results.addresses import exposed_question, restored_answer
+from interlock.hub.catalog.links import exposed_question, restored_answer
+from interlock.hub.upstreams.questions import CARRIED
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.meta import Members
 from interlock.protocols.mcp.questions import check_answer, question_for_old

@@ -8,8 +8,8 @@ from typing import Final
 import msgspec
 
 from interlock.hub.bridges.held_exchange import HeldExchange
-from interlock.hub.call import Call
-from interlock.hub.lines import Line
+from interlock.hub.calls.call import Call
+from interlock.hub.upstreams.lines import Line
 from interlock.protocols.mcp.methods import METHODS
 from interlock.transports.parking import Parking
 from interlock.wire.errors import Fault

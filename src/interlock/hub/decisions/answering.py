@@ -13,10 +13,10 @@ from typing import Literal
 import msgspec
 
 from interlock.hub.access.desk import read
+from interlock.hub.callers.principals import Principal
 from interlock.hub.decisions.decision import Decision, Where
 from interlock.hub.decisions.inbox import Inbox
 from interlock.hub.decisions.rules import Rule
-from interlock.hub.principals import Principal
 from interlock.hub.store_faults import fault_of
 from interlock.store import StoreError
 from interlock.wire.errors import Fault

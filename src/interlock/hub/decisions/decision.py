@@ -11,8 +11,8 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
+from interlock.hub.callers.principals import Principal
 from interlock.hub.decisions.table import Event, State, step
-from interlock.hub.principals import Principal
 from interlock.store import Collection
 from interlock.wire.errors import Fault
 

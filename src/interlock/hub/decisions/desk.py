@@ -13,19 +13,19 @@ from typing import Final
 
 import msgspec
 
+from interlock.hub.audit.recording import trace_of
 from interlock.hub.audit.redaction import redact
 from interlock.hub.bridges.held_exchange import HeldExchange
+from interlock.hub.bridges.request_states import RequestStates
 from interlock.hub.bridges.retries import STATE, Retries, binding_of, token_of
-from interlock.hub.call import Call
+from interlock.hub.callers.principals import TOKEN, Principal, local_person
+from interlock.hub.calls.call import Call
+from interlock.hub.calls.target import Approval
+from interlock.hub.calls.verdicts import Ask, Refuse
 from interlock.hub.catalog.offer import Tool
 from interlock.hub.decisions.decision import Decision, Question
 from interlock.hub.decisions.inbox import Inbox
 from interlock.hub.decisions.table import State
-from interlock.hub.principals import TOKEN, Principal, local_person
-from interlock.hub.recording import trace_of
-from interlock.hub.request_states import RequestStates
-from interlock.hub.target import Approval
-from interlock.hub.verdicts import Ask, Refuse
 from interlock.judge.fingerprints import fingerprint
 from interlock.judge.secrets import redact as redact_secrets
 from interlock.protocols.mgp.permissions import Risk

@@ -13,11 +13,11 @@ from collections.abc import Callable, Collection, Iterable
 from typing import Final
 
 from interlock.hub.audit.entries import NOBODY
+from interlock.hub.callers.principals import Kind, Principal
 from interlock.hub.decisions.decision import DECISIONS, Answer, Decision, Question, Where
 from interlock.hub.decisions.rules import OFFER_AFTER, RULES, Rule, learn, rule_id
 from interlock.hub.decisions.table import Event, State
 from interlock.hub.locks import held
-from interlock.hub.principals import Kind, Principal
 from interlock.store import Conflict, Mirror, Store, StoreError, Transaction
 from interlock.wire.errors import Fault
 

@@ -7,18 +7,18 @@ from functools import partial
 
 import msgspec
 
-from interlock.hub.call import Call, Caller
-from interlock.hub.desks.errands import Later, Serve
+from interlock.hub.audit.recording import Recording, trace_of
+from interlock.hub.calls.call import Call, Caller
+from interlock.hub.calls.errands import Later, Serve
+from interlock.hub.calls.plan import Plan
+from interlock.hub.calls.target import Target, TargetKind
+from interlock.hub.calls.verdicts import PASS, Ask, Refuse, Verdict, Wait
 from interlock.hub.desks.resolving import Resolving
 from interlock.hub.judgement import Judgement
 from interlock.hub.kernel.contexts import Contexts
 from interlock.hub.kernel.desk import KERNEL_TOOLS, KernelDesk, inner_call
 from interlock.hub.pipeline import Pipeline, Resolve
-from interlock.hub.plan import Plan
-from interlock.hub.recording import Recording, trace_of
 from interlock.hub.results import pages
-from interlock.hub.target import Target, TargetKind
-from interlock.hub.verdicts import PASS, Ask, Refuse, Verdict, Wait
 from interlock.protocols.mcp.meta import Members, members
 from interlock.protocols.mcp.results import complete
 from interlock.protocols.registry.errors import registry_fault

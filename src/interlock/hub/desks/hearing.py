@@ -8,20 +8,20 @@ from typing import Final, Literal, Protocol
 
 import msgspec
 
-from interlock.hub.audit.audience import Audience
-from interlock.hub.call import Caller
-from interlock.hub.desks.errands import Later, Serve
+from interlock.hub.callers.principals import Principal
+from interlock.hub.calls.call import Caller
+from interlock.hub.calls.errands import Later, Serve
+from interlock.hub.calls.target import Target
+from interlock.hub.desks.listening import MOST_SUBSCRIPTIONS, FollowTasks, Listening, SessionListener
+from interlock.hub.desks.notices import Notices
 from interlock.hub.desks.resolving import Resolving
+from interlock.hub.desks.subscriptions import Subscriptions
 from interlock.hub.kernel.clients import shelf_for
-from interlock.hub.lines import Line
-from interlock.hub.listening import MOST_SUBSCRIPTIONS, FollowTasks, Listening, SessionListener
-from interlock.hub.notices import Notices
 from interlock.hub.pipeline import Resolve
-from interlock.hub.principals import Principal
-from interlock.hub.questions import HEARD
-from interlock.hub.sharing import SessionState
-from interlock.hub.subscriptions import Subscriptions
-from interlock.hub.target import Target
+from interlock.hub.reporting.audience import Audience
+from interlock.hub.upstreams.lines import Line
+from interlock.hub.upstreams.questions import HEARD
+from interlock.hub.upstreams.sharing import SessionState
 from interlock.hub.upstreams.upstream import Upstream
 from interlock.hub.upstreams.upstreams import Upstreams
 from interlock.protocols.mcp.methods import LOG_LEVELS

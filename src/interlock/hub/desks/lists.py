@@ -8,17 +8,17 @@ from typing import Final
 import msgspec
 
 from interlock.client.peer import Peer
-from interlock.hub import answers
-from interlock.hub.call import Caller
+from interlock.hub.callers.shelf import Shelf
+from interlock.hub.callers.speaking import speaks_of_security, with_answer
+from interlock.hub.calls.call import Caller
+from interlock.hub.calls.errands import Later, Serve
 from interlock.hub.catalog.offer import ItemKind
-from interlock.hub.desks.errands import Later, Serve
+from interlock.hub.desks import answers
 from interlock.hub.kernel.clients import shelf_for
 from interlock.hub.kernel.contexts import Contexts
 from interlock.hub.kernel.secured import Secured
-from interlock.hub.kernel.shelf import Shelf
 from interlock.hub.kernel.shelves import Shelves
-from interlock.hub.speaking import speaks_of_security, with_answer
-from interlock.hub.tasks.offering import offers_tasks, with_tasks
+from interlock.hub.upstreams.task_offers import offers_tasks, with_tasks
 from interlock.hub.upstreams.upstreams import Upstreams
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.meta import members

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 from interlock.hub.access.access import Access
-from interlock.hub.call import Caller
+from interlock.hub.calls.call import Caller
+from interlock.hub.calls.target import Target
+from interlock.hub.calls.unknown import unknown
 from interlock.hub.catalog.addresses import original_uri
 from interlock.hub.catalog.offer import Tool
 from interlock.hub.catalog.views import Catalog
-from interlock.hub.target import Target
-from interlock.hub.unknown import unknown
 from interlock.hub.upstreams.upstreams import Upstreams
 from interlock.wire.errors import Fault
 

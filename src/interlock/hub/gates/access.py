@@ -13,12 +13,12 @@ from typing import Final
 import msgspec
 
 from interlock.hub.access.access import Access
-from interlock.hub.keys import expired
-from interlock.hub.plan import Check
-from interlock.hub.principals import TOKEN, Principal
-from interlock.hub.rights import Rights
-from interlock.hub.target import Target
-from interlock.hub.verdicts import FOREVER, PASS, Pass, Refuse, Verdict
+from interlock.hub.callers.keys import expired
+from interlock.hub.callers.principals import TOKEN, Principal
+from interlock.hub.callers.rights import Rights
+from interlock.hub.calls.plan import Check
+from interlock.hub.calls.target import Target
+from interlock.hub.calls.verdicts import FOREVER, PASS, Pass, Refuse, Verdict
 from interlock.wire.errors import Fault
 
 LOOK_AGAIN_S: Final = 60.0

@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from interlock.config.settings import Agent, Mode
+from interlock.hub.callers.principals import Principal
+from interlock.hub.calls.plan import Check
+from interlock.hub.calls.target import Target
+from interlock.hub.calls.verdicts import PASS, Ask, Verdict
 from interlock.hub.gates.risk import Note
-from interlock.hub.plan import Check
-from interlock.hub.principals import Principal
-from interlock.hub.target import Target
-from interlock.hub.verdicts import PASS, Ask, Verdict
 from interlock.judge.patterns import PatternSet
 
 

@@ -5,11 +5,11 @@ Whoever routed the call by its headers and whoever judges it by its body must ha
 
 from __future__ import annotations
 
-from interlock.hub.call import Call
-from interlock.hub.plan import Check
-from interlock.hub.principals import Principal
-from interlock.hub.target import Target
-from interlock.hub.verdicts import PASS, Verdict
+from interlock.hub.callers.principals import Principal
+from interlock.hub.calls.call import Call
+from interlock.hub.calls.plan import Check
+from interlock.hub.calls.target import Target
+from interlock.hub.calls.verdicts import PASS, Verdict
 from interlock.protocols.mcp.headers import check_params
 
 

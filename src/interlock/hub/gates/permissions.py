@@ -8,13 +8,13 @@ from __future__ import annotations
 from collections.abc import Callable
 from datetime import datetime
 
+from interlock.hub.callers.principals import Principal
+from interlock.hub.calls.plan import Check
+from interlock.hub.calls.target import Target
+from interlock.hub.calls.verdicts import FOREVER, PASS, Pass, Refuse, Verdict
 from interlock.hub.gates.access import LOOK_AGAIN_S
 from interlock.hub.permissions.entries import Standing
 from interlock.hub.permissions.permissions import Permissions
-from interlock.hub.plan import Check
-from interlock.hub.principals import Principal
-from interlock.hub.target import Target
-from interlock.hub.verdicts import FOREVER, PASS, Pass, Refuse, Verdict
 from interlock.protocols.mgp.permissions import no_such_permission
 from interlock.wire.errors import Fault
 

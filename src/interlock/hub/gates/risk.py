@@ -11,11 +11,11 @@ from collections.abc import Callable
 import msgspec
 
 from interlock.config.settings import Mode
+from interlock.hub.callers.principals import Principal
+from interlock.hub.calls.plan import Check
+from interlock.hub.calls.target import Target
+from interlock.hub.calls.verdicts import PASS, Ask, Verdict
 from interlock.hub.catalog.offer import Tool
-from interlock.hub.plan import Check
-from interlock.hub.principals import Principal
-from interlock.hub.target import Target
-from interlock.hub.verdicts import PASS, Ask, Verdict
 from interlock.protocols.mgp.permissions import Risk
 from interlock.protocols.mgp.security import Hints, Security, Trust, effective_risk, read_security
 

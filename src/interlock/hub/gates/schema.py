@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING
 
-from interlock.hub.call import Call
-from interlock.hub.plan import Check
-from interlock.hub.principals import Principal
-from interlock.hub.target import Target
-from interlock.hub.verdicts import PASS, Refuse, Verdict
+from interlock.hub.callers.principals import Principal
+from interlock.hub.calls.call import Call
+from interlock.hub.calls.plan import Check
+from interlock.hub.calls.target import Target
+from interlock.hub.calls.verdicts import PASS, Refuse, Verdict
 from interlock.protocols.registry.errors import told
 from interlock.wire.errors import Fault
 

@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 
 from interlock.config.settings import Mode, Server
-from interlock.hub.call import Call
+from interlock.hub.callers.principals import Principal
+from interlock.hub.calls.call import Call
+from interlock.hub.calls.plan import Check
+from interlock.hub.calls.target import Target
+from interlock.hub.calls.verdicts import PASS, Verdict
 from interlock.hub.catalog.offer import Tool
-from interlock.hub.plan import Check
-from interlock.hub.principals import Principal
-from interlock.hub.target import Target
 from interlock.hub.validators.checking import Judging, ToolCheck
 from interlock.hub.validators.choosing import NOTHING, Chosen, choose
 from interlock.hub.validators.refusals import refuse_unknown
-from interlock.hub.verdicts import PASS, Verdict
 from interlock.judge.findings import Finding
 
 

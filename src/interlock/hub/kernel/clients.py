@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from interlock.hub.kernel.shelf import Shelf
+from interlock.hub.callers.shelf import Shelf
 from interlock.wire.short_memory import remembers_short
 
 SEARCHING: Final = {

@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from interlock.discovery.budget import Budget, SessionTools
-from interlock.hub.call import Caller
+from interlock.hub.calls.call import Caller
 from interlock.hub.catalog.views import View
 from interlock.hub.kernel.shelves import Shelves
 from interlock.transports.exchange import Session

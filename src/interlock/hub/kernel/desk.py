@@ -10,8 +10,8 @@ import msgspec
 
 from interlock.discovery.errors import DiscoveryError
 from interlock.hub.audit.entries import Ticket
-from interlock.hub.call import Caller
-from interlock.hub.desks.errands import Later
+from interlock.hub.calls.call import Caller
+from interlock.hub.calls.errands import Later
 from interlock.hub.judgement import Judgement
 from interlock.hub.kernel.definitions import ALIASES, CALL, FIND, REQUEST
 from interlock.hub.kernel.kernel import Kernel

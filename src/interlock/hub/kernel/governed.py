@@ -6,11 +6,11 @@ from collections.abc import Callable
 
 from interlock.hub.audit.entries import Ticket
 from interlock.hub.audit.record import SUCCEEDED, TOOL_FAILED
-from interlock.hub.call import Caller
-from interlock.hub.rates import Rates, limited, take
-from interlock.hub.recording import Recording, trace_of
-from interlock.hub.target import Target
-from interlock.hub.verdicts import Refuse
+from interlock.hub.audit.recording import Recording, trace_of
+from interlock.hub.calls.call import Caller
+from interlock.hub.calls.rates import Rates, limited, take
+from interlock.hub.calls.target import Target
+from interlock.hub.calls.verdicts import Refuse
 from interlock.transports.exchange import Exchange
 from interlock.wire.errors import Fault
 

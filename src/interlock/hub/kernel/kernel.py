@@ -12,7 +12,8 @@ from typing import TYPE_CHECKING, Any, Final
 
 from interlock.discovery.budget import Fit, SessionTools, fit
 from interlock.discovery.errors import DiscoveryError
-from interlock.hub.call import Caller
+from interlock.hub.callers.principals import Principal
+from interlock.hub.calls.call import Caller
 from interlock.hub.catalog.offer import Tool
 from interlock.hub.catalog.views import Catalog
 from interlock.hub.decisions.table import State
@@ -24,7 +25,6 @@ from interlock.hub.kernel.search import CONNECTED, KNOWN, ToolSearch
 from interlock.hub.kernel.shelves import Shelves
 from interlock.hub.kernel.telling import Telling, Told, cost_of
 from interlock.hub.kernel.tokens import TokenCounts
-from interlock.hub.principals import Principal
 from interlock.transports.exchange import Session
 from interlock.wire.errors import Fault
 

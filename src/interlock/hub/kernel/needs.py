@@ -12,7 +12,7 @@ from typing import Any, Final
 import msgspec
 
 from interlock.discovery.errors import DiscoveryError
-from interlock.hub.call import Caller
+from interlock.hub.calls.call import Caller
 from interlock.hub.catalog.offer import Tool
 from interlock.hub.catalog.views import Catalog
 from interlock.hub.kernel.search import ToolSearch

@@ -6,9 +6,9 @@ from collections.abc import Callable
 from typing import Final
 
 from interlock.config.settings import Config
-from interlock.hub.kernel.shelf import Shelf
+from interlock.hub.callers.principals import LOCAL_AGENT, Principal
+from interlock.hub.callers.shelf import Shelf
 from interlock.hub.kernel.shelves import Shelves
-from interlock.hub.principals import LOCAL_AGENT, Principal
 from interlock.wire.errors import Fault
 
 MOST_NAMED: Final = 5

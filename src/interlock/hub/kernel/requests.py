@@ -15,14 +15,14 @@ from typing import Final
 import msgspec
 
 from interlock.hub.access.desk import AccessDesk
-from interlock.hub.call import Caller
+from interlock.hub.callers.principals import Principal
+from interlock.hub.calls.call import Caller
+from interlock.hub.calls.errands import Later
 from interlock.hub.catalog.offer import Tool
 from interlock.hub.decisions.decision import Decision, Question
 from interlock.hub.decisions.desk import summary_of
 from interlock.hub.decisions.inbox import Inbox
 from interlock.hub.decisions.table import State
-from interlock.hub.desks.errands import Later
-from interlock.hub.principals import Principal
 from interlock.protocols.mgp.permissions import Risk
 from interlock.transports.exchange import Session
 from interlock.wire.errors import Fault

@@ -11,9 +11,9 @@ from typing import Final
 
 import msgspec
 
+from interlock.hub.calls.plan import Epoch
 from interlock.hub.catalog.offer import Tool
 from interlock.hub.catalog.views import Catalog, View
-from interlock.hub.plan import Epoch
 from interlock.protocols.mgp.permissions import Risk
 
 MOST_KEPT: Final = 8

@@ -16,14 +16,14 @@ import msgspec
 from interlock.config.settings import Level
 from interlock.discovery.budget import Budget, fit
 from interlock.hub.access.access import Access, Sight
+from interlock.hub.callers.principals import LOCAL_AGENT
+from interlock.hub.callers.shelf import Shelf
 from interlock.hub.catalog.offer import Item, ItemKind, Tool
 from interlock.hub.catalog.views import Catalog
 from interlock.hub.kernel.declared import declared_of
 from interlock.hub.kernel.definitions import CALL, DEFINITIONS, FIND, REQUEST, TOKENS, with_categories
 from interlock.hub.kernel.instructions import SHARE, Instructions, merged
-from interlock.hub.kernel.shelf import Shelf
 from interlock.hub.kernel.tokens import TokenCounts, joint
-from interlock.hub.principals import LOCAL_AGENT
 from interlock.judge.patterns import PatternSet
 
 MOST_CATEGORIES: Final = 60

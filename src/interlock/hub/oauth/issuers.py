@@ -8,10 +8,10 @@ from collections.abc import Sequence
 
 import msgspec
 
-from interlock.hub.keys import Key
+from interlock.hub.callers.keys import Key
+from interlock.hub.callers.principals import Principal
 from interlock.hub.oauth.resource import Resource
 from interlock.hub.oauth.tokens import MOST_CHARACTERS, Tokens
-from interlock.hub.principals import Principal
 from interlock.wire.errors import Fault
 
 

@@ -17,11 +17,11 @@ from joserfc.jws import JWSRegistry
 from joserfc.jwt import JWTClaimsRegistry
 
 from interlock.config.settings import Issuer
-from interlock.hub.keys import Key
+from interlock.hub.callers.keys import Key
+from interlock.hub.callers.principals import TOKEN, Kind, Principal
+from interlock.hub.callers.rights import rights_of
 from interlock.hub.oauth.issuer_keys import IssuerKeys
 from interlock.hub.oauth.resource import Resource
-from interlock.hub.principals import TOKEN, Kind, Principal
-from interlock.hub.rights import rights_of
 from interlock.wire.errors import Fault
 
 MOST_CHARACTERS: Final = 8192

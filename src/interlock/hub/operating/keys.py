@@ -10,10 +10,10 @@ import msgspec
 from interlock.config.settings import Config, Rate
 from interlock.hub.access.access import Access
 from interlock.hub.access.desk import Instant, Name, read
-from interlock.hub.audit.journal import Journal
-from interlock.hub.keys import Keys, without_key
-from interlock.hub.principals import Kind, Principal
-from interlock.hub.rights import check_permissions, rights_of
+from interlock.hub.callers.keys import Keys, without_key
+from interlock.hub.callers.principals import Kind, Principal
+from interlock.hub.callers.rights import check_permissions, rights_of
+from interlock.hub.reporting.journal import Journal
 from interlock.wire.errors import Fault
 
 

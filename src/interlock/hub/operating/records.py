@@ -13,7 +13,7 @@ from interlock.hub.access.desk import read
 from interlock.hub.audit import search as records
 from interlock.hub.audit.heads import heads_of
 from interlock.hub.audit.verify import verify
-from interlock.hub.principals import Principal
+from interlock.hub.callers.principals import Principal
 from interlock.store.database import Database
 from interlock.store.records import Search
 from interlock.wire.errors import Fault

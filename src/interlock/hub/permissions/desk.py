@@ -13,9 +13,9 @@ import msgspec
 
 from interlock.hub.access.access import Access
 from interlock.hub.access.desk import LONGEST_JUSTIFICATION, Instant, read
+from interlock.hub.callers.principals import Principal
 from interlock.hub.permissions.entries import Standing
 from interlock.hub.permissions.permissions import Permissions
-from interlock.hub.principals import Principal
 from interlock.protocols.mgp.permissions import LONGEST_NAME, expand, risk_of
 from interlock.wire.errors import Fault
 

@@ -13,7 +13,7 @@ from typing import Final, Literal
 import msgspec
 
 from interlock.config.settings import Server
-from interlock.hub.principals import Kind
+from interlock.hub.callers.principals import Kind
 from interlock.protocols.mgp.permissions import Grant
 from interlock.store import Collection
 

@@ -13,14 +13,14 @@ from typing import Final, Literal
 from interlock.config.settings import Config
 from interlock.config.settings import Permissions as Settings
 from interlock.hub.access.access import utc_now
-from interlock.hub.audit.journal import PermissionEvent
+from interlock.hub.callers.principals import Principal
 from interlock.hub.catalog.offer import Offer, Tool
 from interlock.hub.decisions.decision import Decision, Question
 from interlock.hub.decisions.inbox import Inbox
 from interlock.hub.decisions.table import State
 from interlock.hub.permissions.deciding import MOST_TOOLS_NAMED, decided, question_about, said_by
 from interlock.hub.permissions.entries import ENTRIES, Entry, Standing, entry_id, place_of
-from interlock.hub.principals import Principal
+from interlock.hub.reporting.journal import PermissionEvent
 from interlock.protocols.mgp.permissions import LONGEST_NAME, Grant, Policy, expand_all
 from interlock.protocols.mgp.security import Trust
 from interlock.store import Mirror, Store

@@ -13,7 +13,7 @@ from typing import Final, NamedTuple, TypeVar, cast
 import msgspec
 
 from interlock.config.settings import Server
-from interlock.hub.call import Call
+from interlock.hub.calls.call import Call
 from interlock.hub.results.dividing import Division, left_over
 from interlock.hub.results.measuring import Measuring
 from interlock.hub.results.pages import LIFE_S, MOST_BYTES_EACH, Pages, head, page_end
@@ -32,8 +32,6 @@ LINKS_SINCE: Final = "2025-06-18"
 
 T = TypeVar("T")
 Flagged = Callable[[Call, tuple[Finding, ...]], None]
-Finishing = Callable[[Call, bytes, Callable[[bytes], None]], None]
-"""Takes a call, its good result, and who is to have it."""
 
 
 class Finish:

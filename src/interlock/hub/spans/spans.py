@@ -19,7 +19,7 @@ from opentelemetry.trace import (
 )
 
 from interlock.hub.audit.record import Outcome
-from interlock.hub.call import Call
+from interlock.hub.calls.call import Call
 from interlock.judge.secrets import redact
 from interlock.protocols.traces import Traceparent, read_traceparent
 from interlock.transports.exchange import Exchange

@@ -9,11 +9,11 @@ import msgspec
 from opentelemetry.trace import Span
 
 from interlock.hub.audit.record import NOT_SENT, outcome_of
-from interlock.hub.call import Call
-from interlock.hub.call import Caller as HubCaller
-from interlock.hub.recording import Recording
+from interlock.hub.audit.recording import Recording
+from interlock.hub.calls.call import Call
+from interlock.hub.calls.call import Caller as HubCaller
+from interlock.hub.calls.target import TargetKind
 from interlock.hub.spans.spans import CALLS, Spans, end_with, failed, resolved, traceparent_of, with_traceparent
-from interlock.hub.target import TargetKind
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.meta import RequestMeta
 from interlock.transports.exchange import Caller, Exchange, Service, Session

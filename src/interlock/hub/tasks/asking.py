@@ -15,10 +15,10 @@ import msgspec
 
 from interlock.client.peer import declaring
 from interlock.hub.audit.record import Outcome
-from interlock.hub.lines import Line, LineOwner
-from interlock.hub.sharing import Lane
 from interlock.hub.tasks.ledger import KeptTask, Ledger
 from interlock.hub.tasks.live import LiveTask, Place, TaskLost, outcome_in
+from interlock.hub.upstreams.lines import Line, LineOwner
+from interlock.hub.upstreams.sharing import Lane
 from interlock.hub.upstreams.upstreams import Upstreams
 from interlock.protocols.mcp.tasks import TaskState, read_state
 from interlock.wire.errors import TABLE, Fault

@@ -13,12 +13,12 @@ import msgspec
 
 from interlock.hub.audit.entries import Ticket
 from interlock.hub.audit.record import Outcome
-from interlock.hub.call import Call
-from interlock.hub.desks.errands import Later
-from interlock.hub.lines import Line
+from interlock.hub.calls.call import Call
+from interlock.hub.calls.errands import Later
 from interlock.hub.tasks.ledger import KeptTask
 from interlock.hub.tasks.live import renamed
 from interlock.hub.tasks.tracker import Tracker
+from interlock.hub.upstreams.lines import Line
 from interlock.protocols.mcp.meta import members
 from interlock.protocols.mcp.tasks import TaskState, task_in
 from interlock.transports.exchange import Exchange

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, cast
 
 import msgspec
 
-from interlock.hub.lines import Line, LineOwner
 from interlock.hub.tasks.ledger import KeptTask
+from interlock.hub.upstreams.lines import Line, LineOwner
 from interlock.protocols.mcp.tasks import with_related
 from interlock.transports.exchange import Exchange
 from interlock.transports.link import Outgoing
@@ -17,7 +17,7 @@ from interlock.wire.errors import Fault, Tongue
 from interlock.wire.messages import Failure, Id, Request, Result
 
 if TYPE_CHECKING:
-    from interlock.hub.call import Caller
+    from interlock.hub.calls.call import Caller
 
 Told = Callable[[str, LineOwner | None, str, bytes], None]
 """Takes what a server tells of tasks: which server, on whose connection, what."""

@@ -18,17 +18,17 @@ from interlock.client.peer import remote_fault
 from interlock.hub.audit.entries import Ticket
 from interlock.hub.audit.record import Outcome, outcome_of
 from interlock.hub.bridges.retries import ANSWERS, QUESTIONS
-from interlock.hub.call import Call, Caller
-from interlock.hub.desks.errands import Later
-from interlock.hub.lines import Line
-from interlock.hub.results.addresses import exposed_questions, restored_answers, with_exposed_uris
+from interlock.hub.calls.call import Call, Caller
+from interlock.hub.calls.errands import Later
+from interlock.hub.calls.target import Target
+from interlock.hub.catalog.links import exposed_questions, restored_answers, with_exposed_uris
 from interlock.hub.results.finishing import Finish
-from interlock.hub.target import Target
 from interlock.hub.tasks.beginning import Beginning
 from interlock.hub.tasks.carrying import ResultWait
 from interlock.hub.tasks.ledger import KeptTask, full
 from interlock.hub.tasks.live import Expected, renamed
 from interlock.hub.tasks.tracker import Tracker
+from interlock.hub.upstreams.lines import Line
 from interlock.protocols.mcp.meta import CLIENT_CAPABILITIES, PROGRESS_TOKEN, members
 from interlock.protocols.mcp.results import COMPLETE
 from interlock.protocols.mcp.tasks import (

@@ -8,8 +8,8 @@ import msgspec
 
 from interlock.hub.audit.entries import Ticket
 from interlock.hub.audit.record import Outcome, outcome_of
-from interlock.hub.lines import Line, LineOwner
 from interlock.hub.tasks.ledger import KeptTask
+from interlock.hub.upstreams.lines import Line, LineOwner
 from interlock.protocols.mcp.meta import members
 from interlock.protocols.mcp.tasks import TaskState
 from interlock.transports.exchange import Session

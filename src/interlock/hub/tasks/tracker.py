@@ -17,14 +17,14 @@ import msgspec
 from interlock.hub.audit.entries import Ticket
 from interlock.hub.audit.record import CANCELLED, SUCCEEDED, TASK_ENDED, TOOL_FAILED, UNKNOWN, Outcome
 from interlock.hub.audit.recorder import Recorder
-from interlock.hub.call import Call, Caller
-from interlock.hub.lines import Line, LineOwner
-from interlock.hub.principals import Principal
-from interlock.hub.sharing import SessionState
-from interlock.hub.target import Target
+from interlock.hub.callers.principals import Principal
+from interlock.hub.calls.call import Call, Caller
+from interlock.hub.calls.target import Target
 from interlock.hub.tasks.asking import Asking
 from interlock.hub.tasks.ledger import KeptTask, Ledger
 from interlock.hub.tasks.live import Expected, LiveTask, Tell, outcome_in, renamed
+from interlock.hub.upstreams.lines import Line, LineOwner
+from interlock.hub.upstreams.sharing import SessionState
 from interlock.hub.upstreams.upstreams import Upstreams
 from interlock.protocols.mcp.meta import members
 from interlock.protocols.mcp.progress import how_far, with_token

@@ -6,7 +6,7 @@ import asyncio
 from typing import Final, Protocol
 
 from interlock.client.connection import Connection
-from interlock.hub.lines import LineOwner
+from interlock.hub.upstreams.lines import LineOwner
 from interlock.protocols.mcp.tasks import STATUS_CHANGED
 from interlock.wire.conversation import CANCELLED, PROGRESS
 from interlock.wire.errors import Fault, Tongue

@@ -9,11 +9,11 @@ from typing import Final
 
 from interlock.client.connection import Connection
 from interlock.config.settings import Server, Timeouts
+from interlock.hub.calls.timeouts import discovery_s
 from interlock.hub.catalog.offer import Offer, make_offer
-from interlock.hub.logs import Logs
-from interlock.hub.tasks.offering import takes_tasks
-from interlock.hub.timeouts import discovery_s
+from interlock.hub.upstreams.logs import Logs
 from interlock.hub.upstreams.restarts import asked_to_wait_s
+from interlock.hub.upstreams.task_offers import takes_tasks
 from interlock.wire.errors import Fault
 
 OFF_LOOP_BYTES: Final = 100_000

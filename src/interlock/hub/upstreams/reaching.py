@@ -12,9 +12,9 @@ from interlock.client.connection import Connection, Prepare
 from interlock.client.dial import Dial
 from interlock.client.peer import Identity, Peer
 from interlock.config.settings import Era, Server
-from interlock.hub.logs import Logs
-from interlock.hub.sharing import Lane
 from interlock.hub.upstreams.agreement import Agreement, agreement, asking
+from interlock.hub.upstreams.logs import Logs
+from interlock.hub.upstreams.sharing import Lane
 from interlock.transports.link import Listener
 from interlock.wire.errors import Fault
 

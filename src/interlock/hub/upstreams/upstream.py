@@ -17,18 +17,18 @@ from interlock.client.connection import Connection
 from interlock.client.dial import Dial
 from interlock.client.peer import Identity, Peer
 from interlock.config.settings import Server, Timeouts
+from interlock.hub.calls.timeouts import discovery_s
 from interlock.hub.catalog.offer import Offer
-from interlock.hub.lanes import Lanes
-from interlock.hub.lines import Line, LineOwner
-from interlock.hub.logs import Logs
-from interlock.hub.sharing import Lane
 from interlock.hub.store_faults import fault_of
-from interlock.hub.timeouts import discovery_s
 from interlock.hub.upstreams.agreement import Agreement
 from interlock.hub.upstreams.ears import CLAIMS, TASK_NOTICES, LaneEars, SharedEars
+from interlock.hub.upstreams.lanes import Lanes
+from interlock.hub.upstreams.lines import Line, LineOwner
 from interlock.hub.upstreams.listing import Lists
+from interlock.hub.upstreams.logs import Logs
 from interlock.hub.upstreams.reaching import Prepared, Reaching, say_level
 from interlock.hub.upstreams.restarts import Restarts, asked_to_wait_s
+from interlock.hub.upstreams.sharing import Lane
 from interlock.hub.upstreams.states import Event, State, step
 from interlock.store import StoreError
 from interlock.transports.stdio.client import StdioLink

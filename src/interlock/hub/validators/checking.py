@@ -13,11 +13,11 @@ from typing import Final, TypeVar
 
 import msgspec
 
-from interlock.hub.call import Call
-from interlock.hub.principals import Principal
+from interlock.hub.callers.principals import Principal
+from interlock.hub.calls.call import Call
+from interlock.hub.calls.verdicts import PASS, Verdict, Wait
 from interlock.hub.validators.choosing import Chosen, Use
 from interlock.hub.validators.refusals import Against, ask, refuse
-from interlock.hub.verdicts import PASS, Verdict, Wait
 from interlock.judge.arguments import Found, TooMany
 from interlock.judge.findings import Finding
 from interlock.judge.paths import judge_real_path

@@ -9,7 +9,7 @@ from collections import Counter
 from collections.abc import Callable
 
 from interlock.hub.audit.record import FLAGGED, WOULD_REFUSE
-from interlock.hub.call import Call
+from interlock.hub.calls.call import Call
 from interlock.judge.findings import Finding
 
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import NamedTuple
 
+from interlock.hub.calls.verdicts import Ask, Refuse
 from interlock.hub.validators.choosing import Use
-from interlock.hub.verdicts import Ask, Refuse
 from interlock.judge.arguments import Found
 from interlock.judge.findings import Finding
 from interlock.judge.text import show_hidden

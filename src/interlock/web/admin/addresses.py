@@ -13,12 +13,12 @@ from msgspec import Meta
 
 from interlock.hub.access.desk import Give, ListGrants, Query, Take
 from interlock.hub.assembly import Assembly
+from interlock.hub.callers.principals import Principal
 from interlock.hub.decisions.answering import Answering, Method
 from interlock.hub.operating.keys import CreateKey, KeysOf
 from interlock.hub.operating.records import SearchRecords, ShowRecord
 from interlock.hub.operator import Operator
 from interlock.hub.permissions.desk import ApprovePermissions, ChangePermissions, ListPermissions
-from interlock.hub.principals import Principal
 from interlock.web.admin.answers import (
     AccessAnswer,
     DecisionRows,

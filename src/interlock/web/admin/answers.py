@@ -13,12 +13,12 @@ from interlock.config.settings import Mode, Rate
 from interlock.hub.access.grants import Grant
 from interlock.hub.audit.search import Entry
 from interlock.hub.audit.verify import Finding
+from interlock.hub.callers.principals import Kind
+from interlock.hub.calls.refusals import Refusal
 from interlock.hub.decisions.decision import Answer, Where
 from interlock.hub.decisions.decision import Kind as QuestionKind
 from interlock.hub.decisions.table import State as DecisionState
 from interlock.hub.judgement import Judgement
-from interlock.hub.principals import Kind
-from interlock.hub.refusals import Refusal
 from interlock.hub.upstreams.states import State
 from interlock.protocols.mgp.access import Permission, Source
 from interlock.protocols.mgp.permissions import Grant as PermissionGrant

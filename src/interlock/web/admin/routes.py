@@ -14,9 +14,9 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from interlock.hub.assembly import Assembly
-from interlock.hub.call import Caller
+from interlock.hub.callers.principals import LOCAL_AGENT, Principal
+from interlock.hub.calls.call import Caller
 from interlock.hub.operator import Operator
-from interlock.hub.principals import LOCAL_AGENT, Principal
 from interlock.hub.store_faults import fault_of
 from interlock.store import StoreError
 from interlock.web.admin.addresses import ADDRESSES, Address

@@ -11,7 +11,7 @@ from typing import Final
 
 import msgspec
 
-from interlock.hub.call import Caller
+from interlock.hub.calls.call import Caller
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.meta import glance
 from interlock.protocols.mcp.revisions import LATEST

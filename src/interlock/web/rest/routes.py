@@ -20,7 +20,7 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
-from interlock.hub.call import Caller
+from interlock.hub.calls.call import Caller
 from interlock.hub.doors import Doors
 from interlock.protocols.mcp.meta import CLIENT_CAPABILITIES, PROGRESS_TOKEN, PROTOCOL_VERSION
 from interlock.protocols.mcp.revisions import LATEST

@@ -1,0 +1,64 @@
+"""Calls that start inside the hub's own process: from the terminal, from tests. They take the same way as any other."""
+
+from __future__ import annotations
+
+import asyncio
+
+from interlock.hub.calls.call import Caller
+from interlock.protocols.mcp.dialect import Dialect
+from interlock.protocols.mcp.meta import glance
+from interlock.protocols.mcp.revisions import LATEST_LEGACY
+from interlock.transports.exchange import Exchange, Service
+from interlock.wire.errors import ErrorObject, Fault
+from interlock.wire.messages import Request
+
+
+async def call_locally(service: Service, caller: Caller, method: str, params: bytes, timeout_s: float) -> bytes:
+    """Ask and wait. Raises a `Fault`; the answering server's own error keeps its code."""
+    exchange = LocalExchange(Request(1, method, params), caller)
+    service.serve(exchange)
+    try:
+        return await asyncio.wait_for(asyncio.shield(exchange.answer), timeout_s)
+    except TimeoutError:
+        exchange.cancel("the caller gave up")
+        raise Fault("TIMEOUT", f"no answer within {timeout_s:g} s") from None
+    except asyncio.CancelledError:
+        exchange.cancel("the caller is gone")
+        raise
+
+
+class LocalExchange(Exchange):
+    """A request that came over no transport."""
+
+    __slots__ = ("answer",)
+
+    def __init__(self, request: Request, caller: Caller) -> None:
+        super().__init__(request, glance(request.params), Dialect(LATEST_LEGACY), caller, None, None)
+        self.answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
+
+    @property
+    def open(self) -> bool:
+        return not self.answer.done()
+
+    def result(self, result: bytes) -> None:
+        if not self.answer.done():
+            self.answer.set_result(result)
+
+    def fail(self, fault: Fault) -> None:
+        if not self.answer.done():
+            self.answer.set_exception(fault)
+
+    def pass_failure(self, error: ErrorObject) -> None:
+        self.fail(Fault("UPSTREAM_ERROR", error.message, code=error.code))
+
+    def notify(self, method: str, params: bytes) -> None:
+        """Nobody watches a local call's progress."""
+
+    def ask(self, method: str, params: bytes) -> asyncio.Future[bytes]:
+        raise Fault("MISSING_CAPABILITY", f"{method} cannot be answered at the terminal")
+
+    def cancel(self, reason: str) -> None:
+        """Give up the answer."""
+        self.answer.cancel()
+        if self.on_cancel is not None:
+            self.on_cancel(reason)

@@ -1,0 +1,78 @@
+"""The last refusals, so that `interlock why` can say what happened. Bounded: the record proper is the audit's."""
+
+from __future__ import annotations
+
+from collections import deque
+from datetime import UTC, datetime
+from typing import Final
+
+import msgspec
+
+from interlock.hub.calls.call import Call, Caller
+from interlock.hub.calls.verdicts import Refuse
+from interlock.wire.errors import Fault
+
+KEPT: Final = 256
+LONGEST_NAME: Final = 1000
+NO_SUCH_NAME: Final = "the name must mean something"
+
+
+class Refusal(msgspec.Struct, frozen=True):
+    """One call that was refused. It holds no arguments: they may be secret."""
+
+    at: datetime
+    agent: str
+    kind: str
+    server: str
+    target: str
+    gate: str
+    rule: str
+    error: str
+    message: str
+    hidden: bool
+    """The caller was told that there is no such thing."""
+
+
+class Refusals:
+    """What was refused lately, newest last."""
+
+    def __init__(self) -> None:
+        self._kept: deque[Refusal] = deque(maxlen=KEPT)
+
+    def add(self, call: Call, refusal: Refuse, gate: str) -> None:
+        """Remember one."""
+        self._kept.append(
+            Refusal(
+                at=datetime.now(UTC),
+                agent=call.caller.principal.id,
+                kind=call.target.kind,
+                server=call.target.server,
+                target=call.target.name,
+                gate=gate,
+                rule=refusal.rule,
+                error=refusal.fault.name,
+                message=refusal.fault.message,
+                hidden=refusal.hidden,
+            )
+        )
+
+    def add_unresolved(self, caller: Caller, kind: str, name: str, fault: Fault) -> None:
+        """Remember one whose name meant nothing to its caller, or nothing that can be used."""
+        self._kept.append(
+            Refusal(
+                at=datetime.now(UTC),
+                agent=caller.principal.id,
+                kind=kind,
+                server="",
+                target=name[:LONGEST_NAME],
+                gate="resolve",
+                rule=str(fault.data.get("rule") or NO_SUCH_NAME),
+                error=fault.name,
+                message=fault.message,
+                hidden=False,
+            )
+        )
+
+    def last(self, agent: str | None = None) -> Refusal | None:
+        """The newest, of one agent or of all."""
+        return next((one for one in reversed(self._kept) if agent is None or one.agent == agent), None)

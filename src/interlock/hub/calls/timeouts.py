@@ -1,0 +1,89 @@
+"""How long the hub waits for a call, and what it answers when that was not enough.
+
+Four bounds (the tool registry, Timeout Handling): the tool, from dispatch; all checks of one call; listing one server;
+a lock of the hub's own. A tool's own settings go before its server's, and those before the hub's.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from interlock.config.settings import Server, Timeouts, ToolTimeouts
+from interlock.hub.calls.call import Call
+from interlock.judge.patterns import compile_pattern
+from interlock.protocols.registry.errors import TIMEOUT_SUGGESTIONS
+from interlock.wire.errors import Fault
+
+_NONE: Final = ToolTimeouts()
+
+
+class CallTimeouts(msgspec.Struct, frozen=True):
+    """The bounds of one call, in seconds."""
+
+    tool_s: float
+    validation_s: float
+    lock_s: float
+
+
+def timeouts_for(hub: Timeouts, server: Server | None, tool: str) -> CallTimeouts:
+    """The bounds of a call to a tool, by its own name; of anything else to a server, with an empty one."""
+    if server is None:
+        return CallTimeouts(hub.tool_s, hub.validation_s, hub.lock_s)
+    own, known = _of_tool(server, tool), server.timeouts
+    return CallTimeouts(
+        _first(own.tool_s, known.tool_s, server.timeout_s, hub.tool_s),
+        _first(own.validation_s, known.validation_s, hub.validation_s),
+        _first(own.lock_s, known.lock_s, hub.lock_s),
+    )
+
+
+def discovery_s(hub: Timeouts, server: Server) -> float:
+    """How long listing a server again may take."""
+    return _first(server.timeouts.discovery_s, hub.discovery_s)
+
+
+def timed_out(call: Call, fault: Fault, timeout_s: float) -> Fault:
+    """A server's silence, with what the registry's "Timeout Response" says of it."""
+    target = call.target
+    said: dict[str, object] = {
+        "error_type": "ToolTimeout",
+        "timeout_ms": round(timeout_s * 1000),
+        "suggestions": TIMEOUT_SUGGESTIONS,
+    }
+    if target.tool is not None:
+        said["tool_name"] = target.tool.exposed
+    if call.trace:
+        said["trace_id"] = call.trace
+    mend = f"the operator can give it longer: [servers.{target.server}.timeouts] tool_s"
+    message = f"{target.server} did not answer in time: it has {timeout_s:g} s"
+    return Fault(fault.name, message, mend=mend, retry_after_ms=fault.retry_after_ms, data={**fault.data, **said})
+
+
+def checks_timed_out(gate: str, validation_s: float) -> Fault:
+    """The checks of one call took longer than they may."""
+    return Fault(
+        "TIMEOUT",
+        f"the checks of this call took longer than {validation_s:g} s; the last was {gate}",
+        mend="repeat it, or have the operator raise `validation_s`",
+        retry_after_ms=1000,
+        data={"timeout_ms": round(validation_s * 1000), "timeout": "validation"},
+    )
+
+
+def _of_tool(server: Server, tool: str) -> ToolTimeouts:
+    """Of several patterns that fit, the last one's word on each bound."""
+    found = _NONE
+    for pattern, own in server.tools.timeouts.items() if tool else ():
+        if compile_pattern(pattern).matches(tool):
+            found = ToolTimeouts(
+                found.tool_s if own.tool_s is None else own.tool_s,
+                found.validation_s if own.validation_s is None else own.validation_s,
+                found.lock_s if own.lock_s is None else own.lock_s,
+            )
+    return found
+
+
+def _first(*given: float | None) -> float:
+    return next(seconds for seconds in given if seconds is not None)
