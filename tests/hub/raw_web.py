@@ -94,7 +94,7 @@ class RawProgram(RawTools):
 
     async def __aenter__(self) -> Self:
         self._work: set[asyncio.Task[None]] = set()
-        self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0)
+        self._server = await asyncio.start_server(self._connected, "127.0.0.1", 0, limit=16 * 1024 * 1024)
         return self
 
     async def __aexit__(self, *_: object) -> None:

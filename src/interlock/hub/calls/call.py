@@ -83,6 +83,8 @@ class Call:
     """Its trace id, once it is recorded."""
     tried: Tried | None = None
     """What was done to recover it from an error."""
+    held = 0
+    """Bytes that count while it is under way, if it is a large one."""
     reached = float("-inf")
     """How far it is, as its client was told."""
     _arguments: object = msgspec.UNSET

@@ -33,6 +33,8 @@ from interlock.wire.messages import Id
 if TYPE_CHECKING:
     from interlock.hub.carrying.trails import Trails
 
+LARGE: Final = 64 * 1024
+"""A call with more than that counts with its bytes, too, while it is under way."""
 LONGEST_CALL_FACTOR: Final = 10
 """Progress keeps a call alive, up to this many times its timeout."""
 
@@ -44,11 +46,12 @@ Prepare = Callable[[Call, Line, Release], Release]
 
 
 class Room(msgspec.Struct):
-    """How many calls may be under way: in all, to one server, and of one caller."""
+    """How many calls may be under way: in all, to one server, and of one caller; and how much large ones may hold."""
 
     in_all: int
     per_server: int
     per_caller: int
+    large_bytes: int = 32 * 1024 * 1024
 
 
 class Sending:
@@ -81,6 +84,8 @@ class Sending:
         self._clock = clock
         self.open_calls = 0
         """Calls under way."""
+        self.held = 0
+        """Bytes of the large ones among them."""
 
     def commit(self, call: Call) -> Refuse | None:
         """Take a place for the call, or refuse it because everything is taken. `done` gives it back."""
@@ -88,7 +93,14 @@ class Sending:
         if upstream is None:
             return _gone(call.target.server)
         call.upstream = upstream
-        return self.take_place(call.caller.load, upstream)
+        size = len(call.exchange.request.params)
+        if size > LARGE and self.held + size > self.room.large_bytes:
+            return _too_much(self.room.large_bytes)
+        refused = self.take_place(call.caller.load, upstream)
+        if refused is None and size > LARGE:
+            call.held = size
+            self.held += size
+        return refused
 
     def take_place(self, load: Load, upstream: Upstream) -> Refuse | None:
         """The same for a call of which no more is known than who makes it and where it goes. `leave` gives it back."""
@@ -106,6 +118,7 @@ class Sending:
     def done(self, call: Call) -> None:
         """The call is over: its place is free, and how it ended is recorded."""
         self.leave(call.caller.load, call.upstream)
+        self.held -= call.held
         if call.ticket is not None:
             self._recording.end(call)
 
@@ -252,4 +265,9 @@ def _gone(server: str) -> Refuse:
 
 def _too_many(limit: int, whose: str) -> Refuse:
     fault = Fault("RESOURCE_EXHAUSTED", f"{limit} calls {whose} are under way", retry_after_ms=500)
+    return Refuse(fault, "bounds of calls under way")
+
+
+def _too_much(limit: int) -> Refuse:
+    fault = Fault("RESOURCE_EXHAUSTED", f"large calls hold {limit} bytes already", retry_after_ms=500)
     return Refuse(fault, "bounds of calls under way")

@@ -183,7 +183,7 @@ class HearingDesk:
         except msgspec.DecodeError as cause:
             raise Fault("INVALID_PARAMS", f"level: {cause}") from None
         if level not in LOG_LEVELS:
-            raise Fault("INVALID_PARAMS", f"unknown log level {level!r}", mend=f"one of {', '.join(LOG_LEVELS)}")
+            raise Fault("INVALID_PARAMS", f"unknown log level {level[:40]!r}", mend=f"one of {', '.join(LOG_LEVELS)}")
         state.log_level = level
         for upstream, _ in self._private_lines(session):
             self._later(upstream.set_level(f"session:{session.id}", level))

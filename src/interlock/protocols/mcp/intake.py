@@ -133,7 +133,7 @@ def _new_dialect(version: str, capabilities: bytes, info: bytes | None, log_leve
     if revision is None or not revision.modern:
         raise _unsupported(version, MODERN_NAMES, "repeat with a supported version")
     if log_level is not None and log_level not in LOG_LEVELS:
-        raise Fault("INVALID_PARAMS", f"unknown log level {log_level!r}", mend=f"one of {', '.join(LOG_LEVELS)}")
+        raise Fault("INVALID_PARAMS", f"unknown log level {log_level[:40]!r}", mend=f"one of {', '.join(LOG_LEVELS)}")
     _check_size(capabilities, info)
     read = NO_CAPABILITIES if capabilities == b"{}" else read_client_capabilities(capabilities)
     return Dialect(revision, read, info, log_level, mgp_offer=_mgp_offer(capabilities))

@@ -22,7 +22,7 @@ class HttpBounds(msgspec.Struct, frozen=True):
     """How long a refused client may go on sending before it is cut off, so that it can read the refusal."""
     connections: int = 10_000
     """Open at once. A hub sets as many as the system lets it have."""
-    held_bytes: int = 256 * 1024 * 1024
+    held_bytes: int = 64 * 1024 * 1024
     """Bodies that are still coming in, over all connections."""
     early_bytes: int = 64 * 1024
     """A body longer than this is only read from a caller who was admitted by the headers alone."""

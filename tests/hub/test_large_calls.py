@@ -1,0 +1,45 @@
+"""However many large calls are sent to a server that does not answer: what they hold is bounded, small ones go on."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+
+import msgspec
+import pytest
+
+from interlock.config.settings import Server
+
+from .house import Kept, house, text_of, until
+from .raw_web import RawProgram, RawWeb
+
+MIB = 1024 * 1024
+
+
+@pytest.mark.parametrize("streams", [False, True], ids=["web", "streams"])
+async def test_what_large_calls_hold_while_they_are_under_way_is_bounded(tmp_path: Path, streams: bool) -> None:
+    async with (RawProgram if streams else RawWeb)(modern=True) as server:
+        where = {"command": server.command} if isinstance(server, RawProgram) else {"url": server.url}
+        async with house(tmp_path, {"web": Server(era="modern", **where)}) as hub:
+            sending = hub.assembly.hub.sending
+            sending.room = msgspec.structs.replace(sending.room, large_bytes=3 * MIB)
+            server.replies["strange"] = b""
+            clients = [Kept(hub.url) for _ in range(5)]
+            for client in clients:
+                await client.__aenter__()
+            large = b'{"text":"%b"}' % (b"x" * MIB)
+            calls = [asyncio.ensure_future(client.call("web__strange", large, 1)) for client in clients]
+            await until(lambda: sum(call.done() for call in calls) == 3)
+            assert all("large calls hold" in json.dumps(call.result()) for call in calls if call.done())
+            await until(lambda: server.called == 2)
+            assert sending.held > 2 * MIB
+            async with Kept(hub.url) as small:
+                assert text_of(await small.call("web__ok", b'{"text":"x"}', 1)) == "fine"
+            for client in clients:
+                await client.__aexit__()
+            await until(lambda: hub.assembly.hub.open_calls == 0)
+            assert sending.held == 0
+            for call in calls:
+                call.cancel()
+            await asyncio.gather(*calls, return_exceptions=True)
