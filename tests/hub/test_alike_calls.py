@@ -20,7 +20,6 @@ import pytest
 from interlock.config.settings import Hub, Server
 from interlock.hub.audit.record import Record
 from interlock.hub.callers.principals import local_person
-from interlock.hub.carrying.plain_calls import PlainCall
 from interlock.hub.carrying.trails import Trail
 from interlock.hub.upstreams.lines import Line
 from interlock.store import StoreFull
@@ -248,7 +247,7 @@ async def test_each_call_gets_its_own_answer_and_its_own_row(tmp_path: Path, way
     async with server_house(tmp_path, way) as place, place.kept() as client:
         hub = place.hub
         hub.assembly.recorder.follow(lambda batch: rows.extend(entry.arguments for entry in batch if entry.name))
-        with patch.object(PlainCall, "_pass_on", autospec=True, side_effect=PlainCall._pass_on) as plain:
+        with patch.object(Trail, "ended_well", autospec=True, side_effect=Trail.ended_well) as plain:
             for number in range(20):
                 answer = await client.call(OK, b'{"n":%d}' % number, number)
                 assert answer["id"] == number

@@ -14,6 +14,7 @@ from interlock.protocols.mcp.meta import Glance
 from interlock.transports.exchange import Caller, Exchange, Session
 from interlock.wire.messages import Request
 
+GONE: Final = "the client closed the connection"
 MOST_ALIKE: Final = 1_024
 ALIKE_BYTES: Final = 1_024
 """So much may stand around the arguments of a call that is remembered."""
@@ -29,6 +30,9 @@ class Open(Protocol):
     def cancel(self, reason: str) -> None:
         """Its answer is no longer wanted, or nobody can give it any more."""
 
+    def client_gone(self) -> None:
+        """Its client has gone."""
+
 
 class OpenExchange(Exchange):
     """An exchange of a transport's own, which can be told that nobody wants its answer."""
@@ -36,6 +40,10 @@ class OpenExchange(Exchange):
     @abc.abstractmethod
     def cancel(self, reason: str) -> None:
         """Its answer is no longer wanted, or nobody can give it any more."""
+
+    def client_gone(self) -> None:
+        """Its client has gone."""
+        self.cancel(GONE)
 
 
 class Turn(Protocol):

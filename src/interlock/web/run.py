@@ -22,7 +22,7 @@ from interlock.hub.assembly import DRAIN_S, Assembly
 from interlock.hub.cannot_start import CannotStart
 from interlock.hub.decisions.heralds import check_webhook
 from interlock.hub.doors import is_mcp_path
-from interlock.hub.memory import Ebb, give_back
+from interlock.hub.memory import Ebb, give_back, share_one_heap
 from interlock.hub.oauth.desk import check_installed
 from interlock.hub.operator import Operator
 from interlock.hub.spans.opening import check_otel
@@ -59,6 +59,7 @@ def run_hub(config: Config, *, home: Path, on_ready: Callable[[Ready], None]) ->
     gc.set_threshold(50_000, 20, 50)
     # The thread that writes records would otherwise keep the loop waiting for five milliseconds at a time.
     sys.setswitchinterval(0.0005)
+    share_one_heap()
     with _only_one(home):
         try:
             _run(serve(config, home, on_ready))

@@ -14,7 +14,7 @@ from interlock.hub.audit.entries import Ticket
 from interlock.hub.carrying.forward import Forward
 from interlock.hub.carrying.sending import LONGEST_CALL_FACTOR
 from interlock.protocols.mcp.results import COMPLETE_FIRST
-from interlock.transports.alike_calls import OpenExchange, Turn
+from interlock.transports.alike_calls import GONE, OpenExchange, Turn
 from interlock.transports.http.client import HttpLink
 from interlock.transports.http.replies import Call as HttpCall
 from interlock.transports.link import Outgoing, Sink
@@ -59,6 +59,10 @@ class PlainCall(abc.ABC):
         exchange = self.trail.exchange(self) if self.ticket is None else self._at_length[0]
         exchange.cancel(reason)
 
+    def client_gone(self) -> None:
+        """Whoever asked has gone."""
+        self.cancel(GONE)
+
     @cached_property
     def _at_length(self) -> tuple[OpenExchange, Forward]:
         return self.trail.at_length(self)
@@ -79,11 +83,6 @@ class PlainCall(abc.ABC):
             and result.find(b'"uri"') < 0
             and not (modern and (result.find(b'"input_required"') >= 0 or result.find(b'"public"') >= 0))
         )
-
-    def _pass_on(self, result: bytes) -> None:
-        """Answer whoever waits, who goes first; nothing comes in between."""
-        self.turn.pass_on(self.trail.said, self.asked, result)
-        self.trail.ended_well(self)
 
 
 class WebCall(PlainCall, HttpCall):
@@ -120,7 +119,7 @@ class WebCall(PlainCall, HttpCall):
         if result is None or not self._is_plain(result):
             super().whole(headers, body)
         elif link.finish(self):
-            self._pass_on(result)
+            self.trail.ended_well(self, result)
 
 
 class StreamCall(PlainCall, Waiter):
@@ -143,7 +142,7 @@ class StreamCall(PlainCall, Waiter):
 
     def got(self, result: bytes) -> None:
         if self._is_plain(result):
-            self._pass_on(result)
+            self.trail.ended_well(self, result)
         else:
             super().got(result)
 

@@ -210,11 +210,13 @@ class Trail:
         call.turn.let_go(self.said, call.asked, call)
         call.turn.serve_at_length()
 
-    def ended_well(self, call: PlainCall) -> None:
-        """The server's answer came, and is passed on."""
-        self._trails.sending.leave(self.caller.load, self.upstream)
+    def ended_well(self, call: PlainCall, result: bytes) -> None:
+        """The server's answer came: whoever waits for it goes first, and nothing comes in between."""
+        call.turn.pass_on(self.said, call.asked, result)
+        trails = self._trails
+        trails.sending.leave(self.caller.load, self.upstream)
         assert call.ticket is not None
-        self._trails.recording.recorder.outcome(call.ticket, SUCCEEDED)
+        trails.recording.recorder.outcome(call.ticket, SUCCEEDED)
 
     def exchange(self, call: PlainCall) -> OpenExchange:
         """What its client's transport usually keeps it in."""

@@ -14,10 +14,10 @@ import msgspec
 from interlock.protocols.mcp.capabilities import missing_capability
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.meta import SUBSCRIPTION_ID, Glance
-from interlock.transports.alike_calls import OpenExchange, Said
+from interlock.transports.alike_calls import GONE, OpenExchange, Said
 from interlock.transports.exchange import Caller, why_cancelled
 from interlock.transports.http.answers import failure_status, fault_headers, fault_status
-from interlock.transports.http.turn import GONE, Turn
+from interlock.transports.http.turn import Turn
 from interlock.wire.conversation import CANCELLED
 from interlock.wire.errors import ErrorObject, Fault
 from interlock.wire.messages import (

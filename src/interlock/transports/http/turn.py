@@ -6,7 +6,6 @@ What is written to a turn that is over, or whose client has gone, is dropped.
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
 from typing import TYPE_CHECKING, Final
 
 import msgspec
@@ -20,7 +19,6 @@ if TYPE_CHECKING:
     from interlock.transports.http.protocol import HubProtocol
     from interlock.transports.http.sessions import HttpSession
 
-GONE: Final = "the client closed the connection"
 STREAM_HEADERS: Final = (
     b"content-type: text/event-stream\r\ncache-control: no-cache, no-transform\r\nx-accel-buffering: no\r\n"
 )
@@ -80,7 +78,7 @@ class Turn(msgspec.Struct, eq=False):
         """It is being served: whatever ends it early is told to this one."""
         session = self.head.session if said.session is not None else None
         if session is None:
-            self.on_gone = partial(call.cancel, GONE)
+            self.on_gone = call.client_gone
         else:
             session.take(id, call)
 

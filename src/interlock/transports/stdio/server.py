@@ -44,7 +44,7 @@ log = logging.getLogger("interlock.transports")
 HELD_BYTES: Final = 1024 * 1024
 """While the client does not read: how much is kept for it before notifications are dropped. Answers never are."""
 
-ALIKE_BYTES: Final = 1024 * 1024
+ALIKE_BYTES: Final = 4 * 1024 * 1024
 """What a stream may remember of its calls, for those that are like them."""
 
 LAST_WORDS_S: Final = 2.0
