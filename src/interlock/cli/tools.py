@@ -99,10 +99,10 @@ def _failure(name: str, result: dict[str, Any]) -> Failure:
     server_says = as_dict(as_dict(result.get("structuredContent")).get("error"))
     if "INVALID_TOOL_ARGS" in (hub_says.get("name"), server_says.get("name")):
         mend = "correct the arguments; `interlock list --json` shows what it takes"
-    elif hub_says:
+        return Failure(f"the arguments do not fit {name}", mend)
+    if hub_says:
         return Failure(f"the hub did not let the call of {name} through", "`interlock why` shows what decided")
-    else:
-        mend = f"`interlock logs {name.partition('__')[0]}` shows what its server wrote"
+    mend = f"`interlock logs {name.partition('__')[0]}` shows what its server wrote"
     return Failure(f"{name} reported an error", mend)
 
 
