@@ -536,16 +536,21 @@ async def test_a_changed_configuration_takes_tokens_away_at_once(tmp_path: Path,
         assert (await call(hub.url + "/mcp", token))[0] == 401
 
 
+def hold_keys_back(hub: House, issuer: Issuer) -> None:
+    """Have the next token with an unknown key wait for the issuer's keys until the gate is open again."""
+    oauth = hub.assembly.oauth
+    assert oauth is not None
+    later = oauth.keys[0].clock() + 61
+    oauth.keys[0].clock = lambda: later
+    issuer.gate.clear()
+
+
 async def test_a_token_that_comes_while_its_issuer_is_let_go_of_is_not_good_for_longer(
     tmp_path: Path, issuer: Issuer
 ) -> None:
     async with house(tmp_path, {"busy": child("busy_server.py")}, hub=settings(issuer)) as hub:
         await ready(hub)
-        oauth = hub.assembly.oauth
-        assert oauth is not None
-        later = oauth.keys[0].clock() + 61
-        oauth.keys[0].clock = lambda: later
-        issuer.gate.clear()
+        hold_keys_back(hub, issuer)
         unknown = issuer.token(ECKey.generate_key("P-256", {"kid": "nobody's"}))
         waiting = asyncio.ensure_future(call(hub.url + "/mcp", unknown))
         await until(lambda: issuer.fetched == 2)
@@ -586,11 +591,7 @@ async def test_whoever_names_an_unknown_key_waits_for_one_fetch_at_every_face_an
 ) -> None:
     async with house(tmp_path, {"busy": child("busy_server.py")}, hub=settings(issuer)) as hub:
         await ready(hub)
-        oauth = hub.assembly.oauth
-        assert oauth is not None
-        later = oauth.keys[0].clock() + 61
-        oauth.keys[0].clock = lambda: later
-        issuer.gate.clear()
+        hold_keys_back(hub, issuer)
         fresh = ECKey.generate_key("P-256", {"kid": "fresh"})
         issuer.published = keys_document(issuer.rsa, fresh)
         good, bad = issuer.token(fresh), issuer.token(ECKey.generate_key("P-256", {"kid": "nobody's"}))
