@@ -22,7 +22,7 @@ from extras import growth, list_of_10_000, up_to_first_call
 from figures import Bar, Extras, Row, bars, table
 from load import WrongAnswer
 from process import NotRunning, cores, memory_mb, pin
-from targets import Governed, Ground, Interlock, InterlockClient, Nginx, Relay, Target, Upstream, rivals
+from targets import Governed, Ground, Interlock, InterlockClient, Nginx, Relay, Single, Target, Upstream, rivals
 from workload import Era
 
 CONCURRENCY = (1, 32, 256)
@@ -107,6 +107,7 @@ def chosen(quick: bool) -> list[Target]:
     found += [Governed(SERVERS, TOOLS, "batched"), Governed(SERVERS, TOOLS, "strict")]
     if not quick:
         found.append(Governed(SERVERS, TOOLS, "batched", others=10_000))
+        found.append(Single(SERVERS * TOOLS))
     return found if quick else found + rivals(SERVERS * TOOLS)
 
 

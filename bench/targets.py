@@ -207,6 +207,14 @@ class Interlock(Target):
         return "".join(parts)
 
 
+class Single(Interlock):
+    """The hub before one server over standard streams, in sessions: just as the other proxies stand."""
+
+    def __init__(self, tools: int) -> None:
+        super().__init__("legacy", 1, tools, "stdio")
+        self.name = "Interlock, one server"
+
+
 class Governed(Interlock):
     """The hub as a platform runs it: no call without a key and a grant, each recorded; `strict` before it is sent."""
 
