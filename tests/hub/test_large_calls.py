@@ -18,7 +18,7 @@ MIB = 1024 * 1024
 
 
 @pytest.mark.parametrize("streams", [False, True], ids=["web", "streams"])
-async def test_what_large_calls_hold_while_they_are_under_way_is_bounded(tmp_path: Path, streams: bool) -> None:
+async def test_t26_what_large_calls_hold_while_they_are_under_way_is_bounded(tmp_path: Path, streams: bool) -> None:
     async with (RawProgram if streams else RawWeb)(modern=True) as server:
         where = {"command": server.command} if isinstance(server, RawProgram) else {"url": server.url}
         async with house(tmp_path, {"web": Server(era="modern", **where)}) as hub:
