@@ -10,10 +10,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.protocols.mcp.errors_across import error_for_new, error_for_old
-from interlock.protocols.mcp.older import result_for, tools_for, wraps
-from interlock.protocols.mcp.projected import capabilities_across, capabilities_along, request_meta, with_request_meta
-from interlock.protocols.mcp.questions import answer_for_old, question_for_new, question_for_old
+from interlock.protocols.mcp.capability_projection import (
+    capabilities_across,
+    capabilities_along,
+    request_meta,
+    with_request_meta,
+)
+from interlock.protocols.mcp.error_translation import error_for_new, error_for_old
+from interlock.protocols.mcp.input_requests import answer_for_old, question_for_new, question_for_old
+from interlock.protocols.mcp.older_revisions import result_for, tools_for, wraps
 from interlock.protocols.mcp.revisions import (
     R2024_11_05,
     R2025_03_26,

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interlock.protocols.mcp.alike import AlikeCall
-from interlock.protocols.mcp.meta import Glance, glance
+from interlock.protocols.mcp.meta import RequestPreview, glance
 from interlock.wire.errors import Fault
 from interlock.wire.messages import Request, plain_request
 
@@ -34,7 +34,7 @@ def written(
     return b"{%b}" % b",".join(b'"%b":%b' % (each.encode(), outer[each]) for each in order)
 
 
-def parsed(body: bytes) -> tuple[Request, Glance] | None:
+def parsed(body: bytes) -> tuple[Request, RequestPreview] | None:
     """The simple model: what is plain is plain by its parser, whatever came before it."""
     request = plain_request(body)
     if request is None:
@@ -50,12 +50,12 @@ def learned(body: bytes) -> AlikeCall | None:
     return None if read is None else AlikeCall.of(body, *read)
 
 
-def read(alike: AlikeCall, body: bytes) -> tuple[Request, Glance] | None:
+def read(alike: AlikeCall, body: bytes) -> tuple[Request, RequestPreview] | None:
     parts = alike.parts(body)
     return None if parts is None else alike.read(body, parts)
 
 
-def agrees(found: tuple[Request, Glance] | None, body: bytes) -> None:
+def agrees(found: tuple[Request, RequestPreview] | None, body: bytes) -> None:
     if found is None:
         return
     model = parsed(body)

@@ -20,7 +20,7 @@ from interlock.protocols.mgp.recovery import (
     most_retries,
     pause_s,
 )
-from interlock.wire.errors import MAX_RETRIES, ErrorObject, Fault, Tongue
+from interlock.wire.errors import MAX_RETRIES, ErrorDialect, ErrorObject, Fault
 
 ROWS = [
     (1000, "PERMISSION_DENIED", "security", False),
@@ -57,7 +57,7 @@ def test_every_row_is_told_with_its_code_category_and_way_to_recover(
     assert category in CATEGORIES
     assert RANGES[category] <= code < RANGES[category] + 100
     details = {"limit": 10, "fallback_tool": "other"}
-    error = Fault(name, "no", retry_after_ms=5000, data=details).render(Tongue.MGP)
+    error = Fault(name, "no", retry_after_ms=5000, data=details).render(ErrorDialect.MGP)
     said = json.loads(bytes(error.data))
     assert (error.code, said["name"]) == (code, name)
     recovery = said["_mgp"]
@@ -95,9 +95,11 @@ def test_what_cannot_be_read_recovers_nothing(data: bytes) -> None:
     assert recovery is None or not recovery.retryable
 
 
-@pytest.mark.parametrize("tongue", [Tongue.OLD_MCP, Tongue.NEW_MCP])
+@pytest.mark.parametrize("tongue", [ErrorDialect.OLD_MCP, ErrorDialect.NEW_MCP])
 @pytest.mark.parametrize(("code", "name"), [(code, name) for code, name, _, _ in ROWS])
-def test_a_client_that_speaks_plain_mcp_gets_a_number_of_its_revision(code: int, name: str, tongue: Tongue) -> None:
+def test_a_client_that_speaks_plain_mcp_gets_a_number_of_its_revision(
+    code: int, name: str, tongue: ErrorDialect
+) -> None:
     told = translated(failure(code, retryable=True, retry_after_ms=7, fallback_tool="b"), tongue)
     data = json.loads(bytes(told.data))
     assert told.code in (-32600, -32602, -32603)
@@ -112,7 +114,7 @@ def test_a_client_that_speaks_plain_mcp_gets_a_number_of_its_revision(code: int,
 
 def test_a_client_that_speaks_mgp_gets_all_of_it_with_the_hint_under_a_name_it_knows() -> None:
     told = translated(
-        failure(3000, retryable=True, fallback_tool="b", details={"x": 1}), Tongue.MGP, fallback_tool="s__b"
+        failure(3000, retryable=True, fallback_tool="b", details={"x": 1}), ErrorDialect.MGP, fallback_tool="s__b"
     )
     assert told.code == 3000
     data = json.loads(bytes(told.data))
@@ -121,7 +123,7 @@ def test_a_client_that_speaks_mgp_gets_all_of_it_with_the_hint_under_a_name_it_k
 
 def test_a_code_that_is_not_mgps_is_left_alone() -> None:
     error = failure(-32000, retryable=True)
-    assert translated(error, Tongue.NEW_MCP) is error
+    assert translated(error, ErrorDialect.NEW_MCP) is error
     assert as_fault(error) is None
 
 

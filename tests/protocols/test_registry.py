@@ -13,7 +13,7 @@ from interlock.protocols.registry.catalog import catalog, tool_schema
 from interlock.protocols.registry.errors import ERROR_TYPES, error_body, error_data, registry_fault
 from interlock.protocols.registry.openapi import openapi
 from interlock.signatures import Validator
-from interlock.wire.errors import TABLE, Fault, Tongue
+from interlock.wire.errors import TABLE, ErrorDialect, Fault
 
 ANALYZER: dict[str, Any] = {
     "name": "FinancialAnalyzer",
@@ -112,7 +112,7 @@ def test_a_timeout_says_which_tool_and_what_to_try() -> None:
 
 def test_a_registry_fault_speaks_with_the_registrys_code_in_every_dialect() -> None:
     fault = registry_fault(Fault("TOOL_NOT_FOUND", "no", mend="look"), "t", documentation_url="https://x.example")
-    for tongue in (Tongue.OLD_MCP, Tongue.NEW_MCP):
+    for tongue in (ErrorDialect.OLD_MCP, ErrorDialect.NEW_MCP):
         error = fault.render(tongue)
         assert error.code == -32002
         data = msgspec.json.decode(error.data)

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interlock.protocols.mcp.meta import glance
-from interlock.protocols.mcp.traced import traced
+from interlock.protocols.mcp.trace_meta import traced
 from interlock.protocols.traces import new_trace_id, read_traceparent
 
 KEYS = st.text(max_size=8).filter(lambda key: key not in ("traceparent", "progressToken"))

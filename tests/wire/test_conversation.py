@@ -8,7 +8,7 @@ import pytest
 from hypothesis import strategies as st
 from hypothesis.stateful import Bundle, RuleBasedStateMachine, consumes, invariant, rule
 
-from interlock.wire.conversation import Answered, Asked, Conversation, Progressed, Refused, Stray, Told, Withdrawn
+from interlock.wire.conversation import Answered, Asked, Conversation, Notified, Progressed, Refused, Stray, Withdrawn
 from interlock.wire.errors import Fault
 from interlock.wire.limits import Limits
 from interlock.wire.messages import encode_notification, encode_request, encode_result
@@ -124,5 +124,5 @@ def test_unreadable_talk_about_other_messages_is_stray(method: str, params: byte
 
 def test_other_notifications_are_handed_on() -> None:
     received = Conversation[str]().receive(encode_notification("notifications/message", b'{"level":"info"}'))
-    assert isinstance(received, Told)
+    assert isinstance(received, Notified)
     assert received.notification.params == b'{"level":"info"}'

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interlock.wire.ndjson import LineReader, Oversize
-from interlock.wire.sse import KEEP_ALIVE, Event, EventReader, EventTooLarge, encode_event
+from interlock.wire.sse import KEEP_ALIVE, EventReader, EventTooLarge, SseEvent, encode_event
 
 
 def pieces(data: bytes, cuts: list[int]) -> list[bytes]:
@@ -79,7 +79,7 @@ def test_events_do_not_depend_on_how_the_bytes_were_cut(
     data = KEEP_ALIVE + b"".join(encode_event(payload, id_) + KEEP_ALIVE for payload, id_ in events)
     reader = EventReader(10_000)
     got = [event for piece in pieces(data, cuts) for event in reader.feed(piece)]
-    assert got == [Event(payload, id=id_) for payload, id_ in events]
+    assert got == [SseEvent(payload, id=id_) for payload, id_ in events]
 
 
 @pytest.mark.parametrize("end", [b"\n", b"\r\n", b"\r"])
@@ -90,11 +90,11 @@ def test_every_line_end_of_the_standard_is_understood(end: bytes) -> None:
     for size in (1, 2, 3, len(stream)):
         reader = EventReader(1000)
         got = [event for at in range(0, len(stream), size) for event in reader.feed(stream[at : at + size])]
-        assert got == [Event(b"/a\nb", "endpoint", "7", 250), Event(b"2")]
+        assert got == [SseEvent(b"/a\nb", "endpoint", "7", 250), SseEvent(b"2")]
 
 
 def test_a_byte_order_mark_at_the_start_is_passed_over() -> None:
-    assert EventReader(100).feed(b"\xef\xbb\xbfdata: a\n\n") == [Event(b"a")]
+    assert EventReader(100).feed(b"\xef\xbb\xbfdata: a\n\n") == [SseEvent(b"a")]
 
 
 @pytest.mark.parametrize("stream", [b"data: " + b"x" * 200, b"data: xxxxxxxxxx\n" * 20])
@@ -107,5 +107,5 @@ def test_an_event_over_the_limit_ends_the_stream(stream: bytes) -> None:
 def test_an_event_that_ends_makes_room_for_the_next() -> None:
     reader = EventReader(100)
     assert reader.feed(b"data: " + b"a" * 70) == []
-    assert reader.feed(b"\n\ndata: " + b"b" * 70) == [Event(b"a" * 70)]
-    assert reader.feed(b"\n\n") == [Event(b"b" * 70)]
+    assert reader.feed(b"\n\ndata: " + b"b" * 70) == [SseEvent(b"a" * 70)]
+    assert reader.feed(b"\n\n") == [SseEvent(b"b" * 70)]

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.wire.errors import ErrorObject, Fault, Tongue
+from interlock.wire.errors import ErrorDialect, ErrorObject, Fault
 from interlock.wire.limits import Limits
 from interlock.wire.messages import (
     BadMessage,
@@ -226,11 +226,11 @@ def test_an_error_without_a_known_id_has_none() -> None:
 
 def test_a_fault_says_its_name_and_its_mend_in_every_tongue() -> None:
     fault = Fault("RESOURCE_EXHAUSTED", "full", mend="wait", retry_after_ms=5)
-    for tongue, code in ((Tongue.OLD_MCP, -32603), (Tongue.NEW_MCP, -32603), (Tongue.MGP, 3001)):
+    for tongue, code in ((ErrorDialect.OLD_MCP, -32603), (ErrorDialect.NEW_MCP, -32603), (ErrorDialect.MGP, 3001)):
         error = fault.render(tongue)
         data = json.loads(bytes(error.data))
         assert error.code == code
         assert data["domain"] == "resource"
         assert data["name"] == "RESOURCE_EXHAUSTED"
         assert data["mend"] == "wait"
-        assert ("_mgp" in data) is (tongue is Tongue.MGP)
+        assert ("_mgp" in data) is (tongue is ErrorDialect.MGP)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import gc
 import weakref
 
-from interlock.wire.short_memory import remembers_short
+from interlock.wire.bounded_cache import remembers_short
 
 
 class Words(str):

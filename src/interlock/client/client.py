@@ -32,10 +32,10 @@ from interlock.protocols.mcp.tasks import task_in
 from interlock.transports.exchange import Service
 from interlock.transports.http.client import HttpLink
 from interlock.transports.stdio.process import Command
+from interlock.wire.cancellation import read_withdrawal
 from interlock.wire.conversation import CANCELLED, PROGRESS
-from interlock.wire.errors import TABLE, Fault, Tongue
+from interlock.wire.errors import TABLE, ErrorDialect, Fault
 from interlock.wire.messages import Id, Request
-from interlock.wire.withdrawals import read_withdrawal
 
 log = logging.getLogger("interlock.client")
 
@@ -319,7 +319,7 @@ class Client:
         """A request of the server."""
         if len(self._questions) >= QUESTIONS_AT_ONCE:
             fault = Fault("RESOURCE_EXHAUSTED", "too many questions at once")
-            self.connection.refuse(request.id, fault.render(Tongue.OLD_MCP))
+            self.connection.refuse(request.id, fault.render(ErrorDialect.OLD_MCP))
             return
         task = self._questions[request.id] = asyncio.get_running_loop().create_task(self._answer(request))
 
@@ -340,11 +340,11 @@ class Client:
         try:
             result = await self.handlers.answer(request.method, request.params)
         except Fault as fault:
-            self.connection.refuse(request.id, fault.render(Tongue.OLD_MCP))
+            self.connection.refuse(request.id, fault.render(ErrorDialect.OLD_MCP))
         except Exception:
             log.exception("the handler for %s failed", request.method)
             failed = Fault("INTERNAL_ERROR", "the client could not answer")
-            self.connection.refuse(request.id, failed.render(Tongue.OLD_MCP))
+            self.connection.refuse(request.id, failed.render(ErrorDialect.OLD_MCP))
         else:
             self.connection.answer(request.id, result)
 

@@ -27,7 +27,7 @@ from interlock.transports.http.client import HttpLink
 from interlock.transports.http.replies import IDEMPOTENT
 from interlock.transports.link import Link, Listener, Outgoing, Sink
 from interlock.transports.one_stream import OneStreamLink
-from interlock.wire.errors import ErrorObject, Fault, Tongue
+from interlock.wire.errors import ErrorDialect, ErrorObject, Fault
 from interlock.wire.messages import EMPTY_OBJECT, Failure, Id, Request
 
 PROBE_SECONDS: Final = 10.0
@@ -328,7 +328,9 @@ class Connection:
         return with_meta(params, self.identity.meta(self.revision))
 
     def _refuse_unknown(self, request: Request) -> None:
-        self.refuse(request.id, Fault("METHOD_NOT_FOUND", f"{request.method} is not served").render(Tongue.OLD_MCP))
+        self.refuse(
+            request.id, Fault("METHOD_NOT_FOUND", f"{request.method} is not served").render(ErrorDialect.OLD_MCP)
+        )
 
 
 class _Ears:

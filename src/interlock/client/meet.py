@@ -16,7 +16,7 @@ from interlock.protocols.mcp.meta import with_meta
 from interlock.protocols.mcp.revisions import LATEST, LATEST_LEGACY, Revision
 from interlock.transports.http.client import HttpLink
 from interlock.transports.link import Link, Listener, Outgoing
-from interlock.wire.errors import Fault, Tongue
+from interlock.wire.errors import ErrorDialect, Fault
 from interlock.wire.messages import EMPTY_OBJECT, Failure, Request, Result
 
 Pin = Literal["auto", "modern", "legacy"]
@@ -152,6 +152,6 @@ def _only_means_old(fault: Fault, link: Link) -> bool:
 
 def _waiting(link: Link) -> Waiting:
     def refuse(request: Request) -> None:
-        link.refuse(request.id, Fault("METHOD_NOT_FOUND", "not before the handshake").render(Tongue.OLD_MCP))
+        link.refuse(request.id, Fault("METHOD_NOT_FOUND", "not before the handshake").render(ErrorDialect.OLD_MCP))
 
     return Waiting(link.listener.notified, refuse)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 
 from interlock.protocols.mcp.dialect import Dialect
-from interlock.protocols.mcp.meta import Glance
+from interlock.protocols.mcp.meta import RequestPreview
 from interlock.protocols.mcp.revisions import LATEST
 from interlock.transports.exchange import Exchange
 from interlock.wire.errors import ErrorObject, Fault
@@ -22,7 +22,9 @@ class NobodyThere(Exchange):
     __slots__ = ()
 
     def __init__(self) -> None:
-        super().__init__(Request(0, "tools/call", EMPTY_OBJECT), Glance(), Dialect(LATEST), _Itself(), None, None)
+        super().__init__(
+            Request(0, "tools/call", EMPTY_OBJECT), RequestPreview(), Dialect(LATEST), _Itself(), None, None
+        )
 
     @property
     def open(self) -> bool:

@@ -10,7 +10,7 @@ import msgspec
 
 from interlock.protocols.mcp.alike import AlikeCall, Parts
 from interlock.protocols.mcp.dialect import Dialect
-from interlock.protocols.mcp.meta import Glance
+from interlock.protocols.mcp.meta import RequestPreview
 from interlock.transports.exchange import Caller, Exchange, Session
 from interlock.wire.messages import Request
 
@@ -99,7 +99,7 @@ class Said(msgspec.Struct, eq=False):
         cls,
         body: bytes,
         request: Request,
-        view: Glance,
+        view: RequestPreview,
         dialect: Dialect,
         at_length: AtLength,
         session: Session | None = None,

@@ -12,7 +12,7 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Protocol
 
 from interlock.protocols.mcp.dialect import Dialect
-from interlock.protocols.mcp.meta import Glance
+from interlock.protocols.mcp.meta import RequestPreview
 from interlock.wire.errors import ErrorObject, Fault
 from interlock.wire.messages import Notification, Request
 
@@ -73,7 +73,7 @@ class Exchange(abc.ABC):
     def __init__(
         self,
         request: Request,
-        glance: Glance,
+        glance: RequestPreview,
         dialect: Dialect,
         caller: Caller,
         session: Session | None,

@@ -13,11 +13,11 @@ from collections.abc import Callable
 from interlock.protocols.mcp.capabilities import missing_capability
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.intake import is_modern, read_initialize, read_modern
-from interlock.protocols.mcp.meta import PROGRESS_TOKEN, Glance, glance, with_meta
+from interlock.protocols.mcp.meta import PROGRESS_TOKEN, RequestPreview, glance, with_meta
 from interlock.transports.exchange import Caller, Exchange, Service, Session
 from interlock.transports.link import Link, Listener, Outgoing, Sink
 from interlock.wire.conversation import PROGRESS
-from interlock.wire.errors import ErrorObject, Fault, Tongue
+from interlock.wire.errors import ErrorDialect, ErrorObject, Fault
 from interlock.wire.limits import DEFAULT, Limits
 from interlock.wire.messages import Failure, Id, Notification, Request, Result
 
@@ -166,7 +166,7 @@ class MemoryLink(Link):
             else:
                 exchange.admit(view, self._session.dialect, self._session)
         except Fault as fault:
-            tongue = Tongue.NEW_MCP if modern else Tongue.OLD_MCP
+            tongue = ErrorDialect.NEW_MCP if modern else ErrorDialect.OLD_MCP
             self.finish(exchange, Failure(request.id, fault.render(tongue)))
             return
         try:
@@ -198,7 +198,7 @@ class _MemorySession(Session):
         return self._link.ask(self.dialect, method, params, self._link.listener.asked)
 
 
-_NOTHING = Glance()
+_NOTHING = RequestPreview()
 
 
 class _MemoryExchange(Exchange):
@@ -219,7 +219,7 @@ class _MemoryExchange(Exchange):
         self._latest = outgoing.deadline if outgoing.max_deadline is None else outgoing.max_deadline
         self._deadline = loop.call_at(outgoing.deadline, link.expire, self)
 
-    def admit(self, view: Glance, dialect: Dialect, session: Session | None) -> None:
+    def admit(self, view: RequestPreview, dialect: Dialect, session: Session | None) -> None:
         """It may be served."""
         self.glance, self.dialect, self.session = view, dialect, session
 

@@ -18,13 +18,13 @@ from interlock.wire.conversation import (
     Answered,
     Asked,
     Conversation,
+    Notified,
     Progressed,
     Refused,
     Stray,
-    Told,
     Withdrawn,
 )
-from interlock.wire.errors import ErrorObject, Fault, Tongue
+from interlock.wire.errors import ErrorDialect, ErrorObject, Fault
 from interlock.wire.limits import Limits
 from interlock.wire.messages import (
     EMPTY_OBJECT,
@@ -146,7 +146,7 @@ class OneStreamLink(Link):
                 waiter.sink.answered(answer)
             case Progressed(waiter, params):
                 self._progressed(waiter, params)
-            case Told(notification):
+            case Notified(notification):
                 self.listener.notified(notification.method, notification.params)
             case Asked(request):
                 self._asked(request)
@@ -158,7 +158,7 @@ class OneStreamLink(Link):
             case Refused(bad):
                 self._complain("refused", bad.message)
                 if bad.id is not None and not self.modern:
-                    self._write(encode_failure(bad.id, bad.render(Tongue.OLD_MCP)))
+                    self._write(encode_failure(bad.id, bad.render(ErrorDialect.OLD_MCP)))
 
     def _asked(self, request: Request) -> None:
         if self.modern:

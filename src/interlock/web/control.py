@@ -26,7 +26,7 @@ from interlock.transports.credentials import header_of
 from interlock.transports.peers import peer_uid
 from interlock.transports.stdio.server import StdioServer
 from interlock.version import VERSION
-from interlock.wire.errors import Fault, Tongue
+from interlock.wire.errors import ErrorDialect, Fault
 from interlock.wire.limits import Limits
 from interlock.wire.messages import (
     BadMessage,
@@ -270,7 +270,7 @@ class _Connection(asyncio.Protocol):
             self._transport.write(line + b"\n")
 
     def _write_fault(self, id: Id | None, fault: Fault) -> None:
-        self._write(encode_failure(id, fault.render(Tongue.OLD_MCP)))
+        self._write(encode_failure(id, fault.render(ErrorDialect.OLD_MCP)))
 
     def _refuse(self, id: Id | None, fault: Fault) -> None:
         self._write_fault(id, fault)

@@ -10,6 +10,7 @@ from typing import Generic, TypeAlias, TypeVar
 
 import msgspec
 
+from interlock.wire.cancellation import read_withdrawal, withdrawal
 from interlock.wire.errors import Fault
 from interlock.wire.limits import DEFAULT, Limits
 from interlock.wire.messages import (
@@ -24,7 +25,6 @@ from interlock.wire.messages import (
     encode_notification,
     encode_request,
 )
-from interlock.wire.withdrawals import read_withdrawal, withdrawal
 
 W = TypeVar("W")
 """Whatever waits for an answer: a future, a call, a test's string."""
@@ -53,7 +53,7 @@ class Progressed(msgspec.Struct, Generic[W], frozen=True):
     params: bytes
 
 
-class Told(msgspec.Struct, frozen=True):
+class Notified(msgspec.Struct, frozen=True):
     """A notification about nothing that this end keeps."""
 
     notification: Notification
@@ -78,7 +78,7 @@ class Refused(msgspec.Struct, frozen=True):
     bad: BadMessage
 
 
-Received: TypeAlias = Asked | Answered[W] | Progressed[W] | Told | Withdrawn | Stray | Refused
+Received: TypeAlias = Asked | Answered[W] | Progressed[W] | Notified | Withdrawn | Stray | Refused
 
 
 class Conversation(Generic[W]):
@@ -182,7 +182,7 @@ class Conversation(Generic[W]):
             return self._progressed(message)
         if message.method == CANCELLED:
             return self._cancelled(message)
-        return Told(message)
+        return Notified(message)
 
     def _answered(self, answer: Result | Failure) -> Received[W]:
         waiting = None if answer.id is None else self._waiting.pop(answer.id, None)
@@ -206,7 +206,7 @@ class Conversation(Generic[W]):
         waiting = self._waiting.get(token)
         if waiting is None and isinstance(token, str):
             # Ours are numbers. One in words was chosen to outlive its request, as a task's does.
-            return Told(notification)
+            return Notified(notification)
         if waiting is None:
             return Stray(f"progress of {token!r}, which nobody waits for")
         return Progressed(waiting[0], notification.params)

@@ -13,7 +13,7 @@ from typing import Final
 import msgspec
 
 
-class Tongue(enum.Enum):
+class ErrorDialect(enum.Enum):
     """The ways an error can be spoken."""
 
     OLD_MCP = "old"
@@ -27,7 +27,7 @@ class Tongue(enum.Enum):
     @property
     def is_mgp(self) -> bool:
         """Whether errors say how to recover (MGP, Extended Error Response)."""
-        return self is Tongue.MGP or self is Tongue.NEW_MGP
+        return self is ErrorDialect.MGP or self is ErrorDialect.NEW_MGP
 
 
 class Kind(msgspec.Struct, frozen=True):
@@ -52,20 +52,20 @@ class Kind(msgspec.Struct, frozen=True):
     as_result: bool = False
     """A tool call so refused is answered with an `isError` result, which the model reads and can correct itself by."""
 
-    def code(self, tongue: Tongue) -> int:
+    def code(self, tongue: ErrorDialect) -> int:
         """The number this error has in a dialect; the plain MCP number where the dialect has none of its own."""
         match tongue:
-            case Tongue.NEW_MCP:
+            case ErrorDialect.NEW_MCP:
                 return self.new_mcp or self.mcp
-            case Tongue.MGP:
+            case ErrorDialect.MGP:
                 return self.mgp or self.mcp
-            case Tongue.NEW_MGP:
+            case ErrorDialect.NEW_MGP:
                 return self.mgp or self.new_mcp or self.mcp
-            case Tongue.MCPL:
+            case ErrorDialect.MCPL:
                 return self.mcpl or self.mcp
-            case Tongue.REST:
+            case ErrorDialect.REST:
                 return self.rest or self.mcp
-            case Tongue.OLD_MCP:
+            case ErrorDialect.OLD_MCP:
                 return self.mcp
 
 
@@ -187,7 +187,7 @@ class Fault(Exception):
         """The stable name a client may branch on."""
         return self.kind.name
 
-    def render(self, tongue: Tongue) -> ErrorObject:
+    def render(self, tongue: ErrorDialect) -> ErrorObject:
         """The JSON-RPC error object for whoever asked."""
         data: dict[str, object] = {**self.data, "domain": self.kind.domain, "name": self.kind.name}
         if self.mend:

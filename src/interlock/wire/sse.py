@@ -9,7 +9,7 @@ import msgspec
 KEEP_ALIVE: Final = b":\n\n"
 
 
-class Event(msgspec.Struct, frozen=True):
+class SseEvent(msgspec.Struct, frozen=True):
     """One event as the reader saw it."""
 
     data: bytes
@@ -50,7 +50,7 @@ class EventReader:
         self._id: str | None = None
         self._retry: int | None = None
 
-    def feed(self, data: bytes) -> list[Event]:
+    def feed(self, data: bytes) -> list[SseEvent]:
         """The events that these bytes complete, in order. Raises `EventTooLarge`."""
         if self._cut and data:
             self._cut = False
@@ -69,7 +69,7 @@ class EventReader:
         if b"\r" in buffer:
             buffer = buffer.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
         *lines, rest = buffer.split(b"\n")
-        events: list[Event] = []
+        events: list[SseEvent] = []
         for line in lines:
             self._take(line, events)
         self._hold(rest)
@@ -82,7 +82,7 @@ class EventReader:
         if piece:
             self._pieces.append(piece)
 
-    def _take(self, line: bytes, events: list[Event]) -> None:
+    def _take(self, line: bytes, events: list[SseEvent]) -> None:
         if not line:
             self._dispatch(events)
             return
@@ -100,9 +100,9 @@ class EventReader:
         elif name == b"retry" and value.isdigit() and len(value) < 10:
             self._retry = int(value)
 
-    def _dispatch(self, events: list[Event]) -> None:
+    def _dispatch(self, events: list[SseEvent]) -> None:
         if self._data or self._id is not None or self._retry is not None:
-            events.append(Event(b"\n".join(self._data), self._event or "message", self._id, self._retry))
+            events.append(SseEvent(b"\n".join(self._data), self._event or "message", self._id, self._retry))
         self._data = []
         self._size = 0
         self._event = ""

@@ -1,1 +1,1 @@
-"""The record of what happened: who asked for what, why it was allowed or refused, and how it ended."""
+"""The audit log: entries, the hash chain, the recorder, verification and its readers."""

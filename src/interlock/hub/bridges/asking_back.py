@@ -17,8 +17,8 @@ from interlock.client.rounds import ROUNDS, Question, question_in
 from interlock.hub.catalog.links import exposed_question, restored_answer
 from interlock.hub.upstreams.questions import CARRIED
 from interlock.protocols.mcp.dialect import Dialect
+from interlock.protocols.mcp.input_requests import check_answer, question_for_old
 from interlock.protocols.mcp.meta import Members
-from interlock.protocols.mcp.questions import check_answer, question_for_old
 from interlock.transports.exchange import Exchange
 from interlock.transports.http.exchange import check_capability
 from interlock.wire.errors import Fault

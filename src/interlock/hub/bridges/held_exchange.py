@@ -10,7 +10,7 @@ from collections.abc import Callable
 from functools import partial
 from typing import Final
 
-from interlock.protocols.mcp.questions import answer_for_old, question_for_new
+from interlock.protocols.mcp.input_requests import answer_for_old, question_for_new
 from interlock.transports.exchange import Exchange
 from interlock.transports.held import Held
 from interlock.transports.parking import Parking

@@ -11,7 +11,7 @@ import msgspec
 
 from interlock.hub.bridges.retries import ANSWERS
 from interlock.protocols.mcp.capabilities import ClientCapabilities
-from interlock.protocols.mcp.errors_across import URL_FIRST
+from interlock.protocols.mcp.error_translation import URL_FIRST
 from interlock.protocols.mcp.meta import Members
 from interlock.wire.errors import ErrorObject, Fault
 

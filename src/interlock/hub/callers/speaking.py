@@ -9,7 +9,7 @@ import msgspec
 
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mgp.negotiation import Agreed, Home, agree, answer
-from interlock.wire.short_memory import remembers_short
+from interlock.wire.bounded_cache import remembers_short
 
 OFFERED: Final = ("security", "access_control", "audit", "tool_discovery")
 """The extensions that this hub has for clients."""

@@ -1,1 +1,1 @@
-"""A call inside of the hub: what it is, what was planned for it, what a gate may say, and how long it may take."""
+"""A call and what is decided about it: the call itself, its plan, verdicts, rates and timeouts."""

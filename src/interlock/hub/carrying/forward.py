@@ -26,19 +26,20 @@ from interlock.hub.catalog.links import exposed_error, exposed_questions, restor
 from interlock.hub.upstreams.agreement import asking_meta
 from interlock.hub.upstreams.lines import LineOwner
 from interlock.hub.upstreams.sharing import log_level_of
-from interlock.protocols.mcp import older, results
-from interlock.protocols.mcp.errors_across import error_for_new, error_for_old
+from interlock.protocols.mcp import older_revisions as older
+from interlock.protocols.mcp import results
+from interlock.protocols.mcp.capability_projection import request_meta, with_request_meta
+from interlock.protocols.mcp.error_translation import error_for_new, error_for_old
 from interlock.protocols.mcp.headers import param_values
+from interlock.protocols.mcp.input_requests import question_for_old
 from interlock.protocols.mcp.meta import Members
 from interlock.protocols.mcp.methods import METHODS, is_severe
 from interlock.protocols.mcp.progress import how_far, with_token
-from interlock.protocols.mcp.projected import request_meta, with_request_meta
-from interlock.protocols.mcp.questions import question_for_old
-from interlock.protocols.mcp.traced import traced
+from interlock.protocols.mcp.trace_meta import traced
 from interlock.transports.link import Outgoing
 from interlock.transports.parking import refused
 from interlock.wire.conversation import PROGRESS
-from interlock.wire.errors import ErrorObject, Fault, Tongue
+from interlock.wire.errors import ErrorDialect, ErrorObject, Fault
 from interlock.wire.messages import Failure, Id, Request, Result, one_line
 
 _STATE = "requestState"
@@ -142,7 +143,7 @@ class Forward(msgspec.Struct, eq=False):
         """The server turns to the client in mid-call: possible where the connection is the client's own."""
         if self._owner is None:
             fault = Fault("METHOD_NOT_FOUND", f"{request.method} cannot be answered on a shared connection")
-            self._connection.refuse(request.id, fault.render(Tongue.OLD_MCP))
+            self._connection.refuse(request.id, fault.render(ErrorDialect.OLD_MCP))
             return
         self._owner.questions.relay(self._connection, request, self._ask, self._shown)
 
@@ -162,7 +163,7 @@ class Forward(msgspec.Struct, eq=False):
     def _turned_away(self, fault: Fault) -> bool:
         """Whether a status said to come back later, and the call does."""
         turned = fault.kind.retryable and "status" in fault.data
-        return turned and self._recovering.takes(self._call, fault.render(Tongue.MGP))
+        return turned and self._recovering.takes(self._call, fault.render(ErrorDialect.MGP))
 
     def _progressed(self, params: bytes, token: Id) -> None:
         """Tell the client how far its call is, if it is further than it was."""

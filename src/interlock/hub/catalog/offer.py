@@ -20,7 +20,7 @@ from interlock.judge.fingerprints import fingerprint
 from interlock.judge.names import RESERVED, exposed_name
 from interlock.judge.patterns import PatternSet
 from interlock.protocols.mcp.headers import BadParamHeader, ParamHeader, param_headers
-from interlock.protocols.mcp.older import wraps
+from interlock.protocols.mcp.older_revisions import wraps
 from interlock.protocols.mcp.tasks import Support
 from interlock.protocols.mgp.security import named_permissions
 from interlock.signatures.problems import DefinitionError

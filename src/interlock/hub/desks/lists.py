@@ -23,7 +23,7 @@ from interlock.hub.upstreams.upstreams import Upstreams
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.meta import members
 from interlock.protocols.mcp.methods import METHODS
-from interlock.protocols.mcp.older import tools_for
+from interlock.protocols.mcp.older_revisions import tools_for
 from interlock.transports.exchange import Exchange
 from interlock.wire.errors import Fault
 

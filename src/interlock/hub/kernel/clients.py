@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from interlock.hub.callers.shelf import Shelf
-from interlock.wire.short_memory import remembers_short
+from interlock.wire.bounded_cache import remembers_short
 
 SEARCHING: Final = {
     "claude-code": "defers the definitions of MCP tools by default and finds them with its own tool search",

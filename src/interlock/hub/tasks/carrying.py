@@ -13,7 +13,7 @@ from interlock.hub.upstreams.lines import Line, LineOwner
 from interlock.protocols.mcp.tasks import with_related
 from interlock.transports.exchange import Exchange
 from interlock.transports.link import Outgoing
-from interlock.wire.errors import Fault, Tongue
+from interlock.wire.errors import ErrorDialect, Fault
 from interlock.wire.messages import Failure, Id, Request, Result
 
 if TYPE_CHECKING:
@@ -91,7 +91,7 @@ class ResultWait:
         owner = self._line.owner
         if owner is None:
             fault = Fault("METHOD_NOT_FOUND", f"{request.method} cannot be answered on a shared connection")
-            self._line.connection.refuse(request.id, fault.render(Tongue.OLD_MCP))
+            self._line.connection.refuse(request.id, fault.render(ErrorDialect.OLD_MCP))
             return
         marked = Request(request.id, request.method, with_related(request.params, self._task.id))
         shown = None if cast("Caller", self._exchange.caller).view.bare else self._task.server

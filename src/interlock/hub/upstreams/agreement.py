@@ -11,8 +11,8 @@ import msgspec
 
 from interlock.protocols.mcp.meta import CLIENT_CAPABILITIES, members
 from interlock.protocols.mgp.negotiation import Agreed, Offer, agree, asked_with, read_offer
+from interlock.wire.bounded_cache import remembers_short
 from interlock.wire.errors import Fault
-from interlock.wire.short_memory import remembers_short
 
 ASKED: Final = ("security", "audit", "code_safety")
 """The extensions that the hub has for servers."""

@@ -9,7 +9,7 @@ from interlock.client.connection import Connection
 from interlock.hub.upstreams.lines import LineOwner
 from interlock.protocols.mcp.tasks import STATUS_CHANGED
 from interlock.wire.conversation import CANCELLED, PROGRESS
-from interlock.wire.errors import Fault, Tongue
+from interlock.wire.errors import ErrorDialect, Fault
 from interlock.wire.messages import Request
 
 CLAIMS: Final = frozenset({"notifications/mgp.audit", "notifications/mgp.lifecycle"})
@@ -47,7 +47,7 @@ class SharedEars:
         """Whose question this is cannot be known, so nobody is asked."""
         fault = Fault("METHOD_NOT_FOUND", f"{request.method} cannot be attributed to a caller on a shared connection")
         if self.connection is not None:
-            self.connection.refuse(request.id, fault.render(Tongue.OLD_MCP))
+            self.connection.refuse(request.id, fault.render(ErrorDialect.OLD_MCP))
 
     def closed(self, fault: Fault) -> None:
         if not self._ended.done():

@@ -9,11 +9,11 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 from interlock.client.connection import Connection
 from interlock.hub.upstreams.questions import Questions
 from interlock.hub.upstreams.sharing import SessionState
+from interlock.protocols.mcp.input_requests import question_for_old
 from interlock.protocols.mcp.methods import is_severe
-from interlock.protocols.mcp.questions import question_for_old
 from interlock.protocols.mcp.tasks import related_task, with_related
 from interlock.transports.exchange import Session
-from interlock.wire.errors import Fault, Tongue
+from interlock.wire.errors import ErrorDialect, Fault
 from interlock.wire.messages import Request
 
 if TYPE_CHECKING:
@@ -85,7 +85,7 @@ class LineOwner:
             self.questions.relay(connection, request, partial(self._ask_beside, self._session), shown)
         else:
             fault = Fault("METHOD_NOT_FOUND", f"{request.method} cannot be attributed to one of {len(self.open)} calls")
-            connection.refuse(request.id, fault.render(Tongue.OLD_MCP))
+            connection.refuse(request.id, fault.render(ErrorDialect.OLD_MCP))
 
     def _wants(self, session: Session, method: str, params: bytes) -> bool:
         state = session.state

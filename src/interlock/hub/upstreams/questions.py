@@ -15,14 +15,14 @@ import msgspec
 
 from interlock.hub.catalog.links import exposed_question, restored_answer
 from interlock.hub.upstreams import client_tasks as of_clients
+from interlock.protocols.mcp.input_requests import check_answer
 from interlock.protocols.mcp.meta import PROGRESS_TOKEN, with_meta
 from interlock.protocols.mcp.progress import with_token
-from interlock.protocols.mcp.questions import check_answer
 from interlock.protocols.mcp.tasks import STATUS_CHANGED
+from interlock.wire.cancellation import read_withdrawal
 from interlock.wire.conversation import PROGRESS
-from interlock.wire.errors import ErrorObject, Fault, Tongue
+from interlock.wire.errors import ErrorDialect, ErrorObject, Fault
 from interlock.wire.messages import Id, Request, one_line
-from interlock.wire.withdrawals import read_withdrawal
 
 CARRIED: Final = frozenset({"sampling/createMessage", "elicitation/create", "roots/list"})
 """What a server may ask of a client."""
@@ -149,7 +149,7 @@ def _token_in(params: bytes) -> Id | None:
 
 
 def _refuse(server: Answers, request: Request, fault: Fault) -> None:
-    server.refuse(request.id, fault.render(Tongue.OLD_MCP))
+    server.refuse(request.id, fault.render(ErrorDialect.OLD_MCP))
 
 
 class _Progress(msgspec.Struct):

@@ -8,7 +8,7 @@ import msgspec
 
 from interlock.config.settings import Share
 from interlock.hub.calls.call import Caller
-from interlock.protocols.mcp.projected import capabilities_across, capabilities_along
+from interlock.protocols.mcp.capability_projection import capabilities_across, capabilities_along
 from interlock.transports.exchange import Exchange, Session
 
 

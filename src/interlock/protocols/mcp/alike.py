@@ -10,8 +10,8 @@ from typing import Final
 
 import msgspec
 
-from interlock.protocols.mcp.meta import Glance, glance
-from interlock.protocols.mcp.traced import behind_trace
+from interlock.protocols.mcp.meta import RequestPreview, glance
+from interlock.protocols.mcp.trace_meta import behind_trace
 from interlock.wire.errors import Fault
 from interlock.wire.messages import Request, plain_request
 
@@ -45,11 +45,11 @@ class AlikeCall(msgspec.Struct, frozen=True):
     after: int
     """How many bytes of the params stand before the arguments, and behind them."""
     method: str
-    view: Glance
+    view: RequestPreview
     untraced: bytes
 
     @classmethod
-    def of(cls, body: bytes, request: Request, view: Glance) -> AlikeCall | None:
+    def of(cls, body: bytes, request: Request, view: RequestPreview) -> AlikeCall | None:
         """The pieces of a call that was read from these bytes; None where they could not be told apart for sure.
 
         They are when the same pieces with another id and other arguments are read as just that.
@@ -107,12 +107,12 @@ class AlikeCall(msgspec.Struct, frozen=True):
         except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
             return None
 
-    def read(self, body: bytes, parts: Parts) -> tuple[Request, Glance]:
+    def read(self, body: bytes, parts: Parts) -> tuple[Request, RequestPreview]:
         """The call in these bytes, of which those are the parts."""
         id_, given, value, begin, stop = parts
         view, raw = self.view, self.view.meta_raw
         request = Request(id_, self.method, body[begin - self.before : stop + self.after])
-        return request, Glance(view.name, None, view.meta, raw, given, None, value, self.untraced)
+        return request, RequestPreview(view.name, None, view.meta, raw, given, None, value, self.untraced)
 
     def _is_sure(self) -> bool:
         """Whether what these pieces enclose is read as the id and the arguments, and nothing else changes."""

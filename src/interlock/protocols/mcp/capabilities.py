@@ -7,8 +7,8 @@ from typing import Final
 import msgspec
 
 from interlock.protocols.mcp.tasks import EXTENSION
+from interlock.wire.bounded_cache import remembers_short
 from interlock.wire.errors import Fault
-from interlock.wire.short_memory import remembers_short
 
 
 class ClientCapabilities(msgspec.Struct, frozen=True):

@@ -7,7 +7,7 @@ import msgspec
 from interlock.protocols.mcp.capabilities import NO_CAPABILITIES, ClientCapabilities
 from interlock.protocols.mcp.revisions import Revision
 from interlock.protocols.mgp.negotiation import Agreed, Home, Offer
-from interlock.wire.errors import Tongue
+from interlock.wire.errors import ErrorDialect
 
 
 class Dialect(msgspec.Struct, frozen=True):
@@ -34,10 +34,10 @@ class Dialect(msgspec.Struct, frozen=True):
         msgspec.structs.force_setattr(self, "modern", self.revision.modern)
 
     @property
-    def tongue(self) -> Tongue:
+    def tongue(self) -> ErrorDialect:
         """How errors are spoken to this client."""
         if self.rest:
-            return Tongue.REST
+            return ErrorDialect.REST
         if self.mgp is not None:
-            return Tongue.NEW_MGP if self.modern else Tongue.MGP
-        return Tongue.NEW_MCP if self.modern else Tongue.OLD_MCP
+            return ErrorDialect.NEW_MGP if self.modern else ErrorDialect.MGP
+        return ErrorDialect.NEW_MCP if self.modern else ErrorDialect.OLD_MCP

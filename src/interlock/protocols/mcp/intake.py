@@ -13,12 +13,12 @@ import msgspec
 from interlock.protocols.mcp import headers as mcp_headers
 from interlock.protocols.mcp.capabilities import NO_CAPABILITIES, read_client_capabilities
 from interlock.protocols.mcp.dialect import Dialect
-from interlock.protocols.mcp.meta import CLIENT_CAPABILITIES, PROTOCOL_VERSION, Glance, RequestMeta, glance
+from interlock.protocols.mcp.meta import CLIENT_CAPABILITIES, PROTOCOL_VERSION, RequestMeta, RequestPreview, glance
 from interlock.protocols.mcp.methods import LOG_LEVELS, METHODS, serves
 from interlock.protocols.mcp.revisions import LEGACY_NAMES, MODERN_NAMES, REVISIONS, Revision, agree
 from interlock.protocols.mgp import negotiation
 from interlock.protocols.mgp.negotiation import Home, Offer, read_offer
-from interlock.wire.errors import Fault, Tongue
+from interlock.wire.errors import ErrorDialect, Fault
 from interlock.wire.messages import Request
 
 Headers = Mapping[bytes, bytes]
@@ -28,7 +28,7 @@ MOST_OF_ITSELF: Final = 64 * 1024
 """Bytes of a client's capabilities, and of what it calls itself."""
 
 
-def is_modern(request: Request, view: Glance, headers: Headers | None) -> bool:
+def is_modern(request: Request, view: RequestPreview, headers: Headers | None) -> bool:
     """Whether the request is of the stateless era: by its `_meta`, its method, or its version header."""
     meta = view.meta
     if meta is not None and (meta.protocol_version is not None or meta.client_capabilities is not msgspec.UNSET):
@@ -45,7 +45,7 @@ def is_modern(request: Request, view: Glance, headers: Headers | None) -> bool:
     return known.modern if known is not None else mcp_headers.METHOD in headers
 
 
-def read_modern(request: Request, view: Glance, headers: Headers | None) -> Dialect:
+def read_modern(request: Request, view: RequestPreview, headers: Headers | None) -> Dialect:
     """How a stateless request wants to be served, once it is checked. `headers` is None where there are none."""
     meta = view.meta
     if meta is None or meta.protocol_version is None:
@@ -61,16 +61,16 @@ def read_modern(request: Request, view: Glance, headers: Headers | None) -> Dial
     return dialect
 
 
-def refusal_tongue(params: bytes) -> Tongue:
+def refusal_tongue(params: bytes) -> ErrorDialect:
     """How a stateless request is refused before any service has seen it: in MGP's terms where it offers MGP."""
     try:
         meta = glance(params).meta
         said = msgspec.UNSET if meta is None else meta.client_capabilities
         offer = None if said is msgspec.UNSET else _mgp_offer(bytes(said))
     except Fault:
-        return Tongue.NEW_MCP
+        return ErrorDialect.NEW_MCP
     fits = offer is not None and negotiation.agree((), *offer) is not None
-    return Tongue.NEW_MGP if fits else Tongue.NEW_MCP
+    return ErrorDialect.NEW_MGP if fits else ErrorDialect.NEW_MCP
 
 
 def read_initialize(params: bytes) -> Dialect:
@@ -97,7 +97,7 @@ def check_session_version(headers: Headers, agreed: Revision) -> None:
         raise _unsupported(version, LEGACY_NAMES, f"this session speaks {agreed.name}")
 
 
-def name_in(method: str, view: Glance) -> str | None:
+def name_in(method: str, view: RequestPreview) -> str | None:
     """What a request says that it is about, as `Mcp-Name` repeats it."""
     row = METHODS.get(method)
     if row is None or row.named_by == "name":

@@ -42,7 +42,7 @@ class RequestMeta(msgspec.Struct, frozen=True):
         return self.progress_token is None and self.traceparent is None and self.trace_id is msgspec.UNSET
 
 
-class Glance(msgspec.Struct, frozen=True):
+class RequestPreview(msgspec.Struct, frozen=True):
     """What routing needs to know of a request's params, without decoding the rest."""
 
     name: str | None = None
@@ -59,7 +59,7 @@ class Glance(msgspec.Struct, frozen=True):
     """The `_meta` behind its opening brace, where it is known to name no trace; see `traced`."""
 
 
-def glance(params: bytes) -> Glance:
+def glance(params: bytes) -> RequestPreview:
     """The few members of params that decide where a request goes. Raises INVALID_PARAMS."""
     try:
         seen = _decode_params(params)
@@ -73,8 +73,8 @@ def glance(params: bytes) -> Glance:
             given = bytes(arguments)
             # Anything else in there, or anything that stood twice, would make it longer.
             if len(params) == length + len(name) + len(given) and (meta is not None or raw is _UNSET):
-                return Glance(name, None, meta, meta_raw, given)
-        return Glance(name, seen.uri, meta, meta_raw if meta is not None else b"", None, seen.task)
+                return RequestPreview(name, None, meta, meta_raw, given)
+        return RequestPreview(name, seen.uri, meta, meta_raw if meta is not None else b"", None, seen.task)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as cause:
         raise Fault("INVALID_PARAMS", f"params: {cause}") from None
 

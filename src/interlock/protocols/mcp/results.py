@@ -10,7 +10,7 @@ from typing import Final
 import msgspec
 
 from interlock.protocols.mcp.meta import MODERN_KEYS, SERVER_INFO, Members
-from interlock.wire.errors import Fault, Tongue
+from interlock.wire.errors import ErrorDialect, Fault
 
 COMPLETE: Final = b'{"resultType":"complete"}'
 """The empty result of the stateless era."""
@@ -116,7 +116,7 @@ def of_known_kind(result: bytes, *, tasks: bool) -> bytes:
     return result
 
 
-def refusal_result(fault: Fault, *, modern: bool, tongue: Tongue = Tongue.OLD_MCP) -> bytes:
+def refusal_result(fault: Fault, *, modern: bool, tongue: ErrorDialect = ErrorDialect.OLD_MCP) -> bytes:
     """A refused tool call as a result the model can read and correct itself by."""
     error = fault.render(tongue)
     text = fault.message + (f"\n{fault.mend}" if fault.mend else "")

@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from interlock.wire.errors import TABLE, ErrorObject, Fault, Kind, Tongue
+from interlock.wire.errors import TABLE, ErrorDialect, ErrorObject, Fault, Kind
 
 CATEGORIES: Final = ("security", "lifecycle", "resource", "validation", "external")
 MEMBER: Final = "_mgp"
@@ -54,7 +54,7 @@ def read_recovery(error: ErrorObject) -> Recovery | None:
     return said
 
 
-def translated(error: ErrorObject, tongue: Tongue, *, fallback_tool: str | None = None) -> ErrorObject:
+def translated(error: ErrorObject, tongue: ErrorDialect, *, fallback_tool: str | None = None) -> ErrorObject:
     """A server's MGP error for a client. One that agreed on MGP gets it whole; another a number of its own revision.
 
     `fallback_tool` is the hint under the name that the client knows.

@@ -11,7 +11,7 @@ from typing import Final
 import msgspec
 
 from interlock.signatures.problems import MAX_PROBLEMS, Problem
-from interlock.wire.errors import Fault, Tongue
+from interlock.wire.errors import ErrorDialect, Fault
 
 ERROR_TYPES: Final[Mapping[int, str]] = {
     -32700: "ParseError",
@@ -90,7 +90,7 @@ def may_retry(fault: Fault) -> bool:
 
 def registry_code(fault: Fault) -> int:
     """The fault's number among the registry's ten. What has none of its own is the caller's fault or ours."""
-    code = fault.kind.code(Tongue.REST)
+    code = fault.kind.code(ErrorDialect.REST)
     if code in ERROR_TYPES:
         return code
     return -32600 if fault.kind.http < 500 else -32603

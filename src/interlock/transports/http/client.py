@@ -27,8 +27,9 @@ from interlock.transports.http.replies import Call, Receipt
 from interlock.transports.http.sse_client import SseLink
 from interlock.transports.http.standing import Standing
 from interlock.transports.link import Link, Listener, Outgoing, Sink
+from interlock.wire.cancellation import withdrawal
 from interlock.wire.conversation import CANCELLED, PROGRESS
-from interlock.wire.errors import ErrorObject, Fault, Tongue
+from interlock.wire.errors import ErrorDialect, ErrorObject, Fault
 from interlock.wire.limits import DEFAULT, Limits
 from interlock.wire.messages import (
     EMPTY_OBJECT,
@@ -39,7 +40,6 @@ from interlock.wire.messages import (
     encode_notification,
     encode_result,
 )
-from interlock.wire.withdrawals import withdrawal
 
 SWEEP: Final = 0.25
 """Seconds between two looks for passed deadlines, at least."""
@@ -298,7 +298,7 @@ class HttpLink(Link):
             self.complain(f"request id {request.id!r} is used twice")
             return False
         if len(self._owed) >= self.limits.pending:
-            error = Fault("RESOURCE_EXHAUSTED", "too many open requests").render(Tongue.OLD_MCP)
+            error = Fault("RESOURCE_EXHAUSTED", "too many open requests").render(ErrorDialect.OLD_MCP)
             self._post(encode_failure(request.id, error))
             return False
         self._owed.add(request.id)

@@ -23,7 +23,7 @@ from interlock.protocols.mcp.intake import (
     read_modern,
     refusal_tongue,
 )
-from interlock.protocols.mcp.meta import Glance, glance
+from interlock.protocols.mcp.meta import RequestPreview, glance
 from interlock.protocols.mcp.revisions import REVISIONS
 from interlock.transports.alike_calls import Open, Said
 from interlock.transports.alike_calls import Turn as AnyTurn
@@ -37,8 +37,9 @@ from interlock.transports.http.legacy_sse import LegacySse, mcp_path_of
 from interlock.transports.http.sessions import HttpSession, Sessions
 from interlock.transports.http.turn import Head, Turn
 from interlock.transports.unsettled import Unsettled
+from interlock.wire.cancellation import read_withdrawal
 from interlock.wire.conversation import CANCELLED
-from interlock.wire.errors import Fault, Tongue
+from interlock.wire.errors import ErrorDialect, Fault
 from interlock.wire.limits import DEFAULT, Limits
 from interlock.wire.messages import (
     BadMessage,
@@ -55,7 +56,6 @@ from interlock.wire.messages import (
     is_batch,
     plain_request,
 )
-from interlock.wire.withdrawals import read_withdrawal
 
 _log = logging.getLogger(__name__)
 
@@ -206,7 +206,13 @@ class McpEndpoint:
             exchange.fail(Fault("INTERNAL_ERROR", "a fault of ours; it was logged"))
 
     def _serve_in_session(
-        self, turn: Turn, session: HttpSession, caller: Caller, request: Request, view: Glance, batch: Batch | None
+        self,
+        turn: Turn,
+        session: HttpSession,
+        caller: Caller,
+        request: Request,
+        view: RequestPreview,
+        batch: Batch | None,
     ) -> None:
         exchange = HttpExchange(request, view, session.dialect, caller, turn, session, batch)
         session.take(request.id, exchange)
@@ -338,21 +344,26 @@ def _says_modern(turn: Turn) -> bool:
     return revision is not None and revision.modern
 
 
-def _tongue(turn: Turn, fault: Fault) -> Tongue:
+def _tongue(turn: Turn, fault: Fault) -> ErrorDialect:
     """A session's own tongue is not asked for: whoever is refused need not be the one that it belongs to."""
     if mcp_headers.SESSION in turn.head.headers and not _says_modern(turn):
-        return Tongue.OLD_MCP
+        return ErrorDialect.OLD_MCP
     if fault.kind.domain != "security" or isinstance(fault, BadMessage):
-        return Tongue.NEW_MCP
+        return ErrorDialect.NEW_MCP
     try:
         message = decode(turn.body)
     except BadMessage:
-        return Tongue.NEW_MCP
-    return refusal_tongue(message.params) if isinstance(message, Request) else Tongue.NEW_MCP
+        return ErrorDialect.NEW_MCP
+    return refusal_tongue(message.params) if isinstance(message, Request) else ErrorDialect.NEW_MCP
 
 
 def _refuse(
-    turn: Turn, status: int, fault: Fault, headers: bytes = b"", tongue: Tongue = Tongue.NEW_MCP, id: Id | None = None
+    turn: Turn,
+    status: int,
+    fault: Fault,
+    headers: bytes = b"",
+    tongue: ErrorDialect = ErrorDialect.NEW_MCP,
+    id: Id | None = None,
 ) -> None:
     if status in _CLOSING:
         turn.keep_alive = False
@@ -360,7 +371,7 @@ def _refuse(
 
 
 def _failure(fault: Fault, id: Id | None) -> bytes:
-    return encode_failure(id, fault.render(Tongue.OLD_MCP))
+    return encode_failure(id, fault.render(ErrorDialect.OLD_MCP))
 
 
 def _id_of(turn: Turn, fault: Fault | None) -> Id | None:

@@ -13,11 +13,12 @@ import msgspec
 
 from interlock.protocols.mcp.capabilities import missing_capability
 from interlock.protocols.mcp.dialect import Dialect
-from interlock.protocols.mcp.meta import SUBSCRIPTION_ID, Glance
+from interlock.protocols.mcp.meta import SUBSCRIPTION_ID, RequestPreview
 from interlock.transports.alike_calls import GONE, OpenExchange, Said
 from interlock.transports.exchange import Caller, why_cancelled
 from interlock.transports.http.answers import failure_status, fault_headers, fault_status
 from interlock.transports.http.turn import Turn
+from interlock.wire.cancellation import withdrawal
 from interlock.wire.conversation import CANCELLED
 from interlock.wire.errors import ErrorObject, Fault
 from interlock.wire.messages import (
@@ -29,7 +30,6 @@ from interlock.wire.messages import (
     one_line,
 )
 from interlock.wire.sse import encode_event
-from interlock.wire.withdrawals import withdrawal
 
 if TYPE_CHECKING:
     from interlock.transports.http.sessions import HttpSession
@@ -63,7 +63,7 @@ class HttpExchange(OpenExchange):
     def __init__(
         self,
         request: Request,
-        glance: Glance,
+        glance: RequestPreview,
         dialect: Dialect,
         caller: Caller,
         turn: Turn,

@@ -12,7 +12,7 @@ import msgspec
 from interlock.protocols.mcp.meta import names_method
 from interlock.protocols.mgp.errors import read_recovery
 from interlock.transports.http.heads import fits
-from interlock.wire.errors import ErrorObject, Fault, Tongue
+from interlock.wire.errors import ErrorDialect, ErrorObject, Fault
 from interlock.wire.messages import BadMessage, Message, decode, decode_batch, is_batch
 
 if TYPE_CHECKING:
@@ -42,7 +42,7 @@ def read_messages(link: HttpLink, data: bytes) -> list[Message]:
     except BadMessage as bad:
         link.complain(bad.message, "message")
         if bad.id is not None and names_method(data):
-            link.refuse_unread(bad.id, bad.render(Tongue.OLD_MCP))
+            link.refuse_unread(bad.id, bad.render(ErrorDialect.OLD_MCP))
         return []
     for part in parts:
         if isinstance(part, BadMessage):

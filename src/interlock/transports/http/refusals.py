@@ -11,7 +11,7 @@ from interlock.protocols.registry.errors import error_body
 from interlock.protocols.traces import new_trace_id
 from interlock.transports.http.guard import Refusal
 from interlock.transports.http.legacy_sse import mcp_path_of
-from interlock.wire.errors import Fault, Tongue
+from interlock.wire.errors import ErrorDialect, Fault
 from interlock.wire.messages import encode_failure
 
 
@@ -20,5 +20,5 @@ def refusal_body(refusal: Refusal, target: bytes, is_mcp: Callable[[str], bool])
     fault = Fault(refusal.name, refusal.message)
     path = target.partition(b"?")[0].decode("latin-1")
     if not path or is_mcp(path) or is_mcp(mcp_path_of(path) or path):
-        return encode_failure(None, fault.render(Tongue.NEW_MCP))
+        return encode_failure(None, fault.render(ErrorDialect.NEW_MCP))
     return msgspec.json.encode(error_body(fault, new_trace_id()))

@@ -23,7 +23,7 @@ from interlock.transports.link import Outgoing, Sink
 from interlock.wire.conversation import CANCELLED, PROGRESS
 from interlock.wire.errors import Fault
 from interlock.wire.messages import Failure, Notification, Request, Result, plain_result
-from interlock.wire.sse import Event, EventReader, EventTooLarge
+from interlock.wire.sse import EventReader, EventTooLarge, SseEvent
 
 if TYPE_CHECKING:
     from interlock.transports.http.client import HttpLink
@@ -167,7 +167,7 @@ class Call(Reply):
             if self._told or self.over:
                 return
 
-    def _note(self, event: Event) -> None:
+    def _note(self, event: SseEvent) -> None:
         self._resumes = 0
         if event.id is not None:
             self.last_event_id = header_text(event.id)

@@ -17,10 +17,10 @@ from interlock.transports.http.pool import Guard, Pool
 from interlock.transports.http.reading import BAD_EVENTS, FLOOD, http_fault, read_error
 from interlock.transports.link import Listener, Outgoing, Sink
 from interlock.transports.one_stream import OneStreamLink, Waiter
-from interlock.wire.errors import Fault, Tongue
+from interlock.wire.errors import ErrorDialect, Fault
 from interlock.wire.limits import DEFAULT, Limits
 from interlock.wire.messages import BadMessage, Id, decode, encode_failure
-from interlock.wire.sse import Event, EventReader, EventTooLarge
+from interlock.wire.sse import EventReader, EventTooLarge, SseEvent
 
 POSTS: Final = 64
 """Connections that messages go out on."""
@@ -89,7 +89,7 @@ class SseLink(OneStreamLink):
 
     # What the stream and the posts report.
 
-    def took(self, event: Event) -> None:
+    def took(self, event: SseEvent) -> None:
         """One event of the stream."""
         if event.event == "endpoint":
             self._named(event.data.decode("utf-8", "replace").strip())
@@ -135,7 +135,7 @@ class SseLink(OneStreamLink):
             self._complain("message", bad.message)
             self._stream.bad += 1
             if bad.id is not None:
-                self._write(encode_failure(bad.id, bad.render(Tongue.OLD_MCP)))
+                self._write(encode_failure(bad.id, bad.render(ErrorDialect.OLD_MCP)))
             return
         self._stream.bad = 0
         self._take(message)

@@ -25,7 +25,7 @@ from interlock.transports.rounds import Rounds
 from interlock.transports.stdio.chatter import Chatter, printable
 from interlock.transports.stdio.process import STDIN, STDOUT, Command, ServerProcess
 from interlock.wire.conversation import CANCELLED
-from interlock.wire.errors import Fault, Tongue
+from interlock.wire.errors import ErrorDialect, Fault
 from interlock.wire.limits import DEFAULT, Limits
 from interlock.wire.messages import (
     EMPTY_OBJECT,
@@ -321,7 +321,7 @@ class StdioLink(OneStreamLink):
         if bad.id is not None and names_method(line):
             # A request of its own that cannot be taken. Its ids are not ours.
             if not self.modern:
-                self._write(encode_failure(bad.id, bad.render(Tongue.OLD_MCP)))
+                self._write(encode_failure(bad.id, bad.render(ErrorDialect.OLD_MCP)))
             return
         self._fail(_id_in(line) if bad.id is None else bad.id, f"its answer cannot be read: {bad.message}")
 

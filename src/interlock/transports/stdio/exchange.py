@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import msgspec
 
 from interlock.protocols.mcp.dialect import Dialect
-from interlock.protocols.mcp.meta import Glance
+from interlock.protocols.mcp.meta import RequestPreview
 from interlock.transports.alike_calls import Open, OpenExchange, Said
 from interlock.transports.exchange import Caller, Session
 from interlock.wire.errors import ErrorObject, Fault
@@ -46,7 +46,7 @@ class StreamExchange(OpenExchange):
         self,
         server: StdioServer,
         request: Request,
-        view: Glance,
+        view: RequestPreview,
         dialect: Dialect,
         caller: Caller,
         session: Session | None,

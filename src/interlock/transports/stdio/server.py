@@ -20,8 +20,8 @@ from interlock.transports.alike_calls import AlikeCalls, Open, Remembered, Said,
 from interlock.transports.exchange import Caller, Service, why_cancelled
 from interlock.transports.rounds import Rounds
 from interlock.transports.stdio.exchange import Batch, LineTurn, StreamExchange, StreamSession, Waiter
-from interlock.wire.conversation import Answered, Asked, Conversation, Received, Refused, Told, Withdrawn
-from interlock.wire.errors import Fault, Tongue
+from interlock.wire.conversation import Answered, Asked, Conversation, Notified, Received, Refused, Withdrawn
+from interlock.wire.errors import ErrorDialect, Fault
 from interlock.wire.limits import DEFAULT, Limits
 from interlock.wire.messages import (
     BadMessage,
@@ -241,7 +241,7 @@ class StdioServer(asyncio.Protocol):
             case Answered(waiter, answer):
                 if not waiter.done():
                     _settle(waiter, answer)
-            case Told(notification):
+            case Notified(notification):
                 self._told(notification)
             case Withdrawn(id, reason):
                 exchange = self._open.pop(id, None)
@@ -279,9 +279,9 @@ class StdioServer(asyncio.Protocol):
                 if caller.owner != session.caller.owner:
                     raise Fault("ACCESS_DENIED", "the session is another's", mend="bring the credential that opened it")
         except Fault as fault:
-            tongue = Tongue.OLD_MCP
+            tongue = ErrorDialect.OLD_MCP
             if modern:
-                tongue = refusal_tongue(request.params) if fault.kind.domain == "security" else Tongue.NEW_MCP
+                tongue = refusal_tongue(request.params) if fault.kind.domain == "security" else ErrorDialect.NEW_MCP
             self.answer(request.id, encode_failure(request.id, fault.render(tongue)), batch)
             return
         exchange = StreamExchange(self, request, view, dialect, caller, session, batch)
@@ -436,8 +436,8 @@ class StdioServer(asyncio.Protocol):
             self.send(cancelled)
 
     @property
-    def _tongue(self) -> Tongue:
-        return Tongue.NEW_MCP if self._session is None else Tongue.OLD_MCP
+    def _tongue(self) -> ErrorDialect:
+        return ErrorDialect.NEW_MCP if self._session is None else ErrorDialect.OLD_MCP
 
 
 def _settle(waiter: Waiter, answer: Result | Failure) -> None:

@@ -18,7 +18,7 @@ from interlock.protocols.mcp.meta import (
 from interlock.protocols.mcp.revisions import Revision
 from interlock.protocols.mcp.tasks import EXTENSION as TASKS
 from interlock.protocols.mgp.negotiation import EXTENSION_KEY as MGP
-from interlock.wire.short_memory import remembers_short
+from interlock.wire.bounded_cache import remembers_short
 
 _CROSSING: Final = ("sampling", "elicitation", "roots", "experimental")
 """The capabilities that mean the same on both sides. Tasks are another thing in each era, and stay where they are."""
