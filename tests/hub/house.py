@@ -22,10 +22,10 @@ from interlock.hub.doors import is_mcp_path
 from interlock.hub.upstreams.states import State
 from interlock.protocols.mgp.access import EntryType
 from interlock.store.documents import Change
+from interlock.transports.call_parking import ParkingLimits as ParkingLimits
 from interlock.transports.credentials import header_of
 from interlock.transports.http.endpoint import McpEndpoint
 from interlock.transports.http.serve import start
-from interlock.transports.parking import Limits as ParkingLimits
 from interlock.transports.stdio.server import StdioServer
 from interlock.web.app import make_app
 from interlock.web.metrics.page import MetricsPage

@@ -23,7 +23,7 @@ from interlock.hub.callers.principals import local_person
 from interlock.hub.carrying.trails import Trail
 from interlock.hub.upstreams.lines import Line
 from interlock.store import StoreFull
-from interlock.transports.rounds import Rounds
+from interlock.transports.batching import Batching
 
 from .house import House, Kept, KeptLines, Raw, house, text_of, until
 from .raw_web import COMPLETE, SCHEMA, RawProgram, RawWeb
@@ -448,10 +448,10 @@ def held() -> Iterator[list[Callable[[], None]]]:
     """The next steps of rounds, which a test takes when it wants to."""
     steps: list[Callable[[], None]] = []
 
-    def then(rounds: Rounds, do: Callable[..., None], *args: object) -> None:
+    def then(rounds: Batching, do: Callable[..., None], *args: object) -> None:
         steps.append(partial(do, *args))
 
-    with patch.object(Rounds, "then", then):
+    with patch.object(Batching, "then", then):
         yield steps
 
 

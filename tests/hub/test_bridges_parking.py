@@ -12,8 +12,8 @@ import msgspec
 import pytest
 
 from interlock.config.settings import Hub, Limits, Server, Timeouts
-from interlock.transports.parking import Limits as ParkingLimits
-from interlock.transports.parking import Parking
+from interlock.transports.call_parking import CallParking
+from interlock.transports.call_parking import ParkingLimits as ParkingLimits
 from interlock.wire.errors import Fault
 
 from .asking_server import Counts, asking_server
@@ -194,7 +194,7 @@ class Waits:
 
 
 async def test_what_is_kept_for_calls_is_bounded_in_bytes_and_gives_way_to_open_questions() -> None:
-    parking = Parking(ParkingLimits(held_bytes=100), b"secret")
+    parking = CallParking(ParkingLimits(held_bytes=100), b"secret")
     first, second, third = (parking.take_place(Waits(), bytes([number])) for number in range(3))
     parking.next_round(first, 40)
     parking.keep(first, 60)

@@ -12,7 +12,7 @@ from typing import cast
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from interlock.transports.rounds import LARGE, OFTEN, SELDOM, TOGETHER, Rounds
+from interlock.transports.batching import LARGE, OFTEN, SELDOM, TOGETHER, Batching
 
 
 class Wire(asyncio.Transport):
@@ -36,7 +36,7 @@ class Wire(asyncio.Transport):
 class Echo:
     """Answers what it takes in, on its own wire."""
 
-    def __init__(self, name: str, rounds: Rounds, log: list[tuple[str, str, bytes]]) -> None:
+    def __init__(self, name: str, rounds: Batching, log: list[tuple[str, str, bytes]]) -> None:
         self.transport: asyncio.Transport = Wire(name, log)
         self.name, self.rounds, self.log = name, rounds, log
 
@@ -51,7 +51,7 @@ class Echo:
 
 
 @contextmanager
-def together(rounds: Rounds, by: Echo) -> Iterator[None]:
+def together(rounds: Batching, by: Echo) -> Iterator[None]:
     """Make it see that pieces come together, as they do under load."""
     for _ in range(OFTEN + 1):
         rounds.received(by, b"warm")
@@ -63,7 +63,7 @@ def together(rounds: Rounds, by: Echo) -> Iterator[None]:
 def test_a_piece_that_comes_alone_is_taken_and_answered_at_once() -> None:
     async def scenario() -> None:
         log: list[tuple[str, str, bytes]] = []
-        rounds = Rounds.of(asyncio.get_running_loop())
+        rounds = Batching.of(asyncio.get_running_loop())
         rounds.received(Echo("a", rounds, log), b"1")
         assert log == [("took", "a", b"1"), ("wrote", "a", b"1")]
 
@@ -73,7 +73,7 @@ def test_a_piece_that_comes_alone_is_taken_and_answered_at_once() -> None:
 def test_what_comes_together_is_all_taken_before_any_of_it_is_answered() -> None:
     async def scenario() -> None:
         log: list[tuple[str, str, bytes]] = []
-        rounds = Rounds.of(asyncio.get_running_loop())
+        rounds = Batching.of(asyncio.get_running_loop())
         a, b = Echo("a", rounds, log), Echo("b", rounds, log)
         with together(rounds, a):
             rounds.received(a, b"1")
@@ -89,7 +89,7 @@ def test_what_comes_together_is_all_taken_before_any_of_it_is_answered() -> None
 def test_the_first_of_a_long_round_does_not_wait_for_the_last() -> None:
     async def scenario() -> None:
         log: list[tuple[str, str, bytes]] = []
-        rounds = Rounds.of(asyncio.get_running_loop())
+        rounds = Batching.of(asyncio.get_running_loop())
         a = Echo("a", rounds, log)
         with together(rounds, a):
             for number in range(3 * TOGETHER):
@@ -107,7 +107,7 @@ def test_a_connection_that_fails_is_ended_and_the_others_are_answered() -> None:
         loop = asyncio.get_running_loop()
         failures: list[dict[str, object]] = []
         loop.set_exception_handler(lambda _, context: failures.append(context))
-        rounds = Rounds.of(loop)
+        rounds = Batching.of(loop)
         a, b = Echo("a", rounds, log), Echo("b", rounds, log)
         with together(rounds, b):
             rounds.received(a, b"break")
@@ -123,7 +123,7 @@ def test_a_connection_that_fails_is_ended_and_the_others_are_answered() -> None:
 def test_once_pieces_come_alone_again_they_are_taken_at_once_again() -> None:
     async def scenario() -> None:
         log: list[tuple[str, str, bytes]] = []
-        rounds = Rounds.of(asyncio.get_running_loop())
+        rounds = Batching.of(asyncio.get_running_loop())
         a = Echo("a", rounds, log)
         with together(rounds, a):
             for _ in range(SELDOM):
@@ -146,7 +146,7 @@ PIECES = st.lists(st.tuples(st.sampled_from("abc"), st.sampled_from([b"x", b"yy"
 def test_every_wire_gets_what_came_on_it_in_its_order(turns: list[tuple[list[Piece], bool]]) -> None:
     async def scenario() -> list[tuple[str, str, bytes]]:
         log: list[tuple[str, str, bytes]] = []
-        rounds = Rounds.of(asyncio.get_running_loop())
+        rounds = Batching.of(asyncio.get_running_loop())
         ends = {name: Echo(name, rounds, log) for name in "abc"}
         for pieces, settled in turns:
             for name, data in pieces:
@@ -167,7 +167,7 @@ def test_every_wire_gets_what_came_on_it_in_its_order(turns: list[tuple[list[Pie
 def test_a_later_step_is_taken_by_all_before_the_one_after_it() -> None:
     async def scenario() -> None:
         log: list[tuple[str, str, bytes]] = []
-        rounds = Rounds.of(asyncio.get_running_loop())
+        rounds = Batching.of(asyncio.get_running_loop())
 
         class Relay(Echo):
             def take_in(self, data: bytes) -> None:
@@ -193,7 +193,7 @@ def test_a_later_step_is_taken_by_all_before_the_one_after_it() -> None:
 def test_a_loop_that_is_over_is_not_held_on_to() -> None:
     async def scenario() -> weakref.ref[asyncio.AbstractEventLoop]:
         loop = asyncio.get_running_loop()
-        Rounds.of(loop)
+        Batching.of(loop)
         return weakref.ref(loop)
 
     loop = asyncio.run(scenario())

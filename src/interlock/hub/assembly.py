@@ -33,8 +33,8 @@ from interlock.hub.upstreams.states import State
 from interlock.hub.upstreams.upstream import Upstream
 from interlock.hub.upstreams.upstreams import Upstreams
 from interlock.store import Store, StoreError
-from interlock.transports.parking import Limits as ParkingLimits
-from interlock.transports.parking import Parking
+from interlock.transports.call_parking import CallParking
+from interlock.transports.call_parking import ParkingLimits as ParkingLimits
 from interlock.transports.stdio.process import Command
 from interlock.version import VERSION
 from interlock.wire.limits import Limits
@@ -60,7 +60,7 @@ class Assembly:
         """Sends the record to audit servers. Made by `begin`."""
         self.limits = _limits(config)
         self._parking_limits = parking
-        self.parking = Parking(parking or _parking_limits(config), secrets.token_bytes(32))
+        self.parking = CallParking(parking or _parking_limits(config), secrets.token_bytes(32))
         self.upstreams = Upstreams(self._upstream)
         self.counts = Counts()
         """How many calls there were and how long they took."""

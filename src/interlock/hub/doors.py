@@ -15,7 +15,7 @@ from interlock.hub.callers.principals import LOCAL_AGENT, TOKEN, Principal
 from interlock.hub.callers.shelf import Shelf
 from interlock.hub.calls.call import Caller, Load
 from interlock.hub.catalog.views import EVERYTHING, Catalog, View
-from interlock.transports.unsettled import Unsettled
+from interlock.transports.pending_authentication import AuthenticationPending
 from interlock.wire.errors import Fault
 
 if TYPE_CHECKING:
@@ -55,7 +55,7 @@ class Doors:
         self._loads: WeakValueDictionary[str, Load] = WeakValueDictionary()
 
     def admit(self, path: str, headers: Mapping[bytes, bytes]) -> Caller:
-        """Who asks, at an HTTP address. Raises `Unsettled` where that cannot be said yet."""
+        """Who asks, at an HTTP address. Raises `AuthenticationPending` where that cannot be said yet."""
         credential = headers.get(b"authorization")
         caller = self._admitted.get((path, credential))
         if caller is None:
@@ -73,7 +73,7 @@ class Doors:
         """The same, waiting where it takes a moment to say who asks."""
         try:
             return self.admit(path, headers)
-        except Unsettled as waiting:
+        except AuthenticationPending as waiting:
             await asyncio.wait([waiting.settled])
             return self.admit(path, headers)
 

@@ -44,9 +44,9 @@ from interlock.hub.tasks.tracker import Tracker
 from interlock.hub.upstreams.sharing import SessionState
 from interlock.hub.upstreams.upstreams import Upstreams
 from interlock.protocols.mgp.permissions import Risk
+from interlock.transports.call_parking import CallParking
 from interlock.transports.exchange import Caller as AnyCaller
 from interlock.transports.exchange import Exchange, Session
-from interlock.transports.parking import Parking
 from interlock.wire.errors import Fault
 from interlock.wire.limits import Limits
 from interlock.wire.messages import Notification, check_shape
@@ -72,7 +72,7 @@ class Hub:
         states: RequestStates,
         recording: Recording,
         kept: pages.Pages,
-        parking: Parking,
+        parking: CallParking,
         tracker: Tracker,
         finish_of: Callable[[Target], Finish | None],
         limits: Limits,

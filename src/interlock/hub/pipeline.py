@@ -26,7 +26,7 @@ from interlock.hub.store_faults import fault_of
 from interlock.judge.findings import Finding
 from interlock.protocols.mcp.results import refusal_result
 from interlock.store import StoreError
-from interlock.transports.rounds import Rounds
+from interlock.transports.batching import Batching
 from interlock.wire.errors import Fault
 
 Resolve = Callable[[Caller, str], Target]
@@ -67,7 +67,7 @@ class Pipeline:
         self._refused = refused
         self._would_refuse = would_refuse
         self._waiting: set[asyncio.Task[None]] = set()
-        self._rounds = Rounds.of(asyncio.get_running_loop())
+        self._rounds = Batching.of(asyncio.get_running_loop())
         self.refusals = Refusals()
         self._brake = Brake()
 

@@ -26,7 +26,7 @@ from interlock.server.resources import Resource
 from interlock.server.server import Anyone, Server
 from interlock.server.tasks import TaskLimits
 from interlock.server.tools import Tool
-from interlock.transports.parking import Limits as ParkingLimits
+from interlock.transports.call_parking import ParkingLimits as ParkingLimits
 
 __all__ = [
     "Annotations",

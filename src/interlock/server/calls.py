@@ -26,8 +26,8 @@ from interlock.server.resources import UNCACHED, cache_hints
 from interlock.server.task_desk import AsTask, TaskDesk
 from interlock.server.tools import Tool
 from interlock.server.work import Work
+from interlock.transports.call_parking import CallParking, binding_of
 from interlock.transports.exchange import Exchange
-from interlock.transports.parking import Parking, binding_of
 from interlock.wire.errors import Fault
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ Start = Callable[[Work], Coroutine[Any, Any, bytes]]
 class Calls:
     """Runs the functions of one server."""
 
-    def __init__(self, server: Server, offers: Offers, framing: Framing, parking: Parking, tasks: TaskDesk) -> None:
+    def __init__(self, server: Server, offers: Offers, framing: Framing, parking: CallParking, tasks: TaskDesk) -> None:
         self._server = server
         self._offers = offers
         self._framing = framing

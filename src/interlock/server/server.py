@@ -27,8 +27,8 @@ from interlock.server.tasks import TaskLimits
 from interlock.server.threads import Threads
 from interlock.server.tools import Tool
 from interlock.signatures import DefinitionError
+from interlock.transports.call_parking import CallParking, ParkingLimits
 from interlock.transports.exchange import Caller, Exchange, Session
-from interlock.transports.parking import Limits, Parking
 from interlock.wire.errors import Fault
 from interlock.wire.limits import DEFAULT
 from interlock.wire.messages import Notification, check_shape
@@ -66,7 +66,7 @@ class Server:
         ttl_ms: int = 60_000,
         scope: Scope = "private",
         threads: int = 32,
-        parked: Limits | None = None,
+        parked: ParkingLimits | None = None,
         tasks: TaskLimits | None = None,
         admit: Admit | None = None,
     ) -> None:
@@ -80,7 +80,7 @@ class Server:
         self._admit = admit
         self._offers = Offers(page_size)
         self._framing = Framing(info)
-        self._parking = Parking(parked or Limits(), secrets.token_bytes(32))
+        self._parking = CallParking(parked or ParkingLimits(), secrets.token_bytes(32))
         self._task_desk = TaskDesk(
             tasks or TaskLimits(),
             self._offers.listeners,

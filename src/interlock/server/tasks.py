@@ -18,7 +18,7 @@ import msgspec
 from interlock.protocols.mcp.meta import PROGRESS_TOKEN, members
 from interlock.protocols.mcp.tasks import TERMINAL, TRANSITIONS, Status, TaskState, unknown_task, with_related
 from interlock.transports.exchange import Exchange, Session
-from interlock.transports.held import Unfit
+from interlock.transports.parked_request import Unfit
 from interlock.wire.conversation import PROGRESS
 from interlock.wire.errors import Fault
 

@@ -15,9 +15,9 @@ from typing import TYPE_CHECKING, Any, Final, TypeVar
 import msgspec
 
 from interlock.protocols.mcp.meta import members
+from interlock.transports.call_parking import CallParking, binding_of
 from interlock.transports.exchange import Exchange
-from interlock.transports.held import Held, Unfit
-from interlock.transports.parking import Parking, binding_of
+from interlock.transports.parked_request import ParkedRequest, Unfit
 from interlock.wire.errors import Fault
 
 if TYPE_CHECKING:
@@ -30,12 +30,12 @@ Read = Callable[[bytes], T]
 _ASK_AGAIN: Final = 3
 
 
-class Work(Held):
+class Work(ParkedRequest):
     """A function that runs for a client."""
 
     __slots__ = ("_from_afar", "_given", "_limit", "_limit_s", "detach", "running", "task")
 
-    def __init__(self, exchange: Exchange, parking: Parking, given: msgspec.Raw | None = None) -> None:
+    def __init__(self, exchange: Exchange, parking: CallParking, given: msgspec.Raw | None = None) -> None:
         super().__init__(exchange, parking, lambda: binding_of(exchange))
         self.task: asyncio.Task[None] | None = None
         self.running: RunningTask | None = None

@@ -10,8 +10,8 @@ import asyncio
 from typing import Final
 
 from interlock.protocols.mcp.meta import PROGRESS_TOKEN, with_meta
-from interlock.transports.complaints import Complaints
 from interlock.transports.link import Link, Listener, Outgoing, Sink
+from interlock.transports.violation_log import ViolationLog
 from interlock.wire.conversation import (
     CANCELLED,
     PROGRESS,
@@ -70,7 +70,7 @@ class OneStreamLink(Link):
 
     def __init__(self, listener: Listener, limits: Limits) -> None:
         self.listener = listener
-        self.complaints = Complaints()
+        self.complaints = ViolationLog()
         self._limits = limits
         self._loop = asyncio.get_running_loop()
         self._conversation: Conversation[Waiter] = Conversation(limits)

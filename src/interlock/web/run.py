@@ -30,7 +30,7 @@ from interlock.store import StoreError
 from interlock.transports.descriptors import for_clients, raise_limit
 from interlock.transports.http.bounds import HttpBounds
 from interlock.transports.http.endpoint import McpEndpoint
-from interlock.transports.http.face import Face
+from interlock.transports.http.listener import HttpListener
 from interlock.transports.http.serve import start as start_http
 from interlock.version import VERSION
 from interlock.web.control import ControlSocket
@@ -147,7 +147,7 @@ async def _watch_files(assembly: Assembly, operator: Operator) -> None:
             seen = _stamps(assembly.config)
 
 
-async def _watch_connections(face: Face) -> None:
+async def _watch_connections(face: HttpListener) -> None:
     """What thousands of clients took goes back to the system when they have gone."""
     ebb = Ebb()
     while True:

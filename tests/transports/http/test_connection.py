@@ -15,8 +15,8 @@ from hypothesis import strategies as st
 
 from interlock.transports.http.bounds import HttpBounds
 from interlock.transports.http.endpoint import McpEndpoint
-from interlock.transports.http.face import Face, mcp_paths
 from interlock.transports.http.guard import faces_of
+from interlock.transports.http.listener import HttpListener, mcp_paths
 from interlock.transports.http.serve import start
 from interlock.wire.limits import DEFAULT, Limits
 
@@ -404,7 +404,7 @@ def answers_to(pieces: list[bytes]) -> bytes:
     from interlock.transports.http.protocol import HubProtocol
 
     async def feed() -> bytes:
-        face = Face(McpEndpoint(Desk()), faces_of("127.0.0.1", 7420), DEFAULT, HttpBounds(), mcp_paths)
+        face = HttpListener(McpEndpoint(Desk()), faces_of("127.0.0.1", 7420), DEFAULT, HttpBounds(), mcp_paths)
         face.ok_head = face.ok_head.replace(face.ok_head.split(b"\r\n")[1], b"date: now")
         protocol = HubProtocol(face, Config(app, log_config=None, ws="none"), ServerState(), {})
         recorder = Recorder()

@@ -8,7 +8,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interlock.transports.http.bounds import HttpBounds
-from interlock.transports.http.face import mcp_paths
 from interlock.transports.http.guard import (
     Faces,
     check_head,
@@ -17,6 +16,7 @@ from interlock.transports.http.guard import (
     combine,
     faces_of,
 )
+from interlock.transports.http.listener import mcp_paths
 
 FACES = faces_of("127.0.0.1", 7420, names=["hub.example"], origins=["https://console.example"])
 HOST = {b"host": b"127.0.0.1:7420"}

@@ -19,10 +19,11 @@ import pytest
 
 from interlock.client.waiting import Waiting
 from interlock.transports.link import Outgoing
-from interlock.transports.stdio import leftovers, process
-from interlock.transports.stdio.chatter import LINE_BYTES, LINES_PER_SECOND, Chatter
+from interlock.transports.stdio import orphan_processes as leftovers
+from interlock.transports.stdio import process
 from interlock.transports.stdio.client import BAD_LINES, StdioLink
-from interlock.transports.stdio.leftovers import Leftovers, in_ps
+from interlock.transports.stdio.orphan_processes import OrphanProcesses, in_ps
+from interlock.transports.stdio.stderr_lines import LINE_BYTES, LINES_PER_SECOND, StderrLines
 from interlock.wire.errors import Fault
 from interlock.wire.limits import Limits
 
@@ -257,7 +258,7 @@ async def test_what_is_left_of_many_servers_is_looked_for_together() -> None:
         going.wait(10)
         return iter(())
 
-    looking = Leftovers(nobody)
+    looking = OrphanProcesses(nobody)
     first = asyncio.ensure_future(asyncio.to_thread(looking.end, "a"))
     await asyncio.to_thread(begun.wait, 10)
     others = [asyncio.ensure_future(asyncio.to_thread(looking.end, str(number))) for number in range(3)]
@@ -314,14 +315,14 @@ async def test_stderr_is_cut_into_bounded_lines(run) -> None:
 
 
 def test_a_long_line_of_stderr_is_cut_once() -> None:
-    chatter = Chatter()
+    chatter = StderrLines()
     assert chatter.feed(b"z" * (3 * LINE_BYTES), 0.0) == []
     [line] = chatter.feed(b"z\n", 0.0)
     assert line == "z" * LINE_BYTES + " (cut)"
 
 
 def test_stderr_cannot_colour_the_operators_terminal() -> None:
-    assert Chatter().feed(b"\x1b[31mred\x1b[0m \x07bell \xff\n", 0.0) == ["red \\x07bell �"]
+    assert StderrLines().feed(b"\x1b[31mred\x1b[0m \x07bell \xff\n", 0.0) == ["red \\x07bell �"]
 
 
 async def test_one_waiters_bug_does_not_cost_another_its_answer(run) -> None:
@@ -340,7 +341,7 @@ async def test_one_waiters_bug_does_not_cost_another_its_answer(run) -> None:
 
 
 def test_a_flood_of_stderr_is_counted_and_its_end_remembered() -> None:
-    chatter = Chatter()
+    chatter = StderrLines()
     first = chatter.feed(b"".join(b"line %d\n" % number for number in range(LINES_PER_SECOND)), 0.0)
     assert len(first) == LINES_PER_SECOND
     assert chatter.feed(b"".join(b"more %d\n" % number for number in range(5_000)), 0.0) == []

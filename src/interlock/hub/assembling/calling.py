@@ -26,8 +26,8 @@ from interlock.hub.tasks.tracker import Tracker
 from interlock.hub.upstreams.upstreams import Upstreams
 from interlock.hub.validators.checking import Judging
 from interlock.hub.validators.noticed import Noticed
+from interlock.transports.call_parking import CallParking
 from interlock.transports.exchange import Service
-from interlock.transports.parking import Parking
 from interlock.version import VERSION
 from interlock.wire.limits import Limits
 
@@ -42,7 +42,7 @@ class Calling:
         deciding: Deciding,
         showing: Showing,
         upstreams: Upstreams,
-        parking: Parking,
+        parking: CallParking,
         states: RequestStates,
         limits: Limits,
     ) -> None:

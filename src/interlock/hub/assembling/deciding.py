@@ -17,7 +17,7 @@ from interlock.hub.decisions.pins import Pins
 from interlock.hub.permissions.desk import PermissionsDesk
 from interlock.hub.upstreams.upstreams import Upstreams
 from interlock.protocols.mgp.permissions import Risk
-from interlock.transports.parking import Parking
+from interlock.transports.call_parking import CallParking
 
 
 class Deciding:
@@ -28,7 +28,7 @@ class Deciding:
         ground: Ground,
         admitting: Admitting,
         upstreams: Upstreams,
-        parking: Parking,
+        parking: CallParking,
         states: RequestStates,
         *,
         judge: Callable[[Offer], Awaitable[None]],

@@ -11,9 +11,9 @@ from functools import partial
 from typing import Final
 
 from interlock.protocols.mcp.input_requests import answer_for_old, question_for_new
+from interlock.transports.call_parking import CallParking
 from interlock.transports.exchange import Exchange
-from interlock.transports.held import Held
-from interlock.transports.parking import Parking
+from interlock.transports.parked_request import ParkedRequest
 from interlock.wire.errors import ErrorObject, Fault
 from interlock.wire.messages import one_line
 
@@ -26,7 +26,7 @@ class HeldExchange(Exchange):
 
     __slots__ = ("_held",)
 
-    def __init__(self, exchange: Exchange, parking: Parking, bind: Callable[[], bytes]) -> None:
+    def __init__(self, exchange: Exchange, parking: CallParking, bind: Callable[[], bytes]) -> None:
         super().__init__(
             exchange.request, exchange.glance, exchange.dialect, exchange.caller, exchange.session, exchange.headers
         )
@@ -71,10 +71,12 @@ class HeldExchange(Exchange):
             self.on_cancel(reason)
 
 
-class _HeldCall(Held):
+class _HeldCall(ParkedRequest):
     __slots__ = ("_open", "_whole")
 
-    def __init__(self, exchange: Exchange, parking: Parking, bind: Callable[[], bytes], whole: HeldExchange) -> None:
+    def __init__(
+        self, exchange: Exchange, parking: CallParking, bind: Callable[[], bytes], whole: HeldExchange
+    ) -> None:
         super().__init__(exchange, parking, bind)
         self._whole = whole
         self._open: set[asyncio.Future[object]] = set()

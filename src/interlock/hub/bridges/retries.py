@@ -11,7 +11,7 @@ from interlock.hub.bridges.held_exchange import HeldExchange
 from interlock.hub.calls.call import Call
 from interlock.hub.upstreams.lines import Line
 from interlock.protocols.mcp.methods import METHODS
-from interlock.transports.parking import Parking
+from interlock.transports.call_parking import CallParking
 from interlock.wire.errors import Fault
 
 STATE: Final = "requestState"
@@ -22,7 +22,7 @@ ANSWERS: Final = "inputResponses"
 class Retries:
     """Joins calls with the parking."""
 
-    def __init__(self, parking: Parking) -> None:
+    def __init__(self, parking: CallParking) -> None:
         self._parking = parking
 
     def take(self, call: Call) -> bool:

@@ -36,8 +36,8 @@ from interlock.protocols.mcp.meta import Members
 from interlock.protocols.mcp.methods import METHODS, is_severe
 from interlock.protocols.mcp.progress import how_far, with_token
 from interlock.protocols.mcp.trace_meta import traced
+from interlock.transports.call_parking import refused
 from interlock.transports.link import Outgoing
-from interlock.transports.parking import refused
 from interlock.wire.conversation import PROGRESS
 from interlock.wire.errors import ErrorDialect, ErrorObject, Fault
 from interlock.wire.messages import Failure, Id, Request, Result, one_line

@@ -31,10 +31,10 @@ from interlock.hub.upstreams.sharing import SessionState, log_level_of
 from interlock.protocols.mcp.alike import Parts
 from interlock.protocols.traces import new_trace_id
 from interlock.transports.alike_calls import OpenExchange, Said, Turn
+from interlock.transports.batching import Batching
 from interlock.transports.exchange import Session
 from interlock.transports.http.client import HttpLink
 from interlock.transports.link import Link
-from interlock.transports.rounds import Rounds
 from interlock.transports.stdio.client import StdioLink
 from interlock.wire.errors import Fault
 from interlock.wire.limits import Limits
@@ -65,7 +65,7 @@ class Trails:
         self.deep = limits.depth - 2
         self.large = limits.members - ENVELOPE
         self.clock = clock
-        self.rounds = Rounds.of(asyncio.get_running_loop())
+        self.rounds = Batching.of(asyncio.get_running_loop())
 
     def leave(self, call: Call, plan: Plan, line: Line, said: Said) -> None:
         """Leave the trail of a call that was just sent, if those like it need no more than that."""

@@ -30,7 +30,7 @@ from interlock.judge.fingerprints import fingerprint
 from interlock.judge.secrets import redact as redact_secrets
 from interlock.protocols.mgp.permissions import Risk
 from interlock.protocols.mgp.security import Trust
-from interlock.transports.parking import Parking
+from interlock.transports.call_parking import CallParking
 from interlock.wire.errors import Fault
 
 PROGRESS_EVERY_S: Final = 5.0
@@ -56,7 +56,7 @@ class Desk:
         inbox: Inbox,
         hold_s: Callable[[], float],
         attended_by: Callable[[Principal], str | None],
-        parking: Parking,
+        parking: CallParking,
         states: RequestStates,
         trust_of: Callable[[str], Trust],
         risk_of: Callable[[Tool], Risk],

@@ -17,8 +17,8 @@ from joserfc.jwk import ECKey, JWKRegistry, OKPKey, RSAKey
 
 from interlock.config.settings import Issuer
 from interlock.hub.oauth.discovery import fetch_keys, keys_url
+from interlock.transports.pending_authentication import AuthenticationPending
 from interlock.transports.resolving import Resolver
-from interlock.transports.unsettled import Unsettled
 from interlock.wire.errors import Fault
 
 PublicKey = RSAKey | ECKey | OKPKey
@@ -82,7 +82,7 @@ class IssuerKeys:
             self._start()
         if self._fetching is not None and self.coming and self._waiting < MOST_WAITING:
             self._waiting += 1
-            return Unsettled(_NOT_HERE, self._fetching)
+            return AuthenticationPending(_NOT_HERE, self._fetching)
         return Fault("SERVER_NOT_READY", _NOT_HERE, retry_after_ms=1000) if self.coming or not self.known else None
 
     def tick(self) -> None:

@@ -18,15 +18,15 @@ import msgspec
 
 from interlock.protocols.mcp.meta import PROGRESS_TOKEN, with_meta
 from interlock.protocols.mcp.revisions import Revision
-from interlock.transports.complaints import Complaints
 from interlock.transports.http.channel import Failed, Reply
 from interlock.transports.http.heads import Heads
 from interlock.transports.http.origin import split_url
 from interlock.transports.http.pool import Guard, Pool
 from interlock.transports.http.replies import Call, Receipt
 from interlock.transports.http.sse_client import SseLink
-from interlock.transports.http.standing import Standing
+from interlock.transports.http.standing_stream import StandingStream
 from interlock.transports.link import Link, Listener, Outgoing, Sink
+from interlock.transports.violation_log import ViolationLog
 from interlock.wire.cancellation import withdrawal
 from interlock.wire.conversation import CANCELLED, PROGRESS
 from interlock.wire.errors import ErrorDialect, ErrorObject, Fault
@@ -67,7 +67,7 @@ class HttpLink(Link):
     ) -> None:
         self.listener = listener
         self.limits = limits
-        self.complaints = Complaints()
+        self.complaints = ViolationLog()
         """Of kind `message`, `stray` and `told`."""
         self.offered_session: str | None = None
         """The session id that came with the answer to `initialize`."""
@@ -84,7 +84,7 @@ class HttpLink(Link):
         self.untaken = 0
         """How many things that it was told it did not take."""
         self._owed: set[Id] = set()
-        self._standing: Standing | None = None
+        self._standing: StandingStream | None = None
         self._sweeper: asyncio.TimerHandle | None = None
         self._sweep_at = math.inf
         self._closed = False
@@ -202,7 +202,7 @@ class HttpLink(Link):
             self._standing.stop()
             self._standing = None
         if self._standing is None and not self._closed:
-            self._standing = Standing(self)
+            self._standing = StandingStream(self)
             self._standing.open()
 
     async def listening(self, within: float) -> None:
@@ -262,7 +262,7 @@ class HttpLink(Link):
         """Ask for the rest of a broken response stream, after a while (2025-11-25, Resumability and Redelivery)."""
         call.timer = self._loop.call_later(delay, self._resume, call)
 
-    def open_stream(self, standing: Standing, last_event_id: str | None) -> None:
+    def open_stream(self, standing: StandingStream, last_event_id: str | None) -> None:
         """Send a standing stream's GET."""
         self._pool.submit(self._heads.get(last_event_id), standing)
 

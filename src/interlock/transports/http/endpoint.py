@@ -36,7 +36,7 @@ from interlock.transports.http.guard import Refusal
 from interlock.transports.http.legacy_sse import LegacySse, mcp_path_of
 from interlock.transports.http.sessions import HttpSession, Sessions
 from interlock.transports.http.turn import Head, Turn
-from interlock.transports.unsettled import Unsettled
+from interlock.transports.pending_authentication import AuthenticationPending
 from interlock.wire.cancellation import read_withdrawal
 from interlock.wire.conversation import CANCELLED
 from interlock.wire.errors import ErrorDialect, Fault
@@ -102,7 +102,7 @@ class McpEndpoint:
                 self._delete(turn)
             else:
                 _refuse(turn, 405, Fault("INVALID_REQUEST", "only POST, GET and DELETE"), _ALLOW_ALL)
-        except Unsettled as waiting:
+        except AuthenticationPending as waiting:
             waiting.settled.add_done_callback(lambda _: self._again(turn))
         except Fault as fault:
             _refuse(turn, fault.kind.http, fault, tongue=_tongue(turn, fault), id=_id_of(turn, fault))

@@ -12,11 +12,11 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from typing import Final, TypeAlias
 
+from interlock.transports.batching import Batching
 from interlock.transports.fairness import Share
 from interlock.transports.http.channel import Channel, Failed, Reply, fail
 from interlock.transports.http.idle import Idle
 from interlock.transports.http.origin import Origin
-from interlock.transports.rounds import Rounds
 from interlock.wire.errors import Fault
 
 CONNECT_SECONDS: Final = 10.0
@@ -48,7 +48,7 @@ class Pool:
         self._loop = asyncio.get_running_loop()
         self.now = self._now = self._loop.time
         self.later = self._loop.call_later
-        self.rounds = Rounds.of(self._loop)
+        self.rounds = Batching.of(self._loop)
         self.share = Share()
         """What its event streams may take of the loop's time, all together."""
         self._idle = Idle.shared(origin, context, guard)

@@ -15,13 +15,13 @@ from typing import TYPE_CHECKING, Any, TypeAlias
 import httptools
 from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResponseCycle
 
+from interlock.transports.batching import Batching
 from interlock.transports.http import guard
-from interlock.transports.http.face import Face, Known
 from interlock.transports.http.guard import Refusal
+from interlock.transports.http.listener import HttpListener, Known
 from interlock.transports.http.refusals import refusal_body
 from interlock.transports.http.template import Template
 from interlock.transports.http.turn import NO_HEAD, Head, Turn
-from interlock.transports.rounds import Rounds
 
 if TYPE_CHECKING:
     from uvicorn._types import ASGI3Application
@@ -51,7 +51,7 @@ class HubProtocol(HttpToolsProtocol):
 
     def __init__(
         self,
-        face: Face,
+        face: HttpListener,
         config: Config,
         server_state: ServerState,
         app_state: dict[str, Any],
@@ -59,7 +59,7 @@ class HubProtocol(HttpToolsProtocol):
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
         self.face = face
-        self._rounds = Rounds.of(self.loop)
+        self._rounds = Batching.of(self.loop)
         self.data_received = partial(self._rounds.received, self)  # type: ignore[method-assign]
         """Bytes, in whatever pieces they come: in their turn they are taken in."""
         self._phase = _IDLE

@@ -14,8 +14,8 @@ from typing import TYPE_CHECKING, cast
 import uvicorn
 
 from interlock.transports.http.bounds import DEFAULT_BOUNDS, HttpBounds
-from interlock.transports.http.face import Endpoint, Face, mcp_paths
 from interlock.transports.http.guard import faces_of
+from interlock.transports.http.listener import Endpoint, HttpListener, mcp_paths
 from interlock.transports.http.protocol import HubProtocol
 from interlock.wire.limits import DEFAULT, Limits
 
@@ -51,7 +51,7 @@ async def start(
     else:
         host = sock.getsockname()[0]
     port = sock.getsockname()[1]
-    face = Face(endpoint, faces_of(host, port, hosts, origins), limits, bounds, is_mcp)
+    face = HttpListener(endpoint, faces_of(host, port, hosts, origins), limits, bounds, is_mcp)
     server = HttpServer(face, app, sock, host, port, lifespan=lifespan)
     await server.begin()
     return server
@@ -61,7 +61,14 @@ class HttpServer:
     """A listening address."""
 
     def __init__(
-        self, face: Face, app: ASGI3Application, sock: socket.socket, host: str, port: int, *, lifespan: bool = False
+        self,
+        face: HttpListener,
+        app: ASGI3Application,
+        sock: socket.socket,
+        host: str,
+        port: int,
+        *,
+        lifespan: bool = False,
     ) -> None:
         self.face = face
         self.host = host

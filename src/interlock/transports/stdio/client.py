@@ -18,12 +18,12 @@ from typing import Final
 import msgspec
 
 from interlock.protocols.mcp.meta import SUBSCRIPTION_ID, members, names_method
+from interlock.transports.batching import Batching
 from interlock.transports.fairness import FIRST_S, Share
 from interlock.transports.link import Listener, Outgoing, Sink
 from interlock.transports.one_stream import OneStreamLink, Waiter
-from interlock.transports.rounds import Rounds
-from interlock.transports.stdio.chatter import Chatter, printable
 from interlock.transports.stdio.process import STDIN, STDOUT, Command, ServerProcess
+from interlock.transports.stdio.stderr_lines import StderrLines, printable
 from interlock.wire.conversation import CANCELLED
 from interlock.wire.errors import ErrorDialect, Fault
 from interlock.wire.limits import DEFAULT, Limits
@@ -71,11 +71,11 @@ class StdioLink(OneStreamLink):
     def __init__(self, listener: Listener, limits: Limits = DEFAULT, write_limit: int = WRITE_BYTES) -> None:
         super().__init__(listener, limits)
         self._write_limit = write_limit
-        self._rounds = Rounds.of(self._loop)
+        self._rounds = Batching.of(self._loop)
         self._subscriptions: dict[Id, Waiter] = {}
         self._lines = LineReader(limits.message_bytes)
         self._head = b""
-        self._stderr = Chatter()
+        self._stderr = StderrLines()
         self._outbox: list[bytes] = []
         self._outbox_bytes = 0
         self._asked_last = 0

@@ -18,7 +18,7 @@ from typing import Final, Protocol, cast
 import msgspec
 
 from interlock.transports.descriptors import as_given
-from interlock.transports.stdio.leftovers import LEFTOVERS, MARK, new_mark
+from interlock.transports.stdio.orphan_processes import LEFTOVERS, MARK, new_mark
 from interlock.wire.errors import Fault
 
 STDIN, STDOUT, STDERR = 0, 1, 2

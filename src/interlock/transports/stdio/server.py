@@ -17,8 +17,8 @@ from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.intake import is_modern, read_initialize, read_modern, refusal_tongue
 from interlock.protocols.mcp.meta import glance, names_method
 from interlock.transports.alike_calls import AlikeCalls, Open, Remembered, Said, Turn
+from interlock.transports.batching import Batching
 from interlock.transports.exchange import Caller, Service, why_cancelled
-from interlock.transports.rounds import Rounds
 from interlock.transports.stdio.exchange import Batch, LineTurn, StreamExchange, StreamSession, Waiter
 from interlock.wire.conversation import Answered, Asked, Conversation, Notified, Received, Refused, Withdrawn
 from interlock.wire.errors import ErrorDialect, Fault
@@ -74,7 +74,7 @@ class StdioServer(asyncio.Protocol):
         self._talk: Conversation[Waiter] = Conversation(limits)
         self._open: dict[Id, Open] = {}
         self._alike = AlikeCalls(Remembered(ALIKE_BYTES) if remembered is None else remembered)
-        self._rounds = Rounds.of(self._loop)
+        self._rounds = Batching.of(self._loop)
         self._session: StreamSession | None = None
         self._reader: asyncio.ReadTransport | None = None
         self._writer: asyncio.WriteTransport | None = None

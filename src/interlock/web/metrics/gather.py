@@ -10,7 +10,7 @@ from interlock.hub.assembly import Assembly
 from interlock.hub.audit.counts import Snapshot
 from interlock.hub.upstreams.states import State
 from interlock.transports.http.endpoint import McpEndpoint
-from interlock.transports.http.face import Face
+from interlock.transports.http.listener import HttpListener
 from interlock.version import VERSION
 
 Values = Iterable[tuple[tuple[str, ...], float]]
@@ -24,7 +24,7 @@ class Gathered(msgspec.Struct, frozen=True):
     values: Mapping[str, Values]
 
 
-def gather(assembly: Assembly, face: Face | None) -> Gathered:
+def gather(assembly: Assembly, face: HttpListener | None) -> Gathered:
     """What the hub says of itself now."""
     counts = Snapshot.of(assembly.counts)
     values = {**_of_calls(assembly, counts), **_of_servers(assembly), **_of_record(assembly, counts)}
@@ -79,7 +79,7 @@ def _of_record(assembly: Assembly, counts: Snapshot) -> dict[str, Values]:
     }
 
 
-def _of_http(face: Face) -> dict[str, Values]:
+def _of_http(face: HttpListener) -> dict[str, Values]:
     values: dict[str, Values] = {
         "interlock_connections_open": _one(len(face.connections)),
         "interlock_streams_open": _one(len(face.streams)),

@@ -15,7 +15,7 @@ from starlette.routing import Route
 
 from interlock.hub.assembly import Assembly
 from interlock.protocols.traces import new_trace_id
-from interlock.transports.http.face import Face
+from interlock.transports.http.listener import HttpListener
 from interlock.web.metrics.gather import gather
 from interlock.web.rest.outcomes import Where, refusal
 from interlock.wire.errors import Fault
@@ -28,7 +28,7 @@ _HEADERS: Final = {"cache-control": "no-store", "x-content-type-options": "nosni
 class MetricsPage:
     """The page of one hub."""
 
-    def __init__(self, assembly: Assembly, face: Face | None = None) -> None:
+    def __init__(self, assembly: Assembly, face: HttpListener | None = None) -> None:
         self._assembly = assembly
         self._page = b""
         self._made_at = float("-inf")

@@ -24,7 +24,7 @@ RETRY_LEAST: Final = 0.1
 RETRY_MOST: Final = 30.0
 
 
-class Standing(Reply):
+class StandingStream(Reply):
     """The stream for what belongs to no request (2025-11-25, Listening for Messages from the Server)."""
 
     def __init__(self, link: HttpLink) -> None:

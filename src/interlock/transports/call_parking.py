@@ -25,7 +25,7 @@ _TOKEN: Final = struct.Struct(">8s16s32sId")
 _NOT_BOUND: Final = ("_meta", "inputResponses", "requestState")
 
 
-class Limits(msgspec.Struct, frozen=True, kw_only=True):
+class ParkingLimits(msgspec.Struct, frozen=True, kw_only=True):
     """How much may wait."""
 
     parked: int = 4096
@@ -80,10 +80,10 @@ class Place:
         self.timer: asyncio.TimerHandle | None = None
 
 
-class Parking:
+class CallParking:
     """Every call that waits, by its id. Bounded in number, in number per owner, and in time."""
 
-    def __init__(self, limits: Limits, secret: bytes) -> None:
+    def __init__(self, limits: ParkingLimits, secret: bytes) -> None:
         self._limits = limits
         self._node = secrets.token_bytes(8)
         self._seal = Seal(b"request state", secret)
@@ -96,7 +96,7 @@ class Parking:
     def __len__(self) -> int:
         return len(self._places)
 
-    def bound(self, limits: Limits) -> None:
+    def bound(self, limits: ParkingLimits) -> None:
         """Other bounds from now on. What waits already waits as it was promised."""
         self._limits = limits
 

@@ -16,8 +16,8 @@ import msgspec
 
 from interlock.protocols.mcp.capabilities import missing_capability
 from interlock.protocols.mcp.meta import members
+from interlock.transports.call_parking import CallParking, Place, refused
 from interlock.transports.exchange import Exchange
-from interlock.transports.parking import Parking, Place, refused
 from interlock.wire.errors import ErrorObject, Fault
 
 Outcome: TypeAlias = bytes | Fault | ErrorObject
@@ -39,7 +39,7 @@ class _Question(msgspec.Struct):
     answer: asyncio.Future[object]
 
 
-class Held(abc.ABC):
+class ParkedRequest(abc.ABC):
     """Work that is done for a client, and how that client is asked."""
 
     __slots__ = (
@@ -57,7 +57,7 @@ class Held(abc.ABC):
         "exchange",
     )
 
-    def __init__(self, exchange: Exchange, parking: Parking, bind: Callable[[], bytes]) -> None:
+    def __init__(self, exchange: Exchange, parking: CallParking, bind: Callable[[], bytes]) -> None:
         self.exchange = exchange
         """The request it is done for; after a retry, the latest."""
         self.dialect = exchange.dialect

@@ -43,7 +43,7 @@ Known = tuple[Head, int]
 """A head, and how long its body is."""
 
 
-class Face:
+class HttpListener:
     """One listening address."""
 
     def __init__(

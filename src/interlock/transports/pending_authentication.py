@@ -10,7 +10,7 @@ from interlock.wire.errors import Fault
 RETRY_AFTER_MS: Final = 1000
 
 
-class Unsettled(Fault):
+class AuthenticationPending(Fault):
     """Raised in place of admitting or refusing a caller. What it waits for ends by itself, and soon."""
 
     def __init__(self, message: str, settled: asyncio.Future[None]) -> None:

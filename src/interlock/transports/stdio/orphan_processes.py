@@ -40,7 +40,7 @@ def new_mark() -> dict[str, str]:
     return {MARK: secrets.token_hex(16)}
 
 
-class Leftovers:
+class OrphanProcesses:
     """Ends what is left of servers that have gone. All that wait are looked for in one go; from threads alone."""
 
     def __init__(self, carriers: Callable[[], Iterator[tuple[int, bytes]]]) -> None:
@@ -135,4 +135,4 @@ def in_ps(command: tuple[str, ...] = ("ps", "-axEww", "-o", "pid=,command=")) ->
             yield int(pid), found[1]
 
 
-LEFTOVERS: Final = Leftovers(in_proc if sys.platform == "linux" else in_ps)
+LEFTOVERS: Final = OrphanProcesses(in_proc if sys.platform == "linux" else in_ps)

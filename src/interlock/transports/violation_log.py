@@ -9,7 +9,7 @@ SPELLED_OUT: Final = 20
 """Complaints of one kind that are told in full; after that, every thousandth is."""
 
 
-class Complaints:
+class ViolationLog:
     """One peer's."""
 
     __slots__ = ("counts",)

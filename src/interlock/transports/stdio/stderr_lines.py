@@ -13,7 +13,7 @@ REMEMBERED: Final = 12
 _ANSI = re.compile(r"\x1b(?:\[[0-?]*[ -/]*[@-~]|\][^\x07\x1b]*(?:\x07|\x1b\\)|[@-Z\\-_])")
 
 
-class Chatter:
+class StderrLines:
     """Bytes in whatever pieces they come, lines fit for a log out. Remembers the last few, to explain an exit."""
 
     __slots__ = ("_allowance", "_cut", "_dropped", "_held", "_second", "last")

@@ -38,7 +38,7 @@ class Receiver(Protocol):
         """They could not be gone through, which is a fault of ours: end the connection."""
 
 
-class Rounds:
+class Batching:
     """The rounds of one loop. Everything is taken in the order in which it came, and written in that in which it was
     given; `settle` before anything that must not overtake it, such as the end of a stream."""
 
@@ -54,7 +54,7 @@ class Rounds:
         self._streak = 0
 
     @classmethod
-    def of(cls, loop: asyncio.AbstractEventLoop) -> Rounds:
+    def of(cls, loop: asyncio.AbstractEventLoop) -> Batching:
         """Those of a loop: one for all of its connections."""
         rounds = _ROUNDS.get(loop)
         if rounds is None:
@@ -147,4 +147,4 @@ class Rounds:
                 self._failed(cause)
 
 
-_ROUNDS: WeakKeyDictionary[asyncio.AbstractEventLoop, Rounds] = WeakKeyDictionary()
+_ROUNDS: WeakKeyDictionary[asyncio.AbstractEventLoop, Batching] = WeakKeyDictionary()
