@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from peer import Peer, Refusal
 
 from interlock.server import Context, Server, Tool, ToolError
-from interlock.server.kept import MOST_ENTRIES, Kept
+from interlock.server.parked_calls import MOST_ENTRIES, Kept
 from interlock.signatures import (
     ArgumentsError,
     DefinitionError,

@@ -19,9 +19,9 @@ from interlock.client.cache import Cache
 from interlock.client.connection import Connection
 from interlock.client.dial import Dial, to_command, to_service, to_url
 from interlock.client.handlers import Handlers, Json
-from interlock.client.meet import Pin
+from interlock.client.input_required import ROUNDS, answered, question_in
+from interlock.client.negotiation import Pin
 from interlock.client.peer import Identity, declaring
-from interlock.client.rounds import ROUNDS, answered, question_in
 from interlock.client.structures import Structures
 from interlock.client.tasks import Task
 from interlock.protocols.mcp.headers import BadParamHeader, ParamHeader, param_headers, param_values

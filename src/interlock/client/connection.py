@@ -13,10 +13,10 @@ from typing import Final
 import msgspec
 
 from interlock.client.dial import Dial
-from interlock.client.meet import Meeting, Pin, shake_hands
+from interlock.client.negotiation import Negotiation, Pin, shake_hands
 from interlock.client.peer import Identity, Peer, remote_fault
-from interlock.client.second_chance import SecondChance
-from interlock.client.waiting import Asked, Notified, Waiting
+from interlock.client.session_retry import SessionRetry
+from interlock.client.sinks import Asked, FutureSink, Notified
 from interlock.client.watch import Watch
 from interlock.protocols.mcp.intake import name_in
 from interlock.protocols.mcp.meta import glance, with_meta
@@ -61,7 +61,7 @@ class Connection:
         self.peer = peer
         self.listener = listener
         self.identity = identity
-        self.chances: dict[Id, SecondChance] = {}
+        self.chances: dict[Id, SessionRetry] = {}
         """Requests that were, or are about to be, sent again: by the handle that the caller knows."""
         self._loop = asyncio.get_running_loop()
         self.modern = peer.revision.modern
@@ -89,8 +89,8 @@ class Connection:
         """Connect and find out what the server speaks. Raises a `Fault`; nothing is left behind then, and the
         listener is not told of a connection that never was."""
         identity = identity or Identity()
-        ears = _Ears(listener)
-        meeting = Meeting(dial, ears, identity)
+        ears = _ConnectionListener(listener)
+        meeting = Negotiation(dial, ears, identity)
         try:
             async with asyncio.timeout(timeout):
                 link, peer = await meeting.meet(pin, probe_timeout)
@@ -129,7 +129,7 @@ class Connection:
                 outgoing.params = self._introduced(outgoing.params)
         elif isinstance(link, HttpLink) and (link.session_id is not None or self.reopening):
             again = outgoing.method in IDEMPOTENT if idempotent is None else idempotent
-            return SecondChance(self, outgoing, sink, again).send(link.session_id)
+            return SessionRetry(self, outgoing, sink, again).send(link.session_id)
         return link.send(outgoing, sink)
 
     def cancel(self, handle: Id, reason: str = "") -> None:
@@ -206,7 +206,7 @@ class Connection:
             wants_progress=notified is not None,
             max_deadline=None if max_timeout is None else now + max_timeout,
         )
-        waiting = Waiting(notified or self.listener.notified, asked or self._refuse_unknown)
+        waiting = FutureSink(notified or self.listener.notified, asked or self._refuse_unknown)
         if early:
             outgoing.params = self._introduced(payload) if self.modern else payload
             handle = self.link.send(outgoing, waiting)
@@ -333,7 +333,7 @@ class Connection:
         )
 
 
-class _Ears:
+class _ConnectionListener:
     """Hears what belongs to no request. That a link closed is only told once the connection was open."""
 
     __slots__ = ("_listener", "open")

@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from interlock.client.handlers import Json
+from interlock.client.input_required import Question, question_of
 from interlock.client.peer import remote_fault
-from interlock.client.rounds import Question, question_of
 from interlock.protocols.mcp.tasks import Status, TaskState, read_state
 from interlock.wire.errors import ErrorObject, Fault
 

@@ -1,7 +1,7 @@
 """Writing servers: typed Python functions become tools, resources and prompts in every revision of MCP."""
 
-from interlock.server.asking import Root, Sampled
 from interlock.server.checks import ArgumentsCheck
+from interlock.server.client_requests import Root, Sampled
 from interlock.server.content import (
     Annotations,
     Audio,

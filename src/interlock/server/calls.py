@@ -17,13 +17,13 @@ from interlock.protocols.mcp.headers import check_params
 from interlock.protocols.registry.errors import registry_fault, told
 from interlock.protocols.traces import new_trace_id, read_traceparent
 from interlock.server import params
+from interlock.server.anonymous import NobodyThere
 from interlock.server.content import Completion
 from interlock.server.framing import Framing
-from interlock.server.nobody import NobodyThere
 from interlock.server.offers import Offers
 from interlock.server.prompts import completion_members
 from interlock.server.resources import UNCACHED, cache_hints
-from interlock.server.task_desk import AsTask, TaskDesk
+from interlock.server.task_handler import AsTask, TaskHandler
 from interlock.server.tools import Tool
 from interlock.server.work import Work
 from interlock.transports.call_parking import CallParking, binding_of
@@ -41,7 +41,9 @@ Start = Callable[[Work], Coroutine[Any, Any, bytes]]
 class Calls:
     """Runs the functions of one server."""
 
-    def __init__(self, server: Server, offers: Offers, framing: Framing, parking: CallParking, tasks: TaskDesk) -> None:
+    def __init__(
+        self, server: Server, offers: Offers, framing: Framing, parking: CallParking, tasks: TaskHandler
+    ) -> None:
         self._server = server
         self._offers = offers
         self._framing = framing

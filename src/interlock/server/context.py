@@ -14,8 +14,8 @@ import msgspec
 
 from interlock.protocols.mcp.capabilities import ClientCapabilities
 from interlock.protocols.mcp.methods import LOG_LEVELS
-from interlock.server import asking
-from interlock.server.asking import Root, Sampled
+from interlock.server import client_requests as asking
+from interlock.server.client_requests import Root, Sampled
 from interlock.server.content import Message
 from interlock.server.forms import Answer, form_of
 from interlock.server.work import Read, Work

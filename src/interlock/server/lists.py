@@ -15,7 +15,7 @@ from interlock.server.framing import Framing
 from interlock.server.listeners import MOST_URIS, Wanted
 from interlock.server.offers import Offers
 from interlock.server.pages import Pages
-from interlock.server.task_desk import TaskDesk
+from interlock.server.task_handler import TaskHandler
 from interlock.transports.exchange import Exchange
 from interlock.wire.errors import Fault
 
@@ -24,7 +24,7 @@ class Lists:
     """Answers them for one server. `cache` says how long a list is good for."""
 
     def __init__(
-        self, offers: Offers, framing: Framing, tasks: TaskDesk, instructions: str | None, cache: bytes
+        self, offers: Offers, framing: Framing, tasks: TaskHandler, instructions: str | None, cache: bytes
     ) -> None:
         self._offers = offers
         self._framing = framing

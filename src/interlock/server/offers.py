@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import secrets
 
-from interlock.server.kept import Kept
 from interlock.server.listeners import Listeners
 from interlock.server.pages import Pages
+from interlock.server.parked_calls import Kept
 from interlock.server.prompts import Prompt, Suggestions
 from interlock.server.resources import Resource, not_found
 from interlock.server.tools import Tool

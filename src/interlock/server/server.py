@@ -22,7 +22,7 @@ from interlock.server.offers import Offers
 from interlock.server.options import PromptOptions, ResourceOptions, Scope, ToolOptions
 from interlock.server.prompts import Prompt, Suggestions
 from interlock.server.resources import Resource, cache_hints
-from interlock.server.task_desk import TaskDesk
+from interlock.server.task_handler import TaskHandler
 from interlock.server.tasks import TaskLimits
 from interlock.server.threads import Threads
 from interlock.server.tools import Tool
@@ -81,7 +81,7 @@ class Server:
         self._offers = Offers(page_size)
         self._framing = Framing(info)
         self._parking = CallParking(parked or ParkingLimits(), secrets.token_bytes(32))
-        self._task_desk = TaskDesk(
+        self._task_desk = TaskHandler(
             tasks or TaskLimits(),
             self._offers.listeners,
             Seal(b"tasks", secrets.token_bytes(32)),

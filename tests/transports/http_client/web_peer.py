@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 import msgspec
 import pytest
 
-from interlock.client.waiting import Waiting
+from interlock.client.sinks import FutureSink
 from interlock.transports.http.client import HttpLink
 from interlock.transports.link import Outgoing
 from interlock.wire.errors import Fault
@@ -156,9 +156,9 @@ class Desk:
         self.questions: asyncio.Queue[Request] = asyncio.Queue()
         self.handle: object = None
 
-    def start(self, method: str = "tools/call", params: Json = None, seconds: float = 20, **more: object) -> Waiting:
+    def start(self, method: str = "tools/call", params: Json = None, seconds: float = 20, **more: object) -> FutureSink:
         """Send a request; nobody has to wait for its answer."""
-        waiting = Waiting(lambda *note: self.notes.append(note), self.questions.put_nowait)
+        waiting = FutureSink(lambda *note: self.notes.append(note), self.questions.put_nowait)
         waiting.future.add_done_callback(lambda future: future.cancelled() or future.exception())
         outgoing = Outgoing(method, msgspec.json.encode(params or {}), asyncio.get_running_loop().time() + seconds)
         for name, value in more.items():

@@ -10,7 +10,7 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from interlock.client.waiting import Waiting
+from interlock.client.sinks import FutureSink
 from interlock.transports.link import Outgoing
 from interlock.transports.stdio.client import StdioLink
 from interlock.transports.stdio.process import Command
@@ -55,9 +55,9 @@ class Server:
         self.notes: list[tuple[str, bytes]] = []
         self.questions: list[Request] = []
 
-    def start(self, method: str, params: Json = None, seconds: float = 20, **more: object) -> Waiting:
+    def start(self, method: str, params: Json = None, seconds: float = 20, **more: object) -> FutureSink:
         """Send a request; nobody has to wait for its answer."""
-        waiting = Waiting(lambda *note: self.notes.append(note), self.questions.append)
+        waiting = FutureSink(lambda *note: self.notes.append(note), self.questions.append)
         waiting.future.add_done_callback(lambda future: future.cancelled() or future.exception())
         deadline = asyncio.get_running_loop().time() + seconds
         outgoing = Outgoing(method, msgspec.json.encode(params or {}), deadline)

@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from interlock.client.waiting import Waiting
+from interlock.client.sinks import FutureSink
 from interlock.transports.link import Outgoing
 from interlock.transports.stdio import orphan_processes as leftovers
 from interlock.transports.stdio import process
@@ -53,7 +53,7 @@ async def lost(waiting) -> Fault:
     return caught.value
 
 
-async def send_on(server, sent: list[Waiting]) -> None:
+async def send_on(server, sent: list[FutureSink]) -> None:
     """More than any pipe holds."""
     for _ in range(20):
         sent.append(server.start("echo", {"x": "y" * 60_000}))
@@ -194,7 +194,7 @@ async def test_a_server_that_does_not_read_is_refused_more_and_ended_when_answer
 
 async def test_a_server_that_reads_again_is_sent_to_again(run) -> None:
     server = await run("late", write_limit=100_000)
-    sent: list[Waiting] = []
+    sent: list[FutureSink] = []
     with pytest.raises(Fault):
         await send_on(server, sent)
     for waiting in sent:

@@ -13,7 +13,7 @@ from typing import Final
 
 import msgspec
 
-from interlock.client.rounds import ROUNDS, Question, question_in
+from interlock.client.input_required import ROUNDS, Question, question_in
 from interlock.hub.catalog.links import exposed_question, restored_answer
 from interlock.hub.upstreams.questions import CARRIED
 from interlock.protocols.mcp.dialect import Dialect

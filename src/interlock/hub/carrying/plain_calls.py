@@ -9,7 +9,7 @@ import abc
 from functools import cached_property
 from typing import TYPE_CHECKING, Final
 
-from interlock.client.second_chance import SecondChance
+from interlock.client.session_retry import SessionRetry
 from interlock.hub.audit.entries import Ticket
 from interlock.hub.carrying.forward import Forward
 from interlock.hub.carrying.sending import LONGEST_CALL_FACTOR
@@ -106,7 +106,7 @@ class WebCall(PlainCall, HttpCall):
             return self.forward
         tool = self.trail.target.tool
         again = tool is not None and bool(tool.idempotent)
-        chance = SecondChance(self.trail.connection, self.outgoing, self.forward, again)
+        chance = SessionRetry(self.trail.connection, self.outgoing, self.forward, again)
         return chance.adopt(self.id, self._upstream_session)
 
     @cached_property

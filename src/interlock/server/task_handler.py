@@ -37,7 +37,7 @@ class AsTask(msgspec.Struct, frozen=True):
     at_once: bool
 
 
-class TaskDesk:
+class TaskHandler:
     """Answers for the tasks of a server."""
 
     def __init__(

@@ -18,7 +18,7 @@ MOST_BYTES: Final = 32 * 1024 * 1024
 LARGEST: Final = 4 * 1024 * 1024
 
 
-class Held(msgspec.Struct, frozen=True):
+class ParkedCall(msgspec.Struct, frozen=True):
     """What is still good, and for how long."""
 
     members: bytes
@@ -45,7 +45,7 @@ class Kept:
     def __len__(self) -> int:
         return len(self._entries)
 
-    def get(self, resource: object, uri: str, owner: str) -> Held | None:
+    def get(self, resource: object, uri: str, owner: str) -> ParkedCall | None:
         """What this very resource held, if that is still good."""
         with self._lock:
             entry = self._entries.get((uri, owner))
@@ -56,7 +56,7 @@ class Kept:
                 self._drop((uri, owner))
                 return None
             self._entries.move_to_end((uri, owner))
-            return Held(entry.members, left_ms)
+            return ParkedCall(entry.members, left_ms)
 
     def put(self, resource: object, uri: str, owner: str, members: bytes, ttl_ms: int, changes: int) -> None:
         """Keep what was read, unless something has changed since `changes`. What is too large is read every time."""

@@ -17,7 +17,7 @@ HELD: Final = 4_096
 """Most requests that may wait for a new session."""
 
 
-class SecondChance:
+class SessionRetry:
     """Stands before a sink. The handle that the caller got stays good, whatever id the request has now."""
 
     __slots__ = ("_again", "_connection", "_late", "_outgoing", "_session", "_sink", "current", "handle")
@@ -33,7 +33,7 @@ class SecondChance:
         self._late: asyncio.TimerHandle | None = None
         self.handle: Id = 0
 
-    def adopt(self, id: Id, session: str) -> SecondChance:
+    def adopt(self, id: Id, session: str) -> SessionRetry:
         """Stand before a sink whose request was sent already."""
         self.handle = self.current = id
         self._session = session

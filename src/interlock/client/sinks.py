@@ -12,7 +12,7 @@ Notified = Callable[[str, bytes], None]
 Asked = Callable[[Request], None]
 
 
-class Waiting:
+class FutureSink:
     """A sink with a future: the answer as it came, or the fault raised."""
 
     __slots__ = ("_asked", "_notified", "future")

@@ -11,7 +11,7 @@ from typing import Final, Literal
 
 from interlock.client.dial import Dial
 from interlock.client.peer import Identity, Peer, Repeat, judge_probe, read_hello, remote_fault
-from interlock.client.waiting import Waiting
+from interlock.client.sinks import FutureSink
 from interlock.protocols.mcp.meta import with_meta
 from interlock.protocols.mcp.revisions import LATEST, LATEST_LEGACY, Revision
 from interlock.transports.http.client import HttpLink
@@ -25,7 +25,7 @@ _NO_POST: Final = (400, 404, 405)
 """How a server refuses a POST that does not have one at this address."""
 
 
-class Meeting:
+class Negotiation:
     """Dials a server and finds out what it speaks. `link` is what came of it, also when it failed."""
 
     def __init__(self, dial: Dial, ears: Listener, identity: Identity) -> None:
@@ -97,7 +97,7 @@ class Meeting:
             return await self._probe(link, verdict.revision, patience, again - 1) if again else None
         return verdict
 
-    async def _both(self, link: Link, probe: Waiting) -> Peer | None:
+    async def _both(self, link: Link, probe: FutureSink) -> Peer | None:
         """The probe is unanswered so far: an old server that stays silent, or a new one that starts slowly. It is
         asked the old way too, and the first good answer counts."""
         hands = asyncio.ensure_future(shake_hands(link, self._identity))
@@ -135,7 +135,7 @@ async def shake_hands(link: Link, identity: Identity) -> Peer:
     return read_hello(answer.result)
 
 
-async def _result(probe: Waiting) -> Peer | None:
+async def _result(probe: FutureSink) -> Peer | None:
     answer: Result | Failure = await probe.future
     verdict = judge_probe(answer)
     return verdict if isinstance(verdict, Peer) else None
@@ -150,8 +150,8 @@ def _only_means_old(fault: Fault, link: Link) -> bool:
     return True
 
 
-def _waiting(link: Link) -> Waiting:
+def _waiting(link: Link) -> FutureSink:
     def refuse(request: Request) -> None:
         link.refuse(request.id, Fault("METHOD_NOT_FOUND", "not before the handshake").render(ErrorDialect.OLD_MCP))
 
-    return Waiting(link.listener.notified, refuse)
+    return FutureSink(link.listener.notified, refuse)
