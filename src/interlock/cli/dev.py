@@ -14,8 +14,8 @@ from .failures import Failure, WrongUsage
 from .show import bold, coloured, json_option, one_line, plain, say
 
 if TYPE_CHECKING:
-    from interlock.web.trial import Told
-    from interlock.web.watched import Seen
+    from interlock.web.dev_hub import DevMessage
+    from interlock.web.observed_service import ObservedCall
 
 WIDTH = 100
 
@@ -35,7 +35,7 @@ def dev(file: str, port: int, as_json: bool) -> None:
     """
     import asyncio
 
-    from interlock.web.trial import Trial
+    from interlock.web.dev_hub import DevHub
 
     from .authoring import python_file
 
@@ -43,7 +43,7 @@ def dev(file: str, port: int, as_json: bool) -> None:
     if found is None:
         raise WrongUsage(f"there is no Python file {file}", "give the path of a server's file")
 
-    def tell(told: Told) -> None:
+    def tell(told: DevMessage) -> None:
         if as_json:
             import msgspec
 
@@ -52,14 +52,14 @@ def dev(file: str, port: int, as_json: bool) -> None:
             _say(told)
 
     try:
-        asyncio.run(Trial(found, tell).run(port))
+        asyncio.run(DevHub(found, tell).run(port))
     except KeyboardInterrupt:
         return
     except OSError as error:
         raise Failure(f"port {port} cannot be listened on: {error}", "choose another one with --port") from error
 
 
-def _say(told: Told) -> None:
+def _say(told: DevMessage) -> None:
     match told.event:
         case "listening":
             say(f"MCP    {told.text}/mcp")
@@ -81,7 +81,7 @@ def _say(told: Told) -> None:
             say(_call(told.call))
 
 
-def _call(call: Seen) -> str:
+def _call(call: ObservedCall) -> str:
     try:
         given = json.loads(call.params).get("arguments")
     except ValueError:

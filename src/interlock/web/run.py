@@ -34,7 +34,7 @@ from interlock.transports.http.listener import HttpListener
 from interlock.transports.http.serve import start as start_http
 from interlock.version import VERSION
 from interlock.web.control import ControlSocket
-from interlock.web.on_demand import OnDemand
+from interlock.web.lazy_app import LazyApp
 
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
@@ -92,7 +92,7 @@ async def serve(config: Config, home: Path, on_ready: Callable[[Ready], None]) -
     try:
         http = await start_http(
             endpoint,
-            cast("ASGI3Application", OnDemand("interlock.web.app", rest_of_http)),
+            cast("ASGI3Application", LazyApp("interlock.web.app", rest_of_http)),
             host=host,
             port=port,
             hosts=config.hub.allowed_hosts,

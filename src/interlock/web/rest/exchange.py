@@ -27,7 +27,7 @@ _NEEDS_MORE: Final = TABLE["MISSING_CAPABILITY"].new_mcp
 _MCP_CLIENT: Final = "call it with an MCP client that answers questions"
 
 
-class Event(msgspec.Struct, frozen=True):
+class RestEvent(msgspec.Struct, frozen=True):
     """Something said before the answer."""
 
     name: str
@@ -44,7 +44,7 @@ class RestExchange(Exchange):
         dialect = Dialect(LATEST, rest=True)
         super().__init__(Request(1, method, params), glance(params), dialect, caller, None, None)
         self.streams = streams
-        self._events: deque[Event] = deque(maxlen=MOST_UNREAD)
+        self._events: deque[RestEvent] = deque(maxlen=MOST_UNREAD)
         self._outcome: bytes | Fault | None = None
         self._woken = asyncio.Event()
 
@@ -65,13 +65,13 @@ class RestExchange(Exchange):
 
     def notify(self, method: str, params: bytes) -> None:
         if self.streams and self.open and method == PROGRESS:
-            self._events.append(Event("progress", one_line(params)))
+            self._events.append(RestEvent("progress", one_line(params)))
             self._woken.set()
 
     def ask(self, method: str, params: bytes) -> asyncio.Future[bytes]:
         raise Fault("MISSING_CAPABILITY", f"{method} cannot be answered over REST", mend=_MCP_CLIENT)
 
-    async def next(self) -> Event | bytes | Fault:
+    async def next(self) -> RestEvent | bytes | Fault:
         """What was said next, and the answer at last."""
         while True:
             if self._events:

@@ -28,7 +28,7 @@ from interlock.protocols.registry.about import about
 from interlock.protocols.traces import Traceparent, new_span_id, new_trace_id, read_traceparent
 from interlock.transports.exchange import Service
 from interlock.web.rest.documents import Documents, Listed
-from interlock.web.rest.exchange import Event, RestExchange
+from interlock.web.rest.exchange import RestEvent, RestExchange
 from interlock.web.rest.outcomes import Where, answer, body_of, plain_result, refusal, tool_result
 from interlock.web.rest.page import documentation_page
 from interlock.wire.errors import Fault
@@ -158,7 +158,7 @@ class _Rest:
             return Response(whole, headers=_STREAM_HEADERS, media_type="text/event-stream")
         return answer(body, where)
 
-    async def _serve(self, exchange: RestExchange, request: Request) -> Event | bytes | None:
+    async def _serve(self, exchange: RestExchange, request: Request) -> RestEvent | bytes | None:
         """Hand it to the hub; the first thing that comes back. A client that goes cancels. Raises a Fault.
 
         None where nothing has come for so long that a client who reads events should see that there is someone.
@@ -184,10 +184,10 @@ class _Rest:
             raise first
         return first
 
-    async def _events(self, first: Event | None, exchange: RestExchange, where: Where) -> AsyncIterator[bytes]:
-        said: Event | bytes | Fault | None = first
+    async def _events(self, first: RestEvent | None, exchange: RestExchange, where: Where) -> AsyncIterator[bytes]:
+        said: RestEvent | bytes | Fault | None = first
         try:
-            while said is None or isinstance(said, Event):
+            while said is None or isinstance(said, RestEvent):
                 yield KEEP_ALIVE if said is None else _event(said.name, said.data)
                 coming = asyncio.ensure_future(exchange.next())
                 done, _ = await asyncio.wait({coming}, timeout=KEEP_ALIVE_S)

@@ -13,7 +13,7 @@ from interlock.wire.errors import ErrorObject, Fault
 from interlock.wire.messages import Notification, Request
 
 
-class Seen(msgspec.Struct, frozen=True):
+class ObservedCall(msgspec.Struct, frozen=True):
     """One request and what came of it."""
 
     method: str
@@ -26,10 +26,10 @@ class Seen(msgspec.Struct, frozen=True):
     took_ms: float
 
 
-class Watched:
+class ObservedService:
     """Stands before another service."""
 
-    def __init__(self, service: Service, tell: Callable[[Seen], None]) -> None:
+    def __init__(self, service: Service, tell: Callable[[ObservedCall], None]) -> None:
         self._service = service
         self._tell = tell
         self.admit: Callable[[str, Mapping[bytes, bytes]], Caller] = service.admit
@@ -56,7 +56,7 @@ class _Overseen(Exchange):
 
     __slots__ = ("_begun", "_real", "_tell")
 
-    def __init__(self, real: Exchange, tell: Callable[[Seen], None]) -> None:
+    def __init__(self, real: Exchange, tell: Callable[[ObservedCall], None]) -> None:
         super().__init__(real.request, real.glance, real.dialect, real.caller, real.session, real.headers)
         self._real = real
         self._tell = tell
@@ -97,7 +97,7 @@ class _Overseen(Exchange):
         request: Request = self.request
         name = self.glance.name or self.glance.uri or ""
         params = request.params.decode(errors="replace")
-        self._tell(Seen(request.method, name, params, outcome, failed, round(took, 2)))
+        self._tell(ObservedCall(request.method, name, params, outcome, failed, round(took, 2)))
 
 
 class _Piece(msgspec.Struct):

@@ -23,7 +23,7 @@ from interlock.hub.upstreams.upstream import Upstream
 from interlock.transports.http.endpoint import McpEndpoint
 from interlock.transports.http.serve import start
 from interlock.web.app import make_app
-from interlock.web.watched import Seen, Watched
+from interlock.web.observed_service import ObservedCall, ObservedService
 
 if TYPE_CHECKING:
     from uvicorn._types import ASGI3Application
@@ -36,18 +36,18 @@ _RAISED: Final = re.compile(r"(?:[\w.]+\.)?(?P<kind>\w+): (?P<words>.+)")
 _OTHERS: Final = {"node_modules", "__pycache__", "venv", "site-packages"}
 
 
-class Told(msgspec.Struct, frozen=True, omit_defaults=True):
+class DevMessage(msgspec.Struct, frozen=True, omit_defaults=True):
     """Something that the author sees."""
 
     event: Literal["listening", "ready", "broken", "changed", "call", "log"]
     text: str = ""
-    call: Seen | None = None
+    call: ObservedCall | None = None
 
 
-class Trial:
+class DevHub:
     """One file, run until interrupted."""
 
-    def __init__(self, file: Path, tell: Callable[[Told], None]) -> None:
+    def __init__(self, file: Path, tell: Callable[[DevMessage], None]) -> None:
         self._file = file
         self._tell = tell
         self._last_words = ""
@@ -57,12 +57,12 @@ class Trial:
         """Serve on a port of the loopback address. Raises OSError where that cannot be."""
         with tempfile.TemporaryDirectory(prefix="interlock-dev-") as home:
             assembly = Assembly(self._config(port), Path(home))
-            service = Watched(assembly.hub, self._seen)
+            service = ObservedService(assembly.hub, self._seen)
             endpoint = McpEndpoint(service, assembly.limits)
             app = cast("ASGI3Application", make_app(assembly, service))
             http = await start(endpoint, app, port=port, limits=assembly.limits, is_mcp=is_mcp_path)
             assembly.logs.follow(self._logged)
-            self._tell(Told("listening", f"http://127.0.0.1:{http.port}"))
+            self._tell(DevMessage("listening", f"http://127.0.0.1:{http.port}"))
             try:
                 await assembly.begin()
                 await self._keep_running(assembly)
@@ -92,7 +92,7 @@ class Trial:
                 await asyncio.sleep(LOOK_EVERY_S)
             changed = sorted({Path(path).relative_to(self._file.parent).as_posix() for path, _ in seen ^ now})
             seen = now
-            self._tell(Told("changed", ", ".join(changed[:5])))
+            self._tell(DevMessage("changed", ", ".join(changed[:5])))
             began = datetime.now(UTC)
             await upstream.restart()
 
@@ -101,10 +101,12 @@ class Trial:
         while upstream.since <= began or upstream.state not in (State.CONNECTED, State.ERROR):
             await asyncio.sleep(0.02)
         if upstream.state is State.ERROR:
-            self._tell(Told("broken", self._why_broken("" if upstream.problem is None else upstream.problem.message)))
+            self._tell(
+                DevMessage("broken", self._why_broken("" if upstream.problem is None else upstream.problem.message))
+            )
             return
         offer = assembly.catalog.offer(self.name)
-        self._tell(Told("ready", ", ".join(offer.tools) if offer is not None else ""))
+        self._tell(DevMessage("ready", ", ".join(offer.tools) if offer is not None else ""))
 
     def _why_broken(self, problem: str) -> str:
         """An exception's own words, where one ended the file: what is wrong and where, without the way there."""
@@ -127,11 +129,11 @@ class Trial:
                         continue
         return frozenset(stamps)
 
-    def _seen(self, call: Seen) -> None:
+    def _seen(self, call: ObservedCall) -> None:
         if call.method in SHOWN:
-            self._tell(Told("call", call=call))
+            self._tell(DevMessage("call", call=call))
 
     def _logged(self, line: LogLine) -> None:
         if line.stream != "hub":
             self._last_words = line.text or self._last_words
-            self._tell(Told("log", line.text))
+            self._tell(DevMessage("log", line.text))

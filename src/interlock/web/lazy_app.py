@@ -11,7 +11,7 @@ if TYPE_CHECKING:
     from starlette.types import ASGIApp, Receive, Scope, Send
 
 
-class OnDemand:
+class LazyApp:
     """An application that is made at its first request. Its module is imported on a thread, so that no call waits."""
 
     def __init__(self, module: str, make: Callable[[], ASGIApp]) -> None:
