@@ -6,9 +6,9 @@ import argparse
 import asyncio
 from pathlib import Path
 
-from interlock.hub.access.grants import GRANTS, Grant, grant_id
-from interlock.hub.assembling.ground import COLLECTIONS
-from interlock.hub.callers.keys import KEYS, Keys
+from interlock.hub.auth.grants import GRANTS, Grant, grant_id
+from interlock.hub.auth.keys import KEYS, Keys
+from interlock.hub.foundation import COLLECTIONS
 from interlock.store import Store
 
 TOGETHER = 2_000

@@ -85,8 +85,8 @@ _HTTP_ANSWERS: dict[str, Callable[[], Iterable[bytes]]] = {
 
 async def _watch(path: Path, method: str) -> bool:
     from interlock.config.settings import Config, Hub, Server, Timeouts
-    from interlock.hub.assembly import Assembly
-    from interlock.hub.doors import is_mcp_path
+    from interlock.hub.app import HubApp
+    from interlock.hub.authentication import is_mcp_path
     from interlock.transports.http.endpoint import McpEndpoint
     from interlock.transports.http.serve import start
     from interlock.web.app import make_app
@@ -95,7 +95,7 @@ async def _watch(path: Path, method: str) -> bool:
     bad = Server(url=method) if method.startswith("http") else Server(command=(*own, str(path), method))
     servers = {"bad": bad, "good": Server(command=(*own, "", ""))}
     config = Config(hub=Hub(timeouts=Timeouts(start_s=5, discovery_s=2, tool_s=TOOL_S)), servers=servers)
-    assembly = Assembly(config, path.parent / "home")
+    assembly = HubApp(config, path.parent / "home")
     http = await start(
         McpEndpoint(assembly.service, assembly.limits), cast(Any, make_app(assembly)), is_mcp=is_mcp_path
     )

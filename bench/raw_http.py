@@ -13,8 +13,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from interlock.config.settings import Config, Hub, Timeouts
-from interlock.hub.assembly import Assembly
-from interlock.hub.doors import is_mcp_path
+from interlock.hub.app import HubApp
+from interlock.hub.authentication import is_mcp_path
 from interlock.transports.http.endpoint import McpEndpoint
 from interlock.transports.http.serve import start
 from interlock.web.app import make_app
@@ -54,7 +54,7 @@ def _port() -> int:
 
     async def run() -> None:
         with tempfile.TemporaryDirectory() as home:
-            assembly = Assembly(Config(hub=Hub(timeouts=Timeouts(start_s=5))), Path(home))
+            assembly = HubApp(Config(hub=Hub(timeouts=Timeouts(start_s=5))), Path(home))
             endpoint = McpEndpoint(assembly.hub, assembly.limits)
             # The names that the rows use are let in, so that each is refused for what it is about, or not at all.
             http = await start(endpoint, cast(Any, make_app(assembly)), is_mcp=is_mcp_path, hosts=HOSTS)

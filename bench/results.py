@@ -15,16 +15,16 @@ from pathlib import Path
 import msgspec
 
 from interlock.config.settings import Server
-from interlock.hub.callers.principals import local_person
-from interlock.hub.callers.shelf import Shelf
+from interlock.hub.auth.list_scope import ListScope
+from interlock.hub.auth.principals import local_person
 from interlock.hub.calls.call import Call, Caller, Load
-from interlock.hub.calls.local import LocalExchange
-from interlock.hub.calls.target import Target
+from interlock.hub.calls.dispatch.result_pages import Pages
+from interlock.hub.calls.dispatch.result_postprocessing import ResultPostprocessor, postprocessor_for
+from interlock.hub.calls.dispatch.result_tokens import ResultTokens
+from interlock.hub.calls.gates.validator_checks import Judging
+from interlock.hub.calls.local_exchange import LocalExchange
+from interlock.hub.catalog.target import Target
 from interlock.hub.catalog.views import View
-from interlock.hub.results.finishing import Finish, finish_for
-from interlock.hub.results.measuring import Measuring
-from interlock.hub.results.pages import Pages
-from interlock.hub.validators.checking import Judging
 from interlock.transports.resolving import Resolver
 from interlock.wire.messages import Request
 
@@ -48,7 +48,7 @@ def main() -> None:
 
 async def measure(sizes: tuple[int, ...] = SIZES, times: int = RUNS) -> dict[str, dict[str, float]]:
     """The rows, by what is done and the size of the result in bytes."""
-    judging, measuring, pages = Judging(Resolver()), Measuring(), Pages(time.monotonic)
+    judging, measuring, pages = Judging(Resolver()), ResultTokens(), Pages(time.monotonic)
     settings = {
         "cut": Server(command=("x",), max_result_tokens=MOST_TOKENS),
         "escape": Server(command=("x",), scan_results="escape"),
@@ -56,7 +56,7 @@ async def measure(sizes: tuple[int, ...] = SIZES, times: int = RUNS) -> dict[str
     rows = {}
     try:
         for name, server in settings.items():
-            finish = finish_for(server, pages, judging, measuring, lambda call, found: None)
+            finish = postprocessor_for(server, pages, judging, measuring, lambda call, found: None)
             assert finish is not None
             await _once(finish, _result(100_000))  # loads and compiles what is needed
             for size in sizes:
@@ -74,9 +74,9 @@ def _result(size: int) -> bytes:
     return msgspec.json.encode({"content": [{"type": "text", "text": text}]})
 
 
-async def _once(finish: Finish, result: bytes) -> tuple[float, float]:
+async def _once(finish: ResultPostprocessor, result: bytes) -> tuple[float, float]:
     """Seconds until the finished result was there, and the longest that the loop was late meanwhile."""
-    caller = Caller(local_person("bench"), Shelf(View()), Load())
+    caller = Caller(local_person("bench"), ListScope(View()), Load())
     exchange = LocalExchange(Request(1, "tools/call", b'{"name":"t"}'), caller)
     held = 0.0
 

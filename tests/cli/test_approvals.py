@@ -107,7 +107,7 @@ def first_call(user: User, agent: Agent, id: int) -> str:
     """Have the agent call a tool that needs a yes; the id of the question."""
     agent.ask(id, "tools/call", {"name": "demo__text_figures", "arguments": {"text": "two words"}})
     with HubLink.open(user.home) as link:
-        while not (found := link.ask("hub/decisions.list")["decisions"]):
+        while not (found := link.ask("hub/approvals.list")["decisions"]):
             time.sleep(0.02)
     return str(found[-1]["id"])
 
@@ -126,7 +126,7 @@ def test_approve_and_deny_need_a_terminal_and_say_what_came_of_it(user: User, ag
     assert code == 5
     assert "terminal" in err
     with HubLink.open(user.home) as link, pytest.raises(Exception, match="terminal"):
-        link.ask("hub/decisions.answer", {"id": id_, "answer": "once"})
+        link.ask("hub/approvals.answer", {"id": id_, "answer": "once"})
     assert f"{id_} denied by person:" in on_terminal(user, "approvals", "deny", id_)
     assert "denied by person:" in agent.answer(1)["error"]["message"]
     assert "denied" in user.finished("approvals", "list", "--all")[1]
@@ -156,8 +156,8 @@ HOSTILE = {
 
 @pytest.mark.parametrize("arguments", [("approvals",), ("approvals", "show", "a3f"), ("watch",)])
 def test_what_agents_say_never_moves_the_cursor(user: User, hub: FakeHub, arguments: tuple[str, ...]) -> None:
-    hub.answers["hub/decisions.list"] = {"decisions": [HOSTILE]}
-    hub.answers["hub/decisions.show"] = {"decision": HOSTILE}
+    hub.answers["hub/approvals.list"] = {"decisions": [HOSTILE]}
+    hub.answers["hub/approvals.show"] = {"decision": HOSTILE}
     result = user.run(*arguments)
     assert result.exit_code == 0
     assert "a3f" in result.output
@@ -166,6 +166,6 @@ def test_what_agents_say_never_moves_the_cursor(user: User, hub: FakeHub, argume
 
 
 def test_watch_without_a_terminal_prints_and_ends(user: User, hub: FakeHub) -> None:
-    hub.answers["hub/decisions.list"] = {"decisions": []}
+    hub.answers["hub/approvals.list"] = {"decisions": []}
     assert user.run("watch").exit_code == 0
-    assert hub.params_of("hub/decisions.list") == [{"follow": False}]
+    assert hub.params_of("hub/approvals.list") == [{"follow": False}]

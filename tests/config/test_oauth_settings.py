@@ -113,6 +113,6 @@ async def test_a_hub_beyond_this_machine_does_not_start_without_authentication(t
 async def test_a_hub_that_cannot_check_tokens_does_not_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = importlib.util.find_spec
     without = lambda name, *rest: None if name == "joserfc" else found(name, *rest)  # noqa: E731
-    monkeypatch.setattr("interlock.hub.oauth.desk.find_spec", without)
+    monkeypatch.setattr("interlock.hub.auth.oauth.token_authentication.find_spec", without)
     with pytest.raises(CannotStart, match=r"\[hub.oauth\] needs a package"):
         await serve(Config(hub=Hub(oauth=OAuth(issuer="https://a.example"))), tmp_path, lambda ready: None)

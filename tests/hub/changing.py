@@ -15,9 +15,9 @@ from pathlib import Path
 import msgspec
 
 from interlock.config.settings import Config, Hub, Permissions, Server
-from interlock.hub.assembly import Assembly
-from interlock.hub.callers.principals import Principal
-from interlock.hub.decisions.decision import Decision, Question
+from interlock.hub.app import HubApp
+from interlock.hub.approvals.decision import Decision, Question
+from interlock.hub.auth.principals import Principal
 from interlock.store.writer import Unit, Writer
 
 ADA = Principal("person:ada", "person")
@@ -28,7 +28,7 @@ SHELL = {"server": "s", "permissions": ["shell.execute"]}
 
 async def change(where: str, home: Path, what: str) -> None:
     server = Server(command=("/nonexistent",), enabled=False, permissions=Permissions(policy="interactive"))
-    hub = Assembly(Config(hub=Hub(store=where), servers={"s": server}), home)
+    hub = HubApp(Config(hub=Hub(store=where), servers={"s": server}), home)
     await hub.begin()
     hub.inbox._stands = lambda question: True
     before, act = deeds(hub)[what]
@@ -39,7 +39,7 @@ async def change(where: str, home: Path, what: str) -> None:
     await asyncio.sleep(30)
 
 
-def deeds(hub: Assembly) -> dict[str, tuple[Callable[[], Awaitable[object]], Callable[[], Awaitable[object]]]]:
+def deeds(hub: HubApp) -> dict[str, tuple[Callable[[], Awaitable[object]], Callable[[], Awaitable[object]]]]:
     """By its name, what must be there first, and the change."""
     said = msgspec.json.encode
     ask = lambda: hub.inbox.ask(QUESTION)  # noqa: E731

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from interlock.config.settings import Approvals, Hub, Mode, Permissions, Server, Timeouts
-from interlock.hub.callers.principals import Principal
+from interlock.hub.auth.principals import Principal
 
 from .governed_web import GovernedWeb
 from .house import House, Raw, child, house

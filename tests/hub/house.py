@@ -14,12 +14,12 @@ from typing import Any
 import msgspec
 
 from interlock.config.settings import Agent, Config, Hub, Profile, Server, Timeouts
-from interlock.hub.assembly import Assembly
-from interlock.hub.callers.keys import KEYS
-from interlock.hub.callers.principals import Kind, local_person
+from interlock.hub.app import HubApp
+from interlock.hub.auth.keys import KEYS
+from interlock.hub.auth.principals import Kind, local_person
+from interlock.hub.authentication import is_mcp_path
 from interlock.hub.calls.call import Caller
-from interlock.hub.doors import is_mcp_path
-from interlock.hub.upstreams.states import State
+from interlock.hub.upstreams.states import ServerState
 from interlock.protocols.mgp.access import EntryType
 from interlock.store.documents import Change
 from interlock.transports.call_parking import ParkingLimits as ParkingLimits
@@ -40,7 +40,7 @@ PREFIX = "io.modelcontextprotocol/"
 class House:
     """The hub and its address."""
 
-    def __init__(self, assembly: Assembly, url: str, endpoint: McpEndpoint) -> None:
+    def __init__(self, assembly: HubApp, url: str, endpoint: McpEndpoint) -> None:
         self.assembly = assembly
         self.url = url
         self.endpoint = endpoint
@@ -75,7 +75,7 @@ class House:
         kind: EntryType = "server_grant" if tool is None else "tool_grant"
         return await self.assembly.grants.revoke(kind, agent, server, tool)
 
-    async def state(self, server: str, *wanted: State) -> None:
+    async def state(self, server: str, *wanted: ServerState) -> None:
         """Wait until a server is in one of the states."""
         await until(lambda: self.assembly.upstreams[server].state in wanted)
 
@@ -94,7 +94,7 @@ async def house(
     """A running hub. With `wait`, every server is up first."""
     settings = hub or Hub(timeouts=Timeouts(start_s=30, discovery_s=10, tool_s=20))
     config = Config(hub=settings, servers=dict(servers), profiles=dict(profiles or {}), agents=dict(agents or {}))
-    assembly = Assembly(config, tmp_path / "home", parking)
+    assembly = HubApp(config, tmp_path / "home", parking)
     endpoint = McpEndpoint(assembly.service, assembly.limits)
     metrics = MetricsPage(assembly)
     http = await start(endpoint, make_app(assembly, metrics=metrics), is_mcp=is_mcp_path)
@@ -105,7 +105,7 @@ async def house(
     try:
         if wait:
             for server in servers:
-                await running.state(server, State.CONNECTED)
+                await running.state(server, ServerState.CONNECTED)
         yield running
     finally:
         await http.stop(1)

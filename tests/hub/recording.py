@@ -14,8 +14,8 @@ from pathlib import Path
 
 from interlock.hub.audit.record import SUCCEEDED
 from interlock.hub.audit.recorder import Recorder
-from interlock.hub.callers.principals import Principal
-from interlock.hub.calls.target import Target
+from interlock.hub.auth.principals import Principal
+from interlock.hub.catalog.target import Target
 from interlock.store import Store, StoreError
 
 AGENT = Principal("cursor", "agent")

@@ -14,7 +14,7 @@ import pytest
 
 from interlock.config import load
 from interlock.config.settings import Agent, Hub, Rate, Timeouts, Tools
-from interlock.hub.operator import Operator
+from interlock.hub.operations import ControlOperations
 from interlock.protocols.mgp.access import Entry, decide
 
 from .house import MODERN, House, Raw, child, house, last_message, text_of
@@ -359,7 +359,7 @@ async def test_t3_a_hub_beyond_this_machine_lets_nobody_in_because_its_file_says
         anonymous = Raw(hub.url + "/mcp")
         assert (await anonymous.post(b"{}"))[0] == 401
         file.write_text(f"[hub]\n{rewritten}\n")
-        told = await Operator(hub.assembly, lambda: None).reload()
+        told = await ControlOperations(hub.assembly, lambda: None).reload()
         assert told["applied"]
         assert "restart the hub" in str(told["problems"])
         assert (await anonymous.post(b"{}"))[0] == 401

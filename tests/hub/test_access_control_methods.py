@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 import pytest
 
-from interlock.hub.operator import Operator
+from interlock.hub.operations import ControlOperations
 from interlock.wire.errors import Fault
 
 from .house import House, Raw, child, house
@@ -25,7 +25,7 @@ async def hub(tmp_path: Path) -> AsyncIterator[House]:
 
 @pytest.fixture
 def ask(hub: House) -> Ask:
-    operator = Operator(hub.assembly, lambda: None)
+    operator = ControlOperations(hub.assembly, lambda: None)
 
     async def ask(method: str, **params: object) -> Any:
         answer = await operator.methods[method](msgspec.json.encode(params))

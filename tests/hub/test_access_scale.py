@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from interlock.hub.access.grants import GRANTS, Grant, Grants, grant_id
+from interlock.hub.auth.grants import GRANTS, Grant, Grants, grant_id
 from interlock.store import Mirror
 from interlock.store.documents import Change
 

@@ -14,8 +14,8 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
 
 from interlock.config.settings import Config, Server
-from interlock.hub.assembly import Assembly
-from interlock.hub.callers.principals import Principal, local_person
+from interlock.hub.app import HubApp
+from interlock.hub.auth.principals import Principal, local_person
 from interlock.hub.catalog.offer import make_offer
 
 BEGAN = datetime(2026, 1, 1, tzinfo=UTC)
@@ -48,15 +48,15 @@ class GrantsOverTime(RuleBasedStateMachine):
         self.elapsed = 0.0
         self.folder = Path(tempfile.mkdtemp())
         self.runner = asyncio.Runner(loop_factory=MovedClock)
-        self.hub: Assembly = self.runner.run(self._begin())
+        self.hub: HubApp = self.runner.run(self._begin())
         self.callers = {
             name: self.hub.doors.admit_principal(Principal(name, "agent"), "/mcp") for name in (*AGENTS, "cyd")
         }
 
-    async def _begin(self) -> Assembly:
+    async def _begin(self) -> HubApp:
         quiet = Server(command=("true",), start="on-demand")
         shut = msgspec.structs.replace(quiet, access="opt-in")
-        hub = Assembly(Config(servers={"open": quiet, "shut": shut}), self.folder)
+        hub = HubApp(Config(servers={"open": quiet, "shut": shut}), self.folder)
         hub.access.now = lambda: BEGAN + timedelta(seconds=self.elapsed)
         await hub.begin()
         definitions = [msgspec.json.encode({"name": name, "inputSchema": {"type": "object"}}) for name in TOOLS]

@@ -19,9 +19,9 @@ import pytest
 
 from interlock.config.settings import Hub, Server
 from interlock.hub.audit.record import Record
-from interlock.hub.callers.principals import local_person
-from interlock.hub.carrying.trails import Trail
-from interlock.hub.upstreams.lines import Line
+from interlock.hub.auth.principals import local_person
+from interlock.hub.calls.dispatch.trails import Trail
+from interlock.hub.upstreams.connection_owner import UpstreamConnection
 from interlock.store import StoreFull
 from interlock.transports.batching import Batching
 
@@ -326,7 +326,7 @@ async def test_what_is_denied_meanwhile_is_refused_to_like_calls_too(tmp_path: P
 def _new_line(hub: House) -> None:
     upstream = hub.assembly.upstreams["web"]
     assert upstream.shared_line is not None
-    upstream.shared_line = Line(upstream.shared_line.connection)
+    upstream.shared_line = UpstreamConnection(upstream.shared_line.connection)
 
 
 CHANGES: dict[str, Callable[[House], None]] = {

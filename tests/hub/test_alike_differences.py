@@ -16,7 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from interlock.hub.audit.record import INTENDED, Record
-from interlock.hub.carrying.trails import Trail
+from interlock.hub.calls.dispatch.trails import Trail
 
 from .house import LEGACY, MODERN, PREFIX, Kept
 from .raw_web import RawTools

@@ -9,8 +9,8 @@ from interlock.hub.audit.call_rows import MOST, CallRows
 from interlock.hub.audit.chain import row_of
 from interlock.hub.audit.entries import Ticket
 from interlock.hub.audit.record import FETCHED, LOST, SUCCEEDED, TOOL_FAILED, Outcome
-from interlock.hub.callers.principals import Principal
-from interlock.hub.calls.target import Target
+from interlock.hub.auth.principals import Principal
+from interlock.hub.catalog.target import Target
 from interlock.store.records import values_of
 
 TEXTS = st.text(st.characters(codec="utf-8"), max_size=12) | st.just("x" * 300) | st.just("\0")

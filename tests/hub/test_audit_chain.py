@@ -15,8 +15,8 @@ from interlock.hub.audit.chain import follow
 from interlock.hub.audit.head import Head, HeadDamaged, HeadFile, read_head
 from interlock.hub.audit.recorder import Recorder
 from interlock.hub.audit.verify import Finding, verify
-from interlock.hub.callers.principals import Principal
-from interlock.hub.calls.target import Target
+from interlock.hub.auth.principals import Principal
+from interlock.hub.catalog.target import Target
 from interlock.store import Store
 from interlock.store.database import Database, connect
 

@@ -10,7 +10,9 @@ from pathlib import Path
 
 import pytest
 
-from interlock.hub.access.grants import GRANTS
+from interlock.hub.approvals.decision import DECISIONS
+from interlock.hub.approvals.rules import RULES
+from interlock.hub.approvals.states import DecisionState
 from interlock.hub.audit import recorder as recorder_module
 from interlock.hub.audit.chain import record_of
 from interlock.hub.audit.entries import happening
@@ -18,11 +20,9 @@ from interlock.hub.audit.heads import heads_of
 from interlock.hub.audit.record import NOT_DONE, OPENED, Record
 from interlock.hub.audit.recorder import Recorder
 from interlock.hub.audit.verify import verify
-from interlock.hub.callers.keys import KEYS
-from interlock.hub.callers.principals import Principal
-from interlock.hub.decisions.decision import DECISIONS
-from interlock.hub.decisions.rules import RULES
-from interlock.hub.decisions.table import State
+from interlock.hub.auth.grants import GRANTS
+from interlock.hub.auth.keys import KEYS
+from interlock.hub.auth.principals import Principal
 from interlock.hub.permissions.entries import ENTRIES
 from interlock.store import Collection, Conflict, Mirror, NotRecorded, Store, StoreError, StoreFull, StoreUnavailable
 from interlock.store import records as rows
@@ -52,9 +52,12 @@ DEEDS = {
     "revoke_key": ("dev.interlock.key_revoked", lambda db: not there(db, KEYS)),
     "approve": ("PERMISSION_GRANTED", lambda db: there(db, ENTRIES)[0].grant == "approved"),
     "revoke_permission": ("PERMISSION_REVOKED", lambda db: there(db, ENTRIES)[0].grant == "denied"),
-    "ask": ("dev.interlock.decision_opened", lambda db: state(db) is State.OPEN),
-    "answer": ("dev.interlock.rule_made", lambda db: state(db) is State.APPROVED and len(there(db, RULES)) == 1),
-    "use": ("dev.interlock.decision_used", lambda db: state(db) is State.USED),
+    "ask": ("dev.interlock.decision_opened", lambda db: state(db) is DecisionState.OPEN),
+    "answer": (
+        "dev.interlock.rule_made",
+        lambda db: state(db) is DecisionState.APPROVED and len(there(db, RULES)) == 1,
+    ),
+    "use": ("dev.interlock.decision_used", lambda db: state(db) is DecisionState.USED),
     "make_rule": ("dev.interlock.rule_made", lambda db: len(there(db, RULES)) == 1),
     "revoke_rule": ("dev.interlock.rule_revoked", lambda db: not there(db, RULES)),
 }

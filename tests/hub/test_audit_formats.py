@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interlock.hub.audit.chain import follow, genesis, record_of, row_of
+from interlock.hub.audit.mgp_format import to_mgp
 from interlock.hub.audit.record import (
     CANCELLED,
     EVENTS,
@@ -27,7 +28,6 @@ from interlock.hub.audit.record import (
     outcome_of,
 )
 from interlock.hub.audit.redaction import LONGEST_TEXT, redact, redact_text
-from interlock.hub.reporting.mgp import to_mgp
 from interlock.protocols.traces import (
     Traceparent,
     as_uuid,

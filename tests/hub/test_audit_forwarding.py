@@ -14,10 +14,10 @@ from interlock.config.settings import Restart, Server
 from interlock.hub.audit import search as records
 from interlock.hub.audit.record import CLAIMED
 from interlock.hub.audit.search import Entry
-from interlock.hub.callers.principals import Principal
-from interlock.hub.reporting.forwarding import CURSORS
-from interlock.hub.upstreams.claims import RATE
-from interlock.hub.upstreams.states import State
+from interlock.hub.audit.server_claims import RATE
+from interlock.hub.auth.principals import Principal
+from interlock.hub.upstreams.audit_receivers import CURSORS
+from interlock.hub.upstreams.states import ServerState
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.revisions import LATEST
 from interlock.protocols.mgp.negotiation import Agreed, Home
@@ -87,7 +87,7 @@ async def test_what_a_server_died_over_is_sent_again_and_recognised(tmp_path: Pa
     file = tmp_path / "heard"
     servers = {"busy": child("busy_server.py"), "auditor": auditor(file, "mute=5", restart=Restart(backoff_base_ms=10))}
     async with house(tmp_path, servers, wait=False) as hub:
-        await hub.state("busy", State.CONNECTED)
+        await hub.state("busy", ServerState.CONNECTED)
         client = Raw(hub.url + "/mcp", hub.key("cursor"))
         for number in range(10):
             await echo(client, str(number))

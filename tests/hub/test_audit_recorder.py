@@ -24,8 +24,8 @@ from interlock.hub.audit.record import (
 from interlock.hub.audit.recorder import Recorder
 from interlock.hub.audit.search import Entry, export, search, show, tail
 from interlock.hub.audit.verify import Report, verify, verify_export
-from interlock.hub.callers.principals import Principal
-from interlock.hub.calls.target import Target
+from interlock.hub.auth.principals import Principal
+from interlock.hub.catalog.target import Target
 from interlock.store import Store, StoreError, StoreFull
 from interlock.store.database import Database, connect
 from interlock.store.records import Search

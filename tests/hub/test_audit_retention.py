@@ -17,8 +17,8 @@ from interlock.hub.audit.record import PRUNED, SUCCEEDED
 from interlock.hub.audit.recorder import Recorder
 from interlock.hub.audit.retention import LEAST, Pruner
 from interlock.hub.audit.verify import Report, verify, verify_export
-from interlock.hub.callers.principals import Principal
-from interlock.hub.calls.target import Target
+from interlock.hub.auth.principals import Principal
+from interlock.hub.catalog.target import Target
 from interlock.store import Store
 from interlock.store import records as rows
 

@@ -16,8 +16,8 @@ from interlock.hub.audit.head import read_head
 from interlock.hub.audit.record import GAP, INTENDED, SUCCEEDED
 from interlock.hub.audit.recorder import Recorder
 from interlock.hub.audit.verify import verify
-from interlock.hub.callers.principals import Principal
-from interlock.hub.calls.target import Target
+from interlock.hub.auth.principals import Principal
+from interlock.hub.catalog.target import Target
 from interlock.store import Store, records
 from interlock.store.database import connect
 

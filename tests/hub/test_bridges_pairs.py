@@ -18,7 +18,7 @@ from mcp.client.subscriptions import ResourceUpdated, ToolsListChanged
 
 from interlock.config.home import socket_path
 from interlock.config.settings import Server
-from interlock.hub.operator import Operator
+from interlock.hub.operations import ControlOperations
 from interlock.web.control import ControlSocket
 
 from .house import HERE, SOURCE, House, house, until
@@ -236,7 +236,7 @@ async def socket_of(hub: House) -> AsyncIterator[None]:
     """The hub's control socket, which `interlock stdio` goes to."""
     path = socket_path(hub.assembly.home)
     path.parent.mkdir(parents=True, exist_ok=True)
-    control = ControlSocket(hub.assembly, Operator(hub.assembly, lambda: None))
+    control = ControlSocket(hub.assembly, ControlOperations(hub.assembly, lambda: None))
     await control.listen(path)
     try:
         yield

@@ -12,7 +12,7 @@ from typing import Any, Literal
 import pytest
 
 from interlock.config.settings import Agent, Approvals, Hub, Server, Timeouts
-from interlock.hub.callers.principals import Principal
+from interlock.hub.auth.principals import Principal
 
 from .house import House, child, house, messages, text_of, until
 from .puppet import Puppet

@@ -9,7 +9,7 @@ from typing import Literal
 import pytest
 
 from interlock.config.settings import Server
-from interlock.hub.upstreams.states import State
+from interlock.hub.upstreams.states import ServerState
 
 from .busy_server import busy_server
 from .house import Raw, child, house, text_of, until
@@ -139,7 +139,7 @@ async def test_a_call_whose_server_dies_in_the_middle_ends_with_an_error_and_the
         answer = await client.modern("tools/call", {"name": "busy__die", "arguments": {}})
         assert answer["error"]["data"]["name"] == "OUTCOME_UNKNOWN"
         await until(lambda: hub.assembly.upstreams["busy"].restarts.total == 1)
-        await hub.state("busy", State.CONNECTED)
+        await hub.state("busy", ServerState.CONNECTED)
         assert text_of(await client.modern("tools/call", {"name": "busy__echo", "arguments": {"text": "b"}})) == "b"
         assert hub.assembly.hub.open_calls == 0
 
@@ -161,7 +161,7 @@ async def test_an_on_demand_server_is_started_once_to_be_known_and_then_with_the
 async def test_a_call_to_a_server_that_is_only_just_starting_says_so_to_whoever_may_reach_it(tmp_path: Path) -> None:
     async with house(tmp_path, {"slow": Server(command=("sleep", "60"))}, wait=False) as hub:
         await hub.deny("stranger", "slow")
-        await hub.state("slow", State.CONNECTING)
+        await hub.state("slow", ServerState.CONNECTING)
         asked = {"name": "slow__do", "arguments": {}}
         early = (await Raw(hub.url + "/mcp").modern("tools/call", asked))["error"]["data"]
         assert (early["name"], early["retry_after_ms"]) == ("SERVER_NOT_READY", 1000)

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from interlock.config.settings import Config, Profile, Server
-from interlock.hub.upstreams.states import State
+from interlock.hub.upstreams.states import ServerState
 from interlock.server import Server as Growing
 
 from .house import MODERN, House, Raw, child, house, text_of, until
@@ -153,7 +153,7 @@ async def test_a_changed_configuration_touches_only_what_changed(tmp_path: Path)
         await until(lambda: hub.assembly.hub.open_calls == 1)
         changed = await hub.assembly.apply(Config(servers={"stays": stays, "comes": child("busy_server.py")}))
         assert changed == ["comes", "goes"]
-        await hub.state("comes", State.CONNECTED)
+        await hub.state("comes", ServerState.CONNECTED)
         assert not hanging.done()
         assert await call(hub, "stays__pid") == pid
         assert await call(hub, "comes__echo", {"text": "new"}) == "new"

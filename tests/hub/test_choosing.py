@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from interlock.config.settings import Mode, Validation
-from interlock.hub.validators.choosing import Chosen, choose, choose_configured, combined
+from interlock.hub.calls.gates.validator_choice import Chosen, choose, choose_configured, combined
 from interlock.judge.arguments import ValidatorName
 
 TEXT = {"type": "string"}

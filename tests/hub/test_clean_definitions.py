@@ -7,7 +7,8 @@ from typing import Any
 
 import pytest
 
-from interlock.hub.catalog import clean, quarantine
+from interlock.hub.catalog import clean_definitions as clean
+from interlock.hub.catalog import quarantine
 from interlock.judge.definitions import judge_definition
 
 from .house import house

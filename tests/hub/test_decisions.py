@@ -13,10 +13,10 @@ import msgspec
 import pytest
 
 from interlock.config.settings import Agent, Approvals, Hub, Mode, Timeouts
-from interlock.hub.callers.principals import Principal
-from interlock.hub.decisions.decision import Decision, Question
-from interlock.hub.decisions.inbox import MOST_OPEN_PER_ASKER
-from interlock.hub.decisions.table import State
+from interlock.hub.approvals.decision import Decision, Question
+from interlock.hub.approvals.inbox import MOST_OPEN_PER_ASKER
+from interlock.hub.approvals.states import DecisionState
+from interlock.hub.auth.principals import Principal
 from interlock.wire.errors import Fault
 
 from .house import House, Raw, child, house, messages, text_of, until
@@ -58,7 +58,7 @@ async def test_a_held_call_goes_on_when_it_is_approved(tmp_path: Path) -> None:
         assert decision.question.rule == "ask: busy__ec*"
         await hub.assembly.inbox.answer(decision.id, "once", ADA, "terminal")
         assert text_of(await held) == "a"
-        assert hub.assembly.inbox.get(decision.id).state is State.USED
+        assert hub.assembly.inbox.get(decision.id).state is DecisionState.USED
 
 
 async def test_a_call_that_was_not_answered_in_time_is_told_to_come_back_and_its_ticket_is_good_once(
@@ -114,7 +114,7 @@ async def test_t32_whoever_asked_cannot_answer_nor_can_an_agent(tmp_path: Path) 
         for by in (Principal("careful", "agent"), Principal("other", "agent"), Principal("ci", "service")):
             with pytest.raises(Fault, match="only a person"):
                 await hub.assembly.inbox.answer(decision.id, "once", by, "terminal")
-        assert hub.assembly.inbox.get(decision.id).state is State.OPEN
+        assert hub.assembly.inbox.get(decision.id).state is DecisionState.OPEN
 
 
 async def test_a_question_is_answered_once_however_many_answer_at_the_same_time(tmp_path: Path) -> None:
@@ -166,8 +166,8 @@ async def test_after_the_deadline_neither_question_nor_approval_is_worth_anythin
             await hub.assembly.inbox.answer(left, "once", ADA, "terminal")
         assert error_of(await client.modern("tools/call", echo("a")))["decision"] != approved
         await hub.assembly.inbox.sweep()
-        assert hub.assembly.inbox.get(left).state is State.EXPIRED
-        assert hub.assembly.inbox.get(approved).state is State.EXPIRED
+        assert hub.assembly.inbox.get(left).state is DecisionState.EXPIRED
+        assert hub.assembly.inbox.get(approved).state is DecisionState.EXPIRED
 
 
 async def test_a_caller_who_wants_progress_gets_it_while_the_call_is_held(tmp_path: Path) -> None:
@@ -186,7 +186,7 @@ async def test_a_caller_who_wants_progress_gets_it_while_the_call_is_held(tmp_pa
 
 
 async def test_progress_grows_from_being_held_to_being_done(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("interlock.hub.decisions.desk.PROGRESS_EVERY_S", 0.001)
+    monkeypatch.setattr("interlock.hub.calls.pipeline.call_approvals.PROGRESS_EVERY_S", 0.001)
     async with asking_house(tmp_path, hold_s=30, agents={"careful": Agent(ask=("busy__report",))}) as hub:
         client = Talker(hub.url + "/mcp", {}, hub.key("careful"))
         await client.initialize()
@@ -209,7 +209,7 @@ async def test_a_caller_that_leaves_leaves_the_question_open_and_nothing_held(tm
         held.cancel()
         await asyncio.gather(held, return_exceptions=True)
         await until(lambda: not hub.assembly.hub.held_calls)
-        assert hub.assembly.inbox.get(decision.id).state is State.OPEN
+        assert hub.assembly.inbox.get(decision.id).state is DecisionState.OPEN
 
 
 async def test_secrets_in_arguments_are_not_kept(tmp_path: Path) -> None:
@@ -241,8 +241,8 @@ async def test_one_agent_cannot_fill_the_inbox(tmp_path: Path) -> None:
         assert error_of(other)["name"] == "APPROVAL_PENDING"
 
 
-@pytest.mark.parametrize(("said", "state"), [(True, State.USED), (False, State.DENIED)])
-async def test_an_attended_client_is_asked_itself(tmp_path: Path, said: bool, state: State) -> None:
+@pytest.mark.parametrize(("said", "state"), [(True, DecisionState.USED), (False, DecisionState.DENIED)])
+async def test_an_attended_client_is_asked_itself(tmp_path: Path, said: bool, state: DecisionState) -> None:
     agents = {"careful": Agent(ask=("busy__ec*",), attended_by="ada")}
     async with asking_house(tmp_path, hold_s=30, agents=agents) as hub:
         answers = {"elicitation/create": {"action": "accept", "content": {"approve": said}}}
@@ -333,7 +333,7 @@ async def test_risk_asks_as_the_mode_says(tmp_path: Path, mode: Mode, declared: 
 async def test_questions_that_are_asked_together_never_share_an_id(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("interlock.hub.decisions.inbox._LETTERS", "ab")
+    monkeypatch.setattr("interlock.hub.approvals.inbox._LETTERS", "ab")
     async with asking_house(tmp_path) as hub:
         names = [f"t{number}" for number in range(40)]
         asked = [Question("changed_tool", "s", "server", "s", name, name, "?", "r") for name in names]

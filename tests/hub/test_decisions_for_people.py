@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 
 from interlock.config.settings import Agent, Approvals, Hub, OAuth, Rate
-from interlock.hub.carrying.sending import Room
-from interlock.hub.decisions.table import State
+from interlock.hub.approvals.states import DecisionState
+from interlock.hub.calls.dispatch.dispatcher import CallQuota
 from interlock.wire.errors import Fault
 
 from .house import House, Raw, child, house, text_of
@@ -27,9 +27,9 @@ def yes(approve: bool = True) -> dict[str, Any]:
     return {"elicitation/create": {"action": "accept", "content": {"approve": approve}}}
 
 
-@pytest.mark.parametrize(("said", "state"), [(True, State.USED), (False, State.DENIED)])
+@pytest.mark.parametrize(("said", "state"), [(True, DecisionState.USED), (False, DecisionState.DENIED)])
 async def test_an_attended_client_of_the_stateless_era_is_asked_by_its_own_result(
-    tmp_path: Path, said: bool, state: State
+    tmp_path: Path, said: bool, state: DecisionState
 ) -> None:
     async with asking_house(tmp_path, hold_s=0.05, agents=ATTENDED) as hub:
         client = Rounder(hub.url + "/mcp", yes(said), hub.key("careful"))
@@ -66,7 +66,7 @@ async def test_t30_the_state_of_a_question_is_worth_nothing_to_another_caller_or
             params = {"name": "busy__echo", "arguments": {"text": text}}
             refused = await who.ask("tools/call", params, **client.reply(asked))
             assert refused["error"]["data"]["name"] == "REQUEST_STATE_REFUSED"
-        assert hub.assembly.inbox.all(only_open=True)[0].state is State.OPEN
+        assert hub.assembly.inbox.all(only_open=True)[0].state is DecisionState.OPEN
 
 
 async def test_a_client_of_the_stateless_era_that_nobody_attends_is_not_asked(tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ async def test_a_question_of_a_key_that_is_gone_cannot_be_answered(tmp_path: Pat
         await hub.assembly.keys.revoke("careful")
         with pytest.raises(Fault, match="is void"):
             await hub.assembly.inbox.answer(decision.id, "once", ADA, "terminal")
-        assert hub.assembly.inbox.get(decision.id).state is State.VOID
+        assert hub.assembly.inbox.get(decision.id).state is DecisionState.VOID
 
 
 async def test_a_held_call_whose_key_is_revoked_is_not_made_though_it_is_approved(tmp_path: Path) -> None:
@@ -182,7 +182,7 @@ def left_of(hub: House, name: str) -> int:
 async def test_a_call_that_found_no_place_is_not_charged(tmp_path: Path) -> None:
     async with asking_house(tmp_path, agents={}) as hub:
         client = Raw(hub.url + "/mcp", await hub.new_key("careful", rate=Rate(per_hour=8)))
-        hub.assembly.hub.sending.room = Room(0, 0, 0)
+        hub.assembly.hub.sending.room = CallQuota(0, 0, 0)
         refused = await client.modern("tools/call", echo("a"))
         assert refused["error"]["data"]["name"] == "RESOURCE_EXHAUSTED"
         assert left_of(hub, "careful") == 8

@@ -12,8 +12,8 @@ from pathlib import Path
 import pytest
 
 from interlock.config.settings import Agent, Approvals, Hub, Timeouts, Webhook
+from interlock.hub.approvals import notifiers as heralds
 from interlock.hub.cannot_start import CannotStart
-from interlock.hub.decisions import heralds
 
 from .house import Raw, child, house, until
 

@@ -13,12 +13,12 @@ from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule
 
-from interlock.hub.callers.principals import Principal
-from interlock.hub.decisions.answering import Answering
-from interlock.hub.decisions.decision import DECISIONS, Question, Where
-from interlock.hub.decisions.inbox import Inbox
-from interlock.hub.decisions.rules import RULES
-from interlock.hub.decisions.table import State
+from interlock.hub.admin.approvals import ApprovalOperations
+from interlock.hub.approvals.decision import DECISIONS, Question, Where
+from interlock.hub.approvals.inbox import Inbox
+from interlock.hub.approvals.rules import RULES
+from interlock.hub.approvals.states import DecisionState
+from interlock.hub.auth.principals import Principal
 from interlock.store import Store
 from interlock.wire.errors import Fault
 
@@ -41,10 +41,10 @@ class Known(msgspec.Struct):
     arguments: str
     key: int
     deadline: int
-    state: State = State.OPEN
+    state: DecisionState = DecisionState.OPEN
 
     def live(self, now: int) -> bool:
-        return self.state in (State.OPEN, State.APPROVED, State.DENIED) and now < self.deadline
+        return self.state in (DecisionState.OPEN, DecisionState.APPROVED, DecisionState.DENIED) and now < self.deadline
 
 
 class InboxLife(RuleBasedStateMachine):
@@ -78,8 +78,8 @@ class InboxLife(RuleBasedStateMachine):
             assert found.id == good[-1], "the same question joins the one that is there"
             return
         for id_ in live:
-            if self.known[id_].state is not State.DENIED:
-                self.known[id_].state = State.VOID
+            if self.known[id_].state is not DecisionState.DENIED:
+                self.known[id_].state = DecisionState.VOID
         assert found.id not in self.known
         self.known[found.id] = Known(asker, arguments, key, self.now + int(VALID_S * 1000))
 
@@ -94,30 +94,30 @@ class InboxLife(RuleBasedStateMachine):
     def answer(self, data: st.DataObject, by: Principal, where: Where, attended: bool, said: str) -> None:
         id_ = data.draw(st.sampled_from(sorted(self.known)))
         known = self.known[id_]
-        in_time = known.state is State.OPEN and self.now < known.deadline
+        in_time = known.state is DecisionState.OPEN and self.now < known.deadline
         allowed = by.kind == "person" and in_time and (where == "api" or attended)
-        method = Answering(self.inbox, by, where).methods["hub/decisions.answer"]
+        method = ApprovalOperations(self.inbox, by, where).methods["hub/approvals.answer"]
         try:
             self.run(method(msgspec.json.encode({"id": id_, "answer": said, "terminal": attended})))
         except Fault:
             assert not allowed or known.key != self.keys[known.asker]
             if allowed:
-                known.state = State.VOID
+                known.state = DecisionState.VOID
         else:
             assert allowed
             assert known.key == self.keys[known.asker]
-            known.state = State.APPROVED if said == "once" else State.DENIED
+            known.state = DecisionState.APPROVED if said == "once" else DecisionState.DENIED
 
     @precondition(lambda self: self.known)
     @rule(data=st.data())
     def use(self, data: st.DataObject) -> None:
         id_ = data.draw(st.sampled_from(sorted(self.known)))
         known = self.known[id_]
-        approved = known.state is State.APPROVED and self.now < known.deadline
+        approved = known.state is DecisionState.APPROVED and self.now < known.deadline
         used = self.run(self.inbox.use(id_))
         assert used is (approved and known.key == self.keys[known.asker])
         if approved:
-            known.state = State.USED if used else State.VOID
+            known.state = DecisionState.USED if used else DecisionState.VOID
 
     @rule(asker=st.sampled_from(ASKERS))
     def lose_key(self, asker: str) -> None:
@@ -131,10 +131,10 @@ class InboxLife(RuleBasedStateMachine):
     def sweep(self) -> None:
         self.run(self.inbox.sweep())
         for known in self.known.values():
-            if known.state in (State.OPEN, State.APPROVED) and self.now >= known.deadline:
-                known.state = State.EXPIRED
-            elif known.state in (State.OPEN, State.APPROVED) and known.key != self.keys[known.asker]:
-                known.state = State.VOID
+            if known.state in (DecisionState.OPEN, DecisionState.APPROVED) and self.now >= known.deadline:
+                known.state = DecisionState.EXPIRED
+            elif known.state in (DecisionState.OPEN, DecisionState.APPROVED) and known.key != self.keys[known.asker]:
+                known.state = DecisionState.VOID
 
     @rule()
     def restart(self) -> None:
@@ -153,7 +153,9 @@ class InboxLife(RuleBasedStateMachine):
             answerable = {
                 id_
                 for id_, known in self.known.items()
-                if known.state is State.OPEN and self.now < known.deadline and known.key == self.keys[known.asker]
+                if known.state is DecisionState.OPEN
+                and self.now < known.deadline
+                and known.key == self.keys[known.asker]
             }
             assert {decision.id for decision in self.inbox.all(only_open=True)} == answerable
 

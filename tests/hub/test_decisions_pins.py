@@ -12,14 +12,14 @@ from typing import Any, Literal
 import pytest
 
 from interlock.config.settings import Approvals, Hub, Mode, Permissions, Timeouts
-from interlock.hub.callers.principals import Principal
+from interlock.hub.approvals.decision import DECISIONS
+from interlock.hub.approvals.inbox import Inbox
+from interlock.hub.approvals.pins import PINS, Pins, difference
+from interlock.hub.approvals.rules import RULES
+from interlock.hub.approvals.states import DecisionState
+from interlock.hub.auth.principals import Principal
 from interlock.hub.catalog.offer import Offer, make_offer
-from interlock.hub.decisions.decision import DECISIONS
-from interlock.hub.decisions.inbox import Inbox
-from interlock.hub.decisions.pins import PINS, Pins, difference
-from interlock.hub.decisions.rules import RULES
-from interlock.hub.decisions.table import State
-from interlock.hub.operator import Operator
+from interlock.hub.operations import ControlOperations
 from interlock.protocols.mgp.permissions import Risk
 from interlock.store import Store
 
@@ -91,7 +91,7 @@ async def test_t18_a_changed_tool_is_out_of_list_and_call_until_it_is_approved_a
         bare = Raw(hub.url + "/servers/s/mcp")
         assert (await bare.modern("tools/call", {"name": "read", "arguments": {}}))["error"]["data"]["decision"]
         await hub.assembly.inbox.answer(decision.id, answer, ADA, "terminal")
-        await until(lambda: hub.assembly.inbox.get(decision.id).state is State.USED)
+        await until(lambda: hub.assembly.inbox.get(decision.id).state is DecisionState.USED)
         await until(lambda: "read" in hub.assembly.catalog.offers()["s"].tools)
         assert not hub.assembly.inbox.rules()
         assert await listed(hub) == ["s__read", "s__other"]
@@ -104,7 +104,7 @@ async def test_why_names_the_rule_that_keeps_a_changed_tool_or_an_unknown_one_ba
     async with rug.house() as hub:
         rug.lay(EVIL, OTHER)
         await rug.relisted(hub)
-        operator = Operator(hub.assembly, lambda: None)
+        operator = ControlOperations(hub.assembly, lambda: None)
         for tool, rule in (
             ("s__read", "a tool is held to the definition it was approved with"),
             ("s__nothing", "the name must mean something"),
@@ -164,7 +164,7 @@ async def test_t18_an_approval_is_for_the_definition_that_was_looked_at(rug: Rug
         (harmless,) = hub.assembly.inbox.all(only_open=True)
         rug.lay(EVIL, OTHER)
         await hub.assembly.inbox.answer(harmless.id, "once", ADA, "terminal")
-        await until(lambda: hub.assembly.inbox.get(harmless.id).state is State.VOID)
+        await until(lambda: hub.assembly.inbox.get(harmless.id).state is DecisionState.VOID)
         await until(lambda: len(hub.assembly.inbox.all(only_open=True)) == 1)
         assert await listed(hub) == ["s__other"]
 
@@ -177,7 +177,7 @@ async def test_a_tool_that_is_what_it_was_comes_back_and_its_question_is_void(ru
         rug.lay(READ, OTHER)
         await rug.relisted(hub)
         assert await listed(hub) == ["s__read", "s__other"]
-        assert hub.assembly.inbox.get(decision.id).state is State.VOID
+        assert hub.assembly.inbox.get(decision.id).state is DecisionState.VOID
 
 
 async def test_a_change_that_was_denied_stays_out_and_is_not_asked_again(rug: Rug) -> None:

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 
-from interlock.hub.callers.principals import Principal
-from interlock.hub.decisions.decision import Answer, Decision, Question, Where
-from interlock.hub.decisions.rules import MOST_CALLS, learn
-from interlock.hub.decisions.table import TRANSITIONS, Event, ImpossibleTransition, State, step
+from interlock.hub.approvals.decision import Answer, Decision, Question, Where
+from interlock.hub.approvals.rules import MOST_CALLS, learn
+from interlock.hub.approvals.states import TRANSITIONS, DecisionEvent, DecisionState, ImpossibleTransition, step
+from interlock.hub.auth.principals import Principal
 from interlock.wire.errors import Fault
 
 ASKER = Principal("cursor", "agent")
@@ -52,19 +52,19 @@ class Life(RuleBasedStateMachine):
             assert allowed
             self.answers.append((by.id, said))
 
-    @rule(event=st.sampled_from([Event.EXPIRE, Event.CHANGE, Event.USE]))
-    def happen(self, event: Event) -> None:
+    @rule(event=st.sampled_from([DecisionEvent.EXPIRE, DecisionEvent.CHANGE, DecisionEvent.USE]))
+    def happen(self, event: DecisionEvent) -> None:
         approved = [said for _, said in self.answers] == ["once"] and not self.over and not self.uses
         unanswered = not self.answers and not self.over
-        possible = approved if event is Event.USE else approved or unanswered
+        possible = approved if event is DecisionEvent.USE else approved or unanswered
         try:
             self.decision = self.decision.after(event)
         except ImpossibleTransition:
             assert not possible
         else:
             assert possible
-            self.uses += event is Event.USE
-            self.over = self.over or event is not Event.USE
+            self.uses += event is DecisionEvent.USE
+            self.over = self.over or event is not DecisionEvent.USE
 
     @rule(by=st.integers(0, 60))
     def wait(self, by: int) -> None:
@@ -80,22 +80,22 @@ class Life(RuleBasedStateMachine):
 TestLife = Life.TestCase
 
 
-@pytest.mark.parametrize("state", [State.DENIED, State.EXPIRED, State.VOID, State.USED])
-@pytest.mark.parametrize("event", list(Event))
-def test_what_is_over_stays_over(state: State, event: Event) -> None:
+@pytest.mark.parametrize("state", [DecisionState.DENIED, DecisionState.EXPIRED, DecisionState.VOID, DecisionState.USED])
+@pytest.mark.parametrize("event", list(DecisionEvent))
+def test_what_is_over_stays_over(state: DecisionState, event: DecisionEvent) -> None:
     with pytest.raises(ImpossibleTransition):
         step(state, event)
 
 
 def test_nothing_leads_back_to_open() -> None:
-    assert all(after is not State.OPEN for row in TRANSITIONS.values() for after in row.values())
+    assert all(after is not DecisionState.OPEN for row in TRANSITIONS.values() for after in row.values())
 
 
 def test_a_person_who_asked_cannot_answer_and_another_can() -> None:
     decision = Decision("a3f", question(asker="person:ada", asker_kind="person"), 0, DEADLINE)
     with pytest.raises(Fault, match="whoever asked"):
         decision.answered("once", PEOPLE[0], "terminal", 1)
-    assert decision.answered("once", PEOPLE[1], "terminal", 1).state is State.APPROVED
+    assert decision.answered("once", PEOPLE[1], "terminal", 1).state is DecisionState.APPROVED
 
 
 few = st.sampled_from(["x", "y", "z"])
@@ -109,7 +109,7 @@ questions = st.builds(
 def test_a_learned_rule_never_covers_a_call_that_its_answers_did_not(
     answered: list[Question], asked: Question, data: st.DataObject
 ) -> None:
-    states = data.draw(st.lists(st.sampled_from(list(State)), min_size=len(answered), max_size=len(answered)))
+    states = data.draw(st.lists(st.sampled_from(list(DecisionState)), min_size=len(answered), max_size=len(answered)))
     answers = [
         Decision(str(number), each, 0, DEADLINE, state=state, answer="once")
         for number, (each, state) in enumerate(zip(answered, states, strict=True))
@@ -120,7 +120,10 @@ def test_a_learned_rule_never_covers_a_call_that_its_answers_did_not(
         try:
             known = learn([answer], "person:ada", 0, known)
         except ValueError:
-            assert answer.question.kind != "tool_call" or answer.state not in (State.APPROVED, State.USED)
+            assert answer.question.kind != "tool_call" or answer.state not in (
+                DecisionState.APPROVED,
+                DecisionState.USED,
+            )
         else:
             approved.add(answer.question.matter)
     if known is not None and known.covers(asked):
@@ -132,7 +135,7 @@ def test_a_learned_rule_never_covers_a_call_that_its_answers_did_not(
 
 def test_a_rule_has_a_bound() -> None:
     answers = [
-        Decision(str(number), question(arguments_hash=str(number)), 0, DEADLINE, state=State.USED)
+        Decision(str(number), question(arguments_hash=str(number)), 0, DEADLINE, state=DecisionState.USED)
         for number in range(MOST_CALLS + 1)
     ]
     with pytest.raises(ValueError, match="at most"):

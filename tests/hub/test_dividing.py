@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from interlock.hub.results.dividing import MOST_COUNTED, divide, left_over
+from interlock.hub.calls.dispatch.result_division import MOST_COUNTED, divide, left_over
 
 
 def words(text: str) -> int:

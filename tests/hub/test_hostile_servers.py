@@ -16,10 +16,10 @@ import pytest
 
 from interlock.config.settings import Hub, Restart, Server, Timeouts
 from interlock.hub.catalog.offer import make_offer
-from interlock.hub.operator import Operator
+from interlock.hub.operations import ControlOperations
 from interlock.hub.upstreams import listing
 from interlock.hub.upstreams.logs import KEPT
-from interlock.hub.upstreams.states import State
+from interlock.hub.upstreams.states import ServerState
 from interlock.transports.stdio import process
 
 from .house import HERE, House, Raw, child, house, text_of, until
@@ -57,7 +57,7 @@ class Scene:
 
     async def status(self) -> Any:
         """What `interlock status` is told."""
-        return await Operator(self.hub.assembly, lambda: None).methods["hub/status"](b"{}")
+        return await ControlOperations(self.hub.assembly, lambda: None).methods["hub/status"](b"{}")
 
     @property
     def pids(self) -> list[int]:
@@ -87,10 +87,10 @@ async def scene(tmp_path: Path, bad: Server, *, tool_s: float = 10, wait: bool =
     timeouts = Timeouts(start_s=15, discovery_s=5, tool_s=tool_s)
     servers = {"bad": bad, "good": child("busy_server.py", era="modern")}
     async with house(tmp_path, servers, wait=False, hub=Hub(timeouts=timeouts)) as hub:
-        await hub.state("good", State.CONNECTED)
+        await hub.state("good", ServerState.CONNECTED)
         here = Scene(hub, started)
         if wait:
-            await hub.state("bad", State.CONNECTED)
+            await hub.state("bad", ServerState.CONNECTED)
         calling = asyncio.create_task(here.call_neighbour())
         try:
             yield here
@@ -225,7 +225,7 @@ async def test_calls_beside_one_that_fails_are_answered(tmp_path: Path) -> None:
 
 async def test_a_server_that_exits_at_once_says_why_to_whoever_calls_it(tmp_path: Path) -> None:
     async with scene(tmp_path, hostile(tmp_path, "exit_at_once"), wait=False) as here:
-        await here.hub.state("bad", State.ERROR)
+        await here.hub.state("bad", ServerState.ERROR)
         assert "HOSTILE_TOKEN" in here.log
         assert here.hub.assembly.upstreams["bad"].problem is not None
         assert "HOSTILE_TOKEN" in here.hub.assembly.upstreams["bad"].problem.message
@@ -315,7 +315,7 @@ async def test_a_bug_of_the_hub_over_one_server_is_that_servers_problem(
     reported: list[object] = []
     asyncio.get_running_loop().set_exception_handler(lambda loop, context: reported.append(context["exception"]))
     async with scene(tmp_path, hostile(tmp_path), wait=False) as here:
-        await here.hub.state("bad", State.ERROR)
+        await here.hub.state("bad", ServerState.ERROR)
         assert "a bug of ours" in here.log
         monkeypatch.undo()
         await here.is_well()

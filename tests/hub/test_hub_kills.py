@@ -18,12 +18,12 @@ from typing import Any
 import pytest
 
 from interlock.cli.hub_link import HubLink
+from interlock.hub.approvals.decision import DECISIONS
+from interlock.hub.approvals.states import DecisionState
 from interlock.hub.audit.chain import record_of
 from interlock.hub.audit.heads import heads_of
 from interlock.hub.audit.record import EXECUTED, GAP, INTENDED, Record
 from interlock.hub.audit.verify import verify
-from interlock.hub.decisions.decision import DECISIONS
-from interlock.hub.decisions.table import State
 from interlock.store import records
 from interlock.store.database import connect
 from interlock.store.documents import find
@@ -212,4 +212,4 @@ def still_open(hub: Killed, question: str) -> None:
     database = connect(hub.where, read_only=True)
     states = {found.key: found.value.state for found in find(database, DECISIONS, {})}
     database.close()
-    assert states[question] is State.OPEN
+    assert states[question] is DecisionState.OPEN

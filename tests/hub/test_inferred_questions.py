@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from interlock.config.settings import Agent, Approvals, Hub
-from interlock.hub.callers.principals import local_person
-from interlock.hub.decisions.table import State
-from interlock.hub.operator import Operator
+from interlock.hub.approvals.states import DecisionState
+from interlock.hub.auth.principals import local_person
+from interlock.hub.operations import ControlOperations
 
 from .house import House, Raw, house
 from .talker import Talker
@@ -37,7 +37,7 @@ async def call(hub: House, name: str, arguments: dict[str, object]) -> dict[str,
 
 def watch(hub: House) -> Callable[[], None]:
     """A person at a terminal, who follows the questions as `interlock watch` does."""
-    return Operator(hub.assembly, lambda: None).answering.follow(lambda _: None)
+    return ControlOperations(hub.assembly, lambda: None).answering.follow(lambda _: None)
 
 
 @pytest.mark.parametrize(("name", "arguments", "rule"), UNSAFE)
@@ -63,7 +63,7 @@ async def test_who_watches_is_asked_and_the_answer_holds_for_that_call_once(
         assert rule in decision.question.text
         await hub.assembly.inbox.answer(decision.id, "once", ADA, "terminal")
         assert not (await call(hub, name, arguments)).get("isError"), "it was allowed"
-        assert hub.assembly.inbox.get(decision.id).state is State.USED
+        assert hub.assembly.inbox.get(decision.id).state is DecisionState.USED
         assert not hub.assembly.noticed.would_refuse, "a person has decided: nothing would be refused"
         again = await call(hub, name, arguments)
         assert again["_meta"]["dev.interlock/error"]["name"] == "APPROVAL_PENDING", "the answer was used up"

@@ -11,12 +11,12 @@ import pytest
 
 from interlock.config.settings import Agent, Approvals, Hub, Server, Timeouts, Validation
 from interlock.hub.audit import search as records
+from interlock.hub.audit.mgp_format import to_mgp
 from interlock.hub.audit.record import EVENTS
 from interlock.hub.audit.search import Entry
-from interlock.hub.callers.principals import Principal
-from interlock.hub.operator import Operator
-from interlock.hub.reporting.mgp import to_mgp
-from interlock.hub.upstreams.states import State
+from interlock.hub.auth.principals import Principal
+from interlock.hub.operations import ControlOperations
+from interlock.hub.upstreams.states import ServerState
 from interlock.store import NotRecorded, StoreFull
 from interlock.store.records import Search
 
@@ -204,7 +204,7 @@ async def test_servers_come_and_go_in_the_record(tmp_path: Path) -> None:
         assert (await only(hub, "SERVER_CONNECTED")).record.server == "busy"
         broken = Server(command=("/nonexistent/program",))
         await hub.assembly.apply(msgspec.structs.replace(hub.assembly.config, servers={"lost": broken}))
-        await hub.state("lost", State.ERROR)
+        await hub.state("lost", ServerState.ERROR)
         gone = await entries(hub, event="SERVER_DISCONNECTED")
         told = {entry.record.server: entry.record for entry in gone}
         assert told.keys() == {"busy", "lost"}
@@ -219,7 +219,7 @@ async def test_a_reload_is_recorded_with_what_it_changed_and_who_asked(tmp_path:
     file.write_text("[hub]\nmode = 'guard'\n")
     async with house(tmp_path, {}) as hub:
         hub.assembly.config = load(file, home=hub.assembly.home).config
-        operator = Operator(hub.assembly, lambda: None)
+        operator = ControlOperations(hub.assembly, lambda: None)
         file.write_text("[hub]\nmode = 'nonsense'\n")
         await operator.methods["hub/reload"](b"{}")
         found = await only(hub, "dev.interlock.configuration_reloaded")

@@ -10,7 +10,7 @@ import pytest
 
 from interlock.config.settings import Rate
 from interlock.hub.audit.record import INTENDED
-from interlock.hub.operator import Operator
+from interlock.hub.operations import ControlOperations
 
 from .house import House, Raw, child, house
 from .test_journal import entries
@@ -20,7 +20,7 @@ FIND = {"name": "find_tools", "arguments": {"query": "say it again"}}
 
 async def why(hub: House, agent: str, tool: str, arguments: dict[str, Any]) -> Any:
     asked = json.dumps({"agent": agent, "tool": tool, "arguments": arguments}).encode()
-    told: Any = await Operator(hub.assembly, lambda: None).methods["hub/why"](asked)
+    told: Any = await ControlOperations(hub.assembly, lambda: None).methods["hub/why"](asked)
     return told["judgement"]
 
 

@@ -11,7 +11,7 @@ import msgspec
 import pytest
 
 from interlock.config.settings import Rate
-from interlock.hub.callers.keys import KEY_USES, KEYS, Keys
+from interlock.hub.auth.keys import KEY_USES, KEYS, Keys
 from interlock.store import Store
 from interlock.wire.errors import Fault
 

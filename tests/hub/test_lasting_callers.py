@@ -11,7 +11,7 @@ from unittest.mock import patch
 import msgspec
 
 from interlock.config.settings import Agent, Profile
-from interlock.hub.carrying.trails import Trail
+from interlock.hub.calls.dispatch.trails import Trail
 
 from .house import House, Raw, child, house, text_of, until
 

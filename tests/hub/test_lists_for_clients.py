@@ -13,11 +13,11 @@ from mcp import Client
 
 from interlock.config.settings import Agent, Approvals, Config, ContextBudget, Hub, Profile, Timeouts
 from interlock.discovery.tokens import TokenCounter
-from interlock.hub.callers.shelf import Shelf
+from interlock.hub.auth.list_scope import ListScope
 from interlock.hub.catalog.views import EVERYTHING
-from interlock.hub.kernel.clients import SEARCHING, shelf_for
-from interlock.hub.kernel.definitions import DEFINITIONS, TOKENS
-from interlock.hub.upstreams.states import State
+from interlock.hub.tool_search.definitions import DEFINITIONS, TOKENS
+from interlock.hub.tool_search.searching_clients import SEARCHING, list_scope_for
+from interlock.hub.upstreams.states import ServerState
 
 from .governed import Script, tool
 from .hostile_definitions_server import TEXTS
@@ -102,8 +102,8 @@ async def test_a_client_that_searches_by_itself_sees_everything_unless_the_opera
 
 @given(st.binary(max_size=60) | st.sampled_from([b'{"name":5}', b"[]", b'{"name":"claude-code"}', b"{}"]))
 def test_whatever_a_client_calls_itself_only_the_table_decides(info: bytes) -> None:
-    shelf = Shelf(EVERYTHING, 2_000)
-    changed = shelf_for(shelf, info)
+    shelf = ListScope(EVERYTHING, 2_000)
+    changed = list_scope_for(shelf, info)
     try:
         name = json.loads(info)["name"]
     except (ValueError, TypeError, KeyError, UnicodeDecodeError, IndexError):
@@ -168,7 +168,7 @@ async def test_a_server_that_is_not_connected_is_known_found_and_started_by_a_ca
         await until(lambda: bool(hub.assembly.catalog.offer("many").tools))  # type: ignore[union-attr]
     async with house(tmp_path, {"many": server}, hub=settings(), wait=False) as hub:
         await until(lambda: bool(hub.assembly.catalog.offer("many").tools))  # type: ignore[union-attr]
-        assert hub.assembly.upstreams["many"].state is State.REGISTERED
+        assert hub.assembly.upstreams["many"].state is ServerState.REGISTERED
         client = Raw(hub.url + "/mcp")
 
         async def found(**filters: str) -> list[Any]:
@@ -238,7 +238,7 @@ async def test_where_the_budget_is_far_away_no_definition_is_looked_at(
         raise AssertionError("a bound was worked out for a text")
 
     async with house(tmp_path, {"m": child("many_server.py", "300")}, hub=settings(budget=100_000_000)) as hub:
-        monkeypatch.setattr("interlock.hub.kernel.tokens.at_most", looked)
-        monkeypatch.setattr("interlock.hub.kernel.tokens.at_least", looked)
+        monkeypatch.setattr("interlock.hub.tool_search.tokens.at_most", looked)
+        monkeypatch.setattr("interlock.hub.tool_search.tokens.at_least", looked)
         listed = await names(Raw(f"{hub.url}/mcp"), "modern")
     assert len(listed) == 300

@@ -13,7 +13,7 @@ import msgspec
 import pytest
 
 from interlock.config.settings import Agent, Approvals, Hub, Timeouts
-from interlock.hub.callers.principals import Principal
+from interlock.hub.auth.principals import Principal
 
 from .house import House, Raw, child, house, text_of
 

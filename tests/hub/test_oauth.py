@@ -27,7 +27,7 @@ from mcp.shared.auth_utils import check_resource_allowed
 from interlock.config.load import load
 from interlock.config.settings import Hub, OAuth, Profile, Server
 from interlock.config.settings import Issuer as SecondIssuer
-from interlock.hub.oauth import discovery
+from interlock.hub.auth.oauth import discovery
 from interlock.web.run import Ready, serve
 from interlock.wire.errors import Fault
 
@@ -378,7 +378,7 @@ async def test_a_token_ends_with_its_time_also_where_it_was_just_good(tmp_path: 
 
 
 async def test_a_good_token_is_checked_once(tmp_path: Path, issuer: Issuer, monkeypatch: pytest.MonkeyPatch) -> None:
-    from interlock.hub.oauth.tokens import Tokens
+    from interlock.hub.auth.oauth.tokens import Tokens
 
     checked = []
     verify = Tokens._verify
@@ -613,7 +613,7 @@ async def test_whoever_names_an_unknown_key_waits_for_one_fetch_at_every_face_an
 async def test_an_issuer_that_hangs_holds_nobody_for_long(
     tmp_path: Path, issuer: Issuer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from interlock.hub.oauth import issuer_keys
+    from interlock.hub.auth.oauth import issuer_keys
 
     async with house(tmp_path, {"busy": child("busy_server.py")}, hub=settings(issuer)) as hub:
         await ready(hub)

@@ -13,11 +13,11 @@ import msgspec
 import pytest
 
 from interlock.config.settings import Permissions
-from interlock.hub.callers.principals import Principal
-from interlock.hub.decisions.decision import Decision
-from interlock.hub.decisions.table import State as Asked
-from interlock.hub.operator import Operator
-from interlock.hub.upstreams.states import State
+from interlock.hub.approvals.decision import Decision
+from interlock.hub.approvals.states import DecisionState as Asked
+from interlock.hub.auth.principals import Principal
+from interlock.hub.operations import ControlOperations
+from interlock.hub.upstreams.states import ServerState
 from interlock.protocols.mgp.permissions import STANDARD
 from interlock.wire.errors import Fault
 
@@ -54,7 +54,7 @@ async def standing(hub: House, permission: str, *grants: str) -> None:
 
 async def control(hub: House, method: str, **params: Any) -> Any:
     """What the person at the terminal gets."""
-    answer = await Operator(hub.assembly, lambda: None).methods[f"hub/{method}"](msgspec.json.encode(params))
+    answer = await ControlOperations(hub.assembly, lambda: None).methods[f"hub/{method}"](msgspec.json.encode(params))
     return json.loads(msgspec.json.encode(answer))
 
 
@@ -67,9 +67,9 @@ async def test_a_server_is_asked_to_wait_and_told_the_outcome_before_it_may_begi
     async with script.house(transport, hold_s=30, wait=False) as hub:
         for permission in ("shell.execute", "filesystem.read"):
             question = await open_question(hub, permission)
-            assert hub.assembly.upstreams["s"].state is State.CONNECTING
+            assert hub.assembly.upstreams["s"].state is ServerState.CONNECTING
             await hub.assembly.inbox.answer(question.id, "once", ADA, "terminal")
-        await hub.state("s", State.CONNECTED)
+        await hub.state("s", ServerState.CONNECTED)
         first = {"legacy": ["initialize", REQUEST, RESPONSE, "notifications/initialized"]}
         order = [method for method in script.methods() if method != "server/discover"]
         assert order[:3] == first["legacy"][:3] if era == "legacy" else order[:2] == [REQUEST, RESPONSE]
@@ -182,14 +182,14 @@ async def test_a_denied_server_is_refused_where_it_must_have_everything_and_come
 ) -> None:
     script = shelly(tmp_path, "shell.execute")
     async with script.house(wait=False, permissions=policy("deny_all", on_denied="refuse")) as hub:
-        await hub.state("s", State.ERROR)
+        await hub.state("s", ServerState.ERROR)
         upstream = hub.assembly.upstreams["s"]
         assert upstream.refused
         assert "notifications/initialized" not in script.methods()
         assert upstream.problem is not None
         assert "interlock permissions approve s shell.execute" in upstream.problem.mend
         await control(hub, "permissions.approve", server="s", permissions=["shell.execute"], terminal=True)
-        await hub.state("s", State.CONNECTED)
+        await hub.state("s", ServerState.CONNECTED)
         assert text_of(await call(hub, "add")) == "add ran {}"
         await control(hub, "permissions.revoke", server="s", permissions=["shell.execute"])
         await until(lambda: upstream.refused)
@@ -379,14 +379,14 @@ async def test_later_drafts_names_are_tried_where_a_server_does_not_know_the_fir
     async with script.house() as hub:
         assert script.params("mgp/permission/grant")[0]["grants"] == {"shell.execute": "deferred"}
         assert script.params("mgp/permission/await")[0]["permissions"] == ["shell.execute"]
-        assert hub.assembly.upstreams["s"].state is State.CONNECTED
+        assert hub.assembly.upstreams["s"].state is ServerState.CONNECTED
 
 
 async def test_a_server_that_never_answers_is_not_waited_for(tmp_path: Path) -> None:
     script = shelly(tmp_path, "shell.execute", silent=[REQUEST])
     async with script.house() as hub:
         assert RESPONSE in script.methods()
-        assert hub.assembly.upstreams["s"].state is State.CONNECTED
+        assert hub.assembly.upstreams["s"].state is ServerState.CONNECTED
 
 
 async def test_a_server_that_did_not_agree_on_security_is_told_nothing_and_bound_all_the_same(tmp_path: Path) -> None:
@@ -407,7 +407,7 @@ async def test_what_the_operator_requires_is_needed_though_the_server_does_not_s
 async def test_more_permissions_than_anyone_can_judge_refuse_the_server(tmp_path: Path) -> None:
     script = shelly(tmp_path, *(f"com.example.p{number}" for number in range(100)))
     async with script.house(wait=False) as hub:
-        await hub.state("s", State.ERROR)
+        await hub.state("s", ServerState.ERROR)
         assert hub.assembly.inbox.all(only_open=True) == []
 
 

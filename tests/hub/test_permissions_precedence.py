@@ -11,13 +11,13 @@ from typing import Any, Literal, get_args
 import pytest
 
 from interlock.config.settings import Config, Hub, PermissionPolicy, Permissions, Server
+from interlock.hub.approvals.decision import DECISIONS
+from interlock.hub.approvals.inbox import Inbox
+from interlock.hub.approvals.rules import RULES
 from interlock.hub.audit.entries import happening
-from interlock.hub.decisions.decision import DECISIONS
-from interlock.hub.decisions.inbox import Inbox
-from interlock.hub.decisions.rules import RULES
-from interlock.hub.permissions.entries import ENTRIES, Entry, Standing, entry_id, place_of
+from interlock.hub.permissions.entries import ENTRIES, Entry, PermissionStatus, entry_id, place_of
 from interlock.hub.permissions.permissions import Permissions as Room
-from interlock.hub.permissions.telling import outcome
+from interlock.hub.permissions.server_exchange import outcome
 from interlock.protocols.mgp.security import Trust
 from interlock.store import Store
 from interlock.store.documents import Change
@@ -114,11 +114,11 @@ def test_a_server_is_told_the_first_end_and_everyone_who_approved() -> None:
     told = outcome(
         "perm-1",
         [
-            Standing("a.b.c", "approved", "", "person:ada", "person", late),
-            Standing("a.b.d", "approved", "", "person:bob", "person", soon),
-            Standing("a.b.e", "approved", "", "person:ada", "person"),
-            Standing("a.b.f", "denied", "", "person:eve", "person", NOW),
-            Standing("a.b.g", "deferred", ""),
+            PermissionStatus("a.b.c", "approved", "", "person:ada", "person", late),
+            PermissionStatus("a.b.d", "approved", "", "person:bob", "person", soon),
+            PermissionStatus("a.b.e", "approved", "", "person:ada", "person"),
+            PermissionStatus("a.b.f", "denied", "", "person:eve", "person", NOW),
+            PermissionStatus("a.b.g", "deferred", ""),
         ],
     )
     assert told.grants == {
@@ -132,7 +132,7 @@ def test_a_server_is_told_the_first_end_and_everyone_who_approved() -> None:
 
 
 def test_nobody_approved_what_nobody_approved() -> None:
-    told = outcome("perm-1", [Standing("a.b.c", "denied", "", "person:eve", "person")])
+    told = outcome("perm-1", [PermissionStatus("a.b.c", "denied", "", "person:eve", "person")])
     assert (told.approved_by, told.expires_at) == (None, None)
 
 

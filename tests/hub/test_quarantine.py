@@ -14,7 +14,7 @@ import pytest
 from interlock.config.settings import Config, Hub, Server, Tools
 from interlock.hub.catalog.offer import Offer, make_offer
 from interlock.hub.catalog.quarantine import Quarantine
-from interlock.hub.operator import Operator
+from interlock.hub.operations import ControlOperations
 from interlock.judge import instructions
 from interlock.judge.findings import Finding
 from interlock.judge.names import judge_against
@@ -58,7 +58,7 @@ async def listed(hub: House, method: str = "tools/list", member: str = "tools") 
 
 async def status(hub: House) -> dict[str, dict[str, Any]]:
     """What the operator is told of each server."""
-    found: Any = await Operator(hub.assembly, lambda: None).methods["hub/status"](b"{}")
+    found: Any = await ControlOperations(hub.assembly, lambda: None).methods["hub/status"](b"{}")
     return {server["id"]: server for server in json.loads(msgspec.json.encode(found))["servers"]}
 
 

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from interlock.config.settings import Timeouts
-from interlock.hub.operator import Operator
+from interlock.hub.operations import ControlOperations
 from interlock.protocols.mgp.permissions import Risk
 
 from .governed import ADA, ERAS, TRANSPORTS, Script, call, error_of, needing, policy, tool
@@ -38,7 +38,7 @@ def calls(script: Script, name: str) -> int:
 
 
 async def records(hub: House, event: str) -> list[Any]:
-    search = Operator(hub.assembly, lambda: None).methods["hub/audit.search"]
+    search = ControlOperations(hub.assembly, lambda: None).methods["hub/audit.search"]
     found = json.loads(msgspec.json.encode(await search(msgspec.json.encode({"server": "s", "most": 100}))))
     return [entry["record"] for entry in found["entries"] if entry["record"]["event"] == event]
 

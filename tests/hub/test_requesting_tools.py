@@ -11,7 +11,7 @@ import pytest
 
 from interlock.config.settings import Agent, Approvals, Hub, Timeouts
 from interlock.discovery.tokens import TokenCounter
-from interlock.hub.callers.principals import local_person
+from interlock.hub.auth.principals import local_person
 from interlock.wire.errors import Fault
 
 from .house import House, Raw, child, house, text_of, until

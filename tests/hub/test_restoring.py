@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
+from interlock.hub.admin.backups import put_back
+from interlock.hub.approvals.decision import DECISIONS
+from interlock.hub.approvals.states import DecisionState
 from interlock.hub.audit.record import RESTORED
 from interlock.hub.audit.verify import verify
-from interlock.hub.callers.keys import KEYS
-from interlock.hub.decisions.decision import DECISIONS
-from interlock.hub.decisions.table import State
-from interlock.hub.restoring import put_back
+from interlock.hub.auth.keys import KEYS
 from interlock.store import Store, StoreBusy, StoreError, documents
 from interlock.store import records as rows
 from interlock.store.database import connect
@@ -38,7 +38,7 @@ async def test_t32_an_approval_in_a_backup_is_not_good_a_second_time(tmp_path: P
         again = await Raw(hub.url + "/mcp", key).modern("tools/call", echo("a"))
         assert error_of(again)["name"] == "APPROVAL_PENDING"
         states = [found.value.state for found in await hub.assembly.store.find(DECISIONS)]
-        assert State.APPROVED not in states
+        assert DecisionState.APPROVED not in states
 
 
 async def test_t32_killed_at_any_commit_a_restore_gives_back_no_approval_and_is_recorded(
@@ -73,7 +73,7 @@ async def test_t32_killed_at_any_commit_a_restore_gives_back_no_approval_and_is_
         recorded = rows.newest_first(database, rows.Search(event=RESTORED), 10)
         database.close()
         assert bool(held) == bool(recorded), f"after commit {last}: what came back is recorded"
-        assert not (held and State.APPROVED in states), f"after commit {last}"
+        assert not (held and DecisionState.APPROVED in states), f"after commit {last}"
 
 
 class KilledError(Exception):

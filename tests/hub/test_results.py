@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from interlock.discovery.tokens import TokenCounter
-from interlock.hub.results.measuring import Measuring
-from interlock.hub.results.pages import MOST_BYTES_EACH, PREFIX, Pages
+from interlock.hub.calls.dispatch.result_pages import MOST_BYTES_EACH, PREFIX, Pages
+from interlock.hub.calls.dispatch.result_tokens import ResultTokens
 from interlock.wire.errors import Fault
 
 from .house import House, Raw, house
@@ -138,10 +138,10 @@ async def test_many_bytes_of_few_tokens_are_shown_whole(tmp_path: Path) -> None:
 async def test_without_the_process_that_counts_a_result_is_cut_by_an_estimate(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    async def nowhere(self: Measuring) -> asyncio.subprocess.Process:
+    async def nowhere(self: ResultTokens) -> asyncio.subprocess.Process:
         raise FileNotFoundError("no such program")
 
-    monkeypatch.setattr(Measuring, "_started", nowhere)
+    monkeypatch.setattr(ResultTokens, "_started", nowhere)
     async with house(tmp_path, {"s": scripted(tmp_path, SCRIPT, max_result_tokens=500)}) as hub:
         result = await call(hub, "long")
         texts = [block["text"] for block in result["content"] if block["type"] == "text"]

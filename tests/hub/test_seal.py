@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.hub.bridges.request_states import MOST_APPROVED, RequestStates
+from interlock.hub.calls.bridges.request_states import MOST_APPROVED, RequestStates
 from interlock.wire.errors import Fault
 
 SEAL = RequestStates(b"s" * 32)

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from interlock.config.settings import Server
-from interlock.hub.operating.where import where_shown
+from interlock.hub.admin.server_address import where_shown
 from interlock.hub.upstreams.logs import LogLine, Logs
 
 from .house import Raw, house, until

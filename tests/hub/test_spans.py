@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from interlock.config.settings import Hub, Tracing
-from interlock.hub.audit.recording import Recording
+from interlock.hub.calls.recording import Recording
 
 from .house import House, Kept, Raw, child, house, text_of
 
@@ -276,7 +276,7 @@ async def test_a_hub_that_cannot_trace_does_not_start(tmp_path: Path, monkeypatc
     from interlock.hub.cannot_start import CannotStart
     from interlock.web.run import serve
 
-    monkeypatch.setattr("interlock.hub.spans.opening.find_spec", lambda name: None)
+    monkeypatch.setattr("interlock.hub.audit.tracing.setup.find_spec", lambda name: None)
     with pytest.raises(CannotStart) as refused:
         await serve(Config(hub=Hub(tracing=Tracing(endpoint="http://127.0.0.1:4318"))), tmp_path, lambda ready: None)
     assert "interlock[otel]" in refused.value.mend

@@ -8,24 +8,24 @@ from hypothesis import strategies as st
 
 from interlock.config.settings import Restart
 from interlock.hub.upstreams.restarts import Restarts
-from interlock.hub.upstreams.states import TRANSITIONS, Event, ImpossibleTransition, State, mermaid, step
+from interlock.hub.upstreams.states import TRANSITIONS, ImpossibleTransition, ServerEvent, ServerState, mermaid, step
 
 
-@given(st.lists(st.sampled_from(list(Event)), max_size=40))
-def test_every_sequence_of_possible_events_keeps_a_way_to_stop_and_to_start(events: list[Event]) -> None:
-    state = State.REGISTERED
+@given(st.lists(st.sampled_from(list(ServerEvent)), max_size=40))
+def test_every_sequence_of_possible_events_keeps_a_way_to_stop_and_to_start(events: list[ServerEvent]) -> None:
+    state = ServerState.REGISTERED
     for event in events:
         if event in TRANSITIONS[state]:
             state = step(state, event)
         else:
             with pytest.raises(ImpossibleTransition):
                 step(state, event)
-    assert reaches(state, State.DISCONNECTED)
-    assert reaches(state, State.CONNECTED)
+    assert reaches(state, ServerState.DISCONNECTED)
+    assert reaches(state, ServerState.CONNECTED)
 
 
-def reaches(state: State, goal: State) -> bool:
-    seen: set[State] = set()
+def reaches(state: ServerState, goal: ServerState) -> bool:
+    seen: set[ServerState] = set()
     waiting = [state]
     while waiting:
         here = waiting.pop()
@@ -38,8 +38,8 @@ def reaches(state: State, goal: State) -> bool:
 
 
 def test_only_a_done_handshake_connects() -> None:
-    arrows = {event for row in TRANSITIONS.values() for event, after in row.items() if after is State.CONNECTED}
-    assert arrows == {Event.READY}
+    arrows = {event for row in TRANSITIONS.values() for event, after in row.items() if after is ServerState.CONNECTED}
+    assert arrows == {ServerEvent.READY}
 
 
 def test_the_diagram_has_every_arrow_of_the_table() -> None:

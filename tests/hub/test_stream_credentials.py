@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from interlock.hub.operator import Operator
+from interlock.hub.operations import ControlOperations
 from interlock.web.control import ControlSocket
 
 from .house import MODERN, House, Raw, child, house
@@ -55,7 +55,7 @@ async def running() -> AsyncIterator[House]:
     # A socket's address has little room, and a test's own folder a long name.
     with tempfile.TemporaryDirectory(prefix="il") as home:
         async with house(Path(home), {"busy": child("busy_server.py")}) as hub:
-            control = ControlSocket(hub.assembly, Operator(hub.assembly, lambda: None))
+            control = ControlSocket(hub.assembly, ControlOperations(hub.assembly, lambda: None))
             await control.listen(Path(home) / "s")
             try:
                 yield hub

@@ -14,8 +14,8 @@ import pytest
 from interlock.client import Client, Handlers
 from interlock.config.settings import Hub, Limits, Server, Timeouts
 from interlock.hub.audit.search import Search, search
-from interlock.hub.tasks import desk
-from interlock.hub.upstreams.states import State
+from interlock.hub.tasks import handler as desk
+from interlock.hub.upstreams.states import ServerState
 from interlock.protocols.mcp.tasks import EXTENSION, RELATED
 from interlock.server import TaskLimits
 from interlock.wire.errors import Fault
@@ -312,7 +312,7 @@ async def test_a_server_that_dies_with_its_task_is_told_of_truthfully(tmp_path: 
         with pytest.raises(Fault) as lost:
             await asyncio.wait_for(waiting, 20)
         assert lost.value.data["name"] in ("OUTCOME_UNKNOWN", "SERVER_NOT_READY")
-        await hub.state("t", State.CONNECTED)
+        await hub.state("t", ServerState.CONNECTED)
         with pytest.raises(Fault) as lost:
             await task.look()
         assert lost.value.data["name"] == "OUTCOME_UNKNOWN"
@@ -495,7 +495,7 @@ async def test_a_task_s_process_is_not_closed_for_being_idle_before_its_result_w
     servers = {"t": child("task_server.py", era="legacy", start="on-demand")}
     async with house(tmp_path, servers, hub=settings, wait=False) as hub:
         await hub.assembly.upstreams["t"].restart()
-        await hub.state("t", State.CONNECTED)
+        await hub.state("t", ServerState.CONNECTED)
         async with client(hub, "legacy", handlers=Handlers(elicit_form=name)) as ada:
             task = await ada.start_tool("t__greet")
             await ada.call_tool("t__release")
@@ -511,7 +511,7 @@ async def test_a_task_s_process_is_not_closed_for_being_idle_before_its_result_w
             assert text(await ada.task(task.id).result()) == "Who and Who else and And"
         hub.assembly.upstreams["t"].reap_lanes(now)
         await until(lambda: len(hub.assembly.upstreams["t"]._lanes) == 0)
-        await hub.state("t", State.DISCONNECTED)
+        await hub.state("t", ServerState.DISCONNECTED)
 
 
 async def test_how_much_is_asked_about_tasks_at_once_is_bounded(
@@ -570,7 +570,7 @@ async def test_an_id_that_a_server_uses_again_leads_nobody_to_another_principals
             first = await ada.start_tool("n__note", {"text": "of ada"})
             if ends:
                 await hub.assembly.upstreams["n"].restart()
-                await hub.state("n", State.CONNECTED)
+                await hub.state("n", ServerState.CONNECTED)
             second = await eve.start_tool("n__note", {"text": "of eve", "forget": True})
             kept = [task.theirs for owner in ("agent:ada", "agent:eve") for task in hub.assembly.tasks.ledger.of(owner)]
             assert kept == ["1", "1"]

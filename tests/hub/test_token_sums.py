@@ -10,10 +10,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from interlock.discovery.tokens import TokenCounter, at_most
-from interlock.hub.kernel.instructions import merged
-from interlock.hub.kernel.kernel import FOUND_TOKENS, LOADED_TOKENS, NOT_MADE
-from interlock.hub.kernel.telling import SCORE_TOKENS, cost_of
-from interlock.hub.kernel.tokens import TokenCounts, joint
+from interlock.hub.tool_search.discovery_tools import FOUND_TOKENS, LOADED_TOKENS, NOT_MADE
+from interlock.hub.tool_search.instructions import merged
+from interlock.hub.tool_search.tokens import TokenCounts, joint
+from interlock.hub.tool_search.tool_summaries import SCORE_TOKENS, cost_of
 
 count = TokenCounter()
 TEXTS = st.lists(

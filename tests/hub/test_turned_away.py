@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from interlock.hub.upstreams.states import State
+from interlock.hub.upstreams.states import ServerState
 
 from .governed import ERAS, Script, call, tool
 from .house import MODERN, Raw, text_of
@@ -150,7 +150,7 @@ async def test_a_server_that_turns_the_first_question_away_is_not_taken_for_an_o
     script = scripted(tmp_path, {"server/discover": [away(status, retry_after="2")]}, "modern")
     began = time.monotonic()
     async with script.house("http", wait=False) as hub:
-        await hub.state("s", State.CONNECTED)
+        await hub.state("s", ServerState.CONNECTED)
         assert time.monotonic() - began >= 2.0, "it is left alone for as long as it says"
         assert "initialize" not in script.methods()
         assert hub.assembly.upstreams["s"].modern

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from interlock.hub.operator import Operator
+from interlock.hub.operations import ControlOperations
 from interlock.protocols.mgp.negotiation import VERSION
 
 from .governed import ERAS, TRANSPORTS, Script, call, error_of, listed, tool
@@ -22,7 +22,7 @@ REFUSED = {"error": {"code": 4002, "message": "off", "data": {"_mgp": {"category
 
 async def status(hub: House) -> Any:
     """The server's line of `interlock status --json`."""
-    found: Any = await Operator(hub.assembly, lambda: None).methods["hub/status"](b"{}")
+    found: Any = await ControlOperations(hub.assembly, lambda: None).methods["hub/status"](b"{}")
     return json.loads(json.dumps(found["servers"][0], default=str))
 
 

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from interlock.config.settings import Hub, Server, Validation
-from interlock.hub.operator import Operator
+from interlock.hub.operations import ControlOperations
 
 from .house import House, Raw, child, house
 
@@ -84,7 +84,7 @@ async def call(hub: House, name: str, **arguments: object) -> dict[str, Any]:
 
 async def records(hub: House, event: str) -> list[dict[str, Any]]:
     """What the record holds of one kind of event."""
-    search = Operator(hub.assembly, lambda: None).methods["hub/audit.search"]
+    search = ControlOperations(hub.assembly, lambda: None).methods["hub/audit.search"]
     found = json.loads(msgspec.json.encode(await search(msgspec.json.encode({"server": "s", "most": 100}))))
     return [entry["record"] for entry in found["entries"] if entry["record"]["event"] == event]
 
@@ -394,7 +394,7 @@ def rule_of_any(result: dict[str, Any]) -> str:
 
 
 def test_tools_without_a_validator_have_nothing_to_check() -> None:
-    from interlock.hub.validators.choosing import NOTHING, choose
+    from interlock.hub.calls.gates.validator_choice import NOTHING, choose
 
     plain_tools = (tool("echo", text=TEXT), tool("search", query=TEXT), NO_ARGUMENTS, tool("verify", "none", code=TEXT))
     for mode in ("observe", "guard", "locked"):

@@ -12,7 +12,7 @@ import msgspec
 import pytest
 
 from interlock.config.settings import Agent, Server, Tools
-from interlock.hub.callers.principals import local_person
+from interlock.hub.auth.principals import local_person
 from interlock.transports.http.client import HttpLink
 
 from .house import House, Raw, house, text_of, until

@@ -17,8 +17,8 @@ from hub.house import House, Raw, child, house, last_message, text_of, until
 from hub.rounds import Rounder
 from hub.talker import answers
 from interlock.config.settings import Hub, Limits, Rate
-from interlock.hub.calls.brake import EVERY_S, LONGEST_S, Brake
 from interlock.hub.calls.call import Load
+from interlock.hub.calls.refusal_pacing import EVERY_S, LONGEST_S, RefusalPacing
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.revisions import R2025_11_25
 from interlock.transports.http.bounds import HttpBounds
@@ -198,7 +198,7 @@ async def test_t36_whoever_goes_on_asking_is_answered_slowly_and_nobody_else_is(
 
 @given(st.lists(st.floats(0, 2), max_size=80))
 def test_t36_no_refusal_waits_longer_than_a_second_and_the_first_not_at_all(pauses: list[float]) -> None:
-    brake, load, now = Brake(), Load(), 0.0
+    brake, load, now = RefusalPacing(), Load(), 0.0
     for pause in pauses:
         now += pause
         waits = brake.pause_s(load, now)

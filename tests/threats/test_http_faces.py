@@ -20,8 +20,8 @@ from starlette.routing import Route
 from hub.house import LEGACY, PREFIX, House, Raw, child, house, last_message
 from hub.raw_web import RawWeb
 from interlock.config.settings import Hub, Limits, Server, Validation
-from interlock.hub.callers.keys import Keys
-from interlock.hub.operator import Operator
+from interlock.hub.auth.keys import Keys
+from interlock.hub.operations import ControlOperations
 from interlock.web.app import make_app
 from interlock.web.control import ControlSocket
 
@@ -253,7 +253,7 @@ async def test_t7_another_callers_events_are_not_replayed_and_the_new_era_has_no
 
 
 async def test_t15_nothing_that_an_operator_does_can_be_done_over_http(hub: House, tmp_path: Path) -> None:
-    operator = Operator(hub.assembly, lambda: pytest.fail("the hub was stopped"))
+    operator = ControlOperations(hub.assembly, lambda: pytest.fail("the hub was stopped"))
     for key in (None, await hub.new_key("root", "admin"), await hub.new_key("ada", "person")):
         client = Raw(hub.url + "/mcp", key)
         await client.initialize()
@@ -277,7 +277,7 @@ async def test_t15_whoever_is_not_the_user_is_not_heard_on_the_control_socket(
         return os.getuid() + 1
 
     monkeypatch.setattr("interlock.web.control.peer_uid", peer)
-    control = ControlSocket(hub.assembly, Operator(hub.assembly, lambda: None))
+    control = ControlSocket(hub.assembly, ControlOperations(hub.assembly, lambda: None))
     await control.listen(tmp_path / "control.sock")
     reader, writer = await asyncio.open_unix_connection(str(tmp_path / "control.sock"))
     writer.write(b'{"interlock":"control"}\n{"jsonrpc":"2.0","id":1,"method":"hub/status"}\n')

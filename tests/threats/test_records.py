@@ -15,7 +15,7 @@ import msgspec
 from hub.house import House, Raw, child, house, until
 from hub.test_validators import TEXT, scripted, tool
 from interlock.config.settings import Agent, Hub, Server
-from interlock.hub.operator import Operator
+from interlock.hub.operations import ControlOperations
 
 SECRETS = {
     "a GitHub token": "ghp_" + "A1b2C3d4E5f6G7h8I9j0K1l2M3n4O5p6Q7r8",
@@ -90,7 +90,7 @@ async def test_t25_whatever_is_said_one_event_is_one_line_of_json(tmp_path: Path
         for text in FORGING:
             await old.legacy("tools/call", {"name": text, "arguments": {text: text}})
             await old.legacy("resources/read", {"uri": text})
-        operator = Operator(hub.assembly, lambda: None)
+        operator = ControlOperations(hub.assembly, lambda: None)
         out = tmp_path / "export.jsonl"
         count: Any = await operator.methods["hub/audit.export"](msgspec.json.encode({"file": str(out)}))
         lines = out.read_bytes().split(b"\n")
@@ -124,7 +124,7 @@ async def test_t34_whatever_is_done_to_the_record_is_found_and_refusals_are_in_i
         await client.modern("tools/call", {"name": "busy__echo", "arguments": {"text": "x"}})
 
     async def verified(hub: House) -> Any:
-        return await Operator(hub.assembly, lambda: None).methods["hub/audit.verify"](b"{}")
+        return await ControlOperations(hub.assembly, lambda: None).methods["hub/audit.verify"](b"{}")
 
     servers = {"busy": child("busy_server.py")}
     async with house(tmp_path, servers) as hub:

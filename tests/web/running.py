@@ -12,7 +12,7 @@ from typing import Any
 
 from hub.house import SOURCE, house
 from interlock.config.settings import Server
-from interlock.hub.callers.principals import Kind
+from interlock.hub.auth.principals import Kind
 
 EXAMPLE = SOURCE.parent / "examples" / "financial_analyzer.py"
 

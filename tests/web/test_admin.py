@@ -12,7 +12,7 @@ import pytest
 
 from hub.house import House, Raw, child, house
 from interlock.config.settings import Agent, Approvals, Hub, Profile, Timeouts
-from interlock.hub.decisions.table import State
+from interlock.hub.approvals.states import DecisionState
 from interlock.web.admin.addresses import ADDRESSES, Address
 
 pytestmark = pytest.mark.anyio
@@ -120,14 +120,14 @@ async def test_t32_no_key_but_a_persons_answers_whatever_it_permits(hub: House, 
     ):
         status, refused = await robot.ask("POST", path, body)
         assert status == 403, refused
-    assert hub.assembly.inbox.get(decision).state is State.OPEN
+    assert hub.assembly.inbox.get(decision).state is DecisionState.OPEN
     assert not hub.assembly.inbox.rules()
     status, _ = await robot.ask("POST", "/admin/keys", {"agent": "puppet", "kind": "person"})
     assert status == 403, "nor does it make itself a person's key"
 
 
 async def test_t32_whoever_asked_cannot_answer(hub: House) -> None:
-    from interlock.hub.decisions.decision import Question
+    from interlock.hub.approvals.decision import Question
 
     key = await hub.new_key("ada", "person")
     question = Question("tool_call", "ada", "person", "busy", "echo", "busy__echo", "May ada?", "a rule")

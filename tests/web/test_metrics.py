@@ -79,10 +79,10 @@ async def test_refusals_are_counted_by_gate_and_rule_and_by_nothing_that_a_calle
 async def test_states_queues_sessions_and_decisions_are_read_when_asked(tmp_path: Path) -> None:
     servers = {"busy": child("busy_server.py"), "gone": Server(command=("/nonexistent/program",))}
     async with house(tmp_path, servers, hub=OPEN, wait=False) as hub:
-        from interlock.hub.upstreams.states import State
+        from interlock.hub.upstreams.states import ServerState
 
-        await hub.state("busy", State.CONNECTED)
-        await hub.state("gone", State.ERROR, State.RESTARTING, State.DISCONNECTED)
+        await hub.state("busy", ServerState.CONNECTED)
+        await hub.state("gone", ServerState.ERROR, ServerState.RESTARTING, ServerState.DISCONNECTED)
         session = Raw(hub.url + "/mcp")
         await session.initialize()
         samples = await scrape(hub)

@@ -38,7 +38,7 @@ def list_(with_answered: bool, as_json: bool) -> None:
     Example:
       interlock approvals list --all
     """
-    found = _ask("hub/decisions.list", {"all": with_answered})
+    found = _ask("hub/approvals.list", {"all": with_answered})
     if as_json:
         show_json(found)
         return
@@ -59,7 +59,7 @@ def show(id: str, as_json: bool) -> None:
     Example:
       interlock approvals show a3f
     """
-    found = as_dict(_ask("hub/decisions.show", {"id": id}).get("decision"))
+    found = as_dict(_ask("hub/approvals.show", {"id": id}).get("decision"))
     if as_json:
         show_json(found)
     else:
@@ -175,7 +175,7 @@ def _row(row: dict[str, Any]) -> tuple[str, ...]:
 
 def _answer(id: str, answer: str, as_json: bool) -> None:
     need_person()
-    after = as_dict(_ask("hub/decisions.answer", {"id": id, "answer": answer, "terminal": True}).get("decision"))
+    after = as_dict(_ask("hub/approvals.answer", {"id": id, "answer": answer, "terminal": True}).get("decision"))
     if as_json:
         show_json(after)
     else:

@@ -48,7 +48,7 @@ def backup(file: Path, config: Path | None, as_json: bool) -> None:
 
         ask_hub("hub/backup", {"file": str(file)}, timeout=600)
     else:
-        from interlock.hub.restoring import back_up
+        from interlock.hub.admin.backups import back_up
 
         try:
             back_up(_configured(config, home), home, file)
@@ -80,8 +80,8 @@ def restore(file: Path, yes: bool, config: Path | None, as_json: bool) -> None:
     import asyncio
 
     from interlock.config.home import home_folder, user_name
-    from interlock.hub.callers.principals import local_person
-    from interlock.hub.restoring import put_back
+    from interlock.hub.admin.backups import put_back
+    from interlock.hub.auth.principals import local_person
     from interlock.store import StoreError
 
     home = home_folder()

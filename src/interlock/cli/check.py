@@ -135,7 +135,7 @@ def _judges(
         return judge_code(text, CodeRules(level=level, language=language))  # type: ignore[arg-type]
 
     def path(text: str) -> tuple[Finding, ...]:
-        from interlock.hub.validators.checking import read_link
+        from interlock.hub.calls.gates.validator_checks import read_link
         from interlock.judge.paths import judge_real_path
 
         return judge_real_path(text, [str(Path(root).absolute()) for root in roots or (".",)], read_link)
@@ -250,8 +250,8 @@ def _examples(table: Any) -> Iterator[tuple[str, int, dict[str, object], bool]]:
 
 
 def _wrong(server: str, tool: str, settings: Any, arguments: dict[str, object], wanted: bool) -> str:
-    from interlock.hub.validators.checking import Judging, ToolCheck
-    from interlock.hub.validators.choosing import choose_configured
+    from interlock.hub.calls.gates.validator_checks import Judging, ToolCheck
+    from interlock.hub.calls.gates.validator_choice import choose_configured
     from interlock.transports.resolving import Resolver
 
     # Any tool that the pattern stands for: its stars are for whatever.

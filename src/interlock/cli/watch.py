@@ -31,7 +31,7 @@ def watch(as_json: bool) -> None:
     home = home_folder()
     with HubLink.open(home) as link:
         attended = is_attended() and not as_json
-        found = link.ask("hub/decisions.list", {"follow": attended})
+        found = link.ask("hub/approvals.list", {"follow": attended})
         if as_json:
             show_json(found)
             return
@@ -56,7 +56,7 @@ def _open_ones(rows: list[dict[str, Any]], link: HubLink) -> Iterator[dict[str, 
 
 def _settle(row: dict[str, Any], link: HubLink) -> None:
     """Ask until there is an answer, or the person leaves it open."""
-    current = as_dict(link.ask("hub/decisions.show", {"id": row.get("id")}).get("decision"))
+    current = as_dict(link.ask("hub/approvals.show", {"id": row.get("id")}).get("decision"))
     if current.get("state") != "open":
         return
     _headline(current)
@@ -69,7 +69,7 @@ def _settle(row: dict[str, Any], link: HubLink) -> None:
         if key in KEYS:
             wish = {"id": current.get("id"), "answer": KEYS[key], "terminal": True}
             try:
-                answered(as_dict(link.ask("hub/decisions.answer", wish).get("decision")))
+                answered(as_dict(link.ask("hub/approvals.answer", wish).get("decision")))
             except Failure as failure:
                 say(f"  {plain(failure.message)}")
         else:

@@ -49,7 +49,7 @@ def _allocator(name: str, *args: int) -> None:
     function(*args)
 
 
-class Ebb:
+class MemoryTrend:
     """Notices that many of something have gone, each of which took memory of its own."""
 
     def __init__(self) -> None:

@@ -7,9 +7,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, PlainTextResponse
 from starlette.routing import Route
 
-from interlock.hub.assembly import Assembly
-from interlock.hub.operator import Operator
-from interlock.hub.upstreams.states import State
+from interlock.hub.app import HubApp
+from interlock.hub.operations import ControlOperations
+from interlock.hub.upstreams.states import ServerState
 from interlock.transports.exchange import Service
 from interlock.version import VERSION
 from interlock.web.admin.routes import admin_paths, admin_routes
@@ -19,14 +19,14 @@ from interlock.web.well_known import well_known_routes
 
 
 def make_app(
-    assembly: Assembly,
+    assembly: HubApp,
     service: Service | None = None,
-    operator: Operator | None = None,
+    operator: ControlOperations | None = None,
     metrics: MetricsPage | None = None,
 ) -> Starlette:
     """The routes beside the MCP addresses. `service` stands before the hub where somebody watches; without an
     `operator` the admin API has one of its own."""
-    operator = operator or Operator(assembly, lambda: None)
+    operator = operator or ControlOperations(assembly, lambda: None)
     metrics = metrics or MetricsPage(assembly)
 
     async def root(request: Request) -> PlainTextResponse:
@@ -40,7 +40,7 @@ def make_app(
         waiting = [
             upstream.id
             for upstream in assembly.upstreams
-            if upstream.settings.start == "eager" and upstream.state in (State.REGISTERED, State.CONNECTING)
+            if upstream.settings.start == "eager" and upstream.state in (ServerState.REGISTERED, ServerState.CONNECTING)
         ]
         ready = assembly.begun and not waiting
         return JSONResponse({"ready": ready, "waiting": len(waiting)}, status_code=200 if ready else 503)

@@ -16,9 +16,9 @@ from typing import Final, cast
 
 import msgspec
 
-from interlock.hub.assembly import Assembly
+from interlock.hub.app import HubApp
 from interlock.hub.calls.call import Caller
-from interlock.hub.operator import Hello, Operator
+from interlock.hub.operations import ControlOperations, Hello
 from interlock.hub.store_faults import fault_of
 from interlock.hub.upstreams.logs import LogLine
 from interlock.store import StoreError
@@ -48,7 +48,7 @@ HELD_BYTES: Final = 16 * 1024 * 1024
 class ControlSocket:
     """The listening socket."""
 
-    def __init__(self, assembly: Assembly, operator: Operator) -> None:
+    def __init__(self, assembly: HubApp, operator: ControlOperations) -> None:
         self._assembly = assembly
         self._operator = operator
         self._server: asyncio.Server | None = None
@@ -113,7 +113,7 @@ class _Connection(asyncio.Protocol):
     """One connection, until its hello; a control connection stays here, a stdio one is handed on."""
 
     def __init__(
-        self, assembly: Assembly, operator: Operator, token: str | None, all_of_them: set[_Connection]
+        self, assembly: HubApp, operator: ControlOperations, token: str | None, all_of_them: set[_Connection]
     ) -> None:
         self._assembly = assembly
         self._operator = operator
@@ -245,7 +245,7 @@ class _Connection(asyncio.Protocol):
             self._write_fault(request.id, Fault("INTERNAL_ERROR", str(cause)))
             return
         self._write(encode_result(request.id, msgspec.json.encode(result)))
-        if request.method in ("hub/logs", "hub/decisions.list"):
+        if request.method in ("hub/logs", "hub/approvals.list"):
             self._follow(request.method, request.params)
 
     def _follow(self, method: str, params: bytes) -> None:

@@ -15,10 +15,10 @@ from typing import TYPE_CHECKING, Final, Literal, cast
 import msgspec
 
 from interlock.config.settings import Config, Hub, Restart, Server, Timeouts
-from interlock.hub.assembly import Assembly
-from interlock.hub.doors import is_mcp_path
+from interlock.hub.app import HubApp
+from interlock.hub.authentication import is_mcp_path
 from interlock.hub.upstreams.logs import LogLine
-from interlock.hub.upstreams.states import State
+from interlock.hub.upstreams.states import ServerState
 from interlock.hub.upstreams.upstream import Upstream
 from interlock.transports.http.endpoint import McpEndpoint
 from interlock.transports.http.serve import start
@@ -56,7 +56,7 @@ class DevHub:
     async def run(self, port: int) -> None:
         """Serve on a port of the loopback address. Raises OSError where that cannot be."""
         with tempfile.TemporaryDirectory(prefix="interlock-dev-") as home:
-            assembly = Assembly(self._config(port), Path(home))
+            assembly = HubApp(self._config(port), Path(home))
             service = ObservedService(assembly.hub, self._seen)
             endpoint = McpEndpoint(service, assembly.limits)
             app = cast("ASGI3Application", make_app(assembly, service))
@@ -82,7 +82,7 @@ class DevHub:
         hub = Hub(listen=f"127.0.0.1:{port}", timeouts=Timeouts(start_s=30))
         return Config(hub=hub, servers={self.name: server})
 
-    async def _keep_running(self, assembly: Assembly) -> None:
+    async def _keep_running(self, assembly: HubApp) -> None:
         upstream = assembly.upstreams[self.name]
         began = datetime.min.replace(tzinfo=UTC)
         seen = self._stamps()
@@ -96,11 +96,11 @@ class DevHub:
             began = datetime.now(UTC)
             await upstream.restart()
 
-    async def _settle(self, assembly: Assembly, upstream: Upstream, began: datetime) -> None:
+    async def _settle(self, assembly: HubApp, upstream: Upstream, began: datetime) -> None:
         """Wait until it runs or has failed, and say which."""
-        while upstream.since <= began or upstream.state not in (State.CONNECTED, State.ERROR):
+        while upstream.since <= began or upstream.state not in (ServerState.CONNECTED, ServerState.ERROR):
             await asyncio.sleep(0.02)
-        if upstream.state is State.ERROR:
+        if upstream.state is ServerState.ERROR:
             self._tell(
                 DevMessage("broken", self._why_broken("" if upstream.problem is None else upstream.problem.message))
             )

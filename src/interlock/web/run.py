@@ -18,14 +18,14 @@ import msgspec
 from interlock.config.files import try_lock, write_whole
 from interlock.config.home import info_path, lock_path, socket_path
 from interlock.config.settings import Config
-from interlock.hub.assembly import DRAIN_S, Assembly
+from interlock.hub.app import DRAIN_S, HubApp
+from interlock.hub.approvals.notifiers import check_webhook
+from interlock.hub.audit.tracing.setup import check_otel
+from interlock.hub.auth.oauth.token_authentication import check_installed
+from interlock.hub.authentication import is_mcp_path
 from interlock.hub.cannot_start import CannotStart
-from interlock.hub.decisions.heralds import check_webhook
-from interlock.hub.doors import is_mcp_path
-from interlock.hub.memory import Ebb, give_back, share_one_heap
-from interlock.hub.oauth.desk import check_installed
-from interlock.hub.operator import Operator
-from interlock.hub.spans.opening import check_otel
+from interlock.hub.memory import MemoryTrend, give_back, share_one_heap
+from interlock.hub.operations import ControlOperations
 from interlock.store import StoreError
 from interlock.transports.descriptors import for_clients, raise_limit
 from interlock.transports.http.bounds import HttpBounds
@@ -74,8 +74,8 @@ async def serve(config: Config, home: Path, on_ready: Callable[[Ready], None]) -
     check_webhook(config.hub.webhook)
     check_otel(config.hub.tracing)
     stopping = asyncio.Event()
-    assembly = Assembly(config, home)
-    operator = Operator(assembly, stopping.set)
+    assembly = HubApp(config, home)
+    operator = ControlOperations(assembly, stopping.set)
     control = ControlSocket(assembly, operator)
     bounds = HttpBounds(sessions=config.hub.limits.sessions, connections=for_clients(raise_limit()))
     endpoint = McpEndpoint(assembly.service, assembly.limits, bounds)
@@ -132,7 +132,7 @@ async def serve(config: Config, home: Path, on_ready: Callable[[Ready], None]) -
     await control.close()
 
 
-async def _watch_files(assembly: Assembly, operator: Operator) -> None:
+async def _watch_files(assembly: HubApp, operator: ControlOperations) -> None:
     """A changed file is read again; a broken one changes nothing, and says so in `status`."""
     seen = _stamps(assembly.config)
     await operator.look()
@@ -149,7 +149,7 @@ async def _watch_files(assembly: Assembly, operator: Operator) -> None:
 
 async def _watch_connections(face: HttpListener) -> None:
     """What thousands of clients took goes back to the system when they have gone."""
-    ebb = Ebb()
+    ebb = MemoryTrend()
     while True:
         await asyncio.sleep(LOOK_EVERY_S)
         if ebb.has_fallen(len(face.connections)):

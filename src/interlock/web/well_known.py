@@ -9,15 +9,15 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import Route
 
-from interlock.hub.assembly import Assembly
-from interlock.hub.doors import is_mcp_path
-from interlock.hub.oauth.resource import WELL_KNOWN
+from interlock.hub.app import HubApp
+from interlock.hub.auth.oauth.resource import WELL_KNOWN
+from interlock.hub.authentication import is_mcp_path
 from interlock.transports.http.legacy_sse import mcp_path_of
 
 _HEADERS = {"cache-control": "max-age=300", "x-content-type-options": "nosniff"}
 
 
-def well_known_routes(assembly: Assembly) -> list[Route]:
+def well_known_routes(assembly: HubApp) -> list[Route]:
     """The routes, for an application to take in."""
 
     async def protected_resource(request: Request) -> Response:

@@ -14,8 +14,8 @@ import msgspec
 from interlock.hub.audit.chain import follow
 from interlock.hub.audit.entries import Ticket
 from interlock.hub.audit.record import EXECUTED, OTHER_EXECUTED, SUCCEEDED, Record
-from interlock.hub.callers.principals import Principal
-from interlock.hub.calls.target import Target
+from interlock.hub.auth.principals import Principal
+from interlock.hub.catalog.target import Target
 from interlock.store.database import Row
 from interlock.store.records import column
 

@@ -14,8 +14,8 @@ from typing import Final, TypeAlias
 import msgspec
 
 from interlock.hub.audit.record import EXECUTED, INTENDED, OTHER_EXECUTED, Outcome, Record, is_event
-from interlock.hub.callers.principals import Principal
-from interlock.hub.calls.target import Target
+from interlock.hub.auth.principals import Principal
+from interlock.hub.catalog.target import Target
 
 KEPT_BYTES: Final = 1024
 """Arguments up to this size wait as they are and are hashed off the loop; larger ones are not held on to."""

@@ -19,7 +19,6 @@ import msgspec
 
 from interlock.hub.audit.call_rows import CallRows
 from interlock.hub.audit.chain import row_of
-from interlock.hub.audit.deeds import Deed, attempt
 from interlock.hub.audit.entries import KEPT_BYTES, NOBODY, Entry, Ticket, Written, digest, happening
 from interlock.hub.audit.head import Head, HeadFile
 from interlock.hub.audit.record import (
@@ -31,10 +30,11 @@ from interlock.hub.audit.record import (
     Outcome,
     Record,
 )
+from interlock.hub.audit.recorded_changes import RecordedChange, attempt
 from interlock.hub.audit.redaction import RedactText, plain, redact, redact_text
 from interlock.hub.audit.resume import Resumed, resume
-from interlock.hub.callers.principals import Principal
-from interlock.hub.calls.target import Target
+from interlock.hub.auth.principals import Principal
+from interlock.hub.catalog.target import Target
 from interlock.store import Conflict, NotRecorded, Store, StoreError
 from interlock.store import records as rows
 from interlock.store.database import Database
@@ -93,7 +93,7 @@ class Recorder:
         """The places of intents that left it, until their outcomes are committed too."""
         """The oldest intent that may be without its outcome once what is being written is committed. An outcome that
         came since then still waits itself."""
-        self._deeds: dict[int, Deed] = {}
+        self._deeds: dict[int, RecordedChange] = {}
         """Changes that are committed with their records, by the places of these."""
         self._unrecorded = 0
         self._failures = 0
@@ -245,7 +245,7 @@ class Recorder:
         """Commit changes and their records as one. Raises StoreError: then neither is there, as far as is known."""
         if self.trouble is not None or self._taken() + len(records) > self._most:
             raise _not_recorded(self.trouble)
-        deed = Deed(changes, self._seq + 1)
+        deed = RecordedChange(changes, self._seq + 1)
         for record in records:
             assert isinstance(record, Record)
             seq = self._next()

@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING
 
 import msgspec
 
-from interlock.hub.callers.principals import Principal
-from interlock.hub.callers.shelf import Shelf
-from interlock.hub.calls.target import Approval, Target, Tried
+from interlock.hub.auth.list_scope import ListScope
+from interlock.hub.auth.principals import Principal
+from interlock.hub.catalog.target import Approval, Target, Tried
 from interlock.judge.findings import Finding
 from interlock.protocols.mcp.meta import Members, members
 from interlock.transports.exchange import Exchange
@@ -45,7 +45,7 @@ class Caller:
     )  # fmt: skip
 
     def __init__(
-        self, principal: Principal, shelf: Shelf, load: Load, expires: datetime | None = None, path: str = "/mcp"
+        self, principal: Principal, shelf: ListScope, load: Load, expires: datetime | None = None, path: str = "/mcp"
     ) -> None:
         self.principal = principal
         self.shelf = shelf

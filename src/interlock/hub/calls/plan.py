@@ -11,13 +11,13 @@ from typing import Final, Protocol
 
 import msgspec
 
-from interlock.hub.callers.principals import Principal
+from interlock.hub.auth.principals import Principal
 from interlock.hub.calls.call import Call, Caller
 from interlock.hub.calls.rates import Meter
-from interlock.hub.calls.target import Target
 from interlock.hub.calls.timeouts import CallTimeouts
-from interlock.hub.calls.unknown import unknown
 from interlock.hub.calls.verdicts import FOREVER, PASS, Ask, Pass, Refuse, Verdict, Wait
+from interlock.hub.catalog.target import Target
+from interlock.hub.catalog.unknown_names import unknown
 
 MOST_PLANS: Final = 4096
 """Plans kept per caller. Beyond that they are all made again, which costs microseconds each."""
@@ -31,7 +31,7 @@ Finishing = Callable[[Call, bytes, Callable[[bytes], None]], None]
 """Takes a call, its good result, and who is to have it."""
 
 
-class Epoch:
+class PolicyVersion:
     """Grows with every change that could make a plan wrong."""
 
     __slots__ = ("number",)

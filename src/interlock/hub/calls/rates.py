@@ -13,10 +13,10 @@ from itertools import islice
 from typing import Final
 
 from interlock.config.settings import Config, Rate
-from interlock.hub.callers.keys import Keys
-from interlock.hub.callers.principals import Principal
-from interlock.hub.calls.target import Target
+from interlock.hub.auth.keys import Keys
+from interlock.hub.auth.principals import Principal
 from interlock.hub.calls.verdicts import Refuse
+from interlock.hub.catalog.target import Target
 from interlock.wire.errors import Fault
 
 MOST_METERS: Final = 100_000

@@ -12,7 +12,7 @@ from typing import Final
 
 import msgspec
 
-from interlock.hub.catalog.addresses import exposed_uri, original_uri
+from interlock.hub.catalog.resource_uris import exposed_uri, original_uri
 from interlock.wire.errors import ErrorObject
 
 SAMPLING: Final = "sampling/createMessage"

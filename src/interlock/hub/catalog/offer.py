@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Final, Literal, TypeVar
 import msgspec
 
 from interlock.config.settings import Tools
-from interlock.hub.catalog.addresses import exposed_uri
+from interlock.hub.catalog.resource_uris import exposed_uri
 from interlock.judge.findings import Finding
 from interlock.judge.fingerprints import fingerprint
 from interlock.judge.names import RESERVED, exposed_name
@@ -139,7 +139,7 @@ def _compiled(schema: bytes) -> Validator | str:
         return str(cause)
 
 
-class Held(msgspec.Struct, frozen=True):
+class Withheld(msgspec.Struct, frozen=True):
     """Something that is not offered because of what was found in its definition, until the operator trusts it."""
 
     kind: str
@@ -185,7 +185,7 @@ class Offer(msgspec.Struct):
     """Tools that wait for a person's approval, by exposed name, each with the decision it waits for."""
     instructions: str = ""
     """What the server wants models to know."""
-    held: tuple[Held, ...] = ()
+    held: tuple[Withheld, ...] = ()
     """What is in quarantine."""
     lacking: dict[str, Tool] = {}
     """Tools that lack a permission, by exposed name: known, and not offered."""
@@ -200,7 +200,7 @@ class Offer(msgspec.Struct):
         self.leave_out(tool, f"{tool.name}: its definition has changed; see `interlock approvals show {decision}`")
         self.withheld[tool.exposed] = (tool, decision)
 
-    def without(self, held: Iterable[Held]) -> Offer:
+    def without(self, held: Iterable[Withheld]) -> Offer:
         """The same without what is in quarantine."""
         held = tuple(held)
         out = {(each.kind, each.name) for each in held}

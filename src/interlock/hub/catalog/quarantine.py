@@ -17,8 +17,8 @@ from typing import Final, NamedTuple, TypeVar
 import msgspec
 
 from interlock.config.settings import Config, Mode
-from interlock.hub.catalog import clean
-from interlock.hub.catalog.offer import Held, Item, ItemKind, Offer
+from interlock.hub.catalog import clean_definitions as clean
+from interlock.hub.catalog.offer import Item, ItemKind, Offer, Withheld
 from interlock.hub.memory import give_back
 from interlock.judge.definitions import judge_definition
 from interlock.judge.findings import Finding
@@ -197,11 +197,11 @@ class Quarantine:
         settings = self._config.servers.get(server)
         trusted = () if settings is None else settings.tools.trust
         mode = self._config.hub.mode
-        held: list[Held] = []
-        noted: list[Held] = []
+        held: list[Withheld] = []
+        noted: list[Withheld] = []
         for (kind, name), flag in {**judged.found, **self._lookalikes(server, judged)}.items():
             shown, exposed = ("", "") if flag.item is None else (flag.item.shown, flag.item.exposed)
-            made = Held(kind, server, name, shown, exposed, flag.fingerprint, flag.findings)
+            made = Withheld(kind, server, name, shown, exposed, flag.fingerprint, flag.findings)
             withheld = any(keeps_out(finding, mode) for finding in flag.findings) and not made.trusted_by(trusted)
             (held if withheld else noted).append(made)
         self._tell(server, held, noted)
@@ -226,7 +226,7 @@ class Quarantine:
                 found[key] = _Flag(tool, tool.fingerprint(), (*findings, *(() if known is None else known.findings)))
         return found
 
-    def _tell(self, server: str, held: list[Held], noted: list[Held]) -> None:
+    def _tell(self, server: str, held: list[Withheld], noted: list[Withheld]) -> None:
         """Say what is new since the last time."""
         before = self._last.get(server)
         said = set() if before is None else {(each.kind, each.name, each.fingerprint) for each in before.held}

@@ -11,7 +11,7 @@ from typing import Final, NamedTuple
 import msgspec
 
 from interlock.config.settings import Profile
-from interlock.hub.catalog.offer import Held, Item, ItemKind, Offer, Tool
+from interlock.hub.catalog.offer import Item, ItemKind, Offer, Tool, Withheld
 from interlock.judge.patterns import PatternSet
 
 
@@ -40,7 +40,7 @@ class Lens:
         self._describe = profile.describe
         self._renamed = {new: old for old, new in profile.rename.items()}
 
-    def sees(self, item: Item | Held) -> bool:
+    def sees(self, item: Item | Withheld) -> bool:
         """Whether the profile includes a tool or a prompt; its patterns are over exposed names."""
         return self._patterns.allows(item.exposed)
 
@@ -170,7 +170,7 @@ class Catalog:
         """The servers a view reaches, in order."""
         return list(self._reach(view))
 
-    def held(self, view: View, kind: str, name: str) -> Held | None:
+    def held(self, view: View, kind: str, name: str) -> Withheld | None:
         """What is in quarantine under a name that a view would have for it."""
         exposed = name if view.profile is None or view.bare else self._lenses[view.profile].original(name)
         offers = self._offers.values() if view.server is None else [self._offers.get(view.server)]
@@ -213,7 +213,7 @@ class Catalog:
         self._reached[view] = (self.generation, reach)
         return reach
 
-    def _seen(self, view: View, item: Item | Held) -> bool:
+    def _seen(self, view: View, item: Item | Withheld) -> bool:
         if view.profile is None:
             return True
         lens = self._lenses.get(view.profile)

@@ -13,7 +13,7 @@ from typing import Final, Literal
 import msgspec
 
 from interlock.config.settings import Server
-from interlock.hub.callers.principals import Kind
+from interlock.hub.auth.principals import Kind
 from interlock.protocols.mgp.permissions import Grant
 from interlock.store import Collection
 
@@ -43,7 +43,7 @@ class Entry(msgspec.Struct, frozen=True):
 ENTRIES: Final = Collection("permissions", Entry, key="id", columns=("server",))
 
 
-class Standing(msgspec.Struct, frozen=True):
+class PermissionStatus(msgspec.Struct, frozen=True):
     """How a permission stands, and by what."""
 
     permission: str

@@ -12,15 +12,15 @@ from typing import Final, Literal
 
 from interlock.config.settings import Config
 from interlock.config.settings import Permissions as Settings
-from interlock.hub.access.access import utc_now
-from interlock.hub.callers.principals import Principal
+from interlock.hub.approvals.decision import Decision, Question
+from interlock.hub.approvals.inbox import Inbox
+from interlock.hub.approvals.states import DecisionState
+from interlock.hub.auth.access import utc_now
+from interlock.hub.auth.principals import Principal
 from interlock.hub.catalog.offer import Offer, Tool
-from interlock.hub.decisions.decision import Decision, Question
-from interlock.hub.decisions.inbox import Inbox
-from interlock.hub.decisions.table import State
-from interlock.hub.permissions.deciding import MOST_TOOLS_NAMED, decided, question_about, said_by
-from interlock.hub.permissions.entries import ENTRIES, Entry, Standing, entry_id, place_of
-from interlock.hub.reporting.journal import PermissionEvent
+from interlock.hub.journal import PermissionEvent
+from interlock.hub.permissions.entries import ENTRIES, Entry, PermissionStatus, entry_id, place_of
+from interlock.hub.permissions.policy import MOST_TOOLS_NAMED, decided, question_about, said_by
 from interlock.protocols.mgp.permissions import LONGEST_NAME, Grant, Policy, expand_all
 from interlock.protocols.mgp.security import Trust
 from interlock.store import Mirror, Store
@@ -33,7 +33,7 @@ LOOK_AGAIN_S: Final = 60.0
 """Whether an approval has expired is looked at this often: the wall clock may be set meanwhile."""
 
 Log = Callable[[str, str], None]
-Record = Callable[[PermissionEvent, str, Standing], None]
+Record = Callable[[PermissionEvent, str, PermissionStatus], None]
 """Takes an event type, a server and what was decided into the record."""
 RecordEntry = Callable[[Entry, Principal, str], object]
 """What is recorded of a person's word, in the same commit, under a trace."""
@@ -92,25 +92,25 @@ class Permissions:
 
     # How things stand
 
-    def standing(self, server: str, permission: str) -> Standing:
+    def standing(self, server: str, permission: str) -> PermissionStatus:
         """How one permission stands now, and by what."""
         entries, settings = self._entries, self._settings(server)
         if entries is not None and entries.problem is not None:
             # What cannot be read may have been a denial.
-            return Standing(permission, "denied", "what was decided cannot be read")
+            return PermissionStatus(permission, "denied", "what was decided cannot be read")
         entry = None if entries is None else entries.get(entry_id(server, permission))
         found = decided(permission, settings, self._config().hub.mode, entry, self._place(server), self.now())
         return self._asked(server, permission) if found is None else found
 
-    def _asked(self, server: str, permission: str) -> Standing:
+    def _asked(self, server: str, permission: str) -> PermissionStatus:
         decision = self._inbox.standing(self._question(server, permission))
-        if decision is not None and decision.state is State.DENIED:
+        if decision is not None and decision.state is DecisionState.DENIED:
             by = decision.answered_by
-            return Standing(permission, "denied", f"denied by {by}", by, "person")
-        asked = decision.id if decision is not None and decision.state is State.OPEN else ""
-        return Standing(permission, "deferred", "policy interactive", decision=asked)
+            return PermissionStatus(permission, "denied", f"denied by {by}", by, "person")
+        asked = decision.id if decision is not None and decision.state is DecisionState.OPEN else ""
+        return PermissionStatus(permission, "deferred", "policy interactive", decision=asked)
 
-    def of(self, server: str) -> list[Standing]:
+    def of(self, server: str) -> list[PermissionStatus]:
         """Every permission that a server or one of its tools needs, and how it stands."""
         names = {**dict.fromkeys(self.declared(server)), **dict.fromkeys(self._named.get(server, {}))}
         return [self.standing(server, name) for name in names]
@@ -138,7 +138,7 @@ class Permissions:
             return tuple(dict.fromkeys((*declared, *named)))
         return named
 
-    def lacking(self, tool: Tool) -> tuple[list[Standing], datetime | None]:
+    def lacking(self, tool: Tool) -> tuple[list[PermissionStatus], datetime | None]:
         """What a tool needs and has not, and until when that can be relied on."""
         found = [self.standing(tool.server, name) for name in self.needs(tool)]
         until = min((each.expires_at for each in found if each.expires_at is not None), default=None)
@@ -157,7 +157,7 @@ class Permissions:
 
     # What servers say
 
-    async def declare(self, server: str, names: Collection[str], *, add: bool = False) -> list[Standing]:
+    async def declare(self, server: str, names: Collection[str], *, add: bool = False) -> list[PermissionStatus]:
         """A server says what it needs as a whole, or what more. Whoever has to be asked, is."""
         said = expand_all(name[:LONGEST_NAME] for name in names)
         before = self._declared.get(server, ()) if add else ()
@@ -212,10 +212,10 @@ class Permissions:
 
     async def _withdraw(self, server: str, keep: Collection[str]) -> None:
         """Ask no more about a server than this."""
-        asked = [old for old in self._inbox.about("permission", server) if old.state is State.OPEN]
+        asked = [old for old in self._inbox.about("permission", server) if old.state is DecisionState.OPEN]
         await self._inbox.void(old for old in asked if old.question.name not in keep)
 
-    async def _settle(self, server: str, names: Iterable[str]) -> list[Standing]:
+    async def _settle(self, server: str, names: Iterable[str]) -> list[PermissionStatus]:
         """How these stand, with a question opened for each that waits for a person."""
         found = [self.standing(server, name) for name in names]
         waiting = [each.permission for each in found if each.grant == "deferred" and not each.decision]
@@ -261,7 +261,7 @@ class Permissions:
             change.put(ENTRIES, entry)
             change.record(self._record_entry(entry, by, trace))
         asked = self._inbox.standing(self._question(server, permission))
-        if asked is not None and asked.state is State.OPEN:
+        if asked is not None and asked.state is DecisionState.OPEN:
             await self._inbox.void([asked])
 
     def entry(self, server: str, permission: str) -> Entry | None:
@@ -273,9 +273,11 @@ class Permissions:
         asked = decision.question
         if asked.kind != "permission" or self._entries is None:
             return
-        if decision.state in (State.APPROVED, State.DENIED):
+        if decision.state in (DecisionState.APPROVED, DecisionState.DENIED):
             self._later(self._take_answer(decision))
-        elif decision.state is State.EXPIRED and not decision.answer and asked.name in self._wanted(asked.server):
+        elif (
+            decision.state is DecisionState.EXPIRED and not decision.answer and asked.name in self._wanted(asked.server)
+        ):
             self._later(self._ask_again(asked.server, asked.name))
 
     async def _ask_again(self, server: str, permission: str) -> None:
@@ -287,12 +289,12 @@ class Permissions:
         known = self.entry(asked.server, asked.name)
         # An approval is for the server as it was asked about, and in time.
         live = self._inbox.standing(self._question(asked.server, asked.name))
-        holds = decision.state is State.DENIED or (live is not None and live.id == decision.id)
+        holds = decision.state is DecisionState.DENIED or (live is not None and live.id == decision.id)
         if holds and (known is None or known.at < at):
             by, why = Principal(decision.answered_by, "person"), f"decision {decision.id}"
-            grant: Literal["approved", "denied"] = "approved" if decision.state is State.APPROVED else "denied"
+            grant: Literal["approved", "denied"] = "approved" if decision.state is DecisionState.APPROVED else "denied"
             await self.put(asked.server, asked.name, grant, by, reason=why, at=at)
-        if decision.state is State.APPROVED:
+        if decision.state is DecisionState.APPROVED:
             await self._inbox.use(decision.id)
 
     async def caught_up(self) -> None:
@@ -336,7 +338,7 @@ class Permissions:
             if standing.grant == "deferred" and entry.permission in self._wanted(entry.server):
                 self._later(self._ask_again(entry.server, entry.permission))
 
-    def _note(self, server: str, standing: Standing, *, said: Entry | None = None) -> bool:
+    def _note(self, server: str, standing: PermissionStatus, *, said: Entry | None = None) -> bool:
         """Record a decision that differs from the last one, unless it is what was just said, and recorded with that.
         Whether it did."""
         key, now = (server, standing.permission), (standing.grant, standing.rule)

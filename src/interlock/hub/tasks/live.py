@@ -9,7 +9,7 @@ import msgspec
 from interlock.hub.audit.entries import Ticket
 from interlock.hub.audit.record import Outcome, outcome_of
 from interlock.hub.tasks.ledger import KeptTask
-from interlock.hub.upstreams.lines import Line, LineOwner
+from interlock.hub.upstreams.connection_owner import ConnectionOwner, UpstreamConnection
 from interlock.protocols.mcp.meta import members
 from interlock.protocols.mcp.tasks import TaskState
 from interlock.transports.exchange import Session
@@ -28,7 +28,7 @@ class LiveTask:
     def __init__(self, state: TaskState, looked: float) -> None:
         self.state = state
         self.looked = looked
-        self.line: Line | None = None
+        self.line: UpstreamConnection | None = None
         """The connection it was begun on."""
         self.ticket: Ticket | None = None
         """Its place in the record, while its outcome is not known."""
@@ -43,7 +43,7 @@ class LiveTask:
         """Whether its server is kept running for it."""
 
 
-Place = tuple[str, LineOwner | None, str]
+Place = tuple[str, ConnectionOwner | None, str]
 """A server, whose connection to it, and an id of the server's."""
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from interlock.hub.access.access import Access
+from interlock.hub.auth.access import Access
 from interlock.hub.calls.call import Caller
-from interlock.hub.calls.target import Target
+from interlock.hub.calls.gates.access import AccessGate
 from interlock.hub.calls.verdicts import Pass
+from interlock.hub.catalog.target import Target
 from interlock.hub.catalog.views import Catalog
-from interlock.hub.gates.access import AccessGate
 from interlock.hub.tasks.ledger import KeptTask
 
 

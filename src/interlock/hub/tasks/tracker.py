@@ -17,13 +17,13 @@ import msgspec
 from interlock.hub.audit.entries import Ticket
 from interlock.hub.audit.record import CANCELLED, SUCCEEDED, TASK_ENDED, TOOL_FAILED, UNKNOWN, Outcome
 from interlock.hub.audit.recorder import Recorder
-from interlock.hub.callers.principals import Principal
+from interlock.hub.auth.principals import Principal
 from interlock.hub.calls.call import Call, Caller
-from interlock.hub.calls.target import Target
-from interlock.hub.tasks.asking import Asking
+from interlock.hub.catalog.target import Target
 from interlock.hub.tasks.ledger import KeptTask, Ledger
 from interlock.hub.tasks.live import Expected, LiveTask, Tell, outcome_in, renamed
-from interlock.hub.upstreams.lines import Line, LineOwner
+from interlock.hub.tasks.server_queries import ServerQueries
+from interlock.hub.upstreams.connection_owner import ConnectionOwner, UpstreamConnection
 from interlock.hub.upstreams.sharing import SessionState
 from interlock.hub.upstreams.upstreams import Upstreams
 from interlock.protocols.mcp.meta import members
@@ -52,7 +52,7 @@ class Tracker:
         clock: Callable[[], float],
     ) -> None:
         self.ledger = ledger
-        self.asking = Asking(self, ledger, upstreams)
+        self.asking = ServerQueries(self, ledger, upstreams)
         self._upstreams = upstreams
         self._recorder = recorder
         self._longest_ms = longest_ms
@@ -77,7 +77,7 @@ class Tracker:
         self._tokens.pop(token, None)
 
     async def begin(
-        self, id: str, call: Call, line: Line, said: TaskState, ticket: Ticket | None, token: str | None
+        self, id: str, call: Call, line: UpstreamConnection, said: TaskState, ticket: Ticket | None, token: str | None
     ) -> KeptTask:
         """Keep a task that a server has begun for a call. When this returns it can be asked for. Raises a `Fault`;
         then the server was told to stop."""
@@ -237,7 +237,7 @@ class Tracker:
 
     # Telling
 
-    def told(self, server: str, owner: LineOwner | None, method: str, params: bytes) -> None:
+    def told(self, server: str, owner: ConnectionOwner | None, method: str, params: bytes) -> None:
         """A server tells something of a task by itself, on the connection of `owner`; None for the shared one."""
         if method == PROGRESS:
             self._progressed(server, params)

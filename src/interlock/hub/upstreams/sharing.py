@@ -24,7 +24,7 @@ class SessionState(msgspec.Struct):
     """The tasks whose owner was last seen here, to be told of them."""
 
 
-class Lane(msgspec.Struct, frozen=True):
+class ConnectionKey(msgspec.Struct, frozen=True):
     """Whose a private connection is, and what its server is told of the client behind it."""
 
     name: str
@@ -34,7 +34,9 @@ class Lane(msgspec.Struct, frozen=True):
     """The one session it is for; None where it serves several requests of one principal."""
 
 
-def lane(share: Share, modern: bool, attributes_logs: bool, caller: Caller, exchange: Exchange) -> Lane | None:
+def connection_key(
+    share: Share, modern: bool, attributes_logs: bool, caller: Caller, exchange: Exchange
+) -> ConnectionKey | None:
     """Whose connection a call takes: None for the one all share, else the private one.
 
     A modern server is shared: identity and capabilities travel with each request. A legacy server's shared session
@@ -54,11 +56,11 @@ def lane(share: Share, modern: bool, attributes_logs: bool, caller: Caller, exch
     said = capabilities_across if dialect.modern or share == "principal" else capabilities_along
     capabilities = said(dialect.capabilities.raw) if answers else b"{}"
     if share != "principal" and session is not None:
-        return Lane(f"session:{session.id}", capabilities, level, session)
+        return ConnectionKey(f"session:{session.id}", capabilities, level, session)
     if not own:
-        return Lane(f"principal:{caller.owner}")
+        return ConnectionKey(f"principal:{caller.owner}")
     digest = hashlib.sha256(capabilities + b"\0" + (level or "").encode()).hexdigest()[:16]
-    return Lane(f"principal:{caller.owner}:{digest}", capabilities, level)
+    return ConnectionKey(f"principal:{caller.owner}:{digest}", capabilities, level)
 
 
 def log_level_of(exchange: Exchange) -> str | None:

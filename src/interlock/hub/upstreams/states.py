@@ -11,7 +11,7 @@ from collections.abc import Mapping
 from typing import Final
 
 
-class State(enum.Enum):
+class ServerState(enum.Enum):
     """The seven states."""
 
     REGISTERED = "registered"
@@ -23,7 +23,7 @@ class State(enum.Enum):
     RESTARTING = "restarting"
 
 
-class Event(enum.Enum):
+class ServerEvent(enum.Enum):
     """What can happen to a server."""
 
     START = "start"
@@ -42,32 +42,36 @@ class Event(enum.Enum):
     """The operator or a changed configuration wants it fresh."""
 
 
-TRANSITIONS: Final[Mapping[State, Mapping[Event, State]]] = {
-    State.REGISTERED: {Event.START: State.CONNECTING, Event.STOP: State.DISCONNECTED},
-    State.CONNECTING: {
-        Event.READY: State.CONNECTED,
-        Event.FAILED: State.ERROR,
-        Event.STOP: State.DISCONNECTED,
-        Event.RESTART: State.RESTARTING,
+TRANSITIONS: Final[Mapping[ServerState, Mapping[ServerEvent, ServerState]]] = {
+    ServerState.REGISTERED: {ServerEvent.START: ServerState.CONNECTING, ServerEvent.STOP: ServerState.DISCONNECTED},
+    ServerState.CONNECTING: {
+        ServerEvent.READY: ServerState.CONNECTED,
+        ServerEvent.FAILED: ServerState.ERROR,
+        ServerEvent.STOP: ServerState.DISCONNECTED,
+        ServerEvent.RESTART: ServerState.RESTARTING,
     },
-    State.CONNECTED: {Event.FAILED: State.ERROR, Event.STOP: State.DRAINING, Event.RESTART: State.DRAINING},
-    State.DRAINING: {
-        Event.DRAINED: State.DISCONNECTED,
-        Event.FAILED: State.DISCONNECTED,
-        Event.RETRY: State.RESTARTING,
+    ServerState.CONNECTED: {
+        ServerEvent.FAILED: ServerState.ERROR,
+        ServerEvent.STOP: ServerState.DRAINING,
+        ServerEvent.RESTART: ServerState.DRAINING,
     },
-    State.DISCONNECTED: {Event.START: State.CONNECTING},
-    State.ERROR: {
-        Event.RETRY: State.RESTARTING,
-        Event.RESTART: State.RESTARTING,
-        Event.START: State.CONNECTING,
-        Event.STOP: State.DISCONNECTED,
+    ServerState.DRAINING: {
+        ServerEvent.DRAINED: ServerState.DISCONNECTED,
+        ServerEvent.FAILED: ServerState.DISCONNECTED,
+        ServerEvent.RETRY: ServerState.RESTARTING,
     },
-    State.RESTARTING: {
-        Event.READY: State.CONNECTED,
-        Event.FAILED: State.ERROR,
-        Event.STOP: State.DISCONNECTED,
-        Event.START: State.RESTARTING,
+    ServerState.DISCONNECTED: {ServerEvent.START: ServerState.CONNECTING},
+    ServerState.ERROR: {
+        ServerEvent.RETRY: ServerState.RESTARTING,
+        ServerEvent.RESTART: ServerState.RESTARTING,
+        ServerEvent.START: ServerState.CONNECTING,
+        ServerEvent.STOP: ServerState.DISCONNECTED,
+    },
+    ServerState.RESTARTING: {
+        ServerEvent.READY: ServerState.CONNECTED,
+        ServerEvent.FAILED: ServerState.ERROR,
+        ServerEvent.STOP: ServerState.DISCONNECTED,
+        ServerEvent.START: ServerState.RESTARTING,
     },
 }
 
@@ -76,7 +80,7 @@ class ImpossibleTransition(Exception):
     """An event that the table has no place for: a fault of the house, not of the server."""
 
 
-def step(state: State, event: Event) -> State:
+def step(state: ServerState, event: ServerEvent) -> ServerState:
     """The state after an event."""
     try:
         return TRANSITIONS[state][event]
@@ -86,7 +90,7 @@ def step(state: State, event: Event) -> State:
 
 def mermaid() -> str:
     """The table as a diagram, for the documentation."""
-    lines = ["stateDiagram-v2", f"    [*] --> {State.REGISTERED.value}"]
+    lines = ["stateDiagram-v2", f"    [*] --> {ServerState.REGISTERED.value}"]
     for state, row in TRANSITIONS.items():
         lines += [f"    {state.value} --> {after.value}: {event.value}" for event, after in row.items()]
     return "\n".join(lines)

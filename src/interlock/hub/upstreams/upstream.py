@@ -20,16 +20,21 @@ from interlock.config.settings import Server, Timeouts
 from interlock.hub.calls.timeouts import discovery_s
 from interlock.hub.catalog.offer import Offer
 from interlock.hub.store_faults import fault_of
-from interlock.hub.upstreams.agreement import Agreement
-from interlock.hub.upstreams.ears import CLAIMS, TASK_NOTICES, LaneEars, SharedEars
-from interlock.hub.upstreams.lanes import Lanes
-from interlock.hub.upstreams.lines import Line, LineOwner
+from interlock.hub.upstreams.connection_listeners import (
+    CLAIMS,
+    TASK_NOTICES,
+    PrivateConnectionListener,
+    SharedConnectionListener,
+)
+from interlock.hub.upstreams.connection_owner import ConnectionOwner, UpstreamConnection
+from interlock.hub.upstreams.connector import Connector, Prepared, say_level
 from interlock.hub.upstreams.listing import Lists
 from interlock.hub.upstreams.logs import Logs
-from interlock.hub.upstreams.reaching import Prepared, Reaching, say_level
+from interlock.hub.upstreams.mgp_agreement import Agreement
+from interlock.hub.upstreams.private_connections import PrivateConnections
 from interlock.hub.upstreams.restarts import Restarts, asked_to_wait_s
-from interlock.hub.upstreams.sharing import Lane
-from interlock.hub.upstreams.states import Event, State, step
+from interlock.hub.upstreams.sharing import ConnectionKey
+from interlock.hub.upstreams.states import ServerEvent, ServerState, step
 from interlock.store import StoreError
 from interlock.transports.stdio.client import StdioLink
 from interlock.wire.errors import Fault
@@ -40,7 +45,7 @@ GIVEN_UP_S: Final = 30.0
 """After too many restarts, a call may have it tried once more after so long."""
 
 
-Stepped = Callable[["Upstream", State], None]
+Stepped = Callable[["Upstream", ServerState], None]
 """Hears of every change of a server's state, with the state it was in before."""
 
 
@@ -67,13 +72,13 @@ class Upstream:
         self.id = id
         self.settings = settings
         self.share = settings.share
-        self.state = State.REGISTERED
+        self.state = ServerState.REGISTERED
         self.since = datetime.now(UTC)
         self.problem: Fault | None = None
         self.open_calls = 0
         self.tasks = 0
         """Tasks at it whose outcome their owners do not have yet."""
-        self.task_told: Callable[[str, LineOwner | None, str, bytes], None] | None = None
+        self.task_told: Callable[[str, ConnectionOwner | None, str, bytes], None] | None = None
         """Hears what the server tells of tasks, and on whose connection."""
         self.watched_tasks: Callable[[str], list[str]] = lambda _: []
         """The tasks at it that somebody wants to hear of."""
@@ -81,7 +86,7 @@ class Upstream:
         self.lists = Lists(id, logs, offered)
         self.timeouts = timeouts
         """The hub's; what the server's own settings say goes before."""
-        self._reach = Reaching(id, dial, identity, prepared, logs)
+        self._reach = Connector(id, dial, identity, prepared, logs)
         self._logs = logs
         self._updated = updated
         self._subscriptions = subscriptions
@@ -91,9 +96,9 @@ class Upstream:
         """Whether it speaks the stateless era, as far as is known."""
         self._capabilities: dict[str, object] | None = None
         self._shared: Connection | None = None
-        self.shared_line: Line | None = None
+        self.shared_line: UpstreamConnection | None = None
         """The connection that all may use, while there is one."""
-        self._lanes = Lanes(most_lanes)
+        self._lanes = PrivateConnections(most_lanes)
         self._wanted = asyncio.Event()
         self._changed = asyncio.Event()
         self._idle = asyncio.Event()
@@ -131,7 +136,11 @@ class Upstream:
     @property
     def starting(self) -> bool:
         """Whether it is on its way, and nobody knows yet what it offers."""
-        return not self.lists.known and self.state in (State.CONNECTING, State.CONNECTED, State.RESTARTING)
+        return not self.lists.known and self.state in (
+            ServerState.CONNECTING,
+            ServerState.CONNECTED,
+            ServerState.RESTARTING,
+        )
 
     # Keeping it alive
 
@@ -163,8 +172,8 @@ class Upstream:
     async def end(self, drain_s: float) -> None:
         """Let calls under way finish within the bound, then close everything. Nothing is restarted after this."""
         self._stopping = True
-        if self.state is State.CONNECTED:
-            self._step(Event.STOP)
+        if self.state is ServerState.CONNECTED:
+            self._step(ServerEvent.STOP)
         if self.open_calls:
             self._idle.clear()
             with contextlib.suppress(TimeoutError):
@@ -173,10 +182,10 @@ class Upstream:
             self._keeper.cancel()
             await asyncio.gather(self._keeper, return_exceptions=True)
         await self._lanes.close()
-        if self.state is State.DRAINING:
-            self._step(Event.DRAINED)
-        elif self.state is not State.DISCONNECTED:
-            self._step(Event.STOP)
+        if self.state is ServerState.DRAINING:
+            self._step(ServerEvent.DRAINED)
+        elif self.state is not ServerState.DISCONNECTED:
+            self._step(ServerEvent.STOP)
 
     def call_ended(self) -> None:
         """A call to it is over."""
@@ -187,7 +196,7 @@ class Upstream:
                 self._idle.set()
 
     async def _keep(self) -> None:
-        event = Event.START
+        event = ServerEvent.START
         while True:
             await self._wanted.wait()
             self._step(event)
@@ -195,12 +204,12 @@ class Upstream:
             self._wanted.clear()
             if failure is None:
                 # Unused, and closed for that: it starts again with the next call.
-                self._step(Event.STOP)
-                self._step(Event.DRAINED)
-                event = Event.START
+                self._step(ServerEvent.STOP)
+                self._step(ServerEvent.DRAINED)
+                event = ServerEvent.START
                 continue
             self._fail(failure)
-            event = Event.RETRY
+            event = ServerEvent.RETRY
             if self._at_once:
                 self._at_once = False
                 self._wanted.set()
@@ -220,7 +229,7 @@ class Upstream:
     async def _run(self) -> Fault | None:
         """One life: connect, list, and watch until it ends. Gives why it ended; None when it was just not used."""
         ended = asyncio.get_running_loop().create_future()
-        ears = SharedEars(self, ended)
+        ears = SharedConnectionListener(self, ended)
         connection: Connection | None = None
         try:
             connection = await self._reach.shared(ears, self.settings, self.timeouts.start_s)
@@ -228,8 +237,8 @@ class Upstream:
             self._greet(connection)
             await self.lists.read(connection, self.settings, self.timeouts)
             self._shared = connection
-            self.shared_line = Line(connection)
-            self._step(Event.READY)
+            self.shared_line = UpstreamConnection(connection)
+            self._step(ServerEvent.READY)
             # A resource that it does not have any more is no reason not to use it.
             await self._watch_resources()
             return await self._watch(connection, ended)
@@ -279,15 +288,15 @@ class Upstream:
         self.problem = fault
         self._logs.add(self.id, "hub", f"{fault.message} ({fault.name})")
         # What was probed may no longer hold: the next try looks again.
-        if self.settings.era == "auto" and self.state in (State.CONNECTING, State.RESTARTING):
+        if self.settings.era == "auto" and self.state in (ServerState.CONNECTING, ServerState.RESTARTING):
             self._reach.forget()
             self.modern = False
-        self._step(Event.FAILED)
+        self._step(ServerEvent.FAILED)
 
-    def _step(self, event: Event) -> None:
+    def _step(self, event: ServerEvent) -> None:
         before, self.state = self.state, step(self.state, event)
         self.since = datetime.now(UTC)
-        if self.state is State.CONNECTED:
+        if self.state is ServerState.CONNECTED:
             self.problem = None
         changed, self._changed = self._changed, asyncio.Event()
         changed.set()
@@ -304,27 +313,27 @@ class Upstream:
     @property
     def refused(self) -> bool:
         """Whether it is down because it was denied a permission that it must have."""
-        return self.state is State.ERROR and self.problem is not None and self.problem.name == "PERMISSION_DENIED"
+        return self.state is ServerState.ERROR and self.problem is not None and self.problem.name == "PERMISSION_DENIED"
 
     def connections(self) -> list[Connection]:
         """Every connection that is open, the shared one first."""
         shared = [] if self._shared is None else [self._shared]
         return [*shared, *(line.connection for line in self._lanes.lines())]
 
-    def line(self, lane: Lane | None) -> Line | None:
+    def line(self, lane: ConnectionKey | None) -> UpstreamConnection | None:
         """A connection that can be used right now."""
         return self.shared_line if lane is None else self._lanes.get(lane.name)
 
-    def private_line(self, name: str) -> Line | None:
+    def private_line(self, name: str) -> UpstreamConnection | None:
         """A private connection, if it is there."""
         return self._lanes.get(name)
 
-    async def open_line(self, lane: Lane | None) -> Line:
+    async def open_line(self, lane: ConnectionKey | None) -> UpstreamConnection:
         """A connection as soon as there is one. Raises SERVER_NOT_READY with what is wrong and how to mend it."""
         while (shared := self.shared_line) is None:
             if self._stopping:
                 raise Fault("SERVER_DRAINING", f"{self.id} is shutting down")
-            if self.state is State.ERROR:
+            if self.state is ServerState.ERROR:
                 self._try_again_sometime()
                 raise self.not_ready()
             changed = self._changed
@@ -341,10 +350,10 @@ class Upstream:
         mend = (problem.mend if problem is not None else "") or f"see `interlock logs {self.id}`"
         return Fault("SERVER_NOT_READY", f"{self.id} is not connected{reason}", mend=mend, retry_after_ms=2000)
 
-    async def _open_lane(self, lane: Lane) -> Line:
+    async def _open_lane(self, lane: ConnectionKey) -> UpstreamConnection:
         """A connection for one caller alone, with the capabilities of its client."""
-        owner = LineOwner(self.id, lane.name, lane.session)
-        ears = LaneEars(self, owner)
+        owner = ConnectionOwner(self.id, lane.name, lane.session)
+        ears = PrivateConnectionListener(self, owner)
         connection = await self._reach.private(lane, ears, self.settings, self.timeouts.start_s)
         owner.connection = connection
         if lane.log_level is not None:
@@ -352,7 +361,7 @@ class Upstream:
         own = self._subscriptions(self.id, lane.name)
         if own and self.settings.url is None:
             await connection.watch(lists=False, uris=frozenset(own))
-        return Line(connection, owner)
+        return UpstreamConnection(connection, owner)
 
     def lane_lost(self, connection: Connection) -> None:
         """A private connection ended by itself."""
@@ -416,7 +425,7 @@ class Upstream:
     def _said(self, capability: str, feature: str) -> bool:
         return self.peer is not None and self.peer.offers(capability, feature)
 
-    def heard(self, method: str, params: bytes, owner: LineOwner | None = None) -> None:
+    def heard(self, method: str, params: bytes, owner: ConnectionOwner | None = None) -> None:
         """A notification that belongs to no call; `owner` is whose connection it came on, None for the shared one."""
         if method in TASK_NOTICES:
             if self.task_told is not None:

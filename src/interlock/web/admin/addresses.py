@@ -11,14 +11,14 @@ from typing import Annotated, Any, Final, Literal, TypeAlias
 import msgspec
 from msgspec import Meta
 
-from interlock.hub.access.desk import Give, ListGrants, Query, Take
-from interlock.hub.assembly import Assembly
-from interlock.hub.callers.principals import Principal
-from interlock.hub.decisions.answering import Answering, Method
-from interlock.hub.operating.keys import CreateKey, KeysOf
-from interlock.hub.operating.records import SearchRecords, ShowRecord
-from interlock.hub.operator import Operator
-from interlock.hub.permissions.desk import ApprovePermissions, ChangePermissions, ListPermissions
+from interlock.hub.admin.approvals import ApprovalOperations, Method
+from interlock.hub.admin.audit_log import SearchRecords, ShowRecord
+from interlock.hub.admin.keys import CreateKey, KeysOf
+from interlock.hub.admin.permissions import ApprovePermissions, ChangePermissions, ListPermissions
+from interlock.hub.app import HubApp
+from interlock.hub.auth.principals import Principal
+from interlock.hub.operations import ControlOperations
+from interlock.hub.permissions.access_methods import Give, ListGrants, Query, Take
 from interlock.web.admin.answers import (
     AccessAnswer,
     DecisionRows,
@@ -59,7 +59,7 @@ class Address(msgspec.Struct, frozen=True):
     """What it takes: from the path, and from the query of a GET or DELETE or the body of a POST."""
     gives: type[msgspec.Struct]
     """What it answers."""
-    do: Callable[[Assembly, Operator], Desk]
+    do: Callable[[HubApp, ControlOperations], Desk]
 
 
 class Nothing(msgspec.Struct):
@@ -106,12 +106,12 @@ class OneServer(msgspec.Struct):
     server: Annotated[str, Meta(min_length=1, max_length=200)]
 
 
-def _answering(method: str) -> Callable[[Assembly, Operator], Desk]:
+def _answering(method: str) -> Callable[[HubApp, ControlOperations], Desk]:
     """A method of the inbox, for whoever asks: the inbox itself knows who may answer what."""
 
-    def made(assembly: Assembly, operator: Operator) -> Desk:
+    def made(assembly: HubApp, operator: ControlOperations) -> Desk:
         async def do(asking: Principal, params: bytes, trace: str) -> object:
-            found: Method = Answering(assembly.inbox, asking, "api").methods[method]
+            found: Method = ApprovalOperations(assembly.inbox, asking, "api").methods[method]
             return await found(params)
 
         return do
@@ -119,7 +119,7 @@ def _answering(method: str) -> Callable[[Assembly, Operator], Desk]:
     return made
 
 
-def _operator(method: str) -> Callable[[Assembly, Operator], Desk]:
+def _operator(method: str) -> Callable[[HubApp, ControlOperations], Desk]:
     return lambda assembly, operator: lambda asking, params, trace: operator.methods[method](params)
 
 
@@ -231,7 +231,7 @@ ADDRESSES: Final[tuple[Address, ...]] = (
         PermissionRows,
         lambda hub, _: hub.permission_desk.revoke,
     ),
-    Address("GET", "/admin/decisions", "Open questions", READ, Which, DecisionRows, _answering("hub/decisions.list")),
+    Address("GET", "/admin/decisions", "Open questions", READ, Which, DecisionRows, _answering("hub/approvals.list")),
     Address(
         "GET",
         "/admin/decisions/{id}",
@@ -239,7 +239,7 @@ ADDRESSES: Final[tuple[Address, ...]] = (
         READ,
         OneDecision,
         OneDecisionRow,
-        _answering("hub/decisions.show"),
+        _answering("hub/approvals.show"),
     ),
     Address(
         "POST",
@@ -248,7 +248,7 @@ ADDRESSES: Final[tuple[Address, ...]] = (
         WRITE,
         OneAnswer,
         OneDecisionRow,
-        _answering("hub/decisions.answer"),
+        _answering("hub/approvals.answer"),
     ),
     Address(
         "GET", "/admin/rules", "What is allowed without asking", READ, Nothing, RuleRows, _answering("hub/rules.list")

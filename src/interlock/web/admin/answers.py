@@ -10,16 +10,16 @@ from datetime import datetime
 import msgspec
 
 from interlock.config.settings import Mode, Rate
-from interlock.hub.access.grants import Grant
+from interlock.hub.approvals.decision import Answer, Where
+from interlock.hub.approvals.decision import Kind as QuestionKind
+from interlock.hub.approvals.states import DecisionState as DecisionState
 from interlock.hub.audit.search import Entry
 from interlock.hub.audit.verify import Finding
-from interlock.hub.callers.principals import Kind
+from interlock.hub.auth.grants import Grant
+from interlock.hub.auth.principals import Kind
+from interlock.hub.calls.pipeline.dry_run import DryRun
 from interlock.hub.calls.refusals import Refusal
-from interlock.hub.decisions.decision import Answer, Where
-from interlock.hub.decisions.decision import Kind as QuestionKind
-from interlock.hub.decisions.table import State as DecisionState
-from interlock.hub.judgement import Judgement
-from interlock.hub.upstreams.states import State
+from interlock.hub.upstreams.states import ServerState
 from interlock.protocols.mgp.access import Permission, Source
 from interlock.protocols.mgp.permissions import Grant as PermissionGrant
 
@@ -83,7 +83,7 @@ class ServerStatus(msgspec.Struct):
     """A server, how it is and what it offers."""
 
     id: str
-    state: State
+    state: ServerState
     transport: str
     where: str
     era: str | None
@@ -144,7 +144,7 @@ class Status(msgspec.Struct):
 class Restarted(msgspec.Struct):
     """A server that was started afresh."""
 
-    state: State
+    state: ServerState
 
 
 class Reloaded(msgspec.Struct):
@@ -160,7 +160,7 @@ class Why(msgspec.Struct, omit_defaults=True):
 
     agent: str | None = None
     tool: str | None = None
-    judgement: Judgement | None = None
+    judgement: DryRun | None = None
     refusal: Refusal | None = None
 
 

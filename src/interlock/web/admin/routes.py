@@ -13,10 +13,10 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from interlock.hub.assembly import Assembly
-from interlock.hub.callers.principals import LOCAL_AGENT, Principal
+from interlock.hub.app import HubApp
+from interlock.hub.auth.principals import LOCAL_AGENT, Principal
 from interlock.hub.calls.call import Caller
-from interlock.hub.operator import Operator
+from interlock.hub.operations import ControlOperations
 from interlock.hub.store_faults import fault_of
 from interlock.store import StoreError
 from interlock.web.admin.addresses import ADDRESSES, Address
@@ -30,7 +30,7 @@ from interlock.wire.messages import strict
 LARGEST_BODY: Final = 1024 * 1024
 
 
-def admin_routes(assembly: Assembly, operator: Operator) -> list[Route]:
+def admin_routes(assembly: HubApp, operator: ControlOperations) -> list[Route]:
     """The routes, for an application to take in; the more particular path before one that would swallow it."""
     by_path: dict[str, dict[str, Callable[[Request, Where], object]]] = {}
     for address in ADDRESSES:
@@ -46,7 +46,7 @@ def _wide(path: str) -> str:
     return path.replace("{agent}", "{agent:path}")
 
 
-def admin_paths(assembly: Assembly) -> Callable[[Caller], dict[str, object]]:
+def admin_paths(assembly: HubApp) -> Callable[[Caller], dict[str, object]]:
     """What of the admin API stands in a caller's OpenAPI document."""
 
     def more(caller: Caller) -> dict[str, object]:
@@ -61,7 +61,7 @@ def admin_paths(assembly: Assembly) -> Callable[[Caller], dict[str, object]]:
 class _Served:
     """One address, ready to answer."""
 
-    def __init__(self, address: Address, assembly: Assembly, operator: Operator) -> None:
+    def __init__(self, address: Address, assembly: HubApp, operator: ControlOperations) -> None:
         self._address = address
         self._assembly = assembly
         self._desk = address.do(assembly, operator)

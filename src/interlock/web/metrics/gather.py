@@ -6,9 +6,9 @@ from collections.abc import Iterable, Mapping
 
 import msgspec
 
-from interlock.hub.assembly import Assembly
+from interlock.hub.app import HubApp
 from interlock.hub.audit.counts import Snapshot
-from interlock.hub.upstreams.states import State
+from interlock.hub.upstreams.states import ServerState
 from interlock.transports.http.endpoint import McpEndpoint
 from interlock.transports.http.listener import HttpListener
 from interlock.version import VERSION
@@ -24,7 +24,7 @@ class Gathered(msgspec.Struct, frozen=True):
     values: Mapping[str, Values]
 
 
-def gather(assembly: Assembly, face: HttpListener | None) -> Gathered:
+def gather(assembly: HubApp, face: HttpListener | None) -> Gathered:
     """What the hub says of itself now."""
     counts = Snapshot.of(assembly.counts)
     values = {**_of_calls(assembly, counts), **_of_servers(assembly), **_of_record(assembly, counts)}
@@ -34,7 +34,7 @@ def gather(assembly: Assembly, face: HttpListener | None) -> Gathered:
     return Gathered(counts, values)
 
 
-def _of_calls(assembly: Assembly, counts: Snapshot) -> dict[str, Values]:
+def _of_calls(assembly: HubApp, counts: Snapshot) -> dict[str, Values]:
     return {
         "interlock_calls_total": counts.calls.items(),
         "interlock_refusals_total": counts.refusals.items(),
@@ -48,14 +48,14 @@ def _of_calls(assembly: Assembly, counts: Snapshot) -> dict[str, Values]:
     }
 
 
-def _of_servers(assembly: Assembly) -> dict[str, Values]:
+def _of_servers(assembly: HubApp) -> dict[str, Values]:
     states: list[tuple[tuple[str, ...], float]] = []
     restarts: list[tuple[tuple[str, ...], float]] = []
     tools: list[tuple[tuple[str, ...], float]] = []
     held: list[tuple[tuple[str, ...], float]] = []
     for upstream in assembly.upstreams:
         id_ = upstream.id
-        states += [((id_, state.value), float(upstream.state is state)) for state in State]
+        states += [((id_, state.value), float(upstream.state is state)) for state in ServerState]
         restarts.append(((id_,), upstream.restarts.total))
         offer = assembly.catalog.offer(id_)
         tools.append(((id_,), 0 if offer is None else len(offer.tools)))
@@ -68,7 +68,7 @@ def _of_servers(assembly: Assembly) -> dict[str, Values]:
     }
 
 
-def _of_record(assembly: Assembly, counts: Snapshot) -> dict[str, Values]:
+def _of_record(assembly: HubApp, counts: Snapshot) -> dict[str, Values]:
     recorder = assembly.recorder
     return {
         "interlock_record_entries_total": _one(counts.entries),

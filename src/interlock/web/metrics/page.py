@@ -13,7 +13,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from interlock.hub.assembly import Assembly
+from interlock.hub.app import HubApp
 from interlock.protocols.traces import new_trace_id
 from interlock.transports.http.listener import HttpListener
 from interlock.web.metrics.gather import gather
@@ -28,7 +28,7 @@ _HEADERS: Final = {"cache-control": "no-store", "x-content-type-options": "nosni
 class MetricsPage:
     """The page of one hub."""
 
-    def __init__(self, assembly: Assembly, face: HttpListener | None = None) -> None:
+    def __init__(self, assembly: HubApp, face: HttpListener | None = None) -> None:
         self._assembly = assembly
         self._page = b""
         self._made_at = float("-inf")

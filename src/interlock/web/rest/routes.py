@@ -20,8 +20,8 @@ from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
 
+from interlock.hub.authentication import Authenticator
 from interlock.hub.calls.call import Caller
-from interlock.hub.doors import Doors
 from interlock.protocols.mcp.meta import CLIENT_CAPABILITIES, PROGRESS_TOKEN, PROTOCOL_VERSION
 from interlock.protocols.mcp.revisions import LATEST
 from interlock.protocols.registry.about import about
@@ -48,7 +48,7 @@ More = Callable[[Caller], Mapping[str, object]]
 """Further paths of the OpenAPI document, for callers who have them."""
 
 
-def rest_routes(service: Service, doors: Doors, more: More = lambda caller: {}) -> list[Route]:
+def rest_routes(service: Service, doors: Authenticator, more: More = lambda caller: {}) -> list[Route]:
     """The routes, for an application to take in."""
     rest = _Rest(service, doors, more)
     return [
@@ -91,7 +91,7 @@ class Address:
 class _Rest:
     """What each address does."""
 
-    def __init__(self, service: Service, doors: Doors, more: More) -> None:
+    def __init__(self, service: Service, doors: Authenticator, more: More) -> None:
         self._service = service
         self._doors = doors
         self._more = more

@@ -1,0 +1,1 @@
+"""What an operator can do: keys, permissions, approvals, the audit log, backups."""

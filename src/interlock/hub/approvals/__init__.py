@@ -1,0 +1,1 @@
+"""Approval requests, their answers, learned rules and pinned tool definitions."""

@@ -1,0 +1,372 @@
+"""The one inbox: every question that waits for a person, every answer that still holds, and the rules learned of them.
+
+What is asked here twice is one question. Everything is in the store before anyone is told of it, and read from memory.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import secrets
+import time
+from collections.abc import Callable, Collection, Iterable
+from typing import Final
+
+from interlock.hub.approvals.decision import DECISIONS, Answer, Decision, Question, Where
+from interlock.hub.approvals.rules import OFFER_AFTER, RULES, Rule, learn, rule_id
+from interlock.hub.approvals.states import DecisionEvent, DecisionState
+from interlock.hub.audit.entries import NOBODY
+from interlock.hub.auth.principals import Kind, Principal
+from interlock.hub.locks import held
+from interlock.store import Conflict, Mirror, Store, StoreError, Transaction
+from interlock.wire.errors import Fault
+
+MOST_OPEN: Final = 10_000
+MOST_OPEN_PER_ASKER: Final = 64
+MOST_RULES: Final = 10_000
+KEPT_S: Final = 7 * 86_400
+"""What is over stays to be looked at, and to learn rules from, for so long."""
+MOST_KEPT: Final = 20_000
+SWEPT_AT_ONCE: Final = 500
+
+_LETTERS: Final = "abcdefghjkmnpqrstuvwxyz23456789"
+"""For ids that are read aloud: nothing that looks like something else."""
+
+Heard = Callable[[Decision], None]
+RecordDecision = Callable[[Decision, Principal], object]
+RecordRule = Callable[[Rule, Principal, bool], object]
+"""What is recorded of a change, and of a rule that is made or else revoked; None for nothing."""
+
+
+def now_ms() -> int:
+    """The time decisions go by: it must mean the same after a restart and on another node."""
+    return int(time.time() * 1000)
+
+
+class Inbox:
+    """All decisions of a hub. Used on the loop's thread, after `begin`."""
+
+    def __init__(
+        self,
+        valid_s: Callable[[], float],
+        clock: Callable[[], int] = now_ms,
+        *,
+        stands: Callable[[Question], bool] = lambda question: True,
+        record: RecordDecision = lambda decision, by: None,
+        record_rule: RecordRule = lambda rule, by, made: None,
+    ) -> None:
+        self._valid_s = valid_s
+        self._clock = clock
+        self._stands = stands
+        """Whether whoever asked could still ask: with the same credential, for the same thing."""
+        self._record = record
+        """Says what is recorded of what is done here, and by whom, in the same commit."""
+        self._record_rule = record_rule
+        self._store: Store
+        self._decisions: Mirror[Decision]
+        self._rules: Mirror[Rule]
+        self._live: dict[str, str] = {}
+        """By matter: the decision that is open, or whose answer holds."""
+        self._known: dict[str, Decision] = {}
+        self._open: dict[str, str] = {}
+        """Who asks, by the id of an open decision."""
+        self._heard: list[Heard] = []
+        self._watchers = 0
+        self._asking = asyncio.Lock()
+
+    async def begin(self, store: Store) -> None:
+        """Take up what the store holds: a question that was open before is open still."""
+        self._store = store
+        self._decisions = await store.mirror(DECISIONS)
+        self._rules = await store.mirror(RULES)
+        for decision in sorted(self._decisions.values(), key=lambda decision: decision.created):
+            self._follow(decision.id, decision)
+        self._decisions.on_change(self._changed)
+
+    def on_change(self, heard: Heard) -> Callable[[], None]:
+        """Hear of every decision that is opened, answered or ended. Gives the way to stop."""
+        self._heard.append(heard)
+        return lambda: self._heard.remove(heard)
+
+    def watch(self, heard: Heard) -> Callable[[], None]:
+        """Hear of every decision as a person who is there to answer. Gives the way to stop."""
+        self._watchers += 1
+        stop = self.on_change(heard)
+
+        def leave() -> None:
+            self._watchers -= 1
+            stop()
+
+        return leave
+
+    @property
+    def watched(self) -> bool:
+        """Whether somebody looks at the questions as they come."""
+        return self._watchers > 0
+
+    # Looking
+
+    def get(self, id: str) -> Decision:
+        """A decision by its id. Raises where there is none."""
+        found = self._known.get(id)
+        if found is None:
+            raise Fault("NOT_FOUND", f"no decision {id[:40]!r}", mend="`interlock approvals list` names them")
+        return found
+
+    def all(self, *, only_open: bool) -> list[Decision]:
+        """Decisions, the oldest first."""
+        found = [self._known[id_] for id_ in self._open] if only_open else list(self._known.values())
+        now = self._clock()
+        if only_open:
+            found = [decision for decision in found if decision.deadline > now and self._stands(decision.question)]
+        return sorted(found, key=lambda decision: decision.created)
+
+    @property
+    def open_count(self) -> int:
+        """How many questions wait for an answer."""
+        return len(self._open)
+
+    def standing(self, question: Question) -> Decision | None:
+        """The decision on this very matter that is open, or whose answer holds."""
+        found = self._known.get(self._live.get(question.matter, ""))
+        holds = found is not None and found.deadline > self._clock() and self._stands(found.question)
+        return found if holds else None
+
+    def rule_for(self, question: Question) -> Rule | None:
+        """The rule that allows this very call."""
+        rule = self._rules.get(rule_id(question))
+        return rule if rule is not None and rule.covers(question) else None
+
+    def rules(self) -> list[Rule]:
+        """Every rule, the oldest first."""
+        return sorted(self._rules.values(), key=lambda rule: rule.made_at)
+
+    def offers_rule(self, decision: Decision) -> bool:
+        """Whether the same was approved so often that a rule would say it once."""
+        if decision.question.kind != "tool_call" or self.rule_for(decision.question) is not None:
+            return False
+        matter = decision.question.matter
+        equal = sum(1 for known in self._known.values() if _approved(known) and known.question.matter == matter)
+        return equal >= OFFER_AFTER
+
+    # Asking and answering
+
+    async def ask(self, question: Question, within_s: float | None = None) -> Decision:
+        """Open a question, or join the one on the same matter. Raises RESOURCE_EXHAUSTED when too many are open, or
+        too many ask at once."""
+        async with held(self._asking, within_s, "the inbox"):
+            standing = self.standing(question)
+            if standing is not None:
+                return standing
+            stale = self._known.get(self._live.get(question.matter, ""))
+            if stale is not None and stale.deadline > self._clock():
+                await self.void([stale])
+            if len(self._open) >= MOST_OPEN:
+                raise _too_many("", MOST_OPEN)
+            asker = f"{question.asker_kind}:{question.asker}"
+            if sum(1 for other in self._open.values() if other == asker) >= MOST_OPEN_PER_ASKER:
+                raise _too_many(f" of {question.asker}", MOST_OPEN_PER_ASKER)
+            now = self._clock()
+            decision = Decision(self._new_id(), question, now, now + int(self._valid_s() * 1000))
+            async with self._store.transaction() as change:
+                change.insert(DECISIONS, decision)
+                _recorded(change, self._record(decision, asker_of(question)))
+            return decision
+
+    async def ask_all(self, questions: Iterable[Question]) -> list[Decision]:
+        """Questions of the house itself, in one commit; those that are asked already are joined."""
+        async with self._asking:
+            now = self._clock()
+            found: list[Decision] = []
+            new: list[Decision] = []
+            async with self._store.transaction() as change:
+                for question in questions:
+                    standing = self.standing(question)
+                    if standing is None and len(self._open) + len(found) < MOST_OPEN:
+                        id_ = self._new_id({other.id for other in new})
+                        standing = Decision(id_, question, now, now + int(self._valid_s() * 1000))
+                        change.insert(DECISIONS, standing)
+                        _recorded(change, self._record(standing, NOBODY))
+                        new.append(standing)
+                    if standing is not None:
+                        found.append(standing)
+            return found
+
+    async def answer(self, id: str, answer: Answer, by: Principal, where: Where) -> Decision:
+        """Answer a question. Raises where it cannot be answered, or not by them."""
+        decision = self.get(id)
+        now = self._clock()
+        after = decision.answered(answer, by, where, now)
+        if not self._stands(decision.question):
+            await self._change(decision, decision.after(DecisionEvent.CHANGE), NOBODY)
+            said = f"decision {id} is void: {decision.question.asker} may not ask for it any more"
+            raise Fault("INVALID_PARAMS", said, mend="have the call repeated with a key that holds")
+        rule = None
+        if answer == "always" and decision.question.kind == "tool_call":
+            # What the others give, they give until it is taken back or changes in any case.
+            rule = self._learn([after], by, now)
+        if not await self._change(decision, after, by, rule):
+            raise Fault("INVALID_PARAMS", f"decision {id} has just been answered", mend="`interlock approvals show` it")
+        return after
+
+    async def use(self, id: str) -> bool:
+        """Take an approval: true for exactly one taker, on whichever node."""
+        decision = self._known.get(id)
+        if decision is None or decision.state is not DecisionState.APPROVED or decision.deadline <= self._clock():
+            return False
+        if not self._stands(decision.question):
+            await self._change(decision, decision.after(DecisionEvent.CHANGE), NOBODY)
+            return False
+        return await self._change(decision, decision.after(DecisionEvent.USE), asker_of(decision.question))
+
+    async def void(self, decisions: Iterable[Decision]) -> None:
+        """What these are about has changed: no answer to them holds."""
+        for decision in decisions:
+            if decision.state in (DecisionState.OPEN, DecisionState.APPROVED):
+                await self._change(decision, decision.after(DecisionEvent.CHANGE), NOBODY)
+
+    def about(self, kind: str, server: str) -> list[Decision]:
+        """What is live of one kind about one server."""
+        live = (self._known[id_] for id_ in self._live.values())
+        return [found for found in live if found.question.kind == kind and found.question.server == server]
+
+    async def make_rule(self, id: str, by: Principal) -> Rule:
+        """Make what was approved a rule."""
+        decision = self.get(id)
+        if by.kind != "person" or (by.id, by.kind) == (decision.question.asker, decision.question.asker_kind):
+            raise Fault("ACCESS_DENIED", "a rule is made by a person, and never by whoever asked")
+        rule = self._learn([decision], by, self._clock())
+        async with self._store.transaction() as change:
+            change.put(RULES, rule)
+            _recorded(change, self._record_rule(rule, by, True))
+        return rule
+
+    async def revoke_rule(self, id: str, by: Principal) -> Rule:
+        """Forget a rule: the next such call asks again."""
+        rule = self._rules.get(id)
+        if rule is None:
+            raise Fault("NOT_FOUND", f"no rule {id[:40]!r}", mend="`interlock approvals rules` names them")
+        async with self._store.transaction() as change:
+            change.delete(RULES, id)
+            _recorded(change, self._record_rule(rule, by, False))
+        # The answers that made it were approvals, too: whoever revokes the rule does not mean to leave one.
+        await self.void(self._known[made] for made in rule.decisions if made in self._known)
+        return rule
+
+    async def sweep(self) -> None:
+        """End what has passed its deadline, and forget what was over long ago. A bounded part each time."""
+        # What cannot be written now is swept the next time.
+        with contextlib.suppress(StoreError):
+            await self._sweep()
+
+    async def _sweep(self) -> None:
+        now = self._clock()
+        late = [known for known in self._known.values() if known.deadline <= now and _can_expire(known)]
+        for decision in late[:SWEPT_AT_ONCE]:
+            await self._change(decision, decision.after(DecisionEvent.EXPIRE), NOBODY)
+        live = [known for known in self._known.values() if known.deadline > now and _can_expire(known)]
+        await self.void([known for known in live if not self._stands(known.question)][:SWEPT_AT_ONCE])
+        over = sorted(
+            (known for known in self._known.values() if known.deadline <= now and not _can_expire(known)),
+            key=lambda known: known.deadline,
+        )
+        surplus = max(0, len(self._known) - MOST_KEPT)
+        old = [known for place, known in enumerate(over) if place < surplus or known.deadline + KEPT_S * 1000 <= now]
+        if old:
+            async with self._store.transaction() as change:
+                for decision in old[:SWEPT_AT_ONCE]:
+                    change.delete(DECISIONS, decision.id)
+
+    async def settled(self, id: str, within_s: float) -> Decision:
+        """Wait until a decision is no longer open, or the time is over; the decision as it is then."""
+        future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
+
+        def heard(decision: Decision) -> None:
+            if decision.id == id and decision.state is not DecisionState.OPEN and not future.done():
+                future.set_result(None)
+
+        stop = self.on_change(heard)
+        try:
+            if self.get(id).state is DecisionState.OPEN:
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(future, within_s)
+            return self.get(id)
+        finally:
+            stop()
+
+    def _learn(self, answers: list[Decision], by: Principal, now: int) -> Rule:
+        known = self._rules.get(rule_id(answers[0].question))
+        if known is None and len(self._rules) >= MOST_RULES:
+            raise Fault("RESOURCE_EXHAUSTED", f"there are {MOST_RULES} rules", mend="revoke some")
+        try:
+            return learn(answers, by.id, now, known)
+        except ValueError as cause:
+            raise Fault("INVALID_PARAMS", str(cause)) from None
+
+    async def _change(self, before: Decision, after: Decision, by: Principal, rule: Rule | None = None) -> bool:
+        document = self._decisions.document(before.id)
+        if document is None or document.value != before:
+            return False
+        try:
+            async with self._store.transaction() as change:
+                change.expect(DECISIONS, before.id, document.version)
+                change.put(DECISIONS, after)
+                _recorded(change, self._record(after, by))
+                if rule is not None:
+                    change.put(RULES, rule)
+                    _recorded(change, self._record_rule(rule, by, True))
+        except Conflict:
+            return False
+        return True
+
+    def _new_id(self, taken: Collection[str] = ()) -> str:
+        """An id that no decision has, nor one that is about to be stored."""
+        for length in range(3, 12):
+            for _ in range(8):
+                id_ = "".join(secrets.choice(_LETTERS) for _ in range(length))
+                if id_ not in self._known and id_ not in taken:
+                    return id_
+        raise Fault("INTERNAL_ERROR", "no free id for a decision")
+
+    def _changed(self, id: str, decision: Decision | None) -> None:
+        self._follow(id, decision)
+        if decision is not None:
+            for heard in tuple(self._heard):
+                heard(decision)
+
+    def _follow(self, id: str, decision: Decision | None) -> None:
+        before = self._known.pop(id, None)
+        if before is not None and self._live.get(before.question.matter) == id:
+            del self._live[before.question.matter]
+        self._open.pop(id, None)
+        if decision is None:
+            return
+        self._known[id] = decision
+        if decision.state in (DecisionState.OPEN, DecisionState.APPROVED, DecisionState.DENIED):
+            self._live[decision.question.matter] = id
+        if decision.state is DecisionState.OPEN:
+            self._open[id] = f"{decision.question.asker_kind}:{decision.question.asker}"
+
+
+def asker_of(question: Question) -> Principal:
+    """The principal that a question speaks of; a server's own questions are nobody's."""
+    kinds: tuple[Kind, ...] = ("agent", "person", "service", "admin")
+    kind = next((kind for kind in kinds if kind == question.asker_kind), None)
+    return NOBODY if kind is None else Principal(question.asker, kind)
+
+
+def _approved(decision: Decision) -> bool:
+    return decision.answer == "once" and decision.state in (DecisionState.APPROVED, DecisionState.USED)
+
+
+def _can_expire(decision: Decision) -> bool:
+    return decision.state in (DecisionState.OPEN, DecisionState.APPROVED)
+
+
+def _too_many(whose: str, most: int) -> Fault:
+    return Fault("RESOURCE_EXHAUSTED", f"{most} questions{whose} wait for an answer", retry_after_ms=30_000)
+
+
+def _recorded(change: Transaction, record: object) -> None:
+    if record is not None:
+        change.record(record)

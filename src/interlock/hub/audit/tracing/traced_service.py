@@ -1,0 +1,155 @@
+"""The hub with spans: a service before it, and a record that also knows when a call is sent and how it ends."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Mapping
+
+import msgspec
+from opentelemetry.trace import Span
+
+from interlock.hub.audit.record import NOT_SENT, outcome_of
+from interlock.hub.audit.tracing.spans import CALLS, Spans, end_with, failed, resolved, traceparent_of, with_traceparent
+from interlock.hub.calls.call import Call
+from interlock.hub.calls.call import Caller as HubCaller
+from interlock.hub.calls.recording import Recording
+from interlock.hub.catalog.target import TargetKind
+from interlock.protocols.mcp.dialect import Dialect
+from interlock.protocols.mcp.meta import RequestMeta
+from interlock.transports.exchange import Caller, Exchange, Service, Session
+from interlock.wire.errors import ErrorObject, Fault
+from interlock.wire.messages import Notification
+
+
+class TracedService:
+    """Stands before the hub and gives each call a span, from its first moment to its answer."""
+
+    def __init__(self, service: Service, spans: Spans) -> None:
+        self._service = service
+        self._spans = spans
+        self.admit: Callable[[str, Mapping[bytes, bytes]], Caller] = service.admit
+
+    def initialize(self, session: Session) -> bytes:
+        """Open a session."""
+        return self._service.initialize(session)
+
+    def serve(self, exchange: Exchange) -> None:
+        """Answer a request."""
+        if exchange.request.method in CALLS:
+            exchange = TracedExchange(exchange, self._spans.of_request(exchange))
+        self._service.serve(exchange)
+
+    def told(self, caller: Caller, session: Session | None, notification: Notification) -> None:
+        """Take a notification."""
+        self._service.told(caller, session, notification)
+
+    def closed(self, session: Session) -> None:
+        """A session is over."""
+        self._service.closed(session)
+
+
+class TracedExchange(Exchange):
+    """The exchange that the hub sees: its answer ends the span, and its trace is the span's."""
+
+    __slots__ = ("_real", "span")
+
+    def __init__(self, real: Exchange, span: Span) -> None:
+        self._real = real
+        self.span = span
+        super().__init__(real.request, real.glance, real.dialect, real.caller, real.session, real.headers)
+        meta = real.glance.meta or RequestMeta()
+        meta = msgspec.structs.replace(meta, traceparent=traceparent_of(span))
+        self.glance = msgspec.structs.replace(real.glance, meta=meta, untraced=b"")
+        real.on_cancel = self._cancelled
+
+    @property
+    def dialect(self) -> Dialect:
+        """One for both: the real one answers in it."""
+        return self._real.dialect
+
+    @dialect.setter
+    def dialect(self, dialect: Dialect) -> None:
+        self._real.dialect = dialect
+
+    @property
+    def open(self) -> bool:
+        return self._real.open
+
+    def result(self, result: bytes) -> None:
+        self._real.result(result)
+        end_with(self.span, outcome_of(result))
+
+    def fail(self, fault: Fault) -> None:
+        self._real.fail(fault)
+        failed(self.span, fault.name, fault.message)
+        self.span.end()
+
+    def pass_failure(self, error: ErrorObject) -> None:
+        self._real.pass_failure(error)
+        failed(self.span, str(error.code), error.message)
+        self.span.end()
+
+    def notify(self, method: str, params: bytes) -> None:
+        self._real.notify(method, params)
+
+    def ask(self, method: str, params: bytes) -> asyncio.Future[bytes]:
+        return self._real.ask(method, params)
+
+    def _cancelled(self, reason: str) -> None:
+        if self.on_cancel is not None:
+            self.on_cancel(reason)
+        failed(self.span, "cancelled")
+        self.span.end()
+
+
+class TracedRecording(Recording):
+    """Between the hub and its recorder: what is recorded as sent has a span of its own until its outcome is."""
+
+    def __init__(self, spans: Spans, *, strict: bool) -> None:
+        super().__init__(strict=strict)
+        self._spans = spans
+        self._under_way: dict[Call, Span] = {}
+
+    def begin(self, call: Call) -> None:
+        self._start(call)
+        try:
+            super().begin(call)
+        except Fault:
+            self._over(call)
+            raise
+
+    def begin_strictly(self, call: Call, send: Callable[[], None], refuse: Callable[[Fault], None]) -> None:
+        self._start(call)
+        super().begin_strictly(call, send, refuse)
+        if call.ticket is None:
+            self._over(call)
+
+    def end(self, call: Call) -> None:
+        super().end(call)
+        self._over(call)
+
+    def refused(self, call: Call, fault: Fault, gate: str, rule: str) -> None:
+        super().refused(call, fault, gate, rule)
+        exchange = call.exchange
+        if isinstance(exchange, TracedExchange):
+            resolved(exchange.span, call)
+            exchange.span.set_attributes({"interlock.gate": gate, "interlock.rule": rule})
+
+    def unresolved(self, exchange: Exchange, caller: HubCaller, kind: TargetKind, name: str, fault: Fault) -> None:
+        super().unresolved(exchange, caller, kind, name, fault)
+        if isinstance(exchange, TracedExchange):
+            exchange.span.set_attribute("interlock.gate", "resolve")
+
+    def _start(self, call: Call) -> None:
+        """From here on the call is below its own span, which the server is told."""
+        exchange = call.exchange
+        if isinstance(exchange, TracedExchange):
+            resolved(exchange.span, call)
+            span = self._under_way[call] = self._spans.of_forward(exchange.span, call)
+            call.members["_meta"] = with_traceparent(call.members, traceparent_of(span))
+            call.plain = False
+
+    def _over(self, call: Call) -> None:
+        span = self._under_way.pop(call, None)
+        if span is not None:
+            end_with(span, call.outcome or NOT_SENT)

@@ -1,0 +1,1 @@
+"""Access tokens of the operator's identity providers (RFC 9068)."""

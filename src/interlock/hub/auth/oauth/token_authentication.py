@@ -1,0 +1,74 @@
+"""Everything that access tokens need, put together. What checks signatures is loaded only where tokens are accepted."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from datetime import datetime
+from importlib.util import find_spec
+from typing import TYPE_CHECKING
+
+from interlock.config.settings import Issuer, OAuth
+from interlock.hub.auth.oauth.resource import Resource
+from interlock.hub.cannot_start import CannotStart
+from interlock.transports.resolving import Resolver
+
+if TYPE_CHECKING:
+    from interlock.hub.auth.oauth.issuer_keys import IssuerKeys
+    from interlock.hub.auth.oauth.issuers import Issuers
+
+
+class TokenAuthentication:
+    """The keys of every issuer, their tokens, and what is published for those who hold them."""
+
+    def __init__(self, settings: OAuth, keys: Sequence[IssuerKeys], tokens: Issuers, resource: Resource) -> None:
+        self.settings = settings
+        self.keys = keys
+        self.tokens = tokens
+        self.resource = resource
+
+    def tick(self) -> None:
+        """A moment has passed: fetch what is due."""
+        for keys in self.keys:
+            keys.tick()
+
+    async def settled(self) -> None:
+        """Wait for what is being fetched."""
+        for keys in self.keys:
+            await keys.settled()
+
+    async def close(self) -> None:
+        """Fetch no more."""
+        for keys in self.keys:
+            await keys.close()
+
+
+def check_installed(settings: OAuth) -> None:
+    """Raises CannotStart where tokens are to be accepted and nothing here can check them."""
+    if settings.every and find_spec("joserfc") is None:
+        raise CannotStart("[hub.oauth] needs a package that is not installed", "pip install 'interlock[oauth]'")
+
+
+def open_token_authentication(
+    settings: OAuth,
+    resolver: Resolver,
+    listen: Callable[[], str],
+    log: Callable[[str, str], None],
+    changed: Callable[[], None],
+    now: Callable[[], datetime],
+) -> TokenAuthentication:
+    """Accept tokens from now on. `changed` is called when those accepted before must be looked at again."""
+    check_installed(settings)
+    from interlock.hub.auth.oauth.issuer_keys import IssuerKeys
+    from interlock.hub.auth.oauth.issuers import Issuers
+    from interlock.hub.auth.oauth.tokens import Tokens
+
+    resource = Resource(settings, listen)
+
+    def opened(issuer: Issuer) -> tuple[IssuerKeys, Tokens]:
+        keys = IssuerKeys(issuer, resolver, lambda text: log("hub", text), lambda: tokens.forget())
+        tokens = Tokens(issuer, keys, resource, changed, now)
+        return keys, tokens
+
+    every = [opened(issuer) for issuer in settings.every]
+    issuers = Issuers([tokens for _, tokens in every], resource)
+    return TokenAuthentication(settings, [keys for keys, _ in every], issuers, resource)

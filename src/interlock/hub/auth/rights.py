@@ -1,0 +1,115 @@
+"""What a key permits: the tool registry's permissions, as text that an operator can write.
+
+`invoke:PATTERN` and `read:PATTERN` are over exposed names; `list_all`, `admin_read` and `admin_write` stand alone.
+A key permits, it does not grant: whoever calls needs both the key's permission and access to the target.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from functools import lru_cache
+from typing import Final
+
+from interlock.hub.auth.principals import Kind
+from interlock.judge.patterns import PatternSet, compile_pattern
+from interlock.protocols.registry.permissions import WRITTEN, why_bad_permission
+from interlock.wire.errors import Fault
+
+MOST: Final = 256
+
+_EVERYTHING: Final = ("invoke:**",)
+_OF_KIND: Final[Mapping[Kind, tuple[str, ...]]] = {
+    "agent": _EVERYTHING,
+    "service": _EVERYTHING,
+    "person": (*_EVERYTHING, "list_all", "admin_read", "admin_write"),
+    "admin": (*_EVERYTHING, "list_all", "admin_read", "admin_write"),
+}
+"""What a key permits that says nothing of it."""
+
+
+class Rights:
+    """Permissions, ready to be asked."""
+
+    __slots__ = ("_invoke", "_read", "admin_read", "admin_write", "all_tools", "list_all", "permissions")
+
+    def __init__(self, permissions: Sequence[str]) -> None:
+        named = self.permissions = frozenset(permissions)
+        self.list_all = "list_all" in named
+        """Sees every tool, also those it may not call."""
+        self.admin_read = bool(named & {"admin_read", "admin_write"})
+        self.admin_write = "admin_write" in named
+        self.all_tools = "invoke:**" in named
+        self._invoke = PatternSet(_patterns(permissions, "invoke:"))
+        self._read = PatternSet(_patterns(permissions, "read:"))
+
+    def invokes(self, exposed: str) -> bool:
+        """Whether it permits calling what goes by this name."""
+        return self.all_tools or self._invoke.allows(exposed)
+
+    def invokes_all_of(self, server: str) -> bool:
+        """Whether it permits everything of a server: then also what has no name in a tool list, like a resource."""
+        return self.all_tools or self._invoke.allows(f"{server}__*")
+
+    def reads(self, exposed: str) -> bool:
+        """Whether it permits reading a definition. Who may call may also read."""
+        return self.invokes(exposed) or self._read.allows(exposed)
+
+    def names_any_of(self, server: str) -> bool:
+        """Whether it can permit calling or reading anything of a server."""
+        whole = f"{server}__"
+        patterns = _patterns([*self.permissions], "invoke:") + _patterns([*self.permissions], "read:")
+        return self.list_all or any(_can_begin(pattern, whole) for pattern in patterns)
+
+    def covers(self, permission: str) -> bool:
+        """Whether it permits all that a permission would; in doubt it does not."""
+        if permission in self.permissions:
+            return True
+        verb, mark, pattern = permission.partition(":")
+        if not mark:
+            return self.admin_write and permission == "admin_read"
+        if self.all_tools or (verb == "read" and self.list_all):
+            return True
+        own = _patterns([*self.permissions], "invoke:")
+        if verb == "read":
+            own += _patterns([*self.permissions], "read:")
+        return any(_is_within(pattern, wider) for wider in own)
+
+
+@lru_cache(maxsize=1024)
+def rights_of(kind: Kind, permissions: tuple[str, ...] | None) -> Rights:
+    """The rights of a key; None permits what its kind does."""
+    return Rights(_OF_KIND[kind] if permissions is None else permissions)
+
+
+def check_permissions(permissions: Sequence[str]) -> tuple[str, ...]:
+    """Permissions as an operator wrote them. Raises INVALID_PARAMS for one that means nothing."""
+    if len(permissions) > MOST:
+        raise Fault("INVALID_PARAMS", f"a key has at most {MOST} permissions", mend="use patterns")
+    for permission in permissions:
+        if (why := why_bad_permission(permission)) is not None:
+            raise Fault("INVALID_PARAMS", why, mend=WRITTEN)
+    return tuple(dict.fromkeys(permissions))
+
+
+def _can_begin(pattern: str, whole: str) -> bool:
+    """Whether a pattern can match a name that begins so."""
+    prefix, star, _ = pattern.partition("*")
+    return prefix.startswith(whole) or (bool(star) and whole.startswith(prefix))
+
+
+def _is_within(pattern: str, wider: str) -> bool:
+    """Whether a pattern matches nothing that another does not: its own text, or anything under the other's prefix."""
+    if "*" not in pattern:
+        return compile_pattern(wider).matches(pattern)
+    prefix = wider.rstrip("*")
+    tail = wider[len(prefix) :]
+    return (
+        tail in ("*", "**")
+        and "*" not in prefix
+        and pattern.startswith(prefix)
+        and (tail == "**" or "**" not in pattern)
+    )
+
+
+def _patterns(permissions: Sequence[str], verb: str) -> list[str]:
+    return [permission[len(verb) :] for permission in permissions if permission.startswith(verb)]

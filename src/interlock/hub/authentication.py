@@ -1,0 +1,178 @@
+"""Doors: which address shows what, and who may come in by it. A wrong credential is refused, never taken for none."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+from collections.abc import Callable, Mapping
+from typing import TYPE_CHECKING, Final
+from weakref import WeakSet, WeakValueDictionary
+
+from interlock.config.settings import Agent, Config, Profile
+from interlock.hub.auth.access import Access
+from interlock.hub.auth.keys import PREFIX, Keys, expired
+from interlock.hub.auth.list_scope import ListScope
+from interlock.hub.auth.principals import LOCAL_AGENT, TOKEN, Principal
+from interlock.hub.calls.call import Caller, Load
+from interlock.hub.catalog.views import EVERYTHING, Catalog, View
+from interlock.transports.pending_authentication import AuthenticationPending
+from interlock.wire.errors import Fault
+
+if TYPE_CHECKING:
+    from interlock.hub.auth.oauth.issuers import Issuers
+
+MOST_CALLERS: Final = 10_000
+"""Callers remembered. Beyond that they are all looked up again."""
+
+_SERVER = re.compile(r"/servers/([^/]+)/mcp\Z")
+_PROFILE = re.compile(r"/profiles/([^/]+)/mcp\Z")
+
+
+def is_mcp_path(path: str) -> bool:
+    """Whether an address speaks MCP."""
+    return path == "/mcp" or _SERVER.match(path) is not None or _PROFILE.match(path) is not None
+
+
+class Authenticator:
+    """Admits callers. The same credential at the same address is the same caller."""
+
+    def __init__(
+        self,
+        config: Callable[[], Config],
+        keys: Keys,
+        catalog: Catalog,
+        access: Access,
+        tokens: Callable[[], Issuers | None] = lambda: None,
+    ) -> None:
+        self._tokens = tokens
+        self._config = config
+        self._keys = keys
+        self._catalog = catalog
+        self._access = access
+        self._admitted: dict[tuple[str, bytes | None], Caller] = {}
+        self._made: WeakSet[Caller] = WeakSet()
+        """Everyone who was admitted, for as long as anyone asks on their behalf."""
+        self._loads: WeakValueDictionary[str, Load] = WeakValueDictionary()
+
+    def admit(self, path: str, headers: Mapping[bytes, bytes]) -> Caller:
+        """Who asks, at an HTTP address. Raises `AuthenticationPending` where that cannot be said yet."""
+        credential = headers.get(b"authorization")
+        caller = self._admitted.get((path, credential))
+        if caller is None:
+            caller = self.admit_principal(self._principal(credential, path), path)
+            if len(self._admitted) >= MOST_CALLERS:
+                self.forget()
+            self._admitted[path, credential] = caller
+        elif caller.expires is not None and self._access.now() >= caller.expires:
+            tokens = self._tokens() if caller.principal.key.startswith(TOKEN) else None
+            raise expired() if tokens is None else tokens.expired(path)
+        caller.used = True
+        return caller
+
+    async def admit_in_time(self, path: str, headers: Mapping[bytes, bytes]) -> Caller:
+        """The same, waiting where it takes a moment to say who asks."""
+        try:
+            return self.admit(path, headers)
+        except AuthenticationPending as waiting:
+            await asyncio.wait([waiting.settled])
+            return self.admit(path, headers)
+
+    def forget(self) -> None:
+        """Who sees what has changed: everyone is looked up again."""
+        for caller in list(self._made):
+            caller.standing = False
+        self._made.clear()
+        self._admitted.clear()
+
+    def note_uses(self) -> None:
+        """Tell the keys which of them were used since the last time."""
+        for caller in self._admitted.values():
+            if caller.used and caller.principal.key:
+                self._keys.used(caller.principal.key)
+            caller.used = False
+
+    def admit_key(self, key: str | None, path: str) -> Caller:
+        """Who asks, on the control socket: the holder of a key, or the agent of whoever the socket belongs to."""
+        return self.admit_principal(self._bearer(key) if key is not None else LOCAL_AGENT, path)
+
+    def admit_principal(self, principal: Principal, path: str) -> Caller:
+        """A principal at an address. Addresses that are not there and those not for this principal look alike."""
+        view = self._view(path)
+        agent = self._config().agents.get(principal.id)
+        profile = agent.profile if agent is not None and agent.profile is not None else principal.profile
+        if profile is not None:
+            if view is not None and view.profile not in (None, profile):
+                view = None
+            elif view is not None:
+                view = View(view.server, profile)
+        if view is not None and view.server is not None and not self._access.reaches(principal, view.server):
+            view = None
+        if view is None or not self._catalog.knows(view):
+            raise Fault("METHOD_NOT_FOUND", f"nothing is served at {path[:200]}", mend="the hub's address is /mcp")
+        load = self._loads.get(principal.id)
+        if load is None:
+            load = self._loads[principal.id] = Load()
+        key = self._access.key(principal)
+        expires = None if key is None else key.expires_at
+        caller = Caller(principal, self._shelf(view, agent, principal), load, expires, path)
+        self._made.add(caller)
+        return caller
+
+    def renewed(self, caller: Caller) -> Caller:
+        """Who a caller is by now who was admitted once for a whole conversation, before who sees what has changed.
+        Raises where nothing is left of what they came for."""
+        current = caller.successor
+        if current is None or not current.standing:
+            current = caller.successor = self.admit_principal(caller.principal, caller.path)
+        return current
+
+    def _shelf(self, view: View, agent: Agent | None, principal: Principal) -> ListScope:
+        """The agent's own settings go before its profile's, and those before the hub's."""
+        config = self._config()
+        profile = config.profiles.get(view.profile or "") or Profile()
+        own = agent or Agent()
+        level = own.level or profile.level
+        stated = next((each for each in (own, profile) if each.budget or each.tool_context_budget.max_tokens), Agent())
+        chosen = stated.budget or stated.tool_context_budget.max_tokens
+        pinned = (*own.pinned, *profile.pinned)
+        by_default = chosen is None and level is None
+        # Whoever asks for the whole list, and states no budget, means the whole list.
+        budget = None if chosen is None and level == "L0" else chosen or config.hub.budget
+        parts = stated.tool_context_budget.parts
+        return ListScope(view, budget, level, pinned, own.request, by_default, chosen is not None, parts, principal)
+
+    def _view(self, path: str) -> View | None:
+        if path == "/mcp":
+            return EVERYTHING
+        if server := _SERVER.match(path):
+            return View(server=server[1])
+        if profile := _PROFILE.match(path):
+            return View(profile=profile[1])
+        return None
+
+    def _principal(self, credential: bytes | None, path: str) -> Principal:
+        tokens = self._tokens()
+        try:
+            if credential is None:
+                if self._config().hub.admits_anonymous:
+                    return LOCAL_AGENT
+                raise _auth_required("a key is needed" if tokens is None else "a key or an access token is needed")
+            scheme, _, text = credential.decode("latin-1").partition(" ")
+            if scheme.lower() != "bearer":
+                raise _auth_required("only `Authorization: Bearer KEY` is understood")
+            text = text.strip()
+            return self._bearer(text) if tokens is None or text.startswith(PREFIX) else tokens.principal(text, path)
+        except Fault as fault:
+            if tokens is not None and fault.name == "AUTH_REQUIRED" and not fault.challenge:
+                fault.challenge = tokens.challenge(path)
+            raise
+
+    def _bearer(self, key: str) -> Principal:
+        principal = self._keys.principal(key)
+        if principal is None:
+            raise _auth_required("this key is not known")
+        return principal
+
+
+def _auth_required(message: str) -> Fault:
+    return Fault("AUTH_REQUIRED", message, mend="make a key with `interlock keys create NAME`")

@@ -1,0 +1,1 @@
+"""Translates between the handshake era and the stateless era of MCP."""

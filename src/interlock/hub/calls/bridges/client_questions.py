@@ -1,0 +1,213 @@
+"""A new server asks an old client: each question on the stream of the call itself, all answers in the next attempt.
+
+(2026-07-28, Multi Round-Trip Requests: Client Requirements; 2025-11-25, Elicitation.)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+import msgspec
+
+from interlock.client.input_required import ROUNDS, Question, question_in
+from interlock.hub.catalog.links import exposed_question, restored_answer
+from interlock.hub.upstreams.server_requests import CARRIED
+from interlock.protocols.mcp.dialect import Dialect
+from interlock.protocols.mcp.input_requests import check_answer, question_for_old
+from interlock.protocols.mcp.meta import Members
+from interlock.transports.exchange import Exchange
+from interlock.transports.http.exchange import check_capability
+from interlock.wire.errors import Fault
+from interlock.wire.messages import one_line
+
+FIRST_PAUSE: Final = 0.25
+LONGEST_PAUSE: Final = 30.0
+"""A server that only wants to be asked again later is, later and later."""
+
+_CANCEL: Final = b'{"action":"cancel"}'
+_ACCEPT: Final = b'{"action":"accept"}'
+
+
+class ClientQuestions:
+    """The rounds of one call, with so many seconds for the answers of each. `shown` is the server's name to a client
+    that sees many; `repeat` sends the call again with more members; `give_up` ends it."""
+
+    __slots__ = (
+        "_answers",
+        "_asked",
+        "_exchange",
+        "_give_up",
+        "_open",
+        "_patience_s",
+        "_repeat",
+        "_rounds",
+        "_shown",
+        "_timer",
+        "_visits",
+    )
+
+    def __init__(
+        self,
+        exchange: Exchange,
+        shown: str | None,
+        patience_s: float,
+        repeat: Callable[[Members], None],
+        give_up: Callable[[Fault], None],
+    ) -> None:
+        self._exchange = exchange
+        self._shown = shown
+        self._patience_s = patience_s
+        self._repeat = repeat
+        self._give_up = give_up
+        self._rounds = 0
+        self._open: dict[str, asyncio.Future[bytes]] = {}
+        self._asked: dict[str, str] = {}
+        self._answers: dict[str, bytes] = {}
+        self._timer: asyncio.TimerHandle | None = None
+        self._visits: dict[str, str] = {}
+        """Addresses the person agreed to go to, and the id under which the client knows each."""
+
+    def ask(self, result: bytes) -> None:
+        """Put a result's questions to the client. Raises what makes that impossible."""
+        question = question_in(result)
+        assert question is not None
+        self._rounds += 1
+        if self._rounds > ROUNDS:
+            raise Fault("UPSTREAM_ERROR", f"the server asks back more than {ROUNDS} times")
+        self._answers, self._asked = {}, {}
+        try:
+            for key, asked in question.requests.items():
+                self._put(key, asked.method, bytes(asked.params), question)
+        except BaseException:
+            self.stop()
+            raise
+        loop = asyncio.get_running_loop()
+        if self._open:
+            self._timer = loop.call_later(self._patience_s, self._late)
+        else:
+            pause = min(FIRST_PAUSE * 2 ** (self._rounds - 1), LONGEST_PAUSE)
+            self._timer = loop.call_later(pause, self._answered, question)
+
+    def stop(self) -> None:
+        """The call is over: nothing more is asked or repeated."""
+        if self._timer is not None:
+            self._timer.cancel()
+        waiting, self._open = self._open, {}
+        for future in waiting.values():
+            future.cancel()
+
+    def completed(self) -> None:
+        """The server is content: whatever the person was sent away for is done (2025-11-25, Elicitation)."""
+        for elicitation_id in self._visits.values():
+            params = msgspec.json.encode({"elicitationId": elicitation_id})
+            self._exchange.notify("notifications/elicitation/complete", params)
+
+    def _put(self, key: str, method: str, params: bytes, question: Question) -> None:
+        _check_carried(method)
+        url = _address(method, params)
+        if url in self._visits:
+            # The person has agreed; that it is not done yet is no reason to ask them again.
+            self._answers[key] = _ACCEPT
+            return
+        elicitation_id = None if url is None else secrets.token_urlsafe(16)
+        said = question_for_old(self._exchange.dialect.revision, method, one_line(params), elicitation_id)
+        if self._shown is not None:
+            said = exposed_question(self._shown, method, said)
+        future = self._exchange.ask(method, said)
+        self._open[key] = future
+        self._asked[key] = method
+        future.add_done_callback(partial(self._settled, key, url, elicitation_id, question))
+
+    def _settled(
+        self, key: str, url: str | None, visit: str | None, question: Question, future: asyncio.Future[bytes]
+    ) -> None:
+        if self._open.pop(key, None) is None:
+            return
+        cause = None if future.cancelled() else future.exception()
+        if future.cancelled():
+            self._end(Fault("CANCELLED", "the client's answer is no longer awaited"))
+        elif cause is not None and self._asked[key] == "elicitation/create":
+            # A person who cannot be asked has not answered; there is no other word for it.
+            self._answers[key] = _CANCEL
+        elif isinstance(cause, Fault):
+            message = f"the client did not answer {self._asked[key]}: {cause.message}"
+            self._end(Fault("UPSTREAM_ERROR", message, code=cause.foreign_code))
+        elif cause is not None:
+            self._end(Fault("INTERNAL_ERROR", "the client could not be asked"))
+        else:
+            self._take(key, one_line(future.result()), url, visit)
+        if self._answers and len(self._answers) == len(question.requests):
+            self._answered(question)
+
+    def _take(self, key: str, answer: bytes, url: str | None, visit: str | None) -> None:
+        try:
+            check_answer(self._asked[key], answer)
+        except Fault as fault:
+            self._end(fault)
+            return
+        self._answers[key] = answer if self._shown is None else restored_answer(self._shown, answer)
+        if url is not None and visit is not None and _accepted(answer):
+            self._visits[url] = visit
+
+    def _answered(self, question: Question) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        more: Members = {}
+        if self._answers:
+            answers = {key: msgspec.Raw(answer) for key, answer in self._answers.items()}
+            more["inputResponses"] = msgspec.Raw(msgspec.json.encode(answers))
+        if question.state is not msgspec.UNSET:
+            more["requestState"] = question.state
+        self._repeat(more)
+
+    def _late(self) -> None:
+        self._end(Fault("TIMEOUT", f"the client did not answer within {self._patience_s:g} s"))
+
+    def _end(self, fault: Fault) -> None:
+        self._answers = {}
+        self.stop()
+        self._give_up(fault)
+
+
+def check_questions(result: bytes, dialect: Dialect) -> None:
+    """Whether a new server asks a new client only what may be asked, and what this client said it answers (2026-07-28,
+    Multi Round-Trip Requests: Server Requirements). Raises UPSTREAM_ERROR or MISSING_CAPABILITY."""
+    question = question_in(result)
+    assert question is not None
+    for asked in question.requests.values():
+        _check_carried(asked.method)
+        try:
+            check_capability(dialect, asked.method, bytes(asked.params))
+        except Fault as fault:
+            if fault.name != "INVALID_PARAMS":
+                raise
+            raise Fault("UPSTREAM_ERROR", f"the server's question cannot be read: {fault.message}") from None
+
+
+def _check_carried(method: str) -> None:
+    if method not in CARRIED:
+        raise Fault("UPSTREAM_ERROR", f"the server asks for {method[:100]}, which no client answers")
+
+
+def _address(method: str, params: bytes) -> str | None:
+    if method != "elicitation/create":
+        return None
+    said = msgspec.json.decode(params, type=_Visit)
+    return said.url if said.mode == "url" else None
+
+
+def _accepted(answer: bytes) -> bool:
+    return msgspec.json.decode(answer, type=_Action).action == "accept"
+
+
+class _Visit(msgspec.Struct):
+    mode: str = "form"
+    url: str = ""
+
+
+class _Action(msgspec.Struct):
+    action: str = ""

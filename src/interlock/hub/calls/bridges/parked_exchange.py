@@ -1,0 +1,113 @@
+"""A new client's call at an old server: when the server asks, the call is parked, and goes on with the client's retry.
+
+To whoever carries the call it is one exchange from beginning to end, whichever of the client's requests it answers.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from functools import partial
+from typing import Final
+
+from interlock.protocols.mcp.input_requests import answer_for_old, question_for_new
+from interlock.transports.call_parking import CallParking
+from interlock.transports.exchange import Exchange
+from interlock.transports.parked_request import ParkedRequest
+from interlock.wire.errors import ErrorObject, Fault
+from interlock.wire.messages import one_line
+
+SETTLE_SECONDS: Final = 0.02
+"""How long further questions are waited for, so that a client gets them together."""
+
+
+class ParkedExchange(Exchange):
+    """One call, over all the requests that the client makes of it."""
+
+    __slots__ = ("_held",)
+
+    def __init__(self, exchange: Exchange, parking: CallParking, bind: Callable[[], bytes]) -> None:
+        super().__init__(
+            exchange.request, exchange.glance, exchange.dialect, exchange.caller, exchange.session, exchange.headers
+        )
+        self._held = _ParkedCall(exchange, parking, bind, self)
+
+    @property
+    def open(self) -> bool:
+        return not self._held.finished and not self._held.cancelled
+
+    @property
+    def attended(self) -> bool:
+        """Whether the client has a request open for it, rather than a question to answer."""
+        return self._held.attended
+
+    def result(self, result: bytes) -> None:
+        self._held.done(result)
+
+    def fail(self, fault: Fault) -> None:
+        self._held.done(fault)
+
+    def pass_failure(self, error: ErrorObject) -> None:
+        self._held.done(error)
+
+    def notify(self, method: str, params: bytes) -> None:
+        # While the client is asked nobody listens, and what is told of the call meanwhile is lost on it.
+        if self._held.attended:
+            self._held.exchange.notify(method, params)
+
+    def ask(self, method: str, params: bytes) -> asyncio.Future[bytes]:
+        if not self.open:
+            raise Fault("CANCELLED", "the client no longer waits for this request")
+        self._held.check_capability(method, params)
+        return self._held.ask(method, one_line(question_for_new(method, params)))
+
+    def follow(self, exchange: Exchange) -> None:
+        """Speak of another request of the client's from now on: its id, its progress token, its level."""
+        self.request, self.glance, self.dialect = exchange.request, exchange.glance, exchange.dialect
+
+    def over(self, reason: str) -> None:
+        """Nobody wants the answer any more."""
+        if self.on_cancel is not None:
+            self.on_cancel(reason)
+
+
+class _ParkedCall(ParkedRequest):
+    __slots__ = ("_open", "_whole")
+
+    def __init__(
+        self, exchange: Exchange, parking: CallParking, bind: Callable[[], bytes], whole: ParkedExchange
+    ) -> None:
+        super().__init__(exchange, parking, bind)
+        self._whole = whole
+        self._open: set[asyncio.Future[object]] = set()
+
+    def ask(self, method: str, params: bytes) -> asyncio.Future[bytes]:
+        question: asyncio.Future[bytes] = self.pose(method, params, partial(answer_for_old, method))  # type: ignore[assignment]
+        self._open.add(question)  # type: ignore[arg-type]
+        question.add_done_callback(self._open.discard)
+        return question
+
+    def speak_soon(self, turns: int = 0) -> None:
+        """What a server asks at once comes in several messages, a little apart."""
+        asyncio.get_running_loop().call_later(SETTLE_SECONDS, self.speak)
+
+    def done(self, outcome: bytes | Fault | ErrorObject) -> None:
+        super().done(outcome)
+        self._withdraw()
+
+    def stop(self, reason: str) -> None:
+        self._withdraw()
+        self._whole.over(reason)
+
+    def attach(self, exchange: Exchange) -> None:
+        super().attach(exchange)
+        self._whole.request, self._whole.glance, self._whole.dialect = (
+            exchange.request,
+            exchange.glance,
+            exchange.dialect,
+        )
+
+    def _withdraw(self) -> None:
+        """What was asked is not wanted any more."""
+        for question in list(self._open):
+            question.cancel()

@@ -1,0 +1,66 @@
+"""A new client comes back with the answers that an old server wanted: to the very call that asked, and to no other."""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Final
+
+import msgspec
+
+from interlock.hub.calls.bridges.parked_exchange import ParkedExchange
+from interlock.hub.calls.call import Call
+from interlock.hub.upstreams.connection_owner import UpstreamConnection
+from interlock.protocols.mcp.methods import METHODS
+from interlock.transports.call_parking import CallParking
+from interlock.wire.errors import Fault
+
+STATE: Final = "requestState"
+QUESTIONS: Final = "inputRequests"
+ANSWERS: Final = "inputResponses"
+
+
+class Retries:
+    """Joins calls with the parking."""
+
+    def __init__(self, parking: CallParking) -> None:
+        self._parking = parking
+
+    def take(self, call: Call) -> bool:
+        """Go on with a parked call. False when the retry is of no such call; raises REQUEST_STATE_REFUSED."""
+        token = token_of(call)
+        if not self._parking.gave(token):
+            return False
+        place, answered = self._parking.find(token, binding_of(call))
+        given = call.members.get(ANSWERS)
+        place.work.resume(call.exchange, answered, b"{}" if given is None else bytes(given))
+        return True
+
+    def hold(self, call: Call, line: UpstreamConnection) -> None:
+        """Let the server of a line turn to the client of a call, where it is an old one's and the client a new one."""
+        exchange = call.exchange
+        if line.owner is None or line.connection.modern or not exchange.dialect.modern:
+            return
+        if isinstance(exchange, ParkedExchange):
+            # It was asked something already, by the hub itself.
+            return
+        if METHODS[exchange.request.method].may_ask:
+            call.exchange = ParkedExchange(exchange, self._parking, lambda: binding_of(call))
+
+    def close(self) -> None:
+        """End every call that waits."""
+        self._parking.close()
+
+
+def binding_of(call: Call) -> bytes:
+    """A digest of who asks for what: owner, method, target and arguments, however their members are ordered."""
+    target = call.target
+    said = [call.caller.owner, call.exchange.request.method, target.kind, target.server, target.name, call.arguments]
+    return hashlib.sha256(msgspec.json.encode(said, order="deterministic")).digest()
+
+
+def token_of(call: Call) -> str:
+    """The `requestState` that a call brings. Raises INVALID_PARAMS."""
+    try:
+        return msgspec.json.decode(call.members[STATE], type=str)
+    except msgspec.DecodeError:
+        raise Fault("INVALID_PARAMS", "requestState must be a string") from None

@@ -1,0 +1,65 @@
+"""An old server that wants a page opened first, and a new client: the error becomes a question, and the retry a call.
+
+(2025-11-25, Elicitation: URL Elicitation Required Error.) Nothing has happened at the server yet; it is called again.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from interlock.hub.calls.bridges.retries import ANSWERS
+from interlock.protocols.mcp.capabilities import ClientCapabilities
+from interlock.protocols.mcp.error_translation import URL_FIRST
+from interlock.protocols.mcp.meta import Members
+from interlock.wire.errors import ErrorObject, Fault
+
+PREFIX: Final = "page-"
+MOST_PAGES: Final = 64
+
+
+def as_question(error: ErrorObject, capabilities: ClientCapabilities) -> bytes | None:
+    """The result that asks for the pages of an error. None for another error, or a client that cannot open any."""
+    if error.code != URL_FIRST or not capabilities.elicitation_url:
+        return None
+    try:
+        pages = msgspec.json.decode(error.data, type=_Data).elicitations
+    except msgspec.DecodeError:
+        return None
+    if not 0 < len(pages) <= MOST_PAGES:
+        return None
+    requests = {
+        f"{PREFIX}{number}": {
+            "method": "elicitation/create",
+            "params": {"mode": "url", "message": page.message or error.message, "url": page.url},
+        }
+        for number, page in enumerate(pages, start=1)
+    }
+    return msgspec.json.encode({"resultType": "input_required", "inputRequests": requests})
+
+
+def check_visited(members: Members) -> None:
+    """Whether the person agreed to open every page, as far as the retry says anything of pages. Raises if not."""
+    raw = members.get(ANSWERS)
+    if raw is None:
+        return
+    try:
+        answers = msgspec.json.decode(raw, type=dict[str, _Answer])
+    except msgspec.DecodeError as cause:
+        raise Fault("INVALID_PARAMS", f"{ANSWERS}: {cause}") from None
+    if any(key.startswith(PREFIX) and answer.action != "accept" for key, answer in answers.items()):
+        raise Fault("URL_ELICITATION_REQUIRED", "the server wants a page opened first, and it was not")
+
+
+class _Page(msgspec.Struct):
+    url: str
+    message: str = ""
+
+
+class _Data(msgspec.Struct):
+    elicitations: list[_Page]
+
+
+class _Answer(msgspec.Struct):
+    action: str = ""

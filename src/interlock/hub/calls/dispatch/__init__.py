@@ -1,0 +1,1 @@
+"""Sends a call that passed every gate to its server, and prepares the result for the client."""

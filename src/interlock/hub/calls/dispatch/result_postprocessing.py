@@ -1,0 +1,259 @@
+"""A tool's result, finished as its server's settings say. There is nothing of this for a server without such settings.
+
+A result is never turned into a failure: too long, it keeps its head and says where the rest is; flagged, it is flagged.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections.abc import Callable
+from typing import Final, NamedTuple, TypeVar, cast
+
+import msgspec
+
+from interlock.config.settings import Server
+from interlock.hub.calls.call import Call
+from interlock.hub.calls.dispatch.result_division import Division, left_over
+from interlock.hub.calls.dispatch.result_pages import LIFE_S, MOST_BYTES_EACH, Pages, head, page_end
+from interlock.hub.calls.dispatch.result_tokens import ResultTokens
+from interlock.hub.calls.gates.validator_checks import Judging
+from interlock.judge.findings import Finding
+from interlock.judge.results import judge_result
+from interlock.judge.text import show_hidden
+from interlock.wire.errors import Fault
+
+BYTES_PER_TOKEN: Final = 4
+"""The estimate, where tokens cannot be counted in time. A token takes at least one byte, so fewer bytes always fit."""
+SCAN_HERE: Final = 500
+"""Bytes that are searched on the loop; a longer result in a thread."""
+LINKS_SINCE: Final = "2025-06-18"
+"""The first revision with resource links; an older client gets the address in the text alone."""
+
+T = TypeVar("T")
+Flagged = Callable[[Call, tuple[Finding, ...]], None]
+
+
+class ResultPostprocessor:
+    """What is done to the results of one server's tools."""
+
+    def __init__(
+        self, settings: Server, pages: Pages, judging: Judging, measuring: ResultTokens, flagged: Flagged
+    ) -> None:
+        self._most = settings.max_result_tokens
+        """In tokens."""
+        self._measuring = measuring
+        self._scans = settings.scan_results != "off"
+        self._escapes = settings.scan_results == "escape"
+        self._pages = pages
+        self._judging = judging
+        self._flagged = flagged
+        self._tasks: set[asyncio.Task[None]] = set()
+
+    def __call__(self, call: Call, result: bytes, deliver: Callable[[bytes], None]) -> None:
+        """Hand the finished result on, now or when a thread is done with it."""
+        size = len(result)
+        may_be_long = self._most is not None and size > self._most
+        if not self._scans and not may_be_long:
+            deliver(result)
+        elif may_be_long or size > SCAN_HERE:
+            task = asyncio.ensure_future(self._elsewhere(call, result, deliver))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        else:
+            result, found = self._searched(result)
+            self._deliver(call, _Prepared(result, found), deliver)
+
+    async def _elsewhere(self, call: Call, result: bytes, deliver: Callable[[bytes], None]) -> None:
+        prepared = await self._aside(lambda: self._prepared(result))
+        if self._most is not None and prepared.long is not None:
+            long, most = prepared.long, self._most
+            extra = len(long.texts) > len(long.blocks)
+            division = await self._measuring.divide(long.texts, most, whole_last=extra)
+            prepared = prepared._replace(cut=await self._aside(lambda: _cut(long, division, most, extra)))
+        self._deliver(call, prepared, deliver)
+
+    async def _aside(self, work: Callable[[], T]) -> T:
+        """Do something in a thread."""
+        try:
+            return await self._judging.elsewhere(work)
+        except Fault:
+            # Too much waits for a thread. The tool has done its work, so its result is not withheld for that.
+            return work()
+
+    def _prepared(self, result: bytes) -> _Prepared:
+        """Everything that takes long, on values alone, so that a thread may do it."""
+        result, found = self._searched(result)
+        if self._most is None or len(result) <= self._most:
+            return _Prepared(result, found)
+        try:
+            return _Prepared(result, found, _read(result, self._most))
+        except (msgspec.MsgspecError, ValueError, RecursionError):
+            uncut = Finding("result.uncut", "It is too long, and not in a form that can be cut.")
+            return _Prepared(result, (*found, uncut))
+
+    def _searched(self, result: bytes) -> tuple[bytes, tuple[Finding, ...]]:
+        """The result, with what is hidden made visible if that is wanted, and what was found in it."""
+        if not self._scans:
+            return result, ()
+        try:
+            return self._judged(result)
+        except Exception as cause:  # the tool has done its work: a result that cannot be judged is flagged as that
+            return result, (Finding("result.unjudged", f"It could not be judged ({type(cause).__name__})."),)
+
+    def _judged(self, result: bytes) -> tuple[bytes, tuple[Finding, ...]]:
+        value = msgspec.json.decode(result, type=dict[str, object])
+        said = {key: value[key] for key in ("content", "structuredContent") if key in value}
+        found = judge_result(said)
+        if self._escapes:
+            # What is found is bounded, what is made visible is not: nothing hides behind a thousand decoys.
+            visible = _visible(said)
+            if visible != said:
+                result = msgspec.json.encode({**value, **visible})
+        return result, found
+
+    def _deliver(self, call: Call, prepared: _Prepared, deliver: Callable[[bytes], None]) -> None:
+        if prepared.found:
+            self._flagged(call, prepared.found)
+        cut = prepared.cut
+        deliver(prepared.result if cut is None else self._with_link(call, cut))
+
+    def _with_link(self, call: Call, cut: _Cut) -> bytes:
+        """The head of a result, how much of it that is, and where the rest can be read."""
+        division = cut.division
+        uri, count = self._pages.keep(call.caller.owner, cut.rest, division.bounds, call.target.tool)
+        about = "" if division.exact else "about "
+        told = (
+            f"[Cut here: {division.shown:,} of {about}{division.total:,} tokens are shown. "
+            f"The rest can be read as a resource: {uri}"
+        )
+        if count > 1:
+            told += f" and on to /{count}"
+        if len(cut.rest) > MOST_BYTES_EACH:
+            told += f", no further than {MOST_BYTES_EACH:,} bytes"
+        kept: list[object] = [*cut.kept, {"type": "text", "text": f"{told}, for {LIFE_S / 60:.0f} minutes.]"}]
+        if call.exchange.dialect.revision.name >= LINKS_SINCE:
+            named = {"name": f"The rest of the result ({count} pages)", "mimeType": "text/plain", "size": len(cut.rest)}
+            kept.append({"type": "resource_link", "uri": uri, **named})
+        return msgspec.json.encode({**cut.fields, "content": kept})
+
+
+class _Long(NamedTuple):
+    """A result that may be too long: what it says, in the order in which it is shown."""
+
+    fields: dict[str, msgspec.Raw]
+    blocks: list[object]
+    texts: list[str]
+    """One for each block; of a structure that no text repeats, one more."""
+
+
+class _Cut(NamedTuple):
+    fields: dict[str, msgspec.Raw]
+    kept: list[object]
+    rest: bytes
+    division: Division
+
+
+class _Prepared(NamedTuple):
+    result: bytes
+    found: tuple[Finding, ...] = ()
+    long: _Long | None = None
+    cut: _Cut | None = None
+
+
+def postprocessor_for(
+    settings: Server | None, pages: Pages, judging: Judging, measuring: ResultTokens, flagged: Flagged
+) -> ResultPostprocessor | None:
+    """What is to be done to a server's results; None where nothing is."""
+    if settings is None or (settings.max_result_tokens is None and settings.scan_results == "off"):
+        return None
+    return ResultPostprocessor(settings, pages, judging, measuring, flagged)
+
+
+def _read(result: bytes, most: int) -> _Long | None:
+    """A result that may have more tokens than it may show. One with few bytes of text, beside pictures say, has not."""
+    fields = msgspec.json.decode(result, type=dict[str, msgspec.Raw])
+    blocks = msgspec.json.decode(fields.get("content", b"[]"), type=list[object])
+    texts = [_text_of(block) for block in blocks]
+    structured = bytes(fields.pop("structuredContent", b""))
+    whole = sum(len(text.encode()) for text in texts)
+    if whole <= most and len(structured) <= most:
+        return None
+    if structured and not _repeats(texts, structured):
+        texts.append(structured.decode())
+    return _Long(fields, blocks, texts)
+
+
+def _cut(long: _Long, measured: Division | None, most: int, extra: bool) -> _Cut | None:
+    """A result divided as it was measured, or else by an estimate; None for one that can be shown whole."""
+    division = measured or _by_bytes(long.texts, most, whole_last=extra)
+    if division.fits:
+        return None
+    kept: list[object] = []
+    for index, (block, text) in enumerate(zip(long.blocks, long.texts, strict=False)):
+        if not text or index < division.block:
+            kept.append(block)
+        elif isinstance(block, dict):
+            shown = text.encode()[: division.at].decode() if index == division.block else ""
+            resource = block.get("resource")
+            if isinstance(resource, dict):
+                # Its address belongs to what is shown, however little of its text does.
+                kept.append({**block, "resource": {**resource, "text": shown}})
+            elif shown:
+                kept.append({**block, "text": shown})
+    rest = left_over(long.texts, division.block, division.at)
+    return _Cut(long.fields, kept, rest.encode(), division)
+
+
+def _by_bytes(texts: list[str], most: int, *, whole_last: bool) -> Division:
+    """A division by an estimate: some bytes for each token."""
+    left = most * BYTES_PER_TOKEN
+    for block, text in enumerate(texts):
+        octets = text.encode()
+        if len(octets) <= left:
+            left -= len(octets)
+            continue
+        partly = left >= BYTES_PER_TOKEN and not (whole_last and block == len(texts) - 1)
+        at = head(octets, left) if partly else 0
+        rest = left_over(texts, block, at).encode()
+        bounds = [0]
+        while bounds[-1] < len(rest):
+            bounds.append(page_end(rest, bounds[-1], most * BYTES_PER_TOKEN))
+        shown = (most * BYTES_PER_TOKEN - left + at) // BYTES_PER_TOKEN
+        return Division(False, block, at, shown, shown + len(rest) // BYTES_PER_TOKEN, bounds[1:], exact=False)
+    return Division(fits=True)
+
+
+def _repeats(texts: list[str], structured: bytes) -> bool:
+    """Whether the texts say what the structure says, as servers do for clients that read text alone."""
+    value = msgspec.json.decode(structured)
+    inner = next(iter(value.values())) if isinstance(value, dict) and len(value) == 1 else value
+    if inner == texts or (isinstance(inner, str) and inner in texts):
+        return True
+    for text in texts:
+        if text.lstrip()[:1] in ("{", "["):
+            with contextlib.suppress(msgspec.DecodeError, RecursionError):
+                if msgspec.json.decode(text) in (value, inner):
+                    return True
+    return False
+
+
+def _text_of(block: object) -> str:
+    if not isinstance(block, dict):
+        return ""
+    resource = block.get("resource")
+    text = resource.get("text") if isinstance(resource, dict) else block.get("text")
+    return text if isinstance(text, str) else ""
+
+
+def _visible(value: T) -> T:
+    """Every text of a value, names included, with what is hidden in it made visible. What a script or an emoji needs
+    is left alone."""
+    made: object = value
+    if isinstance(value, str):
+        made = show_hidden(value)
+    elif isinstance(value, list):
+        made = [_visible(item) for item in value]
+    elif isinstance(value, dict):
+        made = {show_hidden(key): _visible(item) for key, item in value.items()}
+    return cast(T, made)

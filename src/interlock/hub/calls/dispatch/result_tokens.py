@@ -1,0 +1,87 @@
+"""Results measured in tokens, by a process of its own: the vocabulary takes more memory than the rest of the hub.
+
+It is started when a result may be too long, and ended when none was for a while. Without it, or where it takes too
+long, bytes are divided instead, and what is told of that says "about".
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import sys
+from typing import Final
+
+import msgspec
+
+from interlock.hub.calls.dispatch.result_division import Division
+
+PATIENCE_S: Final = 10.0
+IDLE_S: Final = 60.0
+MOST_WAITING: Final = 64
+LONGEST_ANSWER: Final = 16 * 1024 * 1024
+
+
+class ResultTokens:
+    """One process, asked one question at a time."""
+
+    def __init__(self) -> None:
+        self._process: asyncio.subprocess.Process | None = None
+        self._turn = asyncio.Lock()
+        self._waiting = 0
+        self._idle: asyncio.TimerHandle | None = None
+
+    async def divide(self, texts: list[str], most: int, *, whole_last: bool = False) -> Division | None:
+        """Where to divide the texts; None where that cannot be known in time. `whole_last`: not in the last one."""
+        if self._waiting >= MOST_WAITING:
+            return None
+        self._waiting += 1
+        try:
+            async with self._turn:
+                return await asyncio.wait_for(self._ask((most, texts, whole_last)), PATIENCE_S)
+        except (TimeoutError, OSError, EOFError, ValueError, msgspec.MsgspecError):
+            await self.close()
+            return None
+        finally:
+            self._waiting -= 1
+
+    async def close(self) -> None:
+        """End the process."""
+        if self._idle is not None:
+            self._idle.cancel()
+        process, self._process = self._process, None
+        if process is not None and process.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                process.kill()
+            await process.wait()
+
+    async def _ask(self, asked: tuple[int, list[str], bool]) -> Division:
+        if self._idle is not None:
+            self._idle.cancel()
+        if self._process is None or self._process.returncode is not None:
+            self._process = await self._started()
+        process = self._process
+        assert process.stdin is not None
+        assert process.stdout is not None
+        process.stdin.write(msgspec.json.encode(asked) + b"\n")
+        await process.stdin.drain()
+        said = await process.stdout.readuntil(b"\n")
+        self._idle = asyncio.get_running_loop().call_later(IDLE_S, self._rest)
+        return msgspec.json.decode(said, type=Division)
+
+    async def _started(self) -> asyncio.subprocess.Process:
+        pipe = asyncio.subprocess.PIPE
+        command = (sys.executable, "-P", "-m", "interlock.hub.calls.dispatch.division_process")
+        return await asyncio.create_subprocess_exec(
+            *command,
+            stdin=pipe,
+            stdout=pipe,
+            stderr=asyncio.subprocess.DEVNULL,
+            limit=LONGEST_ANSWER,
+            start_new_session=True,
+        )
+
+    def _rest(self) -> None:
+        """Nothing was asked for a while: its memory is given back. It ends by itself with its input."""
+        process, self._process = self._process, None
+        if process is not None and process.stdin is not None:
+            process.stdin.close()

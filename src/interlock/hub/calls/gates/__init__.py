@@ -1,0 +1,1 @@
+"""The checks a call passes, one file each."""

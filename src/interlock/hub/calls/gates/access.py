@@ -1,0 +1,101 @@
+"""The access gate: the key must permit the target, and tool grant, server grant or default policy must allow it.
+
+Everything it asks is known before the arguments are, so a call costs nothing here: a change makes plans old, and what
+expires ends the plans that were made under it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+from typing import Final
+
+import msgspec
+
+from interlock.hub.auth.access import Access
+from interlock.hub.auth.keys import expired
+from interlock.hub.auth.principals import TOKEN, Principal
+from interlock.hub.auth.rights import Rights
+from interlock.hub.calls.plan import Check
+from interlock.hub.calls.verdicts import FOREVER, PASS, Pass, Refuse, Verdict
+from interlock.hub.catalog.target import Target
+from interlock.wire.errors import Fault
+
+LOOK_AGAIN_S: Final = 60.0
+"""A plan under something that expires is made again this often: the wall clock may have been set meanwhile."""
+
+
+class AccessGate:
+    """Refuses what a principal may not reach. Without the right to list all, that looks as if it were not there."""
+
+    name = "access"
+
+    def __init__(
+        self,
+        access: Access,
+        clock: Callable[[], float],
+        short_of_scope: Callable[[Principal, str, str], Fault | None] = lambda principal, exposed, server: None,
+    ) -> None:
+        self._access = access
+        self._clock = clock
+        self._short_of_scope = short_of_scope
+
+    def plan(self, principal: Principal, target: Target) -> Verdict:
+        """What key and grants say now, and for how long."""
+        rights = self._access.rights(principal)
+        if rights is None:
+            key = self._access.key(principal)
+            fault = expired() if key is not None else Fault("AUTH_REQUIRED", "this key is not known any more")
+            return Refuse(fault, "the key has expired" if key is not None else "the key was revoked")
+        key = self._access.key(principal)
+        decision = self._access.decision(principal, target.server, target.name if target.kind == "tool" else None)
+        until = self._until(decision.until, None if key is None else key.expires_at)
+        if not _permits(rights, target):
+            if principal.key.startswith(TOKEN):
+                return self._beyond(rights, principal, target, until, granted=decision.permission == "allow")
+            refused = self._refuse(rights, principal, target, "the key's permissions do not name it", until)
+            # A key that may read the definition sees the tool, so that it is told the truth about the call.
+            reads = target.tool is not None and rights.reads(target.tool.exposed) and decision.permission == "allow"
+            return msgspec.structs.replace(refused, hidden=False) if reads else refused
+        if decision.permission == "allow":
+            return PASS if until == FOREVER else Pass(until)
+        entry = decision.entry
+        policy = self._access.default(principal, target.server)
+        rule = f"default policy {policy}" if entry is None else f"{decision.source} {entry.permission}"
+        if entry is not None and entry.granted_by:
+            rule += f" by {entry.granted_by}"
+        return self._refuse(rights, principal, target, rule, until)
+
+    def check(self, target: Target) -> Check | None:
+        """Whatever the arguments are."""
+        return None
+
+    def _beyond(self, rights: Rights, principal: Principal, target: Target, until: float, *, granted: bool) -> Refuse:
+        """What a token's scopes do not cover: whoever may at least read its definition is told which scope would."""
+        refusal = self._refuse(rights, principal, target, "the token's scopes do not cover it", until)
+        exposed = target.tool.exposed if target.tool is not None else ""
+        if not (rights.list_all or (granted and exposed and rights.reads(exposed))):
+            return refusal
+        fault = self._short_of_scope(principal, exposed, target.server)
+        return msgspec.structs.replace(refusal, hidden=False, fault=fault or refusal.fault)
+
+    def _refuse(self, rights: Rights, principal: Principal, target: Target, rule: str, until: float) -> Refuse:
+        what = target.tool.exposed if target.tool is not None else f"{target.kind} {target.name[:200]}"
+        mend = f"ask the operator for `interlock grants allow {principal.id} {target.server}`"
+        fault = Fault("ACCESS_DENIED", f"{principal.id} has no access to {what}", mend=mend)
+        return Refuse(fault, rule, until, hidden=not rights.list_all)
+
+    def _until(self, *ends: datetime | None) -> float:
+        known = [end for end in ends if end is not None]
+        if not known:
+            return FOREVER
+        left = (min(known) - self._access.now()).total_seconds()
+        return self._clock() + min(left, LOOK_AGAIN_S)
+
+
+def _permits(rights: Rights, target: Target) -> bool:
+    if rights.all_tools:
+        return True
+    if target.tool is not None:
+        return rights.invokes(target.tool.exposed)
+    return rights.invokes_all_of(target.server)

@@ -1,0 +1,41 @@
+"""The confirm gate: tools that the operator wants a person to confirm for an agent (`[agents.NAME] ask`)."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from interlock.config.settings import Agent, Mode
+from interlock.hub.auth.principals import Principal
+from interlock.hub.calls.gates.risk import Note
+from interlock.hub.calls.plan import Check
+from interlock.hub.calls.verdicts import PASS, Ask, Verdict
+from interlock.hub.catalog.target import Target
+from interlock.judge.patterns import PatternSet
+
+
+class ConfirmGate:
+    """Asks before the tools that an agent's `ask` patterns name."""
+
+    name = "confirm"
+
+    def __init__(self, agents: Mapping[str, Agent], mode: Mode, note: Note) -> None:
+        self._ask = {name: PatternSet(agent.ask) for name, agent in agents.items() if agent.ask}
+        self._observing = mode == "observe"
+        self._note = note
+
+    def plan(self, principal: Principal, target: Target) -> Verdict:
+        """Patterns are over exposed names, and hold under every name the tool has."""
+        patterns = self._ask.get(principal.id)
+        if patterns is None or target.tool is None:
+            return PASS
+        asked, pattern = patterns.deciding(target.tool.exposed)
+        if not asked:
+            return PASS
+        if self._observing:
+            self._note(target.server, f"would ask before {target.name} for {principal.id}: ask: {pattern}")
+            return PASS
+        return Ask(f"{target.tool.exposed} needs a person's approval for {principal.id}.", f"ask: {pattern}")
+
+    def check(self, target: Target) -> Check | None:
+        """Whatever the arguments are."""
+        return None

@@ -1,0 +1,78 @@
+"""The permissions gate: a tool is called only while its server has what the tool needs.
+
+(MGP, Permission Declarations.)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from datetime import datetime
+
+from interlock.hub.auth.principals import Principal
+from interlock.hub.calls.gates.access import LOOK_AGAIN_S
+from interlock.hub.calls.plan import Check
+from interlock.hub.calls.verdicts import FOREVER, PASS, Pass, Refuse, Verdict
+from interlock.hub.catalog.target import Target
+from interlock.hub.permissions.entries import PermissionStatus
+from interlock.hub.permissions.permissions import Permissions
+from interlock.protocols.mgp.permissions import no_such_permission
+from interlock.wire.errors import Fault
+
+WAIT_MS = 15_000
+
+
+class PermissionsGate:
+    """Refuses tools that lack a permission. Whoever calls, the permission is the server's."""
+
+    name = "permissions"
+
+    def __init__(self, permissions: Permissions, clock: Callable[[], float]) -> None:
+        self._permissions = permissions
+        self._clock = clock
+
+    def plan(self, principal: Principal, target: Target) -> Verdict:
+        """Known before the arguments are; a change makes plans old, and an expiry ends them."""
+        if target.tool is None:
+            return PASS
+        lacking, until = self._permissions.lacking(target.tool)
+        ends = self._until(until)
+        if not lacking:
+            return PASS if ends == FOREVER else Pass(ends)
+        worst = min(lacking, key=_severity)
+        return Refuse(_fault(target, worst, lacking), f"{worst.permission}: {worst.rule}", ends)
+
+    def check(self, target: Target) -> Check | None:
+        """Whatever the arguments are."""
+        return None
+
+    def _until(self, end: datetime | None) -> float:
+        if end is None:
+            return FOREVER
+        left = (end - self._permissions.now()).total_seconds()
+        return self._clock() + min(left, LOOK_AGAIN_S)
+
+
+def _severity(standing: PermissionStatus) -> int:
+    """What cannot be granted is told before what was denied, and that before what may come yet."""
+    return 0 if not standing.known else 1 if standing.grant == "denied" else 2
+
+
+def _fault(target: Target, worst: PermissionStatus, lacking: list[PermissionStatus]) -> Fault:
+    name = target.name if target.tool is None else target.tool.exposed
+    data = {"permissions": {each.permission: each.grant for each in lacking}}
+    if not worst.known:
+        fault = no_such_permission(worst.permission)
+        return Fault(fault.name, f"{name} needs what is {fault.message}", mend=fault.mend, data=data)
+    give = f"`interlock permissions approve {target.server} {worst.permission}`"
+    if worst.grant == "denied":
+        message = f"{name} needs the permission {worst.permission}, which {target.server} does not have: {worst.rule}"
+        return Fault("PERMISSION_DENIED", message, mend=f"a person grants it with {give}", data=data)
+    waits = f"waiting for approval {worst.decision}" if worst.decision else "not decided yet"
+    mend = f"a person approves it with `interlock approvals approve {worst.decision}`" if worst.decision else give
+    return Fault(
+        "APPROVAL_PENDING",
+        f"{name} needs the permission {worst.permission} for {target.server}, which is {waits}; repeat the call then.",
+        mend=mend,
+        retry_after_ms=WAIT_MS,
+        data={**data, **({"decision": worst.decision} if worst.decision else {})},
+    )

@@ -1,0 +1,242 @@
+"""The validators of one tool, applied to one call: judged here if that is quick, elsewhere if not, then resolved.
+
+For a name that a server will resolve by itself the answer is advice: the server may get another one.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+from collections.abc import Callable, Iterable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Final, TypeVar
+
+import msgspec
+
+from interlock.hub.auth.principals import Principal
+from interlock.hub.calls.call import Call
+from interlock.hub.calls.gates.validator_choice import Chosen, Use
+from interlock.hub.calls.gates.validator_refusals import Against, ask, refuse
+from interlock.hub.calls.verdicts import PASS, Verdict, Wait
+from interlock.judge.arguments import Found, TooMany
+from interlock.judge.findings import Finding
+from interlock.judge.paths import judge_real_path
+from interlock.judge.urls import judge_resolved
+from interlock.judge.validators import (
+    MOST_NAMES,
+    is_heavy,
+    is_metadata,
+    judge_metadata,
+    judge_value,
+    names_in,
+)
+from interlock.transports.resolving import Resolver
+from interlock.wire.errors import Fault
+
+INFERRED_WITHIN_S: Final = 1.0
+"""A name that only an inferred check asks for is not waited for longer."""
+MOST_JUDGING: Final = 512
+"""Judgements that may wait for a thread. Beyond that calls are refused."""
+JUDGING_THREADS: Final = 2
+FIND_HERE: Final = 16_384
+"""Bytes of arguments that are looked through on the loop."""
+
+
+Judged = TypeVar("Judged")
+
+
+class Judging:
+    """Where judging is done that would take the loop too long, and where names are resolved. One for a hub."""
+
+    def __init__(self, resolver: Resolver) -> None:
+        self.resolver = resolver
+        self.warm: set[str] = set()
+        """Validators that were used before: the first use loads and compiles, which takes a tenth of a second."""
+        self._threads = ThreadPoolExecutor(JUDGING_THREADS, thread_name_prefix="judge")
+        self._waiting = 0
+
+    async def elsewhere(self, judge: Callable[[], Judged]) -> Judged:
+        """Judge in a thread. Raises RESOURCE_EXHAUSTED."""
+        if self._waiting >= MOST_JUDGING:
+            raise Fault("RESOURCE_EXHAUSTED", f"{MOST_JUDGING} calls wait to be checked", retry_after_ms=1000)
+        self._waiting += 1
+        try:
+            return await asyncio.get_running_loop().run_in_executor(self._threads, judge)
+        finally:
+            self._waiting -= 1
+
+    def close(self) -> None:
+        """End the threads."""
+        self._threads.shutdown(wait=False, cancel_futures=True)
+        self.resolver.close()
+
+
+class ToolCheck:
+    """What the validators of one tool say of a call."""
+
+    def __init__(
+        self,
+        server: str,
+        tool: str,
+        chosen: Chosen,
+        judging: Judging,
+        *,
+        local: bool,
+        cwd: str | None = None,
+        attended: Callable[[Principal], bool] | None = None,
+    ) -> None:
+        self._server = server
+        self._tool = tool
+        self._uses = chosen.uses
+        self._places = chosen.places
+        self._judging = judging
+        self._local = local
+        """Whether the server runs on this machine, so that links on the way of a path can be followed here."""
+        self._cwd = cwd
+        """The folder in which it was set to run: what it takes a relative path to start from."""
+        self._attended = attended
+        """Whether somebody is there to be asked about what was only inferred. None where that is never asked."""
+        self._network = next((use for use in chosen.uses if use.validator in _NETWORK), None)
+
+    def __call__(self, call: Call) -> Verdict:
+        arguments = call.arguments
+        if len(call.arguments_raw) > FIND_HERE:
+            return Wait(lambda: self._later(call, lambda: self._find(arguments)))
+        values = self._find(arguments)
+        if not values:
+            return PASS
+        if self._is_long(values):
+            return Wait(lambda: self._later(call, lambda: values))
+        against = self.judge(values)
+        verdict = self._settle(call, against)
+        if verdict is not PASS or self._network is None:
+            return verdict
+        names = self._names(values)
+        if all(self._judging.resolver.known(name) is not None for name in names):
+            return self._settle(call, [*against, *self._resolved(names)])
+        return Wait(lambda: self._resolve(call, names, against))
+
+    def judge(self, values: list[Found]) -> list[Against]:
+        """Everything that the validators have against the values, links on the way of paths included."""
+        against: list[Against] = []
+        for use in self._uses:
+            for found in values:
+                try:
+                    findings = self._findings(use, found)
+                except Exception as cause:  # a value that breaks a judge is not let through by that
+                    findings = (Finding("validator.failed", f"it could not be judged ({type(cause).__name__})"),)
+                against += [Against(use, found, each) for each in findings if not _is_noise(use, found, each)]
+        if self._network is None:
+            against += [Against(self._uses[0], found, each) for found in values for each in judge_metadata(found)]
+        self._judging.warm.update(use.validator for use in self._uses)
+        return against
+
+    def _findings(self, use: Use, found: Found) -> tuple[Finding, ...]:
+        findings = judge_value(use.validator, found, use.rules)
+        if use.validator == "paths" and found.kind == "path" and not findings and self._local:
+            path, roots = str(found.value), use.rules.roots
+            started = "" if self._cwd is None or path[:5].lower() == "file:" else os.path.join(self._cwd, path)
+            return judge_real_path(path, roots, read_link) or (
+                judge_real_path(started, roots, read_link) if started else ()
+            )
+        return findings
+
+    def _find(self, arguments: object) -> list[Found]:
+        assert self._places is not None
+        try:
+            return self._places.find(arguments)
+        except TooMany as cause:
+            raise Fault(
+                "VALIDATION_BLOCKED", f"The arguments cannot be checked: {cause}.", mend="Send fewer."
+            ) from None
+
+    def _is_long(self, values: list[Found]) -> bool:
+        warm = self._judging.warm
+        for use in self._uses:
+            if use.validator not in warm or any(is_heavy(use.validator, found) for found in values):
+                return True
+        return False
+
+    async def _later(self, call: Call, find: Callable[[], list[Found]]) -> Verdict:
+        def judge() -> tuple[list[Found], list[Against]]:
+            values = find()
+            return values, self.judge(values)
+
+        values, against = await self._judging.elsewhere(judge)
+        verdict = self._settle(call, against)
+        if verdict is not PASS or self._network is None:
+            return verdict
+        return await self._resolve(call, self._names(values), against)
+
+    def _settle(self, call: Call, against: list[Against]) -> Verdict:
+        """Refuse what must be; of the rest ask who is there, or keep it with the call as what would be refused."""
+        if not against:
+            call.would_refuse = ()
+            return PASS
+        refused = [each for each in against if each.use.enforced or is_metadata(each.finding)]
+        if refused:
+            return refuse(self._server, self._tool, refused)
+        if call.approval is not None:
+            # A person has said yes to exactly this call, having read why.
+            call.would_refuse = ()
+            return PASS
+        # Whoever is asked about the call for any reason reads this, too.
+        call.would_refuse = tuple(each.finding for each in against)
+        if self._attended is not None and self._attended(call.caller.principal):
+            return ask(self._tool if call.target.tool is None else call.target.tool.exposed, against)
+        return PASS
+
+    # Names
+
+    def _names(self, values: list[Found]) -> dict[str, Found]:
+        return {name: found for found in values for name in names_in(found)}
+
+    async def _resolve(self, call: Call, names: dict[str, Found], against: list[Against]) -> Verdict:
+        assert self._network is not None
+        enforced = self._network.enforced
+        if len(names) > MOST_NAMES and enforced:
+            finding = Finding("url.too_many_names", f"more than {MOST_NAMES} different hosts", "Name fewer at once.")
+            return self._settle(call, [Against(self._network, next(iter(names.values())), finding)])
+        asked = list(names)[:MOST_NAMES]
+        work = asyncio.gather(*(self._judging.resolver.addresses(name) for name in asked))
+        try:
+            await (work if enforced else asyncio.wait_for(work, INFERRED_WITHIN_S))
+        except (TimeoutError, Fault):
+            if enforced:
+                raise
+        return self._settle(call, [*against, *self._resolved({name: names[name] for name in asked})])
+
+    def _resolved(self, names: dict[str, Found]) -> Iterable[Against]:
+        use = self._network
+        assert use is not None
+        for name, found in names.items():
+            addresses = self._judging.resolver.known(name)
+            if addresses is None and not use.enforced:
+                continue
+            for finding in judge_resolved(name, addresses or (), use.rules.urls):
+                advice = msgspec.structs.replace(finding, message=f"{finding.message} {_ADVICE}")
+                if finding.rule not in use.rules.ignored and not _is_noise(use, found, finding):
+                    yield Against(use, found, advice)
+
+
+_ADVICE = "(The server resolves the name again by itself: this is what it resolves to here.)"
+_NETWORK = ("network_restricted", "metadata")
+_NOISE = frozenset(("url.scheme", "url.invalid", "url.unresolved"))
+
+
+def _is_noise(use: Use, found: Found, finding: Finding) -> bool:
+    """What is called a URL need not be one of the web, and a database lives on a host, too: where it was only guessed
+    that somebody wants to know, that is not worth a note."""
+    if is_metadata(finding):
+        return False
+    if use.validator == "metadata":
+        return True
+    return use.origin == "inferred" and (found.kind == "host" or finding.rule in _NOISE)
+
+
+def read_link(path: str) -> str | None:
+    """What a link leads to; None where there is none."""
+    try:
+        return os.readlink(path)
+    except OSError:
+        return None

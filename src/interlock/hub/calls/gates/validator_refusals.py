@@ -1,0 +1,106 @@
+"""How a refused argument is told: the rule, the offending part marked, what to write instead, and how to be allowed."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import NamedTuple
+
+from interlock.hub.calls.gates.validator_choice import Use
+from interlock.hub.calls.verdicts import Ask, Refuse
+from interlock.judge.arguments import Found
+from interlock.judge.findings import Finding
+from interlock.judge.text import show_hidden
+from interlock.judge.validators import code_rules, is_metadata
+from interlock.wire.errors import Fault
+
+MOST_TOLD = 5
+EXCERPT = 60
+
+
+class Against(NamedTuple):
+    """One thing that a validator has against a value."""
+
+    use: Use
+    found: Found
+    finding: Finding
+
+
+def refuse(server: str, tool: str, against: Sequence[Against]) -> Refuse:
+    """The refusal of a call, for the model that made it and for the person behind it."""
+    first = against[0]
+    code = [each for each in against if each.finding.rule.startswith("code.")]
+    data: dict[str, object] = {
+        "validator": first.use.validator,
+        "origin": first.use.origin,
+        "findings": [
+            {
+                "rule": each.finding.rule,
+                "message": each.finding.message,
+                "mend": each.finding.mend,
+                "argument": each.found.where,
+                "excerpt": excerpt(each.found, each.finding),
+            }
+            for each in against[:MOST_TOLD]
+        ],
+    }
+    if code:
+        from interlock.judge.code import rejection
+
+        rules = code_rules(code[0].found, code[0].use.rules)
+        data["rejection"] = rejection((each.finding for each in code), rules)
+    told = [
+        f"{each.found.where}: {each.finding.message} [{each.finding.rule}]{_shown(each)}"
+        for each in against[:MOST_TOLD]
+    ]
+    message = f"Refused by the {first.use.validator} validator ({first.use.origin}):\n" + "\n".join(told)
+    mends = list(dict.fromkeys(each.finding.mend for each in against[:MOST_TOLD] if each.finding.mend))
+    mends.append(how_to_allow(server, tool, first.finding))
+    name = "CODE_SAFETY_VIOLATION" if first.use.validator == "code_safety" else "VALIDATION_BLOCKED"
+    return Refuse(Fault(name, message, mend=" ".join(_sentence(mend) for mend in mends), data=data), first.finding.rule)
+
+
+def ask(shown: str, against: Sequence[Against]) -> Ask:
+    """The question about a call that nobody asked to have checked, and that would not pass the check."""
+    told = "; ".join(
+        f"{each.found.where}: {each.finding.message} [{each.finding.rule}], at {excerpt(each.found, each.finding)!r}"
+        for each in against[:MOST_TOLD]
+    )
+    return Ask(
+        f"{shown} would not pass the checks that its arguments call for. {told}", f"inferred: {against[0].finding.rule}"
+    )
+
+
+def refuse_unknown(server: str, tool: str, validator: str) -> Refuse:
+    """What a tool is answered with whose server asks for a check that nobody here can make."""
+    fault = Fault(
+        "VALIDATION_BLOCKED",
+        f"{server} wants calls of {tool} checked by {validator[:60]!r}, which is not known here.",
+        mend="What cannot be checked is not let through: the server must name a standard validator.",
+        data={"validator": validator[:60], "origin": "declared"},
+    )
+    return Refuse(fault, "validator.unknown")
+
+
+def how_to_allow(server: str, tool: str, finding: Finding) -> str:
+    """What an operator would write."""
+    if is_metadata(finding):
+        return "Nothing allows a metadata service."
+    name = tool if tool.replace("_", "").replace("-", "").isalnum() and tool.isascii() else f'"{show_hidden(tool)}"'
+    return f'An operator can allow it: [servers.{server}.validators.{name}] ignore = ["{finding.rule}"]'
+
+
+def excerpt(found: Found, finding: Finding) -> str:
+    """The offending part of a value, made visible; the beginning of it where the judge does not know which."""
+    if not isinstance(found.value, str):
+        return show_hidden(" ".join(found.value)[:EXCERPT])
+    start, end = finding.span or (0, len(found.value))
+    return show_hidden(found.value[start : min(end, start + EXCERPT)])
+
+
+def _shown(each: Against) -> str:
+    text = excerpt(each.found, each.finding)
+    return f"\n  at: {text}" if text else ""
+
+
+def _sentence(text: str) -> str:
+    return text[:1].upper() + text[1:] + ("" if text.endswith((".", "]")) else ".")

@@ -1,0 +1,77 @@
+"""The validators gate: what the hub checks of a call's arguments itself. Nothing for a tool without a validator.
+
+`observe` only notes, `guard` enforces what is declared or configured, `locked` also what is merely inferred. In `guard`
+that is asked where a person is there to answer, and noted where not. Cloud metadata services are refused in every mode.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from interlock.config.settings import Mode, Server
+from interlock.hub.auth.principals import Principal
+from interlock.hub.calls.call import Call
+from interlock.hub.calls.gates.validator_checks import Judging, ToolCheck
+from interlock.hub.calls.gates.validator_choice import NOTHING, Chosen, choose
+from interlock.hub.calls.gates.validator_refusals import refuse_unknown
+from interlock.hub.calls.plan import Check
+from interlock.hub.calls.verdicts import PASS, Verdict
+from interlock.hub.catalog.offer import Tool
+from interlock.hub.catalog.target import Target
+from interlock.judge.findings import Finding
+
+
+class ValidatorsGate:
+    """Refuses arguments that a validator of the tool has something against."""
+
+    name = "validators"
+
+    def __init__(
+        self, servers: Mapping[str, Server], mode: Mode, judging: Judging, attended: Callable[[Principal], bool]
+    ) -> None:
+        self._servers = servers
+        self._mode: Mode = mode
+        self._judging = judging
+        self._attended = attended if mode == "guard" else None
+        self._last: tuple[Tool | None, Chosen] = (None, NOTHING)
+
+    def plan(self, principal: Principal, target: Target) -> Verdict:
+        """A validator that nobody knows denies the tool."""
+        chosen = self._chosen(target)
+        if chosen.unknown and self._mode != "observe":
+            return refuse_unknown(target.server, target.name, chosen.unknown)
+        return PASS
+
+    def check(self, target: Target) -> Check | None:
+        """The chosen validators, made ready for this tool."""
+        chosen = self._chosen(target)
+        if chosen.unknown:
+            return _note_unknown(chosen.unknown)
+        if not chosen.uses:
+            return None
+        server = self._servers.get(target.server)
+        local = server is not None and server.transport == "stdio"
+        cwd = None if server is None else server.cwd
+        judging, attended = self._judging, self._attended
+        return ToolCheck(target.server, target.name, chosen, judging, local=local, cwd=cwd, attended=attended)
+
+    def _chosen(self, target: Target) -> Chosen:
+        tool = target.tool
+        if tool is None:
+            return NOTHING
+        # A plan asks twice in a row for the same tool.
+        if self._last[0] is not tool:
+            server = self._servers.get(target.server)
+            configured = {} if server is None else server.validators
+            self._last = (tool, choose(target.server, tool.name, tool.definition, configured, self._mode))
+        return self._last[1]
+
+
+def _note_unknown(validator: str) -> Check:
+    finding = Finding("validator.unknown", f"the declared validator {validator[:60]!r} is not known here")
+
+    def note(call: Call) -> Verdict:
+        call.would_refuse = (finding,)
+        return PASS
+
+    return note

@@ -1,0 +1,270 @@
+"""Where a call that needs a yes waits for it: by a rule, a ticket, its own client, or whoever looks at the inbox.
+
+A call is held for a while and then told to come back; the approval is a ticket, good once, for exactly that call.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+from collections import Counter
+from collections.abc import Callable
+from typing import Final
+
+import msgspec
+
+from interlock.hub.approvals.decision import Decision, Question
+from interlock.hub.approvals.inbox import Inbox
+from interlock.hub.approvals.states import DecisionState
+from interlock.hub.audit.redaction import redact
+from interlock.hub.auth.principals import TOKEN, Principal, local_person
+from interlock.hub.calls.bridges.parked_exchange import ParkedExchange
+from interlock.hub.calls.bridges.request_states import RequestStates
+from interlock.hub.calls.bridges.retries import STATE, Retries, binding_of, token_of
+from interlock.hub.calls.call import Call
+from interlock.hub.calls.recording import trace_of
+from interlock.hub.calls.verdicts import Ask, Refuse
+from interlock.hub.catalog.offer import Tool
+from interlock.hub.catalog.target import Approval
+from interlock.judge.fingerprints import fingerprint
+from interlock.judge.secrets import redact as redact_secrets
+from interlock.protocols.mgp.permissions import Risk
+from interlock.protocols.mgp.security import Trust
+from interlock.transports.call_parking import CallParking
+from interlock.wire.errors import Fault
+
+PROGRESS_EVERY_S: Final = 5.0
+PROGRESS_STEP: Final = 1e-6
+"""So little that whatever the server reports afterwards is more, as progress has to be."""
+_ELICIT: Final = "elicitation/create"
+MOST_HELD: Final = 4096
+MOST_HELD_PER_CALLER: Final = 64
+"""Calls that wait at the hub. Further ones are told at once to come back."""
+LONGEST_SUMMARY: Final = 4000
+MOST_FINDINGS: Final = 8
+LONGEST_FINDING: Final = 300
+PARKED_S: Final = 600.0
+"""How long the person before a client of the stateless era has to answer it there; the inbox keeps the question."""
+REPEAT_AFTER_MS: Final = 15_000
+
+
+class CallApprovals:
+    """Settles questions about calls."""
+
+    def __init__(
+        self,
+        inbox: Inbox,
+        hold_s: Callable[[], float],
+        attended_by: Callable[[Principal], str | None],
+        parking: CallParking,
+        states: RequestStates,
+        trust_of: Callable[[str], Trust],
+        risk_of: Callable[[Tool], Risk],
+    ) -> None:
+        self._inbox = inbox
+        self._hold_s = hold_s
+        self._attended_by = attended_by
+        self._retries = Retries(parking)
+        self._parking = parking
+        self._states = states
+        self._trust_of = trust_of
+        self._risk_of = risk_of
+        self._held: Counter[str] = Counter()
+
+    def resumes(self, call: Call) -> bool:
+        """Whether this goes on with a call that waits for its own client's answer. Raises REQUEST_STATE_REFUSED."""
+        return not call.plain and call.exchange.dialect.modern and STATE in call.members and self._retries.take(call)
+
+    def standing(self, call: Call, ask: Ask) -> Approval | None:
+        """A yes that is already there: a rule, an approval nobody has used yet, or that of the round before."""
+        question = question_of(call, ask)
+        if question.matter == self._approved_before(call):
+            return Approval(question.matter, "the approval of the round before")
+        rule = self._inbox.rule_for(question)
+        if rule is not None:
+            return Approval(question.matter, f"rule {rule.id}, made by {rule.made_by}")
+        decision = self._inbox.standing(question)
+        if decision is None or decision.state is not DecisionState.APPROVED:
+            return None
+        return Approval(question.matter, f"approval {decision.id}, given by {decision.answered_by}", decision.id)
+
+    def _approved_before(self, call: Call) -> str:
+        """What was approved in the round that a call goes on from: a person is asked once, however often the server
+        asks back (2026-07-28, Multi Round-Trip Requests)."""
+        if call.plain or not call.exchange.dialect.modern or STATE not in call.members:
+            return ""
+        now, purpose = asyncio.get_running_loop().time(), binding_of(call).hex()
+        return self._states.approved(token_of(call), call.caller.owner, purpose, now)
+
+    def fits(self, call: Call, approval: Approval, ask: Ask) -> bool:
+        """Whether an approval is about this call as it stands now."""
+        return question_of(call, ask).matter == approval.matter
+
+    async def take(self, approval: Approval) -> bool:
+        """Use an approval up. A rule is not used up."""
+        return approval.ticket is None or await self._inbox.use(approval.ticket)
+
+    async def settle(self, call: Call, ask: Ask, lock_s: float | None = None) -> Approval | Refuse:
+        """Ask, and wait for the answer as long as calls are held."""
+        decision = await self._inbox.ask(self._question(call, ask), lock_s)
+        if decision.state is DecisionState.OPEN:
+            decision = await self._hold(call, decision)
+        match decision.state:
+            case DecisionState.APPROVED:
+                told = f"approval {decision.id}, given by {decision.answered_by}"
+                return Approval(decision.question.matter, told, decision.id)
+            case DecisionState.DENIED:
+                return _denied(decision, ask)
+            case _:
+                return _waiting(decision, ask)
+
+    async def _hold(self, call: Call, decision: Decision) -> Decision:
+        owner = call.caller.owner
+        if self._held.total() >= MOST_HELD or self._held[owner] >= MOST_HELD_PER_CALLER:
+            return decision
+        self._held[owner] += 1
+        own_client = self._ask_own_client(call, decision)
+        progress = asyncio.ensure_future(_progress(call, decision))
+        # A client of the stateless era has its answer already, which is the question: nobody waits at the other end.
+        parked = own_client is not None and call.exchange.dialect.modern
+        try:
+            return await self._inbox.settled(decision.id, PARKED_S if parked else self._hold_s())
+        finally:
+            progress.cancel()
+            if own_client is not None:
+                own_client.cancel()
+            self._held[owner] -= 1
+            if not self._held[owner]:
+                del self._held[owner]
+
+    def _ask_own_client(self, call: Call, decision: Decision) -> asyncio.Task[None] | None:
+        """The caller's own client, where the operator says who sits before it and it can show a question."""
+        name = self._attended_by(call.caller.principal)
+        if name is None:
+            return None
+        question = _elicitation(decision)
+        try:
+            if call.exchange.dialect.modern:
+                self._make_askable(call, question)
+            answer = call.exchange.ask(_ELICIT, question)
+        except Fault:
+            return None
+        return asyncio.ensure_future(self._take_answer(decision.id, answer, local_person(name)))
+
+    def _make_askable(self, call: Call, question: bytes) -> None:
+        """Let a call of the stateless era wait for its client's next request. Raises MISSING_CAPABILITY."""
+        exchange = call.exchange
+        if not exchange.dialect.capabilities.can_answer(_ELICIT, question):
+            raise Fault("MISSING_CAPABILITY", "the client answers no elicitation")
+        if not isinstance(exchange, ParkedExchange):
+            on_cancel = exchange.on_cancel
+            call.exchange = ParkedExchange(exchange, self._parking, lambda: binding_of(call))
+            call.exchange.on_cancel = on_cancel
+
+    def _question(self, call: Call, ask: Ask) -> Question:
+        """The question with what a person wants to know of it, beyond what it is about."""
+        trust = self._trust_of(call.target.server)
+        tool = call.target.tool
+        risk = ask.risk or ("" if tool is None else self._risk_of(tool).word)
+        call.trace = call.trace or trace_of(call.exchange)
+        findings = tuple(f"{found.rule}: {found.message}"[:LONGEST_FINDING] for found in call.would_refuse)
+        return msgspec.structs.replace(
+            question_of(call, ask),
+            risk=risk,
+            trust=trust.name.lower(),
+            findings=findings[:MOST_FINDINGS],
+            trace=call.trace,
+        )
+
+    async def _take_answer(self, id: str, answer: asyncio.Future[bytes], person: Principal) -> None:
+        # A client that fails or makes no sense has not answered: the question stays open in the inbox.
+        with contextlib.suppress(Fault, msgspec.DecodeError):
+            said = msgspec.json.decode(await answer, type=_Elicited)
+            if said.action == "accept" and said.content.get("approve") is True:
+                await self._inbox.answer(id, "once", person, "client")
+            elif said.action in ("accept", "decline"):
+                await self._inbox.answer(id, "no", person, "client")
+
+
+def question_of(call: Call, ask: Ask) -> Question:
+    """What a call asks for, bound to who asks, the tool as it is defined, and these arguments."""
+    principal, target = call.caller.principal, call.target
+    tool = target.tool
+    return Question(
+        kind="tool_call",
+        asker=principal.id,
+        asker_kind=principal.kind,
+        server=target.server,
+        name=target.name,
+        shown=target.name if tool is None else tool.exposed,
+        text=ask.question,
+        rule=ask.rule,
+        fingerprint="" if tool is None else tool.fingerprint(),
+        arguments_hash=fingerprint(call.arguments),
+        summary=summary_of(call.arguments),
+        risk=ask.risk,
+        # An access token is renewed every few minutes, and who repeats the call shows a good one anyway.
+        asked_with="" if principal.key.startswith(TOKEN) else principal.key,
+    )
+
+
+def summary_of(arguments: object) -> str:
+    """Arguments to be read by a person, without secrets."""
+    text = msgspec.json.format(msgspec.json.encode(redact(arguments, redact_secrets)), indent=2).decode()
+    return text if len(text) <= LONGEST_SUMMARY else f"{text[:LONGEST_SUMMARY]} [cut: {len(text)} characters]"
+
+
+async def _progress(call: Call, decision: Decision) -> None:
+    meta = call.exchange.glance.meta
+    if meta is None or meta.progress_token is None:
+        return
+    call.reached = 0
+    while True:
+        said = {
+            "progressToken": meta.progress_token,
+            "progress": call.reached,
+            "message": f"waiting for approval {decision.id}",
+        }
+        call.exchange.notify("notifications/progress", msgspec.json.encode(said))
+        call.reached += PROGRESS_STEP
+        await asyncio.sleep(PROGRESS_EVERY_S)
+
+
+def _elicitation(decision: Decision) -> bytes:
+    """What the person before the client reads: the question, what is known against it, and the exact call."""
+    asked = decision.question
+    schema = {
+        "type": "object",
+        "properties": {"approve": {"type": "boolean", "title": f"Allow {asked.shown} this once"}},
+        "required": ["approve"],
+    }
+    known = [f"risk: {asked.risk or 'not known'}", f"trust in the server: {asked.trust or 'standard'}"]
+    known += [f"finding: {finding}" for finding in asked.findings]
+    message = "\n".join([asked.text, *known, f"{asked.shown} {asked.summary}"])
+    return msgspec.json.encode({"message": message, "requestedSchema": schema})
+
+
+def _waiting(decision: Decision, ask: Ask) -> Refuse:
+    fault = Fault(
+        "APPROVAL_PENDING",
+        f"{ask.question} It is waiting for approval {decision.id}; repeat the call after it is given.",
+        mend=f"a person approves it with `interlock approvals approve {decision.id}`, or in `interlock watch`",
+        retry_after_ms=REPEAT_AFTER_MS,
+        data={"decision": decision.id},
+    )
+    return Refuse(fault, ask.rule)
+
+
+def _denied(decision: Decision, ask: Ask) -> Refuse:
+    fault = Fault(
+        "PERMISSION_DENIED",
+        f"{decision.question.shown} with these arguments was denied by {decision.answered_by} ({decision.id}).",
+        mend="do not repeat it; ask them why",
+        data={"decision": decision.id, "denied_by": decision.answered_by},
+    )
+    return Refuse(fault, ask.rule)
+
+
+class _Elicited(msgspec.Struct):
+    action: str = ""
+    content: dict[str, object] = {}

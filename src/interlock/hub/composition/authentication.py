@@ -1,0 +1,113 @@
+"""Who asks, and what they may: keys, tokens, grants, rates, the doors, and the desks that change any of it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import msgspec
+
+from interlock.hub.admin.keys import KeyOperations
+from interlock.hub.approvals.decision import Question
+from interlock.hub.approvals.inbox import asker_of
+from interlock.hub.audit.client_subscribers import AuditSubscribers
+from interlock.hub.auth.access import Access
+from interlock.hub.auth.grants import Grants
+from interlock.hub.auth.keys import Key, Keys
+from interlock.hub.auth.oauth.token_authentication import TokenAuthentication, open_token_authentication
+from interlock.hub.auth.principals import Principal
+from interlock.hub.authentication import Authenticator
+from interlock.hub.calls.rates import Rates
+from interlock.hub.catalog.views import Catalog
+from interlock.hub.foundation import Foundation
+from interlock.hub.permissions.access_methods import AccessMethods
+from interlock.wire.errors import Fault
+
+if TYPE_CHECKING:
+    from interlock.hub.auth.oauth.issuers import Issuers
+
+
+class AuthenticationParts:
+    """Everything that depends on credentials. `listen` says where HTTP is served, once it is."""
+
+    def __init__(self, ground: Foundation, catalog: Catalog, listen: Callable[[], str]) -> None:
+        self._ground = ground
+        self._listen = listen
+        self.keys = Keys(ground.home)
+        self.grants = Grants()
+        self.access = Access(lambda: ground.config, self.keys, self.grants)
+        self.access_desk = AccessMethods(self.access, self.grants, ground.journal)
+        self.key_desk = KeyOperations(lambda: ground.config, self.keys, self.access, ground.journal)
+        self.rates = Rates(lambda: ground.config, self.keys, asyncio.get_running_loop().time)
+        self.audience = AuditSubscribers(self.access)
+        self.oauth: TokenAuthentication | None = None
+        """Access tokens, where the operator accepts them."""
+        self.doors = Authenticator(lambda: ground.config, self.keys, catalog, self.access, self._tokens)
+
+    async def begin(self, changed: Callable[[], None], ended: Callable[[], None]) -> None:
+        """Take over what the store holds. `changed` is told whenever somebody may more or less than before, `ended`
+        when a key is gone."""
+
+        def key_changed(hash_: str, key: Key | None) -> None:
+            changed()
+            if key is None:
+                ended()
+
+        await self.keys.begin(self._ground.store)
+        self.keys.mirror.on_change(key_changed)
+        await self.grants.begin(self._ground.store, changed)
+
+    async def renew(self) -> None:
+        """Tokens as the configuration says now. Those of before are worth nothing where it changed: from before the
+        first moment that anyone else has, so that none is let in on the word of an issuer that is let go of."""
+        settings = self._ground.config.hub.oauth
+        if self.oauth is not None and self.oauth.settings == settings:
+            return
+        former, self.oauth = self.oauth, None
+        if settings.every:
+            try:
+                self.oauth = open_token_authentication(
+                    settings,
+                    self._ground.resolver,
+                    self._listen,
+                    self._ground.note,
+                    self.doors.forget,
+                    lambda: self.access.now(),
+                )
+            except ValueError as cause:
+                self._ground.note("hub", f"no access token is accepted: {cause}")
+            else:
+                self.oauth.tick()
+        self.keys.beside = (lambda hash_: None) if self.oauth is None else self.oauth.tokens.get
+        self.access.short_of_right = (lambda *_: None) if self.oauth is None else self.oauth.tokens.short_of_right
+        if former is not None:
+            await former.close()
+
+    async def close(self) -> None:
+        """No issuer is asked any more."""
+        if self.oauth is not None:
+            await self.oauth.close()
+
+    def short_of_scope(self, principal: Principal, exposed: str, server: str) -> Fault | None:
+        """What a token would need to call something, where that is all that is missing."""
+        return None if self.oauth is None else self.oauth.tokens.short_of_scope(principal, exposed, server)
+
+    def still_asks(self, question: Question) -> bool:
+        """Whether whoever asked may still do what they asked for, with the credential they asked with."""
+        asker = asker_of(question)
+        if question.kind != "tool_call" or not asker.id:
+            return True
+        asker = msgspec.structs.replace(asker, key=question.asked_with)
+        rights = self.access.rights(asker)
+        if rights is None or not rights.invokes(question.shown):
+            return False
+        return self.access.decision(asker, question.server, question.name).permission == "allow"
+
+    async def note_uses(self) -> None:
+        """Write down which keys were used."""
+        self.doors.note_uses()
+        await self.keys.write_uses()
+
+    def _tokens(self) -> Issuers | None:
+        return None if self.oauth is None else self.oauth.tokens

@@ -1,0 +1,134 @@
+"""Lists and greetings: what a client is told of itself and of everything that there is for it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from interlock.client.peer import Peer
+from interlock.hub.auth.list_scope import ListScope
+from interlock.hub.calls.background_tasks import Later, Serve
+from interlock.hub.calls.call import Caller
+from interlock.hub.catalog.offer import ItemKind
+from interlock.hub.handlers import answers
+from interlock.hub.handlers.client_extensions import speaks_of_security, with_answer
+from interlock.hub.tool_search.contexts import Contexts
+from interlock.hub.tool_search.listings import ToolListings
+from interlock.hub.tool_search.searching_clients import list_scope_for
+from interlock.hub.tool_search.security_listing import SecurityListing
+from interlock.hub.upstreams.task_offers import offers_tasks, with_tasks
+from interlock.hub.upstreams.upstreams import Upstreams
+from interlock.protocols.mcp.dialect import Dialect
+from interlock.protocols.mcp.meta import members
+from interlock.protocols.mcp.methods import METHODS
+from interlock.protocols.mcp.older_revisions import tools_for
+from interlock.transports.exchange import Exchange
+from interlock.wire.errors import Fault
+
+_LISTS: Final[dict[str, ItemKind]] = {
+    "tools/list": "tool",
+    "prompts/list": "prompt",
+    "resources/list": "resource",
+    "resources/templates/list": "template",
+}
+
+
+class ListHandler:
+    """Answers for lists, and introduces the hub."""
+
+    def __init__(
+        self,
+        shelves: ToolListings,
+        secured: SecurityListing,
+        contexts: Contexts,
+        upstreams: Upstreams,
+        info: bytes,
+        later: Later,
+    ) -> None:
+        self._shelves = shelves
+        self._secured = secured
+        self._contexts = contexts
+        self._upstreams = upstreams
+        self._info = info
+        self._later = later
+
+    @property
+    def methods(self) -> dict[str, Serve]:
+        """What clients may send."""
+        return {**dict.fromkeys(_LISTS, self._list), "server/discover": self._discover}
+
+    def greeting(self, dialect: Dialect, caller: Caller) -> bytes:
+        """The answer to `initialize`."""
+        told = self._shelves.instructions(list_scope_for(caller.shelf, dialect.client_info)).text
+        return answers.initialize_result(dialect.revision, self._info, self._offered(dialect, caller), told)
+
+    def offers_tasks(self, exchange: Exchange, caller: Caller) -> bool:
+        """Whether a client is told that calls may become tasks."""
+        return offers_tasks(exchange.dialect, caller, self._peer(caller))
+
+    def _list(self, exchange: Exchange, caller: Caller) -> None:
+        method = exchange.request.method
+        row = METHODS[method]
+        upstream = self._upstream_capabilities(caller)
+        if upstream is not None and row.needs not in upstream:
+            raise Fault("METHOD_NOT_FOUND", f"{caller.view.server} offers no {row.needs}")
+        if "cursor" in members(exchange.request.params):
+            raise Fault("INVALID_PARAMS", "this list has one page, and no cursor leads into it", mend="leave it out")
+        # A budget is for a model's context; whoever reads over REST has none to fill.
+        rest = exchange.dialect.rest
+        shelf = list_scope_for(caller.shelf, exchange.dialect.client_info)
+        shelf = msgspec.structs.replace(shelf, budget=None, level=None) if rest else shelf
+        if method == "tools/list" and not self._shelves.settled(shelf):
+            self._later(self._list_when_settled(exchange, caller, shelf))
+        else:
+            self._answer_list(exchange, caller, shelf)
+
+    async def _list_when_settled(self, exchange: Exchange, caller: Caller, shelf: ListScope) -> None:
+        await self._shelves.settle(shelf)
+        self._answer_list(exchange, caller, shelf)
+
+    def _answer_list(self, exchange: Exchange, caller: Caller, shelf: ListScope) -> None:
+        method = exchange.request.method
+        row = METHODS[method]
+        items = self._shelves.listing(shelf, _LISTS[method], self._contexts.listed(caller, exchange.session))
+        modern = exchange.dialect.modern
+        if method == "tools/list":
+            if speaks_of_security(exchange.dialect):
+                items = self._secured(shelf.view, items)
+            if not modern:
+                items = tools_for(exchange.dialect.revision, items)
+        exchange.result(answers.list_result(row.list_member, items, self._info, modern=modern))
+
+    def _discover(self, exchange: Exchange, caller: Caller) -> None:
+        offered = self._offered(exchange.dialect, caller)
+        shelf = list_scope_for(caller.shelf, exchange.dialect.client_info)
+        if self._shelves.introduced(shelf):
+            self._introduce(exchange, shelf, offered)
+        else:
+            self._later(self._introduce_later(exchange, shelf, offered))
+
+    async def _introduce_later(self, exchange: Exchange, shelf: ListScope, offered: Mapping[str, object]) -> None:
+        await self._shelves.settle(shelf)
+        self._introduce(exchange, shelf, offered)
+
+    def _introduce(self, exchange: Exchange, shelf: ListScope, offered: Mapping[str, object]) -> None:
+        exchange.result(answers.discover_result(self._info, offered, self._shelves.instructions(shelf).text))
+
+    def _offered(self, dialect: Dialect, caller: Caller) -> Mapping[str, object]:
+        """What the hub can do for a caller, said in the terms of its era."""
+        offered = answers.capabilities(self._upstream_capabilities(caller), modern=dialect.modern)
+        if offers_tasks(dialect, caller, self._peer(caller)):
+            offered = with_tasks(offered, modern=dialect.modern)
+        return with_answer(offered, dialect)
+
+    def _upstream_capabilities(self, caller: Caller) -> Mapping[str, object] | None:
+        """What the one server of a view can do; None for views of many, and while it is not known yet."""
+        upstream = None if caller.view.server is None else self._upstreams.get(caller.view.server)
+        return None if upstream is None else upstream.capabilities
+
+    def _peer(self, caller: Caller) -> Peer | None:
+        """The one server of a view, as it introduced itself."""
+        upstream = None if caller.view.server is None else self._upstreams.get(caller.view.server)
+        return None if upstream is None else upstream.peer

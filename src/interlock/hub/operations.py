@@ -1,0 +1,418 @@
+"""What the person who runs the hub can ask of it and tell it: the control methods, each a small function.
+
+Whoever reaches these was checked to be the user the hub belongs to.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import time
+from collections.abc import Awaitable, Callable, Mapping
+from pathlib import Path
+from typing import Any, Literal
+
+import msgspec
+
+from interlock.config import Confirmations, Loaded, load_again
+from interlock.config.home import user_name
+from interlock.config.imports import project_folder
+from interlock.hub.admin.approvals import ApprovalOperations
+from interlock.hub.admin.server_address import where_shown
+from interlock.hub.app import HubApp
+from interlock.hub.audit.entries import NOBODY
+from interlock.hub.auth.list_scope import ListScope
+from interlock.hub.auth.principals import LOCAL_AGENT, Principal, local_person
+from interlock.hub.calls.call import Caller
+from interlock.hub.calls.local_exchange import call_locally
+from interlock.hub.catalog.offer import Tool, Withheld
+from interlock.hub.catalog.views import EVERYTHING, View
+from interlock.hub.memory import resident_mb
+from interlock.hub.tool_search.pinned_tools import pins_over_budget
+from interlock.hub.upstreams.logs import LogLine
+from interlock.hub.upstreams.upstream import Upstream
+from interlock.protocols.traces import new_trace_id
+from interlock.version import VERSION
+from interlock.wire.errors import Fault
+from interlock.wire.messages import EMPTY_OBJECT
+
+Follow = Callable[[LogLine], None]
+MOST_QUARANTINED = 100
+"""Of one server, in one answer."""
+START_S = 30.0
+"""How long a call from the terminal waits for a server that is starting."""
+
+
+class ControlOperations:
+    """The control methods of one hub."""
+
+    def __init__(self, assembly: HubApp, stop: Callable[[], None]) -> None:
+        self._assembly = assembly
+        self._stop = stop
+        self._problems: list[dict[str, object]] = []
+        self.person = local_person(user_name())
+        self.answering = ApprovalOperations(assembly.inbox, self.person, "terminal")
+        self.methods: dict[str, Callable[[bytes], Awaitable[object]]] = {
+            "hub/status": self._status,
+            "hub/tools": self._tools,
+            "hub/call": self._call,
+            "hub/find": self._find,
+            "hub/budget": self._budget,
+            "hub/logs": self._logs,
+            "hub/audit.search": self._as_person(assembly.record_desk.search),
+            "hub/audit.show": self._as_person(assembly.record_desk.show),
+            "hub/audit.export": self._as_person(assembly.record_desk.export),
+            "hub/audit.verify": self._as_person(assembly.record_desk.verify),
+            "hub/backup": self._as_person(assembly.record_desk.backup),
+            "hub/reload": self._reload,
+            "hub/stop": self._stop_hub,
+            "hub/restart": self._restart,
+            "hub/keys.create": self._as_person(assembly.key_desk.create),
+            "hub/keys.list": self._as_person(assembly.key_desk.list),
+            "hub/keys.revoke": self._as_person(assembly.key_desk.revoke),
+            "hub/keys.rotate": self._as_person(assembly.key_desk.rotate),
+            "hub/grants.list": self._as_person(assembly.access_desk.list),
+            "hub/grants.query": self._as_person(assembly.access_desk.query),
+            "hub/grants.grant": self._as_person(assembly.access_desk.grant),
+            "hub/grants.revoke": self._as_person(assembly.access_desk.revoke),
+            "hub/permissions.list": self._as_person(assembly.permission_desk.list),
+            "hub/permissions.approve": self._as_person(assembly.permission_desk.approve_at_terminal),
+            "hub/permissions.deny": self._as_person(assembly.permission_desk.deny),
+            "hub/permissions.revoke": self._as_person(assembly.permission_desk.revoke),
+            "hub/why": self._why,
+            "hub/confirm": self._confirm,
+            **self.answering.methods,
+        }
+
+    def follow(self, server: str | None, tell: Follow) -> Callable[[], None]:
+        """Hear further log lines of one server, or of all. Gives the way to stop."""
+
+        def chosen(line: LogLine) -> None:
+            if server is None or line.server == server:
+                tell(line)
+
+        return self._assembly.logs.follow(chosen)
+
+    def _as_person(
+        self, do: Callable[[Principal, bytes, str], Awaitable[object]]
+    ) -> Callable[[bytes], Awaitable[object]]:
+        return lambda params: do(self.person, params, new_trace_id())
+
+    @property
+    def problems(self) -> list[dict[str, object]]:
+        """What was wrong with the configuration when it was last read."""
+        return self._problems
+
+    async def reload(self, by: Principal = NOBODY) -> dict[str, object]:
+        """Read the configuration again. One that cannot be used changes nothing."""
+        told = await self._read_again()
+        problems = [f"{problem['file']}: {problem['message']}" for problem in self._problems]
+        changed = [str(name) for name in told["changed"]] if isinstance(told["changed"], list) else []
+        self._assembly.journal.configured(by, applied=told["applied"] is True, changed=changed, problems=problems)
+        return told
+
+    async def look(self) -> Loaded:
+        """See what the files say now, and note what is wrong with them and what waits for a person."""
+        assembly = self._assembly
+        loaded: Loaded = await asyncio.to_thread(load_again, assembly.config, home=assembly.home)
+        self._problems = [
+            {
+                "file": problem.file,
+                "line": problem.line,
+                "message": problem.message,
+                "mend": problem.mend,
+                "server": problem.server,
+            }
+            for problem in loaded.problems
+        ]
+        for waiting in loaded.unconfirmed:
+            message = "it came with its folder, and nobody has confirmed it as it is now; nothing of it is started"
+            folder = project_folder(Path(waiting.path))
+            mend = f"run `interlock up` in {folder}, in a terminal, to look at it and confirm"
+            self._problems.append({"file": waiting.path, "line": None, "message": message, "mend": mend})
+        return loaded
+
+    async def _read_again(self) -> dict[str, object]:
+        assembly = self._assembly
+        loaded = await self.look()
+        if not loaded.usable:
+            return {"applied": False, "changed": [], "problems": self._problems}
+        config, listen = loaded.config, assembly.config.hub.listen
+        if config.hub.listen != listen:
+            mend = "restart the hub to listen elsewhere"
+            changed_in = config.origin.path or ""
+            self._problems.append({"file": changed_in, "line": None, "message": "`listen` changed", "mend": mend})
+            # Who is let in without a credential depends on where it does listen.
+            config = msgspec.structs.replace(config, hub=msgspec.structs.replace(config.hub, listen=listen))
+        changed = await assembly.apply(config)
+        return {"applied": True, "changed": changed, "problems": self._problems}
+
+    async def _status(self, params: bytes) -> object:
+        assembly = self._assembly
+        config = assembly.config
+        return {
+            "version": VERSION,
+            "pid": os.getpid(),
+            "uptime_s": round(time.monotonic() - assembly.started, 1),
+            "listen": assembly.listen or config.hub.listen,
+            "home": str(assembly.home),
+            "config": {"path": config.origin.path, "problems": [*self._problems, *self._pins_without_room()]},
+            "mode": config.hub.mode,
+            "servers": [self._server(upstream) for upstream in assembly.upstreams],
+            "agents": [{"id": key.principal, "kind": key.kind, "profile": key.profile} for key in assembly.keys.list()],
+            "calls": assembly.hub.open_calls,
+            "memory_mb": resident_mb(),
+        }
+
+    def _server(self, upstream: Upstream) -> dict[str, object]:
+        offer = self._assembly.catalog.offer(upstream.id)
+        peer = upstream.peer
+        about = {} if peer is None else msgspec.json.decode(peer.server_info, type=dict[str, Any])
+        settings = upstream.settings
+        problem = upstream.problem or upstream.lists.problem
+        return {
+            "id": upstream.id,
+            "state": upstream.state.value,
+            "transport": settings.transport,
+            "where": where_shown(settings),
+            "era": None if peer is None else peer.revision.era.value,
+            "revision": None if peer is None else peer.revision.name,
+            "name": about.get("name"),
+            "version": about.get("version"),
+            "tools": 0 if offer is None else len(offer.tools),
+            "prompts": 0 if offer is None else len(offer.prompts),
+            "resources": 0 if offer is None else len(offer.resources) + len(offer.templates),
+            "tokens": None if offer is None else self._assembly.tokens.exact(offer.tools.values()),
+            "problem": None if problem is None else problem.message,
+            "mend": None if problem is None else problem.mend or f"see `interlock logs {upstream.id}`",
+            "mgp": _agreed(upstream),
+            "trust": self._assembly.governing.trust_of(upstream.id).name.lower(),
+            "permissions": self._assembly.permission_desk.shown(upstream.id),
+            "withheld": [] if offer is None else [tool.exposed for tool in offer.lacking.values()][:MOST_QUARANTINED],
+            "left_out": upstream.lists.left_out,
+            "would_refuse": _by_rule(self._assembly.noticed.would_refuse, upstream.id),
+            "flagged": _by_rule(self._assembly.noticed.flagged, upstream.id),
+            "quarantined": [] if offer is None else [_quarantined(held) for held in offer.held[:MOST_QUARANTINED]],
+            "since": upstream.since.isoformat(timespec="seconds"),
+            "restarts": upstream.restarts.total,
+            "pid": upstream.pid,
+            "source": settings.source,
+        }
+
+    async def _tools(self, params: bytes) -> object:
+        asked = _read(params, _Tools)
+        view = View(server=asked.server, profile=asked.profile) if asked.server or asked.profile else EVERYTHING
+        if not self._assembly.catalog.knows(view):
+            raise Fault("NOT_FOUND", "no such server or profile", mend="`interlock status` names them")
+        tools = []
+        for item in self._assembly.catalog.items(view, "tool"):
+            definition = msgspec.json.decode(item.full, type=dict[str, Any])
+            tools.append(
+                {
+                    "name": item.exposed,
+                    "server": item.server,
+                    "tool": item.name,
+                    "title": definition.get("title"),
+                    "description": definition.get("description"),
+                    "inputSchema": definition.get("inputSchema"),
+                    "outputSchema": definition.get("outputSchema"),
+                    "annotations": definition.get("annotations"),
+                    "security": definition.get("security"),
+                    "permissions": list(self._assembly.permissions.needs(item)) if isinstance(item, Tool) else [],
+                    "_meta": definition.get("_meta"),
+                    "tokens": self._assembly.tokens.exact((item,)) if isinstance(item, Tool) else None,
+                }
+            )
+        return {"tools": tools}
+
+    async def _call(self, params: bytes) -> object:
+        asked = _read(params, _Call)
+        caller = self._assembly.doors.admit_principal(self.person, "/mcp")
+        await self._started(asked.name.partition("__")[0])
+        arguments = msgspec.Raw(bytes(asked.arguments) or EMPTY_OBJECT)
+        body = msgspec.json.encode({"name": asked.name, "arguments": arguments})
+        result = await call_locally(self._assembly.hub, caller, "tools/call", body, asked.timeout_s)
+        return {"result": msgspec.Raw(result)}
+
+    async def _started(self, server: str) -> None:
+        """Somebody who has just started the hub waits for a server rather than call again."""
+        upstream = self._assembly.upstreams.get(server)
+        with contextlib.suppress(TimeoutError):
+            async with asyncio.timeout(START_S):
+                while upstream is not None and upstream.starting:
+                    await asyncio.sleep(0.05)
+
+    async def _find(self, params: bytes) -> object:
+        asked = _read(params, _Find)
+        wanted = {"query": asked.query, "max_results": asked.max_results, "strategy": asked.strategy}
+        return await self._assembly.kernel.discover(self._caller_of(asked.agent), None, wanted)
+
+    async def _budget(self, params: bytes) -> object:
+        asked = _read(params, _Budget)
+        shelves, tokens = self._assembly.shelves, self._assembly.tokens
+        caller = self._caller_of(asked.agent)
+        # Whoever looks wants counts: what is not counted yet is waited for.
+        if not tokens.counted(tool.full for tool in shelves.tools(caller.shelf)):
+            await tokens.settled()
+        await shelves.settle(caller.shelf)
+        listed = msgspec.json.decode(shelves.listing(caller.shelf, "tool"), type=list[msgspec.Raw])
+        tools, told = shelves.tools(caller.shelf), shelves.instructions(caller.shelf)
+        costs: dict[str, int] = {}
+        for tool in tools:
+            costs[tool.server] = costs.get(tool.server, 0) + tokens.of_text(tool.full) + 1
+        return {
+            "agent": caller.principal.id,
+            "level": shelves.level(caller.shelf),
+            "budget": caller.shelf.budget,
+            "all_tools": len(tools),
+            "all_tokens": sum(costs.values()),
+            "listed_tools": len(listed),
+            "listed_tokens": sum(tokens.of_text(bytes(item)) + 1 for item in listed),
+            "instructions_tokens": told.tokens,
+            "instructions_without_room": told.left_out,
+            "pinned_without_room": shelves.pinned_without_room(caller.shelf),
+            "servers": [{"id": id_, "tokens": cost} for id_, cost in sorted(costs.items(), key=lambda row: -row[1])],
+        }
+
+    def _pins_without_room(self) -> list[dict[str, object]]:
+        assembly = self._assembly
+
+        def shelf_of(principal: Principal, address: str) -> ListScope:
+            return assembly.doors.admit_principal(principal, address).shelf
+
+        return pins_over_budget(assembly.config, shelf_of, assembly.shelves)
+
+    def _caller_of(self, agent: str | None) -> Caller:
+        """An agent as it would be admitted; without a name, whoever calls without a key."""
+        if agent is None:
+            return self._assembly.doors.admit_principal(LOCAL_AGENT, "/mcp")
+        key = next((key for key in self._assembly.keys.list() if key.principal == agent), None)
+        known = (LOCAL_AGENT.id, *self._assembly.config.agents)
+        if key is None and agent not in known and not self._assembly.grants.of_agent(agent):
+            raise Fault("NOT_FOUND", f"no agent {agent!r}", mend="`interlock keys list` names them")
+        if key is None:
+            return self._assembly.doors.admit_principal(Principal(agent, "agent"), "/mcp")
+        principal = Principal(agent, key.kind, key.profile, key.hash)
+        return self._assembly.doors.admit_principal(principal, "/mcp")
+
+    async def _logs(self, params: bytes) -> object:
+        asked = _read(params, _Logs)
+        if asked.server not in (None, "hub") and self._assembly.upstreams.get(asked.server) is None:
+            raise Fault("NOT_FOUND", f"no server {asked.server!r}", mend="`interlock status` names them")
+        return {"lines": self._assembly.logs.tail(asked.server, min(asked.lines, 10_000))}
+
+    async def _reload(self, params: bytes) -> object:
+        return await self.reload(self.person)
+
+    async def _stop_hub(self, params: bytes) -> object:
+        asyncio.get_running_loop().call_soon(self._stop)
+        return {"stopping": True}
+
+    async def _restart(self, params: bytes) -> object:
+        upstream = self._assembly.upstreams.get(_read(params, _Restart).server)
+        if upstream is None:
+            raise Fault("NOT_FOUND", "no such server", mend="`interlock status` names them")
+        await upstream.restart()
+        return {"state": upstream.state.value}
+
+    async def _why(self, params: bytes) -> object:
+        """The last refusal, or what a call would come to."""
+        asked = _read(params, _Why)
+        hub = self._assembly.hub
+        if asked.tool is None:
+            return {"refusal": hub.refusals.last(asked.agent)}
+        judgement = await hub.calls.judge(
+            self._caller_of(asked.agent), asked.tool, bytes(asked.arguments) or EMPTY_OBJECT
+        )
+        return {"agent": asked.agent, "tool": asked.tool, "judgement": judgement}
+
+    async def _confirm(self, params: bytes) -> object:
+        asked = _read(params, _Confirm)
+        Confirmations(self._assembly.home).add(Path(asked.path), asked.hash)
+        await self.reload(self.person)
+        return {"confirmed": True}
+
+
+def _by_rule(counts: Mapping[tuple[str, str], int], server: str) -> dict[str, int]:
+    return {rule: count for (name, rule), count in counts.items() if name == server}
+
+
+def _agreed(upstream: Upstream) -> dict[str, object] | None:
+    """What is spoken beyond MCP, with what the server says of itself: that is its word, and no more."""
+    found = upstream.agreement
+    if found is None:
+        return None
+    return {
+        "version": found.offer.version[:40],
+        "extensions": sorted(found.agreed.extensions),
+        "place": found.agreed.home.value,
+        "warning": found.agreed.warning or None,
+        "claims": {"server_id": found.offer.server_id, "trust_level": found.offer.trust_level},
+    }
+
+
+def _quarantined(held: Withheld) -> dict[str, object]:
+    findings = [{"rule": found.rule, "message": found.message} for found in held.findings[:8]]
+    about = {"kind": held.kind, "name": held.name, "fingerprint": held.fingerprint}
+    return {**about, "findings": findings, "mend": held.mend()}
+
+
+class Hello(msgspec.Struct):
+    """The first message of every control connection."""
+
+    role: Literal["control", "stdio"]
+    key: str | None = None
+    token: str | None = None
+    view: str | None = None
+    cwd: str = ""
+
+
+class _Tools(msgspec.Struct):
+    server: str | None = None
+    profile: str | None = None
+
+
+class _Call(msgspec.Struct):
+    name: str
+    arguments: msgspec.Raw = msgspec.Raw(b"{}")
+    timeout_s: float = 600.0
+
+
+class _Find(msgspec.Struct):
+    query: str
+    agent: str | None = None
+    max_results: int = 5
+    strategy: str = "hybrid"
+
+
+class _Budget(msgspec.Struct):
+    agent: str | None = None
+
+
+class _Logs(msgspec.Struct):
+    server: str | None = None
+    lines: int = 100
+    follow: bool = False
+
+
+class _Restart(msgspec.Struct):
+    server: str
+
+
+class _Why(msgspec.Struct):
+    agent: str | None = None
+    tool: str | None = None
+    arguments: msgspec.Raw = msgspec.Raw(b"{}")
+
+
+class _Confirm(msgspec.Struct):
+    path: str
+    hash: str
+
+
+def _read(params: bytes, kind: type[Any]) -> Any:
+    try:
+        return msgspec.json.decode(params, type=kind)
+    except msgspec.DecodeError as cause:
+        raise Fault("INVALID_PARAMS", str(cause)) from None

@@ -1,0 +1,69 @@
+"""Who decides on a permission, as a rule on values: configuration, person, policy. And how a person is asked."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import Final
+
+from interlock.config.settings import Mode, Permissions
+from interlock.hub.approvals.decision import Question
+from interlock.hub.permissions.entries import Entry, PermissionStatus
+from interlock.protocols.mgp.permissions import decide, expand_all, is_permission, risk_of
+
+MOST_TOOLS_NAMED: Final = 20
+
+
+def decided(
+    permission: str, settings: Permissions, mode: Mode, entry: Entry | None, place: str, now: datetime
+) -> PermissionStatus | None:
+    """How a permission stands by all that was said before anybody is asked; None leaves it to a person.
+
+    `entry` is what a person said last, and `place` where the server is reached now.
+    """
+    if not is_permission(permission):
+        return PermissionStatus(permission, "denied", "no such permission", known=False)
+    if mode == "observe":
+        return PermissionStatus(permission, "approved", "observe withholds nothing")
+    if permission in expand_all(settings.deny):
+        return PermissionStatus(permission, "denied", "denied in the configuration", "configuration")
+    if entry is not None and entry.holds(now):
+        if entry.grant == "denied":
+            return said_by(entry)
+        if settings.policy != "config_only" and entry.where == place:
+            return said_by(entry)
+    configured = expand_all(settings.approve)
+    grant = decide(permission, settings.policy, configured)
+    if grant == "deferred":
+        return None
+    if permission in configured:
+        return PermissionStatus(permission, grant, "approved in the configuration", "configuration")
+    return PermissionStatus(permission, grant, f"policy {settings.policy}", f"policy {settings.policy}")
+
+
+def question_about(server: str, permission: str, place: str, *, whole: bool, tools: Sequence[str]) -> Question:
+    """What a person is asked: for a server as it is reached now, with who in it needs the permission."""
+    needed = "the server as a whole" if whole else f"{len(tools)} of its tools"
+    more = f", … and {len(tools) - MOST_TOOLS_NAMED} more" if len(tools) > MOST_TOOLS_NAMED else ""
+    named = f"\nTools that name it: {', '.join(tools[:MOST_TOOLS_NAMED])}{more}" if tools else ""
+    return Question(
+        kind="permission",
+        asker=server,
+        asker_kind="server",
+        server=server,
+        name=permission,
+        shown=f"{server}: {permission}",
+        text=f"{server} asks for the permission {permission}.",
+        rule="policy interactive",
+        fingerprint=place,
+        summary=f"Needed by {needed}.{named}",
+        risk=risk_of(permission).word,
+    )
+
+
+def said_by(entry: Entry) -> PermissionStatus:
+    """How a permission stands by what a person said of it."""
+    verb = "approved" if entry.grant == "approved" else "revoked" if entry.revoked else "denied"
+    return PermissionStatus(
+        entry.permission, entry.grant, f"{verb} by {entry.by}", entry.by, entry.by_kind, entry.expires_at
+    )

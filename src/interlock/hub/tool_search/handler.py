@@ -1,0 +1,164 @@
+"""Where kernel tools and methods meet clients: requests come in as exchanges, results go out in the client's form."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable, Coroutine
+from typing import Any, Final
+
+import msgspec
+
+from interlock.discovery.errors import DiscoveryError
+from interlock.hub.audit.entries import Ticket
+from interlock.hub.calls.background_tasks import Later
+from interlock.hub.calls.call import Caller
+from interlock.hub.calls.pipeline.dry_run import DryRun
+from interlock.hub.tool_search.definitions import ALIASES, CALL, FIND, REQUEST
+from interlock.hub.tool_search.discovery_tools import DiscoveryTools
+from interlock.protocols.mcp.meta import Members
+from interlock.protocols.mcp.results import complete, refusal_result
+from interlock.transports.exchange import Exchange
+from interlock.wire.errors import Fault
+
+KERNEL_TOOLS: Final = frozenset({FIND, CALL, REQUEST, *ALIASES})
+
+FITS: Final = "arguments must fit the tool's input schema"
+Judge = Callable[[Caller, str, bytes], Coroutine[None, None, DryRun]]
+_Answer = Callable[[Caller, Exchange, dict[str, Any]], Coroutine[None, None, dict[str, object]]]
+
+
+def inner_call(fields: Members) -> str:
+    """Turn the params of `call_tool` into those of the tool it means, and give that tool's name."""
+    inner = _arguments(fields)
+    fields["name"] = msgspec.Raw(msgspec.json.encode(inner["name"]))
+    fields["arguments"] = msgspec.Raw(msgspec.json.encode(inner.get("arguments", {})))
+    return str(inner["name"])
+
+
+class ToolSearchHandler:
+    """Answers for the kernel."""
+
+    def __init__(self, kernel: DiscoveryTools, later: Later) -> None:
+        self._kernel = kernel
+        self._later = later
+        self.methods: dict[str, Callable[[Exchange, Caller], None]] = {
+            "mgp/tools/discover": self._method(self._discover),
+            "mgp/tools/request": self._method(self._request),
+            "mgp/tools/session": self._method(self._session),
+            "mgp/tools/session/evict": self._method(self._evict),
+        }
+
+    def takes(self, exchange: Exchange, caller: Caller, name: str, fields: Members) -> bool:
+        """Answer a kernel tool. True for `call_tool`, whose inner tool the hub calls itself."""
+        name = ALIASES.get(name, name)
+        try:
+            arguments = _arguments(fields)
+            self._kernel.check(name, arguments)
+        except Fault as fault:
+            self._kernel.governed.refused(exchange, caller, name, fault, "schema", FITS)
+            exchange.result(refusal_result(fault, modern=exchange.dialect.modern))
+            return False
+        if name == CALL:
+            return True
+        answer = self._discover if name == FIND else self._request
+        ticket = self._kernel.governed.begin(exchange, caller, name, bytes(fields.get("arguments", b"{}")))
+        self._later(self._tool(exchange, ticket, answer(caller, exchange, arguments)))
+        return False
+
+    def check(self, name: str, fields: Members) -> bool:
+        """Check the arguments of a kernel tool, and no more. True for `call_tool`. Raises INVALID_TOOL_ARGS."""
+        name = ALIASES.get(name, name)
+        self._kernel.check(name, _arguments(fields))
+        return name == CALL
+
+    async def judge(self, caller: Caller, name: str, arguments: bytes, inner: Judge) -> DryRun:
+        """What a call of a kernel tool would come to; of `call_tool`, what its inner tool's would."""
+        name = ALIASES.get(name, name)
+        try:
+            said = _arguments({"arguments": msgspec.Raw(arguments)})
+            self._kernel.check(name, said)
+        except Fault as fault:
+            return DryRun("refused", "schema", FITS, fault.name, fault.message, fault.mend)
+        if name == CALL:
+            return await inner(caller, str(said["name"]), msgspec.json.encode(said.get("arguments", {})))
+        refusal = self._kernel.governed.foreseen(caller, name)
+        if refusal is None:
+            return DryRun("allowed")
+        return DryRun("refused", "rates", refusal.rule, refusal.fault.name, refusal.fault.message)
+
+    async def _tool(self, exchange: Exchange, ticket: Ticket, answer: Coroutine[None, None, dict[str, object]]) -> None:
+        """A kernel tool's answer, as any tool's: text for the model, and the same as structured content."""
+        try:
+            found = await _known_faults(answer)
+        except Fault as fault:
+            self._kernel.governed.end(ticket, good=False)
+            exchange.result(refusal_result(fault, modern=exchange.dialect.modern))
+            return
+        self._kernel.governed.end(ticket, good=True)
+        text = msgspec.json.encode(found).decode()
+        result = msgspec.json.encode({"content": [{"type": "text", "text": text}], "structuredContent": found})
+        exchange.result(complete(result) if exchange.dialect.modern else result)
+
+    def _method(self, answer: _Answer) -> Callable[[Exchange, Caller], None]:
+        def serve(exchange: Exchange, caller: Caller) -> None:
+            params = msgspec.json.decode(exchange.request.params, type=dict[str, Any])
+            params.pop("_meta", None)
+            said = msgspec.json.encode(params)
+            ticket = self._kernel.governed.begin(exchange, caller, exchange.request.method, said)
+            self._later(self._answer(exchange, ticket, answer(caller, exchange, params)))
+
+        return serve
+
+    async def _answer(
+        self, exchange: Exchange, ticket: Ticket, answer: Coroutine[None, None, dict[str, object]]
+    ) -> None:
+        try:
+            result = msgspec.json.encode(await _known_faults(answer))
+        except Fault as fault:
+            self._kernel.governed.end(ticket, good=False)
+            exchange.fail(fault)
+        else:
+            self._kernel.governed.end(ticket, good=True)
+            exchange.result(complete(result) if exchange.dialect.modern else result)
+
+    async def _discover(self, caller: Caller, exchange: Exchange, params: dict[str, Any]) -> dict[str, object]:
+        return await self._kernel.discover(caller, exchange.session, params)
+
+    async def _request(self, caller: Caller, exchange: Exchange, params: dict[str, Any]) -> dict[str, object]:
+        # Who came by the method, or agreed on MGP, also hears of decisions by its events.
+        speaks_mgp = exchange.request.method.startswith("mgp/") or exchange.dialect.mgp is not None
+        result = await self._kernel.request(caller, exchange.session, params, speaks_mgp=speaks_mgp)
+        self._kernel.contexts.changed(caller, exchange.session)
+        return result
+
+    async def _session(self, caller: Caller, exchange: Exchange, params: dict[str, Any]) -> dict[str, object]:
+        return self._kernel.session(caller, exchange.session)
+
+    async def _evict(self, caller: Caller, exchange: Exchange, params: dict[str, Any]) -> dict[str, object]:
+        result = self._kernel.evict(caller, exchange.session, params)
+        self._kernel.contexts.changed(caller, exchange.session)
+        return result
+
+
+async def _known_faults(answer: Coroutine[None, None, dict[str, object]]) -> dict[str, object]:
+    """An answer, or a fault that can be told: whoever asked is answered in any case."""
+    try:
+        return await answer
+    except Fault:
+        raise
+    except (DiscoveryError, msgspec.ValidationError) as cause:
+        raise Fault("INVALID_PARAMS", str(cause)) from None
+    except Exception as cause:
+        asyncio.get_running_loop().call_exception_handler({"message": "in the kernel", "exception": cause})
+        raise Fault("INTERNAL_ERROR", "the hub failed over this") from None
+
+
+def _arguments(fields: Members) -> dict[str, Any]:
+    raw = fields.get("arguments")
+    try:
+        arguments = {} if raw is None else msgspec.json.decode(raw)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as cause:
+        raise Fault("INVALID_TOOL_ARGS", f"arguments: {cause}") from None
+    if not isinstance(arguments, dict):
+        raise Fault("INVALID_TOOL_ARGS", "arguments must be an object")
+    return arguments

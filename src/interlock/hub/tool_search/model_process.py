@@ -1,0 +1,115 @@
+"""Vectors from a model on this machine, in a process of its own: it takes more memory than the rest of the hub, and no
+call waits for it. It is started when it is needed and ends when it is not."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import os
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+import msgspec
+
+from interlock.wire.errors import Fault
+
+IDLE_S: Final = 300.0
+LOAD_WITHIN_S: Final = 60.0
+LONGEST_LINE: Final = 4 * 1024 * 1024
+
+
+class ModelProcess:
+    """Asks the process, one list of texts at a time."""
+
+    def __init__(self, path: Path) -> None:
+        self.name = f"{path}"
+        self._path = path
+        self._child: asyncio.subprocess.Process | None = None
+        self._asking = asyncio.Lock()
+        self._idle: asyncio.TimerHandle | None = None
+
+    async def embed(self, texts: Sequence[str], within_s: float) -> list[str | None]:
+        """Packed vectors, one for each text; None for one without meaning. Raises a `Fault`."""
+        async with self._asking:
+            self._stay()
+            try:
+                child = self._child or await self._start()
+                async with asyncio.timeout(within_s):
+                    return msgspec.json.decode(
+                        await _ask(child, msgspec.json.encode(list(texts))), type=list[str | None]
+                    )
+            except TimeoutError:
+                await self._end()
+                raise Fault("TIMEOUT", f"the model did not answer within {within_s:g} s") from None
+            except (OSError, ValueError, msgspec.DecodeError, asyncio.IncompleteReadError) as cause:
+                await self._end()
+                raise Fault("UPSTREAM_UNAVAILABLE", f"the model failed: {cause!r}") from None
+            except asyncio.CancelledError:
+                # Its answer would be taken for that of the next question.
+                await self._end()
+                raise
+            finally:
+                self._idle = asyncio.get_running_loop().call_later(IDLE_S, self._leave)
+
+    async def close(self) -> None:
+        """End the process."""
+        self._stay()
+        await self._end()
+
+    async def _start(self) -> asyncio.subprocess.Process:
+        pipe, quiet = asyncio.subprocess.PIPE, asyncio.subprocess.DEVNULL
+        command = (sys.executable, "-P", "-m", "interlock.hub.tool_search.embedding_process", str(self._path))
+        environment = {**os.environ, "OPENBLAS_NUM_THREADS": "1", "OMP_NUM_THREADS": "1"}
+        self._child = child = await asyncio.create_subprocess_exec(
+            *command,
+            stdin=pipe,
+            stdout=pipe,
+            stderr=quiet,
+            start_new_session=True,
+            limit=LONGEST_LINE,
+            env=environment,
+        )
+        async with asyncio.timeout(LOAD_WITHIN_S):
+            said = msgspec.json.decode(await _line(child), type=_Ready)
+        if said.problem:
+            await self._end()
+            raise Fault("UPSTREAM_UNAVAILABLE", said.problem)
+        return child
+
+    async def _end(self) -> None:
+        child, self._child = self._child, None
+        if child is not None and child.returncode is None:
+            with contextlib.suppress(ProcessLookupError):
+                child.kill()
+            await child.wait()
+
+    def _stay(self) -> None:
+        if self._idle is not None:
+            self._idle.cancel()
+            self._idle = None
+
+    def _leave(self) -> None:
+        """Nobody has asked for a while: the end of its input is the end of it."""
+        child, self._child = self._child, None
+        if child is not None and child.stdin is not None:
+            child.stdin.close()
+
+
+async def _ask(child: asyncio.subprocess.Process, line: bytes) -> bytes:
+    if child.stdin is None:
+        raise OSError("no way to ask")
+    child.stdin.write(line + b"\n")
+    await child.stdin.drain()
+    return await _line(child)
+
+
+async def _line(child: asyncio.subprocess.Process) -> bytes:
+    if child.stdout is None:
+        raise OSError("no way to answer")
+    return await child.stdout.readuntil(b"\n")
+
+
+class _Ready(msgspec.Struct):
+    problem: str

@@ -1,0 +1,153 @@
+"""What an agent says it needs, and the tools that meet it (MGP, Active Tool Request).
+
+The one rule: what is said of a need is true. A tool that only shares a word with it does not meet it, and a person is
+asked only where no tool that can be called already fits better.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any, Final
+
+import msgspec
+
+from interlock.discovery.errors import DiscoveryError
+from interlock.hub.calls.call import Caller
+from interlock.hub.catalog.offer import Tool
+from interlock.hub.catalog.views import Catalog
+from interlock.hub.tool_search.listings import Identity, ToolListings
+from interlock.hub.tool_search.search import ToolSearch
+from interlock.protocols.mgp.permissions import Risk
+from interlock.wire.errors import Fault
+
+RISK_LEVELS: Final = tuple(risk.word for risk in Risk)
+MOST_CAPABILITIES: Final = 8
+MOST_TYPES: Final = 8
+LONGEST_TEXT: Final = 8_000
+LONGEST_NAMED: Final = 60
+"""Characters of a need that an answer repeats."""
+PER_NEED: Final = 2
+"""Tools that are loaded for one need."""
+FITS: Final = 0.12
+"""The relevance from which a tool meets a need."""
+NOTHING_FITS: Final = "no tool that may be called here fits"
+Find = Callable[[Caller, Identity], Tool | None]
+
+
+class Requirements(msgspec.Struct, frozen=True):
+    """What the tools should be able to do."""
+
+    capabilities: tuple[str, ...] = ()
+    input_types: tuple[str, ...] = ()
+    output_types: tuple[str, ...] = ()
+    preferred_risk_level: str | None = None
+
+
+class Wanted(msgspec.Struct, frozen=True):
+    """A request for tools."""
+
+    context: str = ""
+    reason: str = ""
+    requirements: Requirements = Requirements()
+    task_trace_id: str | None = None
+
+    @classmethod
+    def read(cls, params: dict[str, Any]) -> Wanted:
+        """A request as it came. Raises INVALID_PARAMS, and says what of it cannot be used."""
+        try:
+            wanted = msgspec.convert(params, cls)
+        except msgspec.ValidationError as cause:
+            raise Fault("INVALID_PARAMS", str(cause)) from None
+        needs = wanted.requirements
+        lists = {"capabilities": (needs.capabilities, MOST_CAPABILITIES)}
+        lists |= {"input_types": (needs.input_types, MOST_TYPES), "output_types": (needs.output_types, MOST_TYPES)}
+        for name, (said, most) in lists.items():
+            if len(said) > most:
+                raise Fault("INVALID_PARAMS", f"requirements.{name} has {len(said)} entries, at most {most} are read")
+        texts = (wanted.context, wanted.reason, wanted.task_trace_id or "", *needs.capabilities)
+        if max(map(len, (*texts, *needs.input_types, *needs.output_types))) > LONGEST_TEXT:
+            raise Fault("INVALID_PARAMS", f"a text of the request has more than {LONGEST_TEXT} characters")
+        if needs.preferred_risk_level not in (None, *RISK_LEVELS):
+            raise Fault("INVALID_PARAMS", f"requirements.preferred_risk_level is one of {', '.join(RISK_LEVELS)}")
+        if not any(text.strip() for text in (wanted.context, *needs.capabilities)):
+            raise Fault("INVALID_PARAMS", "say in context or in requirements.capabilities what is missing")
+        return wanted
+
+    @property
+    def needs(self) -> tuple[str, ...]:
+        """Each need once; what is being done stands for it where none is named."""
+        named = (capability for capability in self.requirements.capabilities if capability.strip())
+        return tuple(dict.fromkeys(named)) or (self.context,)
+
+
+class Best(msgspec.Struct):
+    """What there is for the needs of a request, by the names it is called by here."""
+
+    found: dict[str, Tool] = {}
+    closed: dict[str, tuple[Tool, str]] = {}
+    """Tools that cannot be called yet, with the decision that is open; empty where it is still to be opened."""
+    missing: list[dict[str, object]] = []
+
+
+class Needs:
+    """Looks for tools that meet needs."""
+
+    def __init__(self, catalog: Catalog, shelves: ToolListings, search: ToolSearch, callable_: Find) -> None:
+        self._catalog = catalog
+        self._shelves = shelves
+        self._search = search
+        self._callable = callable_
+
+    async def best(self, caller: Caller, wanted: Wanted) -> Best:
+        """The best tools for each need, and what is not met and why."""
+        best = Best()
+        types = " ".join((*wanted.requirements.input_types, *wanted.requirements.output_types))
+        level = wanted.requirements.preferred_risk_level
+        for need in wanted.needs:
+            query = need.replace("_", " ")
+            found = await self._find(caller, query, types, level)
+            if not found:
+                reason = "no tool that may be called here fits"
+                if level is not None and any(
+                    decision is None for _, decision in await self._find(caller, query, types)
+                ):
+                    reason = f"what fits has a higher risk than {level}"
+                best.missing.append({"capability": need[:LONGEST_NAMED], "reason": reason})
+            for tool, decision in found:
+                name = self._shelves.name(caller.shelf, tool)
+                if decision is None:
+                    best.found[name] = tool
+                elif found[0][1] is not None:
+                    best.closed[name] = (tool, decision)
+        return best
+
+    async def _find(
+        self, caller: Caller, query: str, types: str, level: str | None = None
+    ) -> list[tuple[Tool, str | None]]:
+        """The best tools for a need, each with None, or with the decision (maybe still to be opened: "") it needs."""
+        from interlock.discovery.index import Filters
+
+        shelf = caller.shelf
+        askable, withheld = self._shelves.askable(shelf), self._shelves.withheld(shelf)
+        allowed = self._shelves.callable(shelf)
+        allowed = allowed | askable | frozenset(withheld) if askable or withheld else allowed
+        try:
+            filters = Filters.read({"risk_level_max": level})
+            meets = await self._search.find(allowed, query, "hybrid", 100, filters)
+            fits = {hit.entry.identity for hit in meets.hits if hit.score >= FITS}
+            found = await self._search.find(allowed, f"{query} {types}", "hybrid", 100, filters) if types else meets
+        except DiscoveryError as cause:
+            raise Fault("INVALID_PARAMS", str(cause)) from None
+        best: list[tuple[Tool, str | None]] = []
+        for identity in (hit.entry.identity for hit in found.hits if hit.entry.identity in fits):
+            if identity in withheld:
+                best.append(withheld[identity])
+            elif identity in askable:
+                offer = self._catalog.offer(identity[0])
+                tool = None if offer is None else offer.named(identity[1])
+                best += [] if tool is None else [(tool, "")]
+            elif (tool := self._callable(caller, identity)) is not None:
+                best.append((tool, None))
+            if len(best) == PER_NEED:
+                break
+        return best

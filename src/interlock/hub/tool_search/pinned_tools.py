@@ -1,0 +1,41 @@
+"""Pinned tools that a budget cannot hold, told to the operator as what is wrong with the configuration."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Final
+
+from interlock.config.settings import Config
+from interlock.hub.auth.list_scope import ListScope
+from interlock.hub.auth.principals import LOCAL_AGENT, Principal
+from interlock.hub.tool_search.listings import ToolListings
+from interlock.wire.errors import Fault
+
+MOST_NAMED: Final = 5
+
+Admit = Callable[[Principal, str], ListScope]
+"""The shelf of a principal at an address. Raises a `Fault` where there is none."""
+
+
+def pins_over_budget(config: Config, admit: Admit, shelves: ToolListings) -> list[dict[str, object]]:
+    """What `interlock status` says of each agent and profile whose budget does not hold its pinned tools."""
+    asked = [(f"agents.{name}", Principal(name, "agent"), "/mcp") for name, own in config.agents.items() if own.pinned]
+    asked += [
+        (f"profiles.{name}", LOCAL_AGENT, f"/profiles/{name}/mcp")
+        for name, profile in config.profiles.items()
+        if profile.pinned
+    ]
+    found: list[dict[str, object]] = []
+    for section, principal, address in asked:
+        try:
+            shelf = admit(principal, address)
+        except Fault:
+            continue
+        left_out, needed = shelves.pinned_without_room(shelf), shelves.needed_for_pins(shelf)
+        if left_out and shelves.settled(shelf):
+            names = ", ".join(left_out[:MOST_NAMED]) + (", …" if len(left_out) > MOST_NAMED else "")
+            what = "budget" if shelf.parts is None else "pinned_reserve"
+            message = f"[{section}] {what} has no room for the pinned {names}: holding all takes {needed} tokens"
+            mend = f"raise `{what}` to {needed}, or pin less"
+            found.append({"file": config.origin.path or "", "line": None, "message": message, "mend": mend})
+    return found

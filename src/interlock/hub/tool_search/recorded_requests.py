@@ -1,0 +1,54 @@
+"""What is asked of the kernel itself: counted for its caller's rates and recorded, like calls of any tool."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from interlock.hub.audit.entries import Ticket
+from interlock.hub.audit.record import SUCCEEDED, TOOL_FAILED
+from interlock.hub.calls.call import Caller
+from interlock.hub.calls.rates import Rates, limited, take
+from interlock.hub.calls.recording import Recording, trace_of
+from interlock.hub.calls.verdicts import Refuse
+from interlock.hub.catalog.target import Target
+from interlock.transports.exchange import Exchange
+from interlock.wire.errors import Fault
+
+
+class RecordedRequests:
+    """Between the kernel and what counts and records."""
+
+    def __init__(self, rates: Rates, recording: Recording, clock: Callable[[], float]) -> None:
+        self._rates = rates
+        self._recording = recording
+        self._clock = clock
+
+    def begin(self, exchange: Exchange, caller: Caller, name: str, arguments: bytes) -> Ticket:
+        """Count a call, and record it as intended. Raises RATE_LIMITED, and what keeps a call from being recorded."""
+        target = _target(name)
+        refusal = take(self._rates.of(caller.principal, target), self._clock())
+        if refusal is not None:
+            fault = refusal.fault
+            fault.data = {**fault.data, "gate": "rates", "rule": refusal.rule}
+            self.refused(exchange, caller, name, fault, "rates", refusal.rule)
+            raise fault
+        return self._recording.recorder.intent(caller.principal, target, trace_of(exchange), arguments)
+
+    def end(self, ticket: Ticket, *, good: bool) -> None:
+        """Record how it ended."""
+        self._recording.recorder.outcome(ticket, SUCCEEDED if good else TOOL_FAILED)
+
+    def refused(self, exchange: Exchange, caller: Caller, name: str, fault: Fault, gate: str, rule: str) -> None:
+        """Record that a call was refused."""
+        event = "VALIDATION_FAILED" if fault.name == "INVALID_TOOL_ARGS" else ""
+        self._recording.recorder.refusal(
+            caller.principal, _target(name), trace_of(exchange), gate, rule, fault.message, event=event
+        )
+
+    def foreseen(self, caller: Caller, name: str) -> Refuse | None:
+        """Whether a call would be refused now. Nothing is taken."""
+        return limited(self._rates.of(caller.principal, _target(name)), self._clock())
+
+
+def _target(name: str) -> Target:
+    return Target("tool", "", name)
