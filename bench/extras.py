@@ -18,14 +18,14 @@ GROWTH_CALLERS = 32
 COLD_CALLS = 2_000
 
 
-async def up_to_first_call(ground: Ground, extras: Extras, times: int) -> None:
+async def up_to_first_call(foundation: Ground, extras: Extras, times: int) -> None:
     """From starting `interlock up` to the first good answer of a server that was ready all along."""
     for _ in range(times):
         hub = Interlock("modern", 1, 1)
         hub.port = free_port()
         shot = shots([(0, 0)], "modern", "hub", 1, hub.port)[0]
         began = time.perf_counter()
-        hub.process = hub.launch(ground)
+        hub.process = hub.launch(foundation)
         try:
             await asyncio.wait_for(_first_answer(hub, shot), PATIENCE_S)
             extras.up_to_first_call_s.append(time.perf_counter() - began)
@@ -44,11 +44,11 @@ async def _first_answer(hub: Interlock, shot: Shot) -> None:
         await asyncio.sleep(0.005)
 
 
-async def list_of_10_000(ground: Ground, extras: Extras) -> None:
+async def list_of_10_000(foundation: Ground, extras: Extras) -> None:
     """The whole list, again and again: the first one is made, the others are there already."""
     hub = Interlock("modern", 100, 100)
     try:
-        await _begin_unlisted(hub, ground)
+        await _begin_unlisted(hub, foundation)
         request = b'{"jsonrpc":"2.0","id":2,"method":"tools/list","params":{"_meta":%b}}' % modern_meta()
         whole = post("/mcp", hub.port, request, context_headers("modern", "tools/list"))
         took = []
@@ -65,7 +65,7 @@ async def list_of_10_000(ground: Ground, extras: Extras) -> None:
         await hub.end()
 
 
-async def growth(ground: Ground, extras: Extras, quick: bool) -> None:
+async def growth(foundation: Ground, extras: Extras, quick: bool) -> None:
     """The same calls against hubs that differ in one thing: how many servers are there, or how many tools they have.
 
     With many servers, the calls go once to all of them and once to a single one: the one is what it costs to have them,
@@ -81,9 +81,9 @@ async def growth(ground: Ground, extras: Extras, quick: bool) -> None:
     figures: dict[str, list[Round]] = {leg: [] for leg in legs}
     try:
         for relay in floors.values():
-            await relay.begin(ground)
+            await relay.begin(foundation)
         for hub in hubs:
-            await _begin_unlisted(hub, ground)
+            await _begin_unlisted(hub, foundation)
         for hub in (many_servers, many_tools):
             what = f"{hub.servers * hub.tools:,} tools of {hub.servers:,} servers"
             extras.memory_mb[what] = memory_mb(hub.pids)
@@ -118,10 +118,10 @@ async def _first_touch(hub: Interlock) -> float:
     return (await http_round(hub.port, rotation, 1, 0.4, lambda: cpu_seconds(hub.pids))).cpu_us
 
 
-async def _begin_unlisted(hub: Interlock, ground: Ground) -> None:
+async def _begin_unlisted(hub: Interlock, foundation: Ground) -> None:
     """Start a hub and wait for the last of its servers, without asking for a whole list."""
     hub.port = free_port()
-    hub.process = hub.launch(ground)
+    hub.process = hub.launch(foundation)
     await asyncio.to_thread(hub.process.wait_port, hub.port)
     waiting = set(range(hub.servers))
     deadline = time.monotonic() + 120

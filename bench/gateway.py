@@ -73,26 +73,26 @@ def main() -> int:
 
 async def measure(folder: Path, pair: tuple[int, int] | None, quick: bool) -> tuple[list[Row], Extras]:
     """Everything, in order: the rounds, then what is measured once."""
-    ground = Ground(folder, pair)
+    foundation = Ground(folder, pair)
     extras = Extras()
     try:
         targets = chosen(quick)
         try:
             for target in targets:
-                await begin(target, ground)
+                await begin(target, foundation)
             rows = await rounds(targets, 1 if quick else 3, 0.6 if quick else 1.0)
         finally:
             for target in reversed(targets):
                 await target.end()
         say("start-up, lists, growth")
         try:
-            await up_to_first_call(ground, extras, 1 if quick else 3)
-            await list_of_10_000(ground, extras)
-            await growth(ground, extras, quick)
+            await up_to_first_call(foundation, extras, 1 if quick else 3)
+            await list_of_10_000(foundation, extras)
+            await growth(foundation, extras, quick)
         except (NotRunning, WrongAnswer, OSError, TimeoutError) as cause:
             say(f"  not measured: {cause or type(cause).__name__}")  # what was measured so far still counts
     finally:
-        ground.upstream.end()
+        foundation.upstream.end()
     return rows, extras
 
 
@@ -111,11 +111,11 @@ def chosen(quick: bool) -> list[Target]:
     return found if quick else found + rivals(SERVERS * TOOLS)
 
 
-async def begin(target: Target, ground: Ground) -> None:
+async def begin(target: Target, foundation: Ground) -> None:
     """Start a target; one that does not start is not measured."""
     say(f"starting {target.name} ({target.era}): {target.setup}")
     try:
-        await target.begin(ground)
+        await target.begin(foundation)
     except (NotRunning, WrongAnswer, OSError, TimeoutError) as cause:
         target.problem = str(cause) or type(cause).__name__
         say(f"  not measured: {target.problem}")

@@ -95,11 +95,9 @@ async def _watch(path: Path, method: str) -> bool:
     bad = Server(url=method) if method.startswith("http") else Server(command=(*own, str(path), method))
     servers = {"bad": bad, "good": Server(command=(*own, "", ""))}
     config = Config(hub=Hub(timeouts=Timeouts(start_s=5, discovery_s=2, tool_s=TOOL_S)), servers=servers)
-    assembly = HubApp(config, path.parent / "home")
-    http = await start(
-        McpEndpoint(assembly.service, assembly.limits), cast(Any, make_app(assembly)), is_mcp=is_mcp_path
-    )
-    await assembly.begin()
+    hub_app = HubApp(config, path.parent / "home")
+    http = await start(McpEndpoint(hub_app.service, hub_app.limits), cast(Any, make_app(hub_app)), is_mcp=is_mcp_path)
+    await hub_app.begin()
     try:
         async with asyncio.timeout(15):
             while "result" not in await _call(http.port, "good__t"):
@@ -118,7 +116,7 @@ async def _watch(path: Path, method: str) -> bool:
         )
     finally:
         await http.stop(1)
-        await assembly.end()
+        await hub_app.end()
 
 
 async def _call(port: int, tool: str) -> dict[str, Any]:

@@ -30,11 +30,11 @@ CALLERS = 4
 
 
 async def measure(count: int, folder: Path, pair: tuple[int, int] | None) -> dict[str, object]:
-    ground = Ground(folder, pair)
+    foundation = Ground(folder, pair)
     hub = Interlock("modern", 1, 10)
     idle: list[asyncio.StreamWriter] = []
     try:
-        await hub.begin(ground)
+        await hub.begin(foundation)
         await busy(hub)  # not counted: everything is made
         before, alone = memory_mb(hub.pids), await busy(hub)
         idle = await opened(hub, count)
@@ -56,7 +56,7 @@ async def measure(count: int, folder: Path, pair: tuple[int, int] | None) -> dic
     finally:
         await closed(idle)
         await hub.end()
-        ground.upstream.end()
+        foundation.upstream.end()
 
 
 async def busy(hub: Interlock) -> Round:

@@ -54,11 +54,11 @@ def _port() -> int:
 
     async def run() -> None:
         with tempfile.TemporaryDirectory() as home:
-            assembly = HubApp(Config(hub=Hub(timeouts=Timeouts(start_s=5))), Path(home))
-            endpoint = McpEndpoint(assembly.hub, assembly.limits)
+            hub_app = HubApp(Config(hub=Hub(timeouts=Timeouts(start_s=5))), Path(home))
+            endpoint = McpEndpoint(hub_app.hub, hub_app.limits)
             # The names that the rows use are let in, so that each is refused for what it is about, or not at all.
-            http = await start(endpoint, cast(Any, make_app(assembly)), is_mcp=is_mcp_path, hosts=HOSTS)
-            await assembly.begin()
+            http = await start(endpoint, cast(Any, make_app(hub_app)), is_mcp=is_mcp_path, hosts=HOSTS)
+            await hub_app.begin()
             ready.append(http.port)
             begun.set()
             await asyncio.Event().wait()

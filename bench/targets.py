@@ -75,17 +75,17 @@ class Target:
         """The processes whose cost counts."""
         return [] if self.process is None else [self.process.pid]
 
-    async def begin(self, ground: Ground) -> None:
+    async def begin(self, foundation: Ground) -> None:
         """Start it, and wait until it is ready for calls."""
         self.port = free_port()
-        self.process = self.launch(ground)
+        self.process = self.launch(foundation)
         await asyncio.to_thread(self.process.wait_port, self.port)
-        await self.settle(ground)
+        await self.settle(foundation)
 
-    def launch(self, ground: Ground) -> Process:
+    def launch(self, foundation: Ground) -> Process:
         raise NotImplementedError
 
-    async def settle(self, ground: Ground) -> None:
+    async def settle(self, foundation: Ground) -> None:
         """Whatever must be there before the first call."""
         await self.prepare_shots()
         self.note_idle()
@@ -118,8 +118,8 @@ class Upstream(Target):
     def __init__(self, era: Era, servers: int, tools: int) -> None:
         super().__init__("upstream alone", "floor", era, "direct", "the load speaks with the upstream", servers, tools)
 
-    async def begin(self, ground: Ground) -> None:
-        self.port, self.process = ground.upstream_port, ground.upstream
+    async def begin(self, foundation: Ground) -> None:
+        self.port, self.process = foundation.upstream_port, foundation.upstream
         await self.prepare_shots()
 
     async def end(self) -> None:
@@ -133,9 +133,9 @@ class Relay(Target):
         super().__init__("byte relay", "floor", era, "direct", "copies bytes, looks at nothing", servers, tools)
         self.kept = kept
 
-    def launch(self, ground: Ground) -> Process:
+    def launch(self, foundation: Ground) -> Process:
         script = [sys.executable, str(HERE / "relay.py"), "--port", str(self.port), "--kept", str(self.kept)]
-        return ground.start([*script, "--upstream", str(ground.upstream_port)], "relay", ground.hub_core)
+        return foundation.start([*script, "--upstream", str(foundation.upstream_port)], "relay", foundation.hub_core)
 
 
 class Nginx(Target):
@@ -144,14 +144,14 @@ class Nginx(Target):
     def __init__(self, era: Era, servers: int, tools: int) -> None:
         super().__init__("nginx", "yardstick", era, "direct", "plain proxy with kept connections", servers, tools)
 
-    def launch(self, ground: Ground) -> Process:
+    def launch(self, foundation: Ground) -> Process:
         program = installed.nginx()
-        folder = ground.folder / f"nginx-{self.era}"
+        folder = foundation.folder / f"nginx-{self.era}"
         folder.mkdir()
         conf = folder / "nginx.conf"
-        conf.write_text(_NGINX.format(folder=folder, port=self.port, upstream=ground.upstream_port))
+        conf.write_text(_NGINX.format(folder=folder, port=self.port, upstream=foundation.upstream_port))
         command = [program, "-p", str(folder), "-c", str(conf), "-e", "stderr"]
-        return ground.start(command, f"nginx-{self.era}", ground.hub_core)
+        return foundation.start(command, f"nginx-{self.era}", foundation.hub_core)
 
 
 class Interlock(Target):
@@ -164,22 +164,22 @@ class Interlock(Target):
         self.home = Path()
         self.ready_s = 0.0
 
-    def launch(self, ground: Ground) -> Process:
-        self.home = ground.folder / f"hub-{self.port}"
+    def launch(self, foundation: Ground) -> Process:
+        self.home = foundation.folder / f"hub-{self.port}"
         self.home.mkdir()
-        return self._run(ground)
+        return self._run(foundation)
 
-    def _run(self, ground: Ground) -> Process:
+    def _run(self, foundation: Ground) -> Process:
         config = self.home / "bench.toml"
-        config.write_text(self._config(ground))
+        config.write_text(self._config(foundation))
         command = [sys.executable, "-m", "interlock.cli", "up", "--json", "--config", str(config)]
-        return ground.start(command, f"interlock-{self.port}", ground.hub_core, self.env)
+        return foundation.start(command, f"interlock-{self.port}", foundation.hub_core, self.env)
 
     @property
     def env(self) -> dict[str, str]:
         return {"INTERLOCK_HOME": str(self.home), "PYTHONPATH": str(ROOT / "src")}
 
-    async def settle(self, ground: Ground) -> None:
+    async def settle(self, foundation: Ground) -> None:
         began = time.monotonic()
         session = await open_session(self.port) if self.era == "legacy" else ""
         listed = -1
@@ -194,15 +194,15 @@ class Interlock(Target):
         await asyncio.sleep(REST_S)
         self.note_idle()
 
-    def _config(self, ground: Ground) -> str:
+    def _config(self, foundation: Ground) -> str:
         parts = [f'[hub]\nbudget = 100_000_000\nlisten = "127.0.0.1:{self.port}"\n']
         for server in range(self.servers):
             parts.append(f'[servers.s{server}]\nera = "{self.era}"\n')
             if self.behind == "http":
                 path = upstream_path(self.era, self.tools, server)
-                parts.append(f'url = "http://127.0.0.1:{ground.upstream_port}{path}"\n')
+                parts.append(f'url = "http://127.0.0.1:{foundation.upstream_port}{path}"\n')
             else:
-                command = ground.stdio_command(self.era, self.tools, server)
+                command = foundation.stdio_command(self.era, self.tools, server)
                 parts.append(f"command = [{', '.join(map(_quoted, command))}]\n")
         return "".join(parts)
 
@@ -225,8 +225,8 @@ class Governed(Interlock):
         self.audit = audit
         self.others = others
 
-    def launch(self, ground: Ground) -> Process:
-        self.home = ground.folder / f"hub-{self.port}"
+    def launch(self, foundation: Ground) -> Process:
+        self.home = foundation.folder / f"hub-{self.port}"
         self.home.mkdir()
         prepare = [sys.executable, str(HERE / "governed.py"), str(self.home), "--servers", str(self.servers)]
         env = {**os.environ, **self.env}
@@ -234,11 +234,11 @@ class Governed(Interlock):
         if made.returncode:
             raise NotRunning(made.stderr[-500:])
         self.key = made.stdout.strip()
-        return self._run(ground)
+        return self._run(foundation)
 
-    def _config(self, ground: Ground) -> str:
+    def _config(self, foundation: Ground) -> str:
         more = f'[hub]\nanonymous = false\naccess = "opt-in"\naudit = "{self.audit}"\n'
-        return super()._config(ground).replace("[hub]\n", more, 1)
+        return super()._config(foundation).replace("[hub]\n", more, 1)
 
 
 class InterlockClient(Target):
@@ -255,7 +255,7 @@ class InterlockClient(Target):
     def pids(self) -> list[int]:
         return [*self.hub.pids, *([] if self.client is None else [self.client.pid])]
 
-    async def begin(self, ground: Ground) -> None:
+    async def begin(self, foundation: Ground) -> None:
         from process import pin
 
         if self.hub.problem or not self.hub.pids:
@@ -265,8 +265,8 @@ class InterlockClient(Target):
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             env={**os.environ, **self.hub.env},
-            cwd=ground.folder,
-            preexec_fn=lambda: pin(ground.hub_core),
+            cwd=foundation.folder,
+            preexec_fn=lambda: pin(foundation.hub_core),
         )
         assert self.client.stdin is not None
         assert self.client.stdout is not None
@@ -299,43 +299,43 @@ class Rival(Target):
         super().__init__(name, kind, "legacy", "single", setup, 1, tools)
         self._command = command
 
-    def launch(self, ground: Ground) -> Process:
+    def launch(self, foundation: Ground) -> Process:
         name = self.name.replace(" ", "-").replace("'", "")
-        return ground.start(self._command(ground, self.port, self.tools), name, ground.hub_core)
+        return foundation.start(self._command(foundation, self.port, self.tools), name, foundation.hub_core)
 
-    async def settle(self, ground: Ground) -> None:
+    async def settle(self, foundation: Ground) -> None:
         session = await open_session(self.port)
         listed = await list_tools(self.port, "legacy", session)
         if listed != self.tools:
             raise WrongAnswer(f"{listed} tools were listed, not {self.tools}")
-        await super().settle(ground)
+        await super().settle(foundation)
 
 
 def rivals(tools: int) -> list[Target]:
     """The other proxies. Each stands before one server: that is what it is for."""
 
-    def mcp_proxy(ground: Ground, port: int, tools: int) -> list[str]:
+    def mcp_proxy(foundation: Ground, port: int, tools: int) -> list[str]:
         program = installed.program("mcp-proxy", "bin/mcp-proxy")
-        return [program, "--port", str(port), "--log-level", "ERROR", "--", *ground.stdio_command("legacy", tools)]
+        return [program, "--port", str(port), "--log-level", "ERROR", "--", *foundation.stdio_command("legacy", tools)]
 
-    def fastmcp_stdio(ground: Ground, port: int, tools: int) -> list[str]:
+    def fastmcp_stdio(foundation: Ground, port: int, tools: int) -> list[str]:
         python = installed.program("fastmcp", "bin/python")
-        return [python, str(HERE / "fastmcp_proxy.py"), str(port), *ground.stdio_command("legacy", tools)]
+        return [python, str(HERE / "fastmcp_proxy.py"), str(port), *foundation.stdio_command("legacy", tools)]
 
-    def fastmcp_http(ground: Ground, port: int, tools: int) -> list[str]:
+    def fastmcp_http(foundation: Ground, port: int, tools: int) -> list[str]:
         python = installed.program("fastmcp", "bin/python")
-        url = f"http://127.0.0.1:{ground.upstream_port}{upstream_path('legacy', tools, 0)}"
+        url = f"http://127.0.0.1:{foundation.upstream_port}{upstream_path('legacy', tools, 0)}"
         return [python, str(HERE / "fastmcp_proxy.py"), str(port), url]
 
-    def npm_mcp_proxy(ground: Ground, port: int, tools: int) -> list[str]:
+    def npm_mcp_proxy(foundation: Ground, port: int, tools: int) -> list[str]:
         script = installed.program("npm-mcp-proxy", "node_modules/.bin/mcp-proxy")
         start = [installed.node(), script, "--host", "127.0.0.1", "--port", str(port), "--server", "stream", "--"]
-        return [*start, *ground.stdio_command("legacy", tools)]
+        return [*start, *foundation.stdio_command("legacy", tools)]
 
-    def supergateway(ground: Ground, port: int, tools: int) -> list[str]:
+    def supergateway(foundation: Ground, port: int, tools: int) -> list[str]:
         script = installed.program("npm-supergateway", "node_modules/.bin/supergateway")
         start = [installed.node(), script, "--port", str(port), "--outputTransport", "streamableHttp", "--stateful"]
-        return [*start, "--logLevel", "none", "--stdio", " ".join(ground.stdio_command("legacy", tools))]
+        return [*start, "--logLevel", "none", "--stdio", " ".join(foundation.stdio_command("legacy", tools))]
 
     one = "one server over standard streams, sessions"
     return [

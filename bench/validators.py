@@ -32,7 +32,7 @@ from interlock.judge.regexes import RegexError, compile_regex
 from interlock.judge.results import judge_result
 from interlock.judge.text import judge_text, show_hidden, strip_hidden
 from interlock.judge.urls import judge_redirect, judge_resolved, judge_url, judge_urls_in_text, names_to_resolve
-from interlock.protocols.mcp.meta import glance
+from interlock.protocols.mcp.meta import preview
 from interlock.protocols.mcp.methods import METHODS
 from interlock.wire.errors import Fault
 from interlock.wire.limits import DEFAULT
@@ -192,7 +192,7 @@ def jsonrpc_envelope(row: Row) -> bool:
         message = decode(_standard_json(given["msg"]))
         if not isinstance(message, Request) or message.method not in METHODS:
             return True
-        return glance(message.params).name != "echo"
+        return preview(message.params).name != "echo"
     except Fault:
         return True
 

@@ -31,7 +31,7 @@ FLOORS = {
 HUB = (
     "locks", "memory", "cannot_start", "store_faults", "catalog", "callers", "calls", "audit", "access", "upstreams",
     "bridges", "decisions", "reporting", "permissions", "validators", "results", "gates", "pipeline", "judgement",
-    "kernel", "oauth", "doors", "tasks", "desks", "carrying", "spans", "operating", "hub", "assembling", "assembly",
+    "kernel", "oauth", "authenticator", "tasks", "desks", "carrying", "spans", "operating", "hub", "assembling", "hub_app",
     "operator", "restoring",
 )  # fmt: skip
 """The rooms of the hub and what stands between them: each may import from those before it."""

@@ -22,7 +22,7 @@ SERVERS = [
         "tools": 2,
         "tokens": 1234,
         "problem": None,
-        "mend": None,
+        "hint": None,
     },
     {
         "id": "db",
@@ -32,7 +32,7 @@ SERVERS = [
         "tools": 0,
         "tokens": None,
         "problem": "the variable `DATABASE_URL` is not set",
-        "mend": "export DATABASE_URL=…",
+        "hint": "export DATABASE_URL=…",
     },
 ]
 TOOLS = [
@@ -66,7 +66,7 @@ WHY = {
         "gate": "access",
         "rule": "tool_grant deny",
         "message": "Unknown tool: x",
-        "mend": "ask the operator",
+        "hint": "ask the operator",
         "hidden": True,
     }
 }
@@ -129,7 +129,7 @@ class FakeHub:
 
     def _hello(self, params: dict[str, Any]) -> dict[str, Any]:
         if params.get("key") == "ilk_wrong":
-            return {"error": {"code": -32000, "message": "this key is unknown", "data": {"mend": "connect again"}}}
+            return {"error": {"code": -32000, "message": "this key is unknown", "data": {"hint": "connect again"}}}
         return {"version": "0.1.0", "pid": os.getpid(), "principal": {"id": "local", "kind": "agent"}}
 
     def _accept(self) -> None:

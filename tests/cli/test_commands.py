@@ -38,8 +38,8 @@ def test_status_shows_each_server_or_its_mend(user: User, hub: FakeHub) -> None:
 
 def test_what_keeps_a_server_from_starting_is_told_once(user: User, hub: FakeHub) -> None:
     status = json.loads(user.run("status", "--json").output)
-    wrong = {"file": "/c/interlock.toml", "line": 3, "message": status["servers"][1]["problem"], "mend": "export it"}
-    other = {"file": "", "line": None, "message": "`listen` changed", "mend": "restart"}
+    wrong = {"file": "/c/interlock.toml", "line": 3, "message": status["servers"][1]["problem"], "hint": "export it"}
+    other = {"file": "", "line": None, "message": "`listen` changed", "hint": "restart"}
     hub.answers["hub/status"] = {**status, "config": {"path": "", "problems": [wrong, other]}}
     output = user.run("status").output
     assert output.count("`DATABASE_URL` is not set") == 1
@@ -222,7 +222,7 @@ def test_a_call_that_the_hub_did_not_let_through_is_not_put_down_to_its_server(u
 
 
 def test_an_error_of_the_hub_is_shown_with_its_mend(user: User, hub: FakeHub) -> None:
-    hub.answers["hub/call"] = {"error": {"code": -32602, "message": "no such tool", "data": {"mend": "see `list`"}}}
+    hub.answers["hub/call"] = {"error": {"code": -32602, "message": "no such tool", "data": {"hint": "see `list`"}}}
     result = user.run("call", "demo__nope")
     assert result.exit_code == 1
     assert "no such tool" in result.stderr
@@ -230,7 +230,7 @@ def test_an_error_of_the_hub_is_shown_with_its_mend(user: User, hub: FakeHub) ->
 
 
 def test_a_failed_call_names_the_commands_that_help(user: User, hub: FakeHub) -> None:
-    unknown = {"code": -32602, "message": "no", "data": {"name": "TOOL_NOT_FOUND", "mend": "tools/list names them"}}
+    unknown = {"code": -32602, "message": "no", "data": {"name": "TOOL_NOT_FOUND", "hint": "tools/list names them"}}
     hub.answers["hub/call"] = {"error": unknown}
     assert "→ `interlock list` names" in user.run("call", "demo__nope").stderr
     hub.answers["hub/call"] = {"error": {"code": -32603, "message": "the server exited with code 4"}}
@@ -313,7 +313,7 @@ def test_a_socket_left_over_by_a_killed_hub_counts_as_none(user: User) -> None:
 def test_a_path_too_long_for_a_socket_says_so(tmp_path: Path) -> None:
     with pytest.raises(Failure) as caught:
         HubLink.open(tmp_path / ("x" * 120))
-    assert "INTERLOCK_HOME" in caught.value.mend
+    assert "INTERLOCK_HOME" in caught.value.hint
 
 
 def test_a_hub_that_hangs_up_at_hello_is_about_to_be_gone(user: User) -> None:

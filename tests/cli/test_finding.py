@@ -25,7 +25,7 @@ BUDGET = {
     "listed_tokens": 572,
     "instructions_tokens": 90,
     "instructions_without_room": ["wordy"],
-    "pinned_without_room": ["many__huge"],
+    "pinned_over_budget": ["many__huge"],
     "servers": [{"id": "many", "tokens": 39_000}, {"id": "few", "tokens": 1_000}],
 }
 
@@ -85,7 +85,7 @@ def test_a_real_hub_finds_for_an_agent_and_says_what_its_context_holds(user: Use
     assert free["all_tokens"] == free["listed_tokens"]
     assert tight["level"] == "L3"
     assert tight["listed_tokens"] + tight["instructions_tokens"] <= tight["budget"] == 1_500
-    assert tight["pinned_without_room"]
+    assert tight["pinned_over_budget"]
     status = user.finished("status")[1]
     needed = re.search(r"\[agents\.tight\] budget has no room for the pinned many__create_.*takes (\d+) tokens", status)
     assert needed is not None

@@ -89,7 +89,7 @@ def test_a_running_hub_is_told(user: User, hub: FakeHub) -> None:
 
 
 def test_what_is_wrong_with_other_servers_is_not_told_of_a_new_one(user: User, hub: FakeHub) -> None:
-    told = [{"message": f"no {server}", "mend": "", "server": server} for server in ("a", "b", None)]
+    told = [{"message": f"no {server}", "hint": "", "server": server} for server in ("a", "b", None)]
     hub.answers["hub/reload"] = {"applied": True, "changed": [], "problems": told}
     added = user.run("add", "a", "https://h.example/mcp")
     assert "no a" in added.stderr
@@ -234,7 +234,7 @@ def test_the_doctor_says_when_python_was_built_without_optimisations(
     monkeypatch.setitem(sysconfig.get_config_vars(), "CONFIG_ARGS", built_with)
     checks = json.loads(user.run("doctor", "--json").output)["checks"]
     python = next(check for check in checks if check["name"] == "python")
-    assert (python["verdict"], "uv python install" in python["mend"]) == (verdict, verdict == "warning")
+    assert (python["verdict"], "uv python install" in python["hint"]) == (verdict, verdict == "warning")
 
 
 def test_the_doctor_names_each_thing_that_is_wrong_with_its_mend(user: User) -> None:
@@ -253,7 +253,7 @@ def test_the_doctor_names_each_thing_that_is_wrong_with_its_mend(user: User) -> 
     wrong = {check["name"]: check for check in json.loads(result.output)["checks"] if check["verdict"] == "wrong"}
     assert result.exit_code == 1
     assert set(wrong) == {"port", "server a", "server b", "server c", "server e"}
-    assert all(check["mend"] for check in wrong.values())
+    assert all(check["hint"] for check in wrong.values())
     if sys.platform == "linux":
         assert "(pid " in wrong["port"]["detail"]
 

@@ -1,4 +1,4 @@
-"""What the system does not let a command do is told like any other failure: the place, the reason, the mend."""
+"""What the system does not let a command do is told like any other failure: the place, the reason, the fix."""
 
 from __future__ import annotations
 
@@ -75,7 +75,7 @@ def test_a_folder_that_is_gone_is_told_from_a_file_that_is_missing(user: User, a
 def test_a_full_disk_is_told_with_its_mend() -> None:
     failure = of_the_system(OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), "/a/b"))
     assert failure.message.startswith("/a/b: ")
-    assert "free some space" in failure.mend
+    assert "free some space" in failure.hint
 
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no device that is always full")

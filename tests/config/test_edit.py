@@ -85,14 +85,14 @@ def test_a_file_that_cannot_be_read_is_left_alone(file: Path) -> None:
     file.write_text("[broken")
     with pytest.raises(EditError, match="cannot be read") as caught:
         add_servers(file, {"c": Server(url="https://h/")})
-    assert "left as it is" in caught.value.mend
+    assert "left as it is" in caught.value.hint
     assert file.read_text() == "[broken"
 
 
 def test_removing_what_is_not_there_names_what_is(file: Path) -> None:
     with pytest.raises(EditError) as caught:
         remove_server(file, "zz")
-    assert "a, b" in caught.value.mend
+    assert "a, b" in caught.value.hint
 
 
 def test_every_change_keeps_its_own_copy(file: Path) -> None:

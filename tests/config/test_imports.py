@@ -189,7 +189,7 @@ def test_a_broken_entry_holds_back_itself_alone(desk: Desk) -> None:
 
 def test_a_file_without_servers_says_what_was_expected(desk: Desk) -> None:
     (problem,) = imported(desk, "m.json", "{}").problems
-    assert "mcpServers" in problem.mend
+    assert "mcpServers" in problem.hint
 
 
 def test_the_first_to_name_a_server_keeps_it(desk: Desk) -> None:

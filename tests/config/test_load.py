@@ -129,7 +129,7 @@ def test_all_problems_are_reported_in_order_of_their_lines(own: Own) -> None:
 
 @pytest.mark.parametrize("text", [row[0] for row in WRONG])
 def test_every_problem_of_a_wrong_file_says_how_to_mend_it(own: Own, text: str) -> None:
-    assert [problem for problem in own(text).problems if not problem.mend] == []
+    assert [problem for problem in own(text).problems if not problem.hint] == []
 
 
 @pytest.mark.parametrize("setting", ['url = "ftp://h/"', 'url = "https://h/"\nheaders = { A = "b\\nc" }'])
@@ -139,7 +139,7 @@ def test_what_is_wrong_as_written_is_not_put_down_to_its_variables(own: Own, set
 
 def test_a_setting_of_the_file_that_stands_in_a_table_is_sent_to_the_top(own: Own) -> None:
     (problem,) = own('[servers.a]\nurl = "https://h/"\nimport = ["b.json"]\n').problems
-    assert problem.mend == "move it to the top of the file, above the first [table]"
+    assert problem.hint == "move it to the top of the file, above the first [table]"
 
 
 def test_a_missing_variable_holds_back_its_server_alone(own: Own) -> None:
@@ -150,7 +150,7 @@ def test_a_missing_variable_holds_back_its_server_alone(own: Own) -> None:
     assert problem is not None
     assert problem.line == 5
     assert "`GONE`" in problem.message
-    assert "export GONE" in problem.mend
+    assert "export GONE" in problem.hint
 
 
 @pytest.mark.parametrize(
@@ -217,7 +217,7 @@ def test_a_file_that_is_gone_stays_in_force_and_is_said_to_be_missing(
     again = load_again(first.config, home=desk.home)
     assert not again.usable
     assert (again.problems[0].file, again.problems[0].message[:16]) == (str(desk.user_config), "the file is gone")
-    assert again.problems[0].mend
+    assert again.problems[0].hint
     desk.user_config.write_text('[servers.b]\nurl = "https://b/"')
     assert list(load_again(first.config, home=desk.home).config.servers) == ["b"]
 

@@ -43,9 +43,9 @@ def deeds(hub: HubApp) -> dict[str, tuple[Callable[[], Awaitable[object]], Calla
     """By its name, what must be there first, and the change."""
     said = msgspec.json.encode
     ask = lambda: hub.inbox.ask(QUESTION)  # noqa: E731
-    grant = lambda: hub.access_desk.grant(ADA, said({**GRANT, "permission": "allow"}))  # noqa: E731
-    create = lambda: hub.key_desk.create(ADA, said({"agent": "ci"}))  # noqa: E731
-    approve = lambda: hub.permission_desk.approve(ADA, said(SHELL))  # noqa: E731
+    grant = lambda: hub.access_methods.grant(ADA, said({**GRANT, "permission": "allow"}))  # noqa: E731
+    create = lambda: hub.key_operations.create(ADA, said({"agent": "ci"}))  # noqa: E731
+    approve = lambda: hub.permission_operations.approve(ADA, said(SHELL))  # noqa: E731
 
     async def answered() -> Decision:
         return await hub.inbox.answer((await ask()).id, "once", ADA, "terminal")
@@ -56,12 +56,12 @@ def deeds(hub: HubApp) -> dict[str, tuple[Callable[[], Awaitable[object]], Calla
     last = lambda: list(hub.inbox.all(only_open=False))[-1].id  # noqa: E731
     return {
         "grant": (nothing, grant),
-        "revoke": (grant, lambda: hub.access_desk.revoke(ADA, said(GRANT))),
+        "revoke": (grant, lambda: hub.access_methods.revoke(ADA, said(GRANT))),
         "create_key": (nothing, create),
-        "rotate_key": (create, lambda: hub.key_desk.rotate(ADA, said({"agent": "ci"}))),
-        "revoke_key": (create, lambda: hub.key_desk.revoke(ADA, said({"agent": "ci"}))),
+        "rotate_key": (create, lambda: hub.key_operations.rotate(ADA, said({"agent": "ci"}))),
+        "revoke_key": (create, lambda: hub.key_operations.revoke(ADA, said({"agent": "ci"}))),
         "approve": (nothing, approve),
-        "revoke_permission": (approve, lambda: hub.permission_desk.revoke(ADA, said(SHELL))),
+        "revoke_permission": (approve, lambda: hub.permission_operations.revoke(ADA, said(SHELL))),
         "ask": (nothing, ask),
         "answer": (ask, lambda: hub.inbox.answer(last(), "always", ADA, "terminal")),
         "use": (answered, lambda: hub.inbox.use(last())),

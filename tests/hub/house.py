@@ -40,21 +40,21 @@ PREFIX = "io.modelcontextprotocol/"
 class House:
     """The hub and its address."""
 
-    def __init__(self, assembly: HubApp, url: str, endpoint: McpEndpoint) -> None:
-        self.assembly = assembly
+    def __init__(self, hub_app: HubApp, url: str, endpoint: McpEndpoint) -> None:
+        self.hub_app = hub_app
         self.url = url
         self.endpoint = endpoint
 
     def key(self, name: str, profile: str | None = None) -> str:
         """A fresh key for an agent."""
-        text, key = self.assembly.keys.make(name, "agent", profile=profile)
+        text, key = self.hub_app.keys.make(name, "agent", profile=profile)
         # As a key arrives that another hub of the same store made.
-        self.assembly.keys.mirror.apply(Change(KEYS.name, key.hash, 1, 1, KEYS.encode(key)))
+        self.hub_app.keys.mirror.apply(Change(KEYS.name, key.hash, 1, 1, KEYS.encode(key)))
         return text
 
     async def new_key(self, name: str, kind: Kind = "agent", **settings: Any) -> str:
         """A fresh key, stored."""
-        return await self.assembly.keys.create(name, kind, **settings)
+        return await self.hub_app.keys.create(name, kind, **settings)
 
     async def allow(self, agent: str, server: str, tool: str | None = None, **more: Any) -> None:
         """Grant an agent something."""
@@ -68,16 +68,16 @@ class House:
         """Say what an agent may or may not."""
         said = {"agent_id": agent, "server_id": server, "tool_name": tool, "permission": permission, **more}
         said["entry_type"] = "server_grant" if tool is None else "tool_grant"
-        await self.assembly.access_desk.grant(local_person("tester"), msgspec.json.encode(said))
+        await self.hub_app.access_methods.grant(local_person("tester"), msgspec.json.encode(said))
 
     async def take(self, agent: str, server: str, tool: str | None = None) -> int:
         """Take back what was said."""
         kind: EntryType = "server_grant" if tool is None else "tool_grant"
-        return await self.assembly.grants.revoke(kind, agent, server, tool)
+        return await self.hub_app.grants.revoke(kind, agent, server, tool)
 
     async def state(self, server: str, *wanted: ServerState) -> None:
         """Wait until a server is in one of the states."""
-        await until(lambda: self.assembly.upstreams[server].state in wanted)
+        await until(lambda: self.hub_app.upstreams[server].state in wanted)
 
 
 @contextlib.asynccontextmanager
@@ -94,14 +94,14 @@ async def house(
     """A running hub. With `wait`, every server is up first."""
     settings = hub or Hub(timeouts=Timeouts(start_s=30, discovery_s=10, tool_s=20))
     config = Config(hub=settings, servers=dict(servers), profiles=dict(profiles or {}), agents=dict(agents or {}))
-    assembly = HubApp(config, tmp_path / "home", parking)
-    endpoint = McpEndpoint(assembly.service, assembly.limits)
-    metrics = MetricsPage(assembly)
-    http = await start(endpoint, make_app(assembly, metrics=metrics), is_mcp=is_mcp_path)
-    metrics.face = http.face
-    assembly.listen = f"127.0.0.1:{http.port}"
-    await assembly.begin()
-    running = House(assembly, f"http://127.0.0.1:{http.port}", endpoint)
+    hub_app = HubApp(config, tmp_path / "home", parking)
+    endpoint = McpEndpoint(hub_app.service, hub_app.limits)
+    metrics = MetricsPage(hub_app)
+    http = await start(endpoint, make_app(hub_app, metrics=metrics), is_mcp=is_mcp_path)
+    metrics.listener = http.listener
+    hub_app.listen = f"127.0.0.1:{http.port}"
+    await hub_app.begin()
+    running = House(hub_app, f"http://127.0.0.1:{http.port}", endpoint)
     try:
         if wait:
             for server in servers:
@@ -109,7 +109,7 @@ async def house(
         yield running
     finally:
         await http.stop(1)
-        await assembly.end()
+        await hub_app.end()
 
 
 async def until(condition: Callable[[], bool], within: float = 30.0) -> None:
@@ -262,9 +262,9 @@ class KeptLines:
 
     async def __aenter__(self) -> KeptLines:
         ours, theirs = socket.socketpair()
-        assembly = self._hub.assembly
-        caller = assembly.doors.admit_key(self._key, "/mcp")
-        self.server = StdioServer(assembly.service, caller, limits=assembly.limits, admit=self._admit)
+        hub_app = self._hub.hub_app
+        caller = hub_app.authenticator.admit_key(self._key, "/mcp")
+        self.server = StdioServer(hub_app.service, caller, limits=hub_app.limits, admit=self._admit)
         await asyncio.get_running_loop().connect_accepted_socket(lambda: self.server, theirs)
         self._reader, self._writer = await asyncio.open_connection(sock=ours)
         if not self.modern:
@@ -284,7 +284,7 @@ class KeptLines:
         self.server.close()
 
     def _admit(self, auth: bytes) -> Caller:
-        return self._hub.assembly.doors.admit("/mcp", {b"authorization": header_of(auth)})
+        return self._hub.hub_app.authenticator.admit("/mcp", {b"authorization": header_of(auth)})
 
     async def call(self, name: str, arguments: bytes, id: int) -> Any:
         """A call of a tool; the JSON-RPC answer."""

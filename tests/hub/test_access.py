@@ -46,10 +46,10 @@ async def names(client: Raw) -> set[str]:
 async def say(hub: House, agent: str, server: str, tool: str | None, said: Says) -> None:
     for permission in said:
         if permission == "gone":
-            before = hub.assembly.access.now
-            hub.assembly.access.now = lambda: datetime(2020, 1, 1, tzinfo=UTC)
+            before = hub.hub_app.access.now
+            hub.hub_app.access.now = lambda: datetime(2020, 1, 1, tzinfo=UTC)
             await hub.deny(agent, server, tool, expires_at="2020-01-02T00:00:00Z")
-            hub.assembly.access.now = before
+            hub.hub_app.access.now = before
         else:
             await hub.give(permission, agent, server, tool)
 
@@ -146,7 +146,7 @@ async def test_who_may_list_all_sees_it_and_is_told_why_not(hub: House) -> None:
     refused = (await call(client, "open__echo", text="x"))["error"]["data"]
     assert (refused["name"], refused["gate"]) == ("ACCESS_DENIED", "access")
     assert refused["rule"] == "tool_grant deny by person:tester"
-    assert "interlock grants allow" in refused["mend"]
+    assert "interlock grants allow" in refused["hint"]
 
 
 async def test_key_and_grant_must_both_allow(hub: House) -> None:
@@ -175,10 +175,10 @@ async def test_t31_a_revocation_holds_for_the_next_call_of_an_open_session(hub: 
 
 
 async def test_agents_without_grants_share_one_list(hub: House) -> None:
-    shelves = hub.assembly.shelves
-    callers = [hub.assembly.doors.admit_key(hub.key(name), "/mcp") for name in ("a", "b", "c")]
+    listings = hub.hub_app.listings
+    callers = [hub.hub_app.authenticator.admit_key(hub.key(name), "/mcp") for name in ("a", "b", "c")]
     await hub.deny("c", "open", "echo")
-    one, two, three = (shelves.listing(caller.shelf, "tool") for caller in callers)
+    one, two, three = (listings.listing(caller.list_scope, "tool") for caller in callers)
     assert one is two
     assert b'"open__echo"' in one
     assert b'"open__echo"' not in three
@@ -200,7 +200,7 @@ async def test_grants_are_given_by_people_alone_and_in_their_own_name(hub: House
     assert given["result"]["granted_by"] == "ada"
     asked = (await person.modern("mgp/access/query", {"agent_id": "a", "server_id": "shut"}))["result"]
     assert (asked["permission"], asked["source"], asked["granted_by"]) == ("allow", "server_grant", "ada")
-    [kept] = hub.assembly.grants.of_agent("a")
+    [kept] = hub.hub_app.grants.of_agent("a")
     assert kept.justification == "why not"
     assert (await person.modern("mgp/access/revoke", said))["result"]["revoked"] == 1
 
@@ -222,13 +222,13 @@ async def test_a_grant_that_means_nothing_is_refused(tmp_path: Path, wrong: dict
     async with house(tmp_path, {}) as hub:
         person = Raw(hub.url + "/mcp", await hub.new_key("ada", "person"))
         assert (await person.modern("mgp/access/grant", said))["error"]["data"]["name"] == "INVALID_PARAMS"
-        assert hub.assembly.grants.list() == []
+        assert hub.hub_app.grants.list() == []
 
 
 async def test_t3_a_wrong_credential_is_never_taken_for_none(hub: House) -> None:
     stale = await hub.new_key("stale", expires_at=datetime.now(UTC) - timedelta(seconds=1))
     gone = await hub.new_key("gone")
-    await hub.assembly.keys.revoke("gone")
+    await hub.hub_app.keys.revoke("gone")
     bound = await hub.new_key("bound", profile="other-tenant")
     credentials = {"garbage": 401, "": 401, "ilk_" + "A" * 43: 401, stale: 401, gone: 401, bound: 404}
     body = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "tools/list", "params": {}}).encode()
@@ -254,12 +254,12 @@ async def test_a_revoked_key_ends_an_open_session_and_a_stream_of_standard_io(hu
     key = await hub.new_key("a")
     client = Raw(hub.url + "/mcp", key)
     await client.initialize()
-    caller = hub.assembly.doors.admit_key(key, "/mcp")
-    assert (await hub.assembly.hub.calls.judge(caller, "open__echo", b'{"text":"x"}')).outcome == "allowed"
-    await hub.assembly.keys.revoke("a")
+    caller = hub.hub_app.authenticator.admit_key(key, "/mcp")
+    assert (await hub.hub_app.hub.calls.judge(caller, "open__echo", b'{"text":"x"}')).outcome == "allowed"
+    await hub.hub_app.keys.revoke("a")
     assert (await client.post(b'{"jsonrpc":"2.0","id":1,"method":"ping"}'))[0] == 401
-    assert (await hub.assembly.hub.calls.judge(caller, "open__echo", b'{"text":"x"}')).error == "AUTH_REQUIRED"
-    assert hub.assembly.shelves.listing(caller.shelf, "tool") == b"[]"
+    assert (await hub.hub_app.hub.calls.judge(caller, "open__echo", b'{"text":"x"}')).error == "AUTH_REQUIRED"
+    assert hub.hub_app.listings.listing(caller.list_scope, "tool") == b"[]"
 
 
 async def test_why_equals_the_outcome_of_the_real_call(hub: House) -> None:
@@ -272,8 +272,8 @@ async def test_why_equals_the_outcome_of_the_real_call(hub: House) -> None:
         client = Raw(hub.url + "/mcp", await hub.new_key(agent, permissions=permissions))
         tool = chance.choice(("echo", "add", "nope"))
         arguments = chance.choice(({"text": "x"}, {"a": 1}, {}, {"a": "one"}))
-        caller = hub.assembly.doors.admit_key(client.key, "/mcp")
-        judged = await hub.assembly.hub.calls.judge(caller, f"{server}__{tool}", json.dumps(arguments).encode())
+        caller = hub.hub_app.authenticator.admit_key(client.key, "/mcp")
+        judged = await hub.hub_app.hub.calls.judge(caller, f"{server}__{tool}", json.dumps(arguments).encode())
         answer = await call(client, f"{server}__{tool}", **arguments)
         failed = answer.get("error", {}).get("data") or answer.get("result", {}).get("_meta", {}).get(
             "dev.interlock/error"
@@ -288,11 +288,11 @@ async def test_why_equals_the_outcome_of_the_real_call(hub: House) -> None:
             assert failed is not None, (number, judged)
             assert failed["name"] == judged.error
             if judged.gate != "resolve":
-                last = hub.assembly.hub.refusals.last()
+                last = hub.hub_app.hub.refusals.last()
                 assert last is not None
                 assert (last.gate, last.rule, last.agent) == (judged.gate, judged.rule, agent)
                 assert failed.get("gate") == (None if judged.hidden else judged.gate)
-        await hub.assembly.keys.revoke(agent)
+        await hub.hub_app.keys.revoke(agent)
 
 
 async def test_rates_of_key_agent_tool_and_hub_refuse_with_the_time_to_wait(hub: House) -> None:
@@ -312,8 +312,8 @@ async def test_rates_of_key_agent_tool_and_hub_refuse_with_the_time_to_wait(hub:
     assert "result" in await call(other, "open__echo", text="x"), "one key's rate is not another's"
     assert "result" in await call(other, "shut__pid")
     assert (await call(other, "shut__pid"))["error"]["data"]["rule"] == "rate of the tool: 1 per minute"
-    caller = hub.assembly.doors.admit_key(client.key, "/mcp")
-    assert (await hub.assembly.hub.calls.judge(caller, "open__echo", b'{"text":"x"}')).gate == "rates"
+    caller = hub.hub_app.authenticator.admit_key(client.key, "/mcp")
+    assert (await hub.hub_app.hub.calls.judge(caller, "open__echo", b'{"text":"x"}')).gate == "rates"
 
 
 async def test_a_server_that_is_not_there_is_one_that_has_to_be_granted(hub: House) -> None:
@@ -355,11 +355,11 @@ async def test_t3_a_hub_beyond_this_machine_lets_nobody_in_because_its_file_says
     file = tmp_path / "interlock.toml"
     file.write_text('[hub]\nlisten = "0.0.0.0:7420"\n')
     async with house(tmp_path, {}) as hub:
-        await hub.assembly.apply(load(file, home=hub.assembly.home).config)
+        await hub.hub_app.apply(load(file, home=hub.hub_app.home).config)
         anonymous = Raw(hub.url + "/mcp")
         assert (await anonymous.post(b"{}"))[0] == 401
         file.write_text(f"[hub]\n{rewritten}\n")
-        told = await ControlOperations(hub.assembly, lambda: None).reload()
+        told = await ControlOperations(hub.hub_app, lambda: None).reload()
         assert told["applied"]
         assert "restart the hub" in str(told["problems"])
         assert (await anonymous.post(b"{}"))[0] == 401

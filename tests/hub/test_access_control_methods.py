@@ -25,7 +25,7 @@ async def hub(tmp_path: Path) -> AsyncIterator[House]:
 
 @pytest.fixture
 def ask(hub: House) -> Ask:
-    operator = ControlOperations(hub.assembly, lambda: None)
+    operator = ControlOperations(hub.hub_app, lambda: None)
 
     async def ask(method: str, **params: object) -> Any:
         answer = await operator.methods[method](msgspec.json.encode(params))
@@ -38,8 +38,8 @@ async def test_a_key_is_made_listed_used_rotated_and_revoked(hub: House, ask: As
     made = await ask("hub/keys.create", agent="ci", expires_at="2099-01-01T00:00:00Z", rate={"per_hour": 5})
     client = Raw(hub.url + "/mcp", made["key"])
     assert "result" in await client.modern("tools/list")
-    hub.assembly.doors.note_uses()
-    await hub.assembly.keys.write_uses()
+    hub.hub_app.authenticator.note_uses()
+    await hub.hub_app.keys.write_uses()
     [listed] = (await ask("hub/keys.list"))["keys"]
     assert listed["rate"] == {"per_hour": 5}
     assert listed["expires_at"] == "2099-01-01T00:00:00Z"
@@ -69,7 +69,7 @@ async def test_a_key_that_means_nothing_is_not_made(hub: House, ask: Ask, wrong:
     with pytest.raises(Fault) as caught:
         await ask("hub/keys.create", **{"agent": "x", **wrong})
     assert caught.value.name == "INVALID_PARAMS"
-    assert hub.assembly.keys.list() == []
+    assert hub.hub_app.keys.list() == []
 
 
 async def test_a_denial_is_given_explained_and_taken_back(hub: House, ask: Ask) -> None:

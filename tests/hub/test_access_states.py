@@ -50,7 +50,7 @@ class GrantsOverTime(RuleBasedStateMachine):
         self.runner = asyncio.Runner(loop_factory=MovedClock)
         self.hub: HubApp = self.runner.run(self._begin())
         self.callers = {
-            name: self.hub.doors.admit_principal(Principal(name, "agent"), "/mcp") for name in (*AGENTS, "cyd")
+            name: self.hub.authenticator.admit_principal(Principal(name, "agent"), "/mcp") for name in (*AGENTS, "cyd")
         }
 
     async def _begin(self) -> HubApp:
@@ -75,14 +75,14 @@ class GrantsOverTime(RuleBasedStateMachine):
             "permission": permission,
             "expires_at": None if until is None else BEGAN + timedelta(seconds=until),
         }
-        self.runner.run(self.hub.access_desk.grant(local_person("x"), msgspec.json.encode(said)))
+        self.runner.run(self.hub.access_methods.grant(local_person("x"), msgspec.json.encode(said)))
         self.entries[agent, server, tool, permission] = until
 
     @rule(agent=agents, server=servers, tool=tools)
     def revoke(self, agent: str, server: str, tool: str | None) -> None:
         kind = "server_grant" if tool is None else "tool_grant"
         said = {"entry_type": kind, "agent_id": agent, "server_id": server, "tool_name": tool}
-        done = self.runner.run(self.hub.access_desk.revoke(local_person("x"), msgspec.json.encode(said)))
+        done = self.runner.run(self.hub.access_methods.revoke(local_person("x"), msgspec.json.encode(said)))
         gone = [self.entries.pop((agent, server, tool, permission), "none") for permission in ("allow", "deny")]
         assert done == {"revoked": sum(one != "none" for one in gone)}
 
@@ -98,7 +98,7 @@ class GrantsOverTime(RuleBasedStateMachine):
         if not hasattr(self, "hub"):
             return
         for agent, caller in self.callers.items():
-            listed = self.hub.shelves.listing(caller.shelf, "tool")
+            listed = self.hub.listings.listing(caller.list_scope, "tool")
             for server in SERVERS:
                 for tool in TOOLS:
                     name = f"{server}__{tool}"

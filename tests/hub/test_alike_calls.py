@@ -201,7 +201,7 @@ async def assert_told_as_the_first(tmp_path: Path, way: Way, reply: bytes, follo
     records: list[Record] = []
     async with server_house(tmp_path, way, timeout_s=1) as place:
         hub, web = place[:2]
-        hub.assembly.recorder.follow(records.extend)
+        hub.hub_app.recorder.follow(records.extend)
         async with place.kept() as client:
             await trodden(client)
             before = followed.call_count
@@ -211,8 +211,8 @@ async def assert_told_as_the_first(tmp_path: Path, way: Way, reply: bytes, follo
         async with place.kept() as first:
             assert but_for_trace(await first.call(STRANGE, LIKE, 9)) == told
             assert followed.call_count == before + 1, "the first call of a connection goes the long way"
-        await hub.assembly.recorder.flushed()
-        assert hub.assembly.hub.open_calls == 0
+        await hub.hub_app.recorder.flushed()
+        assert hub.hub_app.hub.open_calls == 0
     # One that takes long has a row of its intent before that of its outcome.
     one, other = [record for record in records if record.name == "strange" and record.outcome is not None][-2:]
     unlike = {"seq": 0, "at": 0, "trace": "", "intent": 0, "duration_us": 0}
@@ -239,20 +239,20 @@ async def test_a_program_that_ends_leaves_nobody_waiting(tmp_path: Path, followe
         assert followed.call_count == before + 1
         assert told["error"]["data"]["name"] == "OUTCOME_UNKNOWN"
         assert "exited with code 0" in told["error"]["message"]
-        assert hub.assembly.hub.open_calls == 0
+        assert hub.hub_app.hub.open_calls == 0
 
 
 async def test_each_call_gets_its_own_answer_and_its_own_row(tmp_path: Path, way: Way) -> None:
     rows: list[str] = []
     async with server_house(tmp_path, way) as place, place.kept() as client:
         hub = place.hub
-        hub.assembly.recorder.follow(lambda batch: rows.extend(entry.arguments for entry in batch if entry.name))
+        hub.hub_app.recorder.follow(lambda batch: rows.extend(entry.arguments for entry in batch if entry.name))
         with patch.object(Trail, "ended_well", autospec=True, side_effect=Trail.ended_well) as plain:
             for number in range(20):
                 answer = await client.call(OK, b'{"n":%d}' % number, number)
                 assert answer["id"] == number
         assert plain.call_count >= 15
-        await hub.assembly.recorder.flushed()
+        await hub.hub_app.recorder.flushed()
     assert len(set(rows)) == 20
 
 
@@ -305,7 +305,7 @@ async def test_a_key_that_is_taken_back_is_refused_in_the_middle_of_like_calls(t
         key = await hub.new_key("ci")
         async with place.kept(key) as client:
             await trodden(client)
-            await hub.assembly.key_desk.revoke(local_person("tester"), b'{"agent":"ci"}')
+            await hub.hub_app.key_operations.revoke(local_person("tester"), b'{"agent":"ci"}')
             told = await client.call(STRANGE, LIKE, 4)
             assert "key is not known" in told["error"]["message"]
             assert web.called == 3
@@ -324,16 +324,16 @@ async def test_what_is_denied_meanwhile_is_refused_to_like_calls_too(tmp_path: P
 
 
 def _new_line(hub: House) -> None:
-    upstream = hub.assembly.upstreams["web"]
-    assert upstream.shared_line is not None
-    upstream.shared_line = UpstreamConnection(upstream.shared_line.connection)
+    upstream = hub.hub_app.upstreams["web"]
+    assert upstream.shared_connection is not None
+    upstream.shared_connection = UpstreamConnection(upstream.shared_connection.connection)
 
 
 CHANGES: dict[str, Callable[[House], None]] = {
-    "something that plans are made of": lambda hub: hub.assembly.hub.sending.trails.epoch.advance(),
+    "something that plans are made of": lambda hub: hub.hub_app.hub.sending.trails.policy_version.advance(),
     "the connection": _new_line,
 }
-FORGOTTEN = {"who a credential stands for": lambda hub: hub.assembly.doors.forget()}
+FORGOTTEN = {"who a credential stands for": lambda hub: hub.hub_app.authenticator.forget()}
 """Over HTTP, where each request brings its credential."""
 
 
@@ -375,16 +375,16 @@ async def test_a_client_that_goes_is_not_waited_for(tmp_path: Path, way: Way) ->
     records: list[Record] = []
     async with server_house(tmp_path, way) as place:
         hub, web = place[:2]
-        hub.assembly.recorder.follow(records.extend)
+        hub.hub_app.recorder.follow(records.extend)
         async with place.kept() as client:
             await trodden(client)
             web.replies["strange"] = b""
             waiting = asyncio.ensure_future(client.call(STRANGE, LIKE, 4))
             await until(lambda: web.called == 4)
         waiting.cancel()
-        await until(lambda: hub.assembly.hub.open_calls == 0)
+        await until(lambda: hub.hub_app.hub.open_calls == 0)
         await until(lambda: web.lost == 1)
-        await hub.assembly.recorder.flushed()
+        await hub.hub_app.recorder.flushed()
     outcome = [record.outcome for record in records if record.name == "strange"][-1]
     assert outcome is not None
     assert outcome.transport == "cancelled"
@@ -395,7 +395,7 @@ async def test_in_a_session_a_call_ends_when_it_is_cancelled_or_the_session_ends
     records: list[Record] = []
     async with server_house(tmp_path, OLD) as place:
         hub, web = place[:2]
-        hub.assembly.recorder.follow(records.extend)
+        hub.hub_app.recorder.follow(records.extend)
         async with place.kept() as client, place.kept() as other:
             await trodden(client)
             web.replies["strange"] = b""
@@ -410,9 +410,9 @@ async def test_in_a_session_a_call_ends_when_it_is_cancelled_or_the_session_ends
                 raw.session = id_
                 assert (await raw.send("DELETE"))[0] == 204
             assert await waiting is None
-            await until(lambda: hub.assembly.hub.open_calls == 0)
+            await until(lambda: hub.hub_app.hub.open_calls == 0)
             await until(lambda: web.lost == 1)
-        await hub.assembly.recorder.flushed()
+        await hub.hub_app.recorder.flushed()
     outcome = [record.outcome for record in records if record.name == "strange"][-1]
     assert outcome is not None
     assert outcome.transport == "cancelled"
@@ -435,7 +435,7 @@ async def test_on_a_stream_a_call_ends_when_it_is_cancelled_and_its_id_is_free_a
         told = await client.call(STRANGE, LIKE, 4)
         assert "already in use" in told["error"]["message"]
         await client.tell("notifications/cancelled", {"requestId": 4})
-        await until(lambda: hub.assembly.hub.open_calls == 0)
+        await until(lambda: hub.hub_app.hub.open_calls == 0)
         await until(lambda: web.lost == 1)
         del web.replies["strange"]
         before = followed.call_count
@@ -480,7 +480,7 @@ async def test_on_a_stream_one_that_is_cancelled_before_it_is_sent_is_not_sent(
         take(held)
         assert text_of(await waiting) == "fine"
         assert web.called == 4
-        assert hub.assembly.hub.open_calls == 0
+        assert hub.hub_app.hub.open_calls == 0
 
 
 @pytest.mark.parametrize("how", ["cancelled", "session"])
@@ -504,7 +504,7 @@ async def test_in_a_session_one_that_is_taken_back_before_it_is_sent_is_not_sent
         assert await waiting is None
         take(held)
         assert web.called == 3
-        assert hub.assembly.hub.open_calls == 0
+        assert hub.hub_app.hub.open_calls == 0
 
 
 async def treading(client: Kept | KeptLines, steps: list[Callable[[], None]]) -> None:
@@ -529,7 +529,7 @@ async def test_an_id_that_is_in_use_is_refused_on_a_trail_too(tmp_path: Path) ->
             assert "already in use" in told["error"]["message"]
             await other.tell("notifications/cancelled", {"requestId": 4})
             assert await waiting is None
-        assert hub.assembly.hub.open_calls == 0
+        assert hub.hub_app.hub.open_calls == 0
 
 
 async def test_another_key_of_the_same_agent_has_its_own_rights_however_alike_the_call_is(
@@ -554,14 +554,14 @@ async def test_calls_of_a_stream_are_those_of_whoever_opened_its_session(tmp_pat
     records: list[Record] = []
     async with server_house(tmp_path, NEW_LINES) as place, place.kept() as client:
         hub = place.hub
-        hub.assembly.recorder.follow(records.extend)
+        hub.hub_app.recorder.follow(records.extend)
         assert isinstance(client, KeptLines)
         key = await hub.new_key("ci")
         await trodden(client)
         assert followed.call_count >= 1
         await client.introduce(auth={"type": "bearer", "token": key})
         await trodden(client)
-        await hub.assembly.recorder.flushed()
+        await hub.hub_app.recorder.flushed()
     actors = [record.actor for record in records if record.name == "strange" and record.outcome is not None]
     assert actors == ["local"] * 3 + ["ci"] * 3
 
@@ -590,7 +590,7 @@ async def test_a_session_that_the_server_lost_is_opened_again(tmp_path: Path, fo
         assert "lost its session" in told["error"]["message"]
         web.session = "another"
         del web.replies["strange"]
-        connection = hub.assembly.upstreams["web"].connections()[0]
+        connection = hub.hub_app.upstreams["web"].connections()[0]
         await until(lambda: connection.reopening is None)
         assert text_of(await client.call(STRANGE, LIKE, 5)) == "fine"
 
@@ -603,14 +603,14 @@ async def test_one_that_takes_too_long_is_told_so_and_the_server_hears_of_it(tmp
         told = await client.call(STRANGE, LIKE, 4)
         assert "in time" in told["error"]["message"] or "0.4 s" in told["error"]["message"], told
         await until(lambda: web.lost == 1)
-        assert hub.assembly.hub.open_calls == 0
+        assert hub.hub_app.hub.open_calls == 0
 
 
 async def test_without_room_it_is_refused_like_all_others(tmp_path: Path, way: Way) -> None:
     async with server_house(tmp_path, way) as place, place.kept() as client:
         hub, web = place[:2]
         await trodden(client)
-        hub.assembly.hub.sending.room = msgspec.structs.replace(hub.assembly.hub.sending.room, in_all=0)
+        hub.hub_app.hub.sending.room = msgspec.structs.replace(hub.hub_app.hub.sending.room, in_all=0)
         told = await client.call(STRANGE, LIKE, 4)
         assert "calls in all are under way" in json.dumps(told)
         assert web.called == 3
@@ -620,12 +620,12 @@ async def test_nothing_is_sent_while_it_cannot_be_recorded(tmp_path: Path, way: 
     async with server_house(tmp_path, way) as place, place.kept() as client:
         hub, web = place[:2]
         await trodden(client)
-        hub.assembly.recorder.trouble = StoreFull("the disk is full", "make room")
+        hub.hub_app.recorder.trouble = StoreFull("the disk is full", "make room")
         told = await client.call(STRANGE, LIKE, 4)
         assert "the disk is full" in json.dumps(told)
         assert web.called == 3
-        hub.assembly.recorder.trouble = None
-        assert hub.assembly.hub.open_calls == 0
+        hub.hub_app.recorder.trouble = None
+        assert hub.hub_app.hub.open_calls == 0
         assert text_of(await client.call(STRANGE, LIKE, 5)) == "fine"
 
 
@@ -633,9 +633,9 @@ async def test_a_server_that_was_started_anew_is_called_on_its_new_connection(tm
     async with server_house(tmp_path, way) as place, place.kept() as client:
         hub, web = place[:2]
         await trodden(client)
-        line = hub.assembly.upstreams["web"].shared_line
-        await hub.assembly.upstreams["web"].restart()
-        await until(lambda: hub.assembly.upstreams["web"].shared_line not in (None, line))
+        line = hub.hub_app.upstreams["web"].shared_connection
+        await hub.hub_app.upstreams["web"].restart()
+        await until(lambda: hub.hub_app.upstreams["web"].shared_connection not in (None, line))
         assert text_of(await client.call(STRANGE, LIKE, 4)) == "fine"
         assert web.called == 4
 
@@ -648,17 +648,17 @@ async def test_calls_at_once_never_take_more_than_the_room_there_is(tmp_path: Pa
             await client.__aenter__()
             await trodden(client)
         web.replies["strange"] = b""
-        hub.assembly.hub.sending.room = msgspec.structs.replace(hub.assembly.hub.sending.room, per_server=5)
+        hub.hub_app.hub.sending.room = msgspec.structs.replace(hub.hub_app.hub.sending.room, per_server=5)
         waiting = [asyncio.ensure_future(client.call(STRANGE, LIKE, 9)) for client in clients]
         refused = 0
         for done in asyncio.as_completed(waiting, timeout=10):
             refused += "are under way" in json.dumps(await done)
             if refused == 7:
                 break
-        assert hub.assembly.hub.open_calls == 5
+        assert hub.hub_app.hub.open_calls == 5
         for client in clients:
             await client.__aexit__()
-        await until(lambda: hub.assembly.hub.open_calls == 0)
+        await until(lambda: hub.hub_app.hub.open_calls == 0)
         for task in waiting:
             task.cancel()
         await asyncio.gather(*waiting, return_exceptions=True)

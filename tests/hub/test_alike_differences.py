@@ -113,7 +113,7 @@ def running(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFac
 
     async def start() -> tuple[Place, str]:
         place = await stack.enter_async_context(server_house(tmp_path_factory.mktemp("hub"), way))
-        place.hub.assembly.recorder.follow(records.extend)
+        place.hub.hub_app.recorder.follow(records.extend)
         async with place.kept() as client:
             return place, client.session
 
@@ -154,8 +154,8 @@ async def _all_of(running: Running, sequence: list[Asked], *, keeping: bool) -> 
             client = None
     if client is not None:
         await client.__aexit__()
-    assert place.hub.assembly.hub.open_calls == 0
-    await place.hub.assembly.recorder.flushed()
+    assert place.hub.hub_app.hub.open_calls == 0
+    await place.hub.hub_app.recorder.flushed()
     heard = [_unlike(msgspec.json.encode(params)) for params in running.heard]
     alike = {"seq": 0, "at": 0, "trace": "", "intent": 0, "duration_us": 0}
     rows = [

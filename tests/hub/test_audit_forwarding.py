@@ -46,13 +46,13 @@ def places(events: list[dict[str, Any]]) -> list[int]:
 
 
 async def entries(hub: House, **wanted: Any) -> list[Entry]:
-    await hub.assembly.recorder.flushed()
-    return (await hub.assembly.store.read(lambda database: records.search(database, Search(**wanted), 1000)))[::-1]
+    await hub.hub_app.recorder.flushed()
+    return (await hub.hub_app.store.read(lambda database: records.search(database, Search(**wanted), 1000)))[::-1]
 
 
 async def last_place(hub: House) -> int:
-    await hub.assembly.recorder.flushed()
-    found = await hub.assembly.store.read(lambda database: rows.last(database, hub.assembly.node))
+    await hub.hub_app.recorder.flushed()
+    found = await hub.hub_app.store.read(lambda database: rows.last(database, hub.hub_app.node))
     assert found is not None
     return found.seq
 
@@ -109,7 +109,7 @@ async def test_after_a_restart_it_goes_on_where_it_was(tmp_path: Path) -> None:
         await echo(Raw(hub.url + "/mcp", hub.key("cursor")))
         first = await last_place(hub)
         await until(lambda: first in places(heard(file)))
-        await hub.assembly.forwarding.close()
+        await hub.hub_app.forwarding.close()
         await echo(Raw(hub.url + "/mcp", hub.key("cursor")))
         unsent = await last_place(hub)
         assert unsent not in places(heard(file))
@@ -140,13 +140,13 @@ async def test_t18_a_server_that_begins_to_ask_later_gets_nothing_until_the_oper
     file = tmp_path / "heard"
     async with house(tmp_path, {"s": auditor(file, "silent")}) as hub:
         async with asyncio.timeout(10):
-            while await hub.assembly.store.get(CURSORS, "hub/s") is None:
+            while await hub.hub_app.store.get(CURSORS, "hub/s") is None:
                 await asyncio.sleep(0.01)
     witness = tmp_path / "witness"
     async with house(tmp_path, {"s": auditor(file), "witness": auditor(witness)}) as hub:
         last = await last_place(hub)
         await until(lambda: last in places(heard(witness)))
-        await until(lambda: any("wants the record now" in line.text for line in hub.assembly.logs.tail("s", 100)))
+        await until(lambda: any("wants the record now" in line.text for line in hub.hub_app.logs.tail("s", 100)))
         assert heard(file) == []
 
 
@@ -182,7 +182,7 @@ async def claimed(hub: House, count: int) -> list[Entry]:
 async def test_t36_a_server_cannot_fill_the_record_with_claims(tmp_path: Path) -> None:
     async with house(tmp_path, {"s": auditor(tmp_path / "heard")}) as hub:
         assert RATE.per_minute is not None
-        claims = hub.assembly._claims
+        claims = hub.hub_app._claims
         take, now = claims.take, claims._clock()
         # With the clock going, a slow machine would have earned the server another place meanwhile.
         claims._clock = lambda: now
@@ -225,11 +225,11 @@ async def heard_by(hub: House, stream: Stream, hears: bool) -> list[Any]:
     witness = Raw(hub.url + "/mcp", await hub.new_key("witness", "admin"))
     await witness.initialize(MGP)
     async with opened(witness, "GET", b"", {}) as sure:
-        await until(lambda: len(hub.assembly.audience._listeners) == 1 + hears)
+        await until(lambda: len(hub.hub_app.audience._listeners) == 1 + hears)
         async with asyncio.timeout(10):
             while not audits(sure) or (hears and not audits(stream)):
                 await echo(Raw(hub.url + "/mcp", hub.key("cursor")))
-                await hub.assembly.recorder.flushed()
+                await hub.hub_app.recorder.flushed()
         return audits(stream)
 
 
@@ -279,10 +279,10 @@ async def test_a_listener_that_fails_keeps_nothing_from_being_recorded(tmp_path:
             raise ValueError("gone")
 
         dialect = msgspec.structs.replace(Dialect(LATEST), mgp=Agreed(frozenset({"audit"}), Home.PLAIN))
-        assert hub.assembly.audience.join("broken", Principal("root", "admin"), dialect, broken)
+        assert hub.hub_app.audience.join("broken", Principal("root", "admin"), dialect, broken)
         await echo(Raw(hub.url + "/mcp", hub.key("cursor")))
         assert await entries(hub, event="TOOL_EXECUTED")
-        assert not hub.assembly.audience._listeners
+        assert not hub.hub_app.audience._listeners
 
 
 async def test_t31_a_client_that_loses_the_right_hears_no_more(tmp_path: Path) -> None:
@@ -290,9 +290,9 @@ async def test_t31_a_client_that_loses_the_right_hears_no_more(tmp_path: Path) -
         client = Raw(hub.url + "/mcp", await hub.new_key("root", "admin"))
         await client.initialize(MGP)
         async with opened(client, "GET", b"", {}) as stream:
-            assert hub.assembly.audience._listeners
-            await hub.assembly.keys.revoke("root")
+            assert hub.hub_app.audience._listeners
+            await hub.hub_app.keys.revoke("root")
             await echo(Raw(hub.url + "/mcp", hub.key("cursor")))
-            await hub.assembly.recorder.flushed()
-            assert not hub.assembly.audience._listeners
+            await hub.hub_app.recorder.flushed()
+            assert not hub.hub_app.audience._listeners
             assert "TOOL_EXECUTED" not in {event["params"]["event_type"] for event in audits(stream)}

@@ -53,12 +53,12 @@ async def test_going_cancels_at_the_server_in_the_new_era_alone(
         if client == "legacy":
             # Something else goes through meanwhile, so that the hub has seen the connection close.
             await caller.legacy("tools/call", {"name": "a__number", "arguments": {}}, id=8)
-            assert hub.assembly.hub.open_calls == 1
+            assert hub.hub_app.hub.open_calls == 1
             assert not counts.ended
             told = {"jsonrpc": "2.0", "method": "notifications/cancelled", "params": {"requestId": 7}}
             await caller.post(json.dumps(told).encode())
         await until(lambda: counts.ended["cancelled x"] == 1)
-        await until(lambda: hub.assembly.hub.open_calls == 0)
+        await until(lambda: hub.hub_app.hub.open_calls == 0)
         assert counts.runs["x"] == 1
 
 
@@ -90,7 +90,7 @@ async def test_an_old_client_that_came_back_finds_what_was_asked_and_answered_me
         writer.close()
         reply = {"jsonrpc": "2.0", "id": question["id"], "result": talker.answers["elicitation/create"]}
         assert (await talker.post(json.dumps(reply).encode()))[0] == 202
-        await until(lambda: hub.assembly.hub.open_calls == 0)
+        await until(lambda: hub.hub_app.hub.open_calls == 0)
         _, _, rest = await talker.send("GET", b"", {"last-event-id": seen, "accept": "text/event-stream"})
         answer = next(json.loads(line[5:]) for line in rest.split(b"\n") if line.startswith(b"data: {"))
         assert json.loads(answer["result"]["content"][0]["text"])[0] == "accept"

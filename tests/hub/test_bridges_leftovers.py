@@ -120,11 +120,11 @@ async def test_nothing_is_left_of_calls_however_they_end(tmp_path: Path) -> None
                     await chance.one_of((new_client, old_client))(hub, chance, hub.key(f"agent{number % 5}"))
 
             await asyncio.gather(*(one(number) for number in range(CALLS)))
-            await until(lambda: hub.assembly.hub.open_calls == len(hub.assembly.parking) == 0)
+            await until(lambda: hub.hub_app.hub.open_calls == len(hub.hub_app.parking) == 0)
             for session in hub.endpoint.sessions._by_id.values():
                 assert not session.opened
                 assert not session._asked
-            for line in (line for name in servers for line in hub.assembly.upstreams[name]._lanes.lines()):
+            for line in (line for name in servers for line in hub.hub_app.upstreams[name]._private_connections.lines()):
                 assert line.owner is not None
                 assert not line.owner.open
                 assert not line.owner.questions._open

@@ -49,7 +49,7 @@ async def test_a_question_parks_the_call_and_the_retry_brings_it_to_its_end(tmp_
         done = await client.call("a__everything")
         assert done["result"]["structuredContent"] == {"result": ["accept", "hello from ada", "file:///ada", "accept"]}
         assert done["result"]["resultType"] == "complete"
-        assert hub.assembly.hub.open_calls == 0
+        assert hub.hub_app.hub.open_calls == 0
 
 
 async def test_everything_said_about_sampling_arrives_unharmed(tmp_path: Path) -> None:
@@ -94,8 +94,8 @@ async def test_each_principal_and_each_set_of_capabilities_has_a_session_of_its_
             said.append(json.loads(text_of(await client.call("a__who"))))
         assert [answer["sampling"] for answer in said] == [True, False, False, False]
         assert [answer["roots"] for answer in said] == [False, True, False, True]
-        upstream = hub.assembly.upstreams["a"]
-        assert len(upstream._lanes) == 2
+        upstream = hub.hub_app.upstreams["a"]
+        assert len(upstream._private_connections) == 2
 
 
 async def test_a_retry_that_is_the_same_joins_and_one_that_differs_is_refused(tmp_path: Path) -> None:
@@ -153,8 +153,8 @@ async def test_a_client_that_goes_in_mid_retry_cancels_the_call_at_the_server(tm
         await asyncio.wait_for(ended("cancelled x"), 10)
         again = await client.ask("tools/call", dict(params), **reply)
         assert again["error"]["data"]["name"] == "REQUEST_STATE_REFUSED"
-        assert len(hub.assembly.parking) == 0
-        assert hub.assembly.hub.open_calls == 0
+        assert len(hub.hub_app.parking) == 0
+        assert hub.hub_app.hub.open_calls == 0
 
 
 async def test_log_messages_reach_the_request_that_asked_for_them_alone(tmp_path: Path) -> None:
@@ -189,11 +189,11 @@ async def test_what_a_server_asks_in_no_call_or_in_one_of_several_is_refused(tmp
     async with house(tmp_path, {"a": LEGACY}) as hub:
         client = Rounder(hub.url + "/mcp", answers("ada"))
         hanging = asyncio.ensure_future(client.start("a__hang", {"mark": "x"}))
-        await until(lambda: hub.assembly.hub.open_calls == 1)
+        await until(lambda: hub.hub_app.hub.open_calls == 1)
         answer = await client.ask("tools/call", {"name": "a__places"})
         assert "attributed" in json.dumps(answer)
         hanging.cancel()
-        await until(lambda: hub.assembly.hub.open_calls == 0)
+        await until(lambda: hub.hub_app.hub.open_calls == 0)
         assert text_of(await client.call("a__places")) == "file:///ada"
 
 
@@ -202,7 +202,7 @@ async def test_a_question_is_taken_for_the_only_call_that_waits_for_nothing_else
         client = Rounder(hub.url + "/mcp", answers("ada"))
         left = [await client.start("a__order", {"mark": mark}) for mark in ("x", "y")]
         assert text_of(await client.call("a__places")) == "file:///ada"
-        assert hub.assembly.hub.open_calls == 2, "those that were left wait on"
+        assert hub.hub_app.hub.open_calls == 2, "those that were left wait on"
         params = {"name": "a__order", "arguments": {"mark": "y"}}
         assert "accept" in text_of(await client.ask("tools/call", params, **client.reply(left[1])))
 

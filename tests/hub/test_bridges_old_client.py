@@ -107,7 +107,7 @@ async def test_a_client_that_refuses_is_told_so_and_a_person_who_cannot_be_asked
         assert error["code"] == -1
         assert "User rejected" in error["message"]
         assert json.loads(text_of(await refuser.call("a__order", id=2)))[0] == "cancel"
-        assert hub.assembly.hub.open_calls == 0
+        assert hub.hub_app.hub.open_calls == 0
 
 
 async def test_a_server_that_asks_without_end_is_stopped(tmp_path: Path) -> None:
@@ -116,7 +116,7 @@ async def test_a_server_that_asks_without_end_is_stopped(tmp_path: Path) -> None
         await talker.initialize(ALL)
         assert "more than 10 times" in (await talker.call("a__nag"))["error"]["message"]
         assert len(asked(talker, "elicitation/create")) == 10
-        assert hub.assembly.hub.open_calls == 0
+        assert hub.hub_app.hub.open_calls == 0
 
 
 async def test_resources_and_prompts_ask_too(tmp_path: Path) -> None:
@@ -155,7 +155,7 @@ async def test_cancelling_while_the_client_is_asked_ends_the_call_at_the_server(
         await silent.initialize(ALL)
         with pytest.raises(ConnectionError):
             await silent.call("a__order", {"mark": "x"})
-        assert hub.assembly.hub.open_calls == 0
+        assert hub.hub_app.hub.open_calls == 0
         withdrawn = asked(silent, "notifications/cancelled")
         assert [w["requestId"] for w in withdrawn] == [m["id"] for m in silent.heard if "id" in m]
 
@@ -221,4 +221,4 @@ async def test_a_client_that_does_not_answer_in_time_has_its_call_ended(tmp_path
         answer = await silent.call("a__order")
         assert answer["error"]["data"]["name"] == "TIMEOUT"
         assert "within 0.3 s" in answer["error"]["message"]
-        assert hub.assembly.hub.open_calls == 0
+        assert hub.hub_app.hub.open_calls == 0

@@ -85,7 +85,7 @@ class Guest:
 
 def over_stdio(hub: House) -> StdioServerParameters:
     """What a client starts that speaks with the hub over standard streams."""
-    variables = {"PYTHONPATH": str(SOURCE), "INTERLOCK_HOME": str(hub.assembly.home)}
+    variables = {"PYTHONPATH": str(SOURCE), "INTERLOCK_HOME": str(hub.hub_app.home)}
     return StdioServerParameters(command=sys.executable, args=["-m", "interlock.cli", "stdio"], env=variables)
 
 
@@ -234,9 +234,9 @@ async def official(era: Era, transport: Transport) -> AsyncIterator[Server]:
 @contextlib.asynccontextmanager
 async def socket_of(hub: House) -> AsyncIterator[None]:
     """The hub's control socket, which `interlock stdio` goes to."""
-    path = socket_path(hub.assembly.home)
+    path = socket_path(hub.hub_app.home)
     path.parent.mkdir(parents=True, exist_ok=True)
-    control = ControlSocket(hub.assembly, ControlOperations(hub.assembly, lambda: None))
+    control = ControlSocket(hub.hub_app, ControlOperations(hub.hub_app, lambda: None))
     await control.listen(path)
     try:
         yield
@@ -263,7 +263,7 @@ async def failures(client: Era, server: Era, transport: Transport) -> dict[str, 
     with tempfile.TemporaryDirectory(prefix="il") as home:
         async with official(server, transport) as upstream, house(Path(home), {"o": upstream}) as hub, socket_of(hub):
             await judge(hub, client, transport, failed)
-            assert hub.assembly.hub.open_calls == 0
+            assert hub.hub_app.hub.open_calls == 0
     return failed
 
 

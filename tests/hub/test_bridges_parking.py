@@ -90,9 +90,9 @@ async def test_a_thousand_parked_calls_are_answered_cancelled_and_expire_with_a_
     async def park_all(hub: House, numbers: list[int]) -> None:
         """Those that will expire come last, with less time than the others."""
         await each([number for number in numbers if number not in expired], hub, park)
-        hub.assembly.parking.bound(ParkingLimits(seconds=SECONDS))
+        hub.hub_app.parking.bound(ParkingLimits(seconds=SECONDS))
         await each([number for number in numbers if number in expired], hub, park)
-        hub.assembly.parking.bound(ParkingLimits())
+        hub.hub_app.parking.bound(ParkingLimits())
 
     async def end_all(hub: House, numbers: list[int]) -> None:
         """Each in its way, and each told the same again when it asks again."""
@@ -111,21 +111,21 @@ async def test_a_thousand_parked_calls_are_answered_cancelled_and_expire_with_a_
             keys = {f"owner{number}": await hub.new_key(f"owner{number}") for number in range(OWNERS)}
             await each(late, hub, park)
             await park_all(hub, early)
-            assert len(hub.assembly.parking) == hub.assembly.hub.open_calls == CALLS
+            assert len(hub.hub_app.parking) == hub.hub_app.hub.open_calls == CALLS
             await end_all(hub, early)
-            assert hub.assembly.hub.open_calls == len(late)
-        assert hub.assembly.hub.open_calls == len(hub.assembly.parking) == 0
+            assert hub.hub_app.hub.open_calls == len(late)
+        assert hub.hub_app.hub.open_calls == len(hub.hub_app.parking) == 0
         await until(lambda: ended("cancelled", late) == len(late))
         async with house(tmp_path, servers) as hub:
             await each(late, hub, refuse)
             await each([number for number in early if number in answered], hub, refuse)
             again.update(late)
             await park_all(hub, late)
-            assert len(hub.assembly.parking) == hub.assembly.hub.open_calls == len(late)
+            assert len(hub.hub_app.parking) == hub.hub_app.hub.open_calls == len(late)
             await end_all(hub, late)
-            assert hub.assembly.hub.open_calls == 0
-            assert len(hub.assembly.parking) == len([number for number in late if number in answered])
-        assert len(hub.assembly.parking) == 0
+            assert hub.hub_app.hub.open_calls == 0
+            assert len(hub.hub_app.parking) == len([number for number in late if number in answered])
+        assert len(hub.hub_app.parking) == 0
     assert counts.runs == {str(n): 1 for n in range(CALLS)} | {f"{n} again": 1 for n in late}
     assert ended("answered", range(CALLS)) == ended("answered", answered) == third
     assert asyncio.all_tasks() <= before
@@ -146,13 +146,13 @@ async def test_what_may_wait_is_bounded_for_one_owner_and_in_all(tmp_path: Path)
             assert "too many calls wait" in await order(ada, "3")
             assert await order(bob, "4") == "input_required"
             assert "too many calls wait" in await order(bob, "5")
-            assert len(hub.assembly.parking) == 3
+            assert len(hub.hub_app.parking) == 3
             wider = msgspec.structs.replace(settings, limits=Limits(parked=4, parked_per_agent=2, parked_s=0.3))
-            await hub.assembly.apply(msgspec.structs.replace(hub.assembly.config, hub=wider))
+            await hub.hub_app.apply(msgspec.structs.replace(hub.hub_app.config, hub=wider))
             assert await order(bob, "6") == "input_required"
             assert "too many calls wait" in await order(bob, "7")
             # What waited before waits as it was promised; what came after has the new time.
-            await until(lambda: len(hub.assembly.parking) == 3)
+            await until(lambda: len(hub.hub_app.parking) == 3)
             assert "too many calls wait" in await order(ada, "8")
 
 
@@ -160,12 +160,12 @@ async def test_a_server_that_goes_while_its_call_is_parked_is_told_of_in_the_ret
     async with house(tmp_path, {"a": child("asking_server.py", era="legacy")}) as hub:
         client = Rounder(hub.url + "/mcp", answers("ada"))
         reply = client.reply(await client.start("a__order"))
-        (lane,) = hub.assembly.upstreams["a"]._lanes._lanes.values()
-        assert lane.line is not None
-        await lane.line.connection.close()
+        (connection_key,) = hub.hub_app.upstreams["a"]._private_connections._private_connections.values()
+        assert connection_key.line is not None
+        await connection_key.line.connection.close()
         answer = await client.ask("tools/call", {"name": "a__order", "arguments": {}}, **reply)
         assert answer["error"]["data"]["name"] == "OUTCOME_UNKNOWN"
-        assert hub.assembly.hub.open_calls == 0
+        assert hub.hub_app.hub.open_calls == 0
 
 
 async def test_a_person_may_take_longer_than_the_tool_may(tmp_path: Path) -> None:

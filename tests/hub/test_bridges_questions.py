@@ -118,8 +118,8 @@ async def test_a_server_that_goes_withdraws_what_it_asked_in_no_call(tmp_path: P
         listening = asyncio.ensure_future(listen(client, heard))
         await client.call("a__do", {"steps": [], "afterwards": [asks(1, "roots/list", {})]})
         await until(lambda: bool(heard))
-        (lane,) = hub.assembly.upstreams["a"]._lanes.lines()
-        await lane.connection.close()
+        (connection_key,) = hub.hub_app.upstreams["a"]._private_connections.lines()
+        await connection_key.connection.close()
         await until(lambda: len(heard) == 2)
         listening.cancel()
         question, withdrawn = heard
@@ -229,7 +229,7 @@ async def test_what_is_no_answer_is_taken_from_no_client(tmp_path: Path, bad: An
         answer = await old.call("a__do", {"rounds": [{"inputRequests": asked}]})
         assert answer["error"]["code"] == -32602
         assert len(puppet.asked("tools/call")) == 1
-        assert hub.assembly.hub.open_calls == 0
+        assert hub.hub_app.hub.open_calls == 0
 
 
 async def test_answers_come_back_under_the_names_of_their_questions_in_whatever_order(tmp_path: Path) -> None:
@@ -280,7 +280,7 @@ async def test_a_server_that_asks_badly_fails_its_call_at_once(tmp_path: Path, a
         answer = await client.call("a__do", {"rounds": [asked]})
         assert answer["error"]["data"]["name"] in ("UPSTREAM_ERROR", "INVALID_PARAMS")
         assert len(puppet.asked("tools/call")) == 1, "a call must not be made twice"
-        assert hub.assembly.hub.open_calls == 0
+        assert hub.hub_app.hub.open_calls == 0
 
 
 @pytest.mark.parametrize("transport", ["stdio", "http"])
@@ -377,9 +377,9 @@ async def test_a_client_hears_only_log_messages_that_are_as_severe_as_it_asked_f
 
 async def approve(hub: House) -> None:
     """Say yes to the one question that is open."""
-    await until(lambda: len(hub.assembly.inbox.all(only_open=True)) == 1)
-    (decision,) = hub.assembly.inbox.all(only_open=True)
-    await hub.assembly.inbox.answer(decision.id, "once", Principal("person:ada", "person"), "terminal")
+    await until(lambda: len(hub.hub_app.inbox.all(only_open=True)) == 1)
+    (decision,) = hub.hub_app.inbox.all(only_open=True)
+    await hub.hub_app.inbox.answer(decision.id, "once", Principal("person:ada", "person"), "terminal")
 
 
 @pytest.mark.parametrize("state", [{}, {"requestState": None}], ids=["with a state", "without one"])
@@ -400,9 +400,9 @@ async def test_a_person_approves_a_call_once_however_often_its_server_asks_back(
                 first = (await client.ask("tools/call", dict(params), **reply))["result"]
                 if state:
                     assert "requestState" not in puppet.asked("tools/call")[-1], "which the server never gave"
-            assert hub.assembly.inbox.all(only_open=True) == []
+            assert hub.hub_app.inbox.all(only_open=True) == []
             sent = len(puppet.asked("tools/call"))
             replayed = asyncio.ensure_future(client.ask("tools/call", dict(params), **reply))
-            await until(lambda: len(hub.assembly.inbox.all(only_open=True)) == 1)
+            await until(lambda: len(hub.hub_app.inbox.all(only_open=True)) == 1)
             replayed.cancel()
             assert len(puppet.asked("tools/call")) == sent, "a state that was used is worth no approval"

@@ -127,7 +127,7 @@ async def test_a_resource_that_a_server_does_not_have_any_more_does_not_keep_it_
         client = Raw(hub.url + "/mcp")
         await client.initialize()
         await client.legacy("resources/subscribe", {"uri": NOTE})
-        upstream = hub.assembly.upstreams["a"]
+        upstream = hub.hub_app.upstreams["a"]
         puppet.forget()
         assert upstream._shared is not None
         before = upstream._shared

@@ -46,7 +46,7 @@ async def test_so_is_a_server_on_standard_streams(tmp_path: Path, era: Any, said
         client = Talker(hub.url + "/mcp", {})
         await client.initialize({})
         call = asyncio.ensure_future(client.call("a__wait", {}))
-        await until(lambda: hub.assembly.hub.open_calls == 1)
+        await until(lambda: hub.hub_app.hub.open_calls == 1)
         await asyncio.wait_for(started(client), 10)
         await cancel(client, said)
         heard = json.loads(

@@ -43,7 +43,7 @@ def tokens_of(value: Any) -> int:
 
 
 def caller_of(hub: House, agent: str) -> Caller:
-    return hub.assembly.doors.admit_principal(Principal(agent, "agent"), "/mcp")
+    return hub.hub_app.authenticator.admit_principal(Principal(agent, "agent"), "/mcp")
 
 
 async def context_of(client: Raw) -> tuple[int, int]:
@@ -87,7 +87,7 @@ async def test_instructions_list_and_any_one_answer_fit_the_budget_together(tmp_
             budget = int("".join(filter(str.isdigit, agent)))
             client = Raw(hub.url + "/mcp", hub.key(agent))
             instructions, listed = await context_of(client)
-            left = hub.assembly.shelves.budget(caller_of(hub, agent).shelf)
+            left = hub.hub_app.listings.budget(caller_of(hub, agent).list_scope)
             assert left is not None
             assert left.max_tokens + KERNEL_TOKENS + instructions <= budget
             async for told in answers(client):
@@ -108,7 +108,7 @@ async def test_the_smallest_budget_holds_in_each_list_and_each_answer(tmp_path: 
 async def test_a_list_that_fits_is_whole_in_the_first_second(tmp_path: Path) -> None:
     agents = {"bound": Agent(budget=8_000)}
     async with house(tmp_path, {"many": child("many_server.py", "60")}, hub=settings(), agents=agents) as hub:
-        assert hub.assembly.tokens.exact(hub.assembly.catalog.offer("many").tools.values()) is None  # type: ignore[union-attr]
+        assert hub.hub_app.tokens.exact(hub.hub_app.catalog.offer("many").tools.values()) is None  # type: ignore[union-attr]
         listed = (await Raw(hub.url + "/mcp", hub.key("bound")).modern("tools/list"))["result"]["tools"]
         assert len(listed) == 60
         assert tokens_of(listed) <= 8_000
@@ -175,7 +175,7 @@ async def test_instructions_without_room_are_left_out_whole_and_named_to_the_ope
         assert "# many (" in bound["instructions"]
         assert "# wordy (" not in bound["instructions"]
         assert "# wordy (" in free["instructions"]
-        shown = hub.assembly.shelves.instructions(caller_of(hub, "bound").shelf)
+        shown = hub.hub_app.listings.instructions(caller_of(hub, "bound").list_scope)
         assert shown.left_out[-1] == "wordy"
 
 
@@ -192,7 +192,7 @@ async def test_no_server_can_speak_under_anothers_name(tmp_path: Path) -> None:
 async def test_loaded_tools_keep_their_place_and_the_least_recently_used_goes_first(tmp_path: Path) -> None:
     servers, agents = {"many": child("many_server.py", "120")}, {"bound": Agent(budget=3_000)}
     async with house(tmp_path, servers, hub=settings(), agents=agents) as hub:
-        await until(lambda: hub.assembly.tokens.exact(hub.assembly.catalog.offer("many").tools.values()) is not None)  # type: ignore[union-attr]
+        await until(lambda: hub.hub_app.tokens.exact(hub.hub_app.catalog.offer("many").tools.values()) is not None)  # type: ignore[union-attr]
         client = Raw(hub.url + "/mcp", hub.key("bound"))
         await client.initialize()
 
@@ -304,8 +304,8 @@ async def test_the_risk_follows_what_the_operator_requires_of_a_server(tmp_path:
             return [each["security"]["risk_level"] for each in found if each["name"] == "s__plain"]
 
         assert await risks() == await risks(risk_level_max="moderate") == ["moderate"]
-        await hub.assembly.apply(Config(hub=settings(), servers={"s": server("shell.execute")}))
-        await until(lambda: bool(hub.assembly.catalog.offer("s").tools))  # type: ignore[union-attr]
+        await hub.hub_app.apply(Config(hub=settings(), servers={"s": server("shell.execute")}))
+        await until(lambda: bool(hub.hub_app.catalog.offer("s").tools))  # type: ignore[union-attr]
         await hub.state("s", ServerState.CONNECTED)
         assert await risks() == ["dangerous"]
         assert await risks(risk_level_max="moderate") == []

@@ -124,9 +124,9 @@ async def test_a_server_that_cannot_start_delays_nobody_and_says_how_to_mend_it(
     async with house(tmp_path, servers, wait=False) as hub:
         client = Raw(hub.url + "/mcp")
         assert (await client.modern("tools/list"))["result"]["tools"] is not None
-        await until(lambda: hub.assembly.catalog.offer("busy").tools != {})  # type: ignore[union-attr]
+        await until(lambda: hub.hub_app.catalog.offer("busy").tools != {})  # type: ignore[union-attr]
         assert text_of(await client.modern("tools/call", {"name": "busy__echo", "arguments": {"text": "a"}})) == "a"
-        problem = hub.assembly.upstreams["gone"].problem
+        problem = hub.hub_app.upstreams["gone"].problem
         assert problem is not None
         assert "/no/such/program" in problem.message
 
@@ -138,24 +138,24 @@ async def test_a_call_whose_server_dies_in_the_middle_ends_with_an_error_and_the
         client = Raw(hub.url + "/mcp")
         answer = await client.modern("tools/call", {"name": "busy__die", "arguments": {}})
         assert answer["error"]["data"]["name"] == "OUTCOME_UNKNOWN"
-        await until(lambda: hub.assembly.upstreams["busy"].restarts.total == 1)
+        await until(lambda: hub.hub_app.upstreams["busy"].restarts.total == 1)
         await hub.state("busy", ServerState.CONNECTED)
         assert text_of(await client.modern("tools/call", {"name": "busy__echo", "arguments": {"text": "b"}})) == "b"
-        assert hub.assembly.hub.open_calls == 0
+        assert hub.hub_app.hub.open_calls == 0
 
 
 async def test_an_on_demand_server_is_started_once_to_be_known_and_then_with_the_first_call(tmp_path: Path) -> None:
     settings = child("busy_server.py", start="on-demand")
     echo = {"name": "busy__echo", "arguments": {"text": "a"}}
     async with house(tmp_path, {"busy": settings}) as hub:
-        await until(lambda: hub.assembly.upstreams["busy"].lists.known)
+        await until(lambda: hub.hub_app.upstreams["busy"].lists.known)
         assert text_of(await Raw(hub.url + "/mcp").modern("tools/call", echo)) == "a"
     async with house(tmp_path, {"busy": settings}, wait=False) as hub:
         client = Raw(hub.url + "/mcp")
         assert "busy__echo" in [tool["name"] for tool in (await client.modern("tools/list"))["result"]["tools"]]
-        assert hub.assembly.upstreams["busy"].pid is None
+        assert hub.hub_app.upstreams["busy"].pid is None
         assert text_of(await client.modern("tools/call", echo)) == "a"
-        assert hub.assembly.upstreams["busy"].pid is not None
+        assert hub.hub_app.upstreams["busy"].pid is not None
 
 
 async def test_a_call_to_a_server_that_is_only_just_starting_says_so_to_whoever_may_reach_it(tmp_path: Path) -> None:
@@ -186,8 +186,8 @@ async def test_progress_reaches_the_caller_under_its_own_token(tmp_path: Path, e
             "params": {"name": "busy__report", "arguments": {}, "_meta": {"progressToken": "mine"}},
         }
         _, _, stream = await client.post(msgspec.json.encode(body))
-        *notices, answer = messages(stream)
-        steps = [notice["params"] for notice in notices if notice["method"] == "notifications/progress"]
+        *change_notifier, answer = messages(stream)
+        steps = [notice["params"] for notice in change_notifier if notice["method"] == "notifications/progress"]
         assert [step["progress"] for step in steps] == [1, 2, 3]
         assert {step["progressToken"] for step in steps} == {"mine"}
         assert text_of(answer) == "reported"
@@ -206,10 +206,10 @@ async def test_a_client_that_goes_away_cancels_its_call_at_the_server(tmp_path: 
         hanging = asyncio.ensure_future(
             client.modern("tools/call", {"name": "busy__hang", "arguments": {"mark": "gone"}})
         )
-        await until(lambda: hub.assembly.hub.open_calls == 1)
+        await until(lambda: hub.hub_app.hub.open_calls == 1)
         await begun(Raw(hub.url + "/mcp"), "gone")
         hanging.cancel()
-        await until(lambda: hub.assembly.hub.open_calls == 0)
+        await until(lambda: hub.hub_app.hub.open_calls == 0)
         marks = ""
         while "gone" not in marks:
             marks = text_of(await client.modern("tools/call", {"name": "busy__cancelled_marks", "arguments": {}}))
@@ -222,10 +222,10 @@ async def test_a_cancelled_notification_cancels_in_a_session(tmp_path: Path, era
         hanging = asyncio.ensure_future(
             client.legacy("tools/call", {"name": "busy__hang", "arguments": {"mark": "told"}}, id=9)
         )
-        await until(lambda: hub.assembly.hub.open_calls == 1)
+        await until(lambda: hub.hub_app.hub.open_calls == 1)
         await begun(Raw(hub.url + "/mcp"), "told")
         await client.post(b'{"jsonrpc":"2.0","method":"notifications/cancelled","params":{"requestId":9}}')
-        await until(lambda: hub.assembly.hub.open_calls == 0)
+        await until(lambda: hub.hub_app.hub.open_calls == 0)
         hanging.cancel()
         marks = ""
         while "told" not in marks:
@@ -237,7 +237,7 @@ async def test_a_call_ends_by_its_deadline(tmp_path: Path) -> None:
     async with house(tmp_path, {"busy": settings}) as hub:
         answer = await Raw(hub.url + "/mcp").modern("tools/call", {"name": "busy__hang", "arguments": {"mark": "late"}})
         assert answer["error"]["data"]["name"] == "UPSTREAM_TIMEOUT"
-        assert hub.assembly.hub.open_calls == 0
+        assert hub.hub_app.hub.open_calls == 0
 
 
 async def test_a_server_over_http_works_like_one_over_standard_streams(tmp_path: Path, era: Era) -> None:

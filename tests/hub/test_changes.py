@@ -131,16 +131,16 @@ async def test_subscriptions_are_dropped_at_the_server_with_the_last_who_wanted_
         client = Raw(hub.url + "/mcp")
         await client.initialize()
         await client.legacy("resources/subscribe", {"uri": uri})
-        assert hub.assembly.notices.subscriptions("busy") == ["text://one"]
+        assert hub.hub_app.change_notifier.subscriptions("busy") == ["text://one"]
         await client.legacy("resources/unsubscribe", {"uri": uri})
-        assert hub.assembly.notices.subscriptions("busy") == []
+        assert hub.hub_app.change_notifier.subscriptions("busy") == []
 
 
 async def test_a_listen_stream_ends_cleanly_when_the_hub_does(tmp_path: Path) -> None:
     async with contextlib.AsyncExitStack() as stack:
         hub = await stack.enter_async_context(house(tmp_path, {"busy": child("busy_server.py")}))
         stream = await stack.enter_async_context(listening(Raw(hub.url + "/mcp"), toolsListChanged=True))
-        await hub.assembly.hub.close()
+        await hub.hub_app.hub.close()
         await until(lambda: "answer" in stream.methods())
         assert stream.heard[-1]["result"]["_meta"]["io.modelcontextprotocol/subscriptionId"] == "sub"
 
@@ -150,8 +150,8 @@ async def test_a_changed_configuration_touches_only_what_changed(tmp_path: Path)
     async with house(tmp_path, {"stays": stays, "goes": child("busy_server.py")}) as hub:
         pid = await call(hub, "stays__pid")
         hanging = asyncio.ensure_future(call(hub, "stays__hang", {"mark": "x"}))
-        await until(lambda: hub.assembly.hub.open_calls == 1)
-        changed = await hub.assembly.apply(Config(servers={"stays": stays, "comes": child("busy_server.py")}))
+        await until(lambda: hub.hub_app.hub.open_calls == 1)
+        changed = await hub.hub_app.apply(Config(servers={"stays": stays, "comes": child("busy_server.py")}))
         assert changed == ["comes", "goes"]
         await hub.state("comes", ServerState.CONNECTED)
         assert not hanging.done()
@@ -172,6 +172,6 @@ async def test_the_first_tool_of_a_server_is_seen_when_it_comes(
         async def late() -> str:
             return "here"
 
-        await until(lambda: (offer := hub.assembly.catalog.offer("a")) is not None and "late" in offer.tools)
+        await until(lambda: (offer := hub.hub_app.catalog.offer("a")) is not None and "late" in offer.tools)
         own.remove_tool("late")
-        await until(lambda: (offer := hub.assembly.catalog.offer("a")) is not None and not offer.tools)
+        await until(lambda: (offer := hub.hub_app.catalog.offer("a")) is not None and not offer.tools)

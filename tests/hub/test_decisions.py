@@ -45,8 +45,8 @@ def error_of(answer: Any) -> Any:
 
 
 async def only_open(hub: House) -> Decision:
-    await until(lambda: len(hub.assembly.inbox.all(only_open=True)) == 1)
-    return hub.assembly.inbox.all(only_open=True)[0]
+    await until(lambda: len(hub.hub_app.inbox.all(only_open=True)) == 1)
+    return hub.hub_app.inbox.all(only_open=True)[0]
 
 
 async def test_a_held_call_goes_on_when_it_is_approved(tmp_path: Path) -> None:
@@ -56,9 +56,9 @@ async def test_a_held_call_goes_on_when_it_is_approved(tmp_path: Path) -> None:
         decision = await only_open(hub)
         assert (decision.question.asker, decision.question.shown) == ("careful", "busy__echo")
         assert decision.question.rule == "ask: busy__ec*"
-        await hub.assembly.inbox.answer(decision.id, "once", ADA, "terminal")
+        await hub.hub_app.inbox.answer(decision.id, "once", ADA, "terminal")
         assert text_of(await held) == "a"
-        assert hub.assembly.inbox.get(decision.id).state is DecisionState.USED
+        assert hub.hub_app.inbox.get(decision.id).state is DecisionState.USED
 
 
 async def test_a_call_that_was_not_answered_in_time_is_told_to_come_back_and_its_ticket_is_good_once(
@@ -73,7 +73,7 @@ async def test_a_call_that_was_not_answered_in_time_is_told_to_come_back_and_its
         assert f"waiting for approval {decision.id}; repeat the call after it is given" in text_of(told)
         again = await client.modern("tools/call", echo("a"))
         assert error_of(again)["decision"] == decision.id, "the same call joins the open question"
-        await hub.assembly.inbox.answer(decision.id, "once", ADA, "terminal")
+        await hub.hub_app.inbox.answer(decision.id, "once", ADA, "terminal")
         assert text_of(await client.modern("tools/call", echo("a"))) == "a"
         third = await client.modern("tools/call", echo("a"))
         assert error_of(third)["decision"] != decision.id
@@ -83,10 +83,10 @@ async def test_a_ticket_serves_one_of_many_calls_at_the_same_time(tmp_path: Path
     async with asking_house(tmp_path) as hub:
         client = Raw(hub.url + "/mcp", hub.key("careful"))
         await client.modern("tools/call", echo("a"))
-        await hub.assembly.inbox.answer((await only_open(hub)).id, "once", ADA, "terminal")
+        await hub.hub_app.inbox.answer((await only_open(hub)).id, "once", ADA, "terminal")
         answers = await asyncio.gather(*(client.modern("tools/call", echo("a"), id=id_) for id_ in range(8)))
         assert [text_of(answer) for answer in answers].count("a") == 1
-        assert hub.assembly.hub.open_calls == 0
+        assert hub.hub_app.hub.open_calls == 0
 
 
 async def test_t32_an_approval_is_worth_nothing_for_other_arguments_another_tool_or_another_caller(
@@ -96,7 +96,7 @@ async def test_t32_an_approval_is_worth_nothing_for_other_arguments_another_tool
     async with asking_house(tmp_path, agents=agents) as hub:
         client = Raw(hub.url + "/mcp", hub.key("careful"))
         told = await client.modern("tools/call", echo("harmless"))
-        await hub.assembly.inbox.answer(error_of(told)["decision"], "once", ADA, "terminal")
+        await hub.hub_app.inbox.answer(error_of(told)["decision"], "once", ADA, "terminal")
         swapped = await client.modern("tools/call", echo("harmful"))
         assert error_of(swapped)["name"] == "APPROVAL_PENDING"
         assert error_of(swapped)["decision"] != error_of(told)["decision"]
@@ -113,8 +113,8 @@ async def test_t32_whoever_asked_cannot_answer_nor_can_an_agent(tmp_path: Path) 
         decision = await only_open(hub)
         for by in (Principal("careful", "agent"), Principal("other", "agent"), Principal("ci", "service")):
             with pytest.raises(Fault, match="only a person"):
-                await hub.assembly.inbox.answer(decision.id, "once", by, "terminal")
-        assert hub.assembly.inbox.get(decision.id).state is DecisionState.OPEN
+                await hub.hub_app.inbox.answer(decision.id, "once", by, "terminal")
+        assert hub.hub_app.inbox.get(decision.id).state is DecisionState.OPEN
 
 
 async def test_a_question_is_answered_once_however_many_answer_at_the_same_time(tmp_path: Path) -> None:
@@ -122,7 +122,7 @@ async def test_a_question_is_answered_once_however_many_answer_at_the_same_time(
         await Raw(hub.url + "/mcp", hub.key("careful")).modern("tools/call", echo("a"))
         decision = await only_open(hub)
         people = [Principal(f"person:{number}", "person") for number in range(6)]
-        answers = [hub.assembly.inbox.answer(decision.id, "once", person, "terminal") for person in people]
+        answers = [hub.hub_app.inbox.answer(decision.id, "once", person, "terminal") for person in people]
         outcomes = await asyncio.gather(*answers, return_exceptions=True)
         assert sum(not isinstance(outcome, Fault) for outcome in outcomes) == 1
 
@@ -132,7 +132,7 @@ async def test_a_denial_is_told_with_who_denied_and_the_same_call_is_not_asked_a
         client = Raw(hub.url + "/mcp", hub.key("careful"))
         held = asyncio.ensure_future(client.modern("tools/call", echo("a")))
         decision = await only_open(hub)
-        await hub.assembly.inbox.answer(decision.id, "no", ADA, "terminal")
+        await hub.hub_app.inbox.answer(decision.id, "no", ADA, "terminal")
         refused = await held
         assert error_of(refused)["name"] == "PERMISSION_DENIED"
         assert "denied by person:ada" in refused["error"]["message"]
@@ -145,13 +145,13 @@ async def test_open_questions_and_unused_approvals_outlive_the_hub(tmp_path: Pat
         key = await hub.new_key("careful")
         first = error_of(await Raw(hub.url + "/mcp", key).modern("tools/call", echo("a")))["decision"]
         second = error_of(await Raw(hub.url + "/mcp", key).modern("tools/call", echo("b")))["decision"]
-        await hub.assembly.inbox.answer(second, "once", ADA, "terminal")
+        await hub.hub_app.inbox.answer(second, "once", ADA, "terminal")
     async with asking_house(tmp_path) as hub:
         client = Raw(hub.url + "/mcp", key)
-        assert [decision.id for decision in hub.assembly.inbox.all(only_open=True)] == [first]
+        assert [decision.id for decision in hub.hub_app.inbox.all(only_open=True)] == [first]
         assert text_of(await client.modern("tools/call", echo("b"))) == "b"
         assert error_of(await client.modern("tools/call", echo("a")))["decision"] == first
-        await hub.assembly.inbox.answer(first, "once", ADA, "terminal")
+        await hub.hub_app.inbox.answer(first, "once", ADA, "terminal")
         assert text_of(await client.modern("tools/call", echo("a"))) == "a"
 
 
@@ -159,15 +159,15 @@ async def test_after_the_deadline_neither_question_nor_approval_is_worth_anythin
     async with asking_house(tmp_path, valid_s=0.3) as hub:
         client = Raw(hub.url + "/mcp", hub.key("careful"))
         approved = error_of(await client.modern("tools/call", echo("a")))["decision"]
-        await hub.assembly.inbox.answer(approved, "once", ADA, "terminal")
+        await hub.hub_app.inbox.answer(approved, "once", ADA, "terminal")
         left = error_of(await client.modern("tools/call", echo("b")))["decision"]
-        await until(lambda: not hub.assembly.inbox.all(only_open=True))
+        await until(lambda: not hub.hub_app.inbox.all(only_open=True))
         with pytest.raises(Fault, match="expired"):
-            await hub.assembly.inbox.answer(left, "once", ADA, "terminal")
+            await hub.hub_app.inbox.answer(left, "once", ADA, "terminal")
         assert error_of(await client.modern("tools/call", echo("a")))["decision"] != approved
-        await hub.assembly.inbox.sweep()
-        assert hub.assembly.inbox.get(left).state is DecisionState.EXPIRED
-        assert hub.assembly.inbox.get(approved).state is DecisionState.EXPIRED
+        await hub.hub_app.inbox.sweep()
+        assert hub.hub_app.inbox.get(left).state is DecisionState.EXPIRED
+        assert hub.hub_app.inbox.get(approved).state is DecisionState.EXPIRED
 
 
 async def test_a_caller_who_wants_progress_gets_it_while_the_call_is_held(tmp_path: Path) -> None:
@@ -178,7 +178,7 @@ async def test_a_caller_who_wants_progress_gets_it_while_the_call_is_held(tmp_pa
         body = msgspec.json.encode({"jsonrpc": "2.0", "id": 5, "method": "tools/call", "params": params})
         held = asyncio.ensure_future(client.post(body))
         decision = await only_open(hub)
-        await hub.assembly.inbox.answer(decision.id, "once", ADA, "terminal")
+        await hub.hub_app.inbox.answer(decision.id, "once", ADA, "terminal")
         heard = messages((await held)[2])
         told = [message["params"] for message in heard if message.get("method") == "notifications/progress"]
         assert told[0] == {"progressToken": "p1", "progress": 0, "message": f"waiting for approval {decision.id}"}
@@ -194,7 +194,7 @@ async def test_progress_grows_from_being_held_to_being_done(tmp_path: Path, monk
         held = asyncio.ensure_future(client.request("tools/call", params))
         decision = await only_open(hub)
         await until(lambda: len(client.heard) > 3)
-        await hub.assembly.inbox.answer(decision.id, "once", ADA, "terminal")
+        await hub.hub_app.inbox.answer(decision.id, "once", ADA, "terminal")
         await held
         steps = [message["params"]["progress"] for message in client.heard if "progress" in message.get("method", "")]
         assert steps == sorted(set(steps))
@@ -208,8 +208,8 @@ async def test_a_caller_that_leaves_leaves_the_question_open_and_nothing_held(tm
         decision = await only_open(hub)
         held.cancel()
         await asyncio.gather(held, return_exceptions=True)
-        await until(lambda: not hub.assembly.hub.held_calls)
-        assert hub.assembly.inbox.get(decision.id).state is DecisionState.OPEN
+        await until(lambda: not hub.hub_app.hub.held_calls)
+        assert hub.hub_app.inbox.get(decision.id).state is DecisionState.OPEN
 
 
 async def test_secrets_in_arguments_are_not_kept(tmp_path: Path) -> None:
@@ -226,7 +226,7 @@ async def test_arguments_that_do_not_fit_are_refused_and_nobody_is_asked(tmp_pat
         wrong = {"name": "busy__echo", "arguments": {"text": 5}}
         refused = await Raw(hub.url + "/mcp", hub.key("careful")).modern("tools/call", wrong)
         assert error_of(refused)["name"] == "INVALID_TOOL_ARGS"
-        assert not hub.assembly.inbox.all(only_open=False)
+        assert not hub.hub_app.inbox.all(only_open=False)
 
 
 async def test_one_agent_cannot_fill_the_inbox(tmp_path: Path) -> None:
@@ -250,7 +250,7 @@ async def test_an_attended_client_is_asked_itself(tmp_path: Path, said: bool, st
         await talker.initialize({"elicitation": {}})
         answer = await talker.call("busy__echo", {"text": "a"})
         assert ("result" in answer) is said
-        (decision,) = hub.assembly.inbox.all(only_open=False)
+        (decision,) = hub.hub_app.inbox.all(only_open=False)
         assert (decision.state, decision.answered_by, decision.answered_in) == (state, "person:ada", "client")
         asked = next(message for message in talker.heard if message.get("method") == "elicitation/create")
         assert "busy__echo" in asked["params"]["message"]
@@ -268,7 +268,7 @@ async def test_a_client_that_nobody_attends_is_not_asked(tmp_path: Path) -> None
 
 async def test_always_makes_a_rule_for_that_call_alone_which_can_be_revoked(tmp_path: Path) -> None:
     async with asking_house(tmp_path) as hub:
-        inbox = hub.assembly.inbox
+        inbox = hub.hub_app.inbox
         client = Raw(hub.url + "/mcp", hub.key("careful"))
         told = await client.modern("tools/call", echo("a"))
         await inbox.answer(error_of(told)["decision"], "always", ADA, "terminal")
@@ -283,7 +283,7 @@ async def test_always_makes_a_rule_for_that_call_alone_which_can_be_revoked(tmp_
 
 async def test_after_three_equal_answers_a_rule_is_offered(tmp_path: Path) -> None:
     async with asking_house(tmp_path) as hub:
-        inbox = hub.assembly.inbox
+        inbox = hub.hub_app.inbox
         client = Raw(hub.url + "/mcp", hub.key("careful"))
         offered = []
         for _ in range(3):
@@ -326,7 +326,7 @@ async def test_risk_asks_as_the_mode_says(tmp_path: Path, mode: Mode, declared: 
         assert (text_of(answer) != "{}") is asks
         if asks:
             assert error_of(answer)["name"] == "APPROVAL_PENDING"
-        noted = any("would ask before act" in line.text for line in hub.assembly.logs.tail("s", 100))
+        noted = any("would ask before act" in line.text for line in hub.hub_app.logs.tail("s", 100))
         assert noted is (not asks and declared is not PLAIN)
 
 
@@ -337,7 +337,7 @@ async def test_questions_that_are_asked_together_never_share_an_id(
     async with asking_house(tmp_path) as hub:
         names = [f"t{number}" for number in range(40)]
         asked = [Question("changed_tool", "s", "server", "s", name, name, "?", "r") for name in names]
-        await hub.assembly.inbox.ask_all(asked)
-        found = hub.assembly.inbox.all(only_open=True)
+        await hub.hub_app.inbox.ask_all(asked)
+        found = hub.hub_app.inbox.all(only_open=True)
         assert {decision.question.name for decision in found} == set(names)
         assert len({decision.id for decision in found}) == 40

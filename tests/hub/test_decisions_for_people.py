@@ -38,9 +38,9 @@ async def test_an_attended_client_of_the_stateless_era_is_asked_by_its_own_resul
         (question,) = client.asked
         assert question["method"] == "elicitation/create"
         assert "busy__echo" in question["params"]["message"]
-        (decision,) = hub.assembly.inbox.all(only_open=False)
+        (decision,) = hub.hub_app.inbox.all(only_open=False)
         assert (decision.state, decision.answered_by, decision.answered_in) == (state, "person:ada", "client")
-        assert hub.assembly.hub.open_calls == 0
+        assert hub.hub_app.hub.open_calls == 0
 
 
 async def test_the_answer_may_take_longer_than_calls_are_held_and_the_inbox_may_be_quicker(tmp_path: Path) -> None:
@@ -49,7 +49,7 @@ async def test_the_answer_may_take_longer_than_calls_are_held_and_the_inbox_may_
         asked = await client.start("busy__echo", {"text": "a"})
         assert asked["resultType"] == "input_required"
         decision = await only_open(hub)
-        await hub.assembly.inbox.answer(decision.id, "once", ADA, "terminal")
+        await hub.hub_app.inbox.answer(decision.id, "once", ADA, "terminal")
         params = {"name": "busy__echo", "arguments": {"text": "a"}}
         assert text_of(await client.ask("tools/call", params, **client.reply(asked))) == "a", "answered already"
 
@@ -66,7 +66,7 @@ async def test_t30_the_state_of_a_question_is_worth_nothing_to_another_caller_or
             params = {"name": "busy__echo", "arguments": {"text": text}}
             refused = await who.ask("tools/call", params, **client.reply(asked))
             assert refused["error"]["data"]["name"] == "REQUEST_STATE_REFUSED"
-        assert hub.assembly.inbox.all(only_open=True)[0].state is DecisionState.OPEN
+        assert hub.hub_app.inbox.all(only_open=True)[0].state is DecisionState.OPEN
 
 
 async def test_a_client_of_the_stateless_era_that_nobody_attends_is_not_asked(tmp_path: Path) -> None:
@@ -86,7 +86,7 @@ async def test_whoever_is_asked_reads_the_risk_the_trust_and_what_was_found(tmp_
         client = Talker(hub.url + "/mcp", yes(), hub.key("careful"))
         await client.initialize({"elicitation": {}})
         await client.call("s__run_command", {"command": "rm -rf /"})
-        (decision,) = hub.assembly.inbox.all(only_open=False)
+        (decision,) = hub.hub_app.inbox.all(only_open=False)
         assert (decision.question.risk, decision.question.trust) == ("moderate", "standard")
         asked = next(message for message in client.heard if message.get("method") == "elicitation/create")
         shown = asked["params"]["message"]
@@ -105,23 +105,23 @@ async def test_an_approval_ends_with_what_its_asker_was_permitted_by(tmp_path: P
         second = await hub.new_key("careful")
         told = await Raw(hub.url + "/mcp", key).modern("tools/call", echo("a"))
         decision = error_of(told)["decision"]
-        await hub.assembly.inbox.answer(decision, "once", ADA, "terminal")
+        await hub.hub_app.inbox.answer(decision, "once", ADA, "terminal")
         match lost:
             case "revoked":
-                await hub.assembly.keys.revoke("careful")
+                await hub.hub_app.keys.revoke("careful")
                 second = await hub.new_key("careful")
             case "rotated":
-                second = await hub.assembly.keys.rotate("careful")
+                second = await hub.hub_app.keys.rotate("careful")
             case "expired":
-                hub.assembly.access.now = lambda: soon + timedelta(seconds=1)
+                hub.hub_app.access.now = lambda: soon + timedelta(seconds=1)
             case "denied":
                 await hub.deny("careful", "busy", "echo")
             case "permission":
-                await hub.assembly.keys.revoke("careful")
+                await hub.hub_app.keys.revoke("careful")
                 second = await hub.new_key("careful", permissions=("invoke:busy__add",))
         again = await Raw(hub.url + "/mcp", second).modern("tools/call", echo("a"))
         assert "result" not in again or error_of(again)["name"] == "APPROVAL_PENDING"
-        assert not await hub.assembly.inbox.use(decision)
+        assert not await hub.hub_app.inbox.use(decision)
 
 
 async def test_an_approval_outlives_the_access_token_it_was_asked_with(tmp_path: Path) -> None:
@@ -134,10 +134,10 @@ async def test_an_approval_outlives_the_access_token_it_was_asked_with(tmp_path:
         )
         agents = {f"{ISSUER}#alice": Agent(ask=("busy__ec*",))}
         async with house(tmp_path, {"busy": child("busy_server.py")}, hub=settings, agents=agents) as hub:
-            assert hub.assembly.oauth is not None
-            await hub.assembly.oauth.settled()
+            assert hub.hub_app.oauth is not None
+            await hub.hub_app.oauth.settled()
             told = await Raw(hub.url + "/mcp", issuer.token()).modern("tools/call", echo("a"))
-            await hub.assembly.inbox.answer(error_of(told)["decision"], "once", ADA, "terminal")
+            await hub.hub_app.inbox.answer(error_of(told)["decision"], "once", ADA, "terminal")
             renewed = Raw(hub.url + "/mcp", issuer.token(jti="renewed"))
             assert text_of(await renewed.modern("tools/call", echo("a"))) == "a"
 
@@ -146,10 +146,10 @@ async def test_a_question_of_a_key_that_is_gone_cannot_be_answered(tmp_path: Pat
     async with asking_house(tmp_path) as hub:
         await Raw(hub.url + "/mcp", await hub.new_key("careful")).modern("tools/call", echo("a"))
         decision = await only_open(hub)
-        await hub.assembly.keys.revoke("careful")
+        await hub.hub_app.keys.revoke("careful")
         with pytest.raises(Fault, match="is void"):
-            await hub.assembly.inbox.answer(decision.id, "once", ADA, "terminal")
-        assert hub.assembly.inbox.get(decision.id).state is DecisionState.VOID
+            await hub.hub_app.inbox.answer(decision.id, "once", ADA, "terminal")
+        assert hub.hub_app.inbox.get(decision.id).state is DecisionState.VOID
 
 
 async def test_a_held_call_whose_key_is_revoked_is_not_made_though_it_is_approved(tmp_path: Path) -> None:
@@ -157,8 +157,8 @@ async def test_a_held_call_whose_key_is_revoked_is_not_made_though_it_is_approve
         client = Raw(hub.url + "/mcp", await hub.new_key("careful"))
         held = asyncio.ensure_future(client.modern("tools/call", echo("a")))
         decision = await only_open(hub)
-        approved = hub.assembly.inbox.answer(decision.id, "once", ADA, "terminal")
-        await asyncio.gather(approved, hub.assembly.keys.revoke("careful"), return_exceptions=True)
+        approved = hub.hub_app.inbox.answer(decision.id, "once", ADA, "terminal")
+        await asyncio.gather(approved, hub.hub_app.keys.revoke("careful"), return_exceptions=True)
         assert error_of(await held)["name"] in ("AUTH_REQUIRED", "APPROVAL_PENDING")
 
 
@@ -166,7 +166,7 @@ async def test_whoever_loses_the_race_for_an_approval_is_not_charged_for_it(tmp_
     async with asking_house(tmp_path) as hub:
         client = Raw(hub.url + "/mcp", await hub.new_key("careful", rate=Rate(per_hour=8)))
         await client.modern("tools/call", echo("a"))
-        await hub.assembly.inbox.answer((await only_open(hub)).id, "once", ADA, "terminal")
+        await hub.hub_app.inbox.answer((await only_open(hub)).id, "once", ADA, "terminal")
         answers = await asyncio.gather(*(client.modern("tools/call", echo("a"), id=id_) for id_ in range(6)))
         assert [text_of(answer) for answer in answers].count("a") == 1
         assert left_of(hub, "careful") == 7, "one call was made"
@@ -174,15 +174,15 @@ async def test_whoever_loses_the_race_for_an_approval_is_not_charged_for_it(tmp_
 
 def left_of(hub: House, name: str) -> int:
     """How many calls a key may still make."""
-    key = next(key for key in hub.assembly.keys.list() if key.principal == name)
-    (window,) = hub.assembly.rates._meters["key", key.hash]._windows
+    key = next(key for key in hub.hub_app.keys.list() if key.principal == name)
+    (window,) = hub.hub_app.rates._meters["key", key.hash]._windows
     return window.most - window._held
 
 
 async def test_a_call_that_found_no_place_is_not_charged(tmp_path: Path) -> None:
     async with asking_house(tmp_path, agents={}) as hub:
         client = Raw(hub.url + "/mcp", await hub.new_key("careful", rate=Rate(per_hour=8)))
-        hub.assembly.hub.sending.room = CallQuota(0, 0, 0)
+        hub.hub_app.hub.sending.room = CallQuota(0, 0, 0)
         refused = await client.modern("tools/call", echo("a"))
         assert refused["error"]["data"]["name"] == "RESOURCE_EXHAUSTED"
         assert left_of(hub, "careful") == 8

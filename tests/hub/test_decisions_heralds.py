@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from interlock.config.settings import Agent, Approvals, Hub, Timeouts, Webhook
-from interlock.hub.approvals import notifiers as heralds
+from interlock.hub.approvals import notifiers as notifiers
 from interlock.hub.cannot_start import CannotStart
 
 from .house import Raw, child, house, until
@@ -68,7 +68,7 @@ async def test_an_open_question_is_posted_signed(tmp_path: Path, monkeypatch: py
             == "sha256=" + hmac.new(SECRET.encode(), signed, hashlib.sha256).hexdigest()
         )
         said = json.loads(body)
-        (decision,) = hub.assembly.inbox.all(only_open=True)
+        (decision,) = hub.hub_app.inbox.all(only_open=True)
         assert (said["id"], said["asker"], said["target"]) == (decision.id, "careful", "busy__echo")
 
 
@@ -82,11 +82,11 @@ async def test_nothing_is_sent_unsigned_and_a_redirection_is_not_followed(
     ):
         client = Raw(hub.url + "/mcp", hub.key("careful"))
         await client.modern("tools/call", CALL)
-        await until(lambda: any("unsigned" in line.text for line in hub.assembly.logs.tail("hub", 10)))
+        await until(lambda: any("unsigned" in line.text for line in hub.hub_app.logs.tail("hub", 10)))
         assert not ear.heard
         monkeypatch.setenv("HOOK_SECRET", SECRET)
         await client.modern("tools/call", {**CALL, "arguments": {"text": "b"}})
-        await until(lambda: any("status 302" in line.text for line in hub.assembly.logs.tail("hub", 10)))
+        await until(lambda: any("status 302" in line.text for line in hub.hub_app.logs.tail("hub", 10)))
         assert len(ear.heard) == 1
 
 
@@ -102,7 +102,7 @@ async def test_the_desktop_is_told_where_it_is_wanted(tmp_path: Path, monkeypatc
     async with house(tmp_path, {"busy": child("busy_server.py")}, hub=wanted, agents=AGENTS) as hub:
         await Raw(hub.url + "/mcp", hub.key("careful")).modern("tools/call", CALL)
         await until(note.exists)
-        (decision,) = hub.assembly.inbox.all(only_open=True)
+        (decision,) = hub.hub_app.inbox.all(only_open=True)
         assert f"approval {decision.id}" in note.read_text()
 
 
@@ -113,14 +113,14 @@ async def test_t13_no_webhook_reaches_an_address_that_hands_out_credentials(
     hook = settings("http://169.254.169.254/latest")
     async with house(tmp_path, {"busy": child("busy_server.py")}, hub=hook, agents=AGENTS) as hub:
         await Raw(hub.url + "/mcp", hub.key("careful")).modern("tools/call", CALL)
-        await until(lambda: any("metadata" in line.text for line in hub.assembly.logs.tail("hub", 10)))
+        await until(lambda: any("metadata" in line.text for line in hub.hub_app.logs.tail("hub", 10)))
 
 
 async def test_a_receiver_that_fails_is_told_again_with_a_signature_of_that_time(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setenv("HOOK_SECRET", SECRET)
-    monkeypatch.setattr(heralds, "PAUSE_S", 0.01)
+    monkeypatch.setattr(notifiers, "PAUSE_S", 0.01)
     async with (
         Ear(503, 429, 204) as ear,
         house(tmp_path, {"busy": child("busy_server.py")}, hub=settings(ear.url), agents=AGENTS) as hub,
@@ -128,9 +128,9 @@ async def test_a_receiver_that_fails_is_told_again_with_a_signature_of_that_time
         await Raw(hub.url + "/mcp", hub.key("careful")).modern("tools/call", CALL)
         await until(lambda: len(ear.heard) == 3)
         for headers, body in ear.heard:
-            expected = heralds.signature(SECRET, headers["x-interlock-timestamp"], body)
+            expected = notifiers.signature(SECRET, headers["x-interlock-timestamp"], body)
             assert headers["x-interlock-signature"] == expected
-        assert not [line for line in hub.assembly.logs.tail("hub", 10) if "not told" in line.text]
+        assert not [line for line in hub.hub_app.logs.tail("hub", 10) if "not told" in line.text]
 
 
 @pytest.mark.parametrize("secret", ["", "s3cret", "aaaaaaaaaaaaaaaaaaaaaaaa", "my-changeme-0123456789abcdef"])
@@ -139,7 +139,7 @@ def test_t24_a_webhook_without_a_secret_worth_the_name_stops_the_start(
 ) -> None:
     monkeypatch.setenv("HOOK_SECRET", secret)
     with pytest.raises(CannotStart, match=r"\$HOOK_SECRET is"):
-        heralds.check_webhook(settings("https://hook.example.com").webhook)
-    heralds.check_webhook(settings(None).webhook)
+        notifiers.check_webhook(settings("https://hook.example.com").webhook)
+    notifiers.check_webhook(settings(None).webhook)
     monkeypatch.setenv("HOOK_SECRET", SECRET)
-    heralds.check_webhook(settings("https://hook.example.com").webhook)
+    notifiers.check_webhook(settings("https://hook.example.com").webhook)

@@ -52,9 +52,9 @@ class Rug:
 
     async def relisted(self, hub: House) -> None:
         """Wait until the hub has listed the server again."""
-        before = hub.assembly.catalog.offer("s")
-        hub.assembly.upstreams["s"].lists_changed()
-        await until(lambda: hub.assembly.catalog.offer("s") is not before)
+        before = hub.hub_app.catalog.offer("s")
+        hub.hub_app.upstreams["s"].lists_changed()
+        await until(lambda: hub.hub_app.catalog.offer("s") is not before)
 
 
 @pytest.fixture
@@ -83,17 +83,17 @@ async def test_t18_a_changed_tool_is_out_of_list_and_call_until_it_is_approved_a
         await rug.relisted(hub)
         assert await listed(hub) == ["s__other"]
         refused = await read(hub)
-        (decision,) = hub.assembly.inbox.all(only_open=True)
+        (decision,) = hub.hub_app.inbox.all(only_open=True)
         assert refused["error"]["data"]["name"] == "TOOL_DISABLED"
         assert refused["error"]["data"]["decision"] == decision.id
         assert "+  " in decision.question.summary
         assert "remember it" in decision.question.summary
         bare = Raw(hub.url + "/servers/s/mcp")
         assert (await bare.modern("tools/call", {"name": "read", "arguments": {}}))["error"]["data"]["decision"]
-        await hub.assembly.inbox.answer(decision.id, answer, ADA, "terminal")
-        await until(lambda: hub.assembly.inbox.get(decision.id).state is DecisionState.USED)
-        await until(lambda: "read" in hub.assembly.catalog.offers()["s"].tools)
-        assert not hub.assembly.inbox.rules()
+        await hub.hub_app.inbox.answer(decision.id, answer, ADA, "terminal")
+        await until(lambda: hub.hub_app.inbox.get(decision.id).state is DecisionState.USED)
+        await until(lambda: "read" in hub.hub_app.catalog.offers()["s"].tools)
+        assert not hub.hub_app.inbox.rules()
         assert await listed(hub) == ["s__read", "s__other"]
         assert json.loads(text_of(await read(hub))) == {"path": "x"}
     async with rug.house() as hub:
@@ -104,7 +104,7 @@ async def test_why_names_the_rule_that_keeps_a_changed_tool_or_an_unknown_one_ba
     async with rug.house() as hub:
         rug.lay(EVIL, OTHER)
         await rug.relisted(hub)
-        operator = ControlOperations(hub.assembly, lambda: None)
+        operator = ControlOperations(hub.hub_app, lambda: None)
         for tool, rule in (
             ("s__read", "a tool is held to the definition it was approved with"),
             ("s__nothing", "the name must mean something"),
@@ -122,9 +122,9 @@ async def test_t18_a_change_while_the_hub_was_down_is_found_at_start(rug: Rug) -
     rug.lay(EVIL, OTHER)
     async with rug.house() as hub:
         assert await listed(hub) == ["s__other"]
-        (asked,) = hub.assembly.inbox.all(only_open=True)
+        (asked,) = hub.hub_app.inbox.all(only_open=True)
     async with rug.house() as hub:
-        assert [decision.id for decision in hub.assembly.inbox.all(only_open=True)] == [asked.id]
+        assert [decision.id for decision in hub.hub_app.inbox.all(only_open=True)] == [asked.id]
 
 
 @pytest.mark.parametrize(
@@ -151,7 +151,7 @@ async def test_t18_the_order_of_keys_changes_nothing_and_new_tools_are_pinned_wh
         rug.lay(turned, OTHER, {**OTHER, "name": "new"})
         await rug.relisted(hub)
         assert await listed(hub) == ["s__read", "s__other", "s__new"]
-        assert not hub.assembly.inbox.all(only_open=False)
+        assert not hub.hub_app.inbox.all(only_open=False)
         rug.lay(turned, OTHER, {**OTHER, "name": "new", "description": "And more."})
         await rug.relisted(hub)
         assert await listed(hub) == ["s__read", "s__other"]
@@ -161,11 +161,11 @@ async def test_t18_an_approval_is_for_the_definition_that_was_looked_at(rug: Rug
     async with rug.house() as hub:
         rug.lay({**READ, "description": "Harmless."}, OTHER)
         await rug.relisted(hub)
-        (harmless,) = hub.assembly.inbox.all(only_open=True)
+        (harmless,) = hub.hub_app.inbox.all(only_open=True)
         rug.lay(EVIL, OTHER)
-        await hub.assembly.inbox.answer(harmless.id, "once", ADA, "terminal")
-        await until(lambda: hub.assembly.inbox.get(harmless.id).state is DecisionState.VOID)
-        await until(lambda: len(hub.assembly.inbox.all(only_open=True)) == 1)
+        await hub.hub_app.inbox.answer(harmless.id, "once", ADA, "terminal")
+        await until(lambda: hub.hub_app.inbox.get(harmless.id).state is DecisionState.VOID)
+        await until(lambda: len(hub.hub_app.inbox.all(only_open=True)) == 1)
         assert await listed(hub) == ["s__other"]
 
 
@@ -173,22 +173,22 @@ async def test_a_tool_that_is_what_it_was_comes_back_and_its_question_is_void(ru
     async with rug.house() as hub:
         rug.lay(EVIL, OTHER)
         await rug.relisted(hub)
-        (decision,) = hub.assembly.inbox.all(only_open=True)
+        (decision,) = hub.hub_app.inbox.all(only_open=True)
         rug.lay(READ, OTHER)
         await rug.relisted(hub)
         assert await listed(hub) == ["s__read", "s__other"]
-        assert hub.assembly.inbox.get(decision.id).state is DecisionState.VOID
+        assert hub.hub_app.inbox.get(decision.id).state is DecisionState.VOID
 
 
 async def test_a_change_that_was_denied_stays_out_and_is_not_asked_again(rug: Rug) -> None:
     async with rug.house() as hub:
         rug.lay(EVIL, OTHER)
         await rug.relisted(hub)
-        (decision,) = hub.assembly.inbox.all(only_open=True)
-        await hub.assembly.inbox.answer(decision.id, "no", ADA, "terminal")
+        (decision,) = hub.hub_app.inbox.all(only_open=True)
+        await hub.hub_app.inbox.answer(decision.id, "no", ADA, "terminal")
         await rug.relisted(hub)
         assert await listed(hub) == ["s__other"]
-        assert not hub.assembly.inbox.all(only_open=True)
+        assert not hub.hub_app.inbox.all(only_open=True)
 
 
 @pytest.mark.parametrize(
@@ -207,7 +207,7 @@ async def test_a_question_about_a_change_names_the_risk_that_the_hub_reckons_wit
     async with rug.house(**more) as hub:
         rug.lay({**EVIL, **safe}, OTHER)
         await rug.relisted(hub)
-        (decision,) = hub.assembly.inbox.all(only_open=True)
+        (decision,) = hub.hub_app.inbox.all(only_open=True)
         assert decision.question.risk == risk
 
 
@@ -216,7 +216,7 @@ async def test_observe_records_a_change_and_withholds_nothing(rug: Rug) -> None:
         rug.lay(EVIL, OTHER)
         await rug.relisted(hub)
         assert await listed(hub) == ["s__read", "s__other"]
-        assert any("would withhold read" in line.text for line in hub.assembly.logs.tail("s", 100))
+        assert any("would withhold read" in line.text for line in hub.hub_app.logs.tail("s", 100))
 
 
 async def test_ten_thousand_tools_are_pinned_without_holding_up_the_loop(tmp_path: Path) -> None:
@@ -267,10 +267,10 @@ async def test_where_nothing_more_can_be_kept_the_server_says_so_and_what_helps(
     many = child("many_server.py", "400", start="on-demand")
     async with house(tmp_path, {"many": many}, wait=False) as hub:
         # As on a full disk: the database gets no page beyond those that it has.
-        await hub.assembly.store.commit(lambda database: database.execute("PRAGMA max_page_count = 1"))
-        upstream = hub.assembly.upstreams["many"]
+        await hub.hub_app.store.commit(lambda database: database.execute("PRAGMA max_page_count = 1"))
+        upstream = hub.hub_app.upstreams["many"]
         upstream.want()
         await until(lambda: upstream.problem is not None)
         assert upstream.problem is not None
         assert "full" in upstream.problem.message
-        assert "free some space" in str(upstream.problem.mend)
+        assert "free some space" in str(upstream.problem.hint)

@@ -31,7 +31,7 @@ async def find(hub: House, query: str = QUERY, **more: Any) -> Any:
 async def found_by_meaning(hub: House) -> Any:
     """Search once so that the tools' meanings are worked out, and again when they are."""
     await find(hub)
-    await hub.assembly.search.settled()
+    await hub.hub_app.search.settled()
     return await find(hub)
 
 
@@ -44,7 +44,7 @@ async def test_an_endpoint_finds_what_no_word_does_and_each_text_is_asked_once(
         hub = hub_with(url=server.url, model="toy", key_env="MY_KEY")
         async with house(tmp_path, servers, hub=hub) as running:
             assert (await find(running))["search_strategy"] == "keyword"  # nothing is known of the tools yet
-            await running.assembly.search.settled()
+            await running.hub_app.search.settled()
             found = await find(running)
             assert found["search_strategy"] == "hybrid"
             assert found["tools"][0]["name"] == SOUGHT
@@ -90,7 +90,7 @@ async def test_an_endpoint_that_fails_leaves_the_words(tmp_path: Path, answer: t
             asked = len(server.batches)
             await find(running, "how high is the tide now?")
             assert len(server.batches) == asked  # it is left alone for a while
-            assert any("by their words" in line.text for line in running.assembly.logs.tail("hub", 100))
+            assert any("by their words" in line.text for line in running.hub_app.logs.tail("hub", 100))
 
 
 async def test_an_endpoint_that_is_not_there_leaves_the_words(tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ async def test_no_endpoint_lies_where_a_machine_hands_out_its_credentials(tmp_pa
     hub = hub_with(url="http://169.254.169.254/v1")
     async with house(tmp_path, {"many": child("many_server.py", "30")}, hub=hub) as running:
         assert (await find(running, "how high is the tide?"))["search_strategy"] == "keyword"
-        assert any("metadata" in line.text.lower() for line in running.assembly.logs.tail("hub", 100))
+        assert any("metadata" in line.text.lower() for line in running.hub_app.logs.tail("hub", 100))
 
 
 async def test_another_endpoint_means_other_vectors(tmp_path: Path) -> None:
@@ -111,9 +111,9 @@ async def test_another_endpoint_means_other_vectors(tmp_path: Path) -> None:
     async with embedding_server() as first, embedding_server() as second:
         async with house(tmp_path, servers, hub=hub_with(url=first.url)) as running:
             await found_by_meaning(running)
-            config = running.assembly.config
+            config = running.hub_app.config
             second.answer = _shorter
-            await running.assembly.apply(type(config)(hub=hub_with(url=second.url), servers=servers))
+            await running.hub_app.apply(type(config)(hub=hub_with(url=second.url), servers=servers))
             await found_by_meaning(running)
             assert len(second.texts) == 31  # nothing of the first was taken for it
 

@@ -24,8 +24,8 @@ def small(budget: int | None = BUDGET) -> Hub:
 
 async def counted(hub: House) -> None:
     """Wait until the tokens of every tool are counted, not estimated."""
-    tokens = hub.assembly.tokens
-    await until(lambda: tokens.exact(hub.assembly.catalog.offer("many").tools.values()) is not None)  # type: ignore[union-attr]
+    tokens = hub.hub_app.tokens
+    await until(lambda: tokens.exact(hub.hub_app.catalog.offer("many").tools.values()) is not None)  # type: ignore[union-attr]
 
 
 async def find(client: Raw, **arguments: Any) -> Any:
@@ -64,7 +64,7 @@ async def test_results_never_exceed_the_budget_and_say_what_was_left_out(tmp_pat
         client = Raw(hub.url + "/mcp")
         found = (await find(client, query="archive a ticket", max_results=20))["structuredContent"]
         spent = sum(
-            hub.assembly.tokens.of(hub.assembly.catalog.tool(hub_view(hub), tool["name"]))  # type: ignore[arg-type]
+            hub.hub_app.tokens.of(hub.hub_app.catalog.tool(hub_view(hub), tool["name"]))  # type: ignore[arg-type]
             for tool in found["tools"]
         )
         assert found["tools"]
@@ -73,7 +73,7 @@ async def test_results_never_exceed_the_budget_and_say_what_was_left_out(tmp_pat
 
 
 def hub_view(hub: House) -> Any:
-    return hub.assembly.doors.admit("/mcp", {}).view
+    return hub.hub_app.authenticator.admit("/mcp", {}).view
 
 
 async def test_call_tool_is_judged_as_the_inner_tool(tmp_path: Path) -> None:
@@ -117,12 +117,12 @@ async def test_pinned_tools_stay_listed_and_levels_show_what_they_say(tmp_path: 
         for name in profiles:
             tools = (await Raw(hub.url + f"/profiles/{name}/mcp").modern("tools/list"))["result"]["tools"]
             listed[name] = tools
-        kernel = ["find_tools", "call_tool", "request_tools"]
+        discovery_tools = ["find_tools", "call_tool", "request_tools"]
         assert len(listed["l0"]) == 100
-        assert [tool["name"] for tool in listed["l1"]] == kernel
+        assert [tool["name"] for tool in listed["l1"]] == discovery_tools
         assert "Categories:" in listed["l1"][0]["description"]
-        assert [tool["name"] for tool in listed["l2"]] == kernel
-        assert [tool["name"] for tool in listed["l3"]] == [*kernel, "many__measure_tide_height"]
+        assert [tool["name"] for tool in listed["l2"]] == discovery_tools
+        assert [tool["name"] for tool in listed["l3"]] == [*discovery_tools, "many__measure_tide_height"]
         bare = (await Raw(hub.url + "/servers/many/mcp").modern("tools/list"))["result"]["tools"]
         assert len(bare) == 100
 
@@ -185,7 +185,7 @@ async def test_the_index_follows_servers_that_come_and_go(tmp_path: Path) -> Non
     async with house(tmp_path, first, hub=small()) as hub:
         client = Raw(hub.url + "/mcp")
         assert (await find(client, query="tide height"))["structuredContent"]["tools"]
-        await hub.assembly.apply(Config(hub=small(), servers={"busy": child("busy_server.py")}))
-        await until(lambda: bool(hub.assembly.catalog.offer("busy").tools))  # type: ignore[union-attr]
+        await hub.hub_app.apply(Config(hub=small(), servers={"busy": child("busy_server.py")}))
+        await until(lambda: bool(hub.hub_app.catalog.offer("busy").tools))  # type: ignore[union-attr]
         found = (await find(client, query="tide height", max_results=20))["structuredContent"]["tools"]
         assert all(tool["name"].startswith("busy__") for tool in found)

@@ -53,11 +53,11 @@ class Scene:
     @property
     def log(self) -> str:
         """What the operator is shown of it."""
-        return "\n".join(line.text for line in self.hub.assembly.logs.tail("bad", KEPT))
+        return "\n".join(line.text for line in self.hub.hub_app.logs.tail("bad", KEPT))
 
     async def status(self) -> Any:
         """What `interlock status` is told."""
-        return await ControlOperations(self.hub.assembly, lambda: None).methods["hub/status"](b"{}")
+        return await ControlOperations(self.hub.hub_app, lambda: None).methods["hub/status"](b"{}")
 
     @property
     def pids(self) -> list[int]:
@@ -204,7 +204,7 @@ async def test_a_flood_is_bounded_and_passes(tmp_path: Path, flood: str) -> None
     async with scene(tmp_path, hostile(tmp_path)) as here:
         assert text_of(await here.call(flood)) == "fine"
         await here.is_well()
-        assert len(here.hub.assembly.logs.tail("bad", 10**6)) <= KEPT
+        assert len(here.hub.hub_app.logs.tail("bad", 10**6)) <= KEPT
 
 
 async def test_a_flood_of_changes_leads_to_few_listings(tmp_path: Path) -> None:
@@ -227,8 +227,8 @@ async def test_a_server_that_exits_at_once_says_why_to_whoever_calls_it(tmp_path
     async with scene(tmp_path, hostile(tmp_path, "exit_at_once"), wait=False) as here:
         await here.hub.state("bad", ServerState.ERROR)
         assert "HOSTILE_TOKEN" in here.log
-        assert here.hub.assembly.upstreams["bad"].problem is not None
-        assert "HOSTILE_TOKEN" in here.hub.assembly.upstreams["bad"].problem.message
+        assert here.hub.hub_app.upstreams["bad"].problem is not None
+        assert "HOSTILE_TOKEN" in here.hub.hub_app.upstreams["bad"].problem.message
         await until(lambda: "too many restarts" in here.log)
         assert len(here.pids) == 1 + Restart().max_restarts
 

@@ -37,7 +37,7 @@ async def call(hub: House, name: str, arguments: dict[str, object]) -> dict[str,
 
 def watch(hub: House) -> Callable[[], None]:
     """A person at a terminal, who follows the questions as `interlock watch` does."""
-    return ControlOperations(hub.assembly, lambda: None).answering.follow(lambda _: None)
+    return ControlOperations(hub.hub_app, lambda: None).answering.follow(lambda _: None)
 
 
 @pytest.mark.parametrize(("name", "arguments", "rule"), UNSAFE)
@@ -46,8 +46,8 @@ async def test_with_nobody_there_it_is_noted_and_goes_out(
 ) -> None:
     async with house(tmp_path, {"s": scripted(tmp_path)}, hub=guard()) as hub:
         assert not (await call(hub, name, arguments)).get("isError")
-        assert hub.assembly.noticed.would_refuse["s", rule] == 1
-        assert hub.assembly.inbox.all(only_open=False) == []
+        assert hub.hub_app.noticed.would_refuse["s", rule] == 1
+        assert hub.hub_app.inbox.all(only_open=False) == []
 
 
 @pytest.mark.parametrize(("name", "arguments", "rule"), UNSAFE)
@@ -59,24 +59,24 @@ async def test_who_watches_is_asked_and_the_answer_holds_for_that_call_once(
         asked = await call(hub, name, arguments)
         error = asked["_meta"]["dev.interlock/error"]
         assert (error["name"], error["gate"], error["rule"]) == ("APPROVAL_PENDING", "validators", f"inferred: {rule}")
-        (decision,) = hub.assembly.inbox.all(only_open=True)
+        (decision,) = hub.hub_app.inbox.all(only_open=True)
         assert rule in decision.question.text
-        await hub.assembly.inbox.answer(decision.id, "once", ADA, "terminal")
+        await hub.hub_app.inbox.answer(decision.id, "once", ADA, "terminal")
         assert not (await call(hub, name, arguments)).get("isError"), "it was allowed"
-        assert hub.assembly.inbox.get(decision.id).state is DecisionState.USED
-        assert not hub.assembly.noticed.would_refuse, "a person has decided: nothing would be refused"
+        assert hub.hub_app.inbox.get(decision.id).state is DecisionState.USED
+        assert not hub.hub_app.noticed.would_refuse, "a person has decided: nothing would be refused"
         again = await call(hub, name, arguments)
         assert again["_meta"]["dev.interlock/error"]["name"] == "APPROVAL_PENDING", "the answer was used up"
         leave()
-        assert hub.assembly.inbox.watched is False
+        assert hub.hub_app.inbox.watched is False
 
 
 async def test_a_no_refuses_the_call(tmp_path: Path) -> None:
     async with house(tmp_path, {"s": scripted(tmp_path)}, hub=guard()) as hub:
         watch(hub)
         await call(hub, "run", {"command": "rm -rf build"})
-        (decision,) = hub.assembly.inbox.all(only_open=True)
-        await hub.assembly.inbox.answer(decision.id, "no", ADA, "terminal")
+        (decision,) = hub.hub_app.inbox.all(only_open=True)
+        await hub.hub_app.inbox.answer(decision.id, "no", ADA, "terminal")
         denied = await call(hub, "run", {"command": "rm -rf build"})
         assert denied["error"]["data"]["name"] == "PERMISSION_DENIED"
 
@@ -85,8 +85,8 @@ async def test_an_approval_is_for_those_arguments_alone(tmp_path: Path) -> None:
     async with house(tmp_path, {"s": scripted(tmp_path)}, hub=guard()) as hub:
         watch(hub)
         await call(hub, "run", {"command": "rm -rf build"})
-        (decision,) = hub.assembly.inbox.all(only_open=True)
-        await hub.assembly.inbox.answer(decision.id, "once", ADA, "terminal")
+        (decision,) = hub.hub_app.inbox.all(only_open=True)
+        await hub.hub_app.inbox.answer(decision.id, "once", ADA, "terminal")
         other = await call(hub, "run", {"command": "rm -rf /"})
         assert other["_meta"]["dev.interlock/error"]["name"] == "APPROVAL_PENDING"
 
@@ -95,7 +95,7 @@ async def test_what_is_safe_is_never_asked(tmp_path: Path) -> None:
     async with house(tmp_path, {"s": scripted(tmp_path)}, hub=guard()) as hub:
         watch(hub)
         assert not (await call(hub, "run", {"command": "ls -l"})).get("isError")
-        assert hub.assembly.inbox.all(only_open=False) == []
+        assert hub.hub_app.inbox.all(only_open=False) == []
 
 
 async def test_no_approval_lets_a_call_reach_a_metadata_service(tmp_path: Path) -> None:
@@ -103,7 +103,7 @@ async def test_no_approval_lets_a_call_reach_a_metadata_service(tmp_path: Path) 
         watch(hub)
         refused = await call(hub, "fetch", {"url": "http://169.254.169.254/"})
         assert refused["_meta"]["dev.interlock/error"]["name"] == "VALIDATION_BLOCKED"
-        assert hub.assembly.inbox.all(only_open=False) == []
+        assert hub.hub_app.inbox.all(only_open=False) == []
 
 
 @pytest.mark.parametrize(("mode", "refused"), [("locked", True), ("observe", False)])
@@ -116,7 +116,7 @@ async def test_locked_refuses_it_and_observe_notes_it_whoever_is_there(
         assert bool(result.get("isError")) is refused
         if refused:
             assert result["_meta"]["dev.interlock/error"]["name"] == "VALIDATION_BLOCKED"
-        assert hub.assembly.inbox.all(only_open=False) == []
+        assert hub.hub_app.inbox.all(only_open=False) == []
 
 
 async def test_the_person_before_an_attended_client_is_asked_there(tmp_path: Path) -> None:

@@ -28,8 +28,8 @@ META = {"traceparent": f"00-{TRACE}-b7ad6b7169203331-01"}
 
 
 async def entries(hub: House, **wanted: Any) -> list[Entry]:
-    await hub.assembly.recorder.flushed()
-    return (await hub.assembly.store.read(lambda database: records.search(database, Search(**wanted), 1000)))[::-1]
+    await hub.hub_app.recorder.flushed()
+    return (await hub.hub_app.store.read(lambda database: records.search(database, Search(**wanted), 1000)))[::-1]
 
 
 async def only(hub: House, event: str) -> Entry:
@@ -67,7 +67,7 @@ async def test_a_denial_is_no_grant_in_the_record(tmp_path: Path) -> None:
 
 async def test_keys_are_recorded_by_what_may_be_shown_of_them_and_never_whole(tmp_path: Path) -> None:
     async with house(tmp_path, {"busy": child("busy_server.py")}) as hub:
-        desk, wish = hub.assembly.key_desk, msgspec.json.encode({"agent": "ci"})
+        desk, wish = hub.hub_app.key_operations, msgspec.json.encode({"agent": "ci"})
         first = str((await desk.create(ADA, wish))["key"])
         second = str((await desk.rotate(ADA, wish))["key"])
         await desk.revoke(ADA, wish)
@@ -91,12 +91,12 @@ async def test_t23_a_key_of_the_hubs_own_is_in_no_record_and_no_question(tmp_pat
         client = Raw(hub.url + "/mcp", key)
         await client.modern("tools/call", {"name": "busy__echo", "arguments": {"text": f"my key is {key}"}})
         await hub.allow("careful", "busy", justification=f"it asked with {key}")
-        assert key not in hub.assembly.inbox.all(only_open=True)[0].question.summary
+        assert key not in hub.hub_app.inbox.all(only_open=True)[0].question.summary
         assert key.encode() not in b"".join([line async for line in exported(hub)])
 
 
 async def exported(hub: House) -> Any:
-    for line in await hub.assembly.store.read(lambda database: list(records.export(database))):
+    for line in await hub.hub_app.store.read(lambda database: list(records.export(database))):
         yield line
 
 
@@ -107,10 +107,10 @@ async def test_a_decision_is_recorded_from_its_question_to_its_use_under_the_tra
         client = Raw(hub.url + "/mcp", hub.key("careful"))
         call = {"name": "busy__echo", "arguments": {"text": "a"}, "_meta": META}
         await client.modern("tools/call", dict(call))
-        (decision,) = hub.assembly.inbox.all(only_open=True)
-        await hub.assembly.inbox.answer(decision.id, "always", ADA, "terminal")
+        (decision,) = hub.hub_app.inbox.all(only_open=True)
+        await hub.hub_app.inbox.answer(decision.id, "always", ADA, "terminal")
         await client.modern("tools/call", dict(call))
-        await hub.assembly.inbox.revoke_rule(hub.assembly.inbox.rules()[0].id, ADA)
+        await hub.hub_app.inbox.revoke_rule(hub.hub_app.inbox.rules()[0].id, ADA)
         opened = (await only(hub, "dev.interlock.decision_opened")).record
         approved = (await only(hub, "dev.interlock.decision_approved")).record
         assert (opened.actor, opened.actor_kind, opened.trace) == ("careful", "agent", TRACE)
@@ -126,7 +126,7 @@ async def test_a_decision_is_recorded_from_its_question_to_its_use_under_the_tra
 @pytest.mark.parametrize("event", ["PERMISSION_GRANTED", "PERMISSION_DENIED", "PERMISSION_REVOKED"])
 async def test_what_a_server_may_is_recorded_with_who_decided_and_by_which_rule(tmp_path: Path, event: Any) -> None:
     async with house(tmp_path, {"busy": child("busy_server.py")}) as hub:
-        hub.assembly.journal.settled(event, ADA, "busy", "network.outbound", "interactive")
+        hub.hub_app.journal.settled(event, ADA, "busy", "network.outbound", "interactive")
         record = (await only(hub, event)).record
         assert (record.actor, record.server, record.rule) == ("person:ada", "busy", "interactive")
         assert record.details == {"permission": "network.outbound"}
@@ -192,8 +192,8 @@ async def test_a_call_is_one_trace_from_its_question_to_its_end_though_nobody_na
         client = Raw(hub.url + "/mcp", hub.key("careful"))
         call = {"name": "busy__echo", "arguments": {"text": "a"}}
         held = asyncio.ensure_future(client.modern("tools/call", call))
-        await until(lambda: bool(hub.assembly.inbox.all(only_open=True)))
-        await hub.assembly.inbox.answer(hub.assembly.inbox.all(only_open=True)[0].id, "once", ADA, "terminal")
+        await until(lambda: bool(hub.hub_app.inbox.all(only_open=True)))
+        await hub.hub_app.inbox.answer(hub.hub_app.inbox.all(only_open=True)[0].id, "once", ADA, "terminal")
         await held
         told = ["dev.interlock.decision_opened", "dev.interlock.decision_used", "TOOL_EXECUTED"]
         assert len({(await only(hub, event)).record.trace for event in told}) == 1
@@ -203,7 +203,7 @@ async def test_servers_come_and_go_in_the_record(tmp_path: Path) -> None:
     async with house(tmp_path, {"busy": child("busy_server.py")}) as hub:
         assert (await only(hub, "SERVER_CONNECTED")).record.server == "busy"
         broken = Server(command=("/nonexistent/program",))
-        await hub.assembly.apply(msgspec.structs.replace(hub.assembly.config, servers={"lost": broken}))
+        await hub.hub_app.apply(msgspec.structs.replace(hub.hub_app.config, servers={"lost": broken}))
         await hub.state("lost", ServerState.ERROR)
         gone = await entries(hub, event="SERVER_DISCONNECTED")
         told = {entry.record.server: entry.record for entry in gone}
@@ -218,8 +218,8 @@ async def test_a_reload_is_recorded_with_what_it_changed_and_who_asked(tmp_path:
     file = tmp_path / "interlock.toml"
     file.write_text("[hub]\nmode = 'guard'\n")
     async with house(tmp_path, {}) as hub:
-        hub.assembly.config = load(file, home=hub.assembly.home).config
-        operator = ControlOperations(hub.assembly, lambda: None)
+        hub.hub_app.config = load(file, home=hub.hub_app.home).config
+        operator = ControlOperations(hub.hub_app, lambda: None)
         file.write_text("[hub]\nmode = 'nonsense'\n")
         await operator.methods["hub/reload"](b"{}")
         found = await only(hub, "dev.interlock.configuration_reloaded")
@@ -244,16 +244,16 @@ async def test_validators_and_code_have_events_of_their_own(tmp_path: Path) -> N
 
 async def test_nothing_is_changed_while_it_could_not_be_recorded(tmp_path: Path) -> None:
     async with house(tmp_path, {"busy": child("busy_server.py")}) as hub:
-        hub.assembly.recorder.trouble = StoreFull("the disk is full")
+        hub.hub_app.recorder.trouble = StoreFull("the disk is full")
         try:
             with pytest.raises(NotRecorded, match="cannot be written"):
                 await hub.allow("ci", "busy")
             with pytest.raises(NotRecorded, match="cannot be written"):
-                await hub.assembly.key_desk.create(ADA, b'{"agent": "ci"}')
+                await hub.hub_app.key_operations.create(ADA, b'{"agent": "ci"}')
         finally:
-            hub.assembly.recorder.trouble = None
-        assert hub.assembly.grants.list() == []
-        assert hub.assembly.keys.list() == []
+            hub.hub_app.recorder.trouble = None
+        assert hub.hub_app.grants.list() == []
+        assert hub.hub_app.keys.list() == []
 
 
 def test_every_standard_event_is_made_somewhere() -> None:

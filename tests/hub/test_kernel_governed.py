@@ -20,7 +20,7 @@ FIND = {"name": "find_tools", "arguments": {"query": "say it again"}}
 
 async def why(hub: House, agent: str, tool: str, arguments: dict[str, Any]) -> Any:
     asked = json.dumps({"agent": agent, "tool": tool, "arguments": arguments}).encode()
-    told: Any = await ControlOperations(hub.assembly, lambda: None).methods["hub/why"](asked)
+    told: Any = await ControlOperations(hub.hub_app, lambda: None).methods["hub/why"](asked)
     return told["judgement"]
 
 
@@ -85,4 +85,4 @@ async def test_the_hubs_own_tools_are_validated_like_any_other(tmp_path: Path) -
         assert await validated("call_tool", name="busy__echo", arguments={"text": 5}) == "INVALID_TOOL_ARGS"
         assert await validated("call_tool", name="busy__none", arguments={}) == "TOOL_NOT_FOUND"
         assert await validated("call_tool") == "INVALID_TOOL_ARGS"
-        assert not hub.assembly.hub.open_calls
+        assert not hub.hub_app.hub.open_calls

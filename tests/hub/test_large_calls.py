@@ -22,7 +22,7 @@ async def test_t26_what_large_calls_hold_while_they_are_under_way_is_bounded(tmp
     async with (RawProgram if streams else RawWeb)(modern=True) as server:
         where = {"command": server.command} if isinstance(server, RawProgram) else {"url": server.url}
         async with house(tmp_path, {"web": Server(era="modern", **where)}) as hub:
-            sending = hub.assembly.hub.sending
+            sending = hub.hub_app.hub.sending
             sending.room = msgspec.structs.replace(sending.room, large_bytes=3 * MIB)
             server.replies["strange"] = b""
             clients = [Kept(hub.url) for _ in range(5)]
@@ -38,7 +38,7 @@ async def test_t26_what_large_calls_hold_while_they_are_under_way_is_bounded(tmp
                 assert text_of(await small.call("web__ok", b'{"text":"x"}', 1)) == "fine"
             for client in clients:
                 await client.__aexit__()
-            await until(lambda: hub.assembly.hub.open_calls == 0)
+            await until(lambda: hub.hub_app.hub.open_calls == 0)
             assert sending.held == 0
             for call in calls:
                 call.cancel()

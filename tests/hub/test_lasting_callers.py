@@ -55,23 +55,23 @@ class Lasting:
 async def test_a_profile_that_is_taken_away_is_taken_from_open_conversations(tmp_path: Path) -> None:
     servers = {"busy": child("busy_server.py")}
     async with house(tmp_path, servers, profiles=PROFILES, agents={"ci": WIDE}) as hub:
-        assembly = hub.assembly
+        hub_app = hub.hub_app
         async with Lasting(hub, await hub.new_key("ci")) as client:
             assert text_of(await client.ask("tools/call", ECHO, 2)) == "x"
-            await assembly.apply(msgspec.structs.replace(assembly.config, agents={"ci": NARROW}))
+            await hub_app.apply(msgspec.structs.replace(hub_app.config, agents={"ci": NARROW}))
             assert (await client.ask("tools/call", ECHO, 3))["error"]["data"]["name"] == "TOOL_NOT_FOUND"
             listed = (await client.ask("tools/list", {}, 4))["result"]["tools"]
             assert "busy__echo" not in [tool["name"] for tool in listed]
-            await assembly.apply(msgspec.structs.replace(assembly.config, agents={"ci": WIDE}))
+            await hub_app.apply(msgspec.structs.replace(hub_app.config, agents={"ci": WIDE}))
             assert text_of(await client.ask("tools/call", ECHO, 5)) == "x"
 
 
 async def test_a_profile_that_is_gone_leaves_a_conversation_what_everyone_has(tmp_path: Path) -> None:
     servers = {"busy": child("busy_server.py")}
     async with house(tmp_path, servers, profiles=PROFILES, agents={"ci": WIDE}) as hub:
-        assembly = hub.assembly
+        hub_app = hub.hub_app
         async with Lasting(hub, await hub.new_key("ci")) as client:
-            await assembly.apply(msgspec.structs.replace(assembly.config, agents={}, profiles={}))
+            await hub_app.apply(msgspec.structs.replace(hub_app.config, agents={}, profiles={}))
             assert text_of(await client.ask("tools/call", ECHO, 2)) == "x"
 
 

@@ -98,9 +98,9 @@ async def test_a_server_that_only_has_sse_is_found_out_and_asks_clients_of_both_
         reply = {"elicitation/create": {"action": "accept", "content": {"years": 5}}}
         assert text_of(await Rounder(hub.url + "/mcp", reply).call("o__ask")) == "accept years=5"
         hanging = asyncio.ensure_future(Raw(hub.url + "/mcp").modern("tools/call", {"name": "o__wait"}))
-        await until(lambda: hub.assembly.hub.open_calls == 1)
+        await until(lambda: hub.hub_app.hub.open_calls == 1)
         hanging.cancel()
-        await until(lambda: hub.assembly.hub.open_calls == 0)
+        await until(lambda: hub.hub_app.hub.open_calls == 0)
 
 
 async def test_the_messages_of_a_stream_are_its_openers_alone(tmp_path: Path) -> None:
@@ -139,7 +139,7 @@ async def test_a_client_that_goes_cancels_what_it_had_under_way(tmp_path: Path) 
             with contextlib.suppress(asyncio.CancelledError):
                 await task
         await until(lambda: counts.ended["cancelled x"] == 1)
-        assert hub.assembly.hub.open_calls == 0
+        assert hub.hub_app.hub.open_calls == 0
 
 
 async def test_an_endpoint_at_another_origin_is_not_gone_to() -> None:
@@ -187,16 +187,16 @@ async def test_t13_a_server_is_reached_where_its_guard_says_by_the_older_transpo
 class _Deaf:
     """Hears nothing."""
 
-    def notified(self, method: str, params: bytes) -> None:
+    def on_notification(self, method: str, params: bytes) -> None:
         pass
 
-    def asked(self, request: Request) -> None:
+    def on_request(self, request: Request) -> None:
         pass
 
-    def closed(self, fault: Fault) -> None:
+    def on_closed(self, fault: Fault) -> None:
         pass
 
-    def spoke(self, stream: str, text: str) -> None:
+    def on_log(self, stream: str, text: str) -> None:
         pass
 
 
@@ -215,13 +215,13 @@ async def test_sessions_without_an_address_share_nothing_either(tmp_path: Path) 
     ):
         said = []
         for name in ("ada", "bob"):
-            service = _As(hub, hub.assembly.doors.admit_key(hub.key(name), "/mcp"))
+            service = _As(hub, hub.hub_app.authenticator.admit_key(hub.key(name), "/mcp"))
             client = Client(to_service(cast(Service, service)), handlers=answering(name), era="legacy")
             await stack.enter_async_context(client)
             said.append((await client.call_tool("a__order"))["content"])
         assert "ada" in msgspec.json.encode(said[0]).decode()
         assert "bob" in msgspec.json.encode(said[1]).decode()
-        assert len(hub.assembly.upstreams["a"]._lanes) == 2
+        assert len(hub.hub_app.upstreams["a"]._private_connections) == 2
 
 
 class _As:
@@ -230,7 +230,7 @@ class _As:
     def __init__(self, hub: House, caller: Any) -> None:
         self._caller = caller
         for name in ("initialize", "serve", "told", "closed"):
-            setattr(self, name, getattr(hub.assembly.hub, name))
+            setattr(self, name, getattr(hub.hub_app.hub, name))
 
     def admit(self, path: str, headers: Any) -> Any:
         return self._caller

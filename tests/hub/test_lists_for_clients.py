@@ -33,7 +33,7 @@ def settings(budget: int | None = 2_000, **more: Any) -> Hub:
 
 
 async def counted(hub: House, *servers: str) -> None:
-    tokens, catalog = hub.assembly.tokens, hub.assembly.catalog
+    tokens, catalog = hub.hub_app.tokens, hub.hub_app.catalog
     for server in servers:
         await until(lambda: (o := catalog.offer(server)) is not None and tokens.exact(o.tools.values()) is not None)  # noqa: B023
 
@@ -102,15 +102,15 @@ async def test_a_client_that_searches_by_itself_sees_everything_unless_the_opera
 
 @given(st.binary(max_size=60) | st.sampled_from([b'{"name":5}', b"[]", b'{"name":"claude-code"}', b"{}"]))
 def test_whatever_a_client_calls_itself_only_the_table_decides(info: bytes) -> None:
-    shelf = ListScope(EVERYTHING, 2_000)
-    changed = list_scope_for(shelf, info)
+    list_scope = ListScope(EVERYTHING, 2_000)
+    changed = list_scope_for(list_scope, info)
     try:
         name = json.loads(info)["name"]
     except (ValueError, TypeError, KeyError, UnicodeDecodeError, IndexError):
         name = None
-    assert (changed != shelf) == (isinstance(name, str) and name in SEARCHING)
-    assert changed.view == shelf.view
-    assert changed.principal == shelf.principal
+    assert (changed != list_scope) == (isinstance(name, str) and name in SEARCHING)
+    assert changed.view == list_scope.view
+    assert changed.principal == list_scope.principal
 
 
 def test_the_kernels_own_tools_cost_what_is_reckoned() -> None:
@@ -155,7 +155,7 @@ async def test_definitions_cannot_break_out_of_a_result(tmp_path: Path) -> None:
             assert {tool["name"] for tool in tools} <= {f"odd__tide_{n}" for n in range(len(TEXTS))}
             assert {tool["description"] for tool in tools} <= set(TEXTS)
             if name == "find_tools":
-                offer = hub.assembly.catalog.offer("odd")
+                offer = hub.hub_app.catalog.offer("odd")
                 assert offer is not None
                 assert told["total_available"] == len(offer.tools) == len(tools)
                 assert TEXTS[0] in {tool["description"] for tool in tools}
@@ -164,11 +164,11 @@ async def test_definitions_cannot_break_out_of_a_result(tmp_path: Path) -> None:
 async def test_a_server_that_is_not_connected_is_known_found_and_started_by_a_call(tmp_path: Path) -> None:
     server = child("many_server.py", "30", start="on-demand")
     async with house(tmp_path, {"many": server}, hub=settings(), wait=False) as hub:
-        await hub.assembly.upstreams["many"].open_line(None)
-        await until(lambda: bool(hub.assembly.catalog.offer("many").tools))  # type: ignore[union-attr]
+        await hub.hub_app.upstreams["many"].open_connection(None)
+        await until(lambda: bool(hub.hub_app.catalog.offer("many").tools))  # type: ignore[union-attr]
     async with house(tmp_path, {"many": server}, hub=settings(), wait=False) as hub:
-        await until(lambda: bool(hub.assembly.catalog.offer("many").tools))  # type: ignore[union-attr]
-        assert hub.assembly.upstreams["many"].state is ServerState.REGISTERED
+        await until(lambda: bool(hub.hub_app.catalog.offer("many").tools))  # type: ignore[union-attr]
+        assert hub.hub_app.upstreams["many"].state is ServerState.REGISTERED
         client = Raw(hub.url + "/mcp")
 
         async def found(**filters: str) -> list[Any]:
@@ -181,9 +181,9 @@ async def test_a_server_that_is_not_connected_is_known_found_and_started_by_a_ca
         inner = {"name": "many__measure_tide_height", "arguments": {"harbour": "Brest"}}
         called = await client.modern("tools/call", {"name": "call_tool", "arguments": inner})
         assert text_of(called) == "2.4 m at Brest"
-        assert hub.assembly.search.status("many") == "connected"
+        assert hub.hub_app.search.status("many") == "connected"
         assert [tool["status"] for tool in await found(status="connected")] == ["connected"]
-        await hub.assembly.apply(Config(hub=settings(), servers={}))
+        await hub.hub_app.apply(Config(hub=settings(), servers={}))
         assert await found() == []
 
 

@@ -135,7 +135,7 @@ async def test_a_server_that_asks_by_itself_is_answered_nothing_and_the_operator
     assert "result" in await said(hub, {"result": {"resultType": "complete", "content": []}}, first=questions)
     heard = await Raw(f"{hub.url}/servers/liar/mcp").modern("tools/call", {"name": "heard"})
     assert json.loads(text_of(heard)) == []
-    lines = [line.text for line in hub.assembly.logs.tail("liar", 100)]
+    lines = [line.text for line in hub.hub_app.logs.tail("liar", 100)]
     assert sum("which this revision has not" in line for line in lines) == 2
 
 

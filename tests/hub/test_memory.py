@@ -16,12 +16,12 @@ def test_a_process_holds_something_before_and_after_it_gave_back_what_is_free() 
 
 
 def test_when_half_of_a_flood_has_gone_it_is_noticed_once() -> None:
-    ebb = MemoryTrend()
+    memory_trend = MemoryTrend()
     counts = (10, FLOOD, FLOOD // 2, FLOOD // 2, 0)
-    assert [ebb.has_fallen(count) for count in counts] == [False, False, True, False, False]
+    assert [memory_trend.has_fallen(count) for count in counts] == [False, False, True, False, False]
 
 
 @given(st.lists(st.integers(0, FLOOD - 1)))
 def test_few_are_no_flood(counts: list[int]) -> None:
-    ebb = MemoryTrend()
-    assert not any(map(ebb.has_fallen, counts))
+    memory_trend = MemoryTrend()
+    assert not any(map(memory_trend.has_fallen, counts))

@@ -62,7 +62,7 @@ async def test_t31_what_is_revoked_on_one_hub_is_gone_on_every_other_also_in_an_
     tmp_path: Path, postgres: str
 ) -> None:
     async with nodes(tmp_path, postgres) as (north, south):
-        made = await north.assembly.key_desk.create(ADA, b'{"agent": "ci"}')
+        made = await north.hub_app.key_operations.create(ADA, b'{"agent": "ci"}')
         client = Raw(south.url + "/mcp", str(made["key"]))
 
         async def enters() -> bool:
@@ -78,7 +78,7 @@ async def test_t31_what_is_revoked_on_one_hub_is_gone_on_every_other_also_in_an_
             return "error" in answer and answer["error"]["data"]["name"] == "TOOL_NOT_FOUND"
 
         await within_a_second(refused)
-        await north.assembly.key_desk.revoke(ADA, b'{"agent": "ci"}')
+        await north.hub_app.key_operations.revoke(ADA, b'{"agent": "ci"}')
 
         async def out() -> bool:
             return not await enters()
@@ -89,7 +89,7 @@ async def test_t31_what_is_revoked_on_one_hub_is_gone_on_every_other_also_in_an_
 async def test_t32_an_approval_given_on_one_hub_is_good_once_on_all_of_them(tmp_path: Path, postgres: str) -> None:
     async with nodes(tmp_path, postgres) as (north, south):
         wish = msgspec.json.encode({"agent": "careful"})
-        key = str((await north.assembly.key_desk.create(ADA, wish))["key"])
+        key = str((await north.hub_app.key_operations.create(ADA, wish))["key"])
         there, here = Raw(south.url + "/mcp", key), Raw(north.url + "/mcp", key)
 
         async def asked() -> bool:
@@ -97,16 +97,16 @@ async def test_t32_an_approval_given_on_one_hub_is_good_once_on_all_of_them(tmp_
             return "APPROVAL_PENDING" in str(answer)
 
         await within_a_second(asked)
-        (decision,) = south.assembly.inbox.all(only_open=True)
+        (decision,) = south.hub_app.inbox.all(only_open=True)
 
         async def seen() -> bool:
-            return [one.id for one in north.assembly.inbox.all(only_open=True)] == [decision.id]
+            return [one.id for one in north.hub_app.inbox.all(only_open=True)] == [decision.id]
 
         await within_a_second(seen)
-        await north.assembly.inbox.answer(decision.id, "once", ADA, "terminal")
+        await north.hub_app.inbox.answer(decision.id, "once", ADA, "terminal")
 
         async def heard() -> bool:
-            return not south.assembly.inbox.all(only_open=True)
+            return not south.hub_app.inbox.all(only_open=True)
 
         await within_a_second(heard)
         answers = await asyncio.gather(*(client.modern("tools/call", ECHO) for client in (here, there) * 4))

@@ -49,8 +49,8 @@ def settings(issuer: Issuer, **more: Any) -> Hub:
 
 
 async def ready(hub: House) -> None:
-    assert hub.assembly.oauth is not None
-    await hub.assembly.oauth.settled()
+    assert hub.hub_app.oauth is not None
+    await hub.hub_app.oauth.settled()
 
 
 def call_body(name: str = "busy__echo") -> bytes:
@@ -83,11 +83,11 @@ async def test_a_token_opens_every_http_face_and_is_one_principal_everywhere(tmp
         assert text_of(await old.legacy("tools/call", ECHO)) == "hi"
         status, _, body = await Raw(hub.url + "/tools/busy__echo", token).post(b'{"text": "hi"}')
         assert (status, json.loads(body)["content"][0]["text"]) == (200, "hi")
-        await hub.assembly.recorder.flushed()
+        await hub.hub_app.recorder.flushed()
         actors = set()
-        hub.assembly.recorder.follow(lambda batch: actors.update((entry.actor, entry.actor_kind) for entry in batch))
+        hub.hub_app.recorder.follow(lambda batch: actors.update((entry.actor, entry.actor_kind) for entry in batch))
         await call(hub.url + "/mcp", token)
-        await hub.assembly.recorder.flushed()
+        await hub.hub_app.recorder.flushed()
         assert actors == {(f"{ISSUER}#alice", "agent")}
 
 
@@ -193,7 +193,7 @@ async def test_what_is_wrong_with_a_token_is_refused_at_every_face_and_never_tak
                 assert 'error="invalid_token"' in headers["www-authenticate"], (name, path)
                 assert token not in said.decode("latin-1")
         assert issuer.fetched == 1
-        logged = " ".join(line.text for line in hub.assembly.logs.tail(None, 1000))
+        logged = " ".join(line.text for line in hub.hub_app.logs.tail(None, 1000))
         assert issuer.token()[:40] not in logged
 
 
@@ -241,8 +241,8 @@ async def test_a_client_without_a_token_is_told_where_to_get_one(tmp_path: Path,
 async def test_the_official_client_finds_the_issuer_and_the_scope(tmp_path: Path, issuer: Issuer) -> None:
     async with house(tmp_path, {"busy": child("busy_server.py")}) as hub:
         oauth = OAuth(issuer=ISSUER, jwks_url=issuer.url, scopes={"tools": ("invoke:**",)})
-        settings_now = msgspec.structs.replace(hub.assembly.config.hub, oauth=oauth)
-        await hub.assembly.apply(msgspec.structs.replace(hub.assembly.config, hub=settings_now))
+        settings_now = msgspec.structs.replace(hub.hub_app.config.hub, oauth=oauth)
+        await hub.hub_app.apply(msgspec.structs.replace(hub.hub_app.config, hub=settings_now))
         for path in ("/mcp", "/servers/busy/mcp"):
             async with httpx2.AsyncClient() as client:
                 refused = await client.post(hub.url + path, json={})
@@ -306,11 +306,11 @@ async def test_who_calls_is_issuer_and_subject_whatever_else_the_token_says(tmp_
     free = {"name": "root", "preferred_username": "root", "kind": "admin", "roles": ["admin"], "scope": "admin_write"}
     async with house(tmp_path, {"busy": child("busy_server.py")}, hub=settings(issuer, people=("carol",))) as hub:
         await ready(hub)
-        oauth = hub.assembly.oauth
+        oauth = hub.hub_app.oauth
         assert oauth is not None
         who = oauth.tokens.principal(issuer.token(**free), "/mcp")
         assert (who.id, who.kind) == (f"{ISSUER}#alice", "agent")
-        rights = hub.assembly.access.rights(who)
+        rights = hub.hub_app.access.rights(who)
         assert rights is not None
         assert not rights.admin_read
         assert oauth.tokens.principal(issuer.token(sub="carol"), "/mcp").kind == "person"
@@ -368,9 +368,9 @@ async def test_who_runs_the_hub_may_come_with_a_token_that_has_the_scope(tmp_pat
 async def test_a_token_ends_with_its_time_also_where_it_was_just_good(tmp_path: Path, issuer: Issuer) -> None:
     async with house(tmp_path, {"busy": child("busy_server.py")}, hub=settings(issuer)) as hub:
         await ready(hub)
-        token, now = issuer.token(), hub.assembly.access.now
+        token, now = issuer.token(), hub.hub_app.access.now
         assert (await call(hub.url + "/mcp", token))[0] == 200
-        hub.assembly.access.now = lambda: now() + timedelta(seconds=301)
+        hub.hub_app.access.now = lambda: now() + timedelta(seconds=301)
         for path in ("/mcp", "/servers/busy/mcp"):
             status, headers, _ = await call(hub.url + path, token)
             assert (status, 'error="invalid_token"' in headers["www-authenticate"]) == (401, True)
@@ -395,7 +395,7 @@ async def test_a_good_token_is_checked_once(tmp_path: Path, issuer: Issuer, monk
 async def test_keys_that_rotate_are_fetched_again_and_old_ones_end(tmp_path: Path, issuer: Issuer) -> None:
     async with house(tmp_path, {"busy": child("busy_server.py")}, hub=settings(issuer)) as hub:
         await ready(hub)
-        url, keys = hub.url + "/mcp", hub.assembly.oauth.keys[0]  # type: ignore[union-attr]
+        url, keys = hub.url + "/mcp", hub.hub_app.oauth.keys[0]  # type: ignore[union-attr]
         old = issuer.token()
         assert (await call(url, old))[0] == 200
         fresh = OKPKey.generate_key("Ed25519", {"kid": "three"})
@@ -412,7 +412,7 @@ async def test_keys_that_rotate_are_fetched_again_and_old_ones_end(tmp_path: Pat
 async def test_a_flood_of_unknown_keys_fetches_at_most_once_a_minute(tmp_path: Path, issuer: Issuer) -> None:
     async with house(tmp_path, {"busy": child("busy_server.py")}, hub=settings(issuer)) as hub:
         await ready(hub)
-        oauth = hub.assembly.oauth
+        oauth = hub.hub_app.oauth
         assert oauth is not None
         later = oauth.keys[0].clock() + 61
         oauth.keys[0].clock = lambda: later
@@ -443,7 +443,7 @@ async def test_t13_an_issuer_that_fails_or_leads_elsewhere_lets_nobody_in_and_lo
 ) -> None:
     async with house(tmp_path, {"busy": child("busy_server.py")}, hub=settings(issuer)) as hub:
         await ready(hub)
-        oauth = hub.assembly.oauth
+        oauth = hub.hub_app.oauth
         assert oauth is not None
         # Keys of somebody else, in an answer that is not to be believed.
         issuer.answer = answer.replace(b"KEYS", keys_document(ECKey.generate_key("P-256", {"kid": "else"})))
@@ -507,8 +507,8 @@ async def test_t2_a_token_never_reaches_a_server_a_record_or_a_log(tmp_path: Pat
             assert b"tools/call" in web.seen
             assert token.encode() not in web.seen
             assert b"authorization" not in web.seen.lower()
-            await hub.assembly.recorder.flushed()
-            assert token not in " ".join(line.text for line in hub.assembly.logs.tail(None, 1000))
+            await hub.hub_app.recorder.flushed()
+            assert token not in " ".join(line.text for line in hub.hub_app.logs.tail(None, 1000))
     kept = b"".join(file.read_bytes() for file in (tmp_path / "home").rglob("*") if file.is_file())
     assert token.encode() not in kept
 
@@ -527,18 +527,18 @@ async def test_a_changed_configuration_takes_tokens_away_at_once(tmp_path: Path,
         await ready(hub)
         token = issuer.token()
         assert (await call(hub.url + "/mcp", token))[0] == 200
-        config = hub.assembly.config
+        config = hub.hub_app.config
         other = msgspec.structs.replace(config.hub, oauth=OAuth(issuer="https://other.example", jwks_url=issuer.url))
-        await hub.assembly.apply(msgspec.structs.replace(config, hub=other))
+        await hub.hub_app.apply(msgspec.structs.replace(config, hub=other))
         await ready(hub)
         assert (await call(hub.url + "/mcp", token))[0] == 401
-        await hub.assembly.apply(msgspec.structs.replace(config, hub=Hub()))
+        await hub.hub_app.apply(msgspec.structs.replace(config, hub=Hub()))
         assert (await call(hub.url + "/mcp", token))[0] == 401
 
 
 def hold_keys_back(hub: House, issuer: Issuer) -> None:
     """Have the next token with an unknown key wait for the issuer's keys until the gate is open again."""
-    oauth = hub.assembly.oauth
+    oauth = hub.hub_app.oauth
     assert oauth is not None
     later = oauth.keys[0].clock() + 61
     oauth.keys[0].clock = lambda: later
@@ -555,11 +555,11 @@ async def test_a_token_that_comes_while_its_issuer_is_let_go_of_is_not_good_for_
         waiting = asyncio.ensure_future(call(hub.url + "/mcp", unknown))
         await until(lambda: issuer.fetched == 2)
         token = issuer.token()
-        applying = asyncio.ensure_future(hub.assembly.apply(msgspec.structs.replace(hub.assembly.config, hub=Hub())))
+        applying = asyncio.ensure_future(hub.hub_app.apply(msgspec.structs.replace(hub.hub_app.config, hub=Hub())))
         while not applying.done():
             await asyncio.sleep(0)
             with contextlib.suppress(Fault):
-                hub.assembly.doors.admit("/mcp", {b"authorization": b"Bearer " + token.encode()})
+                hub.hub_app.authenticator.admit("/mcp", {b"authorization": b"Bearer " + token.encode()})
         issuer.gate.set()
         assert (await waiting)[0] == 401
         assert (await call(hub.url + "/mcp", token))[0] == 401
@@ -583,7 +583,7 @@ async def test_t13_a_metadata_address_is_not_asked_for_keys_whoever_wrote_it(tmp
     oauth = OAuth(issuer=ISSUER, resource=RESOURCE, jwks_url="https://169.254.169.254/keys")
     async with house(tmp_path, {}, hub=Hub(oauth=oauth)) as hub:
         await ready(hub)
-        await until(lambda: any("metadata" in line.text for line in hub.assembly.logs.tail(None, 1000)))
+        await until(lambda: any("metadata" in line.text for line in hub.hub_app.logs.tail(None, 1000)))
 
 
 async def test_whoever_names_an_unknown_key_waits_for_one_fetch_at_every_face_and_is_then_refused(
@@ -617,7 +617,7 @@ async def test_an_issuer_that_hangs_holds_nobody_for_long(
 
     async with house(tmp_path, {"busy": child("busy_server.py")}, hub=settings(issuer)) as hub:
         await ready(hub)
-        oauth = hub.assembly.oauth
+        oauth = hub.hub_app.oauth
         assert oauth is not None
         later = oauth.keys[0].clock() + 61
         oauth.keys[0].clock = lambda: later
@@ -647,7 +647,7 @@ async def test_an_issuer_says_itself_where_its_keys_are(tmp_path: Path, issuer: 
     async with house(tmp_path, {"busy": child("busy_server.py")}, hub=Hub(oauth=oauth)) as hub:
         assert (await call(hub.url + "/mcp", issuer.token(iss=name)))[0] == 200, "also the first, which waits for it"
         assert issuer.asked[-2:] == [place, "/keys"]
-        (desk,) = hub.assembly.oauth.keys  # type: ignore[union-attr]
+        (desk,) = hub.hub_app.oauth.keys  # type: ignore[union-attr]
         later = desk.clock() + 61
         desk.clock = lambda: later
         assert (await call(hub.url + "/mcp", issuer.token(RSAKey.generate_key(2048, {"kid": "x"}), iss=name)))[0] == 401
@@ -680,7 +680,7 @@ async def test_t13_an_issuers_metadata_leads_nowhere_but_to_its_own_keys(
         async with house(tmp_path, {"busy": child("busy_server.py")}, hub=Hub(oauth=oauth)) as hub:
             await ready(hub)
             assert (await call(hub.url + "/mcp", issuer.token(iss=issuer.base)))[0] == 503
-            assert any("cannot be read" in line.text for line in hub.assembly.logs.tail("hub", 20))
+            assert any("cannot be read" in line.text for line in hub.hub_app.logs.tail("hub", 20))
         assert (issuer.fetched, other.fetched) == (0, 0)
 
 
@@ -722,7 +722,7 @@ async def test_each_of_several_issuers_speaks_for_its_own_subjects_alone(tmp_pat
                 assert (status, 'error="invalid_token"' in headers["www-authenticate"]) == (401, True), forged
             _, _, body = await Raw(hub.url + "/.well-known/oauth-protected-resource").send("GET")
             assert json.loads(body)["authorization_servers"] == [ISSUER, second]
-            await hub.assembly.recorder.flushed()
+            await hub.hub_app.recorder.flushed()
             await hub.deny(f"{second}#alice", "busy")
             assert (await call(url, issuer.token()))[0] == 200, "the same subject of another issuer is another"
             assert b"Unknown tool" in (await call(url, theirs))[2]

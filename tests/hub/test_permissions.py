@@ -37,7 +37,7 @@ def shelly(tmp_path: Path, *permissions: str, **more: Any) -> Script:
 
 async def open_question(hub: House, permission: str) -> Decision:
     def found() -> list[Decision]:
-        open_ = hub.assembly.inbox.all(only_open=True)
+        open_ = hub.hub_app.inbox.all(only_open=True)
         return [one for one in open_ if one.question.kind == "permission" and one.question.name == permission]
 
     await until(lambda: len(found()) == 1)
@@ -45,16 +45,16 @@ async def open_question(hub: House, permission: str) -> Decision:
 
 
 def asked_about(hub: House) -> set[str]:
-    return {one.question.name for one in hub.assembly.inbox.all(only_open=True)}
+    return {one.question.name for one in hub.hub_app.inbox.all(only_open=True)}
 
 
 async def standing(hub: House, permission: str, *grants: str) -> None:
-    await until(lambda: hub.assembly.permissions.standing("s", permission).grant in grants)
+    await until(lambda: hub.hub_app.permissions.standing("s", permission).grant in grants)
 
 
 async def control(hub: House, method: str, **params: Any) -> Any:
     """What the person at the terminal gets."""
-    answer = await ControlOperations(hub.assembly, lambda: None).methods[f"hub/{method}"](msgspec.json.encode(params))
+    answer = await ControlOperations(hub.hub_app, lambda: None).methods[f"hub/{method}"](msgspec.json.encode(params))
     return json.loads(msgspec.json.encode(answer))
 
 
@@ -67,8 +67,8 @@ async def test_a_server_is_asked_to_wait_and_told_the_outcome_before_it_may_begi
     async with script.house(transport, hold_s=30, wait=False) as hub:
         for permission in ("shell.execute", "filesystem.read"):
             question = await open_question(hub, permission)
-            assert hub.assembly.upstreams["s"].state is ServerState.CONNECTING
-            await hub.assembly.inbox.answer(question.id, "once", ADA, "terminal")
+            assert hub.hub_app.upstreams["s"].state is ServerState.CONNECTING
+            await hub.hub_app.inbox.answer(question.id, "once", ADA, "terminal")
         await hub.state("s", ServerState.CONNECTED)
         first = {"legacy": ["initialize", REQUEST, RESPONSE, "notifications/initialized"]}
         order = [method for method in script.methods() if method != "server/discover"]
@@ -83,7 +83,7 @@ async def test_a_server_is_asked_to_wait_and_told_the_outcome_before_it_may_begi
         assert told["grants"] == {"shell.execute": "approved", "filesystem.read": "approved"}
         assert told["approved_by"] == "person:ada"
         assert await listed(hub) == ["s__run", "s__look", "s__add"]
-        assert hub.assembly.inbox.get(question.id).state is Asked.USED
+        assert hub.hub_app.inbox.get(question.id).state is Asked.USED
 
 
 @pytest.mark.parametrize("transport", TRANSPORTS)
@@ -99,9 +99,9 @@ async def test_what_nobody_answers_is_deferred_and_its_tools_come_with_the_answe
         question = await open_question(hub, "shell.execute")
         assert (refused["name"], refused["decision"]) == ("APPROVAL_PENDING", question.id)
         assert refused["gate"] == "permissions"
-        changes = hub.assembly.catalog.generation
-        await hub.assembly.inbox.answer(question.id, "once", ADA, "terminal")
-        await until(lambda: hub.assembly.catalog.generation != changes)
+        changes = hub.hub_app.catalog.generation
+        await hub.hub_app.inbox.answer(question.id, "once", ADA, "terminal")
+        await until(lambda: hub.hub_app.catalog.generation != changes)
         assert await listed(hub) == ["s__run", "s__add"]
         await until(lambda: len(script.params(RESPONSE)) > 1)
         assert script.params(RESPONSE)[-1]["grants"]["shell.execute"] == "approved"
@@ -113,14 +113,14 @@ async def test_a_listener_hears_that_its_list_changed_when_the_answer_comes(tmp_
         heard: list[str] = []
 
         class Ear:
-            shelf = hub.assembly.doors.admit_principal(Principal("a", "agent"), "/mcp").shelf
+            list_scope = hub.hub_app.authenticator.admit_principal(Principal("a", "agent"), "/mcp").list_scope
 
             def list_changed(self, which: str) -> None:
                 heard.append(which)
 
-        hub.assembly.notices.listen(Ear())
+        hub.hub_app.change_notifier.listen(Ear())
         question = await open_question(hub, "shell.execute")
-        await hub.assembly.inbox.answer(question.id, "once", ADA, "terminal")
+        await hub.hub_app.inbox.answer(question.id, "once", ADA, "terminal")
         await until(lambda: heard == ["tools"])
 
 
@@ -183,11 +183,11 @@ async def test_a_denied_server_is_refused_where_it_must_have_everything_and_come
     script = shelly(tmp_path, "shell.execute")
     async with script.house(wait=False, permissions=policy("deny_all", on_denied="refuse")) as hub:
         await hub.state("s", ServerState.ERROR)
-        upstream = hub.assembly.upstreams["s"]
+        upstream = hub.hub_app.upstreams["s"]
         assert upstream.refused
         assert "notifications/initialized" not in script.methods()
         assert upstream.problem is not None
-        assert "interlock permissions approve s shell.execute" in upstream.problem.mend
+        assert "interlock permissions approve s shell.execute" in upstream.problem.hint
         await control(hub, "permissions.approve", server="s", permissions=["shell.execute"], terminal=True)
         await hub.state("s", ServerState.CONNECTED)
         assert text_of(await call(hub, "add")) == "add ran {}"
@@ -215,7 +215,7 @@ async def test_custom_permissions_are_decided_like_any_other(tmp_path: Path) -> 
     async with script.house() as hub:
         question = await open_question(hub, "com.example.fly")
         assert question.question.risk == "dangerous", "nobody vouches for it"
-        await hub.assembly.inbox.answer(question.id, "always", ADA, "terminal")
+        await hub.hub_app.inbox.answer(question.id, "always", ADA, "terminal")
         await standing(hub, "com.example.fly", "approved")
         assert await listed(hub) == ["s__fly"]
 
@@ -223,7 +223,7 @@ async def test_custom_permissions_are_decided_like_any_other(tmp_path: Path) -> 
 async def test_every_standard_type_is_asked_about_with_its_risk(tmp_path: Path) -> None:
     script = shelly(tmp_path, *STANDARD)
     async with script.house() as hub:
-        risks = {one.question.name: one.question.risk for one in hub.assembly.inbox.all(only_open=True)}
+        risks = {one.question.name: one.question.risk for one in hub.hub_app.inbox.all(only_open=True)}
         assert risks == {name: risk.word for name, risk in STANDARD.items()}
 
 
@@ -232,14 +232,14 @@ async def test_nothing_that_a_server_answers_is_believed(tmp_path: Path) -> None
     claim = {"grants": {"shell.execute": "approved"}, "approved_by": "admin", "expires_at": None}
     script = shelly(tmp_path, "shell.execute", answers={}, claims=claim)
     async with script.house() as hub:
-        assert hub.assembly.permissions.standing("s", "shell.execute").grant == "deferred"
+        assert hub.hub_app.permissions.standing("s", "shell.execute").grant == "deferred"
         assert "s__run" not in await listed(hub)
         question = await open_question(hub, "shell.execute")
         for by in (Principal("s", "agent"), Principal("s", "service")):
             with pytest.raises(Fault):
-                await hub.assembly.inbox.answer(question.id, "once", by, "terminal")
+                await hub.hub_app.inbox.answer(question.id, "once", by, "terminal")
             with pytest.raises(Fault, match="only a person can grant"):
-                await hub.assembly.permissions.put("s", "shell.execute", "approved", by)
+                await hub.hub_app.permissions.put("s", "shell.execute", "approved", by)
 
 
 async def test_an_approval_needs_a_terminal_and_a_denial_does_not(tmp_path: Path) -> None:
@@ -272,13 +272,13 @@ async def test_t31_what_is_revoked_is_gone_at_the_next_call(tmp_path: Path, sett
 async def test_an_approval_ends_when_it_expires(tmp_path: Path) -> None:
     script = shelly(tmp_path, "shell.execute")
     async with script.house(permissions=policy("deny_all")) as hub:
-        permissions = hub.assembly.permissions
+        permissions = hub.hub_app.permissions
         soon = datetime.now(UTC) + timedelta(seconds=1.0)
         await permissions.put("s", "shell.execute", "approved", ADA, expires_at=soon)
         assert "s__run" in await listed(hub)
         await until(lambda: permissions.standing("s", "shell.execute").grant == "denied")
         assert (await call(hub, "run"))["error"]["data"]["name"] == "PERMISSION_DENIED"
-        await until(lambda: "run" not in hub.assembly.catalog.offers()["s"].tools)
+        await until(lambda: "run" not in hub.hub_app.catalog.offers()["s"].tools)
 
 
 async def test_the_end_of_an_approval_is_told_with_it_and_cannot_be_over_already(tmp_path: Path) -> None:
@@ -297,8 +297,8 @@ async def test_the_end_of_an_approval_is_told_with_it_and_cannot_be_over_already
 async def test_decisions_and_open_questions_outlive_the_hub(tmp_path: Path) -> None:
     script = shelly(tmp_path, "shell.execute", "camera", "filesystem.read")
     async with script.house() as hub:
-        await hub.assembly.inbox.answer((await open_question(hub, "shell.execute")).id, "once", ADA, "terminal")
-        await hub.assembly.inbox.answer((await open_question(hub, "camera")).id, "no", ADA, "terminal")
+        await hub.hub_app.inbox.answer((await open_question(hub, "shell.execute")).id, "once", ADA, "terminal")
+        await hub.hub_app.inbox.answer((await open_question(hub, "camera")).id, "no", ADA, "terminal")
         await standing(hub, "shell.execute", "approved")
         await standing(hub, "camera", "denied")
         waiting = (await open_question(hub, "filesystem.read")).id
@@ -318,8 +318,8 @@ async def test_an_answer_that_came_while_the_hub_was_ending_is_taken_at_the_next
     script = shelly(tmp_path, "shell.execute")
     async with script.house() as hub:
         question = await open_question(hub, "shell.execute")
-        hub.assembly.inbox._heard.clear()  # nobody is there to take it
-        await hub.assembly.inbox.answer(question.id, "once", ADA, "terminal")
+        hub.hub_app.inbox._heard.clear()  # nobody is there to take it
+        await hub.hub_app.inbox.answer(question.id, "once", ADA, "terminal")
     async with script.house() as hub:
         await standing(hub, "shell.execute", "approved")
         assert "s__run" in await listed(hub)
@@ -328,13 +328,13 @@ async def test_an_answer_that_came_while_the_hub_was_ending_is_taken_at_the_next
 async def test_an_approval_is_for_the_server_as_it_was_and_a_denial_for_its_name(tmp_path: Path) -> None:
     script = shelly(tmp_path, "shell.execute", "camera")
     async with script.house(permissions=policy("deny_all")) as hub:
-        await hub.assembly.permissions.put("s", "shell.execute", "approved", ADA)
+        await hub.hub_app.permissions.put("s", "shell.execute", "approved", ADA)
         assert "s__run" in await listed(hub)
     async with script.house(permissions=policy("deny_all"), cwd=str(tmp_path)) as hub:
         assert "s__run" not in await listed(hub), "another command under the same name"
-        await hub.assembly.permissions.put("s", "camera", "denied", ADA)
+        await hub.hub_app.permissions.put("s", "camera", "denied", ADA)
     async with script.house(permissions=policy("auto_approve")) as hub:
-        assert hub.assembly.permissions.standing("s", "camera").grant == "denied"
+        assert hub.hub_app.permissions.standing("s", "camera").grant == "denied"
 
 
 async def test_config_only_takes_nobodys_word_but_the_configurations(tmp_path: Path) -> None:
@@ -350,11 +350,11 @@ async def test_a_changed_policy_holds_without_a_restart_of_the_server(tmp_path: 
     script = shelly(tmp_path, "shell.execute")
     async with script.house() as hub:
         await open_question(hub, "shell.execute")
-        config = hub.assembly.config
+        config = hub.hub_app.config
         changed = msgspec.structs.replace(config.servers["s"], permissions=policy("auto_approve"))
-        await hub.assembly.apply(msgspec.structs.replace(config, servers={"s": changed}))
+        await hub.hub_app.apply(msgspec.structs.replace(config, servers={"s": changed}))
         assert "s__run" in await listed(hub)
-        assert hub.assembly.inbox.all(only_open=True) == [], "there is nothing left to ask"
+        assert hub.hub_app.inbox.all(only_open=True) == [], "there is nothing left to ask"
         assert script.methods().count("initialize") == 1
 
 
@@ -362,8 +362,8 @@ async def test_a_configuration_that_changes_nothing_tells_a_server_nothing(tmp_p
     script = shelly(tmp_path, "shell.execute", tools=[tool("a")])
     async with script.house() as hub:
         for _ in range(3):
-            await hub.assembly.apply(hub.assembly.config)
-        await hub.assembly.permissions.put("s", "shell.execute", "approved", ADA)
+            await hub.hub_app.apply(hub.hub_app.config)
+        await hub.hub_app.permissions.put("s", "shell.execute", "approved", ADA)
         await until(lambda: script.params(RESPONSE)[-1]["grants"]["shell.execute"] == "approved")
         assert len(script.params(RESPONSE)) == 2
 
@@ -379,14 +379,14 @@ async def test_later_drafts_names_are_tried_where_a_server_does_not_know_the_fir
     async with script.house() as hub:
         assert script.params("mgp/permission/grant")[0]["grants"] == {"shell.execute": "deferred"}
         assert script.params("mgp/permission/await")[0]["permissions"] == ["shell.execute"]
-        assert hub.assembly.upstreams["s"].state is ServerState.CONNECTED
+        assert hub.hub_app.upstreams["s"].state is ServerState.CONNECTED
 
 
 async def test_a_server_that_never_answers_is_not_waited_for(tmp_path: Path) -> None:
     script = shelly(tmp_path, "shell.execute", silent=[REQUEST])
     async with script.house() as hub:
         assert RESPONSE in script.methods()
-        assert hub.assembly.upstreams["s"].state is ServerState.CONNECTED
+        assert hub.hub_app.upstreams["s"].state is ServerState.CONNECTED
 
 
 async def test_a_server_that_did_not_agree_on_security_is_told_nothing_and_bound_all_the_same(tmp_path: Path) -> None:
@@ -408,7 +408,7 @@ async def test_more_permissions_than_anyone_can_judge_refuse_the_server(tmp_path
     script = shelly(tmp_path, *(f"com.example.p{number}" for number in range(100)))
     async with script.house(wait=False) as hub:
         await hub.state("s", ServerState.ERROR)
-        assert hub.assembly.inbox.all(only_open=True) == []
+        assert hub.hub_app.inbox.all(only_open=True) == []
 
 
 async def test_what_was_decided_stands_in_the_record(tmp_path: Path) -> None:
@@ -448,17 +448,17 @@ async def test_many_answers_at_the_same_time_leave_one_entry_each(tmp_path: Path
     names = [f"com.example.p{number}" for number in range(20)]
     script = shelly(tmp_path, *names, tools=[tool("a")])
     async with script.house() as hub:
-        questions = hub.assembly.inbox.all(only_open=True)
+        questions = hub.hub_app.inbox.all(only_open=True)
         assert len(questions) == 20
-        await asyncio.gather(*(hub.assembly.inbox.answer(one.id, "once", ADA, "terminal") for one in questions))
-        await until(lambda: all(each.grant == "approved" for each in hub.assembly.permissions.of("s")[:20]))
+        await asyncio.gather(*(hub.hub_app.inbox.answer(one.id, "once", ADA, "terminal") for one in questions))
+        await until(lambda: all(each.grant == "approved" for each in hub.hub_app.permissions.of("s")[:20]))
 
 
 async def test_a_server_that_names_ever_new_permissions_does_not_fill_the_inbox(tmp_path: Path) -> None:
     script = shelly(tmp_path, *(f"com.example.a{number}" for number in range(40)), tools=[tool("a")])
     async with script.house() as hub:
         script.say(mgp={**OFFER, "permissions_required": [f"com.example.b{number}" for number in range(40)]})
-        await hub.assembly.upstreams["s"].restart()
+        await hub.hub_app.upstreams["s"].restart()
         await until(lambda: "com.example.b39" in asked_about(hub))
         assert asked_about(hub) == {f"com.example.b{number}" for number in range(40)}
 
@@ -479,7 +479,7 @@ async def test_a_server_that_is_gone_from_the_configuration_asks_nothing_any_mor
     script = shelly(tmp_path, "shell.execute")
     async with script.house() as hub:
         await open_question(hub, "shell.execute")
-        await hub.assembly.apply(msgspec.structs.replace(hub.assembly.config, servers={}))
+        await hub.hub_app.apply(msgspec.structs.replace(hub.hub_app.config, servers={}))
         assert asked_about(hub) == set()
 
 
@@ -490,7 +490,7 @@ async def test_every_connection_of_a_server_is_told_what_changed(tmp_path: Path)
         await client.initialize({"roots": {}})
         await client.legacy("tools/call", {"name": "s__add", "arguments": {}})
         before = len(script.params(RESPONSE))
-        await hub.assembly.permissions.put("s", "shell.execute", "approved", ADA)
+        await hub.hub_app.permissions.put("s", "shell.execute", "approved", ADA)
         await until(lambda: len(script.params(RESPONSE)) == before + 2)
 
 
@@ -531,7 +531,7 @@ async def test_why_names_the_gate_and_the_rule_without_calling(tmp_path: Path) -
         found = (await control(hub, "why", agent="local", tool="s__run"))["judgement"]
         assert (found["outcome"], found["gate"], found["error"]) == ("refused", "permissions", "PERMISSION_DENIED")
         assert found["rule"] == "shell.execute: policy deny_all"
-        assert "interlock permissions approve s shell.execute" in found["mend"]
+        assert "interlock permissions approve s shell.execute" in found["hint"]
         assert "tools/call" not in script.methods()
         assert (await control(hub, "why", agent="local", tool="s__add"))["judgement"]["outcome"] == "allowed"
 

@@ -58,7 +58,7 @@ async def listed(hub: House, method: str = "tools/list", member: str = "tools") 
 
 async def status(hub: House) -> dict[str, dict[str, Any]]:
     """What the operator is told of each server."""
-    found: Any = await ControlOperations(hub.assembly, lambda: None).methods["hub/status"](b"{}")
+    found: Any = await ControlOperations(hub.hub_app, lambda: None).methods["hub/status"](b"{}")
     return {server["id"]: server for server in json.loads(msgspec.json.encode(found))["servers"]}
 
 
@@ -85,7 +85,7 @@ async def test_flagged_definitions_are_neither_listed_nor_called_in_guard(tmp_pa
 async def test_in_observe_everything_is_listed_and_the_findings_are_logged(tmp_path: Path) -> None:
     async with house(tmp_path, {"s": scripted(tmp_path, SCRIPT)}, hub=Hub(mode="observe")) as hub:
         assert len(await listed(hub)) == 5
-        lines = [line.text for line in hub.assembly.logs.tail("s", 100)]
+        lines = [line.text for line in hub.hub_app.logs.tail("s", 100)]
         assert sum("flagged: tool" in line for line in lines) == 3
 
 
@@ -104,18 +104,18 @@ async def test_the_operator_is_told_and_trusts_exactly_one_definition(tmp_path: 
         assert set(held) == {"poisoned", "hidden", "deep", "bad", "a://bad", "instructions"}
         assert held["hidden"]["findings"][0]["rule"] == "text.tag"
         entry = f"hidden@{held['hidden']['fingerprint'][:16]}"
-        assert entry in held["hidden"]["mend"]
-        logged = [line.text for line in hub.assembly.logs.tail("s", 100)]
+        assert entry in held["hidden"]["hint"]
+        logged = [line.text for line in hub.hub_app.logs.tail("s", 100)]
         assert any("in quarantine: tool 'hidden'" in line and entry in line for line in logged)
-        before = hub.assembly.upstreams["s"]
+        before = hub.hub_app.upstreams["s"]
         trusting = msgspec.structs.replace(server, tools=Tools(trust=(entry, "poisoned@0000000000000000")))
-        await hub.assembly.apply(Config(hub=hub.assembly.config.hub, servers={"s": trusting}))
+        await hub.hub_app.apply(Config(hub=hub.hub_app.config.hub, servers={"s": trusting}))
         assert await listed(hub) == {"s__add", "s__emoji", "s__hidden"}
-        assert hub.assembly.upstreams["s"] is before, "nothing was started again for that"
+        assert hub.hub_app.upstreams["s"] is before, "nothing was started again for that"
         changed = {**SCRIPT, "tools": [described("hidden", HIDDEN + "!"), described("changed", "Says so.")]}
         (tmp_path / "script.json").write_text(json.dumps(changed))
-        await hub.assembly.upstreams["s"].restart()
-        await until(lambda: "changed" in hub.assembly.catalog.offer("s").tools)  # type: ignore[union-attr]
+        await hub.hub_app.upstreams["s"].restart()
+        await until(lambda: "changed" in hub.hub_app.catalog.offer("s").tools)  # type: ignore[union-attr]
         assert await listed(hub) == {"s__changed"}, "another definition under the trusted name is not trusted"
 
 
@@ -126,7 +126,7 @@ async def test_a_tool_that_turns_bad_disappears_and_the_rest_stays(tmp_path: Pat
         bad = {"tools": [described("add", "Adds. " + POISON), good["tools"][1]]}
         (tmp_path / "script.json").write_text(json.dumps(bad))
         await Raw(hub.url + "/mcp").modern("tools/call", {"name": "s__changed", "arguments": {}})
-        await until(lambda: "add" not in hub.assembly.catalog.offer("s").tools)  # type: ignore[union-attr]
+        await until(lambda: "add" not in hub.hub_app.catalog.offer("s").tools)  # type: ignore[union-attr]
         assert await listed(hub) == {"s__changed"}
 
 
@@ -143,8 +143,8 @@ async def test_of_two_names_that_look_the_same_the_first_server_keeps_its_own(tm
         kept = {"a": "a__send_mail", "b": "b__send_mai1"}[first]
         assert await listed(hub) == {kept, "a__same", "b__same"}
         assert (await status(hub))[loser]["quarantined"][0]["findings"][0]["rule"] == "name.lookalike"
-        remaining = Config(hub=hub.assembly.config.hub, servers={loser: servers[loser]})
-        await hub.assembly.apply(remaining)
+        remaining = Config(hub=hub.hub_app.config.hub, servers={loser: servers[loser]})
+        await hub.hub_app.apply(remaining)
         assert len(await listed(hub)) == 2, "alone, it can be mistaken for nothing"
 
 
@@ -152,7 +152,7 @@ async def test_a_change_of_mode_takes_hold_without_asking_the_server_again(tmp_p
     servers = {"s": scripted(tmp_path, SCRIPT)}
     async with house(tmp_path, servers, hub=Hub(mode="observe")) as hub:
         assert len(await listed(hub)) == 5
-        await hub.assembly.apply(Config(hub=Hub(mode="guard"), servers=servers))
+        await hub.hub_app.apply(Config(hub=Hub(mode="guard"), servers=servers))
         assert len(await listed(hub)) == 2
 
 

@@ -29,8 +29,8 @@ def hub_of(mode: Literal["batched", "strict"]) -> Hub:
 
 
 async def entries(hub: House, **wanted: Any) -> list[Entry]:
-    await hub.assembly.recorder.flushed()
-    return (await hub.assembly.store.read(lambda database: records.search(database, Search(**wanted), 1000)))[::-1]
+    await hub.hub_app.recorder.flushed()
+    return (await hub.hub_app.store.read(lambda database: records.search(database, Search(**wanted), 1000)))[::-1]
 
 
 async def test_a_call_is_recorded_with_who_what_and_how_it_ended(
@@ -76,9 +76,9 @@ async def test_a_cancelled_call_is_recorded_as_cancelled(tmp_path: Path) -> None
         client = Raw(hub.url + "/mcp")
         call = {"name": "busy__hang", "arguments": {"mark": "x"}}
         hanging = asyncio.ensure_future(client.modern("tools/call", call))
-        await until(lambda: hub.assembly.hub.open_calls == 1)
+        await until(lambda: hub.hub_app.hub.open_calls == 1)
         hanging.cancel()
-        await until(lambda: hub.assembly.hub.open_calls == 0)
+        await until(lambda: hub.hub_app.hub.open_calls == 0)
         ended = [entry for entry in await entries(hub, name="hang") if entry.record.outcome is not None]
         assert [entry.record.outcome.transport for entry in ended] == ["cancelled"]  # type: ignore[union-attr]
 
@@ -89,8 +89,8 @@ async def test_secrets_stay_out_of_the_record(tmp_path: Path) -> None:
         client = Raw(hub.url + "/mcp")
         await client.modern("tools/call", {"name": "busy__add", "arguments": {"a": secret}})
         await client.modern("tools/call", {"name": secret, "arguments": {}})
-        await hub.assembly.recorder.flushed()
-        exported = await hub.assembly.store.read(lambda database: b"".join(records.export(database)))
+        await hub.hub_app.recorder.flushed()
+        exported = await hub.hub_app.store.read(lambda database: b"".join(records.export(database)))
         assert secret.encode() not in exported
 
 
@@ -101,10 +101,10 @@ async def test_the_record_goes_on_after_a_restart_and_verifies(
         async with house(tmp_path, {"busy": child("busy_server.py")}, hub=hub_of(mode)) as hub:
             client = Raw(hub.url + "/mcp")
             await client.modern("tools/call", {"name": "busy__echo", "arguments": {"text": str(turn)}})
-            await hub.assembly.recorder.flushed()
-            head = read_head(hub.assembly.home / "audit.head")
+            await hub.hub_app.recorder.flushed()
+            head = read_head(hub.hub_app.home / "audit.head")
             assert head is not None
-            report = await hub.assembly.store.read(lambda database, head=head: verify(database, {"hub": head}))
+            report = await hub.hub_app.store.read(lambda database, head=head: verify(database, {"hub": head}))
             assert report.sound
             executed = [entry for entry in await entries(hub, name="echo") if entry.record.outcome is not None]
             assert len(executed) == turn + 1
@@ -116,9 +116,9 @@ async def test_no_call_is_made_while_it_cannot_be_recorded(tmp_path: Path, mode:
         client = Raw(hub.url + "/mcp")
         from interlock.store import StoreFull
 
-        hub.assembly.recorder.trouble = StoreFull("the disk is full", "make room")
+        hub.hub_app.recorder.trouble = StoreFull("the disk is full", "make room")
         answer = await client.modern("tools/call", {"name": "busy__echo", "arguments": {"text": "a"}})
         assert answer["error"]["data"]["name"] == "RESOURCE_EXHAUSTED"
-        assert hub.assembly.hub.open_calls == 0
-        hub.assembly.recorder.trouble = None
+        assert hub.hub_app.hub.open_calls == 0
+        hub.hub_app.recorder.trouble = None
         assert text_of(await client.modern("tools/call", {"name": "busy__echo", "arguments": {"text": "a"}})) == "a"

@@ -38,7 +38,7 @@ def calls(script: Script, name: str) -> int:
 
 
 async def records(hub: House, event: str) -> list[Any]:
-    search = ControlOperations(hub.assembly, lambda: None).methods["hub/audit.search"]
+    search = ControlOperations(hub.hub_app, lambda: None).methods["hub/audit.search"]
     found = json.loads(msgspec.json.encode(await search(msgspec.json.encode({"server": "s", "most": 100}))))
     return [entry["record"] for entry in found["entries"] if entry["record"]["event"] == event]
 
@@ -56,7 +56,7 @@ async def test_a_call_is_tried_again_as_the_error_says_and_each_attempt_is_on_re
         assert [(one["details"]["attempt"], one["details"]["error_code"]) for one in retried] == [(1, 3000), (2, 2002)]
         executed = await records(hub, "TOOL_EXECUTED")
         assert [one["outcome"].get("code", 0) for one in executed] == [3000, 2002, 0]
-        assert hub.assembly.hub.open_calls == 0
+        assert hub.hub_app.hub.open_calls == 0
 
 
 async def test_no_retry_comes_before_the_time_that_the_error_says(tmp_path: Path) -> None:
@@ -125,7 +125,7 @@ async def test_every_retry_is_judged_again(tmp_path: Path) -> None:
     async with script.house(permissions=policy("auto_approve")) as hub:
         waiting = asyncio.ensure_future(call(hub, "get"))
         await until(lambda: calls(script, "get") == 1)
-        await hub.assembly.permissions.put("s", "memory.read", "denied", ADA)
+        await hub.hub_app.permissions.put("s", "memory.read", "denied", ADA)
         refused = (await waiting)["error"]["data"]
         assert (refused["name"], refused["gate"]) == ("PERMISSION_DENIED", "permissions")
         assert calls(script, "get") == 1
@@ -134,12 +134,12 @@ async def test_every_retry_is_judged_again(tmp_path: Path) -> None:
 async def test_a_cancelled_call_is_not_tried_again(tmp_path: Path) -> None:
     script = scripted(tmp_path, {"get": [busy(retry_after_ms=500), "ok"]})
     async with script.house() as hub:
-        recovering = hub.assembly.hub.recovering
+        recovering = hub.hub_app.hub.recovering
         client = asyncio.ensure_future(call(hub, "get"))
         await until(lambda: len(recovering._waiting) == 1)
         client.cancel()
         await until(lambda: not recovering._waiting)
-        assert hub.assembly.hub.open_calls == 0
+        assert hub.hub_app.hub.open_calls == 0
         await call(hub, "other")
         assert calls(script, "get") == 1
 
@@ -148,8 +148,8 @@ async def test_a_call_that_waits_when_the_hub_ends_gets_its_answer(tmp_path: Pat
     script = scripted(tmp_path, {"get": [busy(retry_after_ms=15_000)]})
     async with script.house() as hub:
         client = asyncio.ensure_future(call(hub, "get"))
-        await until(lambda: len(hub.assembly.hub.recovering._waiting) == 1)
-        hub.assembly.hub.recovering.close()
+        await until(lambda: len(hub.hub_app.hub.recovering._waiting) == 1)
+        hub.hub_app.hub.recovering.close()
         assert error_of(await client)["name"] == "SERVER_DRAINING"
 
 
@@ -165,7 +165,7 @@ async def test_the_alternative_is_taken_when_retries_are_used_up_and_the_result_
         assert (calls(script, "get"), calls(script, "other")) == (2, 1)
         (record,) = await records(hub, "dev.interlock.call_fell_back")
         assert record["details"]["fallback_tool"] == "other"
-        assert hub.assembly.hub.open_calls == 0
+        assert hub.hub_app.hub.open_calls == 0
 
 
 DANGEROUS = tool("bad", security={"risk_level": "dangerous"}, **IDEMPOTENT)
@@ -243,9 +243,9 @@ async def test_the_alternative_is_judged_for_whoever_called(tmp_path: Path) -> N
 async def test_risk_is_compared_as_the_hub_sees_it(tmp_path: Path) -> None:
     script = scripted(tmp_path, {}, tools=[*TOOLS, DANGEROUS])
     async with script.house() as hub:
-        tools = hub.assembly.catalog.offers()["s"].tools
-        assert hub.assembly.governing.risk_of(tools["bad"]) is Risk.DANGEROUS
-        assert hub.assembly.governing.risk_of(tools["get"]) is Risk.MODERATE
+        tools = hub.hub_app.catalog.offers()["s"].tools
+        assert hub.hub_app.server_policies.risk_of(tools["bad"]) is Risk.DANGEROUS
+        assert hub.hub_app.server_policies.risk_of(tools["get"]) is Risk.MODERATE
 
 
 # Other faces

@@ -31,8 +31,8 @@ def settings(**more: Any) -> Hub:
 
 
 async def decision_of(hub: House) -> Any:
-    await until(lambda: bool(hub.assembly.inbox.all(only_open=True)))
-    (decision,) = hub.assembly.inbox.all(only_open=True)
+    await until(lambda: bool(hub.hub_app.inbox.all(only_open=True)))
+    (decision,) = hub.hub_app.inbox.all(only_open=True)
     return decision
 
 
@@ -53,7 +53,7 @@ async def test_a_stateless_agent_asks_is_told_and_calls(tmp_path: Path) -> None:
             assert asked["tools_pending"] == [{"tool": SOUGHT, "decision": decision.id}]
             assert decision.question.kind == "tool_access"
             assert "I need the tide" in decision.question.summary
-            await hub.assembly.inbox.answer(decision.id, "once", ADA, "terminal")
+            await hub.hub_app.inbox.answer(decision.id, "once", ADA, "terminal")
             await until(lambda: event_of(stream) is not None)
             told = event_of(stream)
             assert told["channel"] == "tool.request"
@@ -64,7 +64,7 @@ async def test_a_stateless_agent_asks_is_told_and_calls(tmp_path: Path) -> None:
             assert event_of(foreign) is None
         called = await client.modern("tools/call", {"name": SOUGHT, "arguments": {"harbour": "Brest"}})
         assert text_of(called) == "2.4 m at Brest"
-        (grant,) = hub.assembly.grants.of_agent("asker")
+        (grant,) = hub.hub_app.grants.of_agent("asker")
         assert (grant.tool_name, grant.granted_by) == ("measure_tide_height", ADA.id)
         assert grant.expires_at is not None  # approved once: until the approval would have expired
 
@@ -78,13 +78,13 @@ async def test_a_session_hears_of_it_and_has_the_tool_in_its_list(tmp_path: Path
             assert asked["status"] == "pending_approval"
             again = (await client.legacy("mgp/tools/request", NEED))["result"]
             assert again["tools_pending"] == asked["tools_pending"]  # the same question, asked once
-            await hub.assembly.inbox.answer((await decision_of(hub)).id, "always", ADA, "terminal")
+            await hub.hub_app.inbox.answer((await decision_of(hub)).id, "always", ADA, "terminal")
             await until(lambda: event_of(stream) is not None)
             assert "notifications/tools/list_changed" in stream.methods()
             assert len([m for m in stream.methods() if m == "notifications/mgp.event"]) == 1
         listed = (await client.legacy("tools/list"))["result"]["tools"]
         assert SOUGHT in {tool["name"] for tool in listed}
-        (grant,) = hub.assembly.grants.of_agent("asker")
+        (grant,) = hub.hub_app.grants.of_agent("asker")
         assert grant.expires_at is None
 
 
@@ -95,7 +95,7 @@ async def test_a_plain_client_hears_the_list_change_alone(tmp_path: Path) -> Non
         async with opened(client, "GET", b"", {}) as stream:
             asked = await client.legacy("tools/call", {"name": "request_tools", "arguments": NEED})
             assert asked["result"]["structuredContent"]["status"] == "pending_approval"
-            await hub.assembly.inbox.answer((await decision_of(hub)).id, "once", ADA, "terminal")
+            await hub.hub_app.inbox.answer((await decision_of(hub)).id, "once", ADA, "terminal")
             await until(lambda: "notifications/tools/list_changed" in stream.methods())
             assert event_of(stream) is None
 
@@ -105,13 +105,13 @@ async def test_a_no_is_told_and_not_asked_again(tmp_path: Path) -> None:
         client = Raw(hub.url + "/mcp", hub.key("asker"))
         async with listening(client, **{"dev.cloto/mgp": {"tools": True}}) as stream:
             await client.modern("mgp/tools/request", NEED)
-            await hub.assembly.inbox.answer((await decision_of(hub)).id, "no", ADA, "terminal")
+            await hub.hub_app.inbox.answer((await decision_of(hub)).id, "no", ADA, "terminal")
             await until(lambda: event_of(stream) is not None)
             assert event_of(stream)["data"]["tools_unavailable"] == [{"tool": SOUGHT, "reason": f"denied by {ADA.id}"}]
         again = (await client.modern("mgp/tools/request", NEED))["result"]
         assert again["status"] == "unavailable"
         assert again["tools_unavailable"] == [{"tool": SOUGHT, "reason": f"denied by {ADA.id}"}]
-        assert not hub.assembly.inbox.all(only_open=True)
+        assert not hub.hub_app.inbox.all(only_open=True)
 
 
 @pytest.mark.parametrize("agents", [{}, {"asker": Agent(request=("many__create_*",))}], ids=["none", "others"])
@@ -120,7 +120,7 @@ async def test_nothing_is_told_of_tools_that_may_not_be_asked_for(tmp_path: Path
         asked = await Raw(hub.url + "/mcp", hub.key("asker")).modern("mgp/tools/request", NEED)
         assert asked["result"]["status"] == "unavailable"
         assert "tide_height" not in str(asked)
-        assert not hub.assembly.inbox.all(only_open=True)
+        assert not hub.hub_app.inbox.all(only_open=True)
 
 
 async def test_what_was_denied_or_the_key_does_not_permit_cannot_be_asked_for(tmp_path: Path) -> None:
@@ -132,7 +132,7 @@ async def test_what_was_denied_or_the_key_does_not_permit_cannot_be_asked_for(tm
         key = await hub.new_key("asker", permissions=("invoke:many__create_*",))
         asked = await Raw(hub.url + "/mcp", key).modern("mgp/tools/request", NEED)
         assert asked["result"]["status"] == "unavailable"
-        assert not hub.assembly.inbox.all(only_open=True)
+        assert not hub.hub_app.inbox.all(only_open=True)
 
 
 async def test_finding_never_shows_what_can_only_be_asked_for(tmp_path: Path) -> None:
@@ -147,21 +147,21 @@ async def test_whoever_asked_cannot_answer(tmp_path: Path) -> None:
     async with house(tmp_path, CLOSED, hub=settings(), agents=ASKING) as hub:
         client = Raw(hub.url + "/mcp", hub.key("asker"))
         await client.modern("mgp/tools/request", NEED)
-        caller = hub.assembly.doors.admit("/mcp", {b"authorization": f"Bearer {client.key}".encode()})
+        caller = hub.hub_app.authenticator.admit("/mcp", {b"authorization": f"Bearer {client.key}".encode()})
         decision = await decision_of(hub)
         with pytest.raises(Fault):
-            await hub.assembly.inbox.answer(decision.id, "once", caller.principal, "terminal")
-        assert hub.assembly.grants.of_agent("asker") == []
+            await hub.hub_app.inbox.answer(decision.id, "once", caller.principal, "terminal")
+        assert hub.hub_app.grants.of_agent("asker") == []
 
 
 async def test_a_tool_that_waits_for_another_decision_is_pending_too(tmp_path: Path) -> None:
     servers = {"shifty": child("busy_server.py")}
     async with house(tmp_path, servers, hub=settings()) as hub:
-        offer = hub.assembly.catalog.offer("shifty")
+        offer = hub.hub_app.catalog.offer("shifty")
         assert offer is not None
         tool = next(iter(offer.tools.values()))
         offer.withhold(tool, "abc")
-        hub.assembly.catalog.put(offer)
+        hub.hub_app.catalog.put(offer)
         query = tool.name.replace("_", " ")
         client = Raw(hub.url + "/mcp")
         asked = (await client.modern("mgp/tools/request", {"context": query}))["result"]
@@ -180,7 +180,7 @@ async def test_a_tool_whose_server_waits_for_a_permission_is_pending_until_it_ha
             asked = (await client.modern("mgp/tools/request", {"context": "run"}))["result"]
             assert asked["status"] == "pending_approval"
             assert {"tool": "s__run", "decision": question.id} in asked["tools_pending"]
-            await hub.assembly.inbox.answer(question.id, "once", ADA, "terminal")
+            await hub.hub_app.inbox.answer(question.id, "once", ADA, "terminal")
             await until(lambda: event_of(stream) is not None)
             assert event_of(stream)["data"]["tools_loaded"][0]["name"] == "s__run"
 
@@ -216,7 +216,7 @@ async def test_nobody_is_asked_where_a_tool_that_can_be_called_fits_better(tmp_p
         asked = (await Raw(hub.url + "/mcp", hub.key("asker")).modern("mgp/tools/request", NEED))["result"]
         assert asked["status"] == "fulfilled"
         assert [tool["name"] for tool in asked["tools_loaded"]] == [SOUGHT]
-        assert not hub.assembly.inbox.all(only_open=True)
+        assert not hub.hub_app.inbox.all(only_open=True)
 
 
 async def test_what_fits_only_with_a_higher_risk_is_said_to(tmp_path: Path) -> None:
@@ -250,7 +250,7 @@ async def test_context_tokens_added_is_what_the_list_grew_by(tmp_path: Path) -> 
         count = TokenCounter()
         grown = count(json.dumps(after, separators=(",", ":"))) - count(json.dumps(before, separators=(",", ":")))
         assert len(after) - len(before) == len(asked["tools_loaded"]) == asked["session_tools_count"]
-        await until(lambda: hub.assembly.tokens.exact(hub.assembly.catalog.offer("many").tools.values()) is not None)  # type: ignore[union-attr]
+        await until(lambda: hub.hub_app.tokens.exact(hub.hub_app.catalog.offer("many").tools.values()) is not None)  # type: ignore[union-attr]
         session = (await client.legacy("mgp/tools/session"))["result"]
         assert len(session["cached"]) == len(asked["tools_loaded"])
         freed = (await client.legacy("mgp/tools/session/evict", {"tools": session["cached"]}))["result"]["tokens_freed"]

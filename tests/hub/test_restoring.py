@@ -28,16 +28,16 @@ async def test_t32_an_approval_in_a_backup_is_not_good_a_second_time(tmp_path: P
         key = await hub.new_key("careful")
         client = Raw(hub.url + "/mcp", key)
         told = await client.modern("tools/call", echo("a"))
-        await hub.assembly.inbox.answer(error_of(told)["decision"], "once", ADA, "terminal")
-        await hub.assembly.store.backup(file)
+        await hub.hub_app.inbox.answer(error_of(told)["decision"], "once", ADA, "terminal")
+        await hub.hub_app.store.backup(file)
         assert text_of(await client.modern("tools/call", echo("a"))) == "a"
-        config, home = hub.assembly.config, hub.assembly.home
+        config, home = hub.hub_app.config, hub.hub_app.home
     done = await put_back(config, home, file, ADA)
     assert (done.voided, done.sound) == (1, True)
     async with asking_house(tmp_path) as hub:
         again = await Raw(hub.url + "/mcp", key).modern("tools/call", echo("a"))
         assert error_of(again)["name"] == "APPROVAL_PENDING"
-        states = [found.value.state for found in await hub.assembly.store.find(DECISIONS)]
+        states = [found.value.state for found in await hub.hub_app.store.find(DECISIONS)]
         assert DecisionState.APPROVED not in states
 
 
@@ -48,10 +48,10 @@ async def test_t32_killed_at_any_commit_a_restore_gives_back_no_approval_and_is_
     async with asking_house(tmp_path) as hub:
         key = await hub.new_key("careful")
         told = await Raw(hub.url + "/mcp", key).modern("tools/call", echo("a"))
-        await hub.assembly.inbox.answer(error_of(told)["decision"], "once", ADA, "terminal")
-        await hub.assembly.store.backup(file)
-        await hub.assembly.keys.revoke("careful")
-        config, home = hub.assembly.config, hub.assembly.home
+        await hub.hub_app.inbox.answer(error_of(told)["decision"], "once", ADA, "terminal")
+        await hub.hub_app.store.backup(file)
+        await hub.hub_app.keys.revoke("careful")
+        config, home = hub.hub_app.config, hub.hub_app.home
     commit = Sqlite.commit
     for last in range(1, 9):
         left = [last]
@@ -86,10 +86,10 @@ async def test_a_database_that_a_hub_still_uses_is_left_alone(tmp_path: Path, po
     file = tmp_path / "a.backup"
     settings = Hub(store=postgres, timeouts=Timeouts(start_s=30))
     async with house(tmp_path, {"busy": child("busy_server.py")}, hub=settings, agents=ASK) as hub:
-        await hub.assembly.store.backup(file)
+        await hub.hub_app.store.backup(file)
         with pytest.raises(StoreBusy, match="connections of hubs"):
-            await put_back(hub.assembly.config, tmp_path / "another home", file, ADA)
-        assert hub.assembly.node != "hub", "hubs that share a store have chains of their own"
+            await put_back(hub.hub_app.config, tmp_path / "another home", file, ADA)
+        assert hub.hub_app.node != "hub", "hubs that share a store have chains of their own"
 
 
 async def test_two_hubs_share_a_store_and_each_has_a_chain_of_its_own(tmp_path: Path, postgres: str) -> None:
@@ -102,10 +102,10 @@ async def test_two_hubs_share_a_store_and_each_has_a_chain_of_its_own(tmp_path: 
         for hub in (first, second):
             call = {"name": "busy__echo", "arguments": {"text": "a"}}
             assert text_of(await Raw(hub.url + "/mcp", hub.key("ci")).modern("tools/call", call)) == "a"
-        names = {first.assembly.node, second.assembly.node}
+        names = {first.hub_app.node, second.hub_app.node}
         assert len(names) == 2
     async with house(one, busy, hub=settings) as first:
-        assert first.assembly.node in names, "a restart goes on with the same chain"
+        assert first.hub_app.node in names, "a restart goes on with the same chain"
     database = connect(postgres, read_only=True)
     report = verify(database, {})
     assert (set(report.chains), report.findings) == (names, ())
@@ -118,10 +118,10 @@ async def test_another_name_begins_another_chain_and_the_old_one_still_verifies(
 
     busy = {"busy": child("busy_server.py")}
     async with house(tmp_path, busy) as hub:
-        assert hub.assembly.node == "hub"
+        assert hub.hub_app.node == "hub"
     async with house(tmp_path, busy, hub=Hub(node="north", timeouts=Timeouts(start_s=30))) as hub:
-        home = hub.assembly.home
-        assert hub.assembly.node == "north"
+        home = hub.hub_app.home
+        assert hub.hub_app.node == "north"
     store = await Store.open(home / "hub.db")
     report = await store.read(lambda database: verify(database, heads_of(home)))
     await store.close()

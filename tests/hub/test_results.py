@@ -208,10 +208,10 @@ async def test_suspicious_results_are_flagged_and_passed_on_as_they_are(tmp_path
     async with house(tmp_path, {"s": scripted(tmp_path, SCRIPT, scan_results="flag")}) as hub:
         for name in UNTOUCHED:
             assert (await call(hub, name))["content"] == RESULTS[name]["content"], name
-        flagged = hub.assembly.noticed.flagged
+        flagged = hub.hub_app.noticed.flagged
         assert flagged["s", "text.tag"] == 3
         assert any(rule.startswith("instruction.") for _, rule in flagged)
-        told = [line.text for line in hub.assembly.logs.tail("s", 100) if "flagged in a result" in line.text]
+        told = [line.text for line in hub.hub_app.logs.tail("s", 100) if "flagged in a result" in line.text]
         assert sorted(line.split()[5] for line in told) == ["buried", "hidden", "injected", "long_injected", "named"]
         recorded = await records(hub, "dev.interlock.result_flagged")
         assert sorted(each["name"] for each in recorded) == sorted(line.split()[5] for line in told)
@@ -233,7 +233,7 @@ async def test_a_server_without_such_settings_has_nothing_done_to_its_results(tm
     async with house(tmp_path, {"s": scripted(tmp_path, SCRIPT)}) as hub:
         for name in UNTOUCHED:
             assert (await call(hub, name))["content"] == RESULTS[name]["content"]
-        assert not hub.assembly.noticed.flagged
+        assert not hub.hub_app.noticed.flagged
 
 
 async def test_a_result_in_no_known_form_is_passed_on_and_flagged(tmp_path: Path) -> None:

@@ -90,7 +90,7 @@ async def test_log_messages_of_a_shared_session_reach_no_client(tmp_path: Path) 
         body = {"jsonrpc": "2.0", "id": 1, "method": "tools/call", "params": {"name": "busy__report", "arguments": {}}}
         _, _, answer = await quiet.post(msgspec.json.encode(body))
         assert b"notifications/message" not in answer
-        assert any("step 1" in line.text for line in hub.assembly.logs.tail("busy", 100))
+        assert any("step 1" in line.text for line in hub.hub_app.logs.tail("busy", 100))
 
 
 async def test_whoever_sets_a_level_gets_the_messages_of_their_own_calls(tmp_path: Path) -> None:
@@ -149,7 +149,7 @@ async def test_without_anonymous_callers_a_key_is_needed_and_a_revoked_one_is_wo
         assert (await nobody.post(b'{"jsonrpc":"2.0","id":1,"method":"ping"}'))[0] == 401
         known = Raw(hub.url + "/mcp", await hub.new_key("known"))
         assert "result" in await known.modern("tools/list")
-        await hub.assembly.keys.revoke("known")
+        await hub.hub_app.keys.revoke("known")
         assert (await known.post(b'{"jsonrpc":"2.0","id":1,"method":"ping"}'))[0] == 401
 
 

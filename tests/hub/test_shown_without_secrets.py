@@ -51,9 +51,9 @@ async def test_t23_the_admin_api_and_the_log_show_no_secret_of_a_servers_setting
         "address": Server(url="http://127.0.0.1:1/mcp?token=hush-hush-hush", headers={"x-key": "hush-hush-hush"}),
     }
     async with house(tmp_path, servers, wait=False) as hub:
-        await until(lambda: any("up with" in line.text for line in hub.assembly.logs.tail("program", 10)))
+        await until(lambda: any("up with" in line.text for line in hub.hub_app.logs.tail("program", 10)))
         admin = Raw(hub.url + "/admin/status", await hub.new_key("ada", "person"))
         status = json.loads((await admin.send("GET"))[2])
-        told = json.dumps(status) + "".join(line.text for line in hub.assembly.logs.tail(None, 100))
+        told = json.dumps(status) + "".join(line.text for line in hub.hub_app.logs.tail(None, 100))
         assert "hush" not in told
         assert TOKEN not in told

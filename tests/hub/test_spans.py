@@ -89,8 +89,8 @@ async def traced(tmp_path: Path, collector: Collector, **settings: Any) -> Async
 
 
 async def flushed(hub: House) -> None:
-    assert hub.assembly.spans is not None
-    await asyncio.to_thread(hub.assembly.spans.flush)
+    assert hub.hub_app.spans is not None
+    await asyncio.to_thread(hub.hub_app.spans.flush)
 
 
 async def test_a_call_has_a_span_below_its_callers_and_the_forward_one_below_that(
@@ -134,7 +134,7 @@ async def test_the_server_is_told_the_forwards_span_and_the_record_the_same_trac
 ) -> None:
     async with traced(tmp_path, collector, audit="strict" if strict else "batched") as hub:
         traces: list[str] = []
-        hub.assembly.recorder.follow(lambda batch: traces.extend(entry.trace for entry in batch if entry.name))
+        hub.hub_app.recorder.follow(lambda batch: traces.extend(entry.trace for entry in batch if entry.name))
         sent: list[bytes] = []
         from interlock.client.connection import Connection
 
@@ -147,7 +147,7 @@ async def test_the_server_is_told_the_forwards_span_and_the_record_the_same_trac
         with pytest.MonkeyPatch.context() as patch:
             patch.setattr(Connection, "send", watch)
             await Raw(hub.url + "/mcp").modern("tools/call", ECHO)
-        await hub.assembly.recorder.flushed()
+        await hub.hub_app.recorder.flushed()
         await flushed(hub)
     outer, inner = sorted(collector.spans, key=lambda span: span["begins"])
     told = json.loads(sent[0])["_meta"]["traceparent"]
@@ -159,11 +159,11 @@ async def test_the_server_is_told_the_forwards_span_and_the_record_the_same_trac
 async def test_calls_that_are_alike_are_traced_like_all_others(tmp_path: Path, collector: Collector) -> None:
     async with traced(tmp_path, collector) as hub:
         traces: list[str] = []
-        hub.assembly.recorder.follow(lambda batch: traces.extend(entry.trace for entry in batch if entry.name))
+        hub.hub_app.recorder.follow(lambda batch: traces.extend(entry.trace for entry in batch if entry.name))
         async with Kept(hub.url) as client:
             for number in range(3):
                 assert text_of(await client.call("busy__echo", b'{"text":"x"}', number)) == "x"
-        await hub.assembly.recorder.flushed()
+        await hub.hub_app.recorder.flushed()
         await flushed(hub)
     assert len(set(traces)) == 3
     assert sorted(span["trace"] for span in collector.spans) == sorted(traces * 2)
@@ -254,10 +254,10 @@ async def test_a_cancelled_call_ends_its_spans(tmp_path: Path, collector: Collec
         )
         writer.write(head.encode() + body)
         async with asyncio.timeout(30):
-            while not hub.assembly.hub.open_calls:
+            while not hub.hub_app.hub.open_calls:
                 await asyncio.sleep(0.01)
             writer.close()
-            while hub.assembly.hub.open_calls:
+            while hub.hub_app.hub.open_calls:
                 await asyncio.sleep(0.01)
         await flushed(hub)
     assert {span["attributes"]["error.type"] for span in collector.spans} == {"cancelled"}
@@ -266,9 +266,9 @@ async def test_a_cancelled_call_ends_its_spans(tmp_path: Path, collector: Collec
 
 async def test_without_an_endpoint_nothing_stands_before_the_hub(tmp_path: Path) -> None:
     async with house(tmp_path, {}) as hub:
-        assert hub.assembly.service is hub.assembly.hub
-        assert type(hub.assembly.recording) is Recording
-        assert hub.assembly.spans is None
+        assert hub.hub_app.service is hub.hub_app.hub
+        assert type(hub.hub_app.recording) is Recording
+        assert hub.hub_app.spans is None
 
 
 async def test_a_hub_that_cannot_trace_does_not_start(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -279,4 +279,4 @@ async def test_a_hub_that_cannot_trace_does_not_start(tmp_path: Path, monkeypatc
     monkeypatch.setattr("interlock.hub.audit.tracing.setup.find_spec", lambda name: None)
     with pytest.raises(CannotStart) as refused:
         await serve(Config(hub=Hub(tracing=Tracing(endpoint="http://127.0.0.1:4318"))), tmp_path, lambda ready: None)
-    assert "interlock[otel]" in refused.value.mend
+    assert "interlock[otel]" in refused.value.hint

@@ -55,7 +55,7 @@ async def running() -> AsyncIterator[House]:
     # A socket's address has little room, and a test's own folder a long name.
     with tempfile.TemporaryDirectory(prefix="il") as home:
         async with house(Path(home), {"busy": child("busy_server.py")}) as hub:
-            control = ControlSocket(hub.assembly, ControlOperations(hub.assembly, lambda: None))
+            control = ControlSocket(hub.hub_app, ControlOperations(hub.hub_app, lambda: None))
             await control.listen(Path(home) / "s")
             try:
                 yield hub
@@ -65,7 +65,7 @@ async def running() -> AsyncIterator[House]:
 
 @contextlib.asynccontextmanager
 async def stream(hub: House, key: str | None = None) -> AsyncIterator[Stream]:
-    reader, writer = await asyncio.open_unix_connection(str(hub.assembly.home.parent / "s"))
+    reader, writer = await asyncio.open_unix_connection(str(hub.hub_app.home.parent / "s"))
     made = Stream(reader, writer)
     assert "result" in await made.ask("interlock/hello", {"role": "stdio", "key": key})
     yield made
@@ -129,7 +129,7 @@ async def test_a_session_is_its_openers_and_a_stream_with_a_key_its_keys() -> No
             assert "result" in await client.call(ci)
             assert (await client.call(other))["error"]["data"]["name"] == "ACCESS_DENIED"
         assert await actors(hub) == ["ci"] * 3
-        kept = b"".join(file.read_bytes() for file in hub.assembly.home.rglob("*") if file.is_file())
+        kept = b"".join(file.read_bytes() for file in hub.hub_app.home.rglob("*") if file.is_file())
         assert ci.encode() not in kept
 
 

@@ -99,14 +99,14 @@ async def test_t31_an_open_stream_is_not_told_of_resources_that_were_taken_back(
         if how == "denied":
             await hub.deny("ada", "busy")
         else:
-            await hub.assembly.keys.revoke("ada")
+            await hub.hub_app.keys.revoke("ada")
         await touch(hub, bob)
         assert ada.methods().count("notifications/resources/updated") == heard
 
 
 async def test_t31_a_listen_stream_ends_with_the_key_that_opened_it(hub: House) -> None:
     async with listening(hub, await hub.new_key("ada")) as ada, listening(hub, await hub.new_key("bob")) as bob:
-        await hub.assembly.keys.rotate("ada")
+        await hub.hub_app.keys.rotate("ada")
         await asyncio.wait_for(ada.over.wait(), 10)
         assert messages(ada.heard)[-1]["result"]["resultType"] == "complete"
         await touch(hub, bob)
@@ -133,6 +133,6 @@ async def test_t34_whoever_asks_for_completions_or_updates_of_what_they_may_not_
     blocked = [entry.record for entry in await entries(hub, event="dev.interlock.call_blocked")]
     assert [(record.kind, record.gate) for record in blocked] == wanted
     assert {record.actor for record in blocked} == {"ada"}
-    last = hub.assembly.hub.refusals.last("ada")
+    last = hub.hub_app.hub.refusals.last("ada")
     assert last is not None
     assert last.gate == wanted[-1][1]

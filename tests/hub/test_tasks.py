@@ -54,8 +54,8 @@ def text(result: Any) -> str:
 
 async def outcomes(hub: House, tool: str = "work") -> list[tuple[str, str]]:
     """What the record says of a tool's calls: how each ended, and why."""
-    await hub.assembly.recorder.flushed()
-    found = await hub.assembly.store.read(lambda database: search(database, Search(name=tool), 100))
+    await hub.hub_app.recorder.flushed()
+    found = await hub.hub_app.store.read(lambda database: search(database, Search(name=tool), 100))
     return [(entry.record.result, entry.record.reason) for entry in found if entry.record.result != "PENDING"]
 
 
@@ -91,7 +91,7 @@ async def test_a_task_goes_through_the_hub_from_its_begin_to_its_result(
         assert text(await ada.task(task.id).result()) == "a worked"
         greeting = await ada.start_tool("t__greet")
         assert text(await greeting.result()) == "Who and Who else and And"
-        assert hub.assembly.hub.open_calls == 0
+        assert hub.hub_app.hub.open_calls == 0
     if form == "legacy":
         assert [at[0] for at in seen] == [1, 2]
     notice = "notifications/tasks" if form == "modern" else "notifications/tasks/status"
@@ -107,7 +107,7 @@ async def test_a_server_s_own_id_never_leaves_the_hub_and_is_worth_nothing_there
 ) -> None:
     async with served(form, jobs) as servers, house(tmp_path, servers) as hub, client(hub, form) as ada:
         task = await ada.start_tool("t__work", {"mark": "a"})
-        (kept,) = hub.assembly.tasks.ledger.of("agent:local")
+        (kept,) = hub.hub_app.tasks.ledger.of("agent:local")
         assert kept.id == task.id
         assert kept.theirs != task.id
         with pytest.raises(Fault, match="no such task"):
@@ -148,8 +148,8 @@ async def test_a_stream_is_told_of_nobody_elses_tasks(tmp_path: Path, jobs: Jobs
         eve = Raw(hub.url + "/mcp", hub.key("eve"))
         asked = {"notifications": {"taskIds": [task.id]}, "_meta": DECLARED}
         listening = asyncio.ensure_future(eve.modern("subscriptions/listen", asked))
-        await until(lambda: len(hub.assembly.hub.hearing.open) == 1)
-        (stream,) = hub.assembly.hub.hearing.open
+        await until(lambda: len(hub.hub_app.hub.hearing.open) == 1)
+        (stream,) = hub.hub_app.hub.hearing.open
         await until(lambda: stream._acknowledged)
         assert stream._followed == []
         jobs.go.set()
@@ -174,7 +174,7 @@ async def test_t31_nothing_more_is_told_of_a_task_whose_tool_was_taken_back(
             await hub.deny("ada", "t")
             jobs.go.set()
             await until(lambda: any(said.get("status") == "completed" for _, said in told["bob"]))
-            await until(lambda: not hub.assembly.hub.open_calls)
+            await until(lambda: not hub.hub_app.hub.open_calls)
     # That it is being worked on was told before, and may still have been on its way.
     assert {said["status"] for method, said in told["ada"] if "/tasks" in method} <= {"working"}
 
@@ -235,7 +235,7 @@ async def test_the_outcome_is_recorded_once_when_the_task_ends_and_not_when_it_b
         assert text(plain) == "d worked"
         found = await outcomes(hub)
         assert sorted(found) == [("FAILURE", "as a task")] * 2 + [("SUCCESS", ""), ("SUCCESS", "as a task")]
-        entries = await hub.assembly.store.read(lambda database: search(database, Search(name="work"), 100))
+        entries = await hub.hub_app.store.read(lambda database: search(database, Search(name="work"), 100))
         codes = [entry.record.outcome.code for entry in entries if entry.record.outcome is not None]
         # Only the stateless era says with a task what its error was.
         assert sorted(codes) == ([-32602, 0, 0, 0] if form == "modern" else [0, 0, 0, 0])
@@ -245,7 +245,7 @@ async def test_a_task_that_nobody_asks_for_is_looked_at_by_the_hub(tmp_path: Pat
     async with served("modern", jobs) as servers, house(tmp_path, servers) as hub, client(hub, "modern") as ada:
         task = await ada.start_tool("t__work", {"mark": "a"})
         jobs.go.set()
-        tracker = hub.assembly.tasks
+        tracker = hub.hub_app.tasks
         live = tracker._live[task.id]
         await tracker.sweep()
         assert live.state.status == "working", "it was just begun"
@@ -267,7 +267,7 @@ async def test_a_task_is_taken_up_after_a_restart_where_its_server_still_knows_i
             task = await ada.start_tool("t__work", {"mark": "a"})
         await until(lambda: jobs.runs["a"] == 1)
         async with house(tmp_path, servers) as hub:
-            assert len(hub.assembly.tasks.ledger) == 1
+            assert len(hub.hub_app.tasks.ledger) == 1
             async with client(hub, form, "eve") as eve:
                 with pytest.raises(Fault, match="no such task"):
                     await eve.task(task.id).look()
@@ -307,8 +307,8 @@ async def test_a_server_that_dies_with_its_task_is_told_of_truthfully(tmp_path: 
     async with house(tmp_path, {"t": child("task_server.py", era=form)}) as hub, client(hub, form) as ada:
         task = await ada.start_tool("t__work", {"mark": "a"})
         waiting = asyncio.ensure_future(task.result())
-        await until(lambda: hub.assembly.tasks._live[task.id].looked > 0)
-        await hub.assembly.upstreams["t"].restart()
+        await until(lambda: hub.hub_app.tasks._live[task.id].looked > 0)
+        await hub.hub_app.upstreams["t"].restart()
         with pytest.raises(Fault) as lost:
             await asyncio.wait_for(waiting, 20)
         assert lost.value.data["name"] in ("OUTCOME_UNKNOWN", "SERVER_NOT_READY")
@@ -345,7 +345,7 @@ async def test_where_no_more_tasks_are_kept_a_modern_call_is_simply_answered(tmp
             assert second.id == ""
             assert text(await second.result()) == "2 worked"
             assert text(await first.result()) == "1 worked"
-        assert not hub.assembly.tasks.ledger._reserved
+        assert not hub.hub_app.tasks.ledger._reserved
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -356,15 +356,15 @@ async def test_a_task_is_forgotten_when_its_time_is_over(tmp_path: Path, jobs: J
             task = await ada.start_tool("t__work", {"mark": "a"})
             assert task.state is not None
             assert task.state.ttl_ms == 60_000
-            ledger = hub.assembly.tasks.ledger
+            ledger = hub.hub_app.tasks.ledger
             now = ledger.clock()
             ledger.clock = lambda: now + 60_001
             with pytest.raises(Fault, match="no such task"):
                 await task.look()
-            await hub.assembly.tasks.sweep()
+            await hub.hub_app.tasks.sweep()
             assert len(ledger) == 0
-            assert not hub.assembly.tasks._live
-            assert hub.assembly.upstreams["t"].tasks == 0
+            assert not hub.hub_app.tasks._live
+            assert hub.hub_app.upstreams["t"].tasks == 0
             assert await outcomes(hub) == [("UNKNOWN", "the task's time to live is over")]
 
 
@@ -446,7 +446,7 @@ async def test_a_modern_client_may_still_send_the_older_task_member_and_gets_no_
         for task in ({"ttl": 1000}, "nonsense"):
             answer = await raw.modern("tools/call", {"name": "t__work", "arguments": {"mark": "a"}, "task": task})
             assert text(answer["result"]) == "a worked"
-        assert len(hub.assembly.tasks.ledger) == 0
+        assert len(hub.hub_app.tasks.ledger) == 0
 
 
 @pytest.mark.parametrize("form", FORMS)
@@ -458,12 +458,12 @@ async def test_only_calls_of_tools_become_tasks(tmp_path: Path, jobs: Jobs, form
             await raw.initialize()
         answer = await (raw.modern if form == "modern" else raw.legacy)("resources/read", asked)
         assert answer["result"]["contents"][0]["text"] == "1"
-        assert not hub.assembly.tasks.ledger._reserved
+        assert not hub.hub_app.tasks.ledger._reserved
 
 
 async def test_a_client_that_goes_before_it_has_its_tasks_id_leaves_nothing_behind(tmp_path: Path, jobs: Jobs) -> None:
     async with served("modern", jobs) as servers, house(tmp_path, servers) as hub:
-        tracker = hub.assembly.tasks
+        tracker = hub.hub_app.tasks
         kept, goes = asyncio.Event(), asyncio.Event()
         add = tracker.ledger.add
 
@@ -494,23 +494,23 @@ async def test_a_task_s_process_is_not_closed_for_being_idle_before_its_result_w
     settings = Hub(timeouts=Timeouts(start_s=30, discovery_s=10, tool_s=20, idle_s=0.2))
     servers = {"t": child("task_server.py", era="legacy", start="on-demand")}
     async with house(tmp_path, servers, hub=settings, wait=False) as hub:
-        await hub.assembly.upstreams["t"].restart()
+        await hub.hub_app.upstreams["t"].restart()
         await hub.state("t", ServerState.CONNECTED)
         async with client(hub, "legacy", handlers=Handlers(elicit_form=name)) as ada:
             task = await ada.start_tool("t__greet")
             await ada.call_tool("t__release")
-            pids = hub.assembly.upstreams["t"].pid
+            pids = hub.hub_app.upstreams["t"].pid
             asking = ada.connection
             assert asking is not None
         # The session is over, and its private process with it, were it not for the task.
         now = asyncio.get_running_loop().time() + 3600
-        hub.assembly.upstreams["t"].reap_lanes(now)
+        hub.hub_app.upstreams["t"].reap_private_connections(now)
         await asyncio.sleep(0.6)
-        assert hub.assembly.upstreams["t"].pid == pids
+        assert hub.hub_app.upstreams["t"].pid == pids
         async with client(hub, "legacy", handlers=Handlers(elicit_form=name)) as ada:
             assert text(await ada.task(task.id).result()) == "Who and Who else and And"
-        hub.assembly.upstreams["t"].reap_lanes(now)
-        await until(lambda: len(hub.assembly.upstreams["t"]._lanes) == 0)
+        hub.hub_app.upstreams["t"].reap_private_connections(now)
+        await until(lambda: len(hub.hub_app.upstreams["t"]._private_connections) == 0)
         await hub.state("t", ServerState.DISCONNECTED)
 
 
@@ -522,7 +522,7 @@ async def test_how_much_is_asked_about_tasks_at_once_is_bounded(
         task = await ada.start_tool("t__work", {"mark": "a"})
         about = {"taskId": task.id}
         waiting = [asyncio.ensure_future(ada.connection.request("tasks/result", about)) for _ in range(2)]
-        await until(lambda: hub.assembly.hub.tasks._asking["agent:local"] == 2)
+        await until(lambda: hub.hub_app.hub.tasks._asking["agent:local"] == 2)
         with pytest.raises(Fault, match="about tasks are under way"):
             await task.look()
         async with client(hub, "legacy", "eve") as eve:
@@ -569,10 +569,10 @@ async def test_an_id_that_a_server_uses_again_leads_nobody_to_another_principals
         async with client(hub, "legacy", "ada") as ada, client(hub, "legacy", "eve") as eve:
             first = await ada.start_tool("n__note", {"text": "of ada"})
             if ends:
-                await hub.assembly.upstreams["n"].restart()
+                await hub.hub_app.upstreams["n"].restart()
                 await hub.state("n", ServerState.CONNECTED)
             second = await eve.start_tool("n__note", {"text": "of eve", "forget": True})
-            kept = [task.theirs for owner in ("agent:ada", "agent:eve") for task in hub.assembly.tasks.ledger.of(owner)]
+            kept = [task.theirs for owner in ("agent:ada", "agent:eve") for task in hub.hub_app.tasks.ledger.of(owner)]
             assert kept == ["1", "1"]
             for ask in (first.look, first.cancel, first.result):
                 with pytest.raises(Fault) as lost:
@@ -589,7 +589,7 @@ async def test_an_id_that_a_server_used_again_before_anyone_asked_is_found_out_b
         task = await ada.start_tool("n__note", {"text": "of ada"})
     async with house(tmp_path, servers) as hub, client(hub, "legacy", "ada") as ada:
         # Somebody else at the same server, of whom this hub knows nothing.
-        line = await hub.assembly.upstreams["n"].open_line(None)
+        line = await hub.hub_app.upstreams["n"].open_connection(None)
         await line.connection.request("tools/call", {"name": "note", "arguments": {"text": "of eve"}, "task": {}})
         for ask in (ada.task(task.id).result, ada.task(task.id).cancel):
             with pytest.raises(Fault) as lost:
@@ -637,7 +637,7 @@ async def test_many_tasks_end_each_in_its_way_and_nothing_is_left_of_them(
             cancelled, finished, expired = (begun[start::3] for start in range(3))
             await asyncio.gather(*(callers[who].task(id_).cancel() for who, id_ in cancelled))
             await until(lambda: sum(jobs.ended.values()) == third)
-            assert hub.assembly.hub.open_calls == 0
+            assert hub.hub_app.hub.open_calls == 0
         async with house(tmp_path, servers) as hub, contextlib.AsyncExitStack() as stack:
             callers = {who: await stack.enter_async_context(client(hub, form, who)) for who in owners}
             jobs.go.set()
@@ -646,7 +646,7 @@ async def test_many_tasks_end_each_in_its_way_and_nothing_is_left_of_them(
             for who, id_ in cancelled:
                 with pytest.raises(Fault, match="cancelled"):
                     await callers[who].task(id_).result()
-            tracker = hub.assembly.tasks
+            tracker = hub.hub_app.tasks
             now = tracker.ledger.clock()
             tracker.ledger.clock = lambda: now + 86_400_001
             await tracker.sweep()
@@ -656,10 +656,10 @@ async def test_many_tasks_end_each_in_its_way_and_nothing_is_left_of_them(
             assert (len(tracker.ledger), tracker._live, tracker._tokens, tracker.asking._places) == (0, {}, {}, {})
             assert not tracker.ledger._reserved
             assert not tracker.ledger._owners
-            assert hub.assembly.upstreams["t"].tasks == 0
-            assert not hub.assembly.hub.tasks._asking
+            assert hub.hub_app.upstreams["t"].tasks == 0
+            assert not hub.hub_app.hub.tasks._asking
         async with house(tmp_path, servers) as hub:
-            assert len(hub.assembly.tasks.ledger) == 0
+            assert len(hub.hub_app.tasks.ledger) == 0
     assert jobs.runs == {str(number): 1 for number in range(3 * third)}
     assert asyncio.all_tasks() <= before
 
@@ -679,9 +679,9 @@ async def test_a_call_that_is_tried_again_and_then_becomes_a_task_is_one_task(tm
     async with script.house() as hub:
         asked = {"name": "s__get", "arguments": {}, "_meta": DECLARED}
         answer = (await Raw(hub.url + "/mcp").modern("tools/call", asked))["result"]
-        (kept,) = hub.assembly.tasks.ledger.of("agent:local")
+        (kept,) = hub.hub_app.tasks.ledger.of("agent:local")
         assert (answer["resultType"], answer["taskId"], kept.theirs) == ("task", kept.id, "1")
         assert len(script.params("tools/call")) == 3
-        assert not hub.assembly.tasks.ledger._reserved
-        assert hub.assembly.hub.open_calls == 0
-        assert hub.assembly.tasks._live[kept.id].ticket is not None
+        assert not hub.hub_app.tasks.ledger._reserved
+        assert hub.hub_app.hub.open_calls == 0
+        assert hub.hub_app.tasks._live[kept.id].ticket is not None

@@ -138,7 +138,7 @@ class Slow:
 async def test_all_checks_of_a_call_together_have_their_time(tmp_path: Path, gate: Slow, passes: bool) -> None:
     server = child("busy_server.py", timeouts=ServerTimeouts(validation_s=0.8))
     async with house(tmp_path, {"busy": server}) as hub:
-        plans = hub.assembly.gatehouse.plans
+        plans = hub.hub_app.gate_chain.plans
         plans._gates = [*plans._gates, gate]
         wanted = {"name": "busy__echo", "arguments": {"text": "a"}}
         answer = await asyncio.wait_for(Raw(hub.url + "/mcp").modern("tools/call", wanted), 10)
@@ -162,13 +162,13 @@ async def test_a_server_that_does_not_list_again_in_time_keeps_the_list_that_is_
     async with script.house(waits=Timeouts(start_s=30, tool_s=20, discovery_s=0.5)) as hub:
         assert await listed(hub) == ["s__a"]
         script.say(tools=[tool("a"), tool("b")], silent=["tools/list"])
-        hub.assembly.upstreams["s"].lists_changed()
-        await until(lambda: any("0.5 s" in line.text for line in hub.assembly.logs.tail("s", 100)))
+        hub.hub_app.upstreams["s"].lists_changed()
+        await until(lambda: any("0.5 s" in line.text for line in hub.hub_app.logs.tail("s", 100)))
         assert await listed(hub) == ["s__a"]
         assert text_of(await call(hub, "a")) == "a ran {}"
         script.say(silent=[])
-        hub.assembly.upstreams["s"].lists_changed()
-        await until(lambda: "b" in hub.assembly.catalog.offers()["s"].tools)
+        hub.hub_app.upstreams["s"].lists_changed()
+        await until(lambda: "b" in hub.hub_app.catalog.offers()["s"].tools)
 
 
 async def test_lists_that_were_not_had_in_time_are_asked_for_again(
@@ -179,10 +179,10 @@ async def test_lists_that_were_not_had_in_time_are_asked_for_again(
     own = ServerTimeouts(discovery_s=0.3)
     async with script.house(waits=Timeouts(start_s=30, tool_s=20), timeouts=own) as hub:
         script.say(tools=[tool("b")], silent=["tools/list"])
-        hub.assembly.upstreams["s"].lists_changed()
-        await until(lambda: any("0.3 s" in line.text for line in hub.assembly.logs.tail("s", 100)))
+        hub.hub_app.upstreams["s"].lists_changed()
+        await until(lambda: any("0.3 s" in line.text for line in hub.hub_app.logs.tail("s", 100)))
         script.say(silent=[])
-        await until(lambda: list(hub.assembly.catalog.offers()["s"].tools) == ["b"])
+        await until(lambda: list(hub.hub_app.catalog.offers()["s"].tools) == ["b"])
 
 
 # Locks
@@ -208,7 +208,7 @@ async def test_a_call_that_waits_for_a_lock_for_too_long_is_refused_as_overloade
     agents = {"careful": Agent(ask=("**",))}
     async with house(tmp_path, {"busy": child("busy_server.py", tools=own)}, hub=settings, agents=agents) as hub:
         key = hub.key("careful")
-        async with hub.assembly.inbox._asking:
+        async with hub.hub_app.inbox._asking:
             wanted = {"name": "busy__echo", "arguments": {"text": "a"}}
             refused = error_of(await Raw(hub.url + "/mcp", key).modern("tools/call", wanted))
             assert (refused["name"], refused["timeout"], refused["timeout_ms"]) == ("RESOURCE_EXHAUSTED", "lock", 100)
@@ -222,7 +222,7 @@ async def test_a_call_that_waits_for_a_lock_for_too_long_is_refused_as_overloade
 async def test_a_search_that_waits_for_the_index_for_too_long_is_refused_as_overloaded(tmp_path: Path) -> None:
     settings = Hub(timeouts=Timeouts(start_s=30, lock_s=0.1))
     async with house(tmp_path, {"busy": child("busy_server.py")}, hub=settings) as hub:
-        search = hub.assembly.kernel._search
+        search = hub.hub_app.discovery_tools._search
         client = Raw(hub.url + "/mcp")
         async with search._busy:
             refused = await client.modern("mgp/tools/discover", {"query": "echo"})

@@ -86,7 +86,7 @@ async def test_a_list_that_changes_is_told_anew(script: Script) -> None:
     async with script.house() as hub:
         assert list(await listed(hub, "legacy", OFFER)) == ["get"]
         script.say(tools=[tool("get", security={"risk_level": "safe"}), tool("more")])
-        before = hub.assembly.catalog.offer("s")
-        hub.assembly.upstreams["s"].lists_changed()
-        await until(lambda: hub.assembly.catalog.offer("s") is not before)
+        before = hub.hub_app.catalog.offer("s")
+        hub.hub_app.upstreams["s"].lists_changed()
+        await until(lambda: hub.hub_app.catalog.offer("s") is not before)
         assert (await listed(hub, "legacy", OFFER))["more"]["security"] == {"risk_level": "moderate"}

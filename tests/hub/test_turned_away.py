@@ -45,7 +45,7 @@ async def test_what_may_be_sent_twice_is_sent_again_after_the_time_that_the_stat
         assert retried["details"]["error_code"] == {429: 3000, 503: 2000}[status]
         executed = await records(hub, "TOOL_EXECUTED")
         assert [one["outcome"].get("protocol") for one in executed] == ["error", "result"]
-        assert hub.assembly.hub.open_calls == 0
+        assert hub.hub_app.hub.open_calls == 0
 
 
 @pytest.mark.parametrize(("status", "name"), AWAY)
@@ -153,7 +153,7 @@ async def test_a_server_that_turns_the_first_question_away_is_not_taken_for_an_o
         await hub.state("s", ServerState.CONNECTED)
         assert time.monotonic() - began >= 2.0, "it is left alone for as long as it says"
         assert "initialize" not in script.methods()
-        assert hub.assembly.upstreams["s"].modern
+        assert hub.hub_app.upstreams["s"].modern
 
 
 async def test_a_modern_client_hears_the_status_too(tmp_path: Path) -> None:

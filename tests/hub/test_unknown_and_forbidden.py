@@ -37,8 +37,8 @@ async def hub(tmp_path: Path) -> AsyncIterator[House]:
     async with house(tmp_path, servers, hub=settings, profiles=profiles) as running:
         script.say(tools=[*TOOLS.values(), tool("visible"), TOOLS["changed"] | {"description": "Another."}])
         script.say(tools=[one for one in script.said["tools"] if one != TOOLS["changed"]])
-        running.assembly.upstreams["s"].lists_changed()
-        await until(lambda: bool((offer := running.assembly.catalog.offer("s")) and offer.withheld))
+        running.hub_app.upstreams["s"].lists_changed()
+        await until(lambda: bool((offer := running.hub_app.catalog.offer("s")) and offer.withheld))
         yield running
 
 

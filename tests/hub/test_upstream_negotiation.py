@@ -22,7 +22,7 @@ REFUSED = {"error": {"code": 4002, "message": "off", "data": {"_mgp": {"category
 
 async def status(hub: House) -> Any:
     """The server's line of `interlock status --json`."""
-    found: Any = await ControlOperations(hub.assembly, lambda: None).methods["hub/status"](b"{}")
+    found: Any = await ControlOperations(hub.hub_app, lambda: None).methods["hub/status"](b"{}")
     return json.loads(json.dumps(found["servers"][0], default=str))
 
 
@@ -142,7 +142,7 @@ async def test_an_answer_that_cannot_be_read_leaves_plain_mcp_and_a_word_in_the_
     async with script.house() as hub:
         assert (await status(hub))["mgp"] is None
         assert await listed(hub) == ["s__a"]
-        assert any("cannot be read" in line.text for line in hub.assembly.logs.tail("s", 100))
+        assert any("cannot be read" in line.text for line in hub.hub_app.logs.tail("s", 100))
 
 
 @pytest.mark.parametrize(
@@ -174,4 +174,4 @@ async def test_a_server_that_calls_itself_sandboxed_cannot_call_its_tools_safe(t
     safe = tool("a", annotations={"readOnlyHint": True}, security={"risk_level": "safe", "permissions_required": []})
     script = Script(tmp_path, mgp={**SERVERS_OFFER, "trust_level": "sandboxed"}, tools=[safe])
     async with script.house() as hub:
-        assert hub.assembly.governing.trust_of("s").name == "SANDBOXED"
+        assert hub.hub_app.server_policies.trust_of("s").name == "SANDBOXED"

@@ -84,7 +84,7 @@ async def call(hub: House, name: str, **arguments: object) -> dict[str, Any]:
 
 async def records(hub: House, event: str) -> list[dict[str, Any]]:
     """What the record holds of one kind of event."""
-    search = ControlOperations(hub.assembly, lambda: None).methods["hub/audit.search"]
+    search = ControlOperations(hub.hub_app, lambda: None).methods["hub/audit.search"]
     found = json.loads(msgspec.json.encode(await search(msgspec.json.encode({"server": "s", "most": 100}))))
     return [entry["record"] for entry in found["entries"] if entry["record"]["event"] == event]
 
@@ -163,7 +163,7 @@ async def test_observe_only_notes_what_declared_validators_have_against_a_call(t
     async with house(tmp_path, {"s": scripted(tmp_path)}, hub=Hub(mode="observe")) as hub:
         for name, arguments, _ in ATTACKS:
             assert ran(await call(hub, name, **arguments)), (name, arguments)
-        assert hub.assembly.noticed.would_refuse["s", "shell.recursive_delete"] == 7
+        assert hub.hub_app.noticed.would_refuse["s", "shell.recursive_delete"] == 7
 
 
 async def test_what_is_only_inferred_is_noted_in_guard_and_refused_in_locked(tmp_path: Path) -> None:
@@ -177,8 +177,8 @@ async def test_what_is_only_inferred_is_noted_in_guard_and_refused_in_locked(tmp
     async with house(tmp_path, {"s": scripted(tmp_path)}) as hub:
         for name, arguments, wanted in vectors:
             assert ran(await call(hub, name, **arguments)), (name, arguments)
-            assert hub.assembly.noticed.would_refuse["s", wanted] >= 1
-        lines = [line.text for line in hub.assembly.logs.tail("s", 100)]
+            assert hub.hub_app.noticed.would_refuse["s", wanted] >= 1
+        lines = [line.text for line in hub.hub_app.logs.tail("s", 100)]
         assert any("would refuse fetch of agent:local: address.private" in line for line in lines)
         assert not any("rm -rf" in line for line in lines), "what was sent may hold secrets"
     async with house(tmp_path, {"s": scripted(tmp_path)}, hub=Hub(mode="locked")) as hub:
@@ -230,7 +230,7 @@ async def test_switching_off_what_is_inferred_leaves_metadata_services_refused(t
 async def test_a_host_of_a_private_network_is_nobodys_business_until_somebody_asks(tmp_path: Path) -> None:
     async with house(tmp_path, {"s": scripted(tmp_path)}, hub=Hub(mode="locked")) as hub:
         assert ran(await call(hub, "reach", host="10.0.0.7"))
-        assert not hub.assembly.noticed.would_refuse
+        assert not hub.hub_app.noticed.would_refuse
 
 
 async def test_what_an_argument_is_may_be_said_by_its_description_or_by_its_name_as_it_comes(tmp_path: Path) -> None:
@@ -272,7 +272,7 @@ async def test_a_validator_that_nobody_knows_denies_the_tool(tmp_path: Path, nam
         assert rule(answer) == "validator.unknown"
     async with house(tmp_path, {"s": scripted(tmp_path)}, hub=Hub(mode="observe")) as hub:
         assert ran(await call(hub, name, command="ls"))
-        assert hub.assembly.noticed.would_refuse["s", "validator.unknown"] == 1
+        assert hub.hub_app.noticed.would_refuse["s", "validator.unknown"] == 1
 
 
 async def test_every_address_of_a_name_is_checked_and_the_answer_remembered(
@@ -285,7 +285,7 @@ async def test_every_address_of_a_name_is_checked_and_the_answer_remembered(
         assert ran(await call(hub, "declared_fetch", url="https://public.example/x"))
         assert rule(await call(hub, "declared_fetch", url="https://nowhere.example/")) == "url.unresolved"
         names["public.example"] = ["10.0.0.1"]
-        assert hub.assembly.judging.resolver.known("public.example") == ("93.184.216.34",)
+        assert hub.hub_app.judging.resolver.known("public.example") == ("93.184.216.34",)
         assert ran(await call(hub, "declared_fetch", url="https://public.example/x"))
         assert ran(await call(hub, "fetch", url="https://nowhere.example/")), "only inferred: no reason to refuse"
 
@@ -336,7 +336,7 @@ async def test_the_operator_adds_validators_names_arguments_and_lets_rules_go(tm
         assert ran(await call(hub, "declared_fetch", url="http://10.1.0.9/"))
         assert rule(await call(hub, "declared_fetch", url="http://93.184.216.34/")) == "url.host"
         assert ran(await call(hub, "fetch", url="http://10.9.9.9/"))
-        assert not hub.assembly.noticed.would_refuse["s", "address.private"]
+        assert not hub.hub_app.noticed.would_refuse["s", "address.private"]
         assert not ran(await call(hub, "python", code="open('x', 'w')"))
 
 
@@ -361,7 +361,7 @@ async def test_what_is_checked_elsewhere_is_checked_by_the_gates_behind_as_well(
     """The first call of a judge waits for a thread; what comes after it in the list must not be skipped for that."""
     async with house(tmp_path, {"s": scripted(tmp_path)}) as hub:
         seen: list[str] = []
-        plans = hub.assembly.gatehouse.plans
+        plans = hub.hub_app.gate_chain.plans
         plans._gates = [*plans._gates, _Last(seen)]
         assert rule_of_any(await call(hub, "declared_run", command="ls")) == "last"
         assert seen == ["declared_run"]
@@ -420,7 +420,7 @@ async def test_a_dry_run_waits_for_what_has_to_be_waited_for_and_notes_nothing(t
             assert "shell.recursive_delete" in json.dumps(refused["error"])
         valid = await client.legacy("tools/validate", {"name": "s__run", "arguments": {"command": "rm -rf /"}})
         assert valid["result"]["valid"] is True
-        assert not hub.assembly.noticed.would_refuse
+        assert not hub.hub_app.noticed.would_refuse
 
 
 @pytest.mark.parametrize(

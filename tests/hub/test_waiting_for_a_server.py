@@ -40,13 +40,13 @@ async def starting(tmp_path: Path) -> AsyncIterator[tuple[House, Gated, str]]:
     async with Gated() as web, house(tmp_path, {"web": Server(url=web.url, era="legacy")}) as hub:
         key = await hub.new_key("ci")
         web.gate.clear()
-        await hub.assembly.upstreams["web"].restart()
-        await until(lambda: hub.assembly.upstreams["web"].shared_line is None)
+        await hub.hub_app.upstreams["web"].restart()
+        await until(lambda: hub.hub_app.upstreams["web"].shared_connection is None)
         yield hub, web, key
 
 
 async def _revoke(hub: House) -> None:
-    await hub.assembly.key_desk.revoke(local_person("tester"), b'{"agent":"ci"}')
+    await hub.hub_app.key_operations.revoke(local_person("tester"), b'{"agent":"ci"}')
 
 
 async def _deny(hub: House) -> None:
@@ -54,7 +54,7 @@ async def _deny(hub: House) -> None:
 
 
 async def _ask(hub: House) -> None:
-    await hub.assembly.apply(msgspec.structs.replace(hub.assembly.config, agents={"ci": Agent(ask=("web__ok",))}))
+    await hub.hub_app.apply(msgspec.structs.replace(hub.hub_app.config, agents={"ci": Agent(ask=("web__ok",))}))
 
 
 CHANGES: dict[str, tuple[Callable[[House], Awaitable[None]], str]] = {
@@ -69,18 +69,18 @@ async def test_a_call_that_waits_is_refused_for_what_changed_meanwhile(tmp_path:
     change, reason = CHANGES[what]
     async with starting(tmp_path) as (hub, web, key):
         waiting = asyncio.ensure_future(Raw(hub.url + "/mcp", key).modern("tools/call", OK))
-        await until(lambda: hub.assembly.hub.open_calls == 1)
+        await until(lambda: hub.hub_app.hub.open_calls == 1)
         await change(hub)
         web.gate.set()
         assert (await waiting)["error"]["data"]["name"] == reason
         assert web.called == 0
-        assert hub.assembly.hub.open_calls == 0
+        assert hub.hub_app.hub.open_calls == 0
 
 
 async def test_a_call_that_waits_is_made_where_nothing_changed_for_it(tmp_path: Path) -> None:
     async with starting(tmp_path) as (hub, web, key):
         waiting = asyncio.ensure_future(Raw(hub.url + "/mcp", key).modern("tools/call", OK))
-        await until(lambda: hub.assembly.hub.open_calls == 1)
+        await until(lambda: hub.hub_app.hub.open_calls == 1)
         await hub.deny("somebody else", "web")
         web.gate.set()
         assert text_of(await waiting) == "fine"
@@ -90,7 +90,7 @@ async def test_a_call_that_waits_is_made_where_nothing_changed_for_it(tmp_path: 
 async def test_arguments_are_held_to_what_the_tool_says_now(tmp_path: Path) -> None:
     async with starting(tmp_path) as (hub, web, key):
         waiting = asyncio.ensure_future(Raw(hub.url + "/mcp", key).modern("tools/call", OK))
-        await until(lambda: hub.assembly.hub.open_calls == 1)
+        await until(lambda: hub.hub_app.hub.open_calls == 1)
         web.schema = {"type": "object", "required": ["more"]}
         web.gate.set()
         answer = await waiting
@@ -101,13 +101,13 @@ async def test_arguments_are_held_to_what_the_tool_says_now(tmp_path: Path) -> N
 async def test_a_tool_that_the_operator_denies_is_not_called_while_its_server_starts_again(tmp_path: Path) -> None:
     async with starting(tmp_path) as (hub, web, key):
         web.gate.set()
-        await until(lambda: hub.assembly.upstreams["web"].shared_line is not None)
+        await until(lambda: hub.hub_app.upstreams["web"].shared_connection is not None)
         web.gate.clear()
-        config = hub.assembly.config
+        config = hub.hub_app.config
         settings = msgspec.structs.replace(config.servers["web"], tools=Tools(deny=("ok",)))
-        await hub.assembly.apply(msgspec.structs.replace(config, servers={"web": settings}))
+        await hub.hub_app.apply(msgspec.structs.replace(config, servers={"web": settings}))
         waiting = asyncio.ensure_future(Raw(hub.url + "/mcp", key).modern("tools/call", OK))
-        await until(lambda: hub.assembly.hub.open_calls == 1 or waiting.done())
+        await until(lambda: hub.hub_app.hub.open_calls == 1 or waiting.done())
         web.gate.set()
         assert (await waiting)["error"]["data"]["name"] == "TOOL_NOT_FOUND"
         assert web.called == 0
@@ -125,13 +125,13 @@ async def test_a_call_that_waits_for_a_new_session_is_judged_again_too(tmp_path:
         assert web.called == 1
         denied = asyncio.ensure_future(client.modern("tools/call", OK))
         other = asyncio.ensure_future(Raw(hub.url + "/mcp").modern("tools/call", OK))
-        await until(lambda: hub.assembly.hub.open_calls == 2)
+        await until(lambda: hub.hub_app.hub.open_calls == 2)
         await hub.deny("ci", "web", "ok")
         web.gate.set()
         assert (await denied)["error"]["data"]["name"] == "TOOL_NOT_FOUND"
         assert text_of(await other) == "fine"
         assert web.called == 2
-        assert hub.assembly.hub.open_calls == 0
+        assert hub.hub_app.hub.open_calls == 0
 
 
 async def test_a_lost_session_is_opened_again_though_the_server_hung_up_with_the_news(tmp_path: Path) -> None:
@@ -142,7 +142,7 @@ async def test_a_lost_session_is_opened_again_though_the_server_hung_up_with_the
         web.session = "two"
         # The connection is closed after this, and nothing said so.
         web.replies["strange"] = b"HTTP/1.1 404 Not Found\r\ncontent-length: 0\r\n\r\n"
-        connection = hub.assembly.upstreams["web"].connections()[0]
+        connection = hub.hub_app.upstreams["web"].connections()[0]
         link = connection.link
         assert isinstance(link, HttpLink)
         assert link.session_id == "one"

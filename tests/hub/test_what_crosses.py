@@ -208,7 +208,7 @@ async def crossing(stack: AsyncExitStack, folder: Path) -> Crossing:
     servers = {era: Server(url=mirror.url) for era, mirror in mirrors.items()}
     hub = await stack.enter_async_context(house(folder, servers))
     for era in servers:
-        await until(lambda: (offer := hub.assembly.catalog.offer(era)) is not None and bool(offer.prompts))  # noqa: B023
+        await until(lambda: (offer := hub.hub_app.catalog.offer(era)) is not None and bool(offer.prompts))  # noqa: B023
     return Crossing(hub, mirrors)
 
 
@@ -388,7 +388,7 @@ async def test_messages_that_a_server_sends_together_are_taken_one_by_one(tmp_pa
         mirror.answers |= LISTED
         mirror.acts["tools/call"] = together
         async with house(tmp_path, {"old": Server(url=mirror.url)}) as hub:
-            await until(lambda: (offer := hub.assembly.catalog.offer("old")) is not None and bool(offer.prompts))
+            await until(lambda: (offer := hub.hub_app.catalog.offer("old")) is not None and bool(offer.prompts))
             crossed = Crossing(hub, {"old": mirror})
             *told, answer = await crossed.stream("old", "old", {"_meta": {"progressToken": "mine"}})
         assert [notice["params"]["progress"] for notice in told] == [1, 2]

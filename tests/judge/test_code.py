@@ -321,7 +321,7 @@ def test_patterns_are_not_enough_for_strict() -> None:
 
 def test_findings_are_plain_values() -> None:
     assert all(
-        isinstance(finding, Finding) and finding.rule and finding.message and finding.mend
+        isinstance(finding, Finding) and finding.rule and finding.message and finding.hint
         for finding in judge_code("import os\nos.system(eval('1'))")
     )
 

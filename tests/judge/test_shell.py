@@ -316,7 +316,7 @@ def test_a_finding_shows_the_offending_span_and_a_mend() -> None:
     finding = next(one for one in judge_shell(text) if one.rule == "shell.sequence")
     assert finding.span is not None
     assert text[slice(*finding.span)] == ";"
-    assert finding.mend
+    assert finding.hint
 
 
 def test_spans_count_characters_when_the_text_is_not_ascii() -> None:

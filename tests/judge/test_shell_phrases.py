@@ -182,7 +182,7 @@ def test_names_that_only_begin_alike_are_other_programs() -> None:
 
 def test_every_row_says_what_is_wrong_and_what_to_do_instead() -> None:
     for rows in PHRASES.values():
-        for _, (rule, message, mend) in rows:
+        for _, (rule, message, hint) in rows:
             assert rule.startswith("shell.")
             assert message
-            assert mend
+            assert hint

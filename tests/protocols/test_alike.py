@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from interlock.protocols.mcp.alike import AlikeCall
-from interlock.protocols.mcp.meta import RequestPreview, glance
+from interlock.protocols.mcp.meta import RequestPreview, preview
 from interlock.wire.errors import Fault
 from interlock.wire.messages import Request, plain_request
 
@@ -40,7 +40,7 @@ def parsed(body: bytes) -> tuple[Request, RequestPreview] | None:
     if request is None:
         return None
     try:
-        return request, glance(request.params)
+        return request, preview(request.params)
     except Fault:
         return None
 

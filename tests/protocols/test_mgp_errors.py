@@ -95,12 +95,12 @@ def test_what_cannot_be_read_recovers_nothing(data: bytes) -> None:
     assert recovery is None or not recovery.retryable
 
 
-@pytest.mark.parametrize("tongue", [ErrorDialect.OLD_MCP, ErrorDialect.NEW_MCP])
+@pytest.mark.parametrize("error_dialect", [ErrorDialect.OLD_MCP, ErrorDialect.NEW_MCP])
 @pytest.mark.parametrize(("code", "name"), [(code, name) for code, name, _, _ in ROWS])
 def test_a_client_that_speaks_plain_mcp_gets_a_number_of_its_revision(
-    code: int, name: str, tongue: ErrorDialect
+    code: int, name: str, error_dialect: ErrorDialect
 ) -> None:
-    told = translated(failure(code, retryable=True, retry_after_ms=7, fallback_tool="b"), tongue)
+    told = translated(failure(code, retryable=True, retry_after_ms=7, fallback_tool="b"), error_dialect)
     data = json.loads(bytes(told.data))
     assert told.code in (-32600, -32602, -32603)
     assert data == {

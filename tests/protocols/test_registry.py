@@ -86,7 +86,7 @@ def test_what_tells_more_than_its_row_goes_by_itself(name: str, retry: bool) -> 
 
 @pytest.mark.parametrize("name", TABLE)
 def test_every_error_of_the_house_has_a_registry_code_and_type(name: str) -> None:
-    fault = Fault(name, "something", mend="do this")
+    fault = Fault(name, "something", hint="do this")
     body = msgspec.to_builtins(error_body(fault, "t"))
     assert body["code"] in ERROR_TYPES
     assert "do this" in body["suggestions"]
@@ -111,9 +111,9 @@ def test_a_timeout_says_which_tool_and_what_to_try() -> None:
 
 
 def test_a_registry_fault_speaks_with_the_registrys_code_in_every_dialect() -> None:
-    fault = registry_fault(Fault("TOOL_NOT_FOUND", "no", mend="look"), "t", documentation_url="https://x.example")
-    for tongue in (ErrorDialect.OLD_MCP, ErrorDialect.NEW_MCP):
-        error = fault.render(tongue)
+    fault = registry_fault(Fault("TOOL_NOT_FOUND", "no", hint="look"), "t", documentation_url="https://x.example")
+    for error_dialect in (ErrorDialect.OLD_MCP, ErrorDialect.NEW_MCP):
+        error = fault.render(error_dialect)
         assert error.code == -32002
         data = msgspec.json.decode(error.data)
         assert data["error_type"] == "ToolNotFound"

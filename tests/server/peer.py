@@ -37,21 +37,21 @@ class Pending:
         self.noted = asyncio.Event()
         self._peer = peer
 
-    def answered(self, answer: Result | Failure) -> None:
+    def on_response(self, answer: Result | Failure) -> None:
         if isinstance(answer, Failure):
             data = msgspec.json.decode(answer.error.data) if bytes(answer.error.data) else {}
             self.answer.set_exception(Refusal(answer.error.code, answer.error.message, data))
         else:
             self.answer.set_result(msgspec.json.decode(answer.result))
 
-    def notified(self, method: str, params: bytes) -> None:
+    def on_notification(self, method: str, params: bytes) -> None:
         self.notes.append((method, msgspec.json.decode(params)))
         self.noted.set()
 
-    def asked(self, request: Request) -> None:
-        self._peer.asked(request)
+    def on_request(self, request: Request) -> None:
+        self._peer.on_request(request)
 
-    def lost(self, fault: Fault) -> None:
+    def on_lost(self, fault: Fault) -> None:
         self.answer.set_exception(fault)
 
 
@@ -102,16 +102,16 @@ class Peer:
 
     # The listener's side.
 
-    def notified(self, method: str, params: bytes) -> None:
+    def on_notification(self, method: str, params: bytes) -> None:
         self.heard.append((method, msgspec.json.decode(params)))
         self.hears.set()
 
-    def asked(self, request: Request) -> None:
+    def on_request(self, request: Request) -> None:
         self.questions.append(request)
         self.link.answer(request.id, msgspec.json.encode(self.answers(request)))
 
-    def closed(self, fault: Fault) -> None:
+    def on_closed(self, fault: Fault) -> None:
         pass
 
-    def spoke(self, stream: str, text: str) -> None:
+    def on_log(self, stream: str, text: str) -> None:
         pass

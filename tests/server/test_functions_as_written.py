@@ -533,7 +533,7 @@ async def test_a_thread_that_asks_is_let_go_when_its_call_is_over(era: str) -> N
     if era == "old":
         asked = asyncio.Event()
         await peer.legacy()
-        peer.asked = lambda request: asked.set()  # type: ignore[method-assign]
+        peer.on_request = lambda request: asked.set()  # type: ignore[method-assign]
         handle, _ = peer.start("tools/call", name="greet", arguments={})
         await asked.wait()
         peer.link.cancel(handle, "enough")

@@ -315,14 +315,14 @@ async def test_whoever_stops_waiting_leaves_the_question_to_the_next(job: Job) -
     peer = Peer(working_server(job))
     await peer.legacy()
     id_ = (await peer.tool("ask", task={}))["task"]["taskId"]
-    silent = Peer.asked
-    peer.asked = lambda request: peer.questions.append(request)  # type: ignore[method-assign]
+    silent = Peer.on_request
+    peer.on_request = lambda request: peer.questions.append(request)  # type: ignore[method-assign]
     handle, _ = peer.start("tasks/result", taskId=id_)
     async with asyncio.timeout(5):
         while len(peer.questions) < 2:
             await asyncio.sleep(0)
     peer.link.cancel(handle, "no patience")
-    peer.asked = lambda request: silent(peer, request)  # type: ignore[method-assign]
+    peer.on_request = lambda request: silent(peer, request)  # type: ignore[method-assign]
     peer.answers = lambda request: {"action": "accept", "content": {"name": "ada"}}
     result = await peer.call("tasks/result", taskId=id_)
     assert result["content"][0]["text"] == "ada ada ada"
@@ -382,7 +382,7 @@ async def test_tasks_are_bounded_and_forgotten_when_their_time_is_over(job: Job)
     with pytest.raises(Refusal, match="no such task"):
         await ada.call("tasks/get", taskId=first["taskId"])
     async with asyncio.timeout(5):
-        while len(server._task_desk.tasks):
+        while len(server._task_handler.tasks):
             await asyncio.sleep(0.005)
     assert (await ada.tool("work", task={}))["task"]["status"] == "working"
     server.close()

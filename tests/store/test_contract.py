@@ -259,7 +259,7 @@ async def test_a_database_from_a_later_version_is_left_alone(where: str, tmp_pat
     database.close()
     with pytest.raises(StoreTooNew) as caught:
         await Store.open(where, [THINGS], backups=tmp_path)
-    assert caught.value.mend
+    assert caught.value.hint
 
 
 async def test_a_flipped_bit_in_a_document_is_damage_and_nothing_is_answered_from_it(where: str) -> None:

@@ -57,7 +57,7 @@ async def test_a_full_disk_refuses_and_loses_nothing_and_goes_on_when_there_is_r
 
     with pytest.raises(StoreFull) as caught:
         await fill()
-    assert caught.value.mend
+    assert caught.value.hint
     assert len(await store.find(THINGS)) == kept
     ballast.unlink()
     await put(store, Thing("after", "o" * 20_000))
@@ -73,7 +73,7 @@ async def test_a_read_only_disk_is_said_to_be_one(small_disk: Path) -> None:
     await asyncio.to_thread(subprocess.run, ["mount", "-o", "remount,ro", str(small_disk)], check=True)
     with pytest.raises(StoreReadOnly) as caught:
         await Store.open(small_disk / "hub.db", [THINGS])
-    assert "writable" in caught.value.mend
+    assert "writable" in caught.value.hint
     with pytest.raises(StoreReadOnly):
         await Store.open(small_disk / "folder" / "new.db", [THINGS])
 
@@ -94,7 +94,7 @@ async def main():
                 change.put(THINGS, Thing(f"{kept:04}", "o" * 5_000))
             kept += 1
     except StoreError as error:
-        print(kept, type(error).__name__, bool(error.mend), flush=True)
+        print(kept, type(error).__name__, bool(error.hint), flush=True)
 
 asyncio.run(main())
 """
@@ -159,7 +159,7 @@ async def test_nobody_listens_at_the_address(tmp_path: Path) -> None:
     with pytest.raises(StoreUnavailable) as caught:
         await Store.open("postgresql://hub:hunter2@127.0.0.1:1/x", [THINGS])
     assert "hunter2" not in str(caught.value)
-    assert caught.value.mend
+    assert caught.value.hint
 
 
 async def test_a_server_that_drops_every_connection_is_met_again(postgres: str) -> None:
@@ -282,5 +282,5 @@ async def test_a_url_with_a_host_names_no_file() -> None:
 async def test_t23_an_address_that_cannot_be_used_is_refused_without_its_password(where: str) -> None:
     with pytest.raises(StoreUnavailable) as refused:
         connect(where)
-    assert "HUSH" not in refused.value.message + refused.value.mend
-    assert refused.value.mend
+    assert "HUSH" not in refused.value.message + refused.value.hint
+    assert refused.value.hint

@@ -171,7 +171,7 @@ async def _fill(hub: House, free: Raw) -> None:
     greedy = Raw(hub.url + "/mcp", hub.key("greedy"))
     hanging = {"name": "busy__hang", "arguments": {"mark": "x"}}
     held = [asyncio.ensure_future(greedy.modern("tools/call", hanging, id=number)) for number in range(4)]
-    await until(lambda: hub.assembly.hub.open_calls == 4)
+    await until(lambda: hub.hub_app.hub.open_calls == 4)
     answer = await greedy.modern("tools/call", ECHO)
     assert answer["error"]["data"]["name"] == "RESOURCE_EXHAUSTED"
     assert text_of(await free.modern("tools/call", ECHO)) == "x"
@@ -198,10 +198,10 @@ async def test_t36_whoever_goes_on_asking_is_answered_slowly_and_nobody_else_is(
 
 @given(st.lists(st.floats(0, 2), max_size=80))
 def test_t36_no_refusal_waits_longer_than_a_second_and_the_first_not_at_all(pauses: list[float]) -> None:
-    brake, load, now = RefusalPacing(), Load(), 0.0
+    refusal_pacing, load, now = RefusalPacing(), Load(), 0.0
     for pause in pauses:
         now += pause
-        waits = brake.pause_s(load, now)
+        waits = refusal_pacing.pause_s(load, now)
         assert 0 <= waits <= LONGEST_S
         assert waits == 0 or pause < LONGEST_S
 

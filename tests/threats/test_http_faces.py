@@ -45,11 +45,11 @@ async def test_t3_no_route_lets_a_bad_credential_in_or_takes_it_for_none(tmp_pat
         home = tmp_path / str(anonymous)
         async with house(home, {"busy": child("busy_server.py")}, hub=Hub(anonymous=anonymous)) as hub:
             revoked = await hub.new_key("gone")
-            await hub.assembly.keys.revoke("gone")
+            await hub.hub_app.keys.revoke("gone")
             stale = await hub.new_key("stale", expires_at=datetime.now(UTC) - timedelta(seconds=1))
             wrong = ["Bearer garbage", "Bearer ", "Basic YTpi", "Bearer a.b.c", f"Bearer {revoked}", f"Bearer {stale}"]
             wrong += [f"Bearer {other_tenant}", "bearer", f"Token {stale}"]
-            routes = {route.path for route in make_app(hub.assembly).routes if isinstance(route, Route)}
+            routes = {route.path for route in make_app(hub.hub_app).routes if isinstance(route, Route)}
             paths = {path.replace("{tool_name}", "busy__echo").replace("{path:path}", "mcp") for path in routes}
             closed = {path for path in paths if path not in PUBLIC and not path.startswith("/.well-known/")}
             closed |= {"/mcp", "/servers/busy/mcp", "/profiles/any/mcp", "/sse", "/messages/xyz", "/metrics"}
@@ -205,11 +205,11 @@ async def test_t12_of_a_name_that_stands_twice_the_one_that_was_judged_is_called
     client = Raw(hub.url + "/mcp", hub.key("a"))
     await client.initialize()
     sent: list[str] = []
-    hub.assembly.recorder.follow(lambda batch: sent.extend(entry.name for entry in batch if entry.outcome))
+    hub.hub_app.recorder.follow(lambda batch: sent.extend(entry.name for entry in batch if entry.outcome))
     for names in (("busy__add", "busy__echo"), ("busy__echo", "busy__add")):
         body = '{"jsonrpc":"2.0","id":1,"method":"tools/call","params":{"name":"%s","name":"%s","arguments":%s}}'
         await client.post((body % (*names, '{"text":"x","a":1}')).encode())
-    await hub.assembly.recorder.flushed()
+    await hub.hub_app.recorder.flushed()
     assert "add" not in sent
 
 
@@ -253,14 +253,14 @@ async def test_t7_another_callers_events_are_not_replayed_and_the_new_era_has_no
 
 
 async def test_t15_nothing_that_an_operator_does_can_be_done_over_http(hub: House, tmp_path: Path) -> None:
-    operator = ControlOperations(hub.assembly, lambda: pytest.fail("the hub was stopped"))
+    operator = ControlOperations(hub.hub_app, lambda: pytest.fail("the hub was stopped"))
     for key in (None, await hub.new_key("root", "admin"), await hub.new_key("ada", "person")):
         client = Raw(hub.url + "/mcp", key)
         await client.initialize()
         for method in operator.methods:
             answer = await client.legacy(method, {"name": "busy", "server": "busy"})
             assert answer["error"]["data"]["name"] == "METHOD_NOT_FOUND", method
-    control = ControlSocket(hub.assembly, operator)
+    control = ControlSocket(hub.hub_app, operator)
     await control.listen(tmp_path / "control.sock")
     assert (tmp_path / "control.sock").stat().st_mode & 0o077 == 0, "the socket is its owner's alone"
     await control.close()
@@ -277,7 +277,7 @@ async def test_t15_whoever_is_not_the_user_is_not_heard_on_the_control_socket(
         return os.getuid() + 1
 
     monkeypatch.setattr("interlock.web.control.peer_uid", peer)
-    control = ControlSocket(hub.assembly, ControlOperations(hub.assembly, lambda: None))
+    control = ControlSocket(hub.hub_app, ControlOperations(hub.hub_app, lambda: None))
     await control.listen(tmp_path / "control.sock")
     reader, writer = await asyncio.open_unix_connection(str(tmp_path / "control.sock"))
     writer.write(b'{"interlock":"control"}\n{"jsonrpc":"2.0","id":1,"method":"hub/status"}\n')
@@ -319,7 +319,7 @@ async def test_t26_what_is_too_large_or_too_deep_is_refused_and_memory_stays(tmp
         heard_of = await asyncio.gather(*(talk(hub, endless) for _ in range(20)))
         assert {status_of(heard) for heard in heard_of} <= {401, 413, 0}
         assert _resident() - before < 64 * 1024 * 1024
-        assert hub.assembly.hub.open_calls == 0
+        assert hub.hub_app.hub.open_calls == 0
 
 
 async def test_t26_nothing_is_kept_of_the_long_names_that_come_with_calls(tmp_path: Path) -> None:

@@ -47,13 +47,13 @@ async def test_t23_secrets_are_in_no_record_log_question_metric_or_file(tmp_path
             await Raw(hub.url + "/mcp", secret.partition("\n")[0]).modern("tools/list")
             asking.append(asyncio.ensure_future(_ask(client, secret)))
         async with asyncio.timeout(30):
-            while hub.assembly.inbox.open_count < len(SECRETS):
+            while hub.hub_app.inbox.open_count < len(SECRETS):
                 await asyncio.sleep(0.01)
-        told += [msgspec.json.encode(decision) for decision in hub.assembly.inbox.all(only_open=True)]
-        told += [line.text.encode() for line in hub.assembly.logs.tail(None, 1000)]
+        told += [msgspec.json.encode(decision) for decision in hub.hub_app.inbox.all(only_open=True)]
+        told += [line.text.encode() for line in hub.hub_app.logs.tail(None, 1000)]
         told.append((await Raw(hub.url + "/metrics").send("GET"))[2])
-        hub.assembly.recorder.follow(lambda batch: told.extend(map(msgspec.json.encode, batch)))
-        await hub.assembly.recorder.flushed()
+        hub.hub_app.recorder.follow(lambda batch: told.extend(map(msgspec.json.encode, batch)))
+        await hub.hub_app.recorder.flushed()
         for one in asking:
             one.cancel()
         await asyncio.gather(*asking, return_exceptions=True)
@@ -90,7 +90,7 @@ async def test_t25_whatever_is_said_one_event_is_one_line_of_json(tmp_path: Path
         for text in FORGING:
             await old.legacy("tools/call", {"name": text, "arguments": {text: text}})
             await old.legacy("resources/read", {"uri": text})
-        operator = ControlOperations(hub.assembly, lambda: None)
+        operator = ControlOperations(hub.hub_app, lambda: None)
         out = tmp_path / "export.jsonl"
         count: Any = await operator.methods["hub/audit.export"](msgspec.json.encode({"file": str(out)}))
         lines = out.read_bytes().split(b"\n")
@@ -109,8 +109,8 @@ async def test_t25_what_a_server_writes_to_the_log_stays_on_its_lines(tmp_path: 
     written = "fine\x1b[2J\x1b[31mall is well\x85\u2028hub: approved\rhub: approved\n"
     server = Server(command=(sys.executable, "-c", script, written), env={"PYTHONIOENCODING": "utf-8"})
     async with house(tmp_path, {"h": server}, wait=False) as hub:
-        await until(lambda: any("all is well" in line.text for line in hub.assembly.logs.tail("h", 1000)))
-        for line in hub.assembly.logs.tail(None, 1000):
+        await until(lambda: any("all is well" in line.text for line in hub.hub_app.logs.tail("h", 1000)))
+        for line in hub.hub_app.logs.tail(None, 1000):
             assert line.text.isprintable(), line.text
 
 
@@ -124,14 +124,14 @@ async def test_t34_whatever_is_done_to_the_record_is_found_and_refusals_are_in_i
         await client.modern("tools/call", {"name": "busy__echo", "arguments": {"text": "x"}})
 
     async def verified(hub: House) -> Any:
-        return await ControlOperations(hub.assembly, lambda: None).methods["hub/audit.verify"](b"{}")
+        return await ControlOperations(hub.hub_app, lambda: None).methods["hub/audit.verify"](b"{}")
 
     servers = {"busy": child("busy_server.py")}
     async with house(tmp_path, servers) as hub:
         entries: list[Any] = []
-        hub.assembly.recorder.follow(entries.extend)
+        hub.hub_app.recorder.follow(entries.extend)
         await run(hub)
-        await hub.assembly.recorder.flushed()
+        await hub.hub_app.recorder.flushed()
         assert [(entry.gate, entry.result) for entry in entries if entry.gate] == [
             ("schema", "BLOCKED"),
             ("access", "BLOCKED"),

@@ -241,7 +241,7 @@ async def test_t12_a_definition_that_two_readers_would_read_differently_is_not_o
         assert await listed(hub) == {"s__good"}
         assert (await Raw(hub.url + "/mcp").modern("prompts/list"))["result"]["prompts"] == []
         assert refused(await call(hub, "s__twice", a="x"))
-        left_out = hub.assembly.upstreams["s"].lists.left_out
+        left_out = hub.hub_app.upstreams["s"].lists.left_out
         assert [why.rpartition(": ")[2] for why in left_out] == [
             "member 'description' stands twice in one object",
             "member 'title' stands twice in one object",
@@ -322,13 +322,13 @@ async def test_t21_orders_in_a_result_are_flagged_capped_and_followed_by_nothing
     server = scripted(tmp_path, script, scan_results="flag", max_result_tokens=1000)
     async with house(tmp_path, {"s": server}) as hub:
         sent: list[str] = []
-        hub.assembly.recorder.follow(lambda batch: sent.extend(entry.name for entry in batch if entry.outcome))
+        hub.hub_app.recorder.follow(lambda batch: sent.extend(entry.name for entry in batch if entry.outcome))
         answer = await call(hub, "s__evil")
         assert ORDER in answer["content"][0]["text"], "what a tool said is passed on as it is"
-        assert sum(hub.assembly.noticed.flagged.values()) >= 1
-        assert any("flagged in a result of evil" in line.text for line in hub.assembly.logs.tail("s", 100))
+        assert sum(hub.hub_app.noticed.flagged.values()) >= 1
+        assert any("flagged in a result of evil" in line.text for line in hub.hub_app.logs.tail("s", 100))
         assert len(json.dumps(await call(hub, "s__long"))) < 10_000
-        await hub.assembly.recorder.flushed()
+        await hub.hub_app.recorder.flushed()
         assert sorted(sent) == ["evil", "long"]
 
 
@@ -391,7 +391,7 @@ async def test_t35_traffic_goes_to_the_servers_that_were_named_and_nowhere_else(
         async with house(tmp_path, {"web": server}) as hub:
             assert refused(await call(hub, "web__strange"))
             assert not refused(await call(hub, "web__ok"))
-            assert hub.assembly.upstreams["web"].state is ServerState.CONNECTED
+            assert hub.hub_app.upstreams["web"].state is ServerState.CONNECTED
         assert heard == []
 
 

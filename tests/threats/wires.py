@@ -68,6 +68,6 @@ def call_request(hub: House, name: str, arguments: dict[str, Any], body: bytes =
 
 async def executed(hub: House) -> int:
     """How many calls were sent to servers, by the hub's own record."""
-    await hub.assembly.recorder.flushed()
+    await hub.hub_app.recorder.flushed()
     await asyncio.sleep(0)
-    return sum(hub.assembly.counts.calls.values())
+    return sum(hub.hub_app.counts.calls.values())

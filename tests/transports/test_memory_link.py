@@ -33,22 +33,22 @@ class Ear:
         self.questions: list[Request] = []
         self.closings = 0
 
-    def answered(self, answer: Result | Failure) -> None:
+    def on_response(self, answer: Result | Failure) -> None:
         self.ended.set_result(answer)
 
-    def lost(self, fault: Fault) -> None:
+    def on_lost(self, fault: Fault) -> None:
         self.ended.set_result(fault)
 
-    def notified(self, method: str, params: bytes) -> None:
+    def on_notification(self, method: str, params: bytes) -> None:
         self.notes.append((method, msgspec.json.decode(params)))
 
-    def asked(self, request: Request) -> None:
+    def on_request(self, request: Request) -> None:
         self.questions.append(request)
 
-    def closed(self, fault: Fault) -> None:
+    def on_closed(self, fault: Fault) -> None:
         self.closings += 1
 
-    def spoke(self, stream: str, text: str) -> None: ...
+    def on_log(self, stream: str, text: str) -> None: ...
 
 
 class Bench:

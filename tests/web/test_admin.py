@@ -55,7 +55,7 @@ async def admin(hub: House) -> Admin:
 async def asked(hub: House) -> str:
     """A question of an agent's; its id."""
     await Raw(hub.url + "/mcp", hub.key("careful")).modern("tools/call", CALL)
-    return hub.assembly.inbox.all(only_open=True)[-1].id
+    return hub.hub_app.inbox.all(only_open=True)[-1].id
 
 
 async def test_keys_are_made_listed_rotated_and_revoked(hub: House, admin: Admin) -> None:
@@ -120,8 +120,8 @@ async def test_t32_no_key_but_a_persons_answers_whatever_it_permits(hub: House, 
     ):
         status, refused = await robot.ask("POST", path, body)
         assert status == 403, refused
-    assert hub.assembly.inbox.get(decision).state is DecisionState.OPEN
-    assert not hub.assembly.inbox.rules()
+    assert hub.hub_app.inbox.get(decision).state is DecisionState.OPEN
+    assert not hub.hub_app.inbox.rules()
     status, _ = await robot.ask("POST", "/admin/keys", {"agent": "puppet", "kind": "person"})
     assert status == 403, "nor does it make itself a person's key"
 
@@ -131,7 +131,7 @@ async def test_t32_whoever_asked_cannot_answer(hub: House) -> None:
 
     key = await hub.new_key("ada", "person")
     question = Question("tool_call", "ada", "person", "busy", "echo", "busy__echo", "May ada?", "a rule")
-    decision = await hub.assembly.inbox.ask(question)
+    decision = await hub.hub_app.inbox.ask(question)
     status, refused = await Admin(hub, key).ask("POST", f"/admin/decisions/{decision.id}/answer", {"answer": "once"})
     assert (status, refused["message"]) == (403, "whoever asked cannot answer")
     second = Admin(hub, await hub.new_key("bob", "person"))

@@ -72,7 +72,7 @@ def schema_in(forms: list[dict[str, Any]], member: str) -> dict[str, Any]:
 
 async def asked(hub: House) -> str:
     await Raw(hub.url + "/mcp", hub.key("careful")).modern("tools/call", CALL)
-    return hub.assembly.inbox.all(only_open=True)[-1].id
+    return hub.hub_app.inbox.all(only_open=True)[-1].id
 
 
 async def test_every_address_answers_what_the_document_says(hub: House) -> None:
@@ -98,7 +98,7 @@ async def test_every_address_answers_what_the_document_says(hub: House) -> None:
         await admin.good("POST", path, body, template=path.replace("busy", "{server}"))
     await admin.good("POST", "/admin/permissions/busy/approve", body, template="/admin/permissions/{server}/approve")
     assert (await admin.good("GET", "/admin/permissions"))["permissions"][0]["by"] == "ada"
-    await hub.assembly.permissions.caught_up()
+    await hub.hub_app.permissions.caught_up()
     decision = await asked(hub)
     assert len((await admin.good("GET", "/admin/decisions"))["decisions"]) == 1
     await admin.good("GET", f"/admin/decisions/{decision}", template="/admin/decisions/{id}")

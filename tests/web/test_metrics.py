@@ -22,7 +22,7 @@ ECHO = {"name": "busy__echo", "arguments": {"text": "hi"}}
 
 async def scrape(hub: House) -> dict[str, dict[tuple[tuple[str, str], ...], float]]:
     """Every sample, as Prometheus' own reader of the format understands it."""
-    await hub.assembly.recorder.flushed()
+    await hub.hub_app.recorder.flushed()
     await asyncio.sleep(0)
     status, headers, body = await Raw(hub.url + "/metrics").send("GET")
     assert (status, headers["content-type"]) == (200, "text/plain; version=0.0.4; charset=utf-8")
@@ -65,7 +65,7 @@ async def test_refusals_are_counted_by_gate_and_rule_and_by_nothing_that_a_calle
             await client.modern("tools/call", {"name": f"busy__nothing_{number}", "arguments": {}})
         await hub.deny("secretive-agent", "busy")
         await client.modern("tools/call", ECHO)
-        await hub.assembly.recorder.flushed()
+        await hub.hub_app.recorder.flushed()
         await asyncio.sleep(0)
         _, _, body = await Raw(hub.url + "/metrics").send("GET")
         refusals = (await scrape(hub))["interlock_refusals_total"]
@@ -106,7 +106,7 @@ async def test_a_call_under_way_and_a_question_that_waits_are_seen(tmp_path: Pat
     async with house(tmp_path, {"busy": child("busy_server.py")}, hub=OPEN, agents=agents) as hub:
         asking = asyncio.ensure_future(Raw(hub.url + "/mcp", hub.key("cursor")).modern("tools/call", ECHO))
         async with asyncio.timeout(30):
-            while not hub.assembly.inbox.open_count:
+            while not hub.hub_app.inbox.open_count:
                 await asyncio.sleep(0.01)
         samples = await scrape(hub)
         assert samples["interlock_decisions_open"][()] == 1
@@ -118,7 +118,7 @@ async def test_a_call_under_way_and_a_question_that_waits_are_seen(tmp_path: Pat
 async def test_every_metric_is_in_the_table_and_everything_in_the_table_is_served(tmp_path: Path) -> None:
     async with house(tmp_path, {"busy": child("busy_server.py")}, hub=OPEN) as hub:
         await Raw(hub.url + "/mcp").modern("tools/call", ECHO)
-        await hub.assembly.recorder.flushed()
+        await hub.hub_app.recorder.flushed()
         _, _, body = await Raw(hub.url + "/metrics").send("GET")
         told = set(re.findall(r"^# TYPE (\S+) ", body.decode(), re.MULTILINE))
         assert told == set(METRICS) | set(PROCESS)
@@ -137,17 +137,17 @@ async def test_only_administrators_read_unless_the_operator_says_otherwise(tmp_p
         assert (await Raw(url, reader).send("GET"))[0] == 200
         assert (await Raw(url, await hub.new_key("ada", "person")).send("GET"))[0] == 200
         assert (await Raw(url, reader).send("POST"))[0] == 405
-        config = hub.assembly.config
-        await hub.assembly.apply(msgspec.structs.replace(config, hub=Hub(metrics="off")))
+        config = hub.hub_app.config
+        await hub.hub_app.apply(msgspec.structs.replace(config, hub=Hub(metrics="off")))
         assert (await Raw(url, reader).send("GET"))[0] == 404
 
 
 async def test_a_hub_that_is_not_asked_counts_nothing_where_it_is_switched_off(tmp_path: Path) -> None:
     async with house(tmp_path, {"busy": child("busy_server.py")}, hub=Hub(metrics="off")) as hub:
         await Raw(hub.url + "/mcp").modern("tools/call", ECHO)
-        await hub.assembly.recorder.flushed()
+        await hub.hub_app.recorder.flushed()
         await asyncio.sleep(0)
-        assert hub.assembly.counts.entries == 0
+        assert hub.hub_app.counts.entries == 0
 
 
 def test_labels_are_bounded_whatever_is_recorded() -> None:

@@ -1,4 +1,4 @@
-"""Tools over REST, through a whole hub: the same doors and gates as MCP, and bodies that say how to mend a call."""
+"""Tools over REST, through a whole hub: the same doors and gates as MCP, and bodies that say how to fix a call."""
 
 from __future__ import annotations
 
@@ -201,7 +201,7 @@ async def test_a_stream_in_which_nothing_happens_shows_that_it_lives(
     for _ in range(3):
         await asyncio.wait_for(reader.readuntil(b":\n\n"), 20)
     writer.close()
-    await until(lambda: rest.hub.assembly.hub.open_calls == 0)
+    await until(lambda: rest.hub.hub_app.hub.open_calls == 0)
 
 
 @pytest.mark.parametrize("era", ["modern", "legacy"])
@@ -236,7 +236,7 @@ async def test_a_fault_of_ours_is_told_without_its_words(rest: Rest, monkeypatch
     def broken(*_: object) -> None:
         raise RuntimeError("secret")
 
-    monkeypatch.setattr(rest.hub.assembly.hub, "serve", broken)
+    monkeypatch.setattr(rest.hub.hub_app.hub, "serve", broken)
     status, error = await rest.get("/tools")
     assert (status, error["error_type"]) == (500, "InternalError")
     assert "secret" not in str(error)
@@ -248,7 +248,7 @@ async def test_a_refusal_is_no_stream(rest: Rest) -> None:
 
 
 async def test_a_client_that_goes_away_cancels_its_call(rest: Rest) -> None:
-    calls = rest.hub.assembly.hub
+    calls = rest.hub.hub_app.hub
     for accept in ("application/json", "text/event-stream"):
         hanging = asyncio.ensure_future(rest.ask("POST", "/tools/busy__hang", {"mark": accept}, {"accept": accept}))
         await until(lambda: calls.open_calls == 1)
@@ -277,11 +277,11 @@ async def test_a_models_budget_does_not_hide_tools_from_a_program(tmp_path: Path
 async def test_every_call_and_refusal_over_rest_is_in_the_record_under_its_trace(rest: Rest) -> None:
     for arguments, trace in ((GOOD, "a" * 32), ({}, "b" * 32)):
         await rest.post(ANALYZER, arguments, traceparent=f"00-{trace}-00f067aa0ba902b7-01")
-    assembly = rest.hub.assembly
-    await assembly.recorder.flushed()
-    called = await assembly.store.read(lambda database: search(database, Search(trace="a" * 32), 10))
+    hub_app = rest.hub.hub_app
+    await hub_app.recorder.flushed()
+    called = await hub_app.store.read(lambda database: search(database, Search(trace="a" * 32), 10))
     assert (called[0].record.name, called[0].result) == ("FinancialAnalyzer", "SUCCESS")
-    (refused,) = await assembly.store.read(lambda database: search(database, Search(trace="b" * 32), 10))
+    (refused,) = await hub_app.store.read(lambda database: search(database, Search(trace="b" * 32), 10))
     assert (refused.result, refused.record.gate) == ("BLOCKED", "schema")
 
 
@@ -325,7 +325,7 @@ async def test_time_and_bounds_hold(tmp_path: Path) -> None:
     async with house(tmp_path, {"busy": child("busy_server.py")}, hub=settings) as hub:
         rest = Rest(hub)
         hanging = asyncio.ensure_future(rest.post("/tools/busy__hang", {"mark": "a"}))
-        await until(lambda: hub.assembly.hub.open_calls == 1)
+        await until(lambda: hub.hub_app.hub.open_calls == 1)
         status, headers, body = await rest.ask("POST", "/tools/busy__echo", {"text": "x"})
         assert (status, json.loads(body)["error_type"]) == (503, "Overloaded")
         assert int(headers["retry-after"]) >= 1

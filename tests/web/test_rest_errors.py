@@ -100,8 +100,8 @@ async def test_404_for_a_tool_that_is_not_there(hub: House) -> None:
 async def test_409_while_a_person_has_yet_to_say_yes(hub: House) -> None:
     status, _, error = await call(hub, "fin__compare", {"first": "AAPL", "second": "MSFT"}, key="asked")
     assert status == 409
-    message, mends = error["message"], error["suggestions"]
-    more: dict[str, object] = {"retry": True, "retry_after_ms": error["retry_after_ms"], "suggestions": mends}
+    message, suggestions = error["message"], error["suggestions"]
+    more: dict[str, object] = {"retry": True, "retry_after_ms": error["retry_after_ms"], "suggestions": suggestions}
     assert error == body(-32005, "ApprovalPending", message, "fin__compare", **more)
     assert "repeat the call" in message
 
@@ -110,18 +110,18 @@ async def test_422_says_which_constraint_failed_and_how_to_keep_it(hub: House) -
     status, _, error = await call(hub, ANALYZER, {"ticker_symbol": "invalid123", "period_days": 90})
     assert status == 422
     reason = "Pattern mismatch: expected ^[A-Z]{1,5}$, got 'invalid123'"
-    mends = ["use uppercase letters", "1 to 5 characters"]
+    suggestions = ["use uppercase letters", "1 to 5 characters"]
     first, second = error["problems"]
     assert first == {
         "field": "ticker_symbol",
         "reason": reason,
         "expected": "^[A-Z]{1,5}$",
         "got": "'invalid123'",
-        "suggestions": mends,
+        "suggestions": suggestions,
     }
     assert (second["field"], second["reason"]) == ("ticker_symbol", "Too long: expected at most 5, got 10")
     url = "https://docs.example.com/ticker-format"
-    more: dict[str, object] = {"problems": [first, second], "suggestions": mends, "documentation_url": url}
+    more: dict[str, object] = {"problems": [first, second], "suggestions": suggestions, "documentation_url": url}
     told = {"field": "ticker_symbol", "reason": reason}
     assert error == body(-32001, "ValidationError", error["message"], **more, **told)
 
@@ -132,8 +132,8 @@ async def test_429_when_the_minute_is_used_up(hub: House) -> None:
         assert (await call(hub, ANALYZER, GOOD, key=key))[0] == 200
     status, said, error = await call(hub, ANALYZER, GOOD, key=key)
     assert status == 429
-    wait, mends = error["retry_after_ms"], error["suggestions"]
-    more: dict[str, object] = {"retry": True, "retry_after_ms": wait, "suggestions": mends}
+    wait, suggestions = error["retry_after_ms"], error["suggestions"]
+    more: dict[str, object] = {"retry": True, "retry_after_ms": wait, "suggestions": suggestions}
     assert error == body(-32603, "RateLimited", error["message"], **more)
     assert int(said["retry-after"]) == -(-wait // 1000)
 
@@ -141,8 +141,8 @@ async def test_429_when_the_minute_is_used_up(hub: House) -> None:
 async def test_504_when_a_tool_does_not_end_in_time(hub: House) -> None:
     status, _, error = await asyncio.wait_for(call(hub, "busy__hang", {"mark": "x"}), 20)
     assert status == 504
-    mends = error["suggestions"]
-    assert mends[-3:] == TIMEOUT_MENDS
-    expected = body(-32003, "ToolTimeout", error["message"], "busy__hang", retry=True, suggestions=mends)
+    suggestions = error["suggestions"]
+    assert suggestions[-3:] == TIMEOUT_MENDS
+    expected = body(-32003, "ToolTimeout", error["message"], "busy__hang", retry=True, suggestions=suggestions)
     assert error["timeout_ms"] > 0
     assert error == {**expected, "retry_after_ms": error["retry_after_ms"], "timeout_ms": error["timeout_ms"]}

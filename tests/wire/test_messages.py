@@ -225,12 +225,16 @@ def test_an_error_without_a_known_id_has_none() -> None:
 
 
 def test_a_fault_says_its_name_and_its_mend_in_every_tongue() -> None:
-    fault = Fault("RESOURCE_EXHAUSTED", "full", mend="wait", retry_after_ms=5)
-    for tongue, code in ((ErrorDialect.OLD_MCP, -32603), (ErrorDialect.NEW_MCP, -32603), (ErrorDialect.MGP, 3001)):
-        error = fault.render(tongue)
+    fault = Fault("RESOURCE_EXHAUSTED", "full", hint="wait", retry_after_ms=5)
+    for error_dialect, code in (
+        (ErrorDialect.OLD_MCP, -32603),
+        (ErrorDialect.NEW_MCP, -32603),
+        (ErrorDialect.MGP, 3001),
+    ):
+        error = fault.render(error_dialect)
         data = json.loads(bytes(error.data))
         assert error.code == code
         assert data["domain"] == "resource"
         assert data["name"] == "RESOURCE_EXHAUSTED"
-        assert data["mend"] == "wait"
-        assert ("_mgp" in data) is (tongue is ErrorDialect.MGP)
+        assert data["hint"] == "wait"
+        assert ("_mgp" in data) is (error_dialect is ErrorDialect.MGP)

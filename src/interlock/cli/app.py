@@ -21,7 +21,7 @@ SECTIONS: dict[str, dict[str, Entry]] = {
     "Start": {
         "up": Entry("up:up", "Run the hub and its servers."),
         "down": Entry("up:down", "Stop the hub."),
-        "status": Entry("status:status", "Say what runs, and how to mend what does not."),
+        "status": Entry("status:status", "Say what runs, and how to fix what does not."),
         "doctor": Entry("doctor:doctor", "Check this machine and the configuration."),
         "demo": Entry("demo:demo", "Show what a hub does, with a server of its own."),
     },

@@ -151,8 +151,8 @@ def answered(row: dict[str, Any]) -> None:
     good = " for good" if row.get("answer") == "always" else ""
     say(f"{row.get('id')} {word}{good} by {plain(str(row.get('answered_by')))}.")
     if row.get("offers_rule"):
-        mend = f"`interlock approvals rules --make {row.get('id')}`"
-        say(f"  → approved several times now; to allow this very call without asking: {mend}")
+        hint = f"`interlock approvals rules --make {row.get('id')}`"
+        say(f"  → approved several times now; to allow this very call without asking: {hint}")
 
 
 def need_person() -> None:

@@ -38,7 +38,7 @@ def load_server(file: Path) -> Server:
     except (Exception, SystemExit) as error:
         said = str(error) or type(error).__name__
         told = said if str(file) in said else f"{_place(file, error)}: {type(error).__name__}: {said}"
-        raise Failure(told, "mend the file") from error
+        raise Failure(told, "fix the file") from error
     finally:
         sys.path.remove(folder)
     servers = {name: value for name, value in made.items() if isinstance(value, Server)}
@@ -67,8 +67,8 @@ def tools_when_started(command: tuple[str, ...], env: Mapping[str, str], cwd: st
     except TimeoutError:
         raise Failure(f"{command[-1]} said nothing within {START_WITHIN_S:g} s", RUN_IT) from None
     except Fault as fault:
-        mend = RUN_IT if "exited with code 0" in fault.message else "mend the file, then add it again"
-        raise Failure(f"{command[-1]} does not start: {fault.message}", mend) from None
+        hint = RUN_IT if "exited with code 0" in fault.message else "fix the file, then add it again"
+        raise Failure(f"{command[-1]} does not start: {fault.message}", hint) from None
 
 
 @contextlib.contextmanager

@@ -53,7 +53,7 @@ def backup(file: Path, config: Path | None, as_json: bool) -> None:
         try:
             back_up(_configured(config, home), home, file)
         except StoreError as cause:
-            raise Failure(cause.message, cause.mend) from None
+            raise Failure(cause.message, cause.hint) from None
     size = file.stat().st_size
     if as_json:
         show_json({"file": str(file), "bytes": size, "running": running})
@@ -94,7 +94,7 @@ def restore(file: Path, yes: bool, config: Path | None, as_json: bool) -> None:
         try:
             done = asyncio.run(put_back(loaded, home, file.absolute(), local_person(user_name())))
         except StoreError as cause:
-            raise Failure(cause.message, cause.mend) from None
+            raise Failure(cause.message, cause.hint) from None
         except OSError as cause:
             raise Failure(f"{file}: {cause.strerror}", "name a file made by `interlock backup`") from None
     if as_json:
@@ -123,7 +123,7 @@ def _configured(config: Path | None, home: Path) -> Config:
     loaded = load(config, home=home, folder=Path.cwd())
     if not loaded.usable:
         first = next(problem for problem in loaded.problems if problem.fatal)
-        raise WrongConfiguration(f"the configuration cannot be used: {first.message}", first.mend)
+        raise WrongConfiguration(f"the configuration cannot be used: {first.message}", first.hint)
     return loaded.config
 
 

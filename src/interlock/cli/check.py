@@ -87,8 +87,8 @@ def show_findings(text: str, findings: tuple[Finding, ...]) -> None:
         if finding.span is not None:
             for line in marked(text, finding.span):
                 say(f"    {line}")
-        if finding.mend:
-            say(f"    → {plain(finding.mend)}")
+        if finding.hint:
+            say(f"    → {plain(finding.hint)}")
 
 
 def how_to_allow(findings: tuple[Finding, ...]) -> str | None:
@@ -202,7 +202,7 @@ def _without_span(finding: Finding) -> Finding:
 
 
 def _as_json(finding: Finding) -> dict[str, object]:
-    return {"rule": finding.rule, "message": finding.message, "mend": finding.mend, "span": finding.span}
+    return {"rule": finding.rule, "message": finding.message, "hint": finding.hint, "span": finding.span}
 
 
 def _check_config(path: Path | None, as_json: bool) -> None:

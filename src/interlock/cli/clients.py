@@ -97,9 +97,9 @@ def _changed(client: Client, text: str, change: Callable[[str], str]) -> str:
     is_toml = client.path.suffix == ".toml"
     plain = text.removeprefix(MARK)
     parsed = (parse_toml if is_toml else parse_json)(plain if plain.strip() or is_toml else "{}", str(client.path))
-    mend = "correct it first; the file was left as it is"
+    hint = "correct it first; the file was left as it is"
     if isinstance(parsed, Problem):
-        raise Failure(f"{parsed.place}: {parsed.message}", mend)
+        raise Failure(f"{parsed.place}: {parsed.message}", hint)
     try:
         return text[: len(text) - len(plain)] + change(plain if plain.strip() or is_toml else "{}\n")
     except ValueError as error:

@@ -29,7 +29,7 @@ CALLS: tuple[tuple[str, str, dict[str, object]], ...] = (
         {"value": 3, "source": "km", "target": "mi"},
     ),
     (
-        "4. What does not fit the tool is refused before the server sees it, with the mend.",
+        "4. What does not fit the tool is refused before the server sees it, with the fix.",
         "value=three source=km",
         {"value": "three", "source": "km"},
     ),
@@ -113,7 +113,7 @@ def _settled(link: HubLink) -> dict[str, Any]:
             return status
         if server["state"] == "error" or monotonic() > deadline:
             raise Failure(
-                f"the demonstration server did not start: {server.get('problem')}", str(server.get("mend") or "")
+                f"the demonstration server did not start: {server.get('problem')}", str(server.get("hint") or "")
             )
         sleep(0.05)
 

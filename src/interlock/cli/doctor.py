@@ -1,4 +1,4 @@
-"""`interlock doctor`: looks at everything a hub needs on this machine; each finding comes with its mend."""
+"""`interlock doctor`: looks at everything a hub needs on this machine; each finding comes with its fix."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ class Check(NamedTuple):
     name: str
     verdict: str
     detail: str
-    mend: str = ""
+    hint: str = ""
 
 
 @click.command()
@@ -69,8 +69,8 @@ def doctor(ctx: click.Context, config: Path | None, as_json: bool) -> None:
         for check in checks:
             mark, colour = MARKS[check.verdict]
             say(f"{coloured(mark, colour)} {plain(check.name)}: {plain(check.detail)}")
-            if check.mend:
-                say(f"    → {plain(check.mend)}")
+            if check.hint:
+                say(f"    → {plain(check.hint)}")
     ctx.exit(1 if wrong else 0)
 
 
@@ -83,8 +83,8 @@ def _python() -> Check:
     built_with = sysconfig.get_config_var("CONFIG_ARGS")
     if built_with is None or "--enable-optimizations" in built_with:
         return Check("python", "ok", found)
-    mend = "use one built with --enable-optimizations: the system's, or what `uv python install` brings"
-    return Check("python", "warning", f"{found} was built without optimisations and is slower than it could be", mend)
+    hint = "use one built with --enable-optimizations: the system's, or what `uv python install` brings"
+    return Check("python", "warning", f"{found} was built without optimisations and is slower than it could be", hint)
 
 
 def _home(home: Path) -> Check:
@@ -113,7 +113,7 @@ def _configuration(loaded: Loaded) -> Iterator[Check]:
                 "configuration",
                 "wrong" if problem.fatal else "warning",
                 f"{problem.place}: {problem.message}",
-                problem.mend,
+                problem.hint,
             )
     if loaded.usable:
         count = len(loaded.config.servers)
@@ -123,8 +123,8 @@ def _configuration(loaded: Loaded) -> Iterator[Check]:
         yield Check("configuration", "ok", nothing if loaded.config.demo else named)
     for waiting in loaded.unconfirmed:
         ids = ", ".join(server.id for server in waiting.servers) or "no servers"
-        mend = "run `interlock up` here in a terminal to look at it and confirm"
-        yield Check("configuration", "warning", f"{waiting.path} ({ids}) waits to be confirmed", mend)
+        hint = "run `interlock up` here in a terminal to look at it and confirm"
+        yield Check("configuration", "warning", f"{waiting.path} ({ids}) waits to be confirmed", hint)
 
 
 def _hub(home: Path, loaded: Loaded) -> Iterator[Check]:
@@ -137,9 +137,9 @@ def _hub(home: Path, loaded: Loaded) -> Iterator[Check]:
         with HubLink.open(home) as link:
             running = True
             another = link.is_another_version
-            mend = "to run this version: `interlock down`, then `interlock up -d`" if another else ""
+            hint = "to run this version: `interlock down`, then `interlock up -d`" if another else ""
             told = f"runs, pid {link.hello.get('pid')}, version {link.hello.get('version')}"
-            yield Check("hub", "warning" if another else "ok", f"{told}, not this one" if another else told, mend)
+            yield Check("hub", "warning" if another else "ok", f"{told}, not this one" if another else told, hint)
     except NoHub:
         stale = sys.platform != "win32" and socket_path(home).exists()
         yield Check(
@@ -147,7 +147,7 @@ def _hub(home: Path, loaded: Loaded) -> Iterator[Check]:
         )
     except Failure as failure:
         running = True
-        yield Check("hub", "wrong", failure.message, failure.mend)
+        yield Check("hub", "wrong", failure.message, failure.hint)
     if not running and loaded.usable:
         yield _port(*loaded.config.hub.address)
 
@@ -173,7 +173,7 @@ def _server(name: str, server: Server) -> Check:
     if not server.enabled:
         return Check(title, "ok", "is switched off (enabled = false)")
     if server.problem is not None:
-        return Check(title, "wrong", server.problem.message, server.problem.mend)
+        return Check(title, "wrong", server.problem.message, server.problem.hint)
     if server.url is not None:
         return _address(title, server.url)
     program = server.command[0] if server.command else ""
@@ -181,8 +181,8 @@ def _server(name: str, server: Server) -> Check:
     beside = str(Path(server.cwd or ".") / program) if os.sep in program else program
     found = shutil.which(beside, path=path)
     if found is None:
-        mend = INSTALL.get(program, f"install `{program}`, or write its full path in `command`")
-        return Check(title, "wrong", f"the program `{program}` is not found", mend)
+        hint = INSTALL.get(program, f"install `{program}`, or write its full path in `command`")
+        return Check(title, "wrong", f"the program `{program}` is not found", hint)
     if server.cwd is not None and not Path(server.cwd).is_dir():
         return Check(title, "wrong", f"its folder {server.cwd} does not exist", "create it, or correct `cwd`")
     return Check(title, "ok", f"runs {found}")

@@ -1,4 +1,4 @@
-"""How a command fails: one sentence, then how to mend it, on standard error, with a code that says what kind it was."""
+"""How a command fails: one sentence, then how to fix it, on standard error, with a code that says what kind it was."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ class Failure(click.ClickException):
 
     exit_code = 1
 
-    def __init__(self, message: str, mend: str = "") -> None:
+    def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)
-        self.mend = mend
+        self.hint = hint
 
     def show(self, file: IO[Any] | None = None) -> None:
         from .show import coloured, plain, say
 
         say(coloured(f"interlock: {plain(self.message)}", "red", err=True), err=True)
-        if self.mend:
-            say(f"  → {plain(self.mend)}", err=True)
+        if self.hint:
+            say(f"  → {plain(self.hint)}", err=True)
 
 
 class WrongUsage(Failure):
@@ -49,17 +49,17 @@ class Enough(Exception):
 
 
 def of_the_system(error: OSError) -> Failure:
-    """What the system did not let a command do, with the place and the mend."""
+    """What the system did not let a command do, with the place and the fix."""
     place = error.filename2 or error.filename
     if place is None and error.errno == errno.ENOENT:  # only the folder one is in has no name then
         return Failure("the folder that you are in is no longer there", "change to another, then repeat it")
     shown = f"{place}: " if isinstance(place, str) else ""
-    return Failure(f"{shown}{error.strerror or error}", _MENDS.get(error.errno or 0, ""))
+    return Failure(f"{shown}{error.strerror or error}", _HINTS.get(error.errno or 0, ""))
 
 
 _PERMISSIONS = "correct its permissions; the hub itself can live elsewhere, in a folder that INTERLOCK_HOME names"
 _SPACE = "free some space on that disk, then repeat it"
-_MENDS = {
+_HINTS = {
     errno.EACCES: _PERMISSIONS,
     errno.EPERM: _PERMISSIONS,
     errno.EROFS: "it is on a disk that cannot be written; INTERLOCK_HOME can name a folder elsewhere for the hub",

@@ -73,7 +73,7 @@ def budget(agent: str | None, as_json: bool) -> None:
         rows.append(("budget", found["budget"], ""))
     for line in columns((name, f"{tokens:,}", _bar(tokens, whole), note) for name, tokens, note in rows):
         say(line)
-    for name in found.get("pinned_without_room", ()):
+    for name in found.get("pinned_over_budget", ()):
         say(f"pinned, but the budget has no room for it: {plain(name)}")
     for name in found.get("instructions_without_room", ()):
         say(f"its instructions are left out, for which the budget has no room: {plain(name)}")

@@ -109,8 +109,8 @@ def _give(
     what = plain(f"{server} {tool}" if tool else server)
     say(f"{plain(agent)}: {permission} {what}.")
     if done.get("effective") != permission:
-        mend = f"`interlock grants revoke {agent} {server}{' ' + tool if tool else ''}` takes back both"
-        say(f"  → {done.get('effective')} still holds, by {done.get('source')}; {mend}", err=True)
+        hint = f"`interlock grants revoke {agent} {server}{' ' + tool if tool else ''}` takes back both"
+        say(f"  → {done.get('effective')} still holds, by {done.get('source')}; {hint}", err=True)
 
 
 def _place(agent: str, server: str, tool: str | None) -> dict[str, Any]:

@@ -23,8 +23,8 @@ MOST_LINE = 64 * 1024 * 1024
 class HubError(Failure):
     """The hub answered with an error."""
 
-    def __init__(self, number: int, message: str, mend: str = "", name: str = "") -> None:
-        super().__init__(message, mend)
+    def __init__(self, number: int, message: str, hint: str = "", name: str = "") -> None:
+        super().__init__(message, hint)
         self.number = number
         self.name = name
         """The error's own name, which says more than its number."""
@@ -89,7 +89,7 @@ class HubLink:
             link.hello = link._exchange("interlock/hello", params, timeout)
         except HubError as error:
             sock.close()
-            raise Refused(error.message, error.mend) from error
+            raise Refused(error.message, error.hint) from error
         except Lost as error:
             sock.close()
             raise NoHub from error  # it is just stopping, or has died
@@ -106,8 +106,8 @@ class HubLink:
             if error.name != "METHOD_NOT_FOUND" or not self.is_another_version:
                 raise
             message = f"the hub that runs is version {self.hello.get('version')}, and does not know this"
-            mend = "run this version: `interlock down`, then `interlock up -d`"
-            raise HubError(error.number, message, mend, error.name) from error
+            hint = "run this version: `interlock down`, then `interlock up -d`"
+            raise HubError(error.number, message, hint, error.name) from error
 
     @property
     def is_another_version(self) -> bool:
@@ -164,8 +164,8 @@ class HubLink:
                 if answer.get("id", number) in (number, None) and "method" not in answer:
                     return _result(answer)
         except TimeoutError as error:
-            mend = "look at `interlock logs`; if it hangs, `interlock down` and `interlock up -d`"
-            raise Failure(f"the hub did not answer within {timeout:g} s", mend) from error
+            hint = "look at `interlock logs`; if it hangs, `interlock down` and `interlock up -d`"
+            raise Failure(f"the hub did not answer within {timeout:g} s", hint) from error
         except OSError as error:
             raise Lost from error
         raise Lost
@@ -198,8 +198,8 @@ def _connect(home: Path, timeout: float) -> tuple[socket.socket, str | None]:
         raise NoHub from error
     if uid is not None and uid != os.getuid():
         sock.close()
-        mend = f"remove {path}, or set INTERLOCK_HOME to a folder of your own"
-        raise Refused(f"another user (uid {uid}) listens at {path}", mend)
+        hint = f"remove {path}, or set INTERLOCK_HOME to a folder of your own"
+        raise Refused(f"another user (uid {uid}) listens at {path}", hint)
     return sock, None
 
 
@@ -241,6 +241,6 @@ def _result(answer: dict[str, Any]) -> dict[str, Any]:
         details = error.get("data")
         told = details if isinstance(details, dict) else {}
         message = str(error.get("message", "the hub refused"))
-        raise HubError(int(error.get("code", 0)), message, str(told.get("mend", "")), str(told.get("name", "")))
+        raise HubError(int(error.get("code", 0)), message, str(told.get("hint", "")), str(told.get("name", "")))
     result = answer.get("result")
     return result if isinstance(result, dict) else {}

@@ -89,7 +89,7 @@ def remove(name: str, config: Path | None, as_json: bool) -> None:
     try:
         backup = remove_server(path, name)
     except EditError as error:
-        raise WrongConfiguration(str(error), error.mend) from error
+        raise WrongConfiguration(str(error), error.hint) from error
     outcome = {"removed": [name], "path": str(path), "backup": str(backup) if backup else None, **_reload(path)}
     _tell(outcome, f"`{name}` is removed from {path}.", as_json)
 
@@ -132,9 +132,7 @@ def import_(files: tuple[Path, ...], trust: bool, config: Path | None, as_json: 
     count = "1 server is" if len(taken) == 1 else f"{len(taken)} servers are"
     _tell(outcome, f"{count} added to {path}: {', '.join(taken) or 'none'}.", as_json)
     if refused and not taken:
-        raise Refused(
-            "nothing was taken over", "mend what is named above; --trust takes over what you know to be right"
-        )
+        raise Refused("nothing was taken over", "fix what is named above; --trust takes over what you know to be right")
 
 
 _HOST = r"(?:localhost|\d+(?:\.\d+){3}|[\w-]+(?:\.[\w-]+)*\.[a-z]{2,})"
@@ -183,7 +181,7 @@ def _foreign(file: Path, trust: bool, refused: list[str]) -> dict[str, Server]:
 
     document = read_document(file)
     if isinstance(document, Problem):
-        raise WrongConfiguration(f"{document.place}: {document.message}", document.mend)
+        raise WrongConfiguration(f"{document.place}: {document.message}", document.hint)
     report = Report(file, document.lines, fatal=False)
     found = read_import(document, report, trusted=True)
     refused += [str(problem) for problem in report.problems]
@@ -260,7 +258,7 @@ def _change(config: Path | None, servers: dict[str, Server]) -> dict[str, Any]:
     try:
         backup = add_servers(path, servers)
     except EditError as error:
-        raise WrongConfiguration(str(error), error.mend) from error
+        raise WrongConfiguration(str(error), error.hint) from error
     return {"path": str(path), "backup": str(backup) if backup else None, **_reload(path)}
 
 
@@ -285,11 +283,11 @@ def _reload(path: Path) -> dict[str, Any]:
     except NoHub:
         return {"reloaded": False, "problems": []}
     except Failure as failure:
-        return {"reloaded": False, "problems": [{"message": failure.message, "mend": failure.mend}]}
+        return {"reloaded": False, "problems": [{"message": failure.message, "hint": failure.hint}]}
     if in_force and Path(str(in_force)).resolve() != path.resolve():
         another = {
             "message": f"it goes by {in_force}",
-            "mend": f"`interlock down`, then `interlock up --config {path}`",
+            "hint": f"`interlock down`, then `interlock up --config {path}`",
         }
         return {"reloaded": None, "problems": [another]}
     return {"reloaded": bool(answer.get("applied")), "problems": answer.get("problems") or []}
@@ -306,8 +304,8 @@ def _tell(outcome: dict[str, Any], done: str, as_json: bool) -> None:
     for problem in outcome["problems"]:
         if problem.get("server") not in named:
             continue  # `status` tells of the others
-        mend = f": {problem['mend']}" if problem.get("mend") else ""
-        say(f"  → the running hub: {plain(str(problem.get('message')) + mend)}", err=True)
+        hint = f": {problem['hint']}" if problem.get("hint") else ""
+        say(f"  → the running hub: {plain(str(problem.get('message')) + hint)}", err=True)
     if "removed" in outcome:
         if outcome["reloaded"]:
             say("The running hub does without it now.")

@@ -1,4 +1,4 @@
-"""`interlock status`: each server with its tools and tokens, or what is wrong with it and its mend."""
+"""`interlock status`: each server with its tools and tokens, or what is wrong with it and its fix."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ COLOURS = {"connected": "green", "error": "red", "disconnected": "red"}
 @click.command()
 @json_option
 def status(as_json: bool) -> None:
-    """Say what runs, and how to mend what does not.
+    """Say what runs, and how to fix what does not.
 
     \b
     Example:
@@ -59,12 +59,12 @@ def show_status(found: dict[str, Any]) -> None:
         line = f":{problem['line']}" if problem.get("line") else ""
         place = f"{problem['file']}{line}: " if problem.get("file") else ""
         say(coloured(plain(f"{place}{problem.get('message')}"), "yellow"))
-        if problem.get("mend"):
-            say(f"  → {plain(str(problem['mend']))}")
+        if problem.get("hint"):
+            say(f"  → {plain(str(problem['hint']))}")
 
 
 def server_lines(servers: list[dict[str, Any]]) -> list[str]:
-    """One line a server: what it offers, or what is wrong with it and below that the mend."""
+    """One line a server: what it offers, or what is wrong with it and below that the fix."""
     whole = iter(columns(_offers(server) for server in servers if not server.get("problem")))
     widest = max((len(str(server["id"])) for server in servers), default=0)
     states = max((len(str(server["state"])) for server in servers), default=0)
@@ -75,8 +75,8 @@ def server_lines(servers: list[dict[str, Any]]) -> list[str]:
         told = one_line(str(server["problem"]), 160) if server.get("problem") else next(whole)
         head = "  " + bold(name) + " " * (widest - len(name))
         lines.append(f"{head}  {coloured(state, COLOURS.get(state, 'yellow'))}{' ' * (states - len(state))}  {told}")
-        if server.get("problem") and server.get("mend"):
-            lines.append(f"{under}→ {plain(str(server['mend']))}")
+        if server.get("problem") and server.get("hint"):
+            lines.append(f"{under}→ {plain(str(server['hint']))}")
         for permission in server.get("permissions") or []:
             lines += _permission(permission)
         if left_out := server.get("left_out"):
@@ -87,7 +87,7 @@ def server_lines(servers: list[dict[str, Any]]) -> list[str]:
             found = held["findings"][0]
             told = f"in quarantine: {held['kind']} {held['name']} ({found['rule']}): {found['message']}"
             lines.append("      " + coloured(one_line(told, 160), "yellow"))
-            lines.append(f"      → to allow it: {plain(str(held['mend']))}")
+            lines.append(f"      → to allow it: {plain(str(held['hint']))}")
     return lines
 
 

@@ -86,10 +86,10 @@ def _called(params: dict[str, Any], timeout: float) -> dict[str, Any]:
         return ask_hub("hub/call", params, timeout=timeout)
     except HubError as error:
         if error.name == "TOOL_NOT_FOUND":
-            error.mend = "`interlock list` names the tools there are"
-        elif not error.mend:
+            error.hint = "`interlock list` names the tools there are"
+        elif not error.hint:
             server = str(params["name"]).partition("__")[0]
-            error.mend = f"see `interlock status`, and `interlock logs {server}` for what its server wrote"
+            error.hint = f"see `interlock status`, and `interlock logs {server}` for what its server wrote"
         raise
 
 
@@ -98,12 +98,12 @@ def _failure(name: str, result: dict[str, Any]) -> Failure:
     hub_says = as_dict(as_dict(result.get("_meta")).get("dev.interlock/error"))
     server_says = as_dict(as_dict(result.get("structuredContent")).get("error"))
     if "INVALID_TOOL_ARGS" in (hub_says.get("name"), server_says.get("name")):
-        mend = "correct the arguments; `interlock list --json` shows what it takes"
-        return Failure(f"the arguments do not fit {name}", mend)
+        hint = "correct the arguments; `interlock list --json` shows what it takes"
+        return Failure(f"the arguments do not fit {name}", hint)
     if hub_says:
         return Failure(f"the hub did not let the call of {name} through", "`interlock why` shows what decided")
-    mend = f"`interlock logs {name.partition('__')[0]}` shows what its server wrote"
-    return Failure(f"{name} reported an error", mend)
+    hint = f"`interlock logs {name.partition('__')[0]}` shows what its server wrote"
+    return Failure(f"{name} reported an error", hint)
 
 
 def _schema(name: str) -> dict[str, Any]:

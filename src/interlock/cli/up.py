@@ -59,7 +59,7 @@ def up(ctx: click.Context, detach: bool, config: Path | None, as_json: bool) -> 
         loaded = load(config, home=home, folder=folder)
     show_problems(loaded.problems)
     if not loaded.usable:
-        raise WrongConfiguration("the configuration cannot be used", "mend what is named above; nothing was started")
+        raise WrongConfiguration("the configuration cannot be used", "fix what is named above; nothing was started")
     if is_running(home):
         _pass_on(home, confirmed)
         tell(home, as_json, already=True)
@@ -78,7 +78,7 @@ def _run(loaded: Loaded, home: Path, as_json: bool) -> int:
     try:
         return run_hub(loaded.config, home=home, on_ready=_announcer(loaded, home, as_json))
     except CannotStart as cause:
-        raise Failure(f"the hub cannot start: {cause.message}", cause.mend) from None
+        raise Failure(f"the hub cannot start: {cause.message}", cause.hint) from None
 
 
 @click.command()
@@ -107,12 +107,12 @@ def down(as_json: bool) -> None:
 
 
 def show_problems(problems: tuple[Problem, ...]) -> None:
-    """Each with its place and its mend, on standard error."""
+    """Each with its place and its fix, on standard error."""
     for problem in problems:
         mark = coloured("error", "red", err=True) if problem.fatal else coloured("warning", "yellow", err=True)
         say(f"{plain(problem.place)}: {mark}: {plain(problem.message)}", err=True)
-        if problem.mend:
-            say(f"  → {plain(problem.mend)}", err=True)
+        if problem.hint:
+            say(f"  → {plain(problem.hint)}", err=True)
 
 
 def _confirmed_now(loaded: Loaded, *, may_ask: bool) -> list[Unconfirmed]:
@@ -121,8 +121,8 @@ def _confirmed_now(loaded: Loaded, *, may_ask: bool) -> list[Unconfirmed]:
     for waiting in loaded.unconfirmed:
         _show_waiting(waiting)
         if not (may_ask and is_attended()):
-            mend = "run `interlock up` here in a terminal to look at it and confirm"
-            say(f"  → not started: nobody has confirmed this file; {mend}", err=True)
+            hint = "run `interlock up` here in a terminal to look at it and confirm"
+            say(f"  → not started: nobody has confirmed this file; {hint}", err=True)
         elif click.confirm("Start what this file names?", default=False, err=True):
             confirmed.append(waiting)
     return confirmed

@@ -57,8 +57,8 @@ def _judged(judgement: dict[str, Any]) -> None:
         return
     say(f"{outcome}: {plain(judgement.get('message') or judgement.get('error') or '')}")
     _rule(judgement)
-    if judgement.get("mend"):
-        say(f"  → {plain(judgement['mend'])}")
+    if judgement.get("hint"):
+        say(f"  → {plain(judgement['hint'])}")
 
 
 def _rule(said: dict[str, Any]) -> None:

@@ -199,7 +199,7 @@ class Client:
     async def list_tasks(self) -> list[Json]:
         """Every task of this client that the server still keeps, where it lists them (2025-11-25)."""
         if self.connection.modern:
-            raise Fault("METHOD_NOT_FOUND", "the stateless era lists no tasks", mend="keep the ids of those you begin")
+            raise Fault("METHOD_NOT_FOUND", "the stateless era lists no tasks", hint="keep the ids of those you begin")
         listing = await self.connection.list_all("tasks/list", timeout=self._timeout)
         return [_object(bytes(item)) for item in listing.items]
 
@@ -209,7 +209,7 @@ class Client:
         if self.connection.modern:
             encoded = declaring(self.connection.identity, self.connection.revision, encoded)
         timeout = self._max_timeout if waits else self._timeout
-        result = await self.connection.request(method, encoded, timeout=timeout, asked=self.asked)
+        result = await self.connection.request(method, encoded, timeout=timeout, asked=self.on_request)
         return _object(result)
 
     async def watch_task(self, id: str) -> None:
@@ -275,14 +275,14 @@ class Client:
     async def set_level(self, level: str) -> None:
         """The least severe log message that is wanted. In the stateless era it travels with each request."""
         if level not in LOG_LEVELS:
-            raise Fault("INVALID_PARAMS", f"unknown level {level!r}", mend=f"one of {', '.join(LOG_LEVELS)}")
+            raise Fault("INVALID_PARAMS", f"unknown level {level!r}", hint=f"one of {', '.join(LOG_LEVELS)}")
         if not self.connection.modern:
             await self.connection.request("logging/setLevel", {"level": level}, timeout=self._timeout)
         self._level = level
 
     # The connection's listener.
 
-    def notified(self, method: str, params: bytes) -> None:
+    def on_notification(self, method: str, params: bytes) -> None:
         """A notification that belongs to no call."""
         if method == PROGRESS and self._task_progress and self._task_progressed(params):
             return
@@ -315,7 +315,7 @@ class Client:
         if asked is not None:
             asked.cancel()
 
-    def asked(self, request: Request) -> None:
+    def on_request(self, request: Request) -> None:
         """A request of the server."""
         if len(self._questions) >= QUESTIONS_AT_ONCE:
             fault = Fault("RESOURCE_EXHAUSTED", "too many questions at once")
@@ -329,10 +329,10 @@ class Client:
 
         task.add_done_callback(done)
 
-    def closed(self, fault: Fault) -> None:
+    def on_closed(self, fault: Fault) -> None:
         """The server is gone. Whatever is asked from now on says so."""
 
-    def spoke(self, stream: str, text: str) -> None:
+    def on_log(self, stream: str, text: str) -> None:
         """What the server wrote on the side."""
         log.info("%s: %s", stream, text)
 
@@ -380,7 +380,7 @@ class Client:
                     timeout=timeout or self._timeout,
                     max_timeout=self._max_timeout,
                     notified=self._on_notified(progress),
-                    asked=self.asked,
+                    asked=self.on_request,
                     param_headers=headers,
                 )
             except Fault as fault:
@@ -413,7 +413,7 @@ class Client:
 
         def notified(method: str, params: bytes) -> None:
             if method != "notifications/progress":
-                self.notified(method, params)
+                self.on_notification(method, params)
                 return
             try:
                 said = msgspec.json.decode(params, type=_Progress)

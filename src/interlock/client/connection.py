@@ -19,7 +19,7 @@ from interlock.client.session_retry import SessionRetry
 from interlock.client.sinks import Asked, FutureSink, Notified
 from interlock.client.watch import Watch
 from interlock.protocols.mcp.intake import name_in
-from interlock.protocols.mcp.meta import glance, with_meta
+from interlock.protocols.mcp.meta import preview, with_meta
 from interlock.protocols.mcp.methods import METHODS
 from interlock.protocols.mcp.revisions import Revision
 from interlock.protocols.mgp.negotiation import Agreed
@@ -206,7 +206,7 @@ class Connection:
             wants_progress=notified is not None,
             max_deadline=None if max_timeout is None else now + max_timeout,
         )
-        waiting = FutureSink(notified or self.listener.notified, asked or self._refuse_unknown)
+        waiting = FutureSink(notified or self.listener.on_notification, asked or self._refuse_unknown)
         if early:
             outgoing.params = self._introduced(payload) if self.modern else payload
             handle = self.link.send(outgoing, waiting)
@@ -322,7 +322,7 @@ class Connection:
             # Cheap: put in front, nothing decoded.
             rest = params.lstrip()[1:].lstrip()
             return b'{"_meta":%b%b%b' % (self._meta, b"" if rest[:1] == b"}" else b",", rest)
-        view = glance(params)
+        view = preview(params)
         if view.meta is not None and view.meta.protocol_version is not None:
             return params
         return with_meta(params, self.identity.meta(self.revision))
@@ -342,18 +342,18 @@ class _ConnectionListener:
         self._listener = listener
         self.open = False
 
-    def notified(self, method: str, params: bytes) -> None:
-        self._listener.notified(method, params)
+    def on_notification(self, method: str, params: bytes) -> None:
+        self._listener.on_notification(method, params)
 
-    def asked(self, request: Request) -> None:
-        self._listener.asked(request)
+    def on_request(self, request: Request) -> None:
+        self._listener.on_request(request)
 
-    def closed(self, fault: Fault) -> None:
+    def on_closed(self, fault: Fault) -> None:
         if self.open:
-            self._listener.closed(fault)
+            self._listener.on_closed(fault)
 
-    def spoke(self, stream: str, text: str) -> None:
-        self._listener.spoke(stream, text)
+    def on_log(self, stream: str, text: str) -> None:
+        self._listener.on_log(stream, text)
 
 
 class _Page(msgspec.Struct):
@@ -383,4 +383,4 @@ def _name_of(method: str, params: bytes) -> str | None:
     row = METHODS.get(method)
     if row is None or not row.named_by:
         return None
-    return name_in(method, glance(params))
+    return name_in(method, preview(params))

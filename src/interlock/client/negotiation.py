@@ -42,7 +42,7 @@ class Negotiation:
         if pin == "modern":
             peer = await self._probe(link, LATEST, None)
             if peer is None:
-                raise Fault("UNSUPPORTED_VERSION", "the server does not speak the stateless era", mend="do not pin it")
+                raise Fault("UNSUPPORTED_VERSION", "the server does not speak the stateless era", hint="do not pin it")
             return link, peer
         try:
             peer = await self._probe(link, LATEST, patience)
@@ -154,4 +154,4 @@ def _waiting(link: Link) -> FutureSink:
     def refuse(request: Request) -> None:
         link.refuse(request.id, Fault("METHOD_NOT_FOUND", "not before the handshake").render(ErrorDialect.OLD_MCP))
 
-    return FutureSink(link.listener.notified, refuse)
+    return FutureSink(link.listener.on_notification, refuse)

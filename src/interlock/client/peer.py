@@ -117,7 +117,7 @@ def read_hello(result: bytes) -> Peer:
         raise Fault(
             "UPSTREAM_ERROR",
             f"the server wants to speak {said.protocolVersion[:40]!r}",
-            mend=f"it must speak one of {', '.join(LEGACY_NAMES)}",
+            hint=f"it must speak one of {', '.join(LEGACY_NAMES)}",
         )
     return Peer(revision, bytes(said.capabilities), bytes(said.serverInfo), said.instructions or "")
 

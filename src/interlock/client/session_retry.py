@@ -65,22 +65,22 @@ class SessionRetry:
         """Whether it waits for a new session."""
         return self.current is None
 
-    def answered(self, answer: Result | Failure) -> None:
+    def on_response(self, answer: Result | Failure) -> None:
         self._forget()
-        self._sink.answered(answer)
+        self._sink.on_response(answer)
 
-    def notified(self, method: str, params: bytes) -> None:
-        self._sink.notified(method, params)
+    def on_notification(self, method: str, params: bytes) -> None:
+        self._sink.on_notification(method, params)
 
-    def asked(self, request: Request) -> None:
-        self._sink.asked(request)
+    def on_request(self, request: Request) -> None:
+        self._sink.on_request(request)
 
-    def lost(self, fault: Fault) -> None:
+    def on_lost(self, fault: Fault) -> None:
         connection = self._connection
         task = connection.reopen(self._session) if fault.name == "SESSION_UNKNOWN" else None
         if task is None or not self._again:
             self._forget()
-            self._sink.lost(fault)
+            self._sink.on_lost(fault)
             return
         self._again = False
         self._hold(task)
@@ -102,11 +102,11 @@ class SessionRetry:
             self.current = self._connection.link.send(self._outgoing, self)
         except Fault as fault:
             self._forget()
-            self._sink.lost(fault)
+            self._sink.on_lost(fault)
 
     def _too_late(self) -> None:
         self._forget()
-        self._sink.lost(Fault("UPSTREAM_TIMEOUT", f"no new session for {self._outgoing.method} in time"))
+        self._sink.on_lost(Fault("UPSTREAM_TIMEOUT", f"no new session for {self._outgoing.method} in time"))
 
     def _settle(self) -> None:
         if self._late is not None:

@@ -22,16 +22,16 @@ class FutureSink:
         self._asked = asked
         self.future: asyncio.Future[Result | Failure] = asyncio.get_running_loop().create_future()
 
-    def answered(self, answer: Result | Failure) -> None:
+    def on_response(self, answer: Result | Failure) -> None:
         if not self.future.done():
             self.future.set_result(answer)
 
-    def notified(self, method: str, params: bytes) -> None:
+    def on_notification(self, method: str, params: bytes) -> None:
         self._notified(method, params)
 
-    def asked(self, request: Request) -> None:
+    def on_request(self, request: Request) -> None:
         self._asked(request)
 
-    def lost(self, fault: Fault) -> None:
+    def on_lost(self, fault: Fault) -> None:
         if not self.future.done():
             self.future.set_exception(fault)

@@ -122,7 +122,7 @@ class Watch:
         if self._listening is not None:
             self._end(self._listening)
 
-    def notified(self, listening: _Listening, method: str, params: bytes) -> None:
+    def on_notification(self, listening: _Listening, method: str, params: bytes) -> None:
         """Something came on a subscription."""
         if listening is not self._listening:
             return
@@ -132,7 +132,7 @@ class Watch:
             self.acknowledged = True
             listening.acknowledge(params)
         else:
-            self._connection.listener.notified(method, params)
+            self._connection.listener.on_notification(method, params)
 
     def over(self, listening: _Listening, refused: bool, wait_s: float = 0.0) -> None:
         """A subscription ended, and not because we wanted it to; `wait_s` is what the server wants to be waited."""
@@ -200,18 +200,18 @@ class _Listening:
                 told = None
             self.agreed.set_result(None if told is None else frozenset(told.resourceSubscriptions))
 
-    def answered(self, answer: Result | Failure) -> None:
+    def on_response(self, answer: Result | Failure) -> None:
         if isinstance(answer, Failure) and not self.agreed.done():
             self.agreed.set_exception(remote_fault(answer.error))
         self._watch.over(self, refused=isinstance(answer, Failure))
 
-    def notified(self, method: str, params: bytes) -> None:
-        self._watch.notified(self, method, params)
+    def on_notification(self, method: str, params: bytes) -> None:
+        self._watch.on_notification(self, method, params)
 
-    def asked(self, request: Request) -> None:
+    def on_request(self, request: Request) -> None:
         pass
 
-    def lost(self, fault: Fault) -> None:
+    def on_lost(self, fault: Fault) -> None:
         if not self.agreed.done():
             self.agreed.set_result(None)
         wait_s = (fault.retry_after_ms or 0) / 1000 if fault.kind.retryable else 0.0

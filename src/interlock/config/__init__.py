@@ -1,4 +1,4 @@
-"""What the operator wrote: read, checked with file, line and mend, and handed on as frozen values."""
+"""What the operator wrote: read, checked with file, line and fix, and handed on as frozen values."""
 
 from __future__ import annotations
 

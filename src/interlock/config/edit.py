@@ -22,9 +22,9 @@ from .toml_tables import CannotChange, add_tables, remove_table
 class EditError(Exception):
     """The file cannot be changed as asked."""
 
-    def __init__(self, message: str, mend: str) -> None:
+    def __init__(self, message: str, hint: str) -> None:
         super().__init__(message)
-        self.mend = mend
+        self.hint = hint
 
 
 def add_servers(path: Path, servers: Mapping[str, Server], *, replace: bool = False) -> Path | None:
@@ -71,8 +71,8 @@ def _read(path: Path) -> str:
 def _servers(path: Path, text: str) -> Mapping[str, object]:
     parsed = parse_toml(text.removeprefix(MARK), str(path))
     if isinstance(parsed, Problem):
-        mend = "correct it by hand first; it was left as it is"
-        raise EditError(f"{parsed.place} cannot be read: {parsed.message}", mend)
+        hint = "correct it by hand first; it was left as it is"
+        raise EditError(f"{parsed.place} cannot be read: {parsed.message}", hint)
     section = parsed[0].get("servers", {})
     if not isinstance(section, Mapping):
         raise EditError("`servers` is not a table", "write servers as [servers.NAME]")
@@ -121,7 +121,7 @@ def _save(path: Path, text: str, change: Callable[[str], str], *, new: Collectio
     if report.problems:
         first = report.problems[0]
         # What was just added has no line yet.
-        raise EditError(first.message if first.server in new else f"{first.place}: {first.message}", first.mend)
+        raise EditError(first.message if first.server in new else f"{first.place}: {first.message}", first.hint)
     copy = back_up(path)
     write_whole(path, (text[: len(text) - len(plain)] + changed).encode())
     return copy

@@ -70,8 +70,8 @@ def _read(name: str, table: object, at: KeyPath, project: Path | None, report: R
         check_server(server, name, at, report, has_command="command" in table)
         if not trusted:
             for message in why_unsafe(server, folder):
-                mend = "if you want it, write it in your own interlock.toml (`interlock add`)"
-                report.add(at, f"server `{name}` {message}", mend, server=name)
+                hint = "if you want it, write it in your own interlock.toml (`interlock add`)"
+                report.add(at, f"server `{name}` {message}", hint, server=name)
         if server.url is None and (server.cwd is not None or project is not None or not trusted):
             server = replace(server, cwd=str(Path(literal(str(folder))) / Path(server.cwd or ".").expanduser()))
         if trusted and server.command:
@@ -201,8 +201,8 @@ class _Foreign:
         places |= {"pathSeparator": os.sep, "/": os.sep}
         return _PLACE.sub(lambda found: literal(places[found[1]]), named)
 
-    def _wrong(self, key: str, message: str, mend: str) -> None:
-        self.report.add((*self.at, key), f"server `{self.name}`: {message}", mend, server=self.name)
+    def _wrong(self, key: str, message: str, hint: str) -> None:
+        self.report.add((*self.at, key), f"server `{self.name}`: {message}", hint, server=self.name)
 
 
 _Entry = tuple[str, object, KeyPath, Path | None]

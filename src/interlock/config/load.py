@@ -61,8 +61,8 @@ def load_again(config: Config, *, home: Path) -> Loaded:
     origin = config.origin
     if origin.path is not None and not os.path.lexists(origin.path):
         # An editor may be between two steps of saving it. Nobody's servers end for that.
-        mend = "put it back; to go on without it: `interlock down`, then `interlock up`"
-        return Loaded(config, (Problem(origin.path, None, "the file is gone; what it said stays in force", mend),))
+        hint = "put it back; to go on without it: `interlock down`, then `interlock up`"
+        return Loaded(config, (Problem(origin.path, None, "the file is gone; what it said stays in force", hint),))
     path = Path(origin.path) if origin.path and origin.explicit else None
     return load(path, home=home, folder=Path(origin.folder) if origin.folder else None)
 
@@ -266,7 +266,7 @@ class _Loading:
                 file=filled.source,
                 line=report.line((*report.places[name], *at)),
                 message=message,
-                mend="correct what the variable holds",
+                hint="correct what the variable holds",
                 server=name,
                 fatal=False,
             )
@@ -281,11 +281,11 @@ class _Loading:
             message = f"server `{name}` needs the variable {names}, not set here"
             first = result.missing[0]
             again = "start the hub anew (`interlock down`, `interlock up`)"
-            mend = f"export {first}=… and {again}, or give it a default: ${{{first}:-…}}"
+            hint = f"export {first}=… and {again}, or give it a default: ${{{first}:-…}}"
         else:
             message = f"server `{name}`: `{result.unreadable[0]}` is not how a variable is written"
-            mend = "write ${NAME}, ${env:NAME} or ${NAME:-default}; a plain ${ is written $${"
-        return Problem(server.source, line, message, mend, server=name, fatal=False)
+            hint = "write ${NAME}, ${env:NAME} or ${NAME:-default}; a plain ${ is written $${"
+        return Problem(server.source, line, message, hint, server=name, fatal=False)
 
 
 def _texts(server: Server) -> list[str]:

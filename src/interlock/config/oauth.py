@@ -28,8 +28,8 @@ def check_oauth(hub: Hub, profiles: Collection[str], report: Report) -> None:
             report.add(AT, "[hub.oauth] names no issuer", 'add issuer = "https://…", as its tokens say it')
         return
     if oauth.resource is None and not hub.on_loopback:
-        mend = 'add resource = "https://…", the address that clients use'
-        report.add(AT, "tokens are made for an address, and this hub does not say under which it is known", mend)
+        hint = 'add resource = "https://…", the address that clients use'
+        report.add(AT, "tokens are made for an address, and this hub does not say under which it is known", hint)
     if oauth.issuer is not None:
         _check(oauth, AT, profiles, report)
     seen = {oauth.issuer}
@@ -47,8 +47,8 @@ def check_oauth(hub: Hub, profiles: Collection[str], report: Report) -> None:
 def _check(oauth: Issuer, at: KeyPath, profiles: Collection[str], report: Report) -> None:
     """One authorization server."""
 
-    def wrong(key: str, message: str, mend: str) -> None:
-        report.add((*at, key) if key else at, message, mend)
+    def wrong(key: str, message: str, hint: str) -> None:
+        report.add((*at, key) if key else at, message, hint)
 
     for key, url in (("issuer", oauth.issuer), ("jwks_url", oauth.jwks_url)):
         if url is not None and (why := _why_bad(url, query=key == "jwks_url")):

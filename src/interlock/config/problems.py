@@ -1,4 +1,4 @@
-"""What is wrong with a configuration: always where, what, and how to mend it."""
+"""What is wrong with a configuration: always where, what, and how to fix it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ class Problem(msgspec.Struct, frozen=True):
     file: str
     line: int | None
     message: str
-    mend: str = ""
+    hint: str = ""
     server: str | None = None
     """The server it concerns, if it concerns only that one."""
     fatal: bool = True
@@ -29,7 +29,7 @@ class Problem(msgspec.Struct, frozen=True):
         return f"{self.file}:{self.line}" if self.line else self.file
 
     def __str__(self) -> str:
-        return f"{self.place}: {self.message}" + (f" ({self.mend})" if self.mend else "")
+        return f"{self.place}: {self.message}" + (f" ({self.hint})" if self.hint else "")
 
 
 class Report:
@@ -45,13 +45,13 @@ class Report:
         self._fatal = fatal
 
     def add(
-        self, at: KeyPath, message: str, mend: str = "", *, server: str | None = None, fatal: bool | None = None
+        self, at: KeyPath, message: str, hint: str = "", *, server: str | None = None, fatal: bool | None = None
     ) -> Problem:
         problem = Problem(
             file=str(self.file),
             line=self.line(at),
             message=message,
-            mend=mend,
+            hint=hint,
             server=server,
             fatal=self._fatal if fatal is None else fatal,
         )

@@ -33,9 +33,9 @@ def build(cls: type[S], table: object, at: KeyPath, report: Report, *, server: s
                 values[field.name] = msgspec.convert(value, field.type)
             except msgspec.ValidationError as error:
                 part = None if _options(field.type) else _wrong_part(field.type, value)
-                message, mend = _explain(*(part[1:] if part else (error, field.type, value)))
+                message, hint = _explain(*(part[1:] if part else (error, field.type, value)))
                 name, inside = (f"`{key}`", ()) if part is None else (_part_name(key, part[0]), (part[0],))
-                report.add((*at, key, *inside), f"{name} in {where(at)} {message}", mend, server=server)
+                report.add((*at, key, *inside), f"{name} in {where(at)} {message}", hint, server=server)
     return cls(**values)
 
 
@@ -73,10 +73,10 @@ def _report_unknown(key: str, known: Collection[str], at: KeyPath, report: Repor
     message = f"unknown setting `{key}` in {where(at)}"
     if close:
         message += f"; did you mean `{close[0]}`?"
-    mend = f"rename it to `{close[0]}`" if close else "remove it; settings here are: " + ", ".join(sorted(known))
+    hint = f"rename it to `{close[0]}`" if close else "remove it; settings here are: " + ", ".join(sorted(known))
     if at and key == "import":
-        mend = "move it to the top of the file, above the first [table]"
-    report.add((*at, key), message, mend, server=server)
+        hint = "move it to the top of the file, above the first [table]"
+    report.add((*at, key), message, hint, server=server)
 
 
 def where(at: KeyPath) -> str:
@@ -107,10 +107,10 @@ def _explain(error: msgspec.ValidationError, wanted: Any, value: object) -> tupl
         given = value if isinstance(value, list) else [value]
         unknown = next((str(item) for item in given if item not in options), str(value))
         close = _closest(unknown, options)
-        mend = f'write "{close[0]}"' if close else "write one of them"
-        return "must be one of " + ", ".join(f'"{option}"' for option in options), mend
+        hint = f'write "{close[0]}"' if close else "write one of them"
+        return "must be one of " + ", ".join(f'"{option}"' for option in options), hint
     text = _QUOTED.sub(_in_words, str(error)).replace("Expected ", "must be ").replace(", got ", ", not ")
-    return text, next((mend for begin, mend in _MENDS if text.startswith(begin)), "correct or remove it")
+    return text, next((hint for begin, hint in _HINTS if text.startswith(begin)), "correct or remove it")
 
 
 def _options(wanted: Any) -> list[str]:
@@ -127,7 +127,7 @@ def _in_words(quoted: re.Match[str]) -> str:
     return " or ".join(parts) or "null"
 
 
-_MENDS = (
+_HINTS = (
     ("must be a list", 'write a list: ["…", "…"]'),
     ("must be a table", "write a table: { name = … }"),
     ("must be true or false", "write true or false, without quotes"),

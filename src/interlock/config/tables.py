@@ -71,8 +71,8 @@ def read_server(table: Mapping[str, object], name: str, at: KeyPath, report: Rep
 def check_server(server: Server, name: str, at: KeyPath, report: Report, *, has_command: bool) -> None:
     """What must hold for any server, whoever wrote it."""
 
-    def wrong(key: str, message: str, mend: str) -> None:
-        report.add((*at, key) if key else at, message, mend, server=name)
+    def wrong(key: str, message: str, hint: str) -> None:
+        report.add((*at, key) if key else at, message, hint, server=name)
 
     if has_command and server.url is not None:
         wrong("url", f"server `{name}` has both `command` and `url`", "keep the one that is meant")
@@ -140,7 +140,7 @@ def _command(rest: dict[str, object], name: str, at: KeyPath, report: Report) ->
                 (*at, key),
                 f"`{key}` of `{name}` must be a list of texts, not {_not_texts(value)}",
                 server=name,
-                mend=f'write {key} = ["…", "…"]',
+                hint=f'write {key} = ["…", "…"]',
             )
         else:
             words += value
@@ -240,8 +240,8 @@ def _check_budget(of: Profile | Agent, at: KeyPath, report: Report) -> None:
         report.add(at, "both `budget` and `tool_context_budget` say how much", "leave one of them out")
     elif said.parts is None:
         if any(part is not None for part in named):
-            mend = "write all of pinned_reserve, discovery_reserve and cache_limit, or none of them"
-            report.add(at, "some parts of the budget are missing", mend)
+            hint = "write all of pinned_reserve, discovery_reserve and cache_limit, or none of them"
+            report.add(at, "some parts of the budget are missing", hint)
     elif sum(said.parts) > said.max_tokens:
-        mend = f"raise max_tokens to {sum(said.parts)}, or lower one of them"
-        report.add(at, f"the parts of the budget add up to {sum(said.parts)}, over {said.max_tokens}", mend)
+        hint = f"raise max_tokens to {sum(said.parts)}, or lower one of them"
+        report.add(at, f"the parts of the budget add up to {sum(said.parts)}, over {said.max_tokens}", hint)

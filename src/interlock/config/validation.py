@@ -25,8 +25,8 @@ def read_validators(tables: object, at: KeyPath, report: Report, *, server: str)
     """Each tool's validators. Whatever is wrong is reported, with its line."""
     found = _by_tool(Validation, tables, at, report, server=server)
     for tool, rules in found.items():
-        for key, message, mend in _wrong(rules):
-            report.add((*at, tool, *key), message, mend, server=server)
+        for key, message, hint in _wrong(rules):
+            report.add((*at, tool, *key), message, hint, server=server)
     return found
 
 
@@ -74,7 +74,7 @@ def check_permissions(permissions: Permissions, at: KeyPath, report: Report, *, 
             try:
                 expand([name])
             except Fault as fault:
-                report.add((*at, key, number), f"`{name}` in `{key}` is no permission", fault.mend, server=server)
+                report.add((*at, key, number), f"`{name}` in `{key}` is no permission", fault.hint, server=server)
 
 
 def check_timeouts(server: Server, at: KeyPath, report: Report, *, name: str) -> None:
@@ -86,7 +86,7 @@ def check_timeouts(server: Server, at: KeyPath, report: Report, *, name: str) ->
 
 
 def _wrong(rules: Validation) -> Iterator[tuple[KeyPath, str, str]]:
-    for key, values, why_bad, mend in (
+    for key, values, why_bad, hint in (
         ("ignore", rules.ignore, _why_bad_rule, "a refusal names its rule, like shell.pipe"),
         ("networks", rules.networks, _why_bad_network, 'write it like "10.1.0.0/16"'),
         ("hosts", rules.hosts or (), _why_bad_host, 'write "example.com", or "*.example.com" for names below it'),
@@ -99,7 +99,7 @@ def _wrong(rules: Validation) -> Iterator[tuple[KeyPath, str, str]]:
             "name one that sqlglot reads",
         ),
     ):
-        yield from _each(key, values, why_bad, mend)
+        yield from _each(key, values, why_bad, hint)
     for argument, paths in rules.arguments.items():
         for number, path in enumerate(paths):
             if not path or path.startswith(".") or path.endswith(".") or ".." in path:
@@ -118,11 +118,11 @@ def _wrong(rules: Validation) -> Iterator[tuple[KeyPath, str, str]]:
 
 
 def _each(
-    key: str, values: tuple[str, ...], why_bad: Callable[[str], str | None], mend: str
+    key: str, values: tuple[str, ...], why_bad: Callable[[str], str | None], hint: str
 ) -> Iterator[tuple[KeyPath, str, str]]:
     for number, value in enumerate(values):
         if why := why_bad(value):
-            yield (key, number), f"`{value}` in `{key}` {why}", mend
+            yield (key, number), f"`{value}` in `{key}` {why}", hint
 
 
 def _is_looked_at(argument: ArgumentKind, rules: Validation) -> bool:

@@ -85,7 +85,7 @@ class SessionTools:
         self._pinned = dict(pinned)
         for name in self._pinned:
             self._drop(name)
-        self._make_room(budget.cache_limit)
+        self._evict_oldest(budget.cache_limit)
         self._trim_discovered()
 
     @property
@@ -150,7 +150,7 @@ class SessionTools:
                 self._discovered.pop(name, None)
                 self._cached[name] = tokens
                 self.use(name)
-        evicted = self._make_room(min(self.budget.cache_limit, most - spare), keep=set(kept))
+        evicted = self._evict_oldest(min(self.budget.cache_limit, most - spare), keep=set(kept))
         self._trim_discovered()
         return Loaded(tuple(dict.fromkeys(kept)), tuple(left_out), tuple(evicted), added)
 
@@ -169,7 +169,7 @@ class SessionTools:
             else:
                 self._drop(name)
         self._discovered = {}
-        self._make_room(self.budget.cache_limit)
+        self._evict_oldest(self.budget.cache_limit)
 
     def evict(self, names: Iterable[str]) -> int:
         """Remove cached tools at the agent's wish, all or none; gives the tokens freed."""
@@ -189,7 +189,7 @@ class SessionTools:
         self._discovered.pop(name, None)
         return self._cached.pop(name, 0)
 
-    def _make_room(self, most: int, keep: Collection[str] = ()) -> list[str]:
+    def _evict_oldest(self, most: int, keep: Collection[str] = ()) -> list[str]:
         """Let the least recently used go until no more than this is cached."""
         evicted: list[str] = []
         for name in self.cached:

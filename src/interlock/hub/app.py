@@ -39,7 +39,7 @@ from interlock.transports.stdio.process import Command
 from interlock.version import VERSION
 from interlock.wire.limits import Limits
 
-CHORES_S: Final = 2.0
+MAINTENANCE_STOP_S: Final = 2.0
 """How long chores under way may take to finish when the hub goes."""
 PRUNE_EVERY_S: Final = 3600.0
 """How often it is looked whether records are to go."""
@@ -64,20 +64,20 @@ class HubApp:
         self.upstreams = Upstreams(self._upstream)
         self.counts = Counts()
         """How many calls there were and how long they took."""
-        self._ground = Foundation(config, home)
+        self._foundation = Foundation(config, home)
         self._join(RequestStates(secrets.token_bytes(32)))
-        self.record_desk = AuditLogOperations(self)
-        self._claims = ServerClaims(lambda: self.recorder, asyncio.get_running_loop().time, self._ground.note)
-        self._chores = Maintenance()
+        self.audit_operations = AuditLogOperations(self)
+        self._claims = ServerClaims(lambda: self.recorder, asyncio.get_running_loop().time, self._foundation.note)
+        self._maintenance = Maintenance()
         self._applying = asyncio.Lock()
 
     def _join(self, states: RequestStates) -> None:
         """Make the parts, each on those before it."""
-        ground, upstreams, parking = self._ground, self.upstreams, self.parking
-        catalog = Catalog(ground.epoch.advance)
-        admitting = self._admitting = AuthenticationParts(ground, catalog, lambda: self.listen)
+        foundation, upstreams, parking = self._foundation, self.upstreams, self.parking
+        catalog = Catalog(foundation.policy_version.advance)
+        admitting = self._admitting = AuthenticationParts(foundation, catalog, lambda: self.listen)
         deciding = self._deciding = ApprovalParts(
-            ground,
+            foundation,
             admitting,
             upstreams,
             parking,
@@ -85,45 +85,54 @@ class HubApp:
             judge=lambda offer: self._showing.quarantine.take(offer),
             show=lambda offer: self._showing.show(offer),
         )
-        showing = self._showing = ListingParts(ground, admitting, deciding, catalog, upstreams)
+        showing = self._showing = ListingParts(foundation, admitting, deciding, catalog, upstreams)
         calling = self._calling = CallParts(
-            ground, admitting, deciding, showing, upstreams, parking, states, self.limits
+            foundation, admitting, deciding, showing, upstreams, parking, states, self.limits
         )
-        self.home, self.logs, self.epoch, self.journal = ground.home, ground.logs, ground.epoch, ground.journal
-        self.keys, self.key_desk, self.rates = admitting.keys, admitting.key_desk, admitting.rates
-        self.grants, self.access, self.access_desk = admitting.grants, admitting.access, admitting.access_desk
-        self.doors, self.audience = admitting.doors, admitting.audience
-        self.inbox, self.heralds, self.governing = deciding.inbox, deciding.heralds, deciding.governing
-        self.permissions, self.permission_desk = deciding.permissions, deciding.permission_desk
-        self.catalog, self.tokens, self.shelves = showing.catalog, showing.tokens, showing.shelves
-        self.notices, self.search, self.kernel = showing.notices, showing.search, showing.kernel
-        self.gatehouse, self.judging, self.noticed = calling.gatehouse, calling.judging, calling.noticed
+        self.home, self.logs, self.policy_version, self.journal = (
+            foundation.home,
+            foundation.logs,
+            foundation.policy_version,
+            foundation.journal,
+        )
+        self.keys, self.key_operations, self.rates = admitting.keys, admitting.key_operations, admitting.rates
+        self.grants, self.access, self.access_methods = admitting.grants, admitting.access, admitting.access_methods
+        self.authenticator, self.audience = admitting.authenticator, admitting.audience
+        self.inbox, self.notifiers, self.server_policies = deciding.inbox, deciding.notifiers, deciding.server_policies
+        self.permissions, self.permission_operations = deciding.permissions, deciding.permission_operations
+        self.catalog, self.tokens, self.listings = showing.catalog, showing.tokens, showing.listings
+        self.change_notifier, self.search, self.discovery_tools = (
+            showing.change_notifier,
+            showing.search,
+            showing.discovery_tools,
+        )
+        self.gate_chain, self.judging, self.noticed = calling.gate_chain, calling.judging, calling.noticed
         self.recording, self.tasks, self.spans = calling.recording, calling.tasks, calling.spans
         self.hub, self.service = calling.hub, calling.service
 
     @property
     def config(self) -> Config:
         """What the operator wrote, as it holds now."""
-        return self._ground.config
+        return self._foundation.config
 
     @config.setter
     def config(self, config: Config) -> None:
-        self._ground.config = config
+        self._foundation.config = config
 
     @property
     def store(self) -> Store:
         """What survives. Opened by `begin`."""
-        return self._ground.store
+        return self._foundation.store
 
     @property
     def recorder(self) -> Recorder:
         """What happened. Opened by `begin`."""
-        return self._ground.recorder
+        return self._foundation.recorder
 
     @property
     def node(self) -> str:
         """What this hub's chain of records is called."""
-        return self._ground.node
+        return self._foundation.node
 
     @property
     def oauth(self) -> TokenAuthentication | None:
@@ -132,26 +141,26 @@ class HubApp:
 
     async def begin(self) -> None:
         """Open the store, and start every server at the same time, waiting for none of them."""
-        head = await self._ground.begin()
+        head = await self._foundation.begin()
         recorder, node = self.recorder, self.node
         self.recording.recorder = recorder
         if self.config.hub.metrics != "off":
             recorder.follow(self.counts.take)
-        recorder.follow(lambda records: self.audience.told(node, records))
+        recorder.follow(lambda records: self.audience.on_records(node, records))
         pruner = Pruner(self.store, recorder, head)
-        self.forwarding = AuditReceivers(recorder, self.store, self._ground.note)
+        self.forwarding = AuditReceivers(recorder, self.store, self._foundation.note)
         await self._admitting.begin(self._showing.access_changed, self._end_streams)
         await self.tasks.ledger.begin(self.store)
         await self._deciding.begin()
         self._showing.begin()
         await self.apply(self.config)
         self.begun = True
-        self._chores.look(self._reap)
-        self._chores.chore(self.inbox.sweep)
-        self._chores.chore(self.tasks.sweep)
-        self._chores.chore(self._admitting.note_uses)
-        self._chores.chore(lambda: self._prune(pruner), PRUNE_EVERY_S)
-        self._chores.begin()
+        self._maintenance.look(self._reap)
+        self._maintenance.periodic_task(self.inbox.sweep)
+        self._maintenance.periodic_task(self.tasks.sweep)
+        self._maintenance.periodic_task(self._admitting.note_uses)
+        self._maintenance.periodic_task(lambda: self._prune(pruner), PRUNE_EVERY_S)
+        self._maintenance.begin()
 
     async def apply(self, config: Config) -> list[str]:
         """Take over a configuration. Calls under way are not dropped; servers that did not change are not touched."""
@@ -160,11 +169,11 @@ class HubApp:
             self.limits = _limits(config)
             self.parking.bound(self._parking_limits or _parking_limits(config))
             self._calling.renew(config)
-            self.gatehouse.renew(config)
+            self.gate_chain.renew(config)
             enabled = {id_: server for id_, server in config.servers.items() if server.enabled}
             self.catalog.arrange(enabled, config.profiles)
-            self.epoch.advance()
-            self.doors.forget()
+            self.policy_version.advance()
+            self.authenticator.forget()
             await self._admitting.renew()
             await self._showing.quarantine.apply(config)
             changed = await self.upstreams.apply(enabled, DRAIN_S)
@@ -177,14 +186,14 @@ class HubApp:
 
     async def end(self) -> None:
         """End everything, calls under way first."""
-        self._chores.rest()
+        self._maintenance.rest()
         await self._showing.rest()
         await self._deciding.close()
         await self._admitting.close()
         await self._showing.close()
         await self.hub.close()
         await self.upstreams.end(DRAIN_S)
-        await self._chores.close(CHORES_S)
+        await self._maintenance.close(MAINTENANCE_STOP_S)
         await self._admitting.note_uses()
         await self.forwarding.close()
         await self.recorder.close()
@@ -202,15 +211,15 @@ class HubApp:
             dial_for(settings, self.limits),
             Identity("interlock", VERSION, asking(b"{}"), title="Interlock"),
             self.logs,
-            most_lanes=self.config.hub.limits.private_sessions_per_server,
-            prepared=self.governing.prepared,
+            most_private_connections=self.config.hub.limits.private_sessions_per_server,
+            prepared=self.server_policies.prepared,
             offered=self._deciding.take,
-            updated=self.notices.updated,
-            subscriptions=self.notices.subscriptions,
+            updated=self.change_notifier.updated,
+            subscriptions=self.change_notifier.subscriptions,
             stepped=self._stepped,
             claimed=self._claims.take,
         )
-        upstream.task_told, upstream.watched_tasks = self.tasks.told, self.tasks.followed
+        upstream.on_task_notification, upstream.watched_tasks = self.tasks.on_notification, self.tasks.followed
         return upstream
 
     def _stepped(self, upstream: Upstream, before: ServerState) -> None:
@@ -222,10 +231,10 @@ class HubApp:
         try:
             gone = await pruner.prune(self.config.hub.retention)
         except (StoreError, HeadDamaged) as cause:
-            self._ground.note("hub", f"old records could not be cut off: {cause}")
+            self._foundation.note("hub", f"old records could not be cut off: {cause}")
             return
         if gone:
-            self._ground.note("hub", f"{gone} records were cut off, as the retention settings say")
+            self._foundation.note("hub", f"{gone} records were cut off, as the retention settings say")
 
     def _end_streams(self) -> None:
         """Those of credentials that are worth nothing any more."""
@@ -234,7 +243,7 @@ class HubApp:
     def _reap(self, now: float) -> None:
         self._end_streams()
         for upstream in self.upstreams:
-            upstream.reap_lanes(now)
+            upstream.reap_private_connections(now)
         if self.oauth is not None:
             self.oauth.tick()
 

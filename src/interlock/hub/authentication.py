@@ -108,13 +108,13 @@ class Authenticator:
         if view is not None and view.server is not None and not self._access.reaches(principal, view.server):
             view = None
         if view is None or not self._catalog.knows(view):
-            raise Fault("METHOD_NOT_FOUND", f"nothing is served at {path[:200]}", mend="the hub's address is /mcp")
+            raise Fault("METHOD_NOT_FOUND", f"nothing is served at {path[:200]}", hint="the hub's address is /mcp")
         load = self._loads.get(principal.id)
         if load is None:
             load = self._loads[principal.id] = Load()
         key = self._access.key(principal)
         expires = None if key is None else key.expires_at
-        caller = Caller(principal, self._shelf(view, agent, principal), load, expires, path)
+        caller = Caller(principal, self._list_scope(view, agent, principal), load, expires, path)
         self._made.add(caller)
         return caller
 
@@ -126,7 +126,7 @@ class Authenticator:
             current = caller.successor = self.admit_principal(caller.principal, caller.path)
         return current
 
-    def _shelf(self, view: View, agent: Agent | None, principal: Principal) -> ListScope:
+    def _list_scope(self, view: View, agent: Agent | None, principal: Principal) -> ListScope:
         """The agent's own settings go before its profile's, and those before the hub's."""
         config = self._config()
         profile = config.profiles.get(view.profile or "") or Profile()
@@ -175,4 +175,4 @@ class Authenticator:
 
 
 def _auth_required(message: str) -> Fault:
-    return Fault("AUTH_REQUIRED", message, mend="make a key with `interlock keys create NAME`")
+    return Fault("AUTH_REQUIRED", message, hint="make a key with `interlock keys create NAME`")

@@ -47,7 +47,7 @@ class Foundation:
     def __init__(self, config: Config, home: Path) -> None:
         self.config = config
         self.home = home
-        self.epoch = PolicyVersion()
+        self.policy_version = PolicyVersion()
         self.logs = Logs()
         self.resolver = Resolver()
         self.store: Store

@@ -23,7 +23,7 @@ async def held(lock: asyncio.Lock, within_s: float | None, what: str) -> AsyncIt
         raise Fault(
             "RESOURCE_EXHAUSTED",
             f"overloaded: waited {waited} ms for {what}",
-            mend="repeat it later; the operator can raise `lock_s`",
+            hint="repeat it later; the operator can raise `lock_s`",
             retry_after_ms=RETRY_AFTER_MS,
             data={"timeout_ms": waited, "timeout": "lock"},
         ) from None

@@ -47,12 +47,12 @@ START_S = 30.0
 class ControlOperations:
     """The control methods of one hub."""
 
-    def __init__(self, assembly: HubApp, stop: Callable[[], None]) -> None:
-        self._assembly = assembly
+    def __init__(self, hub_app: HubApp, stop: Callable[[], None]) -> None:
+        self._hub_app = hub_app
         self._stop = stop
         self._problems: list[dict[str, object]] = []
         self.person = local_person(user_name())
-        self.answering = ApprovalOperations(assembly.inbox, self.person, "terminal")
+        self.answering = ApprovalOperations(hub_app.inbox, self.person, "terminal")
         self.methods: dict[str, Callable[[bytes], Awaitable[object]]] = {
             "hub/status": self._status,
             "hub/tools": self._tools,
@@ -60,26 +60,26 @@ class ControlOperations:
             "hub/find": self._find,
             "hub/budget": self._budget,
             "hub/logs": self._logs,
-            "hub/audit.search": self._as_person(assembly.record_desk.search),
-            "hub/audit.show": self._as_person(assembly.record_desk.show),
-            "hub/audit.export": self._as_person(assembly.record_desk.export),
-            "hub/audit.verify": self._as_person(assembly.record_desk.verify),
-            "hub/backup": self._as_person(assembly.record_desk.backup),
+            "hub/audit.search": self._as_person(hub_app.audit_operations.search),
+            "hub/audit.show": self._as_person(hub_app.audit_operations.show),
+            "hub/audit.export": self._as_person(hub_app.audit_operations.export),
+            "hub/audit.verify": self._as_person(hub_app.audit_operations.verify),
+            "hub/backup": self._as_person(hub_app.audit_operations.backup),
             "hub/reload": self._reload,
             "hub/stop": self._stop_hub,
             "hub/restart": self._restart,
-            "hub/keys.create": self._as_person(assembly.key_desk.create),
-            "hub/keys.list": self._as_person(assembly.key_desk.list),
-            "hub/keys.revoke": self._as_person(assembly.key_desk.revoke),
-            "hub/keys.rotate": self._as_person(assembly.key_desk.rotate),
-            "hub/grants.list": self._as_person(assembly.access_desk.list),
-            "hub/grants.query": self._as_person(assembly.access_desk.query),
-            "hub/grants.grant": self._as_person(assembly.access_desk.grant),
-            "hub/grants.revoke": self._as_person(assembly.access_desk.revoke),
-            "hub/permissions.list": self._as_person(assembly.permission_desk.list),
-            "hub/permissions.approve": self._as_person(assembly.permission_desk.approve_at_terminal),
-            "hub/permissions.deny": self._as_person(assembly.permission_desk.deny),
-            "hub/permissions.revoke": self._as_person(assembly.permission_desk.revoke),
+            "hub/keys.create": self._as_person(hub_app.key_operations.create),
+            "hub/keys.list": self._as_person(hub_app.key_operations.list),
+            "hub/keys.revoke": self._as_person(hub_app.key_operations.revoke),
+            "hub/keys.rotate": self._as_person(hub_app.key_operations.rotate),
+            "hub/grants.list": self._as_person(hub_app.access_methods.list),
+            "hub/grants.query": self._as_person(hub_app.access_methods.query),
+            "hub/grants.grant": self._as_person(hub_app.access_methods.grant),
+            "hub/grants.revoke": self._as_person(hub_app.access_methods.revoke),
+            "hub/permissions.list": self._as_person(hub_app.permission_operations.list),
+            "hub/permissions.approve": self._as_person(hub_app.permission_operations.approve_at_terminal),
+            "hub/permissions.deny": self._as_person(hub_app.permission_operations.deny),
+            "hub/permissions.revoke": self._as_person(hub_app.permission_operations.revoke),
             "hub/why": self._why,
             "hub/confirm": self._confirm,
             **self.answering.methods,
@@ -92,7 +92,7 @@ class ControlOperations:
             if server is None or line.server == server:
                 tell(line)
 
-        return self._assembly.logs.follow(chosen)
+        return self._hub_app.logs.follow(chosen)
 
     def _as_person(
         self, do: Callable[[Principal, bytes, str], Awaitable[object]]
@@ -109,19 +109,19 @@ class ControlOperations:
         told = await self._read_again()
         problems = [f"{problem['file']}: {problem['message']}" for problem in self._problems]
         changed = [str(name) for name in told["changed"]] if isinstance(told["changed"], list) else []
-        self._assembly.journal.configured(by, applied=told["applied"] is True, changed=changed, problems=problems)
+        self._hub_app.journal.configured(by, applied=told["applied"] is True, changed=changed, problems=problems)
         return told
 
     async def look(self) -> Loaded:
         """See what the files say now, and note what is wrong with them and what waits for a person."""
-        assembly = self._assembly
-        loaded: Loaded = await asyncio.to_thread(load_again, assembly.config, home=assembly.home)
+        hub_app = self._hub_app
+        loaded: Loaded = await asyncio.to_thread(load_again, hub_app.config, home=hub_app.home)
         self._problems = [
             {
                 "file": problem.file,
                 "line": problem.line,
                 "message": problem.message,
-                "mend": problem.mend,
+                "hint": problem.hint,
                 "server": problem.server,
             }
             for problem in loaded.problems
@@ -129,44 +129,44 @@ class ControlOperations:
         for waiting in loaded.unconfirmed:
             message = "it came with its folder, and nobody has confirmed it as it is now; nothing of it is started"
             folder = project_folder(Path(waiting.path))
-            mend = f"run `interlock up` in {folder}, in a terminal, to look at it and confirm"
-            self._problems.append({"file": waiting.path, "line": None, "message": message, "mend": mend})
+            hint = f"run `interlock up` in {folder}, in a terminal, to look at it and confirm"
+            self._problems.append({"file": waiting.path, "line": None, "message": message, "hint": hint})
         return loaded
 
     async def _read_again(self) -> dict[str, object]:
-        assembly = self._assembly
+        hub_app = self._hub_app
         loaded = await self.look()
         if not loaded.usable:
             return {"applied": False, "changed": [], "problems": self._problems}
-        config, listen = loaded.config, assembly.config.hub.listen
+        config, listen = loaded.config, hub_app.config.hub.listen
         if config.hub.listen != listen:
-            mend = "restart the hub to listen elsewhere"
+            hint = "restart the hub to listen elsewhere"
             changed_in = config.origin.path or ""
-            self._problems.append({"file": changed_in, "line": None, "message": "`listen` changed", "mend": mend})
+            self._problems.append({"file": changed_in, "line": None, "message": "`listen` changed", "hint": hint})
             # Who is let in without a credential depends on where it does listen.
             config = msgspec.structs.replace(config, hub=msgspec.structs.replace(config.hub, listen=listen))
-        changed = await assembly.apply(config)
+        changed = await hub_app.apply(config)
         return {"applied": True, "changed": changed, "problems": self._problems}
 
     async def _status(self, params: bytes) -> object:
-        assembly = self._assembly
-        config = assembly.config
+        hub_app = self._hub_app
+        config = hub_app.config
         return {
             "version": VERSION,
             "pid": os.getpid(),
-            "uptime_s": round(time.monotonic() - assembly.started, 1),
-            "listen": assembly.listen or config.hub.listen,
-            "home": str(assembly.home),
-            "config": {"path": config.origin.path, "problems": [*self._problems, *self._pins_without_room()]},
+            "uptime_s": round(time.monotonic() - hub_app.started, 1),
+            "listen": hub_app.listen or config.hub.listen,
+            "home": str(hub_app.home),
+            "config": {"path": config.origin.path, "problems": [*self._problems, *self._pins_over_budget()]},
             "mode": config.hub.mode,
-            "servers": [self._server(upstream) for upstream in assembly.upstreams],
-            "agents": [{"id": key.principal, "kind": key.kind, "profile": key.profile} for key in assembly.keys.list()],
-            "calls": assembly.hub.open_calls,
+            "servers": [self._server(upstream) for upstream in hub_app.upstreams],
+            "agents": [{"id": key.principal, "kind": key.kind, "profile": key.profile} for key in hub_app.keys.list()],
+            "calls": hub_app.hub.open_calls,
             "memory_mb": resident_mb(),
         }
 
     def _server(self, upstream: Upstream) -> dict[str, object]:
-        offer = self._assembly.catalog.offer(upstream.id)
+        offer = self._hub_app.catalog.offer(upstream.id)
         peer = upstream.peer
         about = {} if peer is None else msgspec.json.decode(peer.server_info, type=dict[str, Any])
         settings = upstream.settings
@@ -183,16 +183,16 @@ class ControlOperations:
             "tools": 0 if offer is None else len(offer.tools),
             "prompts": 0 if offer is None else len(offer.prompts),
             "resources": 0 if offer is None else len(offer.resources) + len(offer.templates),
-            "tokens": None if offer is None else self._assembly.tokens.exact(offer.tools.values()),
+            "tokens": None if offer is None else self._hub_app.tokens.exact(offer.tools.values()),
             "problem": None if problem is None else problem.message,
-            "mend": None if problem is None else problem.mend or f"see `interlock logs {upstream.id}`",
+            "hint": None if problem is None else problem.hint or f"see `interlock logs {upstream.id}`",
             "mgp": _agreed(upstream),
-            "trust": self._assembly.governing.trust_of(upstream.id).name.lower(),
-            "permissions": self._assembly.permission_desk.shown(upstream.id),
+            "trust": self._hub_app.server_policies.trust_of(upstream.id).name.lower(),
+            "permissions": self._hub_app.permission_operations.shown(upstream.id),
             "withheld": [] if offer is None else [tool.exposed for tool in offer.lacking.values()][:MOST_QUARANTINED],
             "left_out": upstream.lists.left_out,
-            "would_refuse": _by_rule(self._assembly.noticed.would_refuse, upstream.id),
-            "flagged": _by_rule(self._assembly.noticed.flagged, upstream.id),
+            "would_refuse": _by_rule(self._hub_app.noticed.would_refuse, upstream.id),
+            "flagged": _by_rule(self._hub_app.noticed.flagged, upstream.id),
             "quarantined": [] if offer is None else [_quarantined(held) for held in offer.held[:MOST_QUARANTINED]],
             "since": upstream.since.isoformat(timespec="seconds"),
             "restarts": upstream.restarts.total,
@@ -203,10 +203,10 @@ class ControlOperations:
     async def _tools(self, params: bytes) -> object:
         asked = _read(params, _Tools)
         view = View(server=asked.server, profile=asked.profile) if asked.server or asked.profile else EVERYTHING
-        if not self._assembly.catalog.knows(view):
-            raise Fault("NOT_FOUND", "no such server or profile", mend="`interlock status` names them")
+        if not self._hub_app.catalog.knows(view):
+            raise Fault("NOT_FOUND", "no such server or profile", hint="`interlock status` names them")
         tools = []
-        for item in self._assembly.catalog.items(view, "tool"):
+        for item in self._hub_app.catalog.items(view, "tool"):
             definition = msgspec.json.decode(item.full, type=dict[str, Any])
             tools.append(
                 {
@@ -219,25 +219,25 @@ class ControlOperations:
                     "outputSchema": definition.get("outputSchema"),
                     "annotations": definition.get("annotations"),
                     "security": definition.get("security"),
-                    "permissions": list(self._assembly.permissions.needs(item)) if isinstance(item, Tool) else [],
+                    "permissions": list(self._hub_app.permissions.needs(item)) if isinstance(item, Tool) else [],
                     "_meta": definition.get("_meta"),
-                    "tokens": self._assembly.tokens.exact((item,)) if isinstance(item, Tool) else None,
+                    "tokens": self._hub_app.tokens.exact((item,)) if isinstance(item, Tool) else None,
                 }
             )
         return {"tools": tools}
 
     async def _call(self, params: bytes) -> object:
         asked = _read(params, _Call)
-        caller = self._assembly.doors.admit_principal(self.person, "/mcp")
+        caller = self._hub_app.authenticator.admit_principal(self.person, "/mcp")
         await self._started(asked.name.partition("__")[0])
         arguments = msgspec.Raw(bytes(asked.arguments) or EMPTY_OBJECT)
         body = msgspec.json.encode({"name": asked.name, "arguments": arguments})
-        result = await call_locally(self._assembly.hub, caller, "tools/call", body, asked.timeout_s)
+        result = await call_locally(self._hub_app.hub, caller, "tools/call", body, asked.timeout_s)
         return {"result": msgspec.Raw(result)}
 
     async def _started(self, server: str) -> None:
         """Somebody who has just started the hub waits for a server rather than call again."""
-        upstream = self._assembly.upstreams.get(server)
+        upstream = self._hub_app.upstreams.get(server)
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(START_S):
                 while upstream is not None and upstream.starting:
@@ -246,61 +246,61 @@ class ControlOperations:
     async def _find(self, params: bytes) -> object:
         asked = _read(params, _Find)
         wanted = {"query": asked.query, "max_results": asked.max_results, "strategy": asked.strategy}
-        return await self._assembly.kernel.discover(self._caller_of(asked.agent), None, wanted)
+        return await self._hub_app.discovery_tools.discover(self._caller_of(asked.agent), None, wanted)
 
     async def _budget(self, params: bytes) -> object:
         asked = _read(params, _Budget)
-        shelves, tokens = self._assembly.shelves, self._assembly.tokens
+        listings, tokens = self._hub_app.listings, self._hub_app.tokens
         caller = self._caller_of(asked.agent)
         # Whoever looks wants counts: what is not counted yet is waited for.
-        if not tokens.counted(tool.full for tool in shelves.tools(caller.shelf)):
+        if not tokens.counted(tool.full for tool in listings.tools(caller.list_scope)):
             await tokens.settled()
-        await shelves.settle(caller.shelf)
-        listed = msgspec.json.decode(shelves.listing(caller.shelf, "tool"), type=list[msgspec.Raw])
-        tools, told = shelves.tools(caller.shelf), shelves.instructions(caller.shelf)
+        await listings.settle(caller.list_scope)
+        listed = msgspec.json.decode(listings.listing(caller.list_scope, "tool"), type=list[msgspec.Raw])
+        tools, told = listings.tools(caller.list_scope), listings.instructions(caller.list_scope)
         costs: dict[str, int] = {}
         for tool in tools:
             costs[tool.server] = costs.get(tool.server, 0) + tokens.of_text(tool.full) + 1
         return {
             "agent": caller.principal.id,
-            "level": shelves.level(caller.shelf),
-            "budget": caller.shelf.budget,
+            "level": listings.level(caller.list_scope),
+            "budget": caller.list_scope.budget,
             "all_tools": len(tools),
             "all_tokens": sum(costs.values()),
             "listed_tools": len(listed),
             "listed_tokens": sum(tokens.of_text(bytes(item)) + 1 for item in listed),
             "instructions_tokens": told.tokens,
             "instructions_without_room": told.left_out,
-            "pinned_without_room": shelves.pinned_without_room(caller.shelf),
+            "pinned_over_budget": listings.pinned_over_budget(caller.list_scope),
             "servers": [{"id": id_, "tokens": cost} for id_, cost in sorted(costs.items(), key=lambda row: -row[1])],
         }
 
-    def _pins_without_room(self) -> list[dict[str, object]]:
-        assembly = self._assembly
+    def _pins_over_budget(self) -> list[dict[str, object]]:
+        hub_app = self._hub_app
 
-        def shelf_of(principal: Principal, address: str) -> ListScope:
-            return assembly.doors.admit_principal(principal, address).shelf
+        def list_scope_of(principal: Principal, address: str) -> ListScope:
+            return hub_app.authenticator.admit_principal(principal, address).list_scope
 
-        return pins_over_budget(assembly.config, shelf_of, assembly.shelves)
+        return pins_over_budget(hub_app.config, list_scope_of, hub_app.listings)
 
     def _caller_of(self, agent: str | None) -> Caller:
         """An agent as it would be admitted; without a name, whoever calls without a key."""
         if agent is None:
-            return self._assembly.doors.admit_principal(LOCAL_AGENT, "/mcp")
-        key = next((key for key in self._assembly.keys.list() if key.principal == agent), None)
-        known = (LOCAL_AGENT.id, *self._assembly.config.agents)
-        if key is None and agent not in known and not self._assembly.grants.of_agent(agent):
-            raise Fault("NOT_FOUND", f"no agent {agent!r}", mend="`interlock keys list` names them")
+            return self._hub_app.authenticator.admit_principal(LOCAL_AGENT, "/mcp")
+        key = next((key for key in self._hub_app.keys.list() if key.principal == agent), None)
+        known = (LOCAL_AGENT.id, *self._hub_app.config.agents)
+        if key is None and agent not in known and not self._hub_app.grants.of_agent(agent):
+            raise Fault("NOT_FOUND", f"no agent {agent!r}", hint="`interlock keys list` names them")
         if key is None:
-            return self._assembly.doors.admit_principal(Principal(agent, "agent"), "/mcp")
+            return self._hub_app.authenticator.admit_principal(Principal(agent, "agent"), "/mcp")
         principal = Principal(agent, key.kind, key.profile, key.hash)
-        return self._assembly.doors.admit_principal(principal, "/mcp")
+        return self._hub_app.authenticator.admit_principal(principal, "/mcp")
 
     async def _logs(self, params: bytes) -> object:
         asked = _read(params, _Logs)
-        if asked.server not in (None, "hub") and self._assembly.upstreams.get(asked.server) is None:
-            raise Fault("NOT_FOUND", f"no server {asked.server!r}", mend="`interlock status` names them")
-        return {"lines": self._assembly.logs.tail(asked.server, min(asked.lines, 10_000))}
+        if asked.server not in (None, "hub") and self._hub_app.upstreams.get(asked.server) is None:
+            raise Fault("NOT_FOUND", f"no server {asked.server!r}", hint="`interlock status` names them")
+        return {"lines": self._hub_app.logs.tail(asked.server, min(asked.lines, 10_000))}
 
     async def _reload(self, params: bytes) -> object:
         return await self.reload(self.person)
@@ -310,16 +310,16 @@ class ControlOperations:
         return {"stopping": True}
 
     async def _restart(self, params: bytes) -> object:
-        upstream = self._assembly.upstreams.get(_read(params, _Restart).server)
+        upstream = self._hub_app.upstreams.get(_read(params, _Restart).server)
         if upstream is None:
-            raise Fault("NOT_FOUND", "no such server", mend="`interlock status` names them")
+            raise Fault("NOT_FOUND", "no such server", hint="`interlock status` names them")
         await upstream.restart()
         return {"state": upstream.state.value}
 
     async def _why(self, params: bytes) -> object:
         """The last refusal, or what a call would come to."""
         asked = _read(params, _Why)
-        hub = self._assembly.hub
+        hub = self._hub_app.hub
         if asked.tool is None:
             return {"refusal": hub.refusals.last(asked.agent)}
         judgement = await hub.calls.judge(
@@ -329,7 +329,7 @@ class ControlOperations:
 
     async def _confirm(self, params: bytes) -> object:
         asked = _read(params, _Confirm)
-        Confirmations(self._assembly.home).add(Path(asked.path), asked.hash)
+        Confirmations(self._hub_app.home).add(Path(asked.path), asked.hash)
         await self.reload(self.person)
         return {"confirmed": True}
 
@@ -355,7 +355,7 @@ def _agreed(upstream: Upstream) -> dict[str, object] | None:
 def _quarantined(held: Withheld) -> dict[str, object]:
     findings = [{"rule": found.rule, "message": found.message} for found in held.findings[:8]]
     about = {"kind": held.kind, "name": held.name, "fingerprint": held.fingerprint}
-    return {**about, "findings": findings, "mend": held.mend()}
+    return {**about, "findings": findings, "hint": held.hint()}
 
 
 class Hello(msgspec.Struct):

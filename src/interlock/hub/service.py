@@ -58,15 +58,15 @@ class HubService:
     def __init__(
         self,
         *,
-        doors: Authenticator,
+        authenticator: Authenticator,
         catalog: Catalog,
-        shelves: ToolListings,
+        listings: ToolListings,
         secured: SecurityListing,
-        kernel: DiscoveryTools,
+        discovery_tools: DiscoveryTools,
         access: Access,
-        access_desk: AccessMethods,
+        access_methods: AccessMethods,
         upstreams: Upstreams,
-        notices: ChangeNotifier,
+        change_notifier: ChangeNotifier,
         audience: AuditSubscribers,
         make_pipeline: Callable[[Commit, Dispatch, Release], Pipeline],
         states: RequestStates,
@@ -81,15 +81,15 @@ class HubService:
         risk_of: Callable[[Tool], Risk],
         clock: Callable[[], float],
     ) -> None:
-        self._doors = doors
-        self.admit = doors.admit
-        self._kernel = kernel
+        self._authenticator = authenticator
+        self.admit = authenticator.admit
+        self._discovery_tools = discovery_tools
         self._tracker = tracker
         self._limits = limits
-        self._errands = BackgroundTasks()
+        self._background_tasks = BackgroundTasks()
         self._retries = Retries(parking)
-        later = self._errands.begin
-        self._lists = ListHandler(shelves, secured, kernel.contexts, upstreams, info, later)
+        later = self._background_tasks.begin
+        self._lists = ListHandler(listings, secured, discovery_tools.contexts, upstreams, info, later)
         self.tasks = TaskHandler(
             tracker,
             later,
@@ -104,20 +104,24 @@ class HubService:
         self.recovering = CallRecovery(self._pipeline, catalog, risk_of, recording, clock)
         self.sending.recovering = self.recovering
         self.sending.judged_again = self._pipeline.judged_again
-        self.sending.trails = Trails(self.sending, recording, self._pipeline.epoch, kernel.contexts, limits, clock)
-        resolving = NameResolution(catalog, access, upstreams)
-        kernel_desk = ToolSearchHandler(kernel, later)
-        self.calls = CallHandler(
-            self._pipeline, resolving, kernel_desk, kernel.contexts, recording, kept, info, later, clock
+        self.sending.trails = Trails(
+            self.sending, recording, self._pipeline.policy_version, discovery_tools.contexts, limits, clock
         )
-        kernel.may_call = self.calls.may_call
-        self.hearing = SubscriptionHandler(notices, audience, upstreams, resolving, self.calls.reach, self.tasks, later)
+        resolving = NameResolution(catalog, access, upstreams)
+        search_handler = ToolSearchHandler(discovery_tools, later)
+        self.calls = CallHandler(
+            self._pipeline, resolving, search_handler, discovery_tools.contexts, recording, kept, info, later, clock
+        )
+        discovery_tools.may_call = self.calls.may_call
+        self.hearing = SubscriptionHandler(
+            change_notifier, audience, upstreams, resolving, self.calls.reach, self.tasks, later
+        )
         self._methods: dict[str, Serve] = {
             **self.calls.methods,
             **self._lists.methods,
             **self.hearing.methods,
             **self.tasks.methods,
-            **_spoken_as_mgp({**kernel_desk.methods, **access_desk.methods(later)}),
+            **_spoken_as_mgp({**search_handler.methods, **access_methods.methods(later)}),
         }
 
     @property
@@ -141,7 +145,7 @@ class HubService:
         """Open a session: nothing is started for it, and nothing waited for."""
         caller = cast(Caller, session.caller)
         if not caller.standing:
-            session.caller = caller = self._doors.renewed(caller)
+            session.caller = caller = self._authenticator.renewed(caller)
         session.dialect = speaking(session.dialect)
         session.state = SessionState()
         self.hearing.opened(session, caller)
@@ -159,30 +163,30 @@ class HubService:
             check_shape(request.params, self._limits)
             caller = cast(Caller, exchange.caller)  # admitted here, so one of ours
             if not caller.standing:
-                exchange.caller = caller = self._doors.renewed(caller)
+                exchange.caller = caller = self._authenticator.renewed(caller)
             serve(exchange, caller)
         except Fault as fault:
             exchange.fail(fault)
 
-    def told(self, caller: AnyCaller, session: Session | None, notification: Notification) -> None:
+    def on_notification(self, caller: AnyCaller, session: Session | None, notification: Notification) -> None:
         """A client's notification."""
         if session is not None:
-            self.hearing.told(session, notification)
+            self.hearing.on_notification(session, notification)
 
-    def closed(self, session: Session) -> None:
+    def on_session_closed(self, session: Session) -> None:
         """A session is over, and everything that was its own with it."""
         caller = cast(Caller, session.caller)
         if isinstance(session.state, SessionState):
-            self._kernel.forget(session, caller)
+            self._discovery_tools.forget(session, caller)
             self._tracker.leave(session, session.state)
-        self.hearing.closed(session, caller)
+        self.hearing.on_session_closed(session, caller)
 
     async def close(self) -> None:
         """End what the hub itself has under way."""
         self.hearing.end()
         self._retries.close()
         self.recovering.close()
-        await self._errands.close()
+        await self._background_tasks.close()
         await self._tracker.close()
 
 

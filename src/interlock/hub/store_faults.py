@@ -13,5 +13,5 @@ RETRY_AFTER_MS: Final = 1000
 def fault_of(cause: StoreError) -> Fault:
     """A failure of the store as a refusal."""
     if isinstance(cause, NotRecorded | StoreBusy | StoreFull | StoreUnavailable | Conflict):
-        return Fault("RESOURCE_EXHAUSTED", cause.message, mend=cause.mend, retry_after_ms=RETRY_AFTER_MS)
-    return Fault("INTERNAL_ERROR", cause.message, mend=cause.mend)
+        return Fault("RESOURCE_EXHAUSTED", cause.message, hint=cause.hint, retry_after_ms=RETRY_AFTER_MS)
+    return Fault("INTERNAL_ERROR", cause.message, hint=cause.hint)

@@ -115,12 +115,12 @@ def judge_address(address: Address, networks: tuple[str, ...] = (), shown: str =
     if kind != METADATA and networks and _inside(address, networks):
         return ()
     name = f"{shown} ({address})" if shown and shown != str(address) else str(address)
-    mend = (
+    hint = (
         INSTEAD_OF_METADATA
         if kind == METADATA
         else "Use a public address, or let the operator add its network to the allowed ones."
     )
-    return (Finding(f"address.{kind}", f"{name} {_MESSAGES[kind]}.", mend),)
+    return (Finding(f"address.{kind}", f"{name} {_MESSAGES[kind]}.", hint),)
 
 
 def read_networks(networks: tuple[str, ...]) -> tuple[Network, ...]:

@@ -14,7 +14,7 @@ class Finding(msgspec.Struct, frozen=True):
     """Stable dotted name of the rule, for configuration, records and `why`: `shell.recursive_delete`."""
     message: str
     """What is wrong, in a sentence for the person or model that wrote the value."""
-    mend: str = ""
+    hint: str = ""
     """How to be allowed: what to write instead, or which setting an operator would change."""
     span: tuple[int, int] | None = None
     """Where in the judged text (start, end in characters), when the judge knows."""

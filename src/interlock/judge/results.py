@@ -28,7 +28,7 @@ def judge_result(result: object) -> tuple[Finding, ...]:
             found = judge_text(text)
             hidden += [msgspec.structs.replace(each, message=f"{label}: {each.message}") for each in found]
         if len(told) < MOST_FINDINGS // 2 and count < MOST_TEXTS:
-            told += [msgspec.structs.replace(each, mend=_MEND) for each in judge_instructions(text, label)]
+            told += [msgspec.structs.replace(each, hint=_MEND) for each in judge_instructions(text, label)]
     return (*hidden[: MOST_FINDINGS // 2], *told[: MOST_FINDINGS // 2])
 
 

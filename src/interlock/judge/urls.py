@@ -247,15 +247,15 @@ def _address_of(host: str) -> Address | None:
 @lru_cache(maxsize=2048)
 def _judge_name(name: str) -> tuple[Finding, ...]:
     labels = name.split(".")
-    mend = "Use a public name, or let the operator allow this one."
+    hint = "Use a public name, or let the operator allow this one."
     if any(not label or len(label) > 63 for label in labels) or len(name) > 253:
         return (Finding("url.invalid", f"{name[:80]} is not a name that can be resolved.", "Check the spelling."),)
     if len(labels) == 1:
-        return (Finding("url.local_name", f"{name} has no dot, so it names a machine of a private network.", mend),)
+        return (Finding("url.local_name", f"{name} has no dot, so it names a machine of a private network.", hint),)
     if any(".".join(labels[at:]) in _LOCAL_SUFFIXES for at in range(len(labels))):
-        return (Finding("url.local_name", f"{name} names the machine itself or a private network.", mend),)
+        return (Finding("url.local_name", f"{name} names the machine itself or a private network.", hint),)
     if any(".".join(labels[at:]) in _ANY_ADDRESS_SUFFIXES for at in range(len(labels))):
-        return (Finding("url.any_address_name", f"{name} resolves to whatever address it spells.", mend),)
+        return (Finding("url.any_address_name", f"{name} resolves to whatever address it spells.", hint),)
     return ()
 
 

@@ -85,7 +85,7 @@ class Calls:
     def _validate_tool(self, exchange: Exchange) -> None:
         """The tool registry's dry run (Core Methods): whether a call would be taken, with the registry's own errors."""
         asked = params.read(exchange, params.CALL_TOOL)
-        meta = exchange.glance.meta
+        meta = exchange.preview.meta
         parent = None if meta is None or meta.traceparent is None else read_traceparent(meta.traceparent)
         trace_id = new_trace_id() if parent is None else parent.trace
         try:
@@ -125,7 +125,7 @@ class Calls:
         asked = params.read(exchange, params.GET_PROMPT)
         prompt = self._offers.prompts.get(asked.name)
         if prompt is None:
-            raise Fault("PROMPT_NOT_FOUND", f"no such prompt: {asked.name[:200]}", mend="see prompts/list")
+            raise Fault("PROMPT_NOT_FOUND", f"no such prompt: {asked.name[:200]}", hint="see prompts/list")
         arguments = asked.arguments or {}
         self._run(exchange, asked, lambda work: prompt.get(self._server, work, arguments))
 
@@ -155,7 +155,7 @@ class Calls:
     def _tool(self, name: str) -> Tool:
         tool = self._offers.tools.get(name)
         if tool is None:
-            raise Fault("TOOL_NOT_FOUND", f"no such tool: {name[:200]}", mend="see tools/list")
+            raise Fault("TOOL_NOT_FOUND", f"no such tool: {name[:200]}", hint="see tools/list")
         return tool
 
     def _run(

@@ -207,7 +207,7 @@ class Context:
 
     @property
     def _progress_token(self) -> Id | None:
-        meta = self._work.exchange.glance.meta
+        meta = self._work.exchange.preview.meta
         return None if meta is None else meta.progress_token
 
     def _wanted_rank(self) -> int | None:

@@ -88,7 +88,7 @@ class Lists:
     def _set_level(self, exchange: Exchange) -> None:
         level = params.read(exchange, params.SET_LEVEL).level
         if level not in LOG_LEVELS:
-            raise Fault("INVALID_PARAMS", f"unknown level {level[:50]!r}", mend=f"one of {', '.join(LOG_LEVELS)}")
+            raise Fault("INVALID_PARAMS", f"unknown level {level[:50]!r}", hint=f"one of {', '.join(LOG_LEVELS)}")
         _state(exchange).level = LOG_LEVELS.index(level)
         self._framing.answer(exchange, b"")
 

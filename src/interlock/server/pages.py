@@ -53,8 +53,8 @@ class Pages(Generic[T]):
         """Add an item. Raises DefinitionError if its key is taken."""
         taken = self._items.get(item.key)
         if taken is not None:
-            mend = "give one of them another, or remove the first"
-            raise DefinitionError(f"{item.where}: the name {item.key!r} is taken by {taken.where}; {mend}")
+            hint = "give one of them another, or remove the first"
+            raise DefinitionError(f"{item.where}: the name {item.key!r} is taken by {taken.where}; {hint}")
         self._items[item.key] = item
         self._order = None
 
@@ -87,5 +87,5 @@ class Pages(Generic[T]):
         what, _, key = (payload or b"").partition(b"\0")
         place = self._index.get(key.decode()) if what == self._what else None
         if place is None:
-            raise Fault("INVALID_PARAMS", "the cursor is not one of this list", mend="list again from the start")
+            raise Fault("INVALID_PARAMS", "the cursor is not one of this list", hint="list again from the start")
         return place + 1

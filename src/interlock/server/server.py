@@ -81,7 +81,7 @@ class Server:
         self._offers = Offers(page_size)
         self._framing = Framing(info)
         self._parking = CallParking(parked or ParkingLimits(), secrets.token_bytes(32))
-        self._task_desk = TaskHandler(
+        self._task_handler = TaskHandler(
             tasks or TaskLimits(),
             self._offers.listeners,
             Seal(b"tasks", secrets.token_bytes(32)),
@@ -89,9 +89,9 @@ class Server:
             lists=admit is not None,
             offered=lambda: self._offers.has("tasks"),
         )
-        self._calls = Calls(self, self._offers, self._framing, self._parking, self._task_desk)
-        lists = Lists(self._offers, self._framing, self._task_desk, instructions, cache_hints(ttl_ms, scope))
-        self._handlers = self._calls.handlers() | lists.handlers() | self._task_desk.methods
+        self._calls = Calls(self, self._offers, self._framing, self._parking, self._task_handler)
+        lists = Lists(self._offers, self._framing, self._task_handler, instructions, cache_hints(ttl_ms, scope))
+        self._handlers = self._calls.handlers() | lists.handlers() | self._task_handler.methods
 
     # What it offers.
 
@@ -234,7 +234,7 @@ class Server:
         self._offers.listeners.join(session)
         result: dict[str, object] = {
             "protocolVersion": session.dialect.revision.name,
-            "capabilities": {**self._offers.capabilities(), **self._task_desk.capability(session.dialect)},
+            "capabilities": {**self._offers.capabilities(), **self._task_handler.capability(session.dialect)},
             "serverInfo": self._info,
         }
         if self._instructions is not None:
@@ -255,17 +255,17 @@ class Server:
         except Exception:
             exchange.fail(unexpected(method))
 
-    def told(self, caller: Caller, session: Session | None, notification: Notification) -> None:
+    def on_notification(self, caller: Caller, session: Session | None, notification: Notification) -> None:
         """Nothing that a client tells of its own accord changes what is offered."""
 
-    def closed(self, session: Session) -> None:
+    def on_session_closed(self, session: Session) -> None:
         """A session is over."""
         self._offers.listeners.leave(session)
 
     def close(self) -> None:
         """End what is open: streams gracefully, parked calls by cancelling them."""
         self._offers.listeners.close()
-        self._task_desk.close()
+        self._task_handler.close()
         self._parking.close()
         self.threads.close()
 

@@ -91,9 +91,9 @@ class TaskHandler:
             return None
         augmented = asked is not None and has_tasks(dialect.revision) and self._offered()
         if augmented and support == "forbidden":
-            raise Fault("METHOD_NOT_FOUND", "this tool cannot be called as a task", mend="call it without `task`")
+            raise Fault("METHOD_NOT_FOUND", "this tool cannot be called as a task", hint="call it without `task`")
         if not augmented and support == "required":
-            raise Fault("METHOD_NOT_FOUND", "this tool is only called as a task", mend="call it with `task`")
+            raise Fault("METHOD_NOT_FOUND", "this tool is only called as a task", hint="call it with `task`")
         return AsTask(wanted_ttl(asked), True) if augmented and asked is not None else None
 
     def offer(self, work: Work, as_task: AsTask) -> None:
@@ -162,7 +162,7 @@ class TaskHandler:
             last = self._seal.open(cursor)
             places = {task.id.encode(): place for place, task in enumerate(mine)}
             if last is None or last not in places:
-                raise Fault("INVALID_PARAMS", "this cursor leads nowhere", mend="begin again without one")
+                raise Fault("INVALID_PARAMS", "this cursor leads nowhere", hint="begin again without one")
             start = places[last] + 1
         page = mine[start : start + PAGE]
         result: dict[str, object] = {"tasks": [task.state.to_wire(False) for task in page]}

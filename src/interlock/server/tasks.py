@@ -70,7 +70,7 @@ class Tasks:
             raise Fault(
                 "RESOURCE_EXHAUSTED",
                 "too many tasks are kept",
-                mend="call it without a task, or wait until some have expired",
+                hint="call it without a task, or wait until some have expired",
                 retry_after_ms=5000,
             )
         ttl = min(limits.ttl_ms if ttl_ms is None else ttl_ms, limits.longest_ttl_ms)
@@ -146,7 +146,7 @@ class RunningTask:
         self._questions: dict[str, _Question] = {}
         self._keys: set[str] = set()
         self._waiting: list[Exchange] = []
-        meta = work.exchange.glance.meta
+        meta = work.exchange.preview.meta
         self._token = None if meta is None else meta.progress_token
 
     # How it is told of.
@@ -171,7 +171,7 @@ class RunningTask:
         elif self.state.status == "completed" and isinstance(self.outcome, bytes):
             said["result"] = msgspec.Raw(self.outcome)
         elif self.state.status == "failed" and isinstance(self.outcome, Fault):
-            said["error"] = self.outcome.render(self._work.dialect.tongue)
+            said["error"] = self.outcome.render(self._work.dialect.error_dialect)
         return said
 
     def wait(self, exchange: Exchange) -> None:

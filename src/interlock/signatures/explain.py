@@ -1,4 +1,4 @@
-"""Says what is wrong with a value in words that help to mend it, computed from the constraint that failed."""
+"""Says what is wrong with a value in words that help to fix it, computed from the constraint that failed."""
 
 from __future__ import annotations
 
@@ -231,8 +231,8 @@ def _other(path: tuple[str | int, ...], keyword: str, around: Schema, got: str) 
         "falseSchema": ("Not allowed", "nothing here", "remove it"),
         "propertyNames": ("Wrong name", "names that the schema allows", "rename it"),
     }
-    title, expected, mend = told.get(keyword, ("Does not fit", f"what {keyword} asks for", ""))
-    suggestions = (mend,) if mend else _examples_of(around)
+    title, expected, hint = told.get(keyword, ("Does not fit", f"what {keyword} asks for", ""))
+    suggestions = (hint,) if hint else _examples_of(around)
     return Problem(path, f"{title}: expected {expected}, got {got}", expected, got, suggestions, keyword)
 
 

@@ -65,8 +65,8 @@ def read_function(
             star = {"VAR_POSITIONAL": "*", "VAR_KEYWORD": "**"}.get(parameter.kind.name, "")
             raise DefinitionError(f"{where}: parameter '{star}{name}' {_REFUSED[parameter.kind]}")
         if name in ("self", "cls") and not inputs and not injected and name not in hints:
-            mend = "make one, and offer its method: server.tool(it.do)"
-            raise DefinitionError(f"{where}: '{name}' has no object; {mend}")
+            hint = "make one, and offer its method: server.tool(it.do)"
+            raise DefinitionError(f"{where}: '{name}' has no object; {hint}")
         annotation = hints.get(name, Any)
         if context := _context_type(annotation, context_types):
             injected[name] = context

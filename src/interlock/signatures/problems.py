@@ -20,7 +20,7 @@ class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
     expected: str = ""
     got: str = ""
     suggestions: tuple[str, ...] = ()
-    """How to mend it, computed from the constraint that failed."""
+    """How to fix it, computed from the constraint that failed."""
     keyword: str = ""
     """The JSON Schema keyword that failed, for a program that wants to branch on it."""
 
@@ -35,12 +35,12 @@ class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
 
     @property
     def words(self) -> str:
-        """All of it in one line, for whoever has to mend it: `ticker: Pattern mismatch: …; use uppercase letters`."""
+        """All of it in one line, for whoever has to fix it: `ticker: Pattern mismatch: …; use uppercase letters`."""
         return "; ".join([f"{self.field or 'arguments'}: {self.reason}", *self.suggestions])
 
 
 class SignatureError(ValueError):
-    """The only error of this room; its problems say what is wrong and how to mend it."""
+    """The only error of this room; its problems say what is wrong and how to fix it."""
 
     def __init__(self, message: str, problems: Sequence[Problem] = ()) -> None:
         super().__init__(message)
@@ -48,11 +48,11 @@ class SignatureError(ValueError):
 
 
 class DefinitionError(SignatureError):
-    """A function, field or schema that cannot become a tool: its author has to mend it."""
+    """A function, field or schema that cannot become a tool: its author has to fix it."""
 
 
 class ArgumentsError(SignatureError):
-    """Values that do not fit the signature: its caller has to mend them."""
+    """Values that do not fit the signature: its caller has to fix them."""
 
     def __init__(self, problems: Sequence[Problem]) -> None:
         named = (f"{problem.field}: {problem.reason}" if problem.path else problem.reason for problem in problems)

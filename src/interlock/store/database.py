@@ -96,8 +96,8 @@ def connect(where: str, *, read_only: bool = False) -> Database:
         try:
             from .postgres import Postgres
         except ImportError:
-            mend = "install it with `pip install 'interlock[postgres]'`"
-            raise StoreUnavailable("the driver for PostgreSQL is not installed", mend) from None
+            hint = "install it with `pip install 'interlock[postgres]'`"
+            raise StoreUnavailable("the driver for PostgreSQL is not installed", hint) from None
         return Postgres(where, read_only=read_only)
     from .sqlite import Sqlite
 

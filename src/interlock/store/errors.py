@@ -1,4 +1,4 @@
-"""What can go wrong with the store. Each error says how to mend it; nothing is left half written."""
+"""What can go wrong with the store. Each error says how to fix it; nothing is left half written."""
 
 from __future__ import annotations
 
@@ -6,58 +6,58 @@ from __future__ import annotations
 class StoreError(Exception):
     """The store did not do what was asked. Nothing of it was kept, unless the message says that this is not known."""
 
-    mend = ""
+    hint = ""
 
-    def __init__(self, message: str, mend: str = "") -> None:
+    def __init__(self, message: str, hint: str = "") -> None:
         super().__init__(message)
         self.message = message
-        if mend:
-            self.mend = mend
+        if hint:
+            self.hint = hint
 
 
 class Conflict(StoreError):
     """Somebody else changed it first. Read again and decide again."""
 
-    mend = "read it again and repeat"
+    hint = "read it again and repeat"
 
 
 class StoreFull(StoreError):
     """No room left on the disk, or a quota is used up."""
 
-    mend = "free some space on that disk; the hub goes on by itself"
+    hint = "free some space on that disk; the hub goes on by itself"
 
 
 class StoreReadOnly(StoreError):
     """The database cannot be written."""
 
-    mend = "make the file and its folder writable for the user who runs the hub"
+    hint = "make the file and its folder writable for the user who runs the hub"
 
 
 class StoreBusy(StoreError):
     """Another process held the database for too long, or too much is waiting to be written."""
 
-    mend = "see which other program has the database open; repeat later"
+    hint = "see which other program has the database open; repeat later"
 
 
 class StoreDamaged(StoreError):
     """What is stored is not what was written."""
 
-    mend = "restore the last backup with `interlock restore`"
+    hint = "restore the last backup with `interlock restore`"
 
 
 class NotRecorded(StoreError):
     """What was to be changed could not be recorded, and so was not changed."""
 
-    mend = "see that the audit record can be written; the hub goes on by itself"
+    hint = "see that the audit record can be written; the hub goes on by itself"
 
 
 class StoreTooNew(StoreError):
     """The database was written by a later version."""
 
-    mend = "run the version of Interlock that wrote it, or a newer one"
+    hint = "run the version of Interlock that wrote it, or a newer one"
 
 
 class StoreUnavailable(StoreError):
     """The database cannot be reached, or fails to read and write."""
 
-    mend = "see that the database server runs and that its address is right"
+    hint = "see that the database server runs and that its address is right"

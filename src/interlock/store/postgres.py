@@ -141,8 +141,8 @@ def _check(url: str) -> None:
         ports = str(said.get("port") or "").split(",")
         why = "" if all(port.isdigit() or not port for port in ports) else "has a port that is no number"
     if why:
-        mend = "write postgresql://user:password@host:port/database, each part percent-encoded"
-        raise StoreUnavailable(f"the address of the database {why}", mend)
+        hint = "write postgresql://user:password@host:port/database, each part percent-encoded"
+        raise StoreUnavailable(f"the address of the database {why}", hint)
 
 
 @lru_cache(maxsize=512)

@@ -153,7 +153,7 @@ def _told(path: Path) -> Iterator[None]:
         yield
     except sqlite3.Error as cause:
         kind = _KINDS.get(getattr(cause, "sqlite_errorcode", 0) & 0xFF, StoreUnavailable)
-        mend = "" if kind is not StoreUnavailable else "see that the disk is healthy and has room"
-        raise kind(f"{path}: {cause}", mend) from cause
+        hint = "" if kind is not StoreUnavailable else "see that the disk is healthy and has room"
+        raise kind(f"{path}: {cause}", hint) from cause
     except OSError as cause:
         raise StoreReadOnly(f"{path}: {cause.strerror or cause}") from cause

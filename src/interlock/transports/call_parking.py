@@ -102,7 +102,7 @@ class CallParking:
 
     def take_place(self, work: Parkable, binding: bytes) -> Place:
         """A place for a call that is about to wait, bound to who asked for what. Raises RESOURCE_EXHAUSTED."""
-        self._make_room(work.owner)
+        self._evict_oldest(work.owner)
         place = Place(work, binding)
         self._places[place.id] = place
         self._owners[work.owner] += 1
@@ -195,7 +195,7 @@ class CallParking:
         place.held = size
         return True
 
-    def _make_room(self, owner: str) -> None:
+    def _evict_oldest(self, owner: str) -> None:
         full = len(self._places) >= self._limits.parked
         if not full and self._owners[owner] < self._limits.per_owner:
             return
@@ -206,7 +206,7 @@ class CallParking:
         raise Fault(
             "RESOURCE_EXHAUSTED",
             "too many calls wait for a client's answer",
-            mend="answer or cancel some of them first",
+            hint="answer or cancel some of them first",
             retry_after_ms=5000,
         )
 
@@ -226,5 +226,5 @@ def refused() -> Fault:
     return Fault(
         "REQUEST_STATE_REFUSED",
         "the requestState is unknown, expired, or not of this request",
-        mend="send the request again without requestState and inputResponses",
+        hint="send the request again without requestState and inputResponses",
     )

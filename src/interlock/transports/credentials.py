@@ -25,8 +25,8 @@ def header_of(auth: bytes) -> bytes:
         token = msgspec.json.decode(auth, type=_Auth).token
         return b"Bearer " + token.encode("latin-1")
     except (msgspec.DecodeError, UnicodeError, RecursionError):
-        mend = 'write "auth": {"type": "bearer", "token": KEY}'
-        raise Fault("AUTH_REQUIRED", "the credential beside the method cannot be read", mend=mend) from None
+        hint = 'write "auth": {"type": "bearer", "token": KEY}'
+        raise Fault("AUTH_REQUIRED", "the credential beside the method cannot be read", hint=hint) from None
 
 
 def check_beside(auth: bytes, headers: Mapping[bytes, bytes]) -> None:
@@ -38,5 +38,5 @@ def check_beside(auth: bytes, headers: Mapping[bytes, bytes]) -> None:
 
 def refuse_beside(auth: bytes) -> NoReturn:
     """Raises AUTH_REQUIRED, whatever the credential is."""
-    mend = "send it as `Authorization: Bearer KEY`"
-    raise Fault("AUTH_REQUIRED", "over HTTP a credential stands in the header", mend=mend)
+    hint = "send it as `Authorization: Bearer KEY`"
+    raise Fault("AUTH_REQUIRED", "over HTTP a credential stands in the header", hint=hint)

@@ -68,19 +68,19 @@ class Exchange(abc.ABC):
     After a cancellation or a disconnect that cancels, everything sent is dropped silently.
     """
 
-    __slots__ = ("caller", "dialect", "glance", "headers", "on_cancel", "request", "said", "session")
+    __slots__ = ("caller", "dialect", "headers", "on_cancel", "preview", "request", "said", "session")
 
     def __init__(
         self,
         request: Request,
-        glance: RequestPreview,
+        preview: RequestPreview,
         dialect: Dialect,
         caller: Caller,
         session: Session | None,
         headers: Mapping[bytes, bytes] | None,
     ) -> None:
         self.request = request
-        self.glance = glance
+        self.preview = preview
         self.dialect = dialect
         self.caller = caller
         self.session = session
@@ -133,8 +133,8 @@ class Service(Protocol):
     def serve(self, exchange: Exchange) -> None:
         """Answer a request, now or later. Intake has checked it; `initialize` and `ping` never come here."""
 
-    def told(self, caller: Caller, session: Session | None, notification: Notification) -> None:
+    def on_notification(self, caller: Caller, session: Session | None, notification: Notification) -> None:
         """Take a notification that concerns no open request."""
 
-    def closed(self, session: Session) -> None:
+    def on_session_closed(self, session: Session) -> None:
         """A session is over."""

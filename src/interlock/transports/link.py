@@ -38,16 +38,16 @@ class Outgoing(msgspec.Struct):
 class Sink(Protocol):
     """Who waits for one request's answer."""
 
-    def answered(self, answer: Result | Failure) -> None:
+    def on_response(self, answer: Result | Failure) -> None:
         """The answer. `answer.id` is the link's own, not the caller's."""
 
-    def notified(self, method: str, params: bytes) -> None:
+    def on_notification(self, method: str, params: bytes) -> None:
         """A notification about this request: its progress, or what came on its own stream before the answer."""
 
-    def asked(self, request: Request) -> None:
+    def on_request(self, request: Request) -> None:
         """A request of the server on this request's own stream. Answer with `link.answer` or `link.refuse`."""
 
-    def lost(self, fault: Fault) -> None:
+    def on_lost(self, fault: Fault) -> None:
         """No answer will come. UPSTREAM_UNAVAILABLE: it was never sent. OUTCOME_UNKNOWN: it was, and then nothing.
         UPSTREAM_TIMEOUT: the deadline passed, and the server was told. SESSION_UNKNOWN: the server lost the session."""
 
@@ -55,16 +55,16 @@ class Sink(Protocol):
 class Listener(Protocol):
     """Who hears what belongs to no request of ours."""
 
-    def notified(self, method: str, params: bytes) -> None:
+    def on_notification(self, method: str, params: bytes) -> None:
         """A notification tied to nothing we asked."""
 
-    def asked(self, request: Request) -> None:
+    def on_request(self, request: Request) -> None:
         """A request tied to nothing we asked. It must be answered."""
 
-    def closed(self, fault: Fault) -> None:
+    def on_closed(self, fault: Fault) -> None:
         """The link is gone for good. Called once, after every sink was told."""
 
-    def spoke(self, stream: str, text: str) -> None:
+    def on_log(self, stream: str, text: str) -> None:
         """A line for the operator: what the server wrote to stderr, or rubbish on stdout."""
 
 

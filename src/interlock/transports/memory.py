@@ -13,7 +13,7 @@ from collections.abc import Callable
 from interlock.protocols.mcp.capabilities import missing_capability
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.intake import is_modern, read_initialize, read_modern
-from interlock.protocols.mcp.meta import PROGRESS_TOKEN, RequestPreview, glance, with_meta
+from interlock.protocols.mcp.meta import PROGRESS_TOKEN, RequestPreview, preview, with_meta
 from interlock.transports.exchange import Caller, Exchange, Service, Session
 from interlock.transports.link import Link, Listener, Outgoing, Sink
 from interlock.wire.conversation import PROGRESS
@@ -79,7 +79,7 @@ class MemoryLink(Link):
     def tell(self, method: str, params: bytes) -> None:
         if method == "notifications/initialized" and self._session is not None:
             self._session.initialized = True
-        self.later(self._service.told, self._caller, self._session, Notification(method, params))
+        self.later(self._service.on_notification, self._caller, self._session, Notification(method, params))
 
     def answer(self, id: Id, result: bytes) -> None:
         waiter = self._asked.pop(id, None)
@@ -98,15 +98,15 @@ class MemoryLink(Link):
         gone = Fault("OUTCOME_UNKNOWN", "the link was closed")
         for exchange in list(self._open.values()):
             exchange.withdraw("the connection was closed")
-            exchange.sink.lost(gone)
+            exchange.sink.on_lost(gone)
         self._open.clear()
         for waiter in self._asked.values():
             waiter.cancel()
         self._asked.clear()
         if self._session is not None:
-            self._service.closed(self._session)
+            self._service.on_session_closed(self._session)
         if hasattr(self, "listener"):
-            self.listener.closed(Fault("UPSTREAM_UNAVAILABLE", "the link was closed"))
+            self.listener.on_closed(Fault("UPSTREAM_UNAVAILABLE", "the link was closed"))
 
     # The service's side.
 
@@ -137,13 +137,13 @@ class MemoryLink(Link):
     def finish(self, exchange: _MemoryExchange, answer: Result | Failure) -> None:
         """The one answer to a request."""
         if self._open.pop(exchange.request.id, None) is not None:
-            self.later(exchange.sink.answered, answer)
+            self.later(exchange.sink.on_response, answer)
 
     def expire(self, exchange: _MemoryExchange) -> None:
         """The deadline has passed."""
         if self._open.pop(exchange.request.id, None) is not None:
             exchange.withdraw("the deadline has passed")
-            exchange.sink.lost(Fault("UPSTREAM_TIMEOUT", f"no answer to {exchange.request.method} in time"))
+            exchange.sink.on_lost(Fault("UPSTREAM_TIMEOUT", f"no answer to {exchange.request.method} in time"))
 
     def _serve(self, request: Request, outgoing: Outgoing, sink: Sink) -> None:
         exchange = self._open.get(request.id)
@@ -151,7 +151,7 @@ class MemoryLink(Link):
             return
         modern = False
         try:
-            view = glance(request.params)
+            view = preview(request.params)
             modern = is_modern(request, view, None)
             if modern:
                 exchange.admit(view, read_modern(request, view, None), None)
@@ -162,12 +162,12 @@ class MemoryLink(Link):
                 self.finish(exchange, Result(request.id, b"{}"))
                 return
             elif self._session is None:
-                raise Fault("INVALID_REQUEST", "no session is open", mend="send initialize first")
+                raise Fault("INVALID_REQUEST", "no session is open", hint="send initialize first")
             else:
                 exchange.admit(view, self._session.dialect, self._session)
         except Fault as fault:
-            tongue = ErrorDialect.NEW_MCP if modern else ErrorDialect.OLD_MCP
-            self.finish(exchange, Failure(request.id, fault.render(tongue)))
+            error_dialect = ErrorDialect.NEW_MCP if modern else ErrorDialect.OLD_MCP
+            self.finish(exchange, Failure(request.id, fault.render(error_dialect)))
             return
         try:
             self._service.serve(exchange)
@@ -192,10 +192,10 @@ class _MemorySession(Session):
         self._link = link
 
     def notify(self, method: str, params: bytes) -> None:
-        self._link.later(self._link.listener.notified, method, params)
+        self._link.later(self._link.listener.on_notification, method, params)
 
     def ask(self, method: str, params: bytes) -> asyncio.Future[bytes]:
-        return self._link.ask(self.dialect, method, params, self._link.listener.asked)
+        return self._link.ask(self.dialect, method, params, self._link.listener.on_request)
 
 
 _NOTHING = RequestPreview()
@@ -221,7 +221,7 @@ class _MemoryExchange(Exchange):
 
     def admit(self, view: RequestPreview, dialect: Dialect, session: Session | None) -> None:
         """It may be served."""
-        self.glance, self.dialect, self.session = view, dialect, session
+        self.preview, self.dialect, self.session = view, dialect, session
 
     @property
     def open(self) -> bool:
@@ -231,7 +231,7 @@ class _MemoryExchange(Exchange):
         self._end(Result(self.request.id, result))
 
     def fail(self, fault: Fault) -> None:
-        self._end(Failure(self.request.id, fault.render(self.dialect.tongue)))
+        self._end(Failure(self.request.id, fault.render(self.dialect.error_dialect)))
 
     def pass_failure(self, error: ErrorObject) -> None:
         self._end(Failure(self.request.id, error))
@@ -241,10 +241,10 @@ class _MemoryExchange(Exchange):
             return
         if method == PROGRESS:
             self._extend()
-        self._link.later(self.sink.notified, method, params)
+        self._link.later(self.sink.on_notification, method, params)
 
     def ask(self, method: str, params: bytes) -> asyncio.Future[bytes]:
-        waiter = self._link.ask(self.dialect, method, params, self.sink.asked)
+        waiter = self._link.ask(self.dialect, method, params, self.sink.on_request)
         self._asks.append(waiter)
         return waiter
 

@@ -59,7 +59,7 @@ class Waiter:
 
     def got(self, result: bytes) -> None:
         """Its good answer came."""
-        self.sink.answered(Result(self.id, result))
+        self.sink.on_response(Result(self.id, result))
 
 
 class OneStreamLink(Link):
@@ -143,16 +143,16 @@ class OneStreamLink(Link):
         """One message, handed to whom it concerns."""
         match self._conversation.take(message):
             case Answered(waiter, answer):
-                waiter.sink.answered(answer)
+                waiter.sink.on_response(answer)
             case Progressed(waiter, params):
                 self._progressed(waiter, params)
             case Notified(notification):
-                self.listener.notified(notification.method, notification.params)
+                self.listener.on_notification(notification.method, notification.params)
             case Asked(request):
                 self._asked(request)
             case Withdrawn():
                 assert isinstance(message, Notification)
-                self.listener.notified(CANCELLED, message.params)
+                self.listener.on_notification(CANCELLED, message.params)
             case Stray(reason):
                 self._complain("stray", reason)
             case Refused(bad):
@@ -167,7 +167,7 @@ class OneStreamLink(Link):
         elif request.method == "ping":
             self.answer(request.id, EMPTY_OBJECT)
         else:
-            self.listener.asked(request)
+            self.listener.on_request(request)
 
     def _progressed(self, waiter: Waiter, params: bytes) -> None:
         outgoing = waiter.outgoing
@@ -177,13 +177,13 @@ class OneStreamLink(Link):
         if outgoing.max_deadline is not None:
             deadline = min(self._loop.time() + outgoing.patience, outgoing.max_deadline)
             self._conversation.extend(waiter.id, max(waiter.least, deadline))
-        waiter.sink.notified(PROGRESS, params)
+        waiter.sink.on_notification(PROGRESS, params)
 
     def _complain(self, kind: str, text: str) -> None:
         """Report what the server should not have done."""
         told = self.complaints.note(kind, text)
         if told is not None:
-            self.listener.spoke(self.says, told)
+            self.listener.on_log(self.says, told)
 
     # How a request ends without an answer.
 
@@ -191,7 +191,7 @@ class OneStreamLink(Link):
         self._sweeping = False
         for id_, waiter in self._conversation.expire(self._loop.time()):
             if self._withdraw(id_, "the deadline passed"):
-                waiter.sink.lost(Fault("UPSTREAM_TIMEOUT", f"no answer to {waiter.outgoing.method} in time"))
+                waiter.sink.on_lost(Fault("UPSTREAM_TIMEOUT", f"no answer to {waiter.outgoing.method} in time"))
         if self._conversation.waiting and not self._sweeping:
             self._sweeping = True
             self._loop.call_later(SWEEP, self._sweep)
@@ -212,7 +212,7 @@ class OneStreamLink(Link):
         self._fault = fault
         for waiter in self._conversation.abandon():
             name = "OUTCOME_UNKNOWN" if self._reached(waiter) else "UPSTREAM_UNAVAILABLE"
-            waiter.sink.lost(Fault(name, fault.message))
+            waiter.sink.on_lost(Fault(name, fault.message))
 
 
 def sendable(payload: bytes) -> bytes:

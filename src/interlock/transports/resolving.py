@@ -159,6 +159,6 @@ async def _checked(url: str, found: tuple[Finding, ...], resolver: Resolver, rul
     if found:
         finding = found[0]
         data = {"findings": [{"rule": each.rule, "message": each.message} for each in found[:8]]}
-        raise Fault("VALIDATION_BLOCKED", f"{finding.message} ({finding.rule})", mend=finding.mend, data=data)
+        raise Fault("VALIDATION_BLOCKED", f"{finding.message} ({finding.rule})", hint=finding.hint, data=data)
     origin, _ = split_url(url)
     return Checked(url, origin.host, origin.port, addresses or (origin.host,), hop)

@@ -19,15 +19,15 @@ from interlock.web.well_known import well_known_routes
 
 
 def make_app(
-    assembly: HubApp,
+    hub_app: HubApp,
     service: Service | None = None,
     operator: ControlOperations | None = None,
     metrics: MetricsPage | None = None,
 ) -> Starlette:
     """The routes beside the MCP addresses. `service` stands before the hub where somebody watches; without an
     `operator` the admin API has one of its own."""
-    operator = operator or ControlOperations(assembly, lambda: None)
-    metrics = metrics or MetricsPage(assembly)
+    operator = operator or ControlOperations(hub_app, lambda: None)
+    metrics = metrics or MetricsPage(hub_app)
 
     async def root(request: Request) -> PlainTextResponse:
         return PlainTextResponse(f"Interlock {VERSION}\nMCP is served at /mcp, REST at /tools (see /docs)\n")
@@ -39,13 +39,13 @@ def make_app(
         """Ready when no eager server is still on its way up; one that failed does not hold back the others."""
         waiting = [
             upstream.id
-            for upstream in assembly.upstreams
+            for upstream in hub_app.upstreams
             if upstream.settings.start == "eager" and upstream.state in (ServerState.REGISTERED, ServerState.CONNECTING)
         ]
-        ready = assembly.begun and not waiting
+        ready = hub_app.begun and not waiting
         return JSONResponse({"ready": ready, "waiting": len(waiting)}, status_code=200 if ready else 503)
 
     own = [Route("/", root), Route("/healthz", healthz), Route("/readyz", readyz)]
-    rest = rest_routes(service or assembly.service, assembly.doors, admin_paths(assembly))
-    admin = admin_routes(assembly, operator)
-    return Starlette(routes=[*own, *metrics.routes, *well_known_routes(assembly), *rest, *admin])
+    rest = rest_routes(service or hub_app.service, hub_app.authenticator, admin_paths(hub_app))
+    admin = admin_routes(hub_app, operator)
+    return Starlette(routes=[*own, *metrics.routes, *well_known_routes(hub_app), *rest, *admin])

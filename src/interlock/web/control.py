@@ -48,8 +48,8 @@ HELD_BYTES: Final = 16 * 1024 * 1024
 class ControlSocket:
     """The listening socket."""
 
-    def __init__(self, assembly: HubApp, operator: ControlOperations) -> None:
-        self._assembly = assembly
+    def __init__(self, hub_app: HubApp, operator: ControlOperations) -> None:
+        self._hub_app = hub_app
         self._operator = operator
         self._server: asyncio.Server | None = None
         self._connections: set[_Connection] = set()
@@ -78,7 +78,7 @@ class ControlSocket:
             connection.close()
 
     def _connection(self) -> _Connection:
-        return _Connection(self._assembly, self._operator, self.token, self._connections)
+        return _Connection(self._hub_app, self._operator, self.token, self._connections)
 
 
 def _same(given: str, token: str) -> bool:
@@ -113,9 +113,9 @@ class _Connection(asyncio.Protocol):
     """One connection, until its hello; a control connection stays here, a stdio one is handed on."""
 
     def __init__(
-        self, assembly: HubApp, operator: ControlOperations, token: str | None, all_of_them: set[_Connection]
+        self, hub_app: HubApp, operator: ControlOperations, token: str | None, all_of_them: set[_Connection]
     ) -> None:
-        self._assembly = assembly
+        self._hub_app = hub_app
         self._operator = operator
         self._token = token
         self._all = all_of_them
@@ -194,18 +194,18 @@ class _Connection(asyncio.Protocol):
             if rest:
                 self.data_received(rest)
             return
-        doors, view = self._assembly.doors, hello.view or "/mcp"
-        caller = doors.admit_key(hello.key, view)
+        authenticator, view = self._hub_app.authenticator, hello.view or "/mcp"
+        caller = authenticator.admit_key(hello.key, view)
         self._welcome(id, caller.principal.id, caller.principal.kind)
 
         def admit(auth: bytes) -> Caller:
-            found = doors.admit(view, {b"authorization": header_of(auth)})
+            found = authenticator.admit(view, {b"authorization": header_of(auth)})
             if hello.key is not None and found.owner != caller.owner:
-                raise Fault("ACCESS_DENIED", "this stream is another's", mend="start `interlock stdio` with that key")
+                raise Fault("ACCESS_DENIED", "this stream is another's", hint="start `interlock stdio` with that key")
             return found
 
-        limits = self._assembly.limits
-        stdio = self._stdio = StdioServer(self._assembly.service, caller, limits=limits, admit=admit)
+        limits = self._hub_app.limits
+        stdio = self._stdio = StdioServer(self._hub_app.service, caller, limits=limits, admit=admit)
         stdio.connection_made(self._transport)
         self._transport.set_protocol(_HandedOn(stdio, self))
         if rest:

@@ -56,19 +56,19 @@ class DevHub:
     async def run(self, port: int) -> None:
         """Serve on a port of the loopback address. Raises OSError where that cannot be."""
         with tempfile.TemporaryDirectory(prefix="interlock-dev-") as home:
-            assembly = HubApp(self._config(port), Path(home))
-            service = ObservedService(assembly.hub, self._seen)
-            endpoint = McpEndpoint(service, assembly.limits)
-            app = cast("ASGI3Application", make_app(assembly, service))
-            http = await start(endpoint, app, port=port, limits=assembly.limits, is_mcp=is_mcp_path)
-            assembly.logs.follow(self._logged)
+            hub_app = HubApp(self._config(port), Path(home))
+            service = ObservedService(hub_app.hub, self._seen)
+            endpoint = McpEndpoint(service, hub_app.limits)
+            app = cast("ASGI3Application", make_app(hub_app, service))
+            http = await start(endpoint, app, port=port, limits=hub_app.limits, is_mcp=is_mcp_path)
+            hub_app.logs.follow(self._logged)
             self._tell(DevMessage("listening", f"http://127.0.0.1:{http.port}"))
             try:
-                await assembly.begin()
-                await self._keep_running(assembly)
+                await hub_app.begin()
+                await self._keep_running(hub_app)
             finally:
                 await http.stop(0.5)
-                await assembly.end()
+                await hub_app.end()
 
     def _config(self, port: int) -> Config:
         server = Server(
@@ -82,12 +82,12 @@ class DevHub:
         hub = Hub(listen=f"127.0.0.1:{port}", timeouts=Timeouts(start_s=30))
         return Config(hub=hub, servers={self.name: server})
 
-    async def _keep_running(self, assembly: HubApp) -> None:
-        upstream = assembly.upstreams[self.name]
+    async def _keep_running(self, hub_app: HubApp) -> None:
+        upstream = hub_app.upstreams[self.name]
         began = datetime.min.replace(tzinfo=UTC)
         seen = self._stamps()
         while True:
-            await self._settle(assembly, upstream, began)
+            await self._settle(hub_app, upstream, began)
             while (now := self._stamps()) == seen:
                 await asyncio.sleep(LOOK_EVERY_S)
             changed = sorted({Path(path).relative_to(self._file.parent).as_posix() for path, _ in seen ^ now})
@@ -96,7 +96,7 @@ class DevHub:
             began = datetime.now(UTC)
             await upstream.restart()
 
-    async def _settle(self, assembly: HubApp, upstream: Upstream, began: datetime) -> None:
+    async def _settle(self, hub_app: HubApp, upstream: Upstream, began: datetime) -> None:
         """Wait until it runs or has failed, and say which."""
         while upstream.since <= began or upstream.state not in (ServerState.CONNECTED, ServerState.ERROR):
             await asyncio.sleep(0.02)
@@ -105,7 +105,7 @@ class DevHub:
                 DevMessage("broken", self._why_broken("" if upstream.problem is None else upstream.problem.message))
             )
             return
-        offer = assembly.catalog.offer(self.name)
+        offer = hub_app.catalog.offer(self.name)
         self._tell(DevMessage("ready", ", ".join(offer.tools) if offer is not None else ""))
 
     def _why_broken(self, problem: str) -> str:

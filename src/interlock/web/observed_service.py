@@ -42,13 +42,13 @@ class ObservedService:
         """Answer a request, and tell how it went."""
         self._service.serve(_Overseen(exchange, self._tell))
 
-    def told(self, caller: Caller, session: Session | None, notification: Notification) -> None:
+    def on_notification(self, caller: Caller, session: Session | None, notification: Notification) -> None:
         """Take a notification."""
-        self._service.told(caller, session, notification)
+        self._service.on_notification(caller, session, notification)
 
-    def closed(self, session: Session) -> None:
+    def on_session_closed(self, session: Session) -> None:
         """A session is over."""
-        self._service.closed(session)
+        self._service.on_session_closed(session)
 
 
 class _Overseen(Exchange):
@@ -57,7 +57,7 @@ class _Overseen(Exchange):
     __slots__ = ("_begun", "_real", "_tell")
 
     def __init__(self, real: Exchange, tell: Callable[[ObservedCall], None]) -> None:
-        super().__init__(real.request, real.glance, real.dialect, real.caller, real.session, real.headers)
+        super().__init__(real.request, real.preview, real.dialect, real.caller, real.session, real.headers)
         self._real = real
         self._tell = tell
         self._begun = perf_counter()
@@ -95,7 +95,7 @@ class _Overseen(Exchange):
     def _over(self, outcome: str, *, failed: bool) -> None:
         took = (perf_counter() - self._begun) * 1000
         request: Request = self.request
-        name = self.glance.name or self.glance.uri or ""
+        name = self.preview.name or self.preview.uri or ""
         params = request.params.decode(errors="replace")
         self._tell(ObservedCall(request.method, name, params, outcome, failed, round(took, 2)))
 

@@ -74,11 +74,11 @@ async def serve(config: Config, home: Path, on_ready: Callable[[Ready], None]) -
     check_webhook(config.hub.webhook)
     check_otel(config.hub.tracing)
     stopping = asyncio.Event()
-    assembly = HubApp(config, home)
-    operator = ControlOperations(assembly, stopping.set)
-    control = ControlSocket(assembly, operator)
+    hub_app = HubApp(config, home)
+    operator = ControlOperations(hub_app, stopping.set)
+    control = ControlSocket(hub_app, operator)
     bounds = HttpBounds(sessions=config.hub.limits.sessions, connections=for_clients(raise_limit()))
-    endpoint = McpEndpoint(assembly.service, assembly.limits, bounds)
+    endpoint = McpEndpoint(hub_app.service, hub_app.limits, bounds)
     host, port = config.hub.address
     if config.hub.anonymous and not config.hub.on_loopback:
         raise CannotStart("a hub that listens beyond this machine needs keys", "set `anonymous = false` in [hub]")
@@ -87,7 +87,7 @@ async def serve(config: Config, home: Path, on_ready: Callable[[Ready], None]) -
         from interlock.web.app import make_app
         from interlock.web.metrics.page import MetricsPage
 
-        return make_app(assembly, operator=operator, metrics=MetricsPage(assembly, http.face))
+        return make_app(hub_app, operator=operator, metrics=MetricsPage(hub_app, http.listener))
 
     try:
         http = await start_http(
@@ -97,62 +97,62 @@ async def serve(config: Config, home: Path, on_ready: Callable[[Ready], None]) -
             port=port,
             hosts=config.hub.allowed_hosts,
             origins=config.hub.allowed_origins,
-            limits=assembly.limits,
+            limits=hub_app.limits,
             bounds=bounds,
             is_mcp=is_mcp_path,
         )
     except OSError as cause:
-        mend = "end whatever holds it (`interlock doctor` looks who does), or set another `listen` in [hub]"
+        hint = "end whatever holds it (`interlock doctor` looks who does), or set another `listen` in [hub]"
         why = os.strerror(cause.errno) if cause.errno and cause.errno > 0 else cause.strerror or str(cause)
-        raise CannotStart(f"{config.hub.listen} cannot be listened on: {why}", mend) from None
-    assembly.listen = f"{host if ':' not in host else f'[{host}]'}:{http.port}"
+        raise CannotStart(f"{config.hub.listen} cannot be listened on: {why}", hint) from None
+    hub_app.listen = f"{host if ':' not in host else f'[{host}]'}:{http.port}"
     try:
-        await assembly.begin()
+        await hub_app.begin()
     except StoreError as cause:
-        raise CannotStart(cause.message, cause.mend) from None
+        raise CannotStart(cause.message, cause.hint) from None
     try:
         await control.listen(socket_path(home))
-        _write_info(home, assembly.listen, control)
+        _write_info(home, hub_app.listen, control)
     except OSError as cause:
         await http.stop(DRAIN_S)
-        await assembly.end()
-        mend = f"see that there is room in {home / 'run'}, and that it can be written"
-        raise CannotStart(f"{cause.filename or socket_path(home)}: {cause.strerror}", mend) from None
-    watcher = asyncio.create_task(_watch_files(assembly, operator))
-    ebbing = asyncio.create_task(_watch_connections(http.face))
+        await hub_app.end()
+        hint = f"see that there is room in {home / 'run'}, and that it can be written"
+        raise CannotStart(f"{cause.filename or socket_path(home)}: {cause.strerror}", hint) from None
+    watcher = asyncio.create_task(_watch_files(hub_app, operator))
+    ebbing = asyncio.create_task(_watch_connections(http.listener))
     with _signals(stopping.set):
-        on_ready(Ready(assembly.listen, os.getpid()))
+        on_ready(Ready(hub_app.listen, os.getpid()))
         await stopping.wait()
     watcher.cancel()
     ebbing.cancel()
     await http.stop(DRAIN_S)
-    await assembly.end()
+    await hub_app.end()
     for path in (info_path(home), socket_path(home)):
         path.unlink(missing_ok=True)
     await control.close()
 
 
-async def _watch_files(assembly: HubApp, operator: ControlOperations) -> None:
+async def _watch_files(hub_app: HubApp, operator: ControlOperations) -> None:
     """A changed file is read again; a broken one changes nothing, and says so in `status`."""
-    seen = _stamps(assembly.config)
+    seen = _stamps(hub_app.config)
     await operator.look()
     while True:
         await asyncio.sleep(LOOK_EVERY_S)
-        now = _stamps(assembly.config)
+        now = _stamps(hub_app.config)
         if now != seen:
             await operator.reload()
             for problem in operator.problems:
                 line = f":{problem['line']}" if problem["line"] else ""
-                assembly.logs.add("hub", "config", f"{problem['file']}{line}: {problem['message']}")
-            seen = _stamps(assembly.config)
+                hub_app.logs.add("hub", "config", f"{problem['file']}{line}: {problem['message']}")
+            seen = _stamps(hub_app.config)
 
 
-async def _watch_connections(face: HttpListener) -> None:
+async def _watch_connections(listener: HttpListener) -> None:
     """What thousands of clients took goes back to the system when they have gone."""
-    ebb = MemoryTrend()
+    memory_trend = MemoryTrend()
     while True:
         await asyncio.sleep(LOOK_EVERY_S)
-        if ebb.has_fallen(len(face.connections)):
+        if memory_trend.has_fallen(len(listener.connections)):
             await asyncio.to_thread(give_back)
 
 

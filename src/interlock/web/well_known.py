@@ -17,15 +17,15 @@ from interlock.transports.http.legacy_sse import mcp_path_of
 _HEADERS = {"cache-control": "max-age=300", "x-content-type-options": "nosniff"}
 
 
-def well_known_routes(assembly: HubApp) -> list[Route]:
+def well_known_routes(hub_app: HubApp) -> list[Route]:
     """The routes, for an application to take in."""
 
     async def protected_resource(request: Request) -> Response:
         path = request.url.path.removeprefix(WELL_KNOWN)
         if mcp_path_of(path) is not None and is_mcp_path(mcp_path_of(path) or ""):
             path = ""  # the older transport: a token for the whole hub is good there
-        if assembly.oauth is None or not (path in ("", "/") or is_mcp_path(path)):
+        if hub_app.oauth is None or not (path in ("", "/") or is_mcp_path(path)):
             return JSONResponse({"error": "not_found"}, status_code=404)
-        return JSONResponse(assembly.oauth.resource.metadata(path.rstrip("/")), headers=_HEADERS)
+        return JSONResponse(hub_app.oauth.resource.metadata(path.rstrip("/")), headers=_HEADERS)
 
     return [Route(WELL_KNOWN, protected_resource), Route(WELL_KNOWN + "/{path:path}", protected_resource)]

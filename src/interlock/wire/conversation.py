@@ -108,7 +108,7 @@ class Conversation(Generic[W]):
             raise Fault(
                 "RESOURCE_EXHAUSTED",
                 f"{self._limits.pending} requests are waiting on this connection",
-                mend="wait for some to be answered",
+                hint="wait for some to be answered",
                 retry_after_ms=1000,
             )
         self._next += 1

@@ -52,9 +52,9 @@ class Kind(msgspec.Struct, frozen=True):
     as_result: bool = False
     """A tool call so refused is answered with an `isError` result, which the model reads and can correct itself by."""
 
-    def code(self, tongue: ErrorDialect) -> int:
+    def code(self, error_dialect: ErrorDialect) -> int:
         """The number this error has in a dialect; the plain MCP number where the dialect has none of its own."""
-        match tongue:
+        match error_dialect:
             case ErrorDialect.NEW_MCP:
                 return self.new_mcp or self.mcp
             case ErrorDialect.MGP:
@@ -166,7 +166,7 @@ class Fault(Exception):
         name: str,
         message: str,
         *,
-        mend: str = "",
+        hint: str = "",
         retry_after_ms: int | None = None,
         data: Mapping[str, object] | None = None,
         code: int | None = None,
@@ -174,7 +174,7 @@ class Fault(Exception):
         super().__init__(message)
         self.kind = TABLE[name]
         self.message = message
-        self.mend = mend
+        self.hint = hint
         self.retry_after_ms = retry_after_ms
         self.data = data or {}
         self.foreign_code = code
@@ -187,16 +187,16 @@ class Fault(Exception):
         """The stable name a client may branch on."""
         return self.kind.name
 
-    def render(self, tongue: ErrorDialect) -> ErrorObject:
+    def render(self, error_dialect: ErrorDialect) -> ErrorObject:
         """The JSON-RPC error object for whoever asked."""
         data: dict[str, object] = {**self.data, "domain": self.kind.domain, "name": self.kind.name}
-        if self.mend:
-            data["mend"] = self.mend
+        if self.hint:
+            data["hint"] = self.hint
         if self.retry_after_ms is not None:
             data["retry_after_ms"] = self.retry_after_ms
-        if tongue.is_mgp:
+        if error_dialect.is_mgp:
             data["_mgp"] = self._recovery()
-        code = self.kind.code(tongue) if self.foreign_code is None else self.foreign_code
+        code = self.kind.code(error_dialect) if self.foreign_code is None else self.foreign_code
         return ErrorObject(code, self.message, msgspec.Raw(msgspec.json.encode(data)))
 
     def _recovery(self) -> dict[str, object]:

@@ -55,7 +55,7 @@ class Desk:
 
     def serve(self, exchange: Exchange) -> None:
         self.served += 1
-        match exchange.glance.name:
+        match exchange.preview.name:
             case "echo":
                 exchange.result(b'{"said":"echo"}')
             case "unknown":
@@ -65,10 +65,10 @@ class Desk:
             case _:
                 self.asked.put_nowait(exchange)
 
-    def told(self, caller: Caller, session: Session | None, notification: Notification) -> None:
+    def on_notification(self, caller: Caller, session: Session | None, notification: Notification) -> None:
         self.heard.append(notification)
 
-    def closed(self, session: Session) -> None:
+    def on_session_closed(self, session: Session) -> None:
         self.over.append(session)
         self.one_over.set()
 

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from interlock.transports.http.bounds import HttpBounds
 from interlock.transports.http.endpoint import McpEndpoint
-from interlock.transports.http.guard import faces_of
+from interlock.transports.http.guard import allowed_hosts_for
 from interlock.transports.http.listener import HttpListener, mcp_paths
 from interlock.transports.http.serve import start
 from interlock.wire.limits import DEFAULT, Limits
@@ -62,7 +62,7 @@ async def test_a_pipelined_request_is_not_begun_before_the_one_ahead_is_answered
         await asyncio.sleep(0)
         assert place.desk.asked.empty()
         first.result(b"{}")
-        assert (await place.desk.next()).glance.name == "second"
+        assert (await place.desk.next()).preview.name == "second"
 
 
 async def test_a_refusal_comes_after_the_answers_that_are_due(place: Place) -> None:
@@ -206,7 +206,7 @@ async def test_bodies_that_come_in_are_bounded_over_all_connections() -> None:
         async with place.peer() as three:
             three.send(modern(place.host).replace(b"/mcp", b"/app", 1))
             assert (await three.answer()).status == 200
-    assert place.server.face.held == 0
+    assert place.server.listener.held == 0
 
 
 async def test_a_refusal_behind_a_request_to_the_app_leaves_that_one_alone(place: Place) -> None:
@@ -252,7 +252,7 @@ async def test_a_request_that_does_not_come_in_time_is_refused(sent: bytes) -> N
     async with opened(Desk(), IMPATIENT) as place, place.peer() as peer:
         peer.send(sent.replace(b"HOST", place.host.encode()))
         assert (await peer.rest()).startswith(b"HTTP/1.1 408 ")
-        assert place.server.face.timed_out == 1
+        assert place.server.listener.timed_out == 1
 
 
 async def test_a_request_that_trickles_in_is_refused_too() -> None:
@@ -293,9 +293,9 @@ async def test_a_client_that_never_reads_is_cut_off() -> None:
             loop = asyncio.get_running_loop()
             await loop.sock_sendall(lazy, modern(place.host, "slow") + modern(place.host, "slow"))
             (await place.desk.next()).result(b'"%b"' % (b"a" * 8_000_000))
-            while place.server.face.connections:
+            while place.server.listener.connections:
                 await asyncio.sleep(0.05)
-        assert place.server.face.timed_out == 1
+        assert place.server.listener.timed_out == 1
         assert place.desk.asked.empty(), "nothing is served while the client does not read"
 
 
@@ -310,7 +310,7 @@ async def test_a_stream_that_nobody_reads_is_closed_and_counted() -> None:
             for _ in range(1000):
                 exchange.notify("notifications/message", b'{"data":"%b"}' % (b"a" * 20_000))
             await asyncio.wait_for(gone.wait(), 5)
-        assert place.server.face.overrun == 1
+        assert place.server.listener.overrun == 1
         assert not exchange.open
 
 
@@ -404,9 +404,11 @@ def answers_to(pieces: list[bytes]) -> bytes:
     from interlock.transports.http.protocol import HubProtocol
 
     async def feed() -> bytes:
-        face = HttpListener(McpEndpoint(Desk()), faces_of("127.0.0.1", 7420), DEFAULT, HttpBounds(), mcp_paths)
-        face.ok_head = face.ok_head.replace(face.ok_head.split(b"\r\n")[1], b"date: now")
-        protocol = HubProtocol(face, Config(app, log_config=None, ws="none"), ServerState(), {})
+        listener = HttpListener(
+            McpEndpoint(Desk()), allowed_hosts_for("127.0.0.1", 7420), DEFAULT, HttpBounds(), mcp_paths
+        )
+        listener.ok_head = listener.ok_head.replace(listener.ok_head.split(b"\r\n")[1], b"date: now")
+        protocol = HubProtocol(listener, Config(app, log_config=None, ws="none"), ServerState(), {})
         recorder = Recorder()
         protocol.connection_made(recorder)
         for piece in pieces:

@@ -10,15 +10,15 @@ from hypothesis import strategies as st
 from interlock.transports.http.bounds import HttpBounds
 from interlock.transports.http.guard import (
     Faces,
+    allowed_hosts_for,
     check_head,
     check_size,
     check_target,
     combine,
-    faces_of,
 )
 from interlock.transports.http.listener import mcp_paths
 
-FACES = faces_of("127.0.0.1", 7420, names=["hub.example"], origins=["https://console.example"])
+FACES = allowed_hosts_for("127.0.0.1", 7420, names=["hub.example"], origins=["https://console.example"])
 HOST = {b"host": b"127.0.0.1:7420"}
 
 

@@ -243,7 +243,7 @@ async def test_a_refused_credential_is_told_in_the_servers_words(at, status: int
     fault = await (await at(script)).lose()
     assert fault.data == {"status": status, "www_authenticate": 'Bearer resource_metadata="https://x/y"'}
     assert "resource_metadata" in fault.message
-    assert fault.mend
+    assert fault.hint
 
 
 async def test_an_unknown_session_is_told_apart_from_an_unknown_address(at) -> None:
@@ -295,7 +295,7 @@ async def test_a_redirect_that_asks_for_a_get_is_told_and_not_followed(at, statu
     desk = await at(script)
     fault = await desk.lose()
     assert "'/mcp/'" in fault.message
-    assert fault.mend == "configure that address, if it is right"
+    assert fault.hint == "configure that address, if it is right"
     assert len(desk.web.visits) == 1
 
 

@@ -131,17 +131,17 @@ class Ear:
         self.ends: list[Fault] = []
         self.heard = asyncio.Event()
 
-    def notified(self, method: str, params: bytes) -> None:
+    def on_notification(self, method: str, params: bytes) -> None:
         self.notes.append((method, params))
         self.heard.set()
 
-    def asked(self, request: Request) -> None:
+    def on_request(self, request: Request) -> None:
         self.questions.put_nowait(request)
 
-    def closed(self, fault: Fault) -> None:
+    def on_closed(self, fault: Fault) -> None:
         self.ends.append(fault)
 
-    def spoke(self, stream: str, text: str) -> None:
+    def on_log(self, stream: str, text: str) -> None:
         self.lines.append(text)
 
 

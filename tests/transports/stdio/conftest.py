@@ -33,16 +33,16 @@ class Ear:
         self.end: asyncio.Future[Fault] = asyncio.get_running_loop().create_future()
         self.on_question: Callable[[Request], None] = self.questions.append
 
-    def notified(self, method: str, params: bytes) -> None:
+    def on_notification(self, method: str, params: bytes) -> None:
         self.notes.append((method, params))
 
-    def asked(self, request: Request) -> None:
+    def on_request(self, request: Request) -> None:
         self.on_question(request)
 
-    def closed(self, fault: Fault) -> None:
+    def on_closed(self, fault: Fault) -> None:
         self.end.set_result(fault)
 
-    def spoke(self, stream: str, text: str) -> None:
+    def on_log(self, stream: str, text: str) -> None:
         self.lines.append((stream, text))
 
 

@@ -331,7 +331,7 @@ async def test_one_waiters_bug_does_not_cost_another_its_answer(run) -> None:
     asyncio.get_running_loop().set_exception_handler(lambda _, context: reported.append(context["exception"]))
 
     class Broken:
-        def answered(self, answer: object) -> None:
+        def on_response(self, answer: object) -> None:
             raise ZeroDivisionError
 
     deadline = asyncio.get_running_loop().time() + 20
@@ -355,14 +355,14 @@ class Watcher:
     def __init__(self) -> None:
         self.end: asyncio.Future[Fault] = asyncio.get_running_loop().create_future()
 
-    def notified(self, method: str, params: bytes) -> None: ...
+    def on_notification(self, method: str, params: bytes) -> None: ...
 
     def asked(self, request: object) -> None: ...
 
-    def closed(self, fault: Fault) -> None:
+    def on_closed(self, fault: Fault) -> None:
         self.end.set_result(fault)
 
-    def spoke(self, stream: str, text: str) -> None: ...
+    def on_log(self, stream: str, text: str) -> None: ...
 
 
 async def test_a_program_that_ends_at_once_is_told_as_one_that_ended() -> None:

@@ -148,4 +148,4 @@ async def test_a_server_that_cannot_be_started_says_why(command: Command, said: 
     with pytest.raises(Fault, match=said) as refused:
         await StdioLink.spawn(command, None)
     assert refused.value.name == "UPSTREAM_UNAVAILABLE"
-    assert refused.value.mend
+    assert refused.value.hint

@@ -327,9 +327,9 @@ class Broken(Server):
     """A service that breaks its promises."""
 
     def serve(self, exchange: Exchange) -> None:
-        if exchange.glance.name == "raise":
+        if exchange.preview.name == "raise":
             raise RuntimeError("secret")
-        exchange.result({"lines": b'{"a":\n1}', "bytes": b'{"a":"\xff"}'}[exchange.glance.name or ""])
+        exchange.result({"lines": b'{"a":\n1}', "bytes": b'{"a":"\xff"}'}[exchange.preview.name or ""])
 
 
 async def test_a_service_that_breaks_its_promises_harms_only_its_own_answer() -> None:

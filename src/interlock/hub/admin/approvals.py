@@ -72,7 +72,7 @@ class ApprovalOperations:
 
     def _attended(self, terminal: bool) -> None:
         if self._where == "terminal" and not terminal:
-            raise Fault("ACCESS_DENIED", "an answer needs a person at a terminal", mend="answer in `interlock watch`")
+            raise Fault("ACCESS_DENIED", "an answer needs a person at a terminal", hint="answer in `interlock watch`")
 
     def _shown(self, decision: Decision) -> dict[str, object]:
         asked = decision.question

@@ -51,9 +51,9 @@ class KeyOperations:
         self._access.demand(asking, "make keys", write=True)
         asked = read(params, CreateKey)
         if asked.profile is not None and asked.profile not in self._config().profiles:
-            raise Fault("INVALID_PARAMS", f"no profile {asked.profile!r}", mend="name one of [profiles.…]")
+            raise Fault("INVALID_PARAMS", f"no profile {asked.profile!r}", hint="name one of [profiles.…]")
         if asked.expires_at is not None and asked.expires_at <= datetime.now(UTC):
-            raise Fault("INVALID_PARAMS", "expires_at is over already", mend="name an instant to come")
+            raise Fault("INVALID_PARAMS", "expires_at is over already", hint="name an instant to come")
         permissions = None if asked.permissions is None else check_permissions(asked.permissions)
         self._not_beyond(asking, asked.kind, permissions, asked.profile)
         text = await self._keys.create(
@@ -98,17 +98,17 @@ class KeyOperations:
             return
         if kind == "person" and asking.kind != "person":
             said = "only a person makes a person's key: whoever holds one can approve calls"
-            raise Fault("PERMISSION_DENIED", said, mend="`interlock keys create NAME --kind person` at a terminal")
+            raise Fault("PERMISSION_DENIED", said, hint="`interlock keys create NAME --kind person` at a terminal")
         if asking.profile is not None and profile != asking.profile:
             said = f"{asking.id} sees the hub through the profile {asking.profile!r} alone, and hands out no other"
-            raise Fault("PERMISSION_DENIED", said, mend=f"name the profile {asking.profile!r}")
+            raise Fault("PERMISSION_DENIED", said, hint=f"name the profile {asking.profile!r}")
         wanted, own = rights_of(kind, permissions), self._access.rights(asking)
         beyond = (
             sorted(wanted.permissions) if own is None else [one for one in wanted.permissions if not own.covers(one)]
         )
         if beyond:
-            mend = f"leave out {beyond[0]}, or have it done by someone whose key permits it"
-            raise Fault("PERMISSION_DENIED", f"{asking.id} cannot hand out more than its own key permits", mend=mend)
+            hint = f"leave out {beyond[0]}, or have it done by someone whose key permits it"
+            raise Fault("PERMISSION_DENIED", f"{asking.id} cannot hand out more than its own key permits", hint=hint)
 
 
 class CreateKey(msgspec.Struct):

@@ -49,14 +49,14 @@ class PermissionOperations:
         self._access.demand(asking, "change permissions", write=True)
         asked = read(params, ApprovePermissions)
         if asked.expires_at is not None and asked.expires_at <= self._permissions.now():
-            raise Fault("INVALID_PARAMS", "expires_at is over already", mend="name an instant to come, with its zone")
+            raise Fault("INVALID_PARAMS", "expires_at is over already", hint="name an instant to come, with its zone")
         return await self._put(asking, asked, "approved", trace, expires_at=asked.expires_at)
 
     async def approve_at_terminal(self, asking: Principal, params: bytes, trace: str = "") -> dict[str, object]:
         """The same over the control socket."""
         if not read(params, _Attended).terminal:
-            mend = "run `interlock permissions approve` in a terminal"
-            raise Fault("ACCESS_DENIED", "an approval needs a person at a terminal", mend=mend)
+            hint = "run `interlock permissions approve` in a terminal"
+            raise Fault("ACCESS_DENIED", "an approval needs a person at a terminal", hint=hint)
         return await self.approve(asking, params, trace)
 
     async def deny(self, asking: Principal, params: bytes, trace: str = "") -> dict[str, object]:
@@ -72,8 +72,8 @@ class PermissionOperations:
         standings = [self._permissions.standing(asked.server, name) for name in expand(asked.permissions)]
         held = [each.permission for each in standings if each.grant == "approved"]
         if not held:
-            mend = "`interlock permissions list` says how they stand"
-            raise Fault("INVALID_PARAMS", f"{asked.server[:100]} has none of these", mend=mend)
+            hint = "`interlock permissions list` says how they stand"
+            raise Fault("INVALID_PARAMS", f"{asked.server[:100]} has none of these", hint=hint)
         return await self._put(asking, msgspec.structs.replace(asked, permissions=held), "denied", trace, revoked=True)
 
     async def _put(
@@ -112,7 +112,7 @@ class PermissionOperations:
 
     def _known(self, server: str) -> str:
         if server not in self._servers():
-            raise Fault("NOT_FOUND", f"no server {server[:100]!r}", mend="`interlock status` names them")
+            raise Fault("NOT_FOUND", f"no server {server[:100]!r}", hint="`interlock status` names them")
         return server
 
 

@@ -81,12 +81,12 @@ class Decision(msgspec.Struct, frozen=True):
         if by.kind != "person":
             raise Fault("ACCESS_DENIED", f"only a person can answer, and {by.id} is a {by.kind}")
         if (by.id, by.kind) == (asked.asker, asked.asker_kind):
-            raise Fault("ACCESS_DENIED", "whoever asked cannot answer", mend="another person has to")
+            raise Fault("ACCESS_DENIED", "whoever asked cannot answer", hint="another person has to")
         if self.state is not DecisionState.OPEN:
             told = f" by {self.answered_by}" if self.answered_by else ""
             raise Fault("INVALID_PARAMS", f"decision {self.id} is {self.state.value}{told}; it is answered once")
         if now >= self.deadline:
-            raise Fault("INVALID_PARAMS", f"decision {self.id} has expired", mend="have the call repeated")
+            raise Fault("INVALID_PARAMS", f"decision {self.id} has expired", hint="have the call repeated")
         event = DecisionEvent.DENY if answer == "no" else DecisionEvent.APPROVE
         return msgspec.structs.replace(
             self.after(event), answer=answer, answered_by=by.id, answered_in=where, answered_at=now

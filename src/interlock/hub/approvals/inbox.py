@@ -110,7 +110,7 @@ class Inbox:
         """A decision by its id. Raises where there is none."""
         found = self._known.get(id)
         if found is None:
-            raise Fault("NOT_FOUND", f"no decision {id[:40]!r}", mend="`interlock approvals list` names them")
+            raise Fault("NOT_FOUND", f"no decision {id[:40]!r}", hint="`interlock approvals list` names them")
         return found
 
     def all(self, *, only_open: bool) -> list[Decision]:
@@ -200,13 +200,13 @@ class Inbox:
         if not self._stands(decision.question):
             await self._change(decision, decision.after(DecisionEvent.CHANGE), NOBODY)
             said = f"decision {id} is void: {decision.question.asker} may not ask for it any more"
-            raise Fault("INVALID_PARAMS", said, mend="have the call repeated with a key that holds")
+            raise Fault("INVALID_PARAMS", said, hint="have the call repeated with a key that holds")
         rule = None
         if answer == "always" and decision.question.kind == "tool_call":
             # What the others give, they give until it is taken back or changes in any case.
             rule = self._learn([after], by, now)
         if not await self._change(decision, after, by, rule):
-            raise Fault("INVALID_PARAMS", f"decision {id} has just been answered", mend="`interlock approvals show` it")
+            raise Fault("INVALID_PARAMS", f"decision {id} has just been answered", hint="`interlock approvals show` it")
         return after
 
     async def use(self, id: str) -> bool:
@@ -245,7 +245,7 @@ class Inbox:
         """Forget a rule: the next such call asks again."""
         rule = self._rules.get(id)
         if rule is None:
-            raise Fault("NOT_FOUND", f"no rule {id[:40]!r}", mend="`interlock approvals rules` names them")
+            raise Fault("NOT_FOUND", f"no rule {id[:40]!r}", hint="`interlock approvals rules` names them")
         async with self._store.transaction() as change:
             change.delete(RULES, id)
             _recorded(change, self._record_rule(rule, by, False))
@@ -297,7 +297,7 @@ class Inbox:
     def _learn(self, answers: list[Decision], by: Principal, now: int) -> Rule:
         known = self._rules.get(rule_id(answers[0].question))
         if known is None and len(self._rules) >= MOST_RULES:
-            raise Fault("RESOURCE_EXHAUSTED", f"there are {MOST_RULES} rules", mend="revoke some")
+            raise Fault("RESOURCE_EXHAUSTED", f"there are {MOST_RULES} rules", hint="revoke some")
         try:
             return learn(answers, by.id, now, known)
         except ValueError as cause:

@@ -54,7 +54,7 @@ class ApprovalNotifiers:
         """Open questions that somebody is still to be told of."""
         return self._news.qsize()
 
-    def heard(self, decision: Decision) -> None:
+    def on_decision(self, decision: Decision) -> None:
         """A decision changed. Only open ones are news, and only where someone is to be told."""
         hub = self._settings()
         if decision.state is not DecisionState.OPEN or (hub.webhook.url is None and not hub.approvals.desktop):
@@ -126,8 +126,8 @@ class ApprovalNotifiers:
 def check_webhook(settings: Webhook) -> None:
     """Raises CannotStart where a webhook is to be told and nothing good to sign with is there."""
     if settings.url is not None and (why := why_weak(os.environ.get(settings.secret_env, ""))):
-        mend = "set it to what `openssl rand -hex 32` prints, for instance, or leave [hub.webhook] out"
-        raise CannotStart(f"the webhook's secret in ${settings.secret_env} {why}", mend)
+        hint = "set it to what `openssl rand -hex 32` prints, for instance, or leave [hub.webhook] out"
+        raise CannotStart(f"the webhook's secret in ${settings.secret_env} {why}", hint)
 
 
 def why_weak(secret: str) -> str:

@@ -39,7 +39,7 @@ class AuditSubscribers:
         """Tell it no more."""
         self._listeners.pop(who, None)
 
-    def told(self, chain: str, records: Iterable[Record]) -> None:
+    def on_records(self, chain: str, records: Iterable[Record]) -> None:
         """Records were committed. Whoever lost the right since hears of none of them."""
         if not self._listeners:
             return

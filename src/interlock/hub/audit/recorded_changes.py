@@ -65,14 +65,14 @@ def attempt(
     entries: list[Entry] = []
     tried: set[int] = set()
     for entry in batch:
-        deed = deeds.get(entry.seq)
-        if deed is None or isinstance(entry, Ticket):
+        change = deeds.get(entry.seq)
+        if change is None or isinstance(entry, Ticket):
             entries.append(entry)
             continue
-        if deed.first not in tried:
-            tried.add(deed.first)
-            deed.attempt(database, chain, doubtful=doubtful)
-        entries.append(entry if deed.error is None else _not_done(entry, deed.error))
+        if change.first not in tried:
+            tried.add(change.first)
+            change.attempt(database, chain, doubtful=doubtful)
+        entries.append(entry if change.error is None else _not_done(entry, change.error))
     return entries
 
 

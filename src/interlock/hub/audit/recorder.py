@@ -93,7 +93,7 @@ class Recorder:
         """The places of intents that left it, until their outcomes are committed too."""
         """The oldest intent that may be without its outcome once what is being written is committed. An outcome that
         came since then still waits itself."""
-        self._deeds: dict[int, RecordedChange] = {}
+        self._changes: dict[int, RecordedChange] = {}
         """Changes that are committed with their records, by the places of these."""
         self._unrecorded = 0
         self._failures = 0
@@ -145,7 +145,7 @@ class Recorder:
         """
         queue, young = self._queue, self._young
         if self.trouble is not None or len(queue) + len(young) >= self._room:
-            raise self._no_room()
+            raise self._queue_full()
         seq = self._seq = self._seq + 1
         held = arguments if len(arguments) <= KEPT_BYTES else digest(arguments)
         ticket = Ticket(seq, time_ns(), principal, target, trace, held, perf_counter())
@@ -181,13 +181,13 @@ class Recorder:
         else:
             self._put(ticket.ending(self._next(), _now(), outcome, reason, details or _NOTHING))
 
-    def _no_room(self) -> Fault:
+    def _queue_full(self) -> Fault:
         if self.trouble is None:
             return Fault("RESOURCE_EXHAUSTED", "too many records wait to be written", retry_after_ms=100)
         return Fault(
             "RESOURCE_EXHAUSTED",
             f"no call is made while the audit record cannot be written: {self.trouble.message}",
-            mend=self.trouble.mend,
+            hint=self.trouble.hint,
             retry_after_ms=1000,
         )
 
@@ -245,19 +245,19 @@ class Recorder:
         """Commit changes and their records as one. Raises StoreError: then neither is there, as far as is known."""
         if self.trouble is not None or self._taken() + len(records) > self._most:
             raise _not_recorded(self.trouble)
-        deed = RecordedChange(changes, self._seq + 1)
+        change = RecordedChange(changes, self._seq + 1)
         for record in records:
             assert isinstance(record, Record)
             seq = self._next()
-            self._deeds[seq] = deed
+            self._changes[seq] = change
             self._put(msgspec.structs.replace(record, seq=seq))
         try:
             await self.flushed()
         except StoreError as cause:
             raise _not_recorded(cause) from None
-        if deed.error is not None:
-            raise deed.error
-        return deed.done
+        if change.error is not None:
+            raise change.error
+        return change.done
 
     @property
     def waiting(self) -> int:
@@ -353,7 +353,7 @@ class Recorder:
         queue, young = self._queue, self._young
         oldest = next(iter(young.values()), None)
         last = min(len(queue), MOST_TOGETHER)
-        while self._deeds and last < len(queue) and self._deeds.get(queue[last].seq) is not None:
+        while self._changes and last < len(queue) and self._changes.get(queue[last].seq) is not None:
             # All records of a deed are in one commit with it.
             last += 1
         if oldest is not None and not (self._waiting or self._flushing):
@@ -379,8 +379,8 @@ class Recorder:
         database.hold(self.chain)
         clean: list[Entry] = []
         previous = self._hash
-        if self._deeds:
-            batch = attempt(database, self.chain, batch, self._deeds, doubtful=self._doubtful)
+        if self._changes:
+            batch = attempt(database, self.chain, batch, self._changes, doubtful=self._doubtful)
         piece = len(batch) if self._doubtful or len(batch) > FEW else PIECE
         for at in range(0, len(batch), piece):
             if at:
@@ -443,7 +443,7 @@ class Recorder:
             self._unsynced = True
             self._syncing.submit(self._sync)
         self._answer(batch[-1].seq, None)
-        if self._deeds:
+        if self._changes:
             self._settle(batch)
         for tell in tuple(self._followers):
             tell(Written(clean))
@@ -458,9 +458,9 @@ class Recorder:
 
     def _settle(self, batch: list[Entry]) -> None:
         """In-memory copies follow what was committed before anyone goes on."""
-        for deed in dict.fromkeys(self._deeds.pop(entry.seq) for entry in batch if entry.seq in self._deeds):
-            if deed.error is None:
-                self._store.deliver(deed.done)
+        for change in dict.fromkeys(self._changes.pop(entry.seq) for entry in batch if entry.seq in self._changes):
+            if change.error is None:
+                self._store.deliver(change.done)
 
     def _sync(self) -> None:
         self._unsynced = False
@@ -474,8 +474,8 @@ class Recorder:
             )
         self.trouble = error
         self._doubtful = True
-        for deed in self._deeds.values():
-            deed.given_up = True
+        for change in self._changes.values():
+            change.given_up = True
         self._again = batch
         self._answer(self._seq, error)
         flushing, self._flushing = self._flushing, []
@@ -499,7 +499,7 @@ class Recorder:
 def _not_recorded(cause: StoreError | None) -> NotRecorded:
     why = "too many records wait" if cause is None else cause.message
     said = f"nothing is changed while the audit record cannot be written: {why}"
-    return NotRecorded(said, "" if cause is None else cause.mend)
+    return NotRecorded(said, "" if cause is None else cause.hint)
 
 
 def _open_chain(chain: str, head_file: Path, database: Database) -> tuple[Resumed, int, bytes]:

@@ -100,8 +100,8 @@ class Access:
         if not allowed or (write and not asking.decides):
             right = f"admin_{'write' if write else 'read'}"
             short = self.short_of_right(asking, right) if asking.key.startswith(TOKEN) and not allowed else None
-            mend = f"a person or an administrator with `{right}` can"
-            raise short or Fault("PERMISSION_DENIED", f"{asking.id} may not {to}", mend=mend)
+            hint = f"a person or an administrator with `{right}` can"
+            raise short or Fault("PERMISSION_DENIED", f"{asking.id} may not {to}", hint=hint)
 
     def rights(self, principal: Principal) -> Rights | None:
         """What the principal's credential permits now; None for a key that was revoked or has expired."""

@@ -94,7 +94,7 @@ class Grants:
     async def put(self, grant: Grant, *records: object) -> None:
         """Store an entry, with the records of it. It holds for every call from now on."""
         if len(self._ready()) >= MOST:
-            raise Fault("RESOURCE_EXHAUSTED", f"{MOST} grants exist", mend="revoke some first")
+            raise Fault("RESOURCE_EXHAUSTED", f"{MOST} grants exist", hint="revoke some first")
         async with self._store.transaction() as change:
             change.put(GRANTS, grant)
             change.record(*records)
@@ -130,7 +130,7 @@ class Grants:
         if self._mirror.problem is not None:
             # What cannot be read may have been a denial.
             problem = self._mirror.problem
-            raise Fault("SERVER_NOT_READY", f"the grants cannot be read: {problem}", mend=problem.mend)
+            raise Fault("SERVER_NOT_READY", f"the grants cannot be read: {problem}", hint=problem.hint)
         return self._mirror
 
     def _follow(self, id: str, grant: Grant | None) -> None:

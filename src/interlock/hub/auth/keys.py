@@ -118,15 +118,15 @@ class Keys:
         """A new key for a principal, old ones staying valid."""
         if "\\" in name or not {".", ".."}.isdisjoint(name.split("/")):
             said = "a name holds no backslash, and no part of it between slashes is `.` or `..`"
-            raise Fault("INVALID_PARAMS", said, mend="choose a name that can stand in an address")
+            raise Fault("INVALID_PARAMS", said, hint="choose a name that can stand in an address")
         if name.startswith(("https://", "http://")) and "#" in name:
             said = "subjects of access tokens are called so: issuer, # and subject"
-            raise Fault("INVALID_PARAMS", said, mend="choose a name that no issuer can give")
+            raise Fault("INVALID_PARAMS", said, hint="choose a name that no issuer can give")
         if len(self.mirror) >= MOST:
-            raise Fault("RESOURCE_EXHAUSTED", f"{MOST} keys exist", mend="revoke some first")
+            raise Fault("RESOURCE_EXHAUSTED", f"{MOST} keys exist", hint="revoke some first")
         if any(key.principal == name and key.kind != kind for key in self.mirror.values()):
-            mend = "choose another name, or revoke those keys first"
-            raise Fault("INVALID_PARAMS", f"{name} has keys of another kind: a name is one principal", mend=mend)
+            hint = "choose another name, or revoke those keys first"
+            raise Fault("INVALID_PARAMS", f"{name} has keys of another kind: a name is one principal", hint=hint)
         text, key = self.make(name, kind, profile=profile)
         key = msgspec.structs.replace(key, expires_at=expires_at, permissions=permissions, rate=rate or Rate())
         async with self._store.transaction() as change:
@@ -224,12 +224,12 @@ def _next_end(old: Key) -> datetime | None:
 
 def without_key(name: str) -> Fault:
     """A principal that has no key."""
-    return Fault("NOT_FOUND", f"{name[:LONGEST_NAME]} has no key", mend="`interlock keys list` names those who have")
+    return Fault("NOT_FOUND", f"{name[:LONGEST_NAME]} has no key", hint="`interlock keys list` names those who have")
 
 
 def expired() -> Fault:
     """A credential whose time is over."""
-    return Fault("AUTH_EXPIRED", "this key has expired", mend="`interlock keys rotate NAME` makes a new one")
+    return Fault("AUTH_EXPIRED", "this key has expired", hint="`interlock keys rotate NAME` makes a new one")
 
 
 def _secret(path: Path) -> bytes:

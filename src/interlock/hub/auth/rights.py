@@ -84,10 +84,10 @@ def rights_of(kind: Kind, permissions: tuple[str, ...] | None) -> Rights:
 def check_permissions(permissions: Sequence[str]) -> tuple[str, ...]:
     """Permissions as an operator wrote them. Raises INVALID_PARAMS for one that means nothing."""
     if len(permissions) > MOST:
-        raise Fault("INVALID_PARAMS", f"a key has at most {MOST} permissions", mend="use patterns")
+        raise Fault("INVALID_PARAMS", f"a key has at most {MOST} permissions", hint="use patterns")
     for permission in permissions:
         if (why := why_bad_permission(permission)) is not None:
-            raise Fault("INVALID_PARAMS", why, mend=WRITTEN)
+            raise Fault("INVALID_PARAMS", why, hint=WRITTEN)
     return tuple(dict.fromkeys(permissions))
 
 

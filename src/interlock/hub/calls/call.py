@@ -40,16 +40,31 @@ class Caller:
     """A principal at one address of the hub. Made once per credential and address, and kept while they are valid."""
 
     __slots__ = (
-        "__weakref__", "expires", "load", "owner", "path", "plans", "principal", "shelf", "standing", "successor",
-        "used", "view",
+        "__weakref__",
+        "expires",
+        "list_scope",
+        "load",
+        "owner",
+        "path",
+        "plans",
+        "principal",
+        "standing",
+        "successor",
+        "used",
+        "view",
     )  # fmt: skip
 
     def __init__(
-        self, principal: Principal, shelf: ListScope, load: Load, expires: datetime | None = None, path: str = "/mcp"
+        self,
+        principal: Principal,
+        list_scope: ListScope,
+        load: Load,
+        expires: datetime | None = None,
+        path: str = "/mcp",
     ) -> None:
         self.principal = principal
-        self.shelf = shelf
-        self.view = shelf.view
+        self.list_scope = list_scope
+        self.view = list_scope.view
         self.owner = f"{principal.kind}:{principal.id}"
         self.plans: dict[tuple[str, str], Plan] = {}
         """What the gates said of each target before its arguments were known; see `plan`."""
@@ -94,12 +109,12 @@ class Call:
         self.exchange = exchange
         self.caller = caller
         self.target = target
-        raw = exchange.glance.arguments if given is None else None
+        raw = exchange.preview.arguments if given is None else None
         self.plain = raw is not None
         """Whether it is nothing but a name, arguments and perhaps `_meta`, just as they came."""
         if raw is None:
             self._members = given = members(exchange.request.params) if given is None else given
-            if exchange.glance.meta is None:
+            if exchange.preview.meta is None:
                 # A null says nothing, and nothing can be put into it.
                 given.pop("_meta", None)
             said = given.get("arguments")
@@ -123,7 +138,7 @@ class Call:
         if self._arguments is _UNSET:
             raw = self.arguments_raw
             try:
-                read = self.exchange.glance.value if self.plain else _UNSET
+                read = self.exchange.preview.value if self.plain else _UNSET
                 value = _decode(raw) if read is _UNSET else read
                 again = _encode(value)
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, OverflowError) as cause:

@@ -6,7 +6,7 @@ import asyncio
 
 from interlock.hub.calls.call import Caller
 from interlock.protocols.mcp.dialect import Dialect
-from interlock.protocols.mcp.meta import glance
+from interlock.protocols.mcp.meta import preview
 from interlock.protocols.mcp.revisions import LATEST_LEGACY
 from interlock.transports.exchange import Exchange, Service
 from interlock.wire.errors import ErrorObject, Fault
@@ -33,7 +33,7 @@ class LocalExchange(Exchange):
     __slots__ = ("answer",)
 
     def __init__(self, request: Request, caller: Caller) -> None:
-        super().__init__(request, glance(request.params), Dialect(LATEST_LEGACY), caller, None, None)
+        super().__init__(request, preview(request.params), Dialect(LATEST_LEGACY), caller, None, None)
         self.answer: asyncio.Future[bytes] = asyncio.get_running_loop().create_future()
 
     @property

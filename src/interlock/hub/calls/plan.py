@@ -69,7 +69,7 @@ class Plan(msgspec.Struct):
     validation_s: float
     lock_s: float
     """How long the tool, the checks, and the wait for a lock may take."""
-    epoch: int
+    policy_version: int
     """When it was made."""
     finish: Finishing | None = None
     """What is to be done to its results."""
@@ -96,7 +96,7 @@ class Plans:
         self._finish_of = finish_of
         self._meters_of = meters_of
 
-    def make(self, caller: Caller, name: str, target: Target, epoch: int) -> Plan:
+    def make(self, caller: Caller, name: str, target: Target, policy_version: int) -> Plan:
         """A new plan for a target that was resolved from `name`."""
         standing: Verdict = PASS
         standing_gate = ""
@@ -123,7 +123,7 @@ class Plans:
             timeouts.tool_s,
             timeouts.validation_s,
             timeouts.lock_s,
-            epoch,
+            policy_version,
             self._finish_of(target),
             valid_until,
             self._meters_of(caller.principal, target),

@@ -165,14 +165,14 @@ class Rates:
         meter = self._meters.get((kind, name))
         if meter is None:
             if len(self._meters) >= MOST_METERS:
-                self._make_room()
+                self._evict_oldest()
             meter = self._meters[kind, name] = Meter(kind, rate)
         elif meter.rate != rate:
             meter.limit(rate)
         self._meters.move_to_end((kind, name))
         return meter
 
-    def _make_room(self) -> None:
+    def _evict_oldest(self) -> None:
         now = self._clock()
         oldest = list(islice(self._meters, LOOKED_AT))
         gone = next((known for known in oldest if self._meters[known].is_idle(now)), oldest[0])

@@ -48,7 +48,7 @@ class Recording:
         if not trace:
             exchange = call.exchange
             # Most calls are known to name no trace.
-            trace = call.trace = new_trace_id() if exchange.glance.untraced else trace_of(exchange)
+            trace = call.trace = new_trace_id() if exchange.preview.untraced else trace_of(exchange)
         call.ticket = self.recorder.intent(call.caller.principal, call.target, trace, call.arguments_raw)
 
     def begin_strictly(self, call: Call, send: Callable[[], None], refuse: Callable[[Fault], None]) -> None:
@@ -58,7 +58,7 @@ class Recording:
             if error is None:
                 send()
             else:
-                refuse(Fault("RESOURCE_EXHAUSTED", error.message, mend=error.mend, retry_after_ms=1000))
+                refuse(Fault("RESOURCE_EXHAUSTED", error.message, hint=error.hint, retry_after_ms=1000))
 
         call.trace = call.trace or trace_of(call.exchange)
         try:
@@ -134,7 +134,7 @@ def lost(fault: Fault) -> Outcome:
 
 def trace_of(exchange: Exchange) -> str:
     """The caller's own trace id, wherever it says it, or a new one."""
-    seen = exchange.glance
+    seen = exchange.preview
     meta = seen.meta
     if meta is not None:
         parent = None if meta.traceparent is None else read_traceparent(meta.traceparent)

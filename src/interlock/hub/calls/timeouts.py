@@ -56,9 +56,9 @@ def timed_out(call: Call, fault: Fault, timeout_s: float) -> Fault:
         said["tool_name"] = target.tool.exposed
     if call.trace:
         said["trace_id"] = call.trace
-    mend = f"the operator can give it longer: [servers.{target.server}.timeouts] tool_s"
+    hint = f"the operator can give it longer: [servers.{target.server}.timeouts] tool_s"
     message = f"{target.server} did not answer in time: it has {timeout_s:g} s"
-    return Fault(fault.name, message, mend=mend, retry_after_ms=fault.retry_after_ms, data={**fault.data, **said})
+    return Fault(fault.name, message, hint=hint, retry_after_ms=fault.retry_after_ms, data={**fault.data, **said})
 
 
 def checks_timed_out(gate: str, validation_s: float) -> Fault:
@@ -66,7 +66,7 @@ def checks_timed_out(gate: str, validation_s: float) -> Fault:
     return Fault(
         "TIMEOUT",
         f"the checks of this call took longer than {validation_s:g} s; the last was {gate}",
-        mend="repeat it, or have the operator raise `validation_s`",
+        hint="repeat it, or have the operator raise `validation_s`",
         retry_after_ms=1000,
         data={"timeout_ms": round(validation_s * 1000), "timeout": "validation"},
     )

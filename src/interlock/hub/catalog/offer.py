@@ -163,7 +163,7 @@ class Withheld(msgspec.Struct, frozen=True):
         rules = ", ".join(dict.fromkeys(finding.rule for finding in self.findings))
         return f"{self.kind} {self.name!r} ({rules}): {self.findings[0].message}"
 
-    def mend(self) -> str:
+    def hint(self) -> str:
         """What the operator writes to have it offered all the same."""
         return f"[servers.{self.server}] tools.trust = [{self.name + '@' + self.fingerprint[:16]!r}]"
 

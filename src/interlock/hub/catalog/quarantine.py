@@ -231,7 +231,7 @@ class Quarantine:
         before = self._last.get(server)
         said = set() if before is None else {(each.kind, each.name, each.fingerprint) for each in before.held}
         new = [each for each in held if (each.kind, each.name, each.fingerprint) not in said]
-        lines = [f"in quarantine: {each.told()}; to allow it: {each.mend()}" for each in new]
+        lines = [f"in quarantine: {each.told()}; to allow it: {each.hint()}" for each in new]
         if before is None:
             lines += [f"flagged: {each.told()}" for each in noted]
         for line in lines[:MOST_LOGGED]:

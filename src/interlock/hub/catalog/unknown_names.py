@@ -9,7 +9,7 @@ def unknown(kind: str, name: str) -> Fault:
     """No such tool, prompt or resource."""
     match kind:
         case "tool":
-            return Fault("TOOL_NOT_FOUND", f"Unknown tool: {name[:200]}", mend="tools/list names the tools there are")
+            return Fault("TOOL_NOT_FOUND", f"Unknown tool: {name[:200]}", hint="tools/list names the tools there are")
         case "prompt":
             return Fault("PROMPT_NOT_FOUND", f"Unknown prompt: {name[:200]}")
         case _:

@@ -25,7 +25,7 @@ class ApprovalParts:
 
     def __init__(
         self,
-        ground: Foundation,
+        foundation: Foundation,
         admitting: AuthenticationParts,
         upstreams: Upstreams,
         parking: CallParking,
@@ -34,49 +34,53 @@ class ApprovalParts:
         judge: Callable[[Offer], Awaitable[None]],
         show: Callable[[Offer], None],
     ) -> None:
-        self._ground = ground
+        self._foundation = foundation
         self._upstreams = upstreams
-        journal = ground.journal
+        journal = foundation.journal
         self.inbox = Inbox(
-            lambda: ground.config.hub.approvals.valid_s,
+            lambda: foundation.config.hub.approvals.valid_s,
             stands=admitting.still_asks,
             record=journal.decided,
             record_rule=journal.rule,
         )
-        self.heralds = ApprovalNotifiers(lambda: ground.config.hub, ground.resolver, ground.note)
-        self.governing = ServerPolicies(
-            lambda: ground.config,
+        self.notifiers = ApprovalNotifiers(lambda: foundation.config.hub, foundation.resolver, foundation.note)
+        self.server_policies = ServerPolicies(
+            lambda: foundation.config,
             upstreams,
             self.inbox,
-            ground.epoch,
+            foundation.policy_version,
             show=show,
             journal=journal,
-            log=ground.note,
+            log=foundation.note,
         )
-        self.permissions = self.governing.permissions
-        self.permission_desk = PermissionOperations(self.permissions, admitting.access, lambda: ground.config.servers)
+        self.permissions = self.server_policies.permissions
+        self.permission_operations = PermissionOperations(
+            self.permissions, admitting.access, lambda: foundation.config.servers
+        )
         self.desk = CallApprovals(
             self.inbox,
-            lambda: ground.config.hub.approvals.hold_s,
+            lambda: foundation.config.hub.approvals.hold_s,
             self._attended_by,
             parking,
             states,
-            self.governing.trust_of,
+            self.server_policies.trust_of,
             self.risk_of,
         )
-        self._pins = Pins(self.inbox, lambda: ground.config.hub.mode, judge, self._relist, self.risk_of, ground.note)
+        self._pins = Pins(
+            self.inbox, lambda: foundation.config.hub.mode, judge, self._relist, self.risk_of, foundation.note
+        )
 
     async def begin(self) -> None:
         """Take over what the store holds."""
-        await self.inbox.begin(self._ground.store)
-        self._pins.begin(self._ground.store)
-        await self.permissions.begin(self._ground.store)
-        self.inbox.on_change(self.heralds.heard)
+        await self.inbox.begin(self._foundation.store)
+        self._pins.begin(self._foundation.store)
+        await self.permissions.begin(self._foundation.store)
+        self.inbox.on_change(self.notifiers.on_decision)
 
     async def close(self) -> None:
         """Nobody is told anything any more."""
-        await self.governing.close()
-        await self.heralds.close()
+        await self.server_policies.close()
+        await self.notifiers.close()
 
     async def take(self, offer: Offer) -> None:
         """What a server offers, before any of it is shown: what its tools need, and whether they are the same."""
@@ -85,7 +89,7 @@ class ApprovalParts:
 
     def risk_of(self, tool: Tool) -> Risk:
         """The risk that the hub reckons with."""
-        return self.governing.risk_of(tool)
+        return self.server_policies.risk_of(tool)
 
     def needs(self, tool: Tool) -> tuple[str, ...]:
         """The permissions that a tool needs."""
@@ -103,7 +107,7 @@ class ApprovalParts:
         return principal.kind != "person" and (self.inbox.watched or self._attended_by(principal) is not None)
 
     def _attended_by(self, principal: Principal) -> str | None:
-        agent = self._ground.config.agents.get(principal.id) if principal.kind == "agent" else None
+        agent = self._foundation.config.agents.get(principal.id) if principal.kind == "agent" else None
         return None if agent is None else agent.attended_by
 
     def _relist(self, server: str) -> None:

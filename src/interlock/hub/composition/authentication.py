@@ -31,19 +31,19 @@ if TYPE_CHECKING:
 class AuthenticationParts:
     """Everything that depends on credentials. `listen` says where HTTP is served, once it is."""
 
-    def __init__(self, ground: Foundation, catalog: Catalog, listen: Callable[[], str]) -> None:
-        self._ground = ground
+    def __init__(self, foundation: Foundation, catalog: Catalog, listen: Callable[[], str]) -> None:
+        self._foundation = foundation
         self._listen = listen
-        self.keys = Keys(ground.home)
+        self.keys = Keys(foundation.home)
         self.grants = Grants()
-        self.access = Access(lambda: ground.config, self.keys, self.grants)
-        self.access_desk = AccessMethods(self.access, self.grants, ground.journal)
-        self.key_desk = KeyOperations(lambda: ground.config, self.keys, self.access, ground.journal)
-        self.rates = Rates(lambda: ground.config, self.keys, asyncio.get_running_loop().time)
+        self.access = Access(lambda: foundation.config, self.keys, self.grants)
+        self.access_methods = AccessMethods(self.access, self.grants, foundation.journal)
+        self.key_operations = KeyOperations(lambda: foundation.config, self.keys, self.access, foundation.journal)
+        self.rates = Rates(lambda: foundation.config, self.keys, asyncio.get_running_loop().time)
         self.audience = AuditSubscribers(self.access)
         self.oauth: TokenAuthentication | None = None
         """Access tokens, where the operator accepts them."""
-        self.doors = Authenticator(lambda: ground.config, self.keys, catalog, self.access, self._tokens)
+        self.authenticator = Authenticator(lambda: foundation.config, self.keys, catalog, self.access, self._tokens)
 
     async def begin(self, changed: Callable[[], None], ended: Callable[[], None]) -> None:
         """Take over what the store holds. `changed` is told whenever somebody may more or less than before, `ended`
@@ -54,14 +54,14 @@ class AuthenticationParts:
             if key is None:
                 ended()
 
-        await self.keys.begin(self._ground.store)
+        await self.keys.begin(self._foundation.store)
         self.keys.mirror.on_change(key_changed)
-        await self.grants.begin(self._ground.store, changed)
+        await self.grants.begin(self._foundation.store, changed)
 
     async def renew(self) -> None:
         """Tokens as the configuration says now. Those of before are worth nothing where it changed: from before the
         first moment that anyone else has, so that none is let in on the word of an issuer that is let go of."""
-        settings = self._ground.config.hub.oauth
+        settings = self._foundation.config.hub.oauth
         if self.oauth is not None and self.oauth.settings == settings:
             return
         former, self.oauth = self.oauth, None
@@ -69,14 +69,14 @@ class AuthenticationParts:
             try:
                 self.oauth = open_token_authentication(
                     settings,
-                    self._ground.resolver,
+                    self._foundation.resolver,
                     self._listen,
-                    self._ground.note,
-                    self.doors.forget,
+                    self._foundation.note,
+                    self.authenticator.forget,
                     lambda: self.access.now(),
                 )
             except ValueError as cause:
-                self._ground.note("hub", f"no access token is accepted: {cause}")
+                self._foundation.note("hub", f"no access token is accepted: {cause}")
             else:
                 self.oauth.tick()
         self.keys.beside = (lambda hash_: None) if self.oauth is None else self.oauth.tokens.get
@@ -106,7 +106,7 @@ class AuthenticationParts:
 
     async def note_uses(self) -> None:
         """Write down which keys were used."""
-        self.doors.note_uses()
+        self.authenticator.note_uses()
         await self.keys.write_uses()
 
     def _tokens(self) -> Issuers | None:

@@ -37,7 +37,7 @@ class CallParts:
 
     def __init__(
         self,
-        ground: Foundation,
+        foundation: Foundation,
         admitting: AuthenticationParts,
         deciding: ApprovalParts,
         showing: ListingParts,
@@ -46,19 +46,19 @@ class CallParts:
         states: RequestStates,
         limits: Limits,
     ) -> None:
-        self._ground = ground
+        self._foundation = foundation
         self._deciding = deciding
         self._states = states
         clock = asyncio.get_running_loop().time
-        self.judging = Judging(ground.resolver)
+        self.judging = Judging(foundation.resolver)
         self.noticed = ObservedFindings(
-            ground.note, lambda event, call, rules: self.recording.noticed(event, call, rules)
+            foundation.note, lambda event, call, rules: self.recording.noticed(event, call, rules)
         )
         self.pages = Pages(time.monotonic)
         self.measuring = ResultTokens()
-        self.gatehouse = GateChain(
+        self.gate_chain = GateChain(
             access=admitting.access,
-            governing=deciding.governing,
+            server_policies=deciding.server_policies,
             rates=admitting.rates,
             judging=self.judging,
             measuring=self.measuring,
@@ -66,31 +66,31 @@ class CallParts:
             noticed=self.noticed,
             short_of_scope=admitting.short_of_scope,
             is_attended=deciding.is_attended,
-            log=ground.note,
+            log=foundation.note,
             clock=clock,
         )
-        self.gatehouse.renew(ground.config)
-        self.spans = open_spans(ground.config.hub.tracing)
+        self.gate_chain.renew(foundation.config)
+        self.spans = open_spans(foundation.config.hub.tracing)
         """Spans of calls, where the operator wants them."""
-        self.recording = self._recording(strict=ground.config.hub.audit == "strict")
+        self.recording = self._recording(strict=foundation.config.hub.audit == "strict")
         showing.govern(self.recording)
         self.tasks = Tracker(
             Ledger(self._most_tasks),
             upstreams,
-            lambda: ground.recorder,
-            lambda: int(ground.config.hub.limits.task_s * 1000),
+            lambda: foundation.recorder,
+            lambda: int(foundation.config.hub.limits.task_s * 1000),
             clock,
         )
         self.hub = HubService(
-            doors=admitting.doors,
+            authenticator=admitting.authenticator,
             catalog=showing.catalog,
-            shelves=showing.shelves,
+            listings=showing.listings,
             secured=showing.secured,
-            kernel=showing.kernel,
+            discovery_tools=showing.discovery_tools,
             access=admitting.access,
-            access_desk=admitting.access_desk,
+            access_methods=admitting.access_methods,
             upstreams=upstreams,
-            notices=showing.notices,
+            change_notifier=showing.change_notifier,
             audience=admitting.audience,
             make_pipeline=self._pipeline,
             states=states,
@@ -98,11 +98,11 @@ class CallParts:
             kept=self.pages,
             parking=parking,
             tracker=self.tasks,
-            finish_of=self.gatehouse.finish_of,
+            finish_of=self.gate_chain.finish_of,
             limits=limits,
             info=msgspec.json.encode({"name": "interlock", "title": "Interlock", "version": VERSION}),
-            room=_room(ground.config),
-            risk_of=deciding.governing.risk_of,
+            room=_room(foundation.config),
+            risk_of=deciding.server_policies.risk_of,
             clock=clock,
         )
         self.service: Service = self._traced(self.hub)
@@ -136,8 +136,8 @@ class CallParts:
     def _pipeline(self, commit: Commit, dispatch: Dispatch, release: Release) -> Pipeline:
         refused, would_refuse = self.recording.refused, self.noticed.call
         return Pipeline(
-            lambda: self.gatehouse.plans,
-            self._ground.epoch,
+            lambda: self.gate_chain.plans,
+            self._foundation.policy_version,
             commit,
             dispatch,
             refused,
@@ -147,7 +147,7 @@ class CallParts:
         )
 
     def _most_tasks(self) -> tuple[int, int]:
-        limits = self._ground.config.hub.limits
+        limits = self._foundation.config.hub.limits
         return limits.tasks, limits.tasks_per_agent
 
 

@@ -36,7 +36,7 @@ class GateChain:
         self,
         *,
         access: Access,
-        governing: ServerPolicies,
+        server_policies: ServerPolicies,
         rates: Rates,
         judging: Judging,
         measuring: ResultTokens,
@@ -48,7 +48,7 @@ class GateChain:
         clock: Callable[[], float],
     ) -> None:
         self._access = access
-        self._governing = governing
+        self._server_policies = server_policies
         self._rates = rates
         self._judging = judging
         self._measuring = measuring
@@ -64,14 +64,14 @@ class GateChain:
     def renew(self, config: Config) -> None:
         """Judge by this configuration from now on."""
         self._config = config
-        mode, permissions = config.hub.mode, self._governing.permissions
+        mode, permissions = config.hub.mode, self._server_policies.permissions
         gates = (
             AccessGate(self._access, self._clock, self._short_of_scope),
             PermissionsGate(permissions, self._clock),
             HeadersGate(),
             SchemaGate(),
             ValidatorsGate(config.servers, mode, self._judging, self._is_attended),
-            RiskGate(mode, self._log, self._governing.trust_of, permissions.needs),
+            RiskGate(mode, self._log, self._server_policies.trust_of, permissions.needs),
             ConfirmGate(config.agents, mode, self._log),
         )
         self._finishes = {

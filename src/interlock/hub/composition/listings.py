@@ -37,63 +37,63 @@ class ListingParts:
 
     def __init__(
         self,
-        ground: Foundation,
+        foundation: Foundation,
         admitting: AuthenticationParts,
         deciding: ApprovalParts,
         catalog: Catalog,
         upstreams: Upstreams,
     ) -> None:
-        self._ground = ground
+        self._foundation = foundation
         self._admitting = admitting
         self._deciding = deciding
         self._upstreams = upstreams
         self.catalog = catalog
         self.tokens = TokenCounts(self.changed)
-        self.shelves = ToolListings(catalog, self.tokens, admitting.access, deciding.deferred)
-        self.secured = SecurityListing(catalog, ground.epoch, deciding.risk_of, deciding.needs)
-        self.notices = ChangeNotifier(catalog, self.shelves)
-        self.quarantine = Quarantine(ground.config, self._offered, ground.note)
+        self.listings = ToolListings(catalog, self.tokens, admitting.access, deciding.deferred)
+        self.secured = SecurityListing(catalog, foundation.policy_version, deciding.risk_of, deciding.needs)
+        self.change_notifier = ChangeNotifier(catalog, self.listings)
+        self.quarantine = Quarantine(foundation.config, self._offered, foundation.note)
         self.meaning = EmbeddingCache(
-            lambda: ground.config.hub.embeddings, lambda: ground.store, ground.resolver, ground.note
+            lambda: foundation.config.hub.embeddings, lambda: foundation.store, foundation.resolver, foundation.note
         )
         self.search = ToolSearch(
             catalog,
             self.tokens,
             self.meaning,
             self._connected,
-            lambda: ground.config.hub.timeouts.lock_s,
+            lambda: foundation.config.hub.timeouts.lock_s,
             deciding.risk_of,
-            lambda server: (deciding.governing.trust_of(server), deciding.permissions.declared(server)),
+            lambda server: (deciding.server_policies.trust_of(server), deciding.permissions.declared(server)),
         )
         self._requested = BackgroundTasks()
         self.requests = Requests(
-            deciding.inbox, admitting.access_desk, self._requested.begin, deciding.risk_of, ground.note
+            deciding.inbox, admitting.access_methods, self._requested.begin, deciding.risk_of, foundation.note
         )
         telling = ToolSummaries(catalog, self.tokens, self.search.status, deciding.risk_of, deciding.needs)
-        self.kernel = DiscoveryTools(
-            catalog, self.shelves, self.search, self.tokens, telling, self.requests, self.notices.requested
+        self.discovery_tools = DiscoveryTools(
+            catalog, self.listings, self.search, self.tokens, telling, self.requests, self.change_notifier.requested
         )
         self._telling: asyncio.TimerHandle | None = None
 
     def govern(self, recording: Recording) -> None:
         """Count and record what is asked of the kernel itself, too."""
         clock = asyncio.get_running_loop().time
-        self.kernel.governed = RecordedRequests(self._admitting.rates, recording, clock)
+        self.discovery_tools.governed = RecordedRequests(self._admitting.rates, recording, clock)
 
     def begin(self) -> None:
         """Take over what the store holds."""
         self.requests.begin()
-        self.quarantine.begin(self._ground.store)
+        self.quarantine.begin(self._foundation.store)
 
     async def remember(self, servers: list[str]) -> None:
         """Servers that start on demand are known by their tools of earlier, until they run. One that was never seen is
         started once: nobody could ask for what nobody knows."""
         for server in servers:
-            settings = self._ground.config.servers.get(server)
+            settings = self._foundation.config.servers.get(server)
             offer = self.catalog.offer(server)
             if settings is None or settings.start != "on-demand" or offer is None or offer.tools:
                 continue
-            known = await remembered(self._ground.store, server, settings)
+            known = await remembered(self._foundation.store, server, settings)
             if known is None:
                 self._upstreams[server].want()
             else:
@@ -110,8 +110,8 @@ class ListingParts:
 
     def access_changed(self) -> None:
         """Every caller and plan is old now, and lists may be: each is looked at when it is next asked for."""
-        self._ground.epoch.advance()
-        self._admitting.doors.forget()
+        self._foundation.policy_version.advance()
+        self._admitting.authenticator.forget()
         self.changed()
 
     def changed(self) -> None:
@@ -122,9 +122,9 @@ class ListingParts:
     def tell(self) -> None:
         """Tell whose lists changed."""
         self._telling = None
-        self.notices.catalog_changed()
+        self.change_notifier.catalog_changed()
         self.requests.look_again()
-        self.kernel.contexts.look_again()
+        self.discovery_tools.contexts.look_again()
 
     async def rest(self) -> None:
         """Nobody is told of changes any more, and nothing is counted or searched for."""

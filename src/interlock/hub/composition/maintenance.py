@@ -29,27 +29,27 @@ class Maintenance:
 
     def __init__(self) -> None:
         self._looks: list[Callable[[float], None]] = []
-        self._chores: list[PeriodicTask] = []
+        self._maintenance: list[PeriodicTask] = []
         self._timer: asyncio.TimerHandle | None = None
 
-    def look(self, glance: Callable[[float], None]) -> None:
+    def look(self, preview: Callable[[float], None]) -> None:
         """Have something looked at each time: quick, and with the loop's time."""
-        self._looks.append(glance)
+        self._looks.append(preview)
 
-    def chore(self, work: Callable[[], Awaitable[None]], every_s: float = 0.0) -> None:
+    def periodic_task(self, work: Callable[[], Awaitable[None]], every_s: float = 0.0) -> None:
         """Have something done each time, or less often; it sees to its own failures."""
-        self._chores.append(PeriodicTask(work, every_s))
+        self._maintenance.append(PeriodicTask(work, every_s))
 
     def begin(self) -> None:
         """Do what is due, and again later."""
         loop = asyncio.get_running_loop()
         now = loop.time()
-        for glance in self._looks:
-            glance(now)
-        for chore in self._chores:
-            if now >= chore.at and (chore.running is None or chore.running.done()):
-                chore.at = now + chore.every_s
-                chore.running = asyncio.ensure_future(chore.work())
+        for preview in self._looks:
+            preview(now)
+        for periodic_task in self._maintenance:
+            if now >= periodic_task.at and (periodic_task.running is None or periodic_task.running.done()):
+                periodic_task.at = now + periodic_task.every_s
+                periodic_task.running = asyncio.ensure_future(periodic_task.work())
         self._timer = loop.call_later(LOOK_EVERY_S, self.begin)
 
     def rest(self) -> None:
@@ -61,10 +61,14 @@ class Maintenance:
     async def close(self, within_s: float) -> None:
         """Let what is being done come to its end, for so long."""
         self.rest()
-        running = [chore.running for chore in self._chores if chore.running is not None and not chore.running.done()]
+        running = [
+            periodic_task.running
+            for periodic_task in self._maintenance
+            if periodic_task.running is not None and not periodic_task.running.done()
+        ]
         if not running:
             return
         _, late = await asyncio.wait(running, timeout=within_s)
-        for chore in late:
-            chore.cancel()
+        for periodic_task in late:
+            periodic_task.cancel()
         await asyncio.gather(*late, return_exceptions=True)

@@ -35,7 +35,7 @@ class ServerPolicies:
         config: Callable[[], Config],
         upstreams: Upstreams,
         inbox: Inbox,
-        epoch: PolicyVersion,
+        policy_version: PolicyVersion,
         *,
         show: Callable[[Offer], None],
         journal: Journal,
@@ -43,7 +43,7 @@ class ServerPolicies:
     ) -> None:
         self._config = config
         self._upstreams = upstreams
-        self._epoch = epoch
+        self._policy_version = policy_version
         self._show = show
         self._journal = journal
         self.permissions = Permissions(
@@ -76,7 +76,7 @@ class ServerPolicies:
         """A server has introduced itself. Raises PERMISSION_DENIED where it must not be used."""
         if shared and self._agreed.get(server) != agreement:
             self._agreed[server] = agreement
-            self._epoch.advance()
+            self._policy_version.advance()
         await self._telling.prepare(server, connection, agreement, shared=shared)
 
     async def close(self) -> None:
@@ -87,7 +87,7 @@ class ServerPolicies:
         await asyncio.gather(*self._informing, return_exceptions=True)
 
     def _changed(self, server: str) -> None:
-        self._epoch.advance()
+        self._policy_version.advance()
         offer = self.permissions.resifted(server)
         if offer is not None:
             self._show(offer)

@@ -33,7 +33,7 @@ class CallHandler:
         self,
         pipeline: Pipeline,
         resolving: NameResolution,
-        kernel_desk: ToolSearchHandler,
+        search_handler: ToolSearchHandler,
         contexts: Contexts,
         recording: Recording,
         kept: pages.Pages,
@@ -43,7 +43,7 @@ class CallHandler:
     ) -> None:
         self._pipeline = pipeline
         self._resolving = resolving
-        self._kernel_desk = kernel_desk
+        self._search_handler = search_handler
         self._contexts = contexts
         self._recording = recording
         self._pages = kept
@@ -86,17 +86,17 @@ class CallHandler:
     async def judge(self, caller: Caller, tool: str, arguments: bytes) -> DryRun:
         """What a call would come to, by the same gates and without making it."""
         if tool in KERNEL_TOOLS:
-            return await self._kernel_desk.judge(caller, tool, arguments, self.judge)
+            return await self._search_handler.judge(caller, tool, arguments, self.judge)
         return await DryRun.of(self._pipeline, caller, tool, self._resolve_tool, arguments, self._clock())
 
     def _call_tool(self, exchange: Exchange, caller: Caller) -> None:
-        name = exchange.glance.name
+        name = exchange.preview.name
         if name is None:
             raise Fault("INVALID_PARAMS", "params.name must say which tool")
         fields = None
         if name in KERNEL_TOOLS:
             fields = members(exchange.request.params)
-            if not self._kernel_desk.takes(exchange, caller, name, fields):
+            if not self._search_handler.takes(exchange, caller, name, fields):
                 return
             name = inner_call(fields)
         if self._contexts.kept:
@@ -110,14 +110,14 @@ class CallHandler:
 
     def _validate_tool(self, exchange: Exchange, caller: Caller) -> None:
         """The tool registry's `tools/validate`: what the gates say of a call, which is then not made."""
-        name = exchange.glance.name
+        name = exchange.preview.name
         if name is None:
             raise Fault("INVALID_PARAMS", "params.name must say which tool")
         fields = None
         try:
             if name in KERNEL_TOOLS:
                 fields = members(exchange.request.params)
-                if not self._kernel_desk.check(name, fields):
+                if not self._search_handler.check(name, fields):
                     self._tell_valid(exchange, PASS, name)
                     return
                 name = inner_call(fields)
@@ -148,13 +148,13 @@ class CallHandler:
         exchange.result(complete(encoded, server_info=self._info) if exchange.dialect.modern else encoded)
 
     def _get_prompt(self, exchange: Exchange, caller: Caller) -> None:
-        name = exchange.glance.name
+        name = exchange.preview.name
         if name is None:
             raise Fault("INVALID_PARAMS", "params.name must say which prompt")
         self._submit(exchange, caller, "prompt", name, self._resolving.prompt)
 
     def _read_resource(self, exchange: Exchange, caller: Caller) -> None:
-        uri = exchange.glance.uri
+        uri = exchange.preview.uri
         if uri is None:
             raise Fault("INVALID_PARAMS", "params.uri must say which resource")
         if uri.startswith(pages.PREFIX):

@@ -29,13 +29,13 @@ class SessionListener(msgspec.Struct, frozen=True):
     """Tells a session. Two of the same session are the same listener."""
 
     session_id: str
-    shelf: ListScope
+    list_scope: ListScope
     notify: Callable[[str, bytes], None]
 
     @classmethod
-    def of(cls, session: Session, shelf: ListScope) -> SessionListener:
+    def of(cls, session: Session, list_scope: ListScope) -> SessionListener:
         """The listener that a session is."""
-        return cls(session.id, shelf, session.notify)
+        return cls(session.id, list_scope, session.notify)
 
     def list_changed(self, which: ListName) -> None:
         """Say so on whatever stream the session has."""
@@ -73,19 +73,19 @@ class ListenStream:
         self,
         exchange: Exchange,
         caller: Caller,
-        shelf: ListScope,
-        notices: ChangeNotifier,
+        list_scope: ListScope,
+        change_notifier: ChangeNotifier,
         resolve: Callable[[str], tuple[str, str] | None],
         subscriptions: ResourceSubscriptions,
         audience: AuditSubscribers,
         gone: Callable[[ListenStream], None],
         tasks: FollowTasks,
     ) -> None:
-        self.shelf = shelf
+        self.list_scope = list_scope
         self.principal = caller.principal
         self._audience = audience
         self._exchange = exchange
-        self._notices = notices
+        self._change_notifier = change_notifier
         self._resolve = resolve
         self._subscriptions = subscriptions
         self._gone = gone
@@ -161,7 +161,7 @@ class ListenStream:
         self._tell("notifications/subscriptions/acknowledged", {"notifications": accepted})
         self._acknowledged = True
         self._filter = wanted
-        self._notices.listen(self)
+        self._change_notifier.listen(self)
         for uri in self._early:
             self._updated(uri)
         self._early.clear()
@@ -207,7 +207,7 @@ class ListenStream:
         self._exchange.notify(method, meta[:-1] + b"," + params[1:])
 
     def _ended(self, reason: str) -> None:
-        self._notices.leave(self)
+        self._change_notifier.leave(self)
         self._audience.leave(self)
         for server, uri in self._watched:
             self._subscriptions.drop(server, uri, self)

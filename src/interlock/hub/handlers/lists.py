@@ -40,14 +40,14 @@ class ListHandler:
 
     def __init__(
         self,
-        shelves: ToolListings,
+        listings: ToolListings,
         secured: SecurityListing,
         contexts: Contexts,
         upstreams: Upstreams,
         info: bytes,
         later: Later,
     ) -> None:
-        self._shelves = shelves
+        self._listings = listings
         self._secured = secured
         self._contexts = contexts
         self._upstreams = upstreams
@@ -61,7 +61,7 @@ class ListHandler:
 
     def greeting(self, dialect: Dialect, caller: Caller) -> bytes:
         """The answer to `initialize`."""
-        told = self._shelves.instructions(list_scope_for(caller.shelf, dialect.client_info)).text
+        told = self._listings.instructions(list_scope_for(caller.list_scope, dialect.client_info)).text
         return answers.initialize_result(dialect.revision, self._info, self._offered(dialect, caller), told)
 
     def offers_tasks(self, exchange: Exchange, caller: Caller) -> bool:
@@ -75,46 +75,46 @@ class ListHandler:
         if upstream is not None and row.needs not in upstream:
             raise Fault("METHOD_NOT_FOUND", f"{caller.view.server} offers no {row.needs}")
         if "cursor" in members(exchange.request.params):
-            raise Fault("INVALID_PARAMS", "this list has one page, and no cursor leads into it", mend="leave it out")
+            raise Fault("INVALID_PARAMS", "this list has one page, and no cursor leads into it", hint="leave it out")
         # A budget is for a model's context; whoever reads over REST has none to fill.
         rest = exchange.dialect.rest
-        shelf = list_scope_for(caller.shelf, exchange.dialect.client_info)
-        shelf = msgspec.structs.replace(shelf, budget=None, level=None) if rest else shelf
-        if method == "tools/list" and not self._shelves.settled(shelf):
-            self._later(self._list_when_settled(exchange, caller, shelf))
+        list_scope = list_scope_for(caller.list_scope, exchange.dialect.client_info)
+        list_scope = msgspec.structs.replace(list_scope, budget=None, level=None) if rest else list_scope
+        if method == "tools/list" and not self._listings.settled(list_scope):
+            self._later(self._list_when_settled(exchange, caller, list_scope))
         else:
-            self._answer_list(exchange, caller, shelf)
+            self._answer_list(exchange, caller, list_scope)
 
-    async def _list_when_settled(self, exchange: Exchange, caller: Caller, shelf: ListScope) -> None:
-        await self._shelves.settle(shelf)
-        self._answer_list(exchange, caller, shelf)
+    async def _list_when_settled(self, exchange: Exchange, caller: Caller, list_scope: ListScope) -> None:
+        await self._listings.settle(list_scope)
+        self._answer_list(exchange, caller, list_scope)
 
-    def _answer_list(self, exchange: Exchange, caller: Caller, shelf: ListScope) -> None:
+    def _answer_list(self, exchange: Exchange, caller: Caller, list_scope: ListScope) -> None:
         method = exchange.request.method
         row = METHODS[method]
-        items = self._shelves.listing(shelf, _LISTS[method], self._contexts.listed(caller, exchange.session))
+        items = self._listings.listing(list_scope, _LISTS[method], self._contexts.listed(caller, exchange.session))
         modern = exchange.dialect.modern
         if method == "tools/list":
             if speaks_of_security(exchange.dialect):
-                items = self._secured(shelf.view, items)
+                items = self._secured(list_scope.view, items)
             if not modern:
                 items = tools_for(exchange.dialect.revision, items)
         exchange.result(answers.list_result(row.list_member, items, self._info, modern=modern))
 
     def _discover(self, exchange: Exchange, caller: Caller) -> None:
         offered = self._offered(exchange.dialect, caller)
-        shelf = list_scope_for(caller.shelf, exchange.dialect.client_info)
-        if self._shelves.introduced(shelf):
-            self._introduce(exchange, shelf, offered)
+        list_scope = list_scope_for(caller.list_scope, exchange.dialect.client_info)
+        if self._listings.introduced(list_scope):
+            self._introduce(exchange, list_scope, offered)
         else:
-            self._later(self._introduce_later(exchange, shelf, offered))
+            self._later(self._introduce_later(exchange, list_scope, offered))
 
-    async def _introduce_later(self, exchange: Exchange, shelf: ListScope, offered: Mapping[str, object]) -> None:
-        await self._shelves.settle(shelf)
-        self._introduce(exchange, shelf, offered)
+    async def _introduce_later(self, exchange: Exchange, list_scope: ListScope, offered: Mapping[str, object]) -> None:
+        await self._listings.settle(list_scope)
+        self._introduce(exchange, list_scope, offered)
 
-    def _introduce(self, exchange: Exchange, shelf: ListScope, offered: Mapping[str, object]) -> None:
-        exchange.result(answers.discover_result(self._info, offered, self._shelves.instructions(shelf).text))
+    def _introduce(self, exchange: Exchange, list_scope: ListScope, offered: Mapping[str, object]) -> None:
+        exchange.result(answers.discover_result(self._info, offered, self._listings.instructions(list_scope).text))
 
     def _offered(self, dialect: Dialect, caller: Caller) -> Mapping[str, object]:
         """What the hub can do for a caller, said in the terms of its era."""

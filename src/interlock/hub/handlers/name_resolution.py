@@ -64,8 +64,8 @@ class NameResolution:
         if held is not None and self._access.sees(caller.principal, held):
             rule = held.findings[0].rule
             message = f"{name[:200]} is in quarantine: its definition breaks {rule}"
-            mend = "the operator decides: `interlock status` says what was found and how to allow it"
-            raise Fault("TOOL_DISABLED", message, mend=mend, data={"rule": rule})
+            hint = "the operator decides: `interlock status` says what was found and how to allow it"
+            raise Fault("TOOL_DISABLED", message, hint=hint, data={"rule": rule})
 
     def _refuse_early(self, caller: Caller, name: str) -> None:
         """A tool of a server that is only just starting may well be there in a moment."""
@@ -74,8 +74,8 @@ class NameResolution:
         if upstream is not None and upstream.starting and self._access.reaches(caller.principal, server):
             problem = upstream.lists.problem
             if problem is not None:
-                mend = f"see `interlock logs {server}`"
-                raise Fault("SERVER_NOT_READY", f"{server}: {problem.message}", mend=mend, retry_after_ms=10_000)
+                hint = f"see `interlock logs {server}`"
+                raise Fault("SERVER_NOT_READY", f"{server}: {problem.message}", hint=hint, retry_after_ms=10_000)
             said = f"{server} is still starting: its tools are not known yet"
             raise Fault("SERVER_NOT_READY", said, retry_after_ms=1000)
 
@@ -84,6 +84,6 @@ def _withheld(name: str, decision: str) -> Fault:
     return Fault(
         "TOOL_DISABLED",
         f"{name[:200]} has changed since it was approved, and waits for approval {decision}",
-        mend=f"a person looks at it with `interlock approvals show {decision}`",
+        hint=f"a person looks at it with `interlock approvals show {decision}`",
         data={"decision": decision, "rule": "a tool is held to the definition it was approved with"},
     )

@@ -30,7 +30,7 @@ class Listener(Protocol):
     """Someone to tell."""
 
     @property
-    def shelf(self) -> ListScope:
+    def list_scope(self) -> ListScope:
         """Whose lists it wants to hear of."""
 
     def list_changed(self, which: ListName) -> None:
@@ -44,58 +44,60 @@ class Subscriber(NamedTuple):
     """Someone who wants to hear of a resource."""
 
     tell: Callable[[], None]
-    lane: str | None
+    connection_key: str | None
     """The private connection that its calls take; None for the shared one."""
 
 
 class ChangeNotifier:
     """Compares what each shelf with listeners showed before and after a change."""
 
-    def __init__(self, catalog: Catalog, shelves: ToolListings) -> None:
+    def __init__(self, catalog: Catalog, listings: ToolListings) -> None:
         self._catalog = catalog
-        self._shelves = shelves
+        self._listings = listings
         self._listeners: dict[ListScope, set[Listener]] = {}
         self._seen: dict[tuple[ListScope, ListName], tuple[bytes, ...]] = {}
         self._subscribers: dict[tuple[str, str], dict[object, Subscriber]] = {}
 
     def listen(self, listener: Listener) -> None:
         """Tell this one from now on."""
-        if listener.shelf not in self._listeners:
+        if listener.list_scope not in self._listeners:
             for which in KINDS:
-                self._seen[listener.shelf, which] = self._state(listener.shelf, which)
-        self._listeners.setdefault(listener.shelf, set()).add(listener)
+                self._seen[listener.list_scope, which] = self._state(listener.list_scope, which)
+        self._listeners.setdefault(listener.list_scope, set()).add(listener)
 
     def leave(self, listener: Listener) -> None:
         """Tell it no more."""
-        there = self._listeners.get(listener.shelf)
+        there = self._listeners.get(listener.list_scope)
         if there is None:
             return
         there.discard(listener)
         if not there:
-            del self._listeners[listener.shelf]
+            del self._listeners[listener.list_scope]
             for which in KINDS:
-                self._seen.pop((listener.shelf, which), None)
+                self._seen.pop((listener.list_scope, which), None)
 
     def catalog_changed(self) -> None:
         """Look at every shelf that someone listens to, and tell those whose lists are different."""
-        for shelf, listeners in list(self._listeners.items()):
+        for list_scope, listeners in list(self._listeners.items()):
             for which in KINDS:
-                state = self._state(shelf, which)
-                if state != self._seen[shelf, which]:
-                    self._seen[shelf, which] = state
+                state = self._state(list_scope, which)
+                if state != self._seen[list_scope, which]:
+                    self._seen[list_scope, which] = state
                     for listener in list(listeners):
                         listener.list_changed(which)
 
     def requested(self, principal: Principal, event: bytes) -> None:
         """Tell the streams of a principal what became of its request for tools."""
-        for shelf, listeners in list(self._listeners.items()):
-            if shelf.principal == principal:
+        for list_scope, listeners in list(self._listeners.items()):
+            if list_scope.principal == principal:
                 for listener in list(listeners):
                     listener.requested(event)
 
-    def subscribe(self, server: str, uri: str, who: object, tell: Callable[[], None], lane: str | None) -> None:
+    def subscribe(
+        self, server: str, uri: str, who: object, tell: Callable[[], None], connection_key: str | None
+    ) -> None:
         """Tell `who` of updates of a resource. `lane` names the private connection that its calls take."""
-        self._subscribers.setdefault((server, uri), {})[who] = Subscriber(tell, lane)
+        self._subscribers.setdefault((server, uri), {})[who] = Subscriber(tell, connection_key)
 
     def unsubscribe(self, server: str, uri: str, who: object) -> Subscriber | None:
         """Tell `who` no more. Gives how it was told, if it was."""
@@ -105,21 +107,25 @@ class ChangeNotifier:
             del self._subscribers[server, uri]
         return gone
 
-    def updated(self, server: str, uri: str, lane: str | None = None) -> None:
+    def updated(self, server: str, uri: str, connection_key: str | None = None) -> None:
         """A server says that a resource changed: to all, or on a private connection, which concerns whoever has it."""
         for subscriber in list(self._subscribers.get((server, uri), {}).values()):
-            if lane is None or subscriber.lane == lane:
+            if connection_key is None or subscriber.connection_key == connection_key:
                 subscriber.tell()
 
-    def subscriptions(self, server: str, lane: str | None = None) -> list[str]:
+    def subscriptions(self, server: str, connection_key: str | None = None) -> list[str]:
         """What is subscribed to on a server; with `lane`, by those who have that private connection."""
         there = ((uri, who.values()) for (name, uri), who in self._subscribers.items() if name == server)
-        return [uri for uri, whose in there if lane is None or any(each.lane == lane for each in whose)]
+        return [
+            uri
+            for uri, whose in there
+            if connection_key is None or any(each.connection_key == connection_key for each in whose)
+        ]
 
-    def _state(self, shelf: ListScope, which: ListName) -> tuple[bytes, ...]:
-        if not self._catalog.knows(shelf.view):
+    def _state(self, list_scope: ListScope, which: ListName) -> tuple[bytes, ...]:
+        if not self._catalog.knows(list_scope.view):
             return ()
-        return tuple(self._shelves.listing(shelf, kind) for kind in KINDS[which])
+        return tuple(self._listings.listing(list_scope, kind) for kind in KINDS[which])
 
 
 class MgpFilter(msgspec.Struct):

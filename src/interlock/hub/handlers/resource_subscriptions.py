@@ -19,8 +19,8 @@ from interlock.transports.exchange import Exchange
 class ResourceSubscriptions:
     """Joins what clients want with what servers were asked for."""
 
-    def __init__(self, notices: ChangeNotifier, upstreams: Upstreams) -> None:
-        self._notices = notices
+    def __init__(self, change_notifier: ChangeNotifier, upstreams: Upstreams) -> None:
+        self._change_notifier = change_notifier
         self._upstreams = upstreams
         self._dropping: set[asyncio.Task[None]] = set()
 
@@ -28,21 +28,21 @@ class ResourceSubscriptions:
         """Tell `who` of a resource's updates, as a request asked for. Raises what the server says against it."""
         upstream = self._upstreams[server]
         # Which connection the caller's own calls take depends on what the server speaks.
-        await upstream.open_line(None)
+        await upstream.open_connection(None)
         caller = cast(Caller, asked.caller)
         own = connection_key(upstream.share, upstream.modern, upstream.settings.url is not None, caller, asked)
         name = None if own is None else own.name
-        self._notices.subscribe(server, uri, who, tell, name)
+        self._change_notifier.subscribe(server, uri, who, tell, name)
         try:
             await upstream.subscribe(uri, name)
         except BaseException:
-            self._notices.unsubscribe(server, uri, who)
+            self._change_notifier.unsubscribe(server, uri, who)
             raise
 
     def drop(self, server: str, uri: str, who: object) -> None:
         """Tell `who` no more; the server is told when nobody is left."""
-        gone, upstream = self._notices.unsubscribe(server, uri, who), self._upstreams.get(server)
+        gone, upstream = self._change_notifier.unsubscribe(server, uri, who), self._upstreams.get(server)
         if gone is not None and upstream is not None:
-            task = asyncio.ensure_future(upstream.unsubscribe(gone.lane))
+            task = asyncio.ensure_future(upstream.unsubscribe(gone.connection_key))
             self._dropping.add(task)
             task.add_done_callback(self._dropping.discard)

@@ -46,7 +46,7 @@ class SubscriptionHandler:
 
     def __init__(
         self,
-        notices: ChangeNotifier,
+        change_notifier: ChangeNotifier,
         audience: AuditSubscribers,
         upstreams: Upstreams,
         resolving: NameResolution,
@@ -56,14 +56,14 @@ class SubscriptionHandler:
     ) -> None:
         self.open: set[ListenStream] = set()
         """The streams that only listen."""
-        self._notices = notices
+        self._change_notifier = change_notifier
         self._audience = audience
         self._upstreams = upstreams
         self._resolving = resolving
         self._reach = reach
         self._follow = follow
         self._later = later
-        self._subscriptions = ResourceSubscriptions(notices, upstreams)
+        self._subscriptions = ResourceSubscriptions(change_notifier, upstreams)
 
     @property
     def methods(self) -> dict[str, Serve]:
@@ -77,33 +77,37 @@ class SubscriptionHandler:
 
     def opened(self, session: Session, caller: Caller) -> None:
         """A session hears of what changes for it."""
-        self._notices.listen(SessionListener.of(session, list_scope_for(caller.shelf, session.dialect.client_info)))
+        self._change_notifier.listen(
+            SessionListener.of(session, list_scope_for(caller.list_scope, session.dialect.client_info))
+        )
         self._audience.join(session.id, caller.principal, session.dialect, session.notify)
 
-    def closed(self, session: Session, caller: Caller) -> None:
+    def on_session_closed(self, session: Session, caller: Caller) -> None:
         """It hears nothing more, and the connections that were opened for it are closed."""
-        self._notices.leave(SessionListener.of(session, list_scope_for(caller.shelf, session.dialect.client_info)))
+        self._change_notifier.leave(
+            SessionListener.of(session, list_scope_for(caller.list_scope, session.dialect.client_info))
+        )
         self._audience.leave(session.id)
         state = session.state
         if not isinstance(state, SessionState):
             return
         for server, uri in list(state.subscriptions):
             self._subscriptions.drop(server, uri, session.id)
-        for server, name in state.lanes:
+        for server, name in state.private_connections:
             upstream = self._upstreams.get(server)
             if upstream is not None:
-                upstream.close_lane(name)
+                upstream.close_private_connection(name)
 
-    def told(self, session: Session, notification: Notification) -> None:
+    def on_notification(self, session: Session, notification: Notification) -> None:
         """A client's notification, for the servers that have a session for this client: changed roots, and what
         becomes of that which they asked of it."""
         if notification.method == "notifications/roots/list_changed":
-            for _, line in self._private_lines(session):
+            for _, line in self._private_connections(session):
                 line.connection.tell(notification.method, notification.params)
         elif notification.method in HEARD:
-            for _, line in self._private_lines(session):
+            for _, line in self._private_connections(session):
                 if line.owner is not None:
-                    line.owner.questions.heard(line.connection, notification.method, notification.params)
+                    line.owner.questions.on_notification(line.connection, notification.method, notification.params)
 
     def look_again(self, is_good: Callable[[Principal], bool]) -> None:
         """The streams end of those whose credential is worth nothing any more."""
@@ -122,8 +126,8 @@ class SubscriptionHandler:
         listening = ListenStream(
             exchange,
             caller,
-            list_scope_for(caller.shelf, exchange.dialect.client_info),
-            self._notices,
+            list_scope_for(caller.list_scope, exchange.dialect.client_info),
+            self._change_notifier,
             partial(self._reached, caller),
             self._subscriptions,
             self._audience,
@@ -144,7 +148,7 @@ class SubscriptionHandler:
 
     def _subscribe(self, exchange: Exchange, caller: Caller) -> None:
         session, state = _session(exchange)
-        uri = exchange.glance.uri
+        uri = exchange.preview.uri
         if uri is None:
             raise Fault("INVALID_PARAMS", "params.uri must say which resource")
         if len(state.subscriptions) >= MOST_SUBSCRIPTIONS:
@@ -171,7 +175,7 @@ class SubscriptionHandler:
 
     def _unsubscribe(self, exchange: Exchange, caller: Caller) -> None:
         session, state = _session(exchange)
-        target = self._resolving.resource(caller, exchange.glance.uri or "")
+        target = self._resolving.resource(caller, exchange.preview.uri or "")
         if state.subscriptions.pop((target.server, target.name), None) is not None:
             self._subscriptions.drop(target.server, target.name, session.id)
         exchange.result(EMPTY)
@@ -183,18 +187,18 @@ class SubscriptionHandler:
         except msgspec.DecodeError as cause:
             raise Fault("INVALID_PARAMS", f"level: {cause}") from None
         if level not in LOG_LEVELS:
-            raise Fault("INVALID_PARAMS", f"unknown log level {level[:40]!r}", mend=f"one of {', '.join(LOG_LEVELS)}")
+            raise Fault("INVALID_PARAMS", f"unknown log level {level[:40]!r}", hint=f"one of {', '.join(LOG_LEVELS)}")
         state.log_level = level
-        for upstream, _ in self._private_lines(session):
+        for upstream, _ in self._private_connections(session):
             self._later(upstream.set_level(f"session:{session.id}", level))
         exchange.result(EMPTY)
 
-    def _private_lines(self, session: Session) -> list[tuple[Upstream, UpstreamConnection]]:
+    def _private_connections(self, session: Session) -> list[tuple[Upstream, UpstreamConnection]]:
         state = session.state
         if not isinstance(state, SessionState):
             return []
-        found = ((self._upstreams.get(server), name) for server, name in state.lanes)
-        lines = ((upstream, upstream.private_line(name)) for upstream, name in found if upstream is not None)
+        found = ((self._upstreams.get(server), name) for server, name in state.private_connections)
+        lines = ((upstream, upstream.private_connection(name)) for upstream, name in found if upstream is not None)
         return [(upstream, line) for upstream, line in lines if line is not None]
 
 

@@ -80,7 +80,7 @@ class AccessMethods:
             raise Fault("INVALID_PARAMS", "a tool grant names its tool, a server grant names none")
         now = self._access.now()
         if asked.expires_at is not None and asked.expires_at <= now:
-            raise Fault("INVALID_PARAMS", "expires_at is over already", mend="name an instant to come, with its zone")
+            raise Fault("INVALID_PARAMS", "expires_at is over already", hint="name an instant to come, with its zone")
         place = (asked.agent_id, asked.server_id, asked.tool_name)
         grant = Grant(
             asked.entry_type,

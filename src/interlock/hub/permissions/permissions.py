@@ -152,8 +152,8 @@ class Permissions:
         if not denied:
             return None
         told = ", ".join(f"{each.permission} ({each.rule})" for each in denied)
-        mend = f'`interlock permissions approve {server} {denied[0].permission}`, or set on_denied = "degrade"'
-        return Fault("PERMISSION_DENIED", f"{server} is refused, since it was denied {told}", mend=mend)
+        hint = f'`interlock permissions approve {server} {denied[0].permission}`, or set on_denied = "degrade"'
+        return Fault("PERMISSION_DENIED", f"{server} is refused, since it was denied {told}", hint=hint)
 
     # What servers say
 

@@ -116,7 +116,7 @@ class TaskHandler:
             return done
         id_ = secrets.token_urlsafe(24)
         token = None
-        meta = exchange.glance.meta
+        meta = exchange.preview.meta
         if not dialect.modern and meta is not None and meta.progress_token is not None:
             token = self._tracker.expect(Expected(id_, call.target.server, meta.progress_token, exchange.session))
             given = bytes(call.members["_meta"])
@@ -148,7 +148,7 @@ class TaskHandler:
             return False
         tool = call.target.tool
         if modern or tool is None or tool.tasks == "forbidden":
-            raise Fault("METHOD_NOT_FOUND", "this tool cannot be called as a task", mend="call it without `task`")
+            raise Fault("METHOD_NOT_FOUND", "this tool cannot be called as a task", hint="call it without `task`")
         return True
 
     # Methods
@@ -200,7 +200,7 @@ class TaskHandler:
         self._finish(exchange, caller, target, result, lambda done: exchange.result(with_related(done, task.id)))
 
     async def _wait(self, exchange: Exchange, task: KeptTask, line: UpstreamConnection) -> Result | Failure:
-        wait = ResultWait(exchange, task, line, self._tracker.told)
+        wait = ResultWait(exchange, task, line, self._tracker.on_notification)
         left = max(1.0, (task.expires - self._ledger.clock()) / 1000)
         try:
             wait.start(self._clock() + left)
@@ -241,7 +241,7 @@ class TaskHandler:
             places = {task.id: place for place, task in enumerate(mine)}
             last = msgspec.json.decode(cursor)
             if not isinstance(last, str) or last not in places:
-                raise Fault("INVALID_PARAMS", "this cursor leads nowhere", mend="begin again without one")
+                raise Fault("INVALID_PARAMS", "this cursor leads nowhere", hint="begin again without one")
             start = places[last] + 1
         page = mine[start : start + PAGE]
         listed: dict[str, object] = {"tasks": [self._tracker.live(task).state.to_wire(False) for task in page]}

@@ -166,6 +166,6 @@ def full() -> Fault:
     return Fault(
         "RESOURCE_EXHAUSTED",
         "too many tasks are kept",
-        mend="wait until some have expired, or raise [hub.limits] tasks and tasks_per_agent",
+        hint="wait until some have expired, or raise [hub.limits] tasks and tasks_per_agent",
         retry_after_ms=5000,
     )

@@ -87,7 +87,7 @@ class TaskLost(Fault):
         super().__init__(
             "OUTCOME_UNKNOWN",
             f"{task.server} does not know this task any more: whether it was carried out is unknown",
-            mend="find out at the server before calling the tool again; the hub never does so by itself",
+            hint="find out at the server before calling the tool again; the hub never does so by itself",
         )
 
 

@@ -72,21 +72,21 @@ class ResultWait:
 
     # What comes back
 
-    def answered(self, answer: Result | Failure) -> None:
+    def on_response(self, answer: Result | Failure) -> None:
         """The outcome."""
         if not self.answer.done():
             self.answer.set_result(answer)
 
-    def lost(self, fault: Fault) -> None:
+    def on_lost(self, fault: Fault) -> None:
         """None will come on this way."""
         if not self.answer.done():
             self.answer.set_exception(fault)
 
-    def notified(self, method: str, params: bytes) -> None:
+    def on_notification(self, method: str, params: bytes) -> None:
         """What the server tells on the way: of the task, or of another one."""
         self._told(self._task.server, self._line.owner, method, params)
 
-    def asked(self, request: Request) -> None:
+    def on_request(self, request: Request) -> None:
         """The task asks its owner. On a shared connection nobody can know whom."""
         owner = self._line.owner
         if owner is None:

@@ -74,8 +74,8 @@ class ServerQueries:
         upstream = self._upstreams.get(task.server)
         if upstream is None:
             raise Fault("SERVER_NOT_READY", f"{task.server} is not configured any more")
-        lane = ConnectionKey(f"principal:{task.owner}") if upstream.share == "principal" else None
-        line = await asyncio.wait_for(upstream.open_line(lane), LOOK_S)
+        connection_key = ConnectionKey(f"principal:{task.owner}") if upstream.share == "principal" else None
+        line = await asyncio.wait_for(upstream.open_connection(connection_key), LOOK_S)
         taken = self._places.get((task.server, line.owner, task.theirs), task.id)
         if taken != task.id or line.connection.modern != task.modern:
             # The server is not what it was: it gave the id to another task, or speaks another revision.

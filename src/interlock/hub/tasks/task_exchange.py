@@ -43,11 +43,11 @@ class TaskExchange(Exchange):
         token: str | None,
     ) -> None:
         real = call.exchange
-        glance = real.glance
-        if token is not None and glance.meta is not None:
+        preview = real.preview
+        if token is not None and preview.meta is not None:
             # The link must not set a token of its own, which would be worth nothing once the call is answered.
-            glance = msgspec.structs.replace(glance, meta=msgspec.structs.replace(glance.meta, progress_token=None))
-        super().__init__(real.request, glance, real.dialect, real.caller, real.session, real.headers)
+            preview = msgspec.structs.replace(preview, meta=msgspec.structs.replace(preview.meta, progress_token=None))
+        super().__init__(real.request, preview, real.dialect, real.caller, real.session, real.headers)
         self.real = real
         self._call = call
         self._line = line

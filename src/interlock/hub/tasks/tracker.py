@@ -109,7 +109,7 @@ class Tracker:
             self._end(task, live, UNKNOWN, "the task could not be kept")
             self._forget(task.id)
             await self.asking.stop(task, line)
-            raise Fault("INTERNAL_ERROR", f"the task could not be kept: {cause.message}", mend=cause.mend) from None
+            raise Fault("INTERNAL_ERROR", f"the task could not be kept: {cause.message}", hint=cause.hint) from None
         self.asking.place(task, live, line)
         self._hold(task, live)
         if said.over:
@@ -237,7 +237,7 @@ class Tracker:
 
     # Telling
 
-    def told(self, server: str, owner: ConnectionOwner | None, method: str, params: bytes) -> None:
+    def on_notification(self, server: str, owner: ConnectionOwner | None, method: str, params: bytes) -> None:
         """A server tells something of a task by itself, on the connection of `owner`; None for the shared one."""
         if method == PROGRESS:
             self._progressed(server, params)

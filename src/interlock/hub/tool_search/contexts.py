@@ -38,15 +38,15 @@ class _Context(msgspec.Struct, eq=False):
 class Contexts:
     """The contexts of all callers, the least recently used forgotten first."""
 
-    def __init__(self, shelves: ToolListings) -> None:
-        self._shelves = shelves
+    def __init__(self, listings: ToolListings) -> None:
+        self._listings = listings
         self.kept: OrderedDict[_Whose, _Context] = OrderedDict()
 
     def of(self, caller: Caller, session: Session | None) -> SessionTools:
         """A caller's context, as its budget and its tools are now."""
-        whose, stamp = _whose(caller, session), self._shelves.stamp(caller.shelf)
-        budget = self._shelves.budget(caller.shelf) or UNBOUNDED
-        pinned = self._shelves.pinned(caller.shelf)
+        whose, stamp = _whose(caller, session), self._listings.stamp(caller.list_scope)
+        budget = self._listings.budget(caller.list_scope) or UNBOUNDED
+        pinned = self._listings.pinned(caller.list_scope)
         context = self.kept.get(whose)
         if context is None:
             context = self.kept[whose] = _Context(SessionTools(budget, pinned), caller, session, stamp)
@@ -61,7 +61,11 @@ class Contexts:
 
     def listed(self, caller: Caller, session: Session | None) -> tuple[str, ...]:
         """The tools that a session loaded and its list shows, in the order they were loaded."""
-        if session is None or _whose(caller, session) not in self.kept or self._shelves.level(caller.shelf) != "L3":
+        if (
+            session is None
+            or _whose(caller, session) not in self.kept
+            or self._listings.level(caller.list_scope) != "L3"
+        ):
             return ()
         return self.of(caller, session).loaded
 
@@ -77,8 +81,8 @@ class Contexts:
         if context is None or session is None:
             return
         loaded = self.listed(caller, session)
-        whole = self._shelves.listing(caller.shelf, "tool", loaded) if loaded else b""
-        listed = whole[len(self._shelves.listing(caller.shelf, "tool")) - 1 :]
+        whole = self._listings.listing(caller.list_scope, "tool", loaded) if loaded else b""
+        listed = whole[len(self._listings.listing(caller.list_scope, "tool")) - 1 :]
         if listed != context.listed:
             context.listed = listed
             session.notify("notifications/tools/list_changed", b"{}")
@@ -94,9 +98,9 @@ class Contexts:
         self.kept.pop(_whose(caller, session), None)
 
     def _costs(self, caller: Caller, names: tuple[str, ...]) -> dict[str, int]:
-        shelf = caller.shelf
-        tools = ((name, self._shelves.tool(shelf, name)) for name in names)
-        return {name: self._shelves.cost(shelf, tool) for name, tool in tools if tool is not None}
+        list_scope = caller.list_scope
+        tools = ((name, self._listings.tool(list_scope, name)) for name in names)
+        return {name: self._listings.cost(list_scope, tool) for name, tool in tools if tool is not None}
 
 
 def _whose(caller: Caller, session: Session | None) -> _Whose:

@@ -40,7 +40,7 @@ LOADED_TOKENS: Final = 90
 """What the answer to a request says beside its tools."""
 ROOM_TOKENS: Final = 120
 """What it says at most of tools that it had no room for."""
-NO_ROOM: Final = "the context budget has no room for it"
+OVER_BUDGET: Final = "the context budget has no room for it"
 NOT_MADE: Final = "tools are not made on request: this hub has no isolation for code that an agent wrote"
 
 
@@ -50,7 +50,7 @@ class DiscoveryTools:
     def __init__(
         self,
         catalog: Catalog,
-        shelves: ToolListings,
+        listings: ToolListings,
         search: ToolSearch,
         tokens: TokenCounts,
         telling: ToolSummaries,
@@ -58,14 +58,14 @@ class DiscoveryTools:
         tell: Callable[[Principal, bytes], None],
     ) -> None:
         self._catalog = catalog
-        self._shelves = shelves
+        self._listings = listings
         self._search = search
         self._tokens = tokens
         self._telling = telling
         self._requests = requests
         self._tell = tell
-        self.contexts = Contexts(shelves)
-        self._needs = Needs(catalog, shelves, search, self._callable)
+        self.contexts = Contexts(listings)
+        self._needs = Needs(catalog, listings, search, self._callable)
         self.may_call: Callable[[Caller, str], bool] = lambda caller, name: True
         """Set by the hub: whether no gate refuses a tool whatever its arguments are."""
         self.governed: RecordedRequests
@@ -98,11 +98,11 @@ class DiscoveryTools:
             if filters.status not in (None, CONNECTED, KNOWN):
                 raise DiscoveryError("status", f"status is {CONNECTED} or {KNOWN}")
             query, strategy = params.get("query", ""), params.get("strategy", "hybrid")
-            found = await self._search.find(self._shelves.callable(caller.shelf), query, strategy, asked, filters)
+            found = await self._search.find(self._listings.callable(caller.list_scope), query, strategy, asked, filters)
         except DiscoveryError as cause:
             raise Fault("INVALID_PARAMS", str(cause)) from None
         hits = [(tool, hit.score) for hit in found.hits if (tool := self._callable(caller, hit.entry.identity))]
-        scores = {self._shelves.name(caller.shelf, tool): score for tool, score in hits[:limit]}
+        scores = {self._listings.name(caller.list_scope, tool): score for tool, score in hits[:limit]}
         told, fitting = await self._fitted(caller, session, [tool for tool, _ in hits[:limit]])
         result: dict[str, object] = {
             "tools": [{**told[name].entry, "relevance_score": scores[name]} for name in fitting.kept],
@@ -128,13 +128,13 @@ class DiscoveryTools:
         spare = LOADED_TOKENS + sum(map(cost_of, told_pending))
         missing = _named(best.missing, context.remaining - spare)
         spare += sum(map(cost_of, missing))
-        costs = {name: self._shelves.cost(caller.shelf, tool) for name, tool in best.found.items()}
+        costs = {name: self._listings.cost(caller.list_scope, tool) for name, tool in best.found.items()}
         room_to_say_so = 0
         if spare + sum(costs.values()) + sum(each.tokens for each in told.values()) > context.remaining:
             room_to_say_so = max(0, min(ROOM_TOKENS, context.remaining - spare))
         answer = {name: each.tokens for name, each in told.items()}
         loaded = context.load(list(costs.items()), answer, spare + room_to_say_so)
-        missing += _named([_no_room(name) for name in loaded.left_out], room_to_say_so)
+        missing += _named([_queue_full(name) for name in loaded.left_out], room_to_say_so)
         status = "unavailable" if not loaded.kept else "partial" if missing else "fulfilled"
         result: dict[str, object] = {
             "status": "pending_approval" if pending else status,
@@ -152,13 +152,13 @@ class DiscoveryTools:
     def session(self, caller: Caller, session: Session | None) -> dict[str, object]:
         """`mgp/tools/session`: what stands in the context."""
         tools = self.contexts.of(caller, session)
-        without_room = self._shelves.pinned_without_room(caller.shelf)
+        without_room = self._listings.pinned_over_budget(caller.list_scope)
         return {
             "pinned": list(tools.pinned),
             "cached": list(tools.cached),
-            "total_tokens": self._shelves.listed_tokens(caller.shelf, tools.total_tokens),
-            "max_tokens": caller.shelf.budget,
-            **({"pinned_without_room": list(without_room)} if without_room else {}),
+            "total_tokens": self._listings.listed_tokens(caller.list_scope, tools.total_tokens),
+            "max_tokens": caller.list_scope.budget,
+            **({"pinned_over_budget": list(without_room)} if without_room else {}),
         }
 
     def evict(self, caller: Caller, session: Session | None, params: dict[str, Any]) -> dict[str, object]:
@@ -195,13 +195,13 @@ class DiscoveryTools:
 
     async def _told(self, caller: Caller, session: Session | None, tools: list[Tool]) -> dict[str, ToolSummary]:
         """What would be told of tools. Where they only may have room, it waits until they are counted."""
-        told = {self._shelves.name(caller.shelf, tool): self._telling.of(caller.view, tool) for tool in tools}
+        told = {self._listings.name(caller.list_scope, tool): self._telling.of(caller.view, tool) for tool in tools}
         room = self.contexts.of(caller, session).remaining
         tight = 2 * sum(each.tokens for each in told.values()) + LOADED_TOKENS > room
         if not tight or all(each.counted for each in told.values()):
             return told
         await self._tokens.settled()
-        return {self._shelves.name(caller.shelf, tool): self._telling.of(caller.view, tool) for tool in tools}
+        return {self._listings.name(caller.list_scope, tool): self._telling.of(caller.view, tool) for tool in tools}
 
     async def _ask_for(
         self,
@@ -230,7 +230,7 @@ class DiscoveryTools:
         """What became of a tool that was asked for: load it and say so, or say why not."""
         caller, session = waiting.caller, waiting.session
         data: dict[str, object] = {"request_id": waiting.request_id, "task_trace_id": waiting.trace}
-        tool = None if why_not is not None else self._shelves.tool(caller.shelf, waiting.name)
+        tool = None if why_not is not None else self._listings.tool(caller.list_scope, waiting.name)
         if tool is None and why_not is None:
             return False
         if tool is None:
@@ -248,12 +248,14 @@ class DiscoveryTools:
         return True
 
     def _loaded(self, caller: Caller, context: SessionTools, tool: Tool) -> dict[str, object]:
-        name, told = self._shelves.name(caller.shelf, tool), self._telling.of(caller.view, tool)
-        loaded = context.load([(name, self._shelves.cost(caller.shelf, tool))], {name: told.tokens}, LOADED_TOKENS)
+        name, told = self._listings.name(caller.list_scope, tool), self._telling.of(caller.view, tool)
+        loaded = context.load(
+            [(name, self._listings.cost(caller.list_scope, tool))], {name: told.tokens}, LOADED_TOKENS
+        )
         return {
             "status": "fulfilled" if loaded.kept else "partial",
             "tools_loaded": [told.entry] if loaded.kept else [],
-            "tools_unavailable": [_no_room(name) for name in loaded.left_out],
+            "tools_unavailable": [_queue_full(name) for name in loaded.left_out],
             "session_tools_count": len(context.pinned) + len(context.loaded),
             "context_tokens_added": loaded.tokens_added,
         }
@@ -262,13 +264,13 @@ class DiscoveryTools:
         """The tool of an identity, if the caller may call it now."""
         offer = self._catalog.offer(identity[0])
         tool = None if offer is None else offer.named(identity[1])
-        if tool is None or identity not in self._shelves.callable(caller.shelf):
+        if tool is None or identity not in self._listings.callable(caller.list_scope):
             return None
-        return tool if self.may_call(caller, self._shelves.name(caller.shelf, tool)) else None
+        return tool if self.may_call(caller, self._listings.name(caller.list_scope, tool)) else None
 
 
-def _no_room(name: str) -> dict[str, object]:
-    return {"tool": name, "reason": NO_ROOM}
+def _queue_full(name: str) -> dict[str, object]:
+    return {"tool": name, "reason": OVER_BUDGET}
 
 
 def _named(entries: list[dict[str, object]], room: int) -> list[dict[str, object]]:

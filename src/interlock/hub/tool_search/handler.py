@@ -38,8 +38,8 @@ def inner_call(fields: Members) -> str:
 class ToolSearchHandler:
     """Answers for the kernel."""
 
-    def __init__(self, kernel: DiscoveryTools, later: Later) -> None:
-        self._kernel = kernel
+    def __init__(self, discovery_tools: DiscoveryTools, later: Later) -> None:
+        self._discovery_tools = discovery_tools
         self._later = later
         self.methods: dict[str, Callable[[Exchange, Caller], None]] = {
             "mgp/tools/discover": self._method(self._discover),
@@ -53,22 +53,22 @@ class ToolSearchHandler:
         name = ALIASES.get(name, name)
         try:
             arguments = _arguments(fields)
-            self._kernel.check(name, arguments)
+            self._discovery_tools.check(name, arguments)
         except Fault as fault:
-            self._kernel.governed.refused(exchange, caller, name, fault, "schema", FITS)
+            self._discovery_tools.governed.refused(exchange, caller, name, fault, "schema", FITS)
             exchange.result(refusal_result(fault, modern=exchange.dialect.modern))
             return False
         if name == CALL:
             return True
         answer = self._discover if name == FIND else self._request
-        ticket = self._kernel.governed.begin(exchange, caller, name, bytes(fields.get("arguments", b"{}")))
+        ticket = self._discovery_tools.governed.begin(exchange, caller, name, bytes(fields.get("arguments", b"{}")))
         self._later(self._tool(exchange, ticket, answer(caller, exchange, arguments)))
         return False
 
     def check(self, name: str, fields: Members) -> bool:
         """Check the arguments of a kernel tool, and no more. True for `call_tool`. Raises INVALID_TOOL_ARGS."""
         name = ALIASES.get(name, name)
-        self._kernel.check(name, _arguments(fields))
+        self._discovery_tools.check(name, _arguments(fields))
         return name == CALL
 
     async def judge(self, caller: Caller, name: str, arguments: bytes, inner: Judge) -> DryRun:
@@ -76,12 +76,12 @@ class ToolSearchHandler:
         name = ALIASES.get(name, name)
         try:
             said = _arguments({"arguments": msgspec.Raw(arguments)})
-            self._kernel.check(name, said)
+            self._discovery_tools.check(name, said)
         except Fault as fault:
-            return DryRun("refused", "schema", FITS, fault.name, fault.message, fault.mend)
+            return DryRun("refused", "schema", FITS, fault.name, fault.message, fault.hint)
         if name == CALL:
             return await inner(caller, str(said["name"]), msgspec.json.encode(said.get("arguments", {})))
-        refusal = self._kernel.governed.foreseen(caller, name)
+        refusal = self._discovery_tools.governed.foreseen(caller, name)
         if refusal is None:
             return DryRun("allowed")
         return DryRun("refused", "rates", refusal.rule, refusal.fault.name, refusal.fault.message)
@@ -91,10 +91,10 @@ class ToolSearchHandler:
         try:
             found = await _known_faults(answer)
         except Fault as fault:
-            self._kernel.governed.end(ticket, good=False)
+            self._discovery_tools.governed.end(ticket, good=False)
             exchange.result(refusal_result(fault, modern=exchange.dialect.modern))
             return
-        self._kernel.governed.end(ticket, good=True)
+        self._discovery_tools.governed.end(ticket, good=True)
         text = msgspec.json.encode(found).decode()
         result = msgspec.json.encode({"content": [{"type": "text", "text": text}], "structuredContent": found})
         exchange.result(complete(result) if exchange.dialect.modern else result)
@@ -104,7 +104,7 @@ class ToolSearchHandler:
             params = msgspec.json.decode(exchange.request.params, type=dict[str, Any])
             params.pop("_meta", None)
             said = msgspec.json.encode(params)
-            ticket = self._kernel.governed.begin(exchange, caller, exchange.request.method, said)
+            ticket = self._discovery_tools.governed.begin(exchange, caller, exchange.request.method, said)
             self._later(self._answer(exchange, ticket, answer(caller, exchange, params)))
 
         return serve
@@ -115,28 +115,28 @@ class ToolSearchHandler:
         try:
             result = msgspec.json.encode(await _known_faults(answer))
         except Fault as fault:
-            self._kernel.governed.end(ticket, good=False)
+            self._discovery_tools.governed.end(ticket, good=False)
             exchange.fail(fault)
         else:
-            self._kernel.governed.end(ticket, good=True)
+            self._discovery_tools.governed.end(ticket, good=True)
             exchange.result(complete(result) if exchange.dialect.modern else result)
 
     async def _discover(self, caller: Caller, exchange: Exchange, params: dict[str, Any]) -> dict[str, object]:
-        return await self._kernel.discover(caller, exchange.session, params)
+        return await self._discovery_tools.discover(caller, exchange.session, params)
 
     async def _request(self, caller: Caller, exchange: Exchange, params: dict[str, Any]) -> dict[str, object]:
         # Who came by the method, or agreed on MGP, also hears of decisions by its events.
         speaks_mgp = exchange.request.method.startswith("mgp/") or exchange.dialect.mgp is not None
-        result = await self._kernel.request(caller, exchange.session, params, speaks_mgp=speaks_mgp)
-        self._kernel.contexts.changed(caller, exchange.session)
+        result = await self._discovery_tools.request(caller, exchange.session, params, speaks_mgp=speaks_mgp)
+        self._discovery_tools.contexts.changed(caller, exchange.session)
         return result
 
     async def _session(self, caller: Caller, exchange: Exchange, params: dict[str, Any]) -> dict[str, object]:
-        return self._kernel.session(caller, exchange.session)
+        return self._discovery_tools.session(caller, exchange.session)
 
     async def _evict(self, caller: Caller, exchange: Exchange, params: dict[str, Any]) -> dict[str, object]:
-        result = self._kernel.evict(caller, exchange.session, params)
-        self._kernel.contexts.changed(caller, exchange.session)
+        result = self._discovery_tools.evict(caller, exchange.session, params)
+        self._discovery_tools.contexts.changed(caller, exchange.session)
         return result
 
 

@@ -92,9 +92,9 @@ class Best(msgspec.Struct):
 class Needs:
     """Looks for tools that meet needs."""
 
-    def __init__(self, catalog: Catalog, shelves: ToolListings, search: ToolSearch, callable_: Find) -> None:
+    def __init__(self, catalog: Catalog, listings: ToolListings, search: ToolSearch, callable_: Find) -> None:
         self._catalog = catalog
-        self._shelves = shelves
+        self._listings = listings
         self._search = search
         self._callable = callable_
 
@@ -114,7 +114,7 @@ class Needs:
                     reason = f"what fits has a higher risk than {level}"
                 best.missing.append({"capability": need[:LONGEST_NAMED], "reason": reason})
             for tool, decision in found:
-                name = self._shelves.name(caller.shelf, tool)
+                name = self._listings.name(caller.list_scope, tool)
                 if decision is None:
                     best.found[name] = tool
                 elif found[0][1] is not None:
@@ -127,9 +127,9 @@ class Needs:
         """The best tools for a need, each with None, or with the decision (maybe still to be opened: "") it needs."""
         from interlock.discovery.index import Filters
 
-        shelf = caller.shelf
-        askable, withheld = self._shelves.askable(shelf), self._shelves.withheld(shelf)
-        allowed = self._shelves.callable(shelf)
+        list_scope = caller.list_scope
+        askable, withheld = self._listings.askable(list_scope), self._listings.withheld(list_scope)
+        allowed = self._listings.callable(list_scope)
         allowed = allowed | askable | frozenset(withheld) if askable or withheld else allowed
         try:
             filters = Filters.read({"risk_level_max": level})

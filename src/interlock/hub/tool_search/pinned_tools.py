@@ -17,7 +17,7 @@ Admit = Callable[[Principal, str], ListScope]
 """The shelf of a principal at an address. Raises a `Fault` where there is none."""
 
 
-def pins_over_budget(config: Config, admit: Admit, shelves: ToolListings) -> list[dict[str, object]]:
+def pins_over_budget(config: Config, admit: Admit, listings: ToolListings) -> list[dict[str, object]]:
     """What `interlock status` says of each agent and profile whose budget does not hold its pinned tools."""
     asked = [(f"agents.{name}", Principal(name, "agent"), "/mcp") for name, own in config.agents.items() if own.pinned]
     asked += [
@@ -28,14 +28,14 @@ def pins_over_budget(config: Config, admit: Admit, shelves: ToolListings) -> lis
     found: list[dict[str, object]] = []
     for section, principal, address in asked:
         try:
-            shelf = admit(principal, address)
+            list_scope = admit(principal, address)
         except Fault:
             continue
-        left_out, needed = shelves.pinned_without_room(shelf), shelves.needed_for_pins(shelf)
-        if left_out and shelves.settled(shelf):
+        left_out, needed = listings.pinned_over_budget(list_scope), listings.needed_for_pins(list_scope)
+        if left_out and listings.settled(list_scope):
             names = ", ".join(left_out[:MOST_NAMED]) + (", …" if len(left_out) > MOST_NAMED else "")
-            what = "budget" if shelf.parts is None else "pinned_reserve"
+            what = "budget" if list_scope.parts is None else "pinned_reserve"
             message = f"[{section}] {what} has no room for the pinned {names}: holding all takes {needed} tokens"
-            mend = f"raise `{what}` to {needed}, or pin less"
-            found.append({"file": config.origin.path or "", "line": None, "message": message, "mend": mend})
+            hint = f"raise `{what}` to {needed}, or pin less"
+            found.append({"file": config.origin.path or "", "line": None, "message": message, "hint": hint})
     return found

@@ -20,11 +20,11 @@ SEARCHING: Final = {
 """By the name in `clientInfo`, with what it does."""
 
 
-def list_scope_for(shelf: ListScope, client_info: bytes | None) -> ListScope:
+def list_scope_for(list_scope: ListScope, client_info: bytes | None) -> ListScope:
     """The shelf as this client is shown it. An agent's or profile's own budget or level goes before the table."""
-    if not shelf.by_default or client_info is None or name_of(client_info) not in SEARCHING:
-        return shelf
-    return msgspec.structs.replace(shelf, level="L0", budget=None, by_default=False)
+    if not list_scope.by_default or client_info is None or name_of(client_info) not in SEARCHING:
+        return list_scope
+    return msgspec.structs.replace(list_scope, level="L0", budget=None, by_default=False)
 
 
 @remembers_short(1024)

@@ -26,19 +26,19 @@ class SecurityListing:
     def __init__(
         self,
         catalog: Catalog,
-        epoch: PolicyVersion,
+        policy_version: PolicyVersion,
         risk_of: Callable[[Tool], Risk],
         needs: Callable[[Tool], tuple[str, ...]],
     ) -> None:
         self._catalog = catalog
-        self._epoch = epoch
+        self._policy_version = policy_version
         self._risk_of = risk_of
         self._needs = needs
         self._kept: dict[tuple[View, int], tuple[bytes, bytes]] = {}
 
     def __call__(self, view: View, listing: bytes) -> bytes:
         """The same list, with each tool's `security` (MGP, Extended Tool Definition)."""
-        known = self._kept.get((view, self._epoch.number))
+        known = self._kept.get((view, self._policy_version.number))
         if known is not None and known[0] is listing:
             return known[1]
         tools = msgspec.json.decode(listing, type=list[dict[str, msgspec.Raw]])
@@ -49,7 +49,7 @@ class SecurityListing:
         secured = msgspec.json.encode(tools)
         if len(self._kept) >= MOST_KEPT:
             self._kept.clear()
-        self._kept[view, self._epoch.number] = (listing, secured)
+        self._kept[view, self._policy_version.number] = (listing, secured)
         return secured
 
     def _told(self, tool: Tool, declared: msgspec.Raw | None) -> dict[str, object]:

@@ -52,7 +52,7 @@ class ClientTasks:
         fields["task"] = msgspec.Raw(_with_id(bytes(fields["task"]), self._remember(begun.id)))
         return msgspec.json.encode(fields)
 
-    def told(self, params: bytes) -> bytes | None:
+    def on_notification(self, params: bytes) -> bytes | None:
         """A client's word on how a task stands, for its server; None where it is not of this one's."""
         ours = self._ours(task_id_in(params))
         return None if ours is None else _with_id(params, ours)

@@ -22,13 +22,13 @@ UPDATED: Final = "notifications/resources/updated"
 class UpstreamListener(Protocol):
     """The server that the connections lead to."""
 
-    def heard(self, method: str, params: bytes, owner: ConnectionOwner | None = None) -> None:
+    def on_notification(self, method: str, params: bytes, owner: ConnectionOwner | None = None) -> None:
         """A notification that belongs to no call; `owner` is whose connection it came on, None for the shared one."""
 
-    def lane_lost(self, connection: Connection) -> None:
+    def on_private_connection_lost(self, connection: Connection) -> None:
         """A private connection ended by itself."""
 
-    def spoke(self, stream: str, text: str) -> None:
+    def on_log(self, stream: str, text: str) -> None:
         """A line for the operator."""
 
 
@@ -40,21 +40,21 @@ class SharedConnectionListener:
         self._ended = ended
         self.connection: Connection | None = None
 
-    def notified(self, method: str, params: bytes) -> None:
-        self._upstream.heard(method, params)
+    def on_notification(self, method: str, params: bytes) -> None:
+        self._upstream.on_notification(method, params)
 
-    def asked(self, request: Request) -> None:
+    def on_request(self, request: Request) -> None:
         """Whose question this is cannot be known, so nobody is asked."""
         fault = Fault("METHOD_NOT_FOUND", f"{request.method} cannot be attributed to a caller on a shared connection")
         if self.connection is not None:
             self.connection.refuse(request.id, fault.render(ErrorDialect.OLD_MCP))
 
-    def closed(self, fault: Fault) -> None:
+    def on_closed(self, fault: Fault) -> None:
         if not self._ended.done():
             self._ended.set_result(fault)
 
-    def spoke(self, stream: str, text: str) -> None:
-        self._upstream.spoke(stream, text)
+    def on_log(self, stream: str, text: str) -> None:
+        self._upstream.on_log(stream, text)
 
 
 class PrivateConnectionListener:
@@ -64,21 +64,21 @@ class PrivateConnectionListener:
         self._upstream = upstream
         self._owner = owner
 
-    def notified(self, method: str, params: bytes) -> None:
+    def on_notification(self, method: str, params: bytes) -> None:
         if method in TASK_NOTICES or method == UPDATED:
-            self._upstream.heard(method, params, self._owner)
+            self._upstream.on_notification(method, params, self._owner)
         elif method == CANCELLED:
             self._owner.questions.withdraw(params)
-        elif not self._owner.told(method, params) and (method.endswith("/list_changed") or method in CLAIMS):
-            self._upstream.heard(method, params)
+        elif not self._owner.on_notification(method, params) and (method.endswith("/list_changed") or method in CLAIMS):
+            self._upstream.on_notification(method, params)
 
-    def asked(self, request: Request) -> None:
-        self._owner.asked(request)
+    def on_request(self, request: Request) -> None:
+        self._owner.on_request(request)
 
-    def closed(self, fault: Fault) -> None:
+    def on_closed(self, fault: Fault) -> None:
         self._owner.questions.close()
         if self._owner.connection is not None:
-            self._upstream.lane_lost(self._owner.connection)
+            self._upstream.on_private_connection_lost(self._owner.connection)
 
-    def spoke(self, stream: str, text: str) -> None:
-        self._upstream.spoke(stream, text)
+    def on_log(self, stream: str, text: str) -> None:
+        self._upstream.on_log(stream, text)

@@ -30,19 +30,19 @@ class OpenCall(Protocol):
     def attended(self) -> bool:
         """Whether its client has a request open for it, and does not owe it answers first."""
 
-    def notified(self, method: str, params: bytes) -> None:
+    def on_notification(self, method: str, params: bytes) -> None:
         """Take what the server tells in this call."""
 
-    def asked(self, request: Request) -> None:
+    def on_request(self, request: Request) -> None:
         """Take what the server asks in this call."""
 
 
 class ConnectionOwner:
     """Whom a private connection belongs to. What the server says on it is theirs, and nobody else's."""
 
-    def __init__(self, server: str, lane: str, session: Session | None) -> None:
+    def __init__(self, server: str, connection_key: str, session: Session | None) -> None:
         self._server = server
-        self.lane = lane
+        self.connection_key = connection_key
         """What the connection is called."""
         self._session = session
         self.tasks: dict[str, str] = {}
@@ -54,18 +54,18 @@ class ConnectionOwner:
         """Calls of the owner that are under way on it."""
         self.connection: Connection | None = None
 
-    def told(self, method: str, params: bytes) -> bool:
+    def on_notification(self, method: str, params: bytes) -> bool:
         """Pass on a notification that is meant for the owner. False for any other."""
         if method not in _SESSION_NOTICES:
             return False
         call = self._only_call()
         if call is not None:
-            call.notified(method, params)
+            call.on_notification(method, params)
         elif self._session is not None and self._wants(self._session, method, params):
             self._session.notify(method, params)
         return True
 
-    def asked(self, request: Request) -> None:
+    def on_request(self, request: Request) -> None:
         """Carry a question to the owner: in the only call that it can be asked in, or beside all of them where a
         session allows it.
 
@@ -79,7 +79,7 @@ class ConnectionOwner:
         if task in self.tasks and call is None:
             request = Request(request.id, request.method, with_related(request.params, self.tasks[task]))
         if call is not None:
-            call.asked(request)
+            call.on_request(request)
         elif self._session is not None:
             shown = None if cast("Caller", self._session.caller).view.bare else self._server
             self.questions.relay(connection, request, partial(self._ask_beside, self._session), shown)

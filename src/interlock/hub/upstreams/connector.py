@@ -45,14 +45,16 @@ class Connector:
     async def shared(self, ears: Listener, settings: Server, within_s: float) -> Connection:
         """The connection that all use."""
         if settings.problem is not None:
-            raise Fault("SERVER_NOT_READY", settings.problem.message, mend=settings.problem.mend)
+            raise Fault("SERVER_NOT_READY", settings.problem.message, hint=settings.problem.hint)
         connection = await self._open(ears, self._identity, settings, within_s, self._meet)
         self.peer = connection.peer
         return connection
 
-    async def private(self, lane: ConnectionKey, ears: Listener, settings: Server, within_s: float) -> Connection:
+    async def private(
+        self, connection_key: ConnectionKey, ears: Listener, settings: Server, within_s: float
+    ) -> Connection:
         """A connection for one caller alone, with the capabilities of its client."""
-        identity = msgspec.structs.replace(self._identity, capabilities=asking(lane.capabilities))
+        identity = msgspec.structs.replace(self._identity, capabilities=asking(connection_key.capabilities))
         connection = await self._open(ears, identity, settings, within_s, self._meet_again)
         if not connection.modern:
             # Questions that name no call come on a stream of their own.

@@ -24,91 +24,99 @@ class PrivateConnections:
 
     def __init__(self, most: int) -> None:
         self._most = most
-        self._lanes: dict[str, _PrivateConnection] = {}
+        self._private_connections: dict[str, _PrivateConnection] = {}
         self._closing: set[asyncio.Task[None]] = set()
 
     def __len__(self) -> int:
-        return len(self._lanes)
+        return len(self._private_connections)
 
     def get(self, name: str) -> UpstreamConnection | None:
         """The connection, if it is there already."""
-        lane = self._lanes.get(name)
-        if lane is None:
+        connection_key = self._private_connections.get(name)
+        if connection_key is None:
             return None
-        lane.used = asyncio.get_running_loop().time()
-        return lane.line
+        connection_key.used = asyncio.get_running_loop().time()
+        return connection_key.line
 
     def lines(self) -> list[UpstreamConnection]:
         """Every connection that is there."""
-        return [lane.line for lane in self._lanes.values() if lane.line is not None]
+        return [
+            connection_key.line
+            for connection_key in self._private_connections.values()
+            if connection_key.line is not None
+        ]
 
     async def open(self, name: str, opener: Callable[[], Awaitable[UpstreamConnection]]) -> UpstreamConnection:
         """The connection, opened if it is not there. Two who want the same one at once get the same one."""
-        lane = self._lanes.get(name)
-        if lane is None:
-            if len(self._lanes) >= self._most and not self._evict():
+        connection_key = self._private_connections.get(name)
+        if connection_key is None:
+            if len(self._private_connections) >= self._most and not self._evict():
                 raise Fault(
                     "RESOURCE_EXHAUSTED",
                     f"{self._most} private sessions are in use on this server",
-                    mend="wait, or raise [hub.limits] private_sessions_per_server",
+                    hint="wait, or raise [hub.limits] private_sessions_per_server",
                     retry_after_ms=5000,
                 )
             loop = asyncio.get_running_loop()
-            lane = _PrivateConnection(asyncio.ensure_future(opener()), loop.time())
-            self._lanes[name] = lane
+            connection_key = _PrivateConnection(asyncio.ensure_future(opener()), loop.time())
+            self._private_connections[name] = connection_key
         try:
-            line = await asyncio.shield(lane.opening)
+            line = await asyncio.shield(connection_key.opening)
         except BaseException:
-            if lane.opening.done() and self._lanes.get(name) is lane:
-                del self._lanes[name]
+            if connection_key.opening.done() and self._private_connections.get(name) is connection_key:
+                del self._private_connections[name]
             raise
-        lane.line = line
+        connection_key.line = line
         return line
 
     def lost(self, connection: Connection) -> None:
         """A connection ended by itself."""
-        for name, lane in list(self._lanes.items()):
-            if lane.line is not None and lane.line.connection is connection:
-                del self._lanes[name]
+        for name, connection_key in list(self._private_connections.items()):
+            if connection_key.line is not None and connection_key.line.connection is connection:
+                del self._private_connections[name]
 
     def drop(self, name: str) -> None:
         """Its owner is gone."""
-        lane = self._lanes.pop(name, None)
-        if lane is not None:
-            task = asyncio.ensure_future(self._close(lane))
+        connection_key = self._private_connections.pop(name, None)
+        if connection_key is not None:
+            task = asyncio.ensure_future(self._close(connection_key))
             self._closing.add(task)
             task.add_done_callback(self._closing.discard)
 
     def reap(self, unused_since: float) -> None:
         """Drop those that nobody used since then, and that have nothing under way."""
-        for name, lane in list(self._lanes.items()):
-            if lane.used < unused_since and _idle(lane):
+        for name, connection_key in list(self._private_connections.items()):
+            if connection_key.used < unused_since and _idle(connection_key):
                 self.drop(name)
 
     async def close(self) -> None:
         """Drop all of them, and wait until they are gone."""
-        for name in list(self._lanes):
+        for name in list(self._private_connections):
             self.drop(name)
         await asyncio.gather(*self._closing, return_exceptions=True)
 
     def _evict(self) -> bool:
         """Make room by dropping the one that was unused for longest; not one with something under way."""
-        idle = [(lane.used, name) for name, lane in self._lanes.items() if _idle(lane)]
+        idle = [
+            (connection_key.used, name)
+            for name, connection_key in self._private_connections.items()
+            if _idle(connection_key)
+        ]
         if not idle:
             return False
         self.drop(min(idle)[1])
         return True
 
-    async def _close(self, lane: _PrivateConnection) -> None:
-        if not lane.opening.done():
-            lane.opening.cancel()
+    async def _close(self, connection_key: _PrivateConnection) -> None:
+        if not connection_key.opening.done():
+            connection_key.opening.cancel()
         try:
-            line = await lane.opening
+            line = await connection_key.opening
         except (asyncio.CancelledError, Exception):
             return
         await line.connection.close()
 
 
-def _idle(lane: _PrivateConnection) -> bool:
-    line = lane.line
+def _idle(connection_key: _PrivateConnection) -> bool:
+    line = connection_key.line
     return line is not None and not line.connection.pending and not (line.owner is not None and line.owner.tasks)

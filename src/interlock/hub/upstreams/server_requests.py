@@ -96,12 +96,12 @@ class ServerRequests:
         if waiting is not None:
             waiting.cancel(reason)
 
-    def heard(self, server: Answers, method: str, params: bytes) -> None:
+    def on_notification(self, server: Answers, method: str, params: bytes) -> None:
         """What the client tells of something, for the server if it was asked for here: how far it is, or how a task of
         its own stands."""
         try:
             if method == _STATUS:
-                told = self._tasks.told(params)
+                told = self._tasks.on_notification(params)
                 if told is not None:
                     server.tell(_STATUS, told)
                 return

@@ -18,7 +18,7 @@ class SessionState(msgspec.Struct):
     log_level: str | None = None
     subscriptions: dict[tuple[str, str], str] = {}
     """`(server, uri)` to the address the client knows it by."""
-    lanes: set[tuple[str, str]] = set()
+    private_connections: set[tuple[str, str]] = set()
     """`(server, lane)` of the connections that were opened for this session alone."""
     tasks: set[str] = set()
     """The tasks whose owner was last seen here, to be told of them."""

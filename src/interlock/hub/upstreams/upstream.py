@@ -1,6 +1,6 @@
 """One server behind the hub: kept alive as its policy says, listed when it changes, and the connections to it.
 
-One that is slow, dead or wrong harms only its own calls. Whatever goes wrong is kept as a problem with its mend.
+One that is slow, dead or wrong harms only its own calls. Whatever goes wrong is kept as a problem with its fix.
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ class Upstream:
         identity: Identity,
         logs: Logs,
         *,
-        most_lanes: int,
+        most_private_connections: int,
         prepared: Prepared,
         offered: Callable[[Offer], Awaitable[None]],
         updated: Callable[[str, str, str | None], None],
@@ -78,7 +78,7 @@ class Upstream:
         self.open_calls = 0
         self.tasks = 0
         """Tasks at it whose outcome their owners do not have yet."""
-        self.task_told: Callable[[str, ConnectionOwner | None, str, bytes], None] | None = None
+        self.on_task_notification: Callable[[str, ConnectionOwner | None, str, bytes], None] | None = None
         """Hears what the server tells of tasks, and on whose connection."""
         self.watched_tasks: Callable[[str], list[str]] = lambda _: []
         """The tasks at it that somebody wants to hear of."""
@@ -96,9 +96,9 @@ class Upstream:
         """Whether it speaks the stateless era, as far as is known."""
         self._capabilities: dict[str, object] | None = None
         self._shared: Connection | None = None
-        self.shared_line: UpstreamConnection | None = None
+        self.shared_connection: UpstreamConnection | None = None
         """The connection that all may use, while there is one."""
-        self._lanes = PrivateConnections(most_lanes)
+        self._private_connections = PrivateConnections(most_private_connections)
         self._wanted = asyncio.Event()
         self._changed = asyncio.Event()
         self._idle = asyncio.Event()
@@ -181,7 +181,7 @@ class Upstream:
         if self._keeper is not None:
             self._keeper.cancel()
             await asyncio.gather(self._keeper, return_exceptions=True)
-        await self._lanes.close()
+        await self._private_connections.close()
         if self.state is ServerState.DRAINING:
             self._step(ServerEvent.DRAINED)
         elif self.state is not ServerState.DISCONNECTED:
@@ -215,7 +215,7 @@ class Upstream:
                 self._wanted.set()
                 continue
             if self.settings.problem is not None or failure.name == "PERMISSION_DENIED":
-                # Only another configuration can mend this, or a person's word.
+                # Only another configuration can fix this, or a person's word.
                 continue
             pause = self.restarts.next_pause(asyncio.get_running_loop().time(), failed=True)
             if pause is None:
@@ -237,7 +237,7 @@ class Upstream:
             self._greet(connection)
             await self.lists.read(connection, self.settings, self.timeouts)
             self._shared = connection
-            self.shared_line = UpstreamConnection(connection)
+            self.shared_connection = UpstreamConnection(connection)
             self._step(ServerEvent.READY)
             # A resource that it does not have any more is no reason not to use it.
             await self._watch_resources()
@@ -251,7 +251,7 @@ class Upstream:
             asyncio.get_running_loop().call_exception_handler({"message": f"over {self.id}", "exception": cause})
             return Fault("INTERNAL_ERROR", f"the hub failed over {self.id}: {cause!r}")
         finally:
-            self._shared = self.shared_line = None
+            self._shared = self.shared_connection = None
             self.lists.rest()
             if connection is not None:
                 await connection.close()
@@ -318,19 +318,19 @@ class Upstream:
     def connections(self) -> list[Connection]:
         """Every connection that is open, the shared one first."""
         shared = [] if self._shared is None else [self._shared]
-        return [*shared, *(line.connection for line in self._lanes.lines())]
+        return [*shared, *(line.connection for line in self._private_connections.lines())]
 
-    def line(self, lane: ConnectionKey | None) -> UpstreamConnection | None:
+    def line(self, connection_key: ConnectionKey | None) -> UpstreamConnection | None:
         """A connection that can be used right now."""
-        return self.shared_line if lane is None else self._lanes.get(lane.name)
+        return self.shared_connection if connection_key is None else self._private_connections.get(connection_key.name)
 
-    def private_line(self, name: str) -> UpstreamConnection | None:
+    def private_connection(self, name: str) -> UpstreamConnection | None:
         """A private connection, if it is there."""
-        return self._lanes.get(name)
+        return self._private_connections.get(name)
 
-    async def open_line(self, lane: ConnectionKey | None) -> UpstreamConnection:
-        """A connection as soon as there is one. Raises SERVER_NOT_READY with what is wrong and how to mend it."""
-        while (shared := self.shared_line) is None:
+    async def open_connection(self, connection_key: ConnectionKey | None) -> UpstreamConnection:
+        """A connection as soon as there is one. Raises SERVER_NOT_READY with what is wrong and how to fix it."""
+        while (shared := self.shared_connection) is None:
             if self._stopping:
                 raise Fault("SERVER_DRAINING", f"{self.id} is shutting down")
             if self.state is ServerState.ERROR:
@@ -339,68 +339,70 @@ class Upstream:
             changed = self._changed
             self._wanted.set()
             await changed.wait()
-        if lane is None:
+        if connection_key is None:
             return shared
-        return await self._lanes.open(lane.name, lambda: self._open_lane(lane))
+        return await self._private_connections.open(
+            connection_key.name, lambda: self._open_private_connection(connection_key)
+        )
 
     def not_ready(self) -> Fault:
         """Why it cannot be called."""
         problem = self.problem
         reason = "" if problem is None else f": {problem.message}"
-        mend = (problem.mend if problem is not None else "") or f"see `interlock logs {self.id}`"
-        return Fault("SERVER_NOT_READY", f"{self.id} is not connected{reason}", mend=mend, retry_after_ms=2000)
+        hint = (problem.hint if problem is not None else "") or f"see `interlock logs {self.id}`"
+        return Fault("SERVER_NOT_READY", f"{self.id} is not connected{reason}", hint=hint, retry_after_ms=2000)
 
-    async def _open_lane(self, lane: ConnectionKey) -> UpstreamConnection:
+    async def _open_private_connection(self, connection_key: ConnectionKey) -> UpstreamConnection:
         """A connection for one caller alone, with the capabilities of its client."""
-        owner = ConnectionOwner(self.id, lane.name, lane.session)
+        owner = ConnectionOwner(self.id, connection_key.name, connection_key.session)
         ears = PrivateConnectionListener(self, owner)
-        connection = await self._reach.private(lane, ears, self.settings, self.timeouts.start_s)
+        connection = await self._reach.private(connection_key, ears, self.settings, self.timeouts.start_s)
         owner.connection = connection
-        if lane.log_level is not None:
-            await self._say_level(connection, lane.log_level)
-        own = self._subscriptions(self.id, lane.name)
+        if connection_key.log_level is not None:
+            await self._say_level(connection, connection_key.log_level)
+        own = self._subscriptions(self.id, connection_key.name)
         if own and self.settings.url is None:
             await connection.watch(lists=False, uris=frozenset(own))
         return UpstreamConnection(connection, owner)
 
-    def lane_lost(self, connection: Connection) -> None:
+    def on_private_connection_lost(self, connection: Connection) -> None:
         """A private connection ended by itself."""
-        self._lanes.lost(connection)
+        self._private_connections.lost(connection)
 
-    def close_lane(self, lane: str) -> None:
+    def close_private_connection(self, connection_key: str) -> None:
         """Its owner is gone. What was begun as a task goes on until it is fetched or has expired."""
-        line = self._lanes.get(lane)
+        line = self._private_connections.get(connection_key)
         if line is None or line.owner is None or not line.owner.tasks:
-            self._lanes.drop(lane)
+            self._private_connections.drop(connection_key)
 
-    def reap_lanes(self, now: float) -> None:
+    def reap_private_connections(self, now: float) -> None:
         """Close private connections that were not used for a while."""
-        self._lanes.reap(now - self.timeouts.idle_s)
+        self._private_connections.reap(now - self.timeouts.idle_s)
 
-    async def set_level(self, lane: str, level: str) -> None:
+    async def set_level(self, connection_key: str, level: str) -> None:
         """Pass on a log level to the private connection it is meant for."""
-        line = self._lanes.get(lane)
+        line = self._private_connections.get(connection_key)
         if line is not None:
             await self._say_level(line.connection, level)
 
     async def _say_level(self, connection: Connection, level: str) -> None:
         await say_level(connection, level, discovery_s(self.timeouts, self.settings))
 
-    async def subscribe(self, uri: str, lane: str | None) -> None:
+    async def subscribe(self, uri: str, connection_key: str | None) -> None:
         """Hear of updates of a resource: on the shared connection, and in the process of whoever has one to themselves.
         Raises what the server says against it."""
-        await self.open_line(None)
+        await self.open_connection(None)
         if not self._said("resources", "subscribe") and not self.modern:
             raise Fault("METHOD_NOT_FOUND", f"{self.id} offers no subscriptions to resources")
         refused = await self._watch_resources()
         if uri in refused:
             raise refused[uri]
-        await self._watch_own(lane)
+        await self._watch_own(connection_key)
 
-    async def unsubscribe(self, lane: str | None) -> None:
+    async def unsubscribe(self, connection_key: str | None) -> None:
         """Hear no more of what nobody is left for."""
         await self._watch_resources()
-        await self._watch_own(lane)
+        await self._watch_own(connection_key)
 
     async def _watch_resources(self) -> Mapping[str, Fault]:
         """Tell the server what is to be heard of: changed lists, and whatever resources someone subscribed to. Gives
@@ -411,12 +413,16 @@ class Upstream:
             tasks = frozenset(self.watched_tasks(self.id)) if self.modern else frozenset[str]()
             return await self._shared.watch(lists=True, uris=frozenset(self._subscriptions(self.id, None)), tasks=tasks)
 
-    async def _watch_own(self, lane: str | None) -> None:
+    async def _watch_own(self, connection_key: str | None) -> None:
         """The same in a process of a caller's own: what changes there, changes in no other."""
-        line = None if lane is None or self.settings.url is not None else self._lanes.get(lane)
+        line = (
+            None
+            if connection_key is None or self.settings.url is not None
+            else self._private_connections.get(connection_key)
+        )
         if line is not None:
             async with self._watching:
-                await line.connection.watch(lists=False, uris=frozenset(self._subscriptions(self.id, lane)))
+                await line.connection.watch(lists=False, uris=frozenset(self._subscriptions(self.id, connection_key)))
 
     async def watch_again(self) -> None:
         """Hear of what somebody wants to hear of by now."""
@@ -425,23 +431,23 @@ class Upstream:
     def _said(self, capability: str, feature: str) -> bool:
         return self.peer is not None and self.peer.offers(capability, feature)
 
-    def heard(self, method: str, params: bytes, owner: ConnectionOwner | None = None) -> None:
+    def on_notification(self, method: str, params: bytes, owner: ConnectionOwner | None = None) -> None:
         """A notification that belongs to no call; `owner` is whose connection it came on, None for the shared one."""
         if method in TASK_NOTICES:
-            if self.task_told is not None:
-                self.task_told(self.id, owner, method, params)
+            if self.on_task_notification is not None:
+                self.on_task_notification(self.id, owner, method, params)
         elif method.endswith("/list_changed"):
             self.lists_changed()
         elif method == "notifications/resources/updated":
             with contextlib.suppress(msgspec.DecodeError):
                 uri = msgspec.json.decode(params, type=_Updated).uri
-                self._updated(self.id, uri, None if owner is None else owner.lane)
+                self._updated(self.id, uri, None if owner is None else owner.connection_key)
         elif method in CLAIMS:
             self._claimed(self.id, method, params)
         elif method == "notifications/message":
             self._logs.add(self.id, "log", params[:2000].decode("utf-8", "replace"))
 
-    def spoke(self, stream: str, text: str) -> None:
+    def on_log(self, stream: str, text: str) -> None:
         """A line for the operator."""
         self._logs.add(self.id, stream, text)
 

@@ -37,9 +37,9 @@ def rejection(findings: Iterable[Finding], rules: CodeRules) -> dict[str, object
     if rules.blocked_patterns:
         hints["blocked_patterns"] = list(rules.blocked_patterns)
     found = list(findings)
-    mends = sorted({finding.mend for finding in found if finding.mend})
-    if mends:
-        hints["mends"] = mends
+    suggestions = sorted({finding.hint for finding in found if finding.hint})
+    if suggestions:
+        hints["suggestions"] = suggestions
     return {
         "status": "rejected",
         "reason": "Code validation failed",

@@ -7,7 +7,7 @@ from functools import lru_cache
 from interlock.judge.code import vocabulary as words
 
 Verdict = tuple[str, str, str]
-"""Rule, message, mend."""
+"""Rule, message, hint."""
 _PROCESSES = ("exec", "spawn", "posix_spawn", "fork", "popen", "sched_set")
 
 

@@ -183,8 +183,8 @@ class TreeJudge:
             level = below
         return found
 
-    def _note(self, rule: str, node: ast.AST, message: str, mend: str) -> None:
-        self.found.append(Finding(rule, message, mend, self._span(node)))
+    def _note(self, rule: str, node: ast.AST, message: str, hint: str) -> None:
+        self.found.append(Finding(rule, message, hint, self._span(node)))
 
     def _span(self, node: ast.AST) -> tuple[int, int] | None:
         line, end_line = getattr(node, "lineno", 0), getattr(node, "end_lineno", None) or 0
@@ -296,8 +296,8 @@ class TreeJudge:
     def _judge_origin(self, origin: str, node: ast.AST) -> None:
         verdict = judge_reach(origin, readonly=self.readonly, examples_judged=self.examples_judged)
         if verdict is not None:
-            rule, message, mend = verdict
-            self._note(rule, node, message, mend)
+            rule, message, hint = verdict
+            self._note(rule, node, message, hint)
 
     def on_call(self, node: ast.Call, _: ast.AST) -> None:
         func = node.func

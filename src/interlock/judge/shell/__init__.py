@@ -70,8 +70,8 @@ def _judge_script(text: str, script: Script, rules: ShellRules, depth: int) -> I
     for operator in script.operators:
         if operator.kind not in noted:
             noted.add(operator.kind)
-            message, mend = _OPERATORS[operator.kind]
-            yield Finding(f"shell.{operator.kind}", message, mend, (operator.start, operator.end))
+            message, hint = _OPERATORS[operator.kind]
+            yield Finding(f"shell.{operator.kind}", message, hint, (operator.start, operator.end))
     for redirect in script.redirects:
         yield from _judge_redirect(redirect)
     if not script.operators and not script.redirects and script.error is None and _has_operator(text):
@@ -224,4 +224,4 @@ def _too_long(rules: ShellRules) -> Finding:
 def _moved(finding: Finding, lead: int) -> Finding:
     if finding.span is None:
         return finding
-    return Finding(finding.rule, finding.message, finding.mend, (finding.span[0] + lead, finding.span[1] + lead))
+    return Finding(finding.rule, finding.message, finding.hint, (finding.span[0] + lead, finding.span[1] + lead))

@@ -75,10 +75,10 @@ def judge_argv(
         yield found
     for judge in (SPECIAL.get(name), VERBS.get(name)):
         if judge is not None:
-            for rule, message, mend in judge(arguments):
-                yield Finding(rule, message, mend, span)
-    for rule, message, mend in (*judge_phrases(name, arguments), *judge_targets(name, arguments)):
-        yield Finding(rule, message, mend, span)
+            for rule, message, hint in judge(arguments):
+                yield Finding(rule, message, hint, span)
+    for rule, message, hint in (*judge_phrases(name, arguments), *judge_targets(name, arguments)):
+        yield Finding(rule, message, hint, span)
     if destroys_unasked(name, arguments):
         yield Finding(
             "shell.destructive",

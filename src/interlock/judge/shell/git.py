@@ -9,7 +9,7 @@ from interlock.judge.shell.flags import uses_flag
 from interlock.judge.shell.programs import WRITE_TARGETS
 
 Verdict = tuple[str, str, str]
-"""Rule, message, mend."""
+"""Rule, message, hint."""
 
 
 def judge_git(arguments: Sequence[str]) -> Iterator[Verdict]:

@@ -24,7 +24,7 @@ def _only_with(flags: str, values: str = "") -> Form:
 
 
 def _unless(flags: str, values: str = "") -> Form:
-    """A checker, which reads unless it is told to mend or to save a report."""
+    """A checker, which reads unless it is told to fix or to save a report."""
     writing = names(flags)
 
     def form(arguments: Sequence[str]) -> str | None:

@@ -267,12 +267,12 @@ def _disks(arguments: Sequence[str]) -> Iterator[Verdict]:
         yield "shell.destructive", "changes the partitions of a disk", "list them only"
 
 
-def _words(bad: str, rule: str, message: str, mend: str) -> Callable[[Sequence[str]], Iterator[Verdict]]:
+def _words(bad: str, rule: str, message: str, hint: str) -> Callable[[Sequence[str]], Iterator[Verdict]]:
     wanted = names(bad)
 
     def judge(arguments: Sequence[str]) -> Iterator[Verdict]:
         if wanted.intersection(arguments):
-            yield rule, message, mend
+            yield rule, message, hint
 
     return judge
 

@@ -141,12 +141,12 @@ def _destroy(verbs: str, message: str = _DESTROYS) -> Callable[[Sequence[str]], 
     return judge
 
 
-def _always(rule: str, message: str, mend: str, unless: str = "") -> Callable[[Sequence[str]], Iterator[Verdict]]:
+def _always(rule: str, message: str, hint: str, unless: str = "") -> Callable[[Sequence[str]], Iterator[Verdict]]:
     harmless = names(unless)
 
     def judge(arguments: Sequence[str]) -> Iterator[Verdict]:
         if not harmless.intersection(arguments):
-            yield rule, message, mend
+            yield rule, message, hint
 
     return judge
 

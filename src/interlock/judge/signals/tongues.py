@@ -180,9 +180,9 @@ def deeds_in(text: str) -> Iterator[tuple[str, float, str]]:
     if not tongues:
         return
     sentences = [part for part in _SENTENCE_END.split(text.lower(), _MOST_SENTENCES) if len(part) > 5]
-    for tongue in tongues:
+    for error_dialect in tongues:
         for sentence in sentences:
-            yield from _deeds(_compiled(tongue), sentence)
+            yield from _changes(_compiled(error_dialect), sentence)
 
 
 class _Compiled(NamedTuple):
@@ -195,12 +195,12 @@ class _Compiled(NamedTuple):
 
 
 @lru_cache(maxsize=32)
-def _compiled(tongue: Tongue) -> _Compiled:
-    edge = r"\b" if tongue in LATIN else ""
-    return _Compiled(*(re.compile(f"{edge}(?:{words})") for words in tongue))
+def _compiled(error_dialect: Tongue) -> _Compiled:
+    edge = r"\b" if error_dialect in LATIN else ""
+    return _Compiled(*(re.compile(f"{edge}(?:{words})") for words in error_dialect))
 
 
-def _deeds(words: _Compiled, sentence: str) -> Iterator[tuple[str, float, str]]:
+def _changes(words: _Compiled, sentence: str) -> Iterator[tuple[str, float, str]]:
     if words.ignore.search(sentence) and words.told.search(sentence):
         yield "override", 1.5, sentence
     if not words.send.search(sentence):

@@ -10,7 +10,7 @@ from typing import Final
 
 import msgspec
 
-from interlock.protocols.mcp.meta import RequestPreview, glance
+from interlock.protocols.mcp.meta import RequestPreview, preview
 from interlock.protocols.mcp.trace_meta import behind_trace
 from interlock.wire.errors import Fault
 from interlock.wire.messages import Request, plain_request
@@ -124,7 +124,7 @@ class AlikeCall(msgspec.Struct, frozen=True):
         if request is None or parts is None:
             return False
         try:
-            seen = glance(request.params)
+            seen = preview(request.params)
         except Fault:
             return False
         same = self.view.name == seen.name and self.view.meta_raw == seen.meta_raw and self.method == request.method

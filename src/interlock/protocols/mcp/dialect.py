@@ -34,7 +34,7 @@ class Dialect(msgspec.Struct, frozen=True):
         msgspec.structs.force_setattr(self, "modern", self.revision.modern)
 
     @property
-    def tongue(self) -> ErrorDialect:
+    def error_dialect(self) -> ErrorDialect:
         """How errors are spoken to this client."""
         if self.rest:
             return ErrorDialect.REST

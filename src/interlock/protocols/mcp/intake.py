@@ -13,7 +13,7 @@ import msgspec
 from interlock.protocols.mcp import headers as mcp_headers
 from interlock.protocols.mcp.capabilities import NO_CAPABILITIES, read_client_capabilities
 from interlock.protocols.mcp.dialect import Dialect
-from interlock.protocols.mcp.meta import CLIENT_CAPABILITIES, PROTOCOL_VERSION, RequestMeta, RequestPreview, glance
+from interlock.protocols.mcp.meta import CLIENT_CAPABILITIES, PROTOCOL_VERSION, RequestMeta, RequestPreview, preview
 from interlock.protocols.mcp.methods import LOG_LEVELS, METHODS, serves
 from interlock.protocols.mcp.revisions import LEGACY_NAMES, MODERN_NAMES, REVISIONS, Revision, agree
 from interlock.protocols.mgp import negotiation
@@ -61,10 +61,10 @@ def read_modern(request: Request, view: RequestPreview, headers: Headers | None)
     return dialect
 
 
-def refusal_tongue(params: bytes) -> ErrorDialect:
+def refusal_dialect(params: bytes) -> ErrorDialect:
     """How a stateless request is refused before any service has seen it: in MGP's terms where it offers MGP."""
     try:
-        meta = glance(params).meta
+        meta = preview(params).meta
         said = msgspec.UNSET if meta is None else meta.client_capabilities
         offer = None if said is msgspec.UNSET else _mgp_offer(bytes(said))
     except Fault:
@@ -133,7 +133,7 @@ def _new_dialect(version: str, capabilities: bytes, info: bytes | None, log_leve
     if revision is None or not revision.modern:
         raise _unsupported(version, MODERN_NAMES, "repeat with a supported version")
     if log_level is not None and log_level not in LOG_LEVELS:
-        raise Fault("INVALID_PARAMS", f"unknown log level {log_level[:40]!r}", mend=f"one of {', '.join(LOG_LEVELS)}")
+        raise Fault("INVALID_PARAMS", f"unknown log level {log_level[:40]!r}", hint=f"one of {', '.join(LOG_LEVELS)}")
     _check_size(capabilities, info)
     read = NO_CAPABILITIES if capabilities == b"{}" else read_client_capabilities(capabilities)
     return Dialect(revision, read, info, log_level, mgp_offer=_mgp_offer(capabilities))
@@ -155,9 +155,9 @@ def _mgp_offer(capabilities: bytes) -> tuple[Offer, Home] | None:
     return read_offer(capabilities) if b'mgp"' in capabilities else None
 
 
-def _unsupported(version: str, supported: list[str], mend: str) -> Fault:
+def _unsupported(version: str, supported: list[str], hint: str) -> Fault:
     data = {"supported": supported, "requested": version}
-    return Fault("UNSUPPORTED_VERSION", "Unsupported protocol version", mend=mend, data=data)
+    return Fault("UNSUPPORTED_VERSION", "Unsupported protocol version", hint=hint, data=data)
 
 
 class _Initialize(msgspec.Struct):

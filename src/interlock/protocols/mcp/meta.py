@@ -59,7 +59,7 @@ class RequestPreview(msgspec.Struct, frozen=True):
     """The `_meta` behind its opening brace, where it is known to name no trace; see `traced`."""
 
 
-def glance(params: bytes) -> RequestPreview:
+def preview(params: bytes) -> RequestPreview:
     """The few members of params that decide where a request goes. Raises INVALID_PARAMS."""
     try:
         seen = _decode_params(params)

@@ -116,10 +116,10 @@ def of_known_kind(result: bytes, *, tasks: bool) -> bytes:
     return result
 
 
-def refusal_result(fault: Fault, *, modern: bool, tongue: ErrorDialect = ErrorDialect.OLD_MCP) -> bytes:
+def refusal_result(fault: Fault, *, modern: bool, error_dialect: ErrorDialect = ErrorDialect.OLD_MCP) -> bytes:
     """A refused tool call as a result the model can read and correct itself by."""
-    error = fault.render(tongue)
-    text = fault.message + (f"\n{fault.mend}" if fault.mend else "")
+    error = fault.render(error_dialect)
+    text = fault.message + (f"\n{fault.hint}" if fault.hint else "")
     result: dict[str, object] = {
         "content": [{"type": "text", "text": text}],
         "isError": True,

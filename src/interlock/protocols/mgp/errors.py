@@ -54,7 +54,7 @@ def read_recovery(error: ErrorObject) -> Recovery | None:
     return said
 
 
-def translated(error: ErrorObject, tongue: ErrorDialect, *, fallback_tool: str | None = None) -> ErrorObject:
+def translated(error: ErrorObject, error_dialect: ErrorDialect, *, fallback_tool: str | None = None) -> ErrorObject:
     """A server's MGP error for a client. One that agreed on MGP gets it whole; another a number of its own revision.
 
     `fallback_tool` is the hint under the name that the client knows.
@@ -64,7 +64,7 @@ def translated(error: ErrorObject, tongue: ErrorDialect, *, fallback_tool: str |
         return error
     recovery = read_recovery(error) or Recovery()
     data: dict[str, object] = {**_members(error.data), "domain": kind.domain, "name": kind.name}
-    if tongue.is_mgp:
+    if error_dialect.is_mgp:
         own = _members(data.get(MEMBER))
         defaults: dict[str, object] = {"category": kind.category, "retryable": False}
         renamed = {"fallback_tool": fallback_tool} if fallback_tool is not None else {}
@@ -76,7 +76,7 @@ def translated(error: ErrorObject, tongue: ErrorDialect, *, fallback_tool: str |
     hint = fallback_tool or recovery.fallback_tool
     if hint is not None:
         data["fallback_tool"] = hint
-    return ErrorObject(kind.code(tongue), error.message, _raw(data))
+    return ErrorObject(kind.code(error_dialect), error.message, _raw(data))
 
 
 def as_fault(error: ErrorObject) -> Fault | None:

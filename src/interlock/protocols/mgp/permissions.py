@@ -111,7 +111,7 @@ def no_such_permission(name: str) -> Fault:
     return Fault(
         "INVALID_TOOL_ARGS",
         f"no such permission: {name[:100]!r}",
-        mend=f"one of {', '.join(STANDARD)}, or a reverse-domain name of your own",
+        hint=f"one of {', '.join(STANDARD)}, or a reverse-domain name of your own",
     )
 
 

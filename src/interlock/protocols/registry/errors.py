@@ -1,4 +1,4 @@
-"""Errors as the tool registry tells them: ten types with their codes, and a body that says how to mend the call.
+"""Errors as the tool registry tells them: ten types with their codes, and a body that says how to fix the call.
 
 Every fault of the house has exactly one type here; its code, status and retry come from the one error table.
 """
@@ -99,7 +99,7 @@ def registry_code(fault: Fault) -> int:
 def error_data(
     fault: Fault, trace_id: str, *, tool_name: str | None = None, documentation_url: str | None = None
 ) -> ErrorData:
-    """What went wrong and how to mend it. Suggestions are those of the constraint that failed, where one did."""
+    """What went wrong and how to fix it. Suggestions are those of the constraint that failed, where one did."""
     problems = _problems(fault)
     first = problems[0] if problems else {}
     return ErrorData(
@@ -135,7 +135,7 @@ def registry_fault(
     return Fault(
         fault.name,
         fault.message,
-        mend=fault.mend,
+        hint=fault.hint,
         retry_after_ms=fault.retry_after_ms,
         data={**fault.data, **{key: value for key, value in said.items() if value not in (None, msgspec.UNSET)}},
         code=registry_code(fault),
@@ -155,8 +155,8 @@ def _suggestions(fault: Fault, problems: tuple[Mapping[str, object], ...]) -> tu
         listed = problem.get("suggestions")
         if isinstance(listed, list | tuple):
             given += [text for text in listed if isinstance(text, str) and text not in given]
-    if fault.mend:
-        given.append(fault.mend)
+    if fault.hint:
+        given.append(fault.hint)
     if error_type(fault) == "ToolTimeout" and "timeout" not in fault.data:
         given += TIMEOUT_SUGGESTIONS
     return tuple(given)

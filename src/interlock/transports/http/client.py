@@ -228,7 +228,7 @@ class HttpLink(Link):
         if self._receipts:
             await asyncio.wait([receipt.taken for receipt in self._receipts], timeout=CLOSE_SECONDS)
         await self._pool.close()
-        self.listener.closed(Fault("UPSTREAM_UNAVAILABLE", "the connection was closed"))
+        self.listener.on_closed(Fault("UPSTREAM_UNAVAILABLE", "the connection was closed"))
 
     # For the replies (`replies.py`): what became of a request.
 
@@ -244,7 +244,7 @@ class HttpLink(Link):
         """End a request without an answer."""
         if self.finish(call):
             self._pool.drop(call)
-            call.sink.lost(fault)
+            call.sink.on_lost(fault)
 
     def drain(self, reply: Reply) -> None:
         """What was wanted of a response has come."""
@@ -283,7 +283,7 @@ class HttpLink(Link):
         if outgoing.max_deadline is not None:
             call.deadline = max(call.least, min(self._loop.time() + outgoing.patience, outgoing.max_deadline))
         if outgoing.wants_progress:
-            call.sink.notified(PROGRESS, params)
+            call.sink.on_notification(PROGRESS, params)
 
     def owe(self, request: Request) -> bool:
         """Note a request of the server. False when it was dealt with here: a ping, a repeated id, one too many. In the
@@ -309,7 +309,7 @@ class HttpLink(Link):
         if not self.modern:
             self._post(encode_failure(id, error))
 
-    def told(self, notification: Notification) -> None:
+    def on_notification(self, notification: Notification) -> None:
         """A notification that came on no request's stream; progress is handed to its request all the same."""
         method, params = notification.method, notification.params
         try:
@@ -323,14 +323,14 @@ class HttpLink(Link):
         except msgspec.DecodeError:
             self.complain(f"{method} cannot be read")
             return
-        self.listener.notified(method, params)
+        self.listener.on_notification(method, params)
 
     def complain(self, text: str, kind: str = "stray") -> None:
         """Report what the server should not have done."""
         self.untaken += kind == "told"
         told = self.complaints.note(kind, text)
         if told is not None:
-            self.listener.spoke("http", told)
+            self.listener.on_log("http", told)
 
     # How requests go out and end.
 
@@ -373,7 +373,7 @@ class HttpLink(Link):
         for call in [call for call in self._calls.values() if call.deadline <= now]:
             if call.id in self._calls:
                 self._withdraw(call, "the deadline passed")
-                call.sink.lost(Fault("UPSTREAM_TIMEOUT", f"no answer to {call.outgoing.method} in time"))
+                call.sink.on_lost(Fault("UPSTREAM_TIMEOUT", f"no answer to {call.outgoing.method} in time"))
         earliest = min((call.deadline for call in self._calls.values()), default=math.inf)
         if earliest < self._sweep_at:
             self._sweep_by(max(earliest, now + SWEEP))

@@ -21,9 +21,9 @@ from interlock.protocols.mcp.intake import (
     is_modern,
     read_initialize,
     read_modern,
-    refusal_tongue,
+    refusal_dialect,
 )
-from interlock.protocols.mcp.meta import RequestPreview, glance
+from interlock.protocols.mcp.meta import RequestPreview, preview
 from interlock.protocols.mcp.revisions import REVISIONS
 from interlock.transports.alike_calls import Open, Said
 from interlock.transports.alike_calls import Turn as AnyTurn
@@ -74,7 +74,7 @@ class McpEndpoint:
     ) -> None:
         self._service = service
         self._limits = limits
-        self.sessions = Sessions(limits, bounds, service.closed, clock)
+        self.sessions = Sessions(limits, bounds, service.on_session_closed, clock)
         self.legacy_sse = LegacySse(service, limits, bounds, self.sessions.remembered)
         self._listening: set[HttpExchange] = set()
         """Subscriptions of the stateless era: requests that are never done by themselves."""
@@ -105,7 +105,7 @@ class McpEndpoint:
         except AuthenticationPending as waiting:
             waiting.settled.add_done_callback(lambda _: self._again(turn))
         except Fault as fault:
-            _refuse(turn, fault.kind.http, fault, tongue=_tongue(turn, fault), id=_id_of(turn, fault))
+            _refuse(turn, fault.kind.http, fault, error_dialect=_error_dialect(turn, fault), id=_id_of(turn, fault))
         except Exception:
             _log.exception("a request to %s failed", turn.head.path)
             _refuse(turn, 500, Fault("INTERNAL_ERROR", "a fault of ours; it was logged"), id=_id_of(turn, None))
@@ -160,12 +160,12 @@ class McpEndpoint:
         elif isinstance(message, Notification):
             self._notification(turn, caller, message)
         else:
-            self._session(turn, caller).answered(message)
+            self._session(turn, caller).on_response(message)
             turn.answer(202)
 
     def _request(self, turn: Turn, caller: Caller, request: Request) -> None:
         head = turn.head
-        view = glance(request.params)
+        view = preview(request.params)
         if is_modern(request, view, head.headers):
             dialect = read_modern(request, view, head.headers)
             if request.method == "tools/call":
@@ -231,9 +231,9 @@ class McpEndpoint:
         turn.answer(200, encode_result(request.id, result), b"mcp-session-id: %b\r\n" % session.id.encode())
 
     def _notification(self, turn: Turn, caller: Caller, notification: Notification) -> None:
-        view = glance(notification.params)
+        view = preview(notification.params)
         if is_modern(Request(0, notification.method, notification.params), view, turn.head.headers):
-            self._service.told(caller, None, notification)
+            self._service.on_notification(caller, None, notification)
         else:
             self._told(self._session(turn, caller), caller, notification)
         turn.answer(202)
@@ -250,7 +250,7 @@ class McpEndpoint:
             return
         if notification.method == INITIALIZED:
             session.initialized = True
-        self._service.told(caller, session, notification)
+        self._service.on_notification(caller, session, notification)
 
     def _batch(self, turn: Turn, caller: Caller) -> None:
         if mcp_headers.SESSION not in turn.head.headers or _says_modern(turn):
@@ -266,7 +266,7 @@ class McpEndpoint:
                 with contextlib.suppress(Fault):
                     self._told(session, caller, message)
             elif isinstance(message, Result | Failure):
-                session.answered(message)
+                session.on_response(message)
         batch = Batch(turn, session, len(requests), refused)
         if not requests:
             batch.close()
@@ -278,7 +278,7 @@ class McpEndpoint:
             if request.method == "initialize":
                 raise Fault("INVALID_REQUEST", "initialize must not be part of a batch")
             check_beside(request.auth, turn.head.headers)
-            self._serve_in_session(turn, session, caller, request, glance(request.params), batch)
+            self._serve_in_session(turn, session, caller, request, preview(request.params), batch)
         except Fault as fault:
             batch.answered(_failure(fault, request.id))
 
@@ -311,7 +311,7 @@ class McpEndpoint:
             raise Fault(
                 "INVALID_REQUEST",
                 "Mcp-Session-Id is missing",
-                mend="open a session with initialize, or send the request in the form of revision 2026-07-28",
+                hint="open a session with initialize, or send the request in the form of revision 2026-07-28",
             )
         session = self.sessions.find(named, caller)
         check_session_version(turn.head.headers, session.dialect.revision)
@@ -344,7 +344,7 @@ def _says_modern(turn: Turn) -> bool:
     return revision is not None and revision.modern
 
 
-def _tongue(turn: Turn, fault: Fault) -> ErrorDialect:
+def _error_dialect(turn: Turn, fault: Fault) -> ErrorDialect:
     """A session's own tongue is not asked for: whoever is refused need not be the one that it belongs to."""
     if mcp_headers.SESSION in turn.head.headers and not _says_modern(turn):
         return ErrorDialect.OLD_MCP
@@ -354,7 +354,7 @@ def _tongue(turn: Turn, fault: Fault) -> ErrorDialect:
         message = decode(turn.body)
     except BadMessage:
         return ErrorDialect.NEW_MCP
-    return refusal_tongue(message.params) if isinstance(message, Request) else ErrorDialect.NEW_MCP
+    return refusal_dialect(message.params) if isinstance(message, Request) else ErrorDialect.NEW_MCP
 
 
 def _refuse(
@@ -362,12 +362,12 @@ def _refuse(
     status: int,
     fault: Fault,
     headers: bytes = b"",
-    tongue: ErrorDialect = ErrorDialect.NEW_MCP,
+    error_dialect: ErrorDialect = ErrorDialect.NEW_MCP,
     id: Id | None = None,
 ) -> None:
     if status in _CLOSING:
         turn.keep_alive = False
-    turn.answer(status, encode_failure(id, fault.render(tongue)), headers + fault_headers(fault))
+    turn.answer(status, encode_failure(id, fault.render(error_dialect)), headers + fault_headers(fault))
 
 
 def _failure(fault: Fault, id: Id | None) -> bytes:

@@ -63,7 +63,7 @@ class HttpExchange(OpenExchange):
     def __init__(
         self,
         request: Request,
-        glance: RequestPreview,
+        preview: RequestPreview,
         dialect: Dialect,
         caller: Caller,
         turn: Turn,
@@ -71,7 +71,7 @@ class HttpExchange(OpenExchange):
         batch: Batch | None = None,
     ) -> None:
         self.request = request
-        self.glance = glance
+        self.preview = preview
         self.dialect = dialect
         self.caller = caller
         self._turn = turn
@@ -109,7 +109,7 @@ class HttpExchange(OpenExchange):
     def fail(self, fault: Fault) -> None:
         """The bad answer, in the client's own dialect."""
         if self._open:
-            payload = encode_failure(self.request.id, fault.render(self.dialect.tongue))
+            payload = encode_failure(self.request.id, fault.render(self.dialect.error_dialect))
             self._finish(payload, fault_status(fault, self.dialect.modern), fault_headers(fault))
 
     def pass_failure(self, error: ErrorObject) -> None:

@@ -35,7 +35,7 @@ class Faces(msgspec.Struct, frozen=True):
     origins: frozenset[bytes]
 
 
-def faces_of(host: str, port: int, names: Iterable[str] = (), origins: Iterable[str] = ()) -> Faces:
+def allowed_hosts_for(host: str, port: int, names: Iterable[str] = (), origins: Iterable[str] = ()) -> Faces:
     """The loopback names and the bound address with the bound port, and whatever the operator added."""
     bound = {"localhost", "127.0.0.1", "[::1]"}
     if host not in ("", "0.0.0.0", "::"):  # noqa: S104 - compared, not bound

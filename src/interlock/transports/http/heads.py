@@ -50,7 +50,7 @@ class Heads:
     def __init__(self, origin: Origin, target: str, headers: Mapping[str, str]) -> None:
         for name in headers:
             if name.lower() in OURS or name.lower().startswith("mcp-param-"):
-                raise Fault("INVALID_PARAMS", f"header {name!r} cannot be configured", mend="leave it out")
+                raise Fault("INVALID_PARAMS", f"header {name!r} cannot be configured", hint="leave it out")
         self._host = line("Host", origin.authority)
         self._configured = b"".join(line(name, value) for name, value in headers.items())
         self._target = target

@@ -100,7 +100,7 @@ class LegacySse:
     def _take(self, turn: Turn, caller: Caller, id_: str) -> None:
         stream = self._streams.get(id_)
         if stream is None or stream.caller.owner != caller.owner:
-            raise Fault("SESSION_UNKNOWN", "no such stream", mend="open one with GET on /sse")
+            raise Fault("SESSION_UNKNOWN", "no such stream", hint="open one with GET on /sse")
         kind = turn.head.headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
         if kind != b"application/json":
             turn.answer(415)

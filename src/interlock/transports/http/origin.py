@@ -34,8 +34,8 @@ def split_url(url: str) -> tuple[Origin, str]:
     if parts.scheme not in ("http", "https") or not parts.hostname:
         raise Fault("INVALID_PARAMS", f"not an http or https URL: {url[:200]!r}")
     if parts.username is not None or parts.password is not None:
-        raise Fault("INVALID_PARAMS", "a URL must not hold a password", mend="configure an Authorization header")
+        raise Fault("INVALID_PARAMS", "a URL must not hold a password", hint="configure an Authorization header")
     target = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
     if not target.isascii() or any(char <= " " or char == "\x7f" for char in target + parts.hostname):
-        raise Fault("INVALID_PARAMS", "a URL must be plain ASCII without spaces", mend="percent-encode it")
+        raise Fault("INVALID_PARAMS", "a URL must be plain ASCII without spaces", hint="percent-encode it")
     return Origin(parts.scheme, parts.hostname, port or (443 if parts.scheme == "https" else 80)), target

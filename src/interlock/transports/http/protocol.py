@@ -51,14 +51,14 @@ class HubProtocol(HttpToolsProtocol):
 
     def __init__(
         self,
-        face: HttpListener,
+        listener: HttpListener,
         config: Config,
         server_state: ServerState,
         app_state: dict[str, Any],
         _loop: asyncio.AbstractEventLoop | None = None,
     ) -> None:
         super().__init__(config, server_state, app_state, _loop)
-        self.face = face
+        self.listener = listener
         self._rounds = Batching.of(self.loop)
         self.data_received = partial(self._rounds.received, self)  # type: ignore[method-assign]
         """Bytes, in whatever pieces they come: in their turn they are taken in."""
@@ -93,9 +93,9 @@ class HubProtocol(HttpToolsProtocol):
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
         """A client connected; it is turned away at once where too many are."""
         super().connection_made(transport)
-        self.face.connections.add(self)
-        if len(self.face.connections) > self.face.bounds.connections:
-            transport.write(self.face.render(503, b"", b"retry-after: 1\r\n", keep_alive=False))
+        self.listener.connections.add(self)
+        if len(self.listener.connections) > self.listener.bounds.connections:
+            transport.write(self.listener.render(503, b"", b"retry-after: 1\r\n", keep_alive=False))
             self._hang_up()
 
     def eof_received(self) -> None:
@@ -109,12 +109,12 @@ class HubProtocol(HttpToolsProtocol):
             if self._active is None and self._template is not None:
                 # A whole request that is like one before it is not parsed again.
                 start, _, body = data.partition(b"\r\n\r\n")
-                known = self.face.heads.get(start) or self._alike(start, data)
+                known = self.listener.heads.get(start) or self._alike(start, data)
                 if known is not None and len(body) == known[1] and not self._queue and not self._stalled:
                     self._serial += 1
                     head = known[0]
                     turn = self._active = Turn(self, head, head.keep_alive, body)
-                    self.face.endpoint.handle(turn)
+                    self.listener.endpoint.handle(turn)
                     return
             self._first = data
         elif phase is _DEAF:
@@ -129,8 +129,8 @@ class HubProtocol(HttpToolsProtocol):
             self._on_upgrade(data[upgrade.args[0] :])
         except httptools.HttpParserError as error:
             self._refuse(Refusal(400, f"not a proper HTTP request: {error}"))
-        if self._phase is _HEAD and self._fed > self.face.bounds.header_bytes:
-            limit = self.face.bounds.header_bytes
+        if self._phase is _HEAD and self._fed > self.listener.bounds.header_bytes:
+            limit = self.listener.bounds.header_bytes
             self._refuse(Refusal(431, f"headers are over the limit of {limit} bytes", "TOO_LARGE"))
 
     def give_up(self) -> None:
@@ -139,7 +139,7 @@ class HubProtocol(HttpToolsProtocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         """The client has gone."""
-        self.face.connections.discard(self)
+        self.listener.connections.discard(self)
         self._phase = _DEAF
         self._queue.clear()
         self._let_go()
@@ -203,17 +203,17 @@ class HubProtocol(HttpToolsProtocol):
             return
         self._head = None
         first, self._first = self._first, None
-        face = self.face
+        listener = self.listener
         parser = self.parser
         method = parser.get_method()
         version = parser.get_http_version()
-        refusal = guard.check_head(method, head, version, face.faces, face.limits.message_bytes)
+        refusal = guard.check_head(method, head, version, listener.faces, listener.limits.message_bytes)
         if refusal is None and (
             # What began in the middle of a piece of bytes was not counted from its beginning.
-            first is None or self._fed > face.bounds.header_bytes or len(head) + self._repeats > _FEW_HEADERS
+            first is None or self._fed > listener.bounds.header_bytes or len(head) + self._repeats > _FEW_HEADERS
         ):
-            refusal = guard.check_size(head, self._repeats, face.bounds, self._target)
-        found = face.resolve(self._target) if refusal is None else refusal
+            refusal = guard.check_size(head, self._repeats, listener.bounds, self._target)
+        found = listener.resolve(self._target) if refusal is None else refusal
         if isinstance(found, Refusal):
             self._refuse(found)
             return
@@ -232,8 +232,8 @@ class HubProtocol(HttpToolsProtocol):
             self._on_expect(head[b"expect"], version)
         elif first is not None:
             self._template = Template.of(first, known)
-        if known.length > face.bounds.early_bytes or b"transfer-encoding" in head:
-            refusal = face.endpoint.foresee(known)
+        if known.length > listener.bounds.early_bytes or b"transfer-encoding" in head:
+            refusal = listener.endpoint.foresee(known)
             if refusal is not None:
                 self._refuse(refusal)
 
@@ -241,7 +241,7 @@ class HubProtocol(HttpToolsProtocol):
         """A piece of the body."""
         if self._phase is not _BODY:
             return
-        limit = self.face.limits.message_bytes
+        limit = self.listener.limits.message_bytes
         if self._reading is None:
             self._asgi_bytes += len(body)
             size = self._asgi_bytes
@@ -256,10 +256,10 @@ class HubProtocol(HttpToolsProtocol):
                 self._body = bytearray(held) + body
             size = len(self._body)
             self._held += len(body)
-            self.face.held += len(body)
+            self.listener.held += len(body)
         if size > limit:
             self._refuse(Refusal(413, f"the body is over the limit of {limit} bytes", "TOO_LARGE"))
-        elif self.face.held > self.face.bounds.held_bytes:
+        elif self.listener.held > self.listener.bounds.held_bytes:
             self._refuse(Refusal(503, "too much is coming in", "RESOURCE_EXHAUSTED", b"retry-after: 1\r\n"))
 
     def on_message_complete(self) -> None:
@@ -278,7 +278,7 @@ class HubProtocol(HttpToolsProtocol):
         self._let_go()
         if self._active is None and not self._queue and not self._stalled:
             self._active = turn
-            self.face.endpoint.handle(turn)
+            self.listener.endpoint.handle(turn)
         else:
             self._wait(turn)
 
@@ -288,8 +288,8 @@ class HubProtocol(HttpToolsProtocol):
         """The last bytes of an answer."""
         self._rounds.write(self.transport, data)
         turn.connection = turn.on_gone = self._active = None
-        if self.face.streams:
-            self.face.streams.pop(turn, None)
+        if self.listener.streams:
+            self.listener.streams.pop(turn, None)
         if not turn.keep_alive or self._draining:
             # Whoever did not ask for the end may have sent more already.
             self._hang_up(lingering=turn.refusal is not None or (turn.head.keep_alive and not self._draining))
@@ -298,15 +298,15 @@ class HubProtocol(HttpToolsProtocol):
 
     def begin_stream(self, turn: Turn, headers: bytes) -> None:
         """The first bytes of an event stream."""
-        self.face.streams[turn] = time.monotonic() + self.face.bounds.keep_alive_s
-        self._rounds.write(self.transport, self.face.stream_head(headers, turn.head.chunked, turn.keep_alive))
+        self.listener.streams[turn] = time.monotonic() + self.listener.bounds.keep_alive_s
+        self._rounds.write(self.transport, self.listener.stream_head(headers, turn.head.chunked, turn.keep_alive))
 
     def send(self, turn: Turn, event: bytes) -> bool:
         """An event. A client that lets too many lie unread loses its stream."""
         if self.transport.is_closing():
             return False
-        if self.transport.get_write_buffer_size() > self.face.bounds.stream_bytes:
-            self.face.overrun += 1
+        if self.transport.get_write_buffer_size() > self.listener.bounds.stream_bytes:
+            self.listener.overrun += 1
             self.transport.abort()
             return False
         chunk = b"%x\r\n%b\r\n" % (len(event), event) if turn.head.chunked else event
@@ -332,17 +332,17 @@ class HubProtocol(HttpToolsProtocol):
             self._seen_at = now
             return
         waited = now - self._seen_at
-        bounds = self.face.bounds
+        bounds = self.listener.bounds
         if unread:
             if waited > bounds.stall_s:
-                self.face.timed_out += 1
+                self.listener.timed_out += 1
                 self.transport.abort()
         elif self._phase is _IDLE and waited > (bounds.idle_s if self._serial else bounds.head_s):
             self._hang_up()
         elif self._phase is _DEAF and waited > bounds.linger_s:
             self.transport.abort()
         elif (self._phase is _HEAD and waited > bounds.head_s) or (self._phase is _BODY and waited > bounds.body_s):
-            self.face.timed_out += 1
+            self.listener.timed_out += 1
             self._refuse(Refusal(408, "the request did not come in time"))
 
     # uvicorn's own steps, adapted.
@@ -371,7 +371,7 @@ class HubProtocol(HttpToolsProtocol):
     def _alike(self, start: bytes, data: bytes) -> Known | None:
         """The head of a request that is like the one before it on this connection, and its body's length."""
         template = self._template
-        return None if template is None else self.face.understand(start, partial(template.match, data))
+        return None if template is None else self.listener.understand(start, partial(template.match, data))
 
     def _begin_asgi(self, head: dict[bytes, bytes]) -> None:
         super().on_message_begin()
@@ -388,7 +388,7 @@ class HubProtocol(HttpToolsProtocol):
         combined = guard.combine(name, head[name], value)
         if combined is None:
             self._refuse(Refusal(400, f"the header {name.decode('latin-1')[:64]} may stand only once"))
-        elif self._repeats <= self.face.bounds.header_count:
+        elif self._repeats <= self.listener.bounds.header_count:
             head[name] = combined
 
     def _on_expect(self, expectation: bytes, version: str) -> None:
@@ -424,7 +424,7 @@ class HubProtocol(HttpToolsProtocol):
 
     def _wait(self, waiting: Waiting) -> None:
         """Put a request behind those before it. A client that sends too many ahead is answered those, and no more."""
-        if len(self._queue) < self.face.bounds.pipelined:
+        if len(self._queue) < self.listener.bounds.pipelined:
             self.flow.pause_reading()
             self._queue.append(waiting)
             return
@@ -459,16 +459,16 @@ class HubProtocol(HttpToolsProtocol):
     def _take(self, turn: Turn) -> None:
         refusal = turn.refusal
         if refusal is None:
-            self.face.endpoint.handle(turn)
+            self.listener.endpoint.handle(turn)
             return
-        body = refusal_body(refusal, self._target, self.face.is_mcp)
-        self.finish(turn, self.face.render(refusal.status, body, refusal.headers, keep_alive=False))
+        body = refusal_body(refusal, self._target, self.listener.is_mcp)
+        self.finish(turn, self.listener.render(refusal.status, body, refusal.headers, keep_alive=False))
 
     def _refuse(self, refusal: Refusal) -> None:
         """Answer this, after what came before it, and hear nothing more."""
         if self._phase is _DEAF:
             return
-        self.face.refused += 1
+        self.listener.refused += 1
         unfinished = self._phase is _BODY and self._reading is None and self.cycle is not None
         self._phase = _DEAF
         self._reading = None
@@ -500,7 +500,7 @@ class HubProtocol(HttpToolsProtocol):
     def _let_go(self) -> None:
         """The body is no longer held here."""
         self._body = b""
-        self.face.held -= self._held
+        self.listener.held -= self._held
         self._held = 0
 
     def _is_serving(self) -> bool:
@@ -511,7 +511,7 @@ class HubProtocol(HttpToolsProtocol):
         return not (active is self.cycle and self._phase is _BODY and not self.flow.read_paused)
 
     def _lose(self, turn: Turn) -> None:
-        self.face.streams.pop(turn, None)
+        self.listener.streams.pop(turn, None)
         turn.connection = None
         gone, turn.on_gone = turn.on_gone, None
         if gone is not None:

@@ -62,12 +62,12 @@ def http_fault(status: int, headers: Mapping[bytes, bytes], body: bytes, error: 
     """A refusal in the server's own words."""
     said = error.message if error is not None else body[:200].decode("utf-8", "replace").strip()
     data: dict[str, object] = {"status": status}
-    mend = ""
+    hint = ""
     if status in (401, 403):
         challenge = headers.get(b"www-authenticate", b"").decode("latin-1")[:1024]
         data["www_authenticate"] = challenge
         said = challenge or said
-        mend = "log in, or configure a credential that the server accepts"
+        hint = "log in, or configure a credential that the server accepts"
     elif error is not None:
         data["code"] = error.code
     answered = f"HTTP {status}"
@@ -76,7 +76,7 @@ def http_fault(status: int, headers: Mapping[bytes, bytes], body: bytes, error: 
         answered = f"it answered with {kind or 'no Content-Type'}, which is neither JSON nor an event stream"
     message = answered + (f": {said[:500]}" if said else "")
     name = TURNED_AWAY.get(status, "UPSTREAM_ERROR")
-    return Fault(name, message, mend=mend, data=data, retry_after_ms=_wait_ms(headers))
+    return Fault(name, message, hint=hint, data=data, retry_after_ms=_wait_ms(headers))
 
 
 def speaks_of_recovery(status: int, error: ErrorObject) -> bool:

@@ -139,7 +139,7 @@ class Call(Reply):
         result = plain_result(body, self.id) if len(body) <= link.limits.message_bytes else None
         if result is not None and self.outgoing.method != "initialize":
             if link.finish(self):
-                self.sink.answered(Result(self.id, result))
+                self.sink.on_response(Result(self.id, result))
             return
         super().whole(headers, body)
 
@@ -188,7 +188,7 @@ class Call(Reply):
                 self._notified(message)
             elif isinstance(message, Request):
                 if self._link.owe(message):
-                    self.sink.asked(message)
+                    self.sink.on_request(message)
             elif message.id == self.id or (message.id is None and isinstance(message, Failure)):
                 self._answered(message)
                 return
@@ -204,14 +204,14 @@ class Call(Reply):
         self._told = True
         self._link.drain(self)
         if self._link.finish(self):
-            self.sink.answered(answer)
+            self.sink.on_response(answer)
 
     def _notified(self, notification: Notification) -> None:
         if notification.method in (PROGRESS, CANCELLED):
             # Progress says whose it is, and what is cancelled is a request of the server's own, whatever the stream.
-            self._link.told(notification)
+            self._link.on_notification(notification)
         else:
-            self.sink.notified(notification.method, notification.params)
+            self.sink.on_notification(notification.method, notification.params)
 
     def _refused(self, body: bytes) -> None:
         """A status that is no answer by itself."""
@@ -227,7 +227,7 @@ class Call(Reply):
             self._answered(Failure(self.id, error))
             return
         if self._link.finish(self):
-            self.sink.lost(http_fault(status, self._headers, body, error))
+            self.sink.on_lost(http_fault(status, self._headers, body, error))
 
     def _redirected(self, whole: bool) -> None:
         """Go where the server points to, if that means to say the same again: other statuses ask for a GET."""
@@ -248,8 +248,8 @@ class Call(Reply):
             return
         self._lose("OUTCOME_UNKNOWN", why)
 
-    def _lose(self, name: str, why: str, mend: str = "") -> None:
-        self._link.lose(self, Fault(name, why, mend=mend))
+    def _lose(self, name: str, why: str, hint: str = "") -> None:
+        self._link.lose(self, Fault(name, why, hint=hint))
 
 
 class Receipt(Reply):

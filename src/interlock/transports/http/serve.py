@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, cast
 import uvicorn
 
 from interlock.transports.http.bounds import DEFAULT_BOUNDS, HttpBounds
-from interlock.transports.http.guard import faces_of
+from interlock.transports.http.guard import allowed_hosts_for
 from interlock.transports.http.listener import Endpoint, HttpListener, mcp_paths
 from interlock.transports.http.protocol import HubProtocol
 from interlock.wire.limits import DEFAULT, Limits
@@ -51,8 +51,8 @@ async def start(
     else:
         host = sock.getsockname()[0]
     port = sock.getsockname()[1]
-    face = HttpListener(endpoint, faces_of(host, port, hosts, origins), limits, bounds, is_mcp)
-    server = HttpServer(face, app, sock, host, port, lifespan=lifespan)
+    listener = HttpListener(endpoint, allowed_hosts_for(host, port, hosts, origins), limits, bounds, is_mcp)
+    server = HttpServer(listener, app, sock, host, port, lifespan=lifespan)
     await server.begin()
     return server
 
@@ -62,7 +62,7 @@ class HttpServer:
 
     def __init__(
         self,
-        face: HttpListener,
+        listener: HttpListener,
         app: ASGI3Application,
         sock: socket.socket,
         host: str,
@@ -70,14 +70,14 @@ class HttpServer:
         *,
         lifespan: bool = False,
     ) -> None:
-        self.face = face
+        self.listener = listener
         self.host = host
         self.port = port
         self._sock = sock
         config = uvicorn.Config(
             app,
             # uvicorn calls it with its own arguments by name, as it would a class.
-            http=cast("type[asyncio.Protocol]", functools.partial(HubProtocol, face)),
+            http=cast("type[asyncio.Protocol]", functools.partial(HubProtocol, listener)),
             loop="none",
             ws="none",
             lifespan="auto" if lifespan else "off",
@@ -107,30 +107,30 @@ class HttpServer:
         """Take nothing new, let calls under way finish within the bound, then end everything."""
         if self._task is None:
             return
-        self.face.endpoint.drain()
+        self.listener.endpoint.drain()
         self._uvicorn.config.timeout_graceful_shutdown = drain_s  # type: ignore[assignment]
         self._uvicorn.leave()
         await self._task
         self._task = None
-        for connection in list(self.face.connections):
+        for connection in list(self.listener.connections):
             connection.transport.abort()
         await asyncio.sleep(0)
-        self.face.endpoint.close()
+        self.listener.endpoint.close()
         if self._sweeper is not None:
             self._sweeper.cancel()
 
     def _sweep(self) -> None:
         now = time.monotonic()
-        self.face.sweep(now)
-        self._look(iter(tuple(self.face.connections)), now)
-        self._sweeper = asyncio.get_running_loop().call_later(self.face.bounds.resolution_s, self._sweep)
+        self.listener.sweep(now)
+        self._look(iter(tuple(self.listener.connections)), now)
+        self._sweeper = asyncio.get_running_loop().call_later(self.listener.bounds.resolution_s, self._sweep)
 
     def _look(self, waiting: Iterator[HubProtocol], now: float) -> None:
         """See which connections were waited for too long: some at a time, so that no call waits for all of them."""
         looked = 0
         for connection in islice(waiting, LOOKED_AT_ONCE):
             looked += 1
-            if connection in self.face.connections:
+            if connection in self.listener.connections:
                 connection.sweep(now)
         if looked == LOOKED_AT_ONCE:
             asyncio.get_running_loop().call_soon(self._look, waiting, now)

@@ -86,7 +86,7 @@ class HttpSession(Session):
         if done.cancelled():
             self.notify(CANCELLED, withdrawal(id, why_cancelled(done, "the answer is no longer wanted")))
 
-    def answered(self, answer: Result | Failure) -> None:
+    def on_response(self, answer: Result | Failure) -> None:
         """The client answered something. What nobody waits for is dropped."""
         future = self._asked.pop(answer.id, None) if isinstance(answer.id, int) else None
         if future is None or future.done():
@@ -155,7 +155,7 @@ class Sessions:
             raise Fault(
                 "RESOURCE_EXHAUSTED",
                 "too many sessions are open",
-                mend="end sessions that are no longer needed with DELETE",
+                hint="end sessions that are no longer needed with DELETE",
                 retry_after_ms=10_000,
             )
         streams = Streams(bounds, self._budget, primes=dialect.revision is R2025_11_25)
@@ -169,7 +169,7 @@ class Sessions:
         """A session of this caller's. Raises SESSION_UNKNOWN, for another owner's in the same words."""
         session = self._by_id.get(id.decode("latin-1"))
         if session is None or session.caller.owner != caller.owner:
-            raise Fault("SESSION_UNKNOWN", "no such session", mend="open a new one with initialize")
+            raise Fault("SESSION_UNKNOWN", "no such session", hint="open a new one with initialize")
         session.touch()
         return session
 

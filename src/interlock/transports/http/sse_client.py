@@ -103,7 +103,7 @@ class SseLink(OneStreamLink):
         self._pool.drop(self._stream)
         self._lose_all(fault)
         if self._ready.done():
-            self.listener.closed(fault)
+            self.listener.on_closed(fault)
         else:
             self._ready.set_exception(fault)
 
@@ -112,7 +112,7 @@ class SseLink(OneStreamLink):
         if waiter is None:
             self._complain("told", f"a message was refused: {fault.message}")
         elif self._forget(waiter.id):
-            waiter.sink.lost(fault)
+            waiter.sink.on_lost(fault)
 
     def _named(self, address: str) -> None:
         if self._ready.done():

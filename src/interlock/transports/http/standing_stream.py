@@ -102,10 +102,10 @@ class StandingStream(Reply):
             return
         for message in messages:
             if isinstance(message, Notification):
-                self._link.told(message)
+                self._link.on_notification(message)
             elif isinstance(message, Request):
                 if self._link.owe(message):
-                    self._link.listener.asked(message)
+                    self._link.listener.on_request(message)
             else:
                 self._link.complain(f"an answer to {message.id!r} came on the standing stream")
 

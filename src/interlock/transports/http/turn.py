@@ -97,7 +97,7 @@ class Turn(msgspec.Struct, eq=False):
     def serve_at_length(self) -> None:
         """Nothing was done for it yet: have it served as if there were no trail."""
         if self.connection is not None:
-            self.connection.face.endpoint.handle(self, at_length=True)
+            self.connection.listener.endpoint.handle(self, at_length=True)
 
     def answer_result(self, id: Id, result: bytes) -> None:
         """The commonest answer: 200 with a request's result, put together in one go."""
@@ -109,7 +109,7 @@ class Turn(msgspec.Struct, eq=False):
             return
         id_ = b"%d" % id if type(id) is int else encode_id(id)
         size = RESULT_LENGTH + len(id_) + len(result)
-        data = b'%b%d\r\n\r\n{"jsonrpc":"2.0","id":%b,"result":%b}' % (connection.face.ok_head, size, id_, result)
+        data = b'%b%d\r\n\r\n{"jsonrpc":"2.0","id":%b,"result":%b}' % (connection.listener.ok_head, size, id_, result)
         connection.finish(self, data)
 
     def answer_json(self, body: bytes) -> None:
@@ -118,7 +118,7 @@ class Turn(msgspec.Struct, eq=False):
         if connection is None:
             return
         if self.keep_alive:
-            connection.finish(self, b"%b%d\r\n\r\n%b" % (connection.face.ok_head, len(body), body))
+            connection.finish(self, b"%b%d\r\n\r\n%b" % (connection.listener.ok_head, len(body), body))
         else:
             self.answer(200, body)
 
@@ -127,12 +127,12 @@ class Turn(msgspec.Struct, eq=False):
         connection = self.connection
         if connection is None:
             return
-        if self in connection.face.streams:
+        if self in connection.listener.streams:
             self.end()
         elif self.head.method == b"HEAD":
-            connection.finish(self, connection.face.render(status, b"", headers, self.keep_alive))
+            connection.finish(self, connection.listener.render(status, b"", headers, self.keep_alive))
         else:
-            connection.finish(self, connection.face.render(status, body, headers, self.keep_alive))
+            connection.finish(self, connection.listener.render(status, body, headers, self.keep_alive))
 
     def begin_stream(self, headers: bytes = b"") -> None:
         """Turn the answer into an event stream."""

@@ -120,7 +120,7 @@ class StdioLink(OneStreamLink):
         """Send a request for a place that whoever waits for it has made. Raises as `send` does."""
         if self._fault is None and (self._full or self._outbox_bytes > self._write_limit):
             raise Fault(
-                "RESOURCE_EXHAUSTED", "the server does not read its input", mend="wait a little", retry_after_ms=250
+                "RESOURCE_EXHAUSTED", "the server does not read its input", hint="wait a little", retry_after_ms=250
             )
         self._write(self._begin(waiter, method, params, deadline, wants_progress))
         self._asked_last = waiter.id
@@ -165,7 +165,7 @@ class StdioLink(OneStreamLink):
             self._rounds.received(self, data)
             return
         for line in self._stderr.feed(data, self._loop.time()):
-            self.listener.spoke("stderr", line)
+            self.listener.on_log("stderr", line)
 
     def hung_up(self, fd: int) -> None:
         self._rounds.settle()
@@ -186,9 +186,9 @@ class StdioLink(OneStreamLink):
     def ended(self, code: int | None) -> None:
         self._rounds.settle()
         for line in self._stderr.finish():
-            self.listener.spoke("stderr", line)
+            self.listener.on_log("stderr", line)
         if self._fault is None:
-            self._lose_all(Fault("UPSTREAM_UNAVAILABLE", self._obituary(code)))
+            self._lose_all(Fault("UPSTREAM_UNAVAILABLE", self._exit_report(code)))
         self._closed_once()
 
     # Reading (`rounds.Receiver`).
@@ -266,7 +266,7 @@ class StdioLink(OneStreamLink):
         try:
             message = decode(line, self._limits)
         except BadMessage as bad:
-            self._rubbish(line, bad)
+            self._not_json(line, bad)
             return
         self._take(message)
 
@@ -275,11 +275,11 @@ class StdioLink(OneStreamLink):
         try:
             parts = decode_batch(line, self._limits)
         except BadMessage as bad:
-            self._rubbish(line, bad)
+            self._not_json(line, bad)
             return
         for part in parts:
             if isinstance(part, BadMessage):
-                self._rubbish(line, part)
+                self._not_json(line, part)
             else:
                 self._take(part)
 
@@ -300,7 +300,7 @@ class StdioLink(OneStreamLink):
             if notification.method == CANCELLED:
                 waiter = self._subscriptions.get(_plain(members(params).get("requestId")))
                 if waiter is not None and self._forget(waiter.id):
-                    waiter.sink.lost(Fault("UPSTREAM_UNAVAILABLE", "the server ended the subscription"))
+                    waiter.sink.on_lost(Fault("UPSTREAM_UNAVAILABLE", "the server ended the subscription"))
                 return waiter is not None
             if SUBSCRIPTION_ID.encode() not in params:
                 return False
@@ -310,12 +310,12 @@ class StdioLink(OneStreamLink):
             return False
         if waiter is None:
             return False
-        waiter.sink.notified(notification.method, params)
+        waiter.sink.on_notification(notification.method, params)
         return True
 
     # What goes wrong.
 
-    def _rubbish(self, line: bytes, bad: BadMessage) -> None:
+    def _not_json(self, line: bytes, bad: BadMessage) -> None:
         self._bad_lines += 1
         self._complain("line", f"{bad.message}: {printable(line[:200])}")
         if bad.id is not None and names_method(line):
@@ -345,7 +345,7 @@ class StdioLink(OneStreamLink):
         """A message that cannot be taken, but carries the id of a request of ours: it was to be the answer."""
         for waiting, waiter in self._conversation.expire(math.inf):
             if waiting == id and self._forget(id):
-                waiter.sink.lost(Fault("UPSTREAM_ERROR", why))
+                waiter.sink.on_lost(Fault("UPSTREAM_ERROR", why))
 
     # How requests end.
 
@@ -378,9 +378,9 @@ class StdioLink(OneStreamLink):
             return
         self._closed = True
         assert self._fault is not None
-        self.listener.closed(self._fault)
+        self.listener.on_closed(self._fault)
 
-    def _obituary(self, code: int | None) -> str:
+    def _exit_report(self, code: int | None) -> str:
         how = f"was killed by signal {-code}" if code is not None and code < 0 else f"exited with code {code}"
         last = "; ".join(list(self._stderr.last)[-3:])
         return f"the server {how}" + (f": {last}" if last else "")

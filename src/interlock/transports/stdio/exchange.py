@@ -71,7 +71,7 @@ class StreamExchange(OpenExchange):
         self._end(encode_result(self.request.id, line))
 
     def fail(self, fault: Fault) -> None:
-        self._end(encode_failure(self.request.id, fault.render(self.dialect.tongue)))
+        self._end(encode_failure(self.request.id, fault.render(self.dialect.error_dialect)))
 
     def pass_failure(self, error: ErrorObject) -> None:
         self._end(encode_failure(self.request.id, error))

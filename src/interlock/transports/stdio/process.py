@@ -105,7 +105,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
     async def start(cls, command: Command, owner: Owner, write_limit: int) -> ServerProcess:
         """Run the command. Raises UPSTREAM_UNAVAILABLE, saying what is missing."""
         if not command.argv:
-            raise Fault("UPSTREAM_UNAVAILABLE", "no command is configured", mend="name the program to run")
+            raise Fault("UPSTREAM_UNAVAILABLE", "no command is configured", hint="name the program to run")
         process = cls(owner, write_limit)
         env = environment(command)
         process._mark = env.get(MARK, "")
@@ -253,9 +253,9 @@ def _cannot_start(command: Command, cause: Exception) -> Fault:
     program = command.argv[0]
     if isinstance(cause, FileNotFoundError | NotADirectoryError):
         if command.cwd is not None and not os.path.isdir(command.cwd):
-            return Fault("UPSTREAM_UNAVAILABLE", f"no such folder: {command.cwd}", mend="correct the working folder")
-        mend = "install it, or give its absolute path"
-        return Fault("UPSTREAM_UNAVAILABLE", f"command not found: {program}", mend=mend)
+            return Fault("UPSTREAM_UNAVAILABLE", f"no such folder: {command.cwd}", hint="correct the working folder")
+        hint = "install it, or give its absolute path"
+        return Fault("UPSTREAM_UNAVAILABLE", f"command not found: {program}", hint=hint)
     if isinstance(cause, PermissionError):
-        return Fault("UPSTREAM_UNAVAILABLE", f"not allowed to run {program}", mend="make the file executable")
+        return Fault("UPSTREAM_UNAVAILABLE", f"not allowed to run {program}", hint="make the file executable")
     return Fault("UPSTREAM_UNAVAILABLE", f"cannot start {program}: {cause}")

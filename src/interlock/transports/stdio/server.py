@@ -14,8 +14,8 @@ from typing import Final, cast
 from interlock.protocols.mcp.alike import Parts
 from interlock.protocols.mcp.capabilities import missing_capability
 from interlock.protocols.mcp.dialect import Dialect
-from interlock.protocols.mcp.intake import is_modern, read_initialize, read_modern, refusal_tongue
-from interlock.protocols.mcp.meta import glance, names_method
+from interlock.protocols.mcp.intake import is_modern, read_initialize, read_modern, refusal_dialect
+from interlock.protocols.mcp.meta import names_method, preview
 from interlock.transports.alike_calls import AlikeCalls, Open, Remembered, Said, Turn
 from interlock.transports.batching import Batching
 from interlock.transports.exchange import Caller, Service, why_cancelled
@@ -162,7 +162,7 @@ class StdioServer(asyncio.Protocol):
         self._open.clear()
         self._alike.clear()
         if self._session is not None:
-            self._service.closed(self._session)
+            self._service.on_session_closed(self._session)
         for transport in (self._writer, self._reader):
             if transport is not None:
                 transport.close()
@@ -187,7 +187,7 @@ class StdioServer(asyncio.Protocol):
             if isinstance(line, Oversize):
                 reason = f"a line is over the limit of {self._limits.message_bytes} bytes"
                 id_ = None if line.id in self._open else line.id
-                self._refuse(id_, Fault("TOO_LARGE", reason, mend="send less in one message"))
+                self._refuse(id_, Fault("TOO_LARGE", reason, hint="send less in one message"))
             elif is_batch(line):
                 self._batch(line)
             else:
@@ -227,7 +227,7 @@ class StdioServer(asyncio.Protocol):
         for message in messages:
             batch.expect()
             if isinstance(message, BadMessage):
-                batch.answered(encode_failure(message.id, message.render(self._tongue)))
+                batch.answered(encode_failure(message.id, message.render(self._error_dialect)))
             else:
                 received = self._talk.take(message)
                 self._received(received, batch)
@@ -255,7 +255,7 @@ class StdioServer(asyncio.Protocol):
     def _asked(self, request: Request, batch: Batch | None, line: bytes = b"") -> None:
         modern = False
         try:
-            view = glance(request.params)
+            view = preview(request.params)
             modern = is_modern(request, view, None)
             caller = self._whose(request)
             if modern:
@@ -273,16 +273,18 @@ class StdioServer(asyncio.Protocol):
                     raise Fault(
                         "INVALID_REQUEST",
                         "no session is open",
-                        mend="send initialize first, or the request metadata of revision 2026-07-28",
+                        hint="send initialize first, or the request metadata of revision 2026-07-28",
                     )
                 dialect = session.dialect
                 if caller.owner != session.caller.owner:
-                    raise Fault("ACCESS_DENIED", "the session is another's", mend="bring the credential that opened it")
+                    raise Fault("ACCESS_DENIED", "the session is another's", hint="bring the credential that opened it")
         except Fault as fault:
-            tongue = ErrorDialect.OLD_MCP
+            error_dialect = ErrorDialect.OLD_MCP
             if modern:
-                tongue = refusal_tongue(request.params) if fault.kind.domain == "security" else ErrorDialect.NEW_MCP
-            self.answer(request.id, encode_failure(request.id, fault.render(tongue)), batch)
+                error_dialect = (
+                    refusal_dialect(request.params) if fault.kind.domain == "security" else ErrorDialect.NEW_MCP
+                )
+            self.answer(request.id, encode_failure(request.id, fault.render(error_dialect)), batch)
             return
         exchange = StreamExchange(self, request, view, dialect, caller, session, batch)
         self._open[request.id] = exchange
@@ -354,7 +356,7 @@ class StdioServer(asyncio.Protocol):
         if batch is not None:
             raise Fault("INVALID_REQUEST", "initialize must not be part of a batch")
         if self._session is not None:
-            raise Fault("INVALID_REQUEST", "the session is open already", mend="use it, or open another connection")
+            raise Fault("INVALID_REQUEST", "the session is open already", hint="use it, or open another connection")
         session = StreamSession(self, caller, read_initialize(request.params))
         result = self._service.initialize(session)
         self._session = session
@@ -363,7 +365,7 @@ class StdioServer(asyncio.Protocol):
     def _told(self, notification: Notification) -> None:
         if notification.method == "notifications/initialized" and self._session is not None:
             self._session.initialized = True
-        self._service.told(self.caller, self._session, notification)
+        self._service.on_notification(self.caller, self._session, notification)
 
     # What goes out.
 
@@ -424,7 +426,7 @@ class StdioServer(asyncio.Protocol):
         self._writer.write(data)
 
     def _refuse(self, id: Id | None, fault: Fault, batch: Batch | None = None) -> None:
-        message = encode_failure(id, fault.render(self._tongue))
+        message = encode_failure(id, fault.render(self._error_dialect))
         if batch is not None:
             batch.answered(message)
         else:
@@ -436,7 +438,7 @@ class StdioServer(asyncio.Protocol):
             self.send(cancelled)
 
     @property
-    def _tongue(self) -> ErrorDialect:
+    def _error_dialect(self) -> ErrorDialect:
         return ErrorDialect.NEW_MCP if self._session is None else ErrorDialect.OLD_MCP
 
 

@@ -109,9 +109,9 @@ class OneServer(msgspec.Struct):
 def _answering(method: str) -> Callable[[HubApp, ControlOperations], Desk]:
     """A method of the inbox, for whoever asks: the inbox itself knows who may answer what."""
 
-    def made(assembly: HubApp, operator: ControlOperations) -> Desk:
+    def made(hub_app: HubApp, operator: ControlOperations) -> Desk:
         async def do(asking: Principal, params: bytes, trace: str) -> object:
-            found: Method = ApprovalOperations(assembly.inbox, asking, "api").methods[method]
+            found: Method = ApprovalOperations(hub_app.inbox, asking, "api").methods[method]
             return await found(params)
 
         return do
@@ -120,7 +120,7 @@ def _answering(method: str) -> Callable[[HubApp, ControlOperations], Desk]:
 
 
 def _operator(method: str) -> Callable[[HubApp, ControlOperations], Desk]:
-    return lambda assembly, operator: lambda asking, params, trace: operator.methods[method](params)
+    return lambda hub_app, operator: lambda asking, params, trace: operator.methods[method](params)
 
 
 READ: Final = "admin_read"
@@ -130,7 +130,7 @@ ADDRESSES: Final[tuple[Address, ...]] = (
     Address(
         "GET",
         "/admin/status",
-        "What runs, and how to mend what does not",
+        "What runs, and how to fix what does not",
         READ,
         Nothing,
         Status,
@@ -157,9 +157,15 @@ ADDRESSES: Final[tuple[Address, ...]] = (
     Address(
         "POST", "/admin/why", "What a call would come to, without making it", READ, OneCall, Why, _operator("hub/why")
     ),
-    Address("GET", "/admin/keys", "The keys there are", READ, Nothing, KeyRows, lambda hub, _: hub.key_desk.list),
+    Address("GET", "/admin/keys", "The keys there are", READ, Nothing, KeyRows, lambda hub, _: hub.key_operations.list),
     Address(
-        "POST", "/admin/keys", "Make a key, shown once", WRITE, CreateKey, MadeKey, lambda hub, _: hub.key_desk.create
+        "POST",
+        "/admin/keys",
+        "Make a key, shown once",
+        WRITE,
+        CreateKey,
+        MadeKey,
+        lambda hub, _: hub.key_operations.create,
     ),
     Address(
         "DELETE",
@@ -168,7 +174,7 @@ ADDRESSES: Final[tuple[Address, ...]] = (
         WRITE,
         KeysOf,
         RevokedCount,
-        lambda hub, _: hub.key_desk.revoke,
+        lambda hub, _: hub.key_operations.revoke,
     ),
     Address(
         "POST",
@@ -177,12 +183,18 @@ ADDRESSES: Final[tuple[Address, ...]] = (
         WRITE,
         KeysOf,
         RotatedKey,
-        lambda hub, _: hub.key_desk.rotate,
+        lambda hub, _: hub.key_operations.rotate,
     ),
     Address(
-        "GET", "/admin/grants", "Grants and denials", READ, ListGrants, GrantRows, lambda hub, _: hub.access_desk.list
+        "GET",
+        "/admin/grants",
+        "Grants and denials",
+        READ,
+        ListGrants,
+        GrantRows,
+        lambda hub, _: hub.access_methods.list,
     ),
-    Address("POST", "/admin/grants", "Allow or deny", WRITE, Give, Granted, lambda hub, _: hub.access_desk.grant),
+    Address("POST", "/admin/grants", "Allow or deny", WRITE, Give, Granted, lambda hub, _: hub.access_methods.grant),
     Address(
         "DELETE",
         "/admin/grants",
@@ -190,10 +202,10 @@ ADDRESSES: Final[tuple[Address, ...]] = (
         WRITE,
         Take,
         RevokedCount,
-        lambda hub, _: hub.access_desk.revoke,
+        lambda hub, _: hub.access_methods.revoke,
     ),
     Address(
-        "GET", "/admin/access", "What an agent may", READ, Query, AccessAnswer, lambda hub, _: hub.access_desk.query
+        "GET", "/admin/access", "What an agent may", READ, Query, AccessAnswer, lambda hub, _: hub.access_methods.query
     ),
     Address(
         "GET",
@@ -202,7 +214,7 @@ ADDRESSES: Final[tuple[Address, ...]] = (
         READ,
         ListPermissions,
         PermissionRows,
-        lambda hub, _: hub.permission_desk.list,
+        lambda hub, _: hub.permission_operations.list,
     ),
     Address(
         "POST",
@@ -211,7 +223,7 @@ ADDRESSES: Final[tuple[Address, ...]] = (
         WRITE,
         ApprovePermissions,
         PermissionRows,
-        lambda hub, _: hub.permission_desk.approve,
+        lambda hub, _: hub.permission_operations.approve,
     ),
     Address(
         "POST",
@@ -220,7 +232,7 @@ ADDRESSES: Final[tuple[Address, ...]] = (
         WRITE,
         ChangePermissions,
         PermissionRows,
-        lambda hub, _: hub.permission_desk.deny,
+        lambda hub, _: hub.permission_operations.deny,
     ),
     Address(
         "POST",
@@ -229,7 +241,7 @@ ADDRESSES: Final[tuple[Address, ...]] = (
         WRITE,
         ChangePermissions,
         PermissionRows,
-        lambda hub, _: hub.permission_desk.revoke,
+        lambda hub, _: hub.permission_operations.revoke,
     ),
     Address("GET", "/admin/decisions", "Open questions", READ, Which, DecisionRows, _answering("hub/approvals.list")),
     Address(
@@ -260,9 +272,17 @@ ADDRESSES: Final[tuple[Address, ...]] = (
         "DELETE", "/admin/rules/{id}", "Forget a rule", WRITE, OneDecision, RevokedRule, _answering("hub/rules.revoke")
     ),
     Address(
-        "GET", "/admin/audit", "Search the record", READ, SearchRecords, Entries, lambda hub, _: hub.record_desk.search
+        "GET",
+        "/admin/audit",
+        "Search the record",
+        READ,
+        SearchRecords,
+        Entries,
+        lambda hub, _: hub.audit_operations.search,
     ),
-    Address("GET", "/admin/audit/{seq}", "One record", READ, ShowRecord, OneEntry, lambda hub, _: hub.record_desk.show),
+    Address(
+        "GET", "/admin/audit/{seq}", "One record", READ, ShowRecord, OneEntry, lambda hub, _: hub.audit_operations.show
+    ),
     Address(
         "POST",
         "/admin/audit/verify",
@@ -270,6 +290,6 @@ ADDRESSES: Final[tuple[Address, ...]] = (
         READ,
         Nothing,
         Verified,
-        lambda hub, _: hub.record_desk.verify,
+        lambda hub, _: hub.audit_operations.verify,
     ),
 )

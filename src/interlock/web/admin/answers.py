@@ -30,7 +30,7 @@ class Problem(msgspec.Struct):
     file: str
     line: int | None
     message: str
-    mend: str
+    hint: str
     server: str | None = None
     """Which server it is about, if about one alone."""
 
@@ -76,7 +76,7 @@ class Quarantined(msgspec.Struct):
     name: str
     fingerprint: str
     findings: list[RuleFinding]
-    mend: str
+    hint: str
 
 
 class ServerStatus(msgspec.Struct):
@@ -95,7 +95,7 @@ class ServerStatus(msgspec.Struct):
     resources: int
     tokens: int | None
     problem: str | None
-    mend: str | None
+    hint: str | None
     mgp: Agreed | None
     trust: str
     permissions: list[PermissionRow]

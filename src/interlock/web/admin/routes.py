@@ -22,7 +22,7 @@ from interlock.store import StoreError
 from interlock.web.admin.addresses import ADDRESSES, Address
 from interlock.web.admin.document import paths
 from interlock.web.rest.outcomes import Where, answer
-from interlock.web.rest.routes import DOOR
+from interlock.web.rest.routes import ENTRANCE
 from interlock.web.rest.routes import Address as HttpAddress
 from interlock.wire.errors import Fault
 from interlock.wire.messages import strict
@@ -30,11 +30,11 @@ from interlock.wire.messages import strict
 LARGEST_BODY: Final = 1024 * 1024
 
 
-def admin_routes(assembly: HubApp, operator: ControlOperations) -> list[Route]:
+def admin_routes(hub_app: HubApp, operator: ControlOperations) -> list[Route]:
     """The routes, for an application to take in; the more particular path before one that would swallow it."""
     by_path: dict[str, dict[str, Callable[[Request, Where], object]]] = {}
     for address in ADDRESSES:
-        by_path.setdefault(address.path, {})[address.verb] = _Served(address, assembly, operator)
+        by_path.setdefault(address.path, {})[address.verb] = _Served(address, hub_app, operator)
     ordered = sorted(by_path, key=lambda path: (path.count("{"), -len(path)))
     served = {path: HttpAddress(by_path[path]) for path in ordered}  # type: ignore[arg-type]
     # The name of a principal may hold a slash, and end like another address: the method says which is meant.
@@ -46,11 +46,11 @@ def _wide(path: str) -> str:
     return path.replace("{agent}", "{agent:path}")
 
 
-def admin_paths(assembly: HubApp) -> Callable[[Caller], dict[str, object]]:
+def admin_paths(hub_app: HubApp) -> Callable[[Caller], dict[str, object]]:
     """What of the admin API stands in a caller's OpenAPI document."""
 
     def more(caller: Caller) -> dict[str, object]:
-        rights = assembly.access.rights(caller.principal)
+        rights = hub_app.access.rights(caller.principal)
         if caller.principal == LOCAL_AGENT or rights is None or not rights.admin_read:
             return {}
         return paths(write=rights.admin_write and caller.principal.decides)
@@ -61,10 +61,10 @@ def admin_paths(assembly: HubApp) -> Callable[[Caller], dict[str, object]]:
 class _Served:
     """One address, ready to answer."""
 
-    def __init__(self, address: Address, assembly: HubApp, operator: ControlOperations) -> None:
+    def __init__(self, address: Address, hub_app: HubApp, operator: ControlOperations) -> None:
         self._address = address
-        self._assembly = assembly
-        self._desk = address.do(assembly, operator)
+        self._hub_app = hub_app
+        self._desk = address.do(hub_app, operator)
 
     async def __call__(self, request: Request, where: Where) -> Response:
         asking = await self._admitted(request)
@@ -72,7 +72,7 @@ class _Served:
             result = await self._done(asking, request, where.trace_id)
         except Fault as fault:
             what = f"{self._address.verb} {self._address.path}"
-            self._assembly.journal.refused(asking, what, fault, where.trace_id)
+            self._hub_app.journal.refused(asking, what, fault, where.trace_id)
             raise
         except StoreError as cause:
             raise fault_of(cause) from None
@@ -80,14 +80,16 @@ class _Served:
 
     async def _done(self, asking: Principal, request: Request, trace: str) -> object:
         write = self._address.right == "admin_write"
-        self._assembly.access.demand(asking, f"use {self._address.path}", write=write)
+        self._hub_app.access.demand(asking, f"use {self._address.path}", write=write)
         return await self._desk(asking, await self._params(request), trace)
 
     async def _admitted(self, request: Request) -> Principal:
-        principal = (await self._assembly.doors.admit_in_time(DOOR, dict(request.scope["headers"]))).principal
+        principal = (
+            await self._hub_app.authenticator.admit_in_time(ENTRANCE, dict(request.scope["headers"]))
+        ).principal
         if principal == LOCAL_AGENT:
-            mend = "send `Authorization: Bearer KEY`; `interlock keys create NAME --kind person` makes one"
-            raise Fault("AUTH_REQUIRED", "the admin API needs a key, also on this machine", mend=mend)
+            hint = "send `Authorization: Bearer KEY`; `interlock keys create NAME --kind person` makes one"
+            raise Fault("AUTH_REQUIRED", "the admin API needs a key, also on this machine", hint=hint)
         return principal
 
     async def _params(self, request: Request) -> bytes:
@@ -104,7 +106,7 @@ class _Served:
         known = {field.encode_name for field in msgspec.structs.fields(self._address.asks)}
         if strange := sorted((path.keys() | said.keys()) - known):
             raise Fault(
-                "INVALID_PARAMS", f"no parameter {strange[0][:100]!r}", mend=f"one of {', '.join(sorted(known))}"
+                "INVALID_PARAMS", f"no parameter {strange[0][:100]!r}", hint=f"one of {', '.join(sorted(known))}"
             )
         try:
             loose = self._address.verb != "POST"
@@ -120,7 +122,7 @@ async def _body(request: Request) -> dict[str, object]:
         return {}
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
-        raise Fault("UNSUPPORTED_MEDIA_TYPE", "the body must be JSON", mend="send application/json")
+        raise Fault("UNSUPPORTED_MEDIA_TYPE", "the body must be JSON", hint="send application/json")
     if len(body) > LARGEST_BODY:
         raise Fault("TOO_LARGE", f"a body has at most {LARGEST_BODY} bytes")
     try:

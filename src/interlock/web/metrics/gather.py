@@ -24,40 +24,40 @@ class Gathered(msgspec.Struct, frozen=True):
     values: Mapping[str, Values]
 
 
-def gather(assembly: HubApp, face: HttpListener | None) -> Gathered:
+def gather(hub_app: HubApp, listener: HttpListener | None) -> Gathered:
     """What the hub says of itself now."""
-    counts = Snapshot.of(assembly.counts)
-    values = {**_of_calls(assembly, counts), **_of_servers(assembly), **_of_record(assembly, counts)}
+    counts = Snapshot.of(hub_app.counts)
+    values = {**_of_calls(hub_app, counts), **_of_servers(hub_app), **_of_record(hub_app, counts)}
     values["interlock_info"] = [((VERSION,), 1)]
-    if face is not None:
-        values |= _of_http(face)
+    if listener is not None:
+        values |= _of_http(listener)
     return Gathered(counts, values)
 
 
-def _of_calls(assembly: HubApp, counts: Snapshot) -> dict[str, Values]:
+def _of_calls(hub_app: HubApp, counts: Snapshot) -> dict[str, Values]:
     return {
         "interlock_calls_total": counts.calls.items(),
         "interlock_refusals_total": counts.refusals.items(),
-        "interlock_would_refuse_total": dict(assembly.noticed.would_refuse).items(),
-        "interlock_flagged_total": dict(assembly.noticed.flagged).items(),
-        "interlock_calls_open": [((upstream.id,), upstream.open_calls) for upstream in assembly.upstreams],
-        "interlock_calls_held": _one(assembly.hub.held_calls),
-        "interlock_calls_parked": _one(len(assembly.parking)),
-        "interlock_decisions_open": _one(assembly.inbox.open_count),
-        "interlock_decisions_untold": _one(assembly.heralds.waiting),
+        "interlock_would_refuse_total": dict(hub_app.noticed.would_refuse).items(),
+        "interlock_flagged_total": dict(hub_app.noticed.flagged).items(),
+        "interlock_calls_open": [((upstream.id,), upstream.open_calls) for upstream in hub_app.upstreams],
+        "interlock_calls_held": _one(hub_app.hub.held_calls),
+        "interlock_calls_parked": _one(len(hub_app.parking)),
+        "interlock_decisions_open": _one(hub_app.inbox.open_count),
+        "interlock_decisions_untold": _one(hub_app.notifiers.waiting),
     }
 
 
-def _of_servers(assembly: HubApp) -> dict[str, Values]:
+def _of_servers(hub_app: HubApp) -> dict[str, Values]:
     states: list[tuple[tuple[str, ...], float]] = []
     restarts: list[tuple[tuple[str, ...], float]] = []
     tools: list[tuple[tuple[str, ...], float]] = []
     held: list[tuple[tuple[str, ...], float]] = []
-    for upstream in assembly.upstreams:
+    for upstream in hub_app.upstreams:
         id_ = upstream.id
         states += [((id_, state.value), float(upstream.state is state)) for state in ServerState]
         restarts.append(((id_,), upstream.restarts.total))
-        offer = assembly.catalog.offer(id_)
+        offer = hub_app.catalog.offer(id_)
         tools.append(((id_,), 0 if offer is None else len(offer.tools)))
         held.append(((id_,), 0 if offer is None else len(offer.held)))
     return {
@@ -68,28 +68,28 @@ def _of_servers(assembly: HubApp) -> dict[str, Values]:
     }
 
 
-def _of_record(assembly: HubApp, counts: Snapshot) -> dict[str, Values]:
-    recorder = assembly.recorder
+def _of_record(hub_app: HubApp, counts: Snapshot) -> dict[str, Values]:
+    recorder = hub_app.recorder
     return {
         "interlock_record_entries_total": _one(counts.entries),
         "interlock_record_waiting": _one(recorder.waiting),
         "interlock_record_lag_seconds": _one(recorder.lag_s),
         "interlock_record_failing": _one(float(recorder.trouble is not None)),
-        "interlock_store_behind_seconds": _one(assembly.store.behind_s()),
+        "interlock_store_behind_seconds": _one(hub_app.store.behind_s()),
     }
 
 
-def _of_http(face: HttpListener) -> dict[str, Values]:
+def _of_http(listener: HttpListener) -> dict[str, Values]:
     values: dict[str, Values] = {
-        "interlock_connections_open": _one(len(face.connections)),
-        "interlock_streams_open": _one(len(face.streams)),
-        "interlock_body_bytes": _one(face.held),
-        "interlock_requests_refused_total": _one(face.refused),
-        "interlock_streams_overrun_total": _one(face.overrun),
-        "interlock_connections_timed_out_total": _one(face.timed_out),
+        "interlock_connections_open": _one(len(listener.connections)),
+        "interlock_streams_open": _one(len(listener.streams)),
+        "interlock_body_bytes": _one(listener.held),
+        "interlock_requests_refused_total": _one(listener.refused),
+        "interlock_streams_overrun_total": _one(listener.overrun),
+        "interlock_connections_timed_out_total": _one(listener.timed_out),
     }
-    if isinstance(face.endpoint, McpEndpoint):
-        sessions = [(("http",), len(face.endpoint.sessions)), (("sse",), len(face.endpoint.legacy_sse))]
+    if isinstance(listener.endpoint, McpEndpoint):
+        sessions = [(("http",), len(listener.endpoint.sessions)), (("sse",), len(listener.endpoint.legacy_sse))]
         values["interlock_sessions_open"] = sessions
     return values
 

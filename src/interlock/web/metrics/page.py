@@ -21,19 +21,19 @@ from interlock.web.rest.outcomes import Where, refusal
 from interlock.wire.errors import Fault
 
 KEPT_S: Final = 1.0
-DOOR: Final = "/mcp"
+ENTRANCE: Final = "/mcp"
 _HEADERS: Final = {"cache-control": "no-store", "x-content-type-options": "nosniff"}
 
 
 class MetricsPage:
     """The page of one hub."""
 
-    def __init__(self, assembly: HubApp, face: HttpListener | None = None) -> None:
-        self._assembly = assembly
+    def __init__(self, hub_app: HubApp, listener: HttpListener | None = None) -> None:
+        self._hub_app = hub_app
         self._page = b""
         self._made_at = float("-inf")
         self._making: asyncio.Future[None] | None = None
-        self.face = face
+        self.listener = listener
         """The HTTP face, once it listens."""
 
     @property
@@ -51,17 +51,17 @@ class MetricsPage:
 
     async def _admit(self, request: Request) -> None:
         """Raises a `Fault` for whoever may not read."""
-        assembly = self._assembly
-        match assembly.config.hub.metrics:
+        hub_app = self._hub_app
+        match hub_app.config.hub.metrics:
             case "off":
                 raise Fault("METHOD_NOT_FOUND", "nothing is served at /metrics")
             case "open":
                 return
-        caller = await assembly.doors.admit_in_time(DOOR, dict(request.scope["headers"]))
-        assembly.access.demand(caller.principal, "read metrics")
+        caller = await hub_app.authenticator.admit_in_time(ENTRANCE, dict(request.scope["headers"]))
+        hub_app.access.demand(caller.principal, "read metrics")
 
     async def _renew(self) -> None:
-        if not self._assembly.begun:
+        if not self._hub_app.begun:
             raise Fault("SERVER_NOT_READY", "the hub is starting", retry_after_ms=500)
         if self._making is None and time.monotonic() - self._made_at >= KEPT_S:
             self._making = asyncio.ensure_future(self._make())
@@ -70,7 +70,7 @@ class MetricsPage:
 
     async def _make(self) -> None:
         try:
-            gathered = gather(self._assembly, self.face)
+            gathered = gather(self._hub_app, self.listener)
             from interlock.web.metrics.render import render
 
             self._page = await asyncio.to_thread(render, gathered)

@@ -13,7 +13,7 @@ import msgspec
 
 from interlock.hub.calls.call import Caller
 from interlock.protocols.mcp.dialect import Dialect
-from interlock.protocols.mcp.meta import glance
+from interlock.protocols.mcp.meta import preview
 from interlock.protocols.mcp.revisions import LATEST
 from interlock.transports.exchange import Exchange
 from interlock.wire.conversation import PROGRESS
@@ -42,7 +42,7 @@ class RestExchange(Exchange):
     def __init__(self, method: str, params: bytes, caller: Caller, *, streams: bool = False) -> None:
         # No log messages: to some servers, whoever wants them gets a connection of their own, and so another process.
         dialect = Dialect(LATEST, rest=True)
-        super().__init__(Request(1, method, params), glance(params), dialect, caller, None, None)
+        super().__init__(Request(1, method, params), preview(params), dialect, caller, None, None)
         self.streams = streams
         self._events: deque[RestEvent] = deque(maxlen=MOST_UNREAD)
         self._outcome: bytes | Fault | None = None
@@ -61,7 +61,7 @@ class RestExchange(Exchange):
     def pass_failure(self, error: ErrorObject) -> None:
         """A server's own error is a tool that failed, or one that needs a client who answers."""
         name = "MISSING_CAPABILITY" if error.code == _NEEDS_MORE else "UPSTREAM_ERROR"
-        self._settle(Fault(name, error.message, mend=_MCP_CLIENT if name == "MISSING_CAPABILITY" else ""))
+        self._settle(Fault(name, error.message, hint=_MCP_CLIENT if name == "MISSING_CAPABILITY" else ""))
 
     def notify(self, method: str, params: bytes) -> None:
         if self.streams and self.open and method == PROGRESS:
@@ -69,7 +69,7 @@ class RestExchange(Exchange):
             self._woken.set()
 
     def ask(self, method: str, params: bytes) -> asyncio.Future[bytes]:
-        raise Fault("MISSING_CAPABILITY", f"{method} cannot be answered over REST", mend=_MCP_CLIENT)
+        raise Fault("MISSING_CAPABILITY", f"{method} cannot be answered over REST", hint=_MCP_CLIENT)
 
     async def next(self) -> RestEvent | bytes | Fault:
         """What was said next, and the answer at last."""

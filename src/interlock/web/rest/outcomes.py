@@ -34,8 +34,8 @@ def tool_result(result: bytes) -> bytes:
     """A tool's result for the client. Raises a Fault where the tool says that it failed, or asks for something."""
     fields = _decode(result)
     if bytes(fields.get("resultType", b"")) == b'"input_required"':
-        mend = "call it with an MCP client that answers questions"
-        raise Fault("MISSING_CAPABILITY", "the tool asks for something in the middle of its work", mend=mend)
+        hint = "call it with an MCP client that answers questions"
+        raise Fault("MISSING_CAPABILITY", "the tool asks for something in the middle of its work", hint=hint)
     if bytes(fields.get("isError", b"")) == b"true":
         raise _failed(fields)
     kept: dict[str, object] = {"content": []}

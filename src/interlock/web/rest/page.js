@@ -175,9 +175,9 @@ async function run(button, where, text, outcome, answer) {
     outcome.classList.add(got.ok ? "good" : "bad");
     if (!got.ok) {
       answer.append(make("p", (got.value.field ? got.value.field + ": " : "") + (got.value.reason || ""), "told bad"));
-      const mends = make("ul", undefined, "mend");
-      for (const one of got.value.suggestions || []) mends.append(make("li", one));
-      answer.append(mends);
+      const hints = make("ul", undefined, "hint");
+      for (const one of got.value.suggestions || []) hints.append(make("li", one));
+      answer.append(hints);
     }
     const structured = got.ok ? got.value.structuredContent : undefined;
     if (structured === undefined) answer.append(make("pre", pretty(got.value)));

@@ -37,7 +37,7 @@ from interlock.wire.sse import KEEP_ALIVE
 
 log = logging.getLogger("interlock.rest")
 
-DOOR: Final = "/mcp"
+ENTRANCE: Final = "/mcp"
 """REST shows what this address shows: everything, or the one profile that a principal is bound to."""
 KEEP_ALIVE_S: Final = 15.0
 
@@ -48,9 +48,9 @@ More = Callable[[Caller], Mapping[str, object]]
 """Further paths of the OpenAPI document, for callers who have them."""
 
 
-def rest_routes(service: Service, doors: Authenticator, more: More = lambda caller: {}) -> list[Route]:
+def rest_routes(service: Service, authenticator: Authenticator, more: More = lambda caller: {}) -> list[Route]:
     """The routes, for an application to take in."""
-    rest = _Rest(service, doors, more)
+    rest = _Rest(service, authenticator, more)
     return [
         Route("/tools", Address({"GET": rest.list})),
         Route("/tools/{tool_name}", Address({"GET": rest.show, "POST": rest.call})),
@@ -75,7 +75,7 @@ class Address:
         method = "GET" if request.method == "HEAD" else request.method
         serve = self._methods.get(method)
         if serve is None:
-            fault = Fault("METHOD_NOT_ALLOWED", f"{request.method} is not answered here", mend=f"use {self._allow}")
+            fault = Fault("METHOD_NOT_ALLOWED", f"{request.method} is not answered here", hint=f"use {self._allow}")
             await refusal(fault, where, allow=self._allow)(scope, receive, send)
             return
         try:
@@ -91,9 +91,9 @@ class Address:
 class _Rest:
     """What each address does."""
 
-    def __init__(self, service: Service, doors: Authenticator, more: More) -> None:
+    def __init__(self, service: Service, authenticator: Authenticator, more: More) -> None:
         self._service = service
-        self._doors = doors
+        self._authenticator = authenticator
         self._more = more
         self._documents = Documents()
 
@@ -106,7 +106,7 @@ class _Rest:
         name = request.path_params["tool_name"]
         shown = await asyncio.to_thread(listed.shown, name)
         if shown is None:
-            raise Fault("TOOL_NOT_FOUND", f"Unknown tool: {name[:200]}", mend="GET /tools names the tools there are")
+            raise Fault("TOOL_NOT_FOUND", f"Unknown tool: {name[:200]}", hint="GET /tools names the tools there are")
         return answer(shown, where)
 
     async def openapi(self, request: Request, where: Where) -> Response:
@@ -128,7 +128,7 @@ class _Rest:
         return await self._answered(exchange, request, where, plain_result)
 
     async def _admit(self, request: Request) -> Caller:
-        return await self._doors.admit_in_time(DOOR, dict(request.scope["headers"]))
+        return await self._authenticator.admit_in_time(ENTRANCE, dict(request.scope["headers"]))
 
     async def _listed(self, request: Request) -> Listed:
         return self._documents.of(await self._listing(await self._admit(request), request))
@@ -216,12 +216,12 @@ async def _arguments(request: Request) -> bytes:
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
         said = f"a body of type {kind[:100]}" if kind else "a body without a type"
-        raise Fault("UNSUPPORTED_MEDIA_TYPE", f"{said} is not read here", mend="send application/json")
+        raise Fault("UNSUPPORTED_MEDIA_TYPE", f"{said} is not read here", hint="send application/json")
     body = await request.body()
     try:
         value = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as cause:
-        raise Fault("PARSE_ERROR", f"the body is not JSON: {cause}", mend="send the arguments as one object") from None
+        raise Fault("PARSE_ERROR", f"the body is not JSON: {cause}", hint="send the arguments as one object") from None
     strict(body)
     if not isinstance(value, dict):
         problem = {"field": "", "reason": "Type mismatch: the arguments must be an object", "expected": "object"}

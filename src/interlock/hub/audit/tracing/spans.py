@@ -47,8 +47,8 @@ class Spans:
             "jsonrpc.request.id": str(exchange.request.id)[:_LONGEST],
             "interlock.agent": exchange.caller.owner[:_LONGEST],
         }
-        if exchange.glance.uri is not None:
-            attributes["mcp.resource.uri"] = redact(exchange.glance.uri)[:_LONGEST]
+        if exchange.preview.uri is not None:
+            attributes["mcp.resource.uri"] = redact(exchange.preview.uri)[:_LONGEST]
         parent = _parent(exchange)
         context = None if parent is None else set_span_in_context(NonRecordingSpan(_context(parent)))
         # Whatever span may be current on this thread is none of the caller's: without a parent it is the first.
@@ -70,7 +70,7 @@ class Spans:
 
 def resolved(span: Span, call: Call) -> None:
     """The name that was asked for means something: it may stand in the span."""
-    asked = call.exchange.glance.name or call.target.name
+    asked = call.exchange.preview.name or call.target.name
     exposed = call.target.tool.exposed if call.target.tool is not None else asked
     span.update_name(_name(call.exchange.request.method, call, exposed))
     span.set_attributes({**_target(call, exposed), "interlock.server": call.target.server})
@@ -106,7 +106,7 @@ def with_traceparent(members: Mapping[str, msgspec.Raw], traceparent: str) -> ms
 
 def _parent(exchange: Exchange) -> Traceparent | None:
     """In `_meta` as MCP has it, else in the HTTP header."""
-    meta = exchange.glance.meta
+    meta = exchange.preview.meta
     if meta is not None and meta.traceparent is not None:
         return read_traceparent(meta.traceparent)
     header = None if exchange.headers is None else exchange.headers.get(b"traceparent")

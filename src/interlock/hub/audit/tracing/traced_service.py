@@ -39,13 +39,13 @@ class TracedService:
             exchange = TracedExchange(exchange, self._spans.of_request(exchange))
         self._service.serve(exchange)
 
-    def told(self, caller: Caller, session: Session | None, notification: Notification) -> None:
+    def on_notification(self, caller: Caller, session: Session | None, notification: Notification) -> None:
         """Take a notification."""
-        self._service.told(caller, session, notification)
+        self._service.on_notification(caller, session, notification)
 
-    def closed(self, session: Session) -> None:
+    def on_session_closed(self, session: Session) -> None:
         """A session is over."""
-        self._service.closed(session)
+        self._service.on_session_closed(session)
 
 
 class TracedExchange(Exchange):
@@ -56,10 +56,10 @@ class TracedExchange(Exchange):
     def __init__(self, real: Exchange, span: Span) -> None:
         self._real = real
         self.span = span
-        super().__init__(real.request, real.glance, real.dialect, real.caller, real.session, real.headers)
-        meta = real.glance.meta or RequestMeta()
+        super().__init__(real.request, real.preview, real.dialect, real.caller, real.session, real.headers)
+        meta = real.preview.meta or RequestMeta()
         meta = msgspec.structs.replace(meta, traceparent=traceparent_of(span))
-        self.glance = msgspec.structs.replace(real.glance, meta=meta, untraced=b"")
+        self.preview = msgspec.structs.replace(real.preview, meta=meta, untraced=b"")
         real.on_cancel = self._cancelled
 
     @property

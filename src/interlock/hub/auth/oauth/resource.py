@@ -57,10 +57,10 @@ class Resource:
         }
         return ", ".join(f'{name}="{value}"' for name, value in said.items() if value)
 
-    def refusal(self, name: str, message: str, path: str, mend: str = "", scopes: tuple[str, ...] = ()) -> Fault:
+    def refusal(self, name: str, message: str, path: str, hint: str = "", scopes: tuple[str, ...] = ()) -> Fault:
         """A fault that tells a client where to get a token that would do."""
         error = "insufficient_scope" if name == "INSUFFICIENT_SCOPE" else "invalid_token"
         issuers = " or ".join(str(issuer.issuer) for issuer in self._settings.every)
-        fault = Fault(name, message, mend=mend or f"get a token from {issuers}")
+        fault = Fault(name, message, hint=hint or f"get a token from {issuers}")
         fault.challenge = self.challenge(path, error, message, scopes)
         return fault

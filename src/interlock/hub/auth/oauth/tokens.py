@@ -92,8 +92,8 @@ class Tokens:
             rights = rights_of(self._settings.kind, permissions)
             if rights.invokes(exposed) if exposed else rights.invokes_all_of(server):
                 message = f"the token has no scope for {exposed or server}"
-                mend = f"get a token with the scope {scope}"
-                return self._resource.refusal("INSUFFICIENT_SCOPE", message, "", mend, (scope,))
+                hint = f"get a token with the scope {scope}"
+                return self._resource.refusal("INSUFFICIENT_SCOPE", message, "", hint, (scope,))
         return None
 
     def short_of_right(self, right: str) -> Fault | None:
@@ -101,8 +101,8 @@ class Tokens:
         scope = next((scope for scope, permissions in self._settings.scopes.items() if right in permissions), None)
         if scope is None:
             return None
-        message, mend = f"the token has no scope that permits {right}", f"get a token with the scope {scope}"
-        return self._resource.refusal("INSUFFICIENT_SCOPE", message, "", mend, (scope,))
+        message, hint = f"the token has no scope that permits {right}", f"get a token with the scope {scope}"
+        return self._resource.refusal("INSUFFICIENT_SCOPE", message, "", hint, (scope,))
 
     def _verify(self, text: str, hash_: str, path: str) -> Verified:
         try:
@@ -178,8 +178,8 @@ class Tokens:
         )
         permissions = tuple(dict.fromkeys(found))
         if not permissions:
-            message, mend = "the token has none of the scopes that permit anything here", "ask for one of them"
-            raise self._resource.refusal("INSUFFICIENT_SCOPE", message, path, mend)
+            message, hint = "the token has none of the scopes that permit anything here", "ask for one of them"
+            raise self._resource.refusal("INSUFFICIENT_SCOPE", message, path, hint)
         return permissions
 
     def _keep(self, hash_: str, token: Verified) -> None:

@@ -28,7 +28,7 @@ class ParkedExchange(Exchange):
 
     def __init__(self, exchange: Exchange, parking: CallParking, bind: Callable[[], bytes]) -> None:
         super().__init__(
-            exchange.request, exchange.glance, exchange.dialect, exchange.caller, exchange.session, exchange.headers
+            exchange.request, exchange.preview, exchange.dialect, exchange.caller, exchange.session, exchange.headers
         )
         self._held = _ParkedCall(exchange, parking, bind, self)
 
@@ -63,7 +63,7 @@ class ParkedExchange(Exchange):
 
     def follow(self, exchange: Exchange) -> None:
         """Speak of another request of the client's from now on: its id, its progress token, its level."""
-        self.request, self.glance, self.dialect = exchange.request, exchange.glance, exchange.dialect
+        self.request, self.preview, self.dialect = exchange.request, exchange.preview, exchange.dialect
 
     def over(self, reason: str) -> None:
         """Nobody wants the answer any more."""
@@ -101,9 +101,9 @@ class _ParkedCall(ParkedRequest):
 
     def attach(self, exchange: Exchange) -> None:
         super().attach(exchange)
-        self._whole.request, self._whole.glance, self._whole.dialect = (
+        self._whole.request, self._whole.preview, self._whole.dialect = (
             exchange.request,
-            exchange.glance,
+            exchange.preview,
             exchange.dialect,
         )
 

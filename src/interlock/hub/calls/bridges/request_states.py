@@ -80,5 +80,5 @@ def _refused() -> Fault:
     return Fault(
         "REQUEST_STATE_REFUSED",
         "the request state is not one that was given to this caller for this call",
-        mend="repeat the call from the start, without requestState",
+        hint="repeat the call from the start, without requestState",
     )

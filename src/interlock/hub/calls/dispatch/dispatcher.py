@@ -135,9 +135,9 @@ class Dispatcher:
         if not call.plain and STATE in call.members and dialect.modern and self._resumed(call):
             return
         if upstream.modern and exchange.session is None and dialect.log_level is None and upstream.share == "auto":
-            own, line = None, upstream.shared_line
+            own, line = None, upstream.shared_connection
         else:
-            own = self._lane(call, upstream)
+            own = self._connection_key(call, upstream)
             line = upstream.line(own)
         if line is None or (not upstream.modern and line.connection.reopening is not None):
             self._later(self._dispatch_when_ready(call, plan, upstream, own))
@@ -220,7 +220,7 @@ class Dispatcher:
             handle,
         )
 
-    def _lane(self, call: Call, upstream: Upstream) -> ConnectionKey | None:
+    def _connection_key(self, call: Call, upstream: Upstream) -> ConnectionKey | None:
         return connection_key(
             upstream.share, upstream.modern, upstream.settings.url is not None, call.caller, call.exchange
         )
@@ -235,14 +235,14 @@ class Dispatcher:
 
         exchange.on_cancel = cancelled
         try:
-            line = await asyncio.wait_for(upstream.open_line(own), plan.timeout_s)
+            line = await asyncio.wait_for(upstream.open_connection(own), plan.timeout_s)
             # A legacy server that was not known yet may turn out to need a session of the caller's own.
-            settled = self._lane(call, upstream)
+            settled = self._connection_key(call, upstream)
             if settled != own:
                 own = settled
-                line = await asyncio.wait_for(upstream.open_line(own), plan.timeout_s)
+                line = await asyncio.wait_for(upstream.open_connection(own), plan.timeout_s)
             if own is not None and own.session is not None and isinstance(own.session.state, SessionState):
-                own.session.state.lanes.add((upstream.id, own.name))
+                own.session.state.private_connections.add((upstream.id, own.name))
             if (opening := line.connection.reopening) is not None:
                 await asyncio.wait_for(asyncio.wait([opening]), plan.timeout_s)
             current = await self.judged_again(call, plan)

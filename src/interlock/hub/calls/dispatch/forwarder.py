@@ -96,7 +96,7 @@ class Forwarder(msgspec.Struct, eq=False):
         self._finish()
         self._call.exchange.fail(fault)
 
-    def answered(self, answer: Result | Failure) -> None:
+    def on_response(self, answer: Result | Failure) -> None:
         """The server's answer, in the client's own terms."""
         call = self._call
         exchange = call.exchange
@@ -122,12 +122,12 @@ class Forwarder(msgspec.Struct, eq=False):
             else:
                 self._last(call, result, exchange.result)
 
-    def notified(self, method: str, params: bytes) -> None:
+    def on_notification(self, method: str, params: bytes) -> None:
         """Progress and log messages of this call. Log messages of a shared session are the operator's alone. What else
         comes on a call's stream, such as a changed list, is not about the call."""
         exchange = self._call.exchange
         if method == PROGRESS:
-            meta = exchange.glance.meta
+            meta = exchange.preview.meta
             if meta is not None and meta.progress_token is not None:
                 self._progressed(params, meta.progress_token)
         elif method == "notifications/message":
@@ -137,9 +137,9 @@ class Forwarder(msgspec.Struct, eq=False):
             if not exchange.dialect.modern:
                 exchange.notify(method, one_line(params))
         else:
-            self._connection.listener.notified(method, params)
+            self._connection.listener.on_notification(method, params)
 
-    def asked(self, request: Request) -> None:
+    def on_request(self, request: Request) -> None:
         """The server turns to the client in mid-call: possible where the connection is the client's own."""
         if self._owner is None:
             fault = Fault("METHOD_NOT_FOUND", f"{request.method} cannot be answered on a shared connection")
@@ -147,14 +147,14 @@ class Forwarder(msgspec.Struct, eq=False):
             return
         self._owner.questions.relay(self._connection, request, self._ask, self._shown)
 
-    def lost(self, fault: Fault) -> None:
+    def on_lost(self, fault: Fault) -> None:
         """No answer will come."""
         if fault.name == "UPSTREAM_TIMEOUT":
             fault = timed_out(self._call, fault, self._patience[0])
         elif fault.name == "SESSION_UNKNOWN":
             # The hub's own session with the server, which is no business of the client's.
             message = f"{self._call.target.server} lost its session with the hub"
-            fault = Fault("UPSTREAM_UNAVAILABLE", message, mend="repeat the call, if it may be made twice")
+            fault = Fault("UPSTREAM_UNAVAILABLE", message, hint="repeat the call, if it may be made twice")
         self._call.outcome = recording.lost(fault)
         self._finish()
         if not self._turned_away(fault):
@@ -224,13 +224,13 @@ class Forwarder(msgspec.Struct, eq=False):
             self._may_ask()
             if self._back is None:
                 self._back = ClientQuestions(
-                    self._call.exchange, self._shown, self._states.life_s, self._repeat, self.lost
+                    self._call.exchange, self._shown, self._states.life_s, self._repeat, self.on_lost
                 )
             self._back.ask(answer.result)
         except Fault as fault:
-            self.lost(fault)
+            self.on_lost(fault)
         except (msgspec.DecodeError, UnicodeDecodeError) as cause:
-            self.lost(Fault("UPSTREAM_ERROR", f"{self._call.target.server} asked what cannot be read: {cause}"))
+            self.on_lost(Fault("UPSTREAM_ERROR", f"{self._call.target.server} asked what cannot be read: {cause}"))
         return True
 
     def _repeat(self, more: Members) -> None:
@@ -255,7 +255,7 @@ class Forwarder(msgspec.Struct, eq=False):
     def _outgoing(self, call: Call, connection: Connection, members: Members | None) -> Outgoing:
         """The request for the server: with other members than the call's own where it is repeated with more."""
         target, exchange = call.target, call.exchange
-        view, tool, modern = exchange.glance, target.tool, connection.modern
+        view, tool, modern = exchange.preview, target.tool, connection.modern
         meta = view.meta
         named: str | None = target.name
         headers: tuple[tuple[str, str], ...] = ()

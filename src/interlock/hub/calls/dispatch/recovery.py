@@ -82,7 +82,7 @@ class CallRecovery:
         named = None if recovery is None else recovery.fallback_tool
         tool = None if named is None else self._tool(call.caller, call.target.server, named)
         hint = None if tool is None else _name_for(call.caller, tool)
-        return translated(error, call.exchange.dialect.tongue, fallback_tool=hint)
+        return translated(error, call.exchange.dialect.error_dialect, fallback_tool=hint)
 
     def close(self) -> None:
         """Nothing is tried again any more."""

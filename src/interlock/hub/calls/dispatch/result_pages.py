@@ -40,7 +40,7 @@ class Pages:
     def keep(self, owner: str, text: bytes, ends: Sequence[int], of: Tool | None = None) -> tuple[str, int]:
         """Keep a text whose pages end there; gives the address of its first page, and how many there are."""
         text = text[: _boundary(text, MOST_BYTES_EACH)]
-        self._make_room(owner, len(text))
+        self._evict_oldest(owner, len(text))
         bounds = [0, *(end for end in ends if end < len(text)), len(text)]
         id_ = secrets.token_urlsafe(18)
         self._kept[id_] = _Kept(owner, text, bounds, self._clock() + LIFE_S, of)
@@ -56,8 +56,8 @@ class Pages:
         page = int(number) if number.isascii() and number.isdigit() and len(number) < 8 else 0
         there = kept is not None and kept.owner == owner and kept.until >= self._clock()
         if kept is None or not there or not 0 < page < len(kept.bounds) or not (kept.of is None or may_have(kept.of)):
-            mend = "what is cut off a result is kept for a quarter of an hour; repeat the call"
-            raise Fault("RESOURCE_NOT_FOUND", "Resource not found", mend=mend, data={"uri": uri[:300]})
+            hint = "what is cut off a result is kept for a quarter of an hour; repeat the call"
+            raise Fault("RESOURCE_NOT_FOUND", "Resource not found", hint=hint, data={"uri": uri[:300]})
         text = kept.text[kept.bounds[page - 1] : kept.bounds[page]].decode()
         about: dict[str, object] = {"dev.interlock/page": page, "dev.interlock/pages": len(kept.bounds) - 1}
         if page + 1 < len(kept.bounds):
@@ -65,7 +65,7 @@ class Pages:
         content = {"uri": uri, "mimeType": "text/plain", "text": text, "_meta": about}
         return msgspec.json.encode({"contents": [content]})
 
-    def _make_room(self, owner: str, size: int) -> None:
+    def _evict_oldest(self, owner: str, size: int) -> None:
         now = self._clock()
         for id_, kept in list(self._kept.items()):
             full = self._bytes + size > MOST_BYTES

@@ -53,14 +53,14 @@ class Trails:
         self,
         sending: Dispatcher,
         recording: Recording,
-        epoch: PolicyVersion,
+        policy_version: PolicyVersion,
         contexts: Contexts,
         limits: Limits,
         clock: Callable[[], float],
     ) -> None:
         self.sending = sending
         self.recording = recording
-        self.epoch = epoch
+        self.policy_version = policy_version
         self.contexts = contexts
         self.deep = limits.depth - 2
         self.large = limits.members - ENVELOPE
@@ -69,10 +69,10 @@ class Trails:
 
     def leave(self, call: Call, plan: Plan, line: UpstreamConnection, said: Said) -> None:
         """Leave the trail of a call that was just sent, if those like it need no more than that."""
-        epoch = self.epoch.number
-        if said.barren != epoch:
+        policy_version = self.policy_version.number
+        if said.barren != policy_version:
             said.trail = self._of(call, plan, line, said)
-            said.barren = epoch if said.trail is None else -1
+            said.barren = policy_version if said.trail is None else -1
 
     def _of(self, call: Call, plan: Plan, line: UpstreamConnection, said: Said) -> Trail | None:
         connection, exchange, tool = line.connection, call.exchange, call.target.tool
@@ -95,7 +95,7 @@ class Trails:
             or not (dialect.modern or dialect.revision.structures)
             or dialect.capabilities.tasks
             or not call.plain
-            or not exchange.glance.untraced
+            or not exchange.preview.untraced
             or plan.standing is not PASS
             or plan.meters
             or plan.finish is not None
@@ -148,10 +148,10 @@ class Trail:
         trails, plan, caller, given, value = self._trails, self.plan, self.caller, parts[1], parts[2]
         now = trails.clock()
         if (
-            plan.epoch != trails.epoch.number
+            plan.policy_version != trails.policy_version.number
             or now >= plan.valid_until
             or not caller.standing
-            or self.upstream.shared_line is not self.line
+            or self.upstream.shared_connection is not self.line
             or trails.recording.strict
             or len(given) > trails.large
             or given.count(b"{") + given.count(b"[") > trails.deep

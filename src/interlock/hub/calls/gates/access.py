@@ -81,8 +81,8 @@ class AccessGate:
 
     def _refuse(self, rights: Rights, principal: Principal, target: Target, rule: str, until: float) -> Refuse:
         what = target.tool.exposed if target.tool is not None else f"{target.kind} {target.name[:200]}"
-        mend = f"ask the operator for `interlock grants allow {principal.id} {target.server}`"
-        fault = Fault("ACCESS_DENIED", f"{principal.id} has no access to {what}", mend=mend)
+        hint = f"ask the operator for `interlock grants allow {principal.id} {target.server}`"
+        fault = Fault("ACCESS_DENIED", f"{principal.id} has no access to {what}", hint=hint)
         return Refuse(fault, rule, until, hidden=not rights.list_all)
 
     def _until(self, *ends: datetime | None) -> float:

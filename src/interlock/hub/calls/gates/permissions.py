@@ -62,17 +62,17 @@ def _fault(target: Target, worst: PermissionStatus, lacking: list[PermissionStat
     data = {"permissions": {each.permission: each.grant for each in lacking}}
     if not worst.known:
         fault = no_such_permission(worst.permission)
-        return Fault(fault.name, f"{name} needs what is {fault.message}", mend=fault.mend, data=data)
+        return Fault(fault.name, f"{name} needs what is {fault.message}", hint=fault.hint, data=data)
     give = f"`interlock permissions approve {target.server} {worst.permission}`"
     if worst.grant == "denied":
         message = f"{name} needs the permission {worst.permission}, which {target.server} does not have: {worst.rule}"
-        return Fault("PERMISSION_DENIED", message, mend=f"a person grants it with {give}", data=data)
+        return Fault("PERMISSION_DENIED", message, hint=f"a person grants it with {give}", data=data)
     waits = f"waiting for approval {worst.decision}" if worst.decision else "not decided yet"
-    mend = f"a person approves it with `interlock approvals approve {worst.decision}`" if worst.decision else give
+    hint = f"a person approves it with `interlock approvals approve {worst.decision}`" if worst.decision else give
     return Fault(
         "APPROVAL_PENDING",
         f"{name} needs the permission {worst.permission} for {target.server}, which is {waits}; repeat the call then.",
-        mend=mend,
+        hint=hint,
         retry_after_ms=WAIT_MS,
         data={**data, **({"decision": worst.decision} if worst.decision else {})},
     )

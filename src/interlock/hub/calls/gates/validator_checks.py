@@ -147,7 +147,7 @@ class ToolCheck:
             return self._places.find(arguments)
         except TooMany as cause:
             raise Fault(
-                "VALIDATION_BLOCKED", f"The arguments cannot be checked: {cause}.", mend="Send fewer."
+                "VALIDATION_BLOCKED", f"The arguments cannot be checked: {cause}.", hint="Send fewer."
             ) from None
 
     def _is_long(self, values: list[Found]) -> bool:

@@ -36,7 +36,7 @@ def refuse(server: str, tool: str, against: Sequence[Against]) -> Refuse:
             {
                 "rule": each.finding.rule,
                 "message": each.finding.message,
-                "mend": each.finding.mend,
+                "hint": each.finding.hint,
                 "argument": each.found.where,
                 "excerpt": excerpt(each.found, each.finding),
             }
@@ -53,10 +53,12 @@ def refuse(server: str, tool: str, against: Sequence[Against]) -> Refuse:
         for each in against[:MOST_TOLD]
     ]
     message = f"Refused by the {first.use.validator} validator ({first.use.origin}):\n" + "\n".join(told)
-    mends = list(dict.fromkeys(each.finding.mend for each in against[:MOST_TOLD] if each.finding.mend))
-    mends.append(how_to_allow(server, tool, first.finding))
+    suggestions = list(dict.fromkeys(each.finding.hint for each in against[:MOST_TOLD] if each.finding.hint))
+    suggestions.append(how_to_allow(server, tool, first.finding))
     name = "CODE_SAFETY_VIOLATION" if first.use.validator == "code_safety" else "VALIDATION_BLOCKED"
-    return Refuse(Fault(name, message, mend=" ".join(_sentence(mend) for mend in mends), data=data), first.finding.rule)
+    return Refuse(
+        Fault(name, message, hint=" ".join(_sentence(hint) for hint in suggestions), data=data), first.finding.rule
+    )
 
 
 def ask(shown: str, against: Sequence[Against]) -> Ask:
@@ -75,7 +77,7 @@ def refuse_unknown(server: str, tool: str, validator: str) -> Refuse:
     fault = Fault(
         "VALIDATION_BLOCKED",
         f"{server} wants calls of {tool} checked by {validator[:60]!r}, which is not known here.",
-        mend="What cannot be checked is not let through: the server must name a standard validator.",
+        hint="What cannot be checked is not let through: the server must name a standard validator.",
         data={"validator": validator[:60], "origin": "declared"},
     )
     return Refuse(fault, "validator.unknown")

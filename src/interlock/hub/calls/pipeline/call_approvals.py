@@ -215,7 +215,7 @@ def summary_of(arguments: object) -> str:
 
 
 async def _progress(call: Call, decision: Decision) -> None:
-    meta = call.exchange.glance.meta
+    meta = call.exchange.preview.meta
     if meta is None or meta.progress_token is None:
         return
     call.reached = 0
@@ -248,7 +248,7 @@ def _waiting(decision: Decision, ask: Ask) -> Refuse:
     fault = Fault(
         "APPROVAL_PENDING",
         f"{ask.question} It is waiting for approval {decision.id}; repeat the call after it is given.",
-        mend=f"a person approves it with `interlock approvals approve {decision.id}`, or in `interlock watch`",
+        hint=f"a person approves it with `interlock approvals approve {decision.id}`, or in `interlock watch`",
         retry_after_ms=REPEAT_AFTER_MS,
         data={"decision": decision.id},
     )
@@ -259,7 +259,7 @@ def _denied(decision: Decision, ask: Ask) -> Refuse:
     fault = Fault(
         "PERMISSION_DENIED",
         f"{decision.question.shown} with these arguments was denied by {decision.answered_by} ({decision.id}).",
-        mend="do not repeat it; ask them why",
+        hint="do not repeat it; ask them why",
         data={"decision": decision.id, "denied_by": decision.answered_by},
     )
     return Refuse(fault, ask.rule)

@@ -24,7 +24,7 @@ class DryRun(msgspec.Struct, frozen=True):
     rule: str = ""
     error: str = ""
     message: str = ""
-    mend: str = ""
+    hint: str = ""
     hidden: bool = False
     """The caller is told that there is no such tool."""
 
@@ -37,7 +37,7 @@ class DryRun(msgspec.Struct, frozen=True):
             plan = pipeline.plan(caller, "tool", tool, resolve, now)
         except Fault as fault:
             rule = str(fault.data.get("rule") or NO_SUCH_NAME)
-            return cls("refused", "resolve", rule, fault.name, fault.message, fault.mend)
+            return cls("refused", "resolve", rule, fault.name, fault.message, fault.hint)
         params = msgspec.json.encode({"name": tool, "arguments": msgspec.Raw(arguments)})
         exchange = LocalExchange(Request(1, "tools/call", params), caller)
         call = Call(exchange, caller, plan.target, {"arguments": msgspec.Raw(arguments)})
@@ -48,7 +48,7 @@ class DryRun(msgspec.Struct, frozen=True):
             verdict, gate = limited(plan.meters, now) or verdict, "rates"
         if isinstance(verdict, Refuse):
             said = verdict.fault
-            return cls("refused", gate, verdict.rule, said.name, said.message, said.mend, verdict.hidden)
+            return cls("refused", gate, verdict.rule, said.name, said.message, said.hint, verdict.hidden)
         if isinstance(verdict, Ask):
             return cls("asked", gate, verdict.rule, message=verdict.question)
         return cls("allowed")

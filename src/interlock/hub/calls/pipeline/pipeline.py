@@ -49,7 +49,7 @@ class Pipeline:
     def __init__(
         self,
         plans: Callable[[], Plans],
-        epoch: PolicyVersion,
+        policy_version: PolicyVersion,
         commit: Commit,
         dispatch: Dispatch,
         refused: Callable[[Call, Fault, str, str], None],
@@ -59,7 +59,7 @@ class Pipeline:
         desk: CallApprovals,
     ) -> None:
         self._plans = plans
-        self.epoch = epoch
+        self.policy_version = policy_version
         self._commit = commit
         self._dispatch = dispatch
         self._release = release
@@ -69,7 +69,7 @@ class Pipeline:
         self._waiting: set[asyncio.Task[None]] = set()
         self._rounds = Batching.of(asyncio.get_running_loop())
         self.refusals = Refusals()
-        self._brake = RefusalPacing()
+        self._refusal_pacing = RefusalPacing()
 
     @property
     def held(self) -> int:
@@ -78,14 +78,14 @@ class Pipeline:
 
     def plan(self, caller: Caller, kind: str, name: str, resolve: Resolve, now: float) -> Plan:
         """The plan for a name as this caller means it. `resolve` raises for a name that means nothing to them."""
-        epoch = self.epoch.number
+        policy_version = self.policy_version.number
         plan = caller.plans.get((kind, name))
-        if plan is not None and plan.epoch == epoch and now < plan.valid_until:
+        if plan is not None and plan.policy_version == policy_version and now < plan.valid_until:
             return plan
         return self._made(caller, name, resolve)
 
     def _made(self, caller: Caller, name: str, resolve: Resolve) -> Plan:
-        made = self._plans().make(caller, name, resolve(caller, name), self.epoch.number)
+        made = self._plans().make(caller, name, resolve(caller, name), self.policy_version.number)
         made.name, made.resolve = name, resolve
         return made
 
@@ -234,7 +234,7 @@ class Pipeline:
         """The plan by which a call goes out that had to wait for its server: what held when it came may not hold now.
         None where something is against it by now, which is its answer."""
         caller, now = call.caller, asyncio.get_running_loop().time()
-        if plan.epoch == self.epoch.number and now < plan.valid_until and caller.standing:
+        if plan.policy_version == self.policy_version.number and now < plan.valid_until and caller.standing:
             return plan
         assert plan.resolve is not None
         approval, call.approval = call.approval, None
@@ -283,7 +283,7 @@ class Pipeline:
             verdict = Refuse(checks_timed_out(gate, plan.validation_s), "all checks of a call have `validation_s`")
         except Fault as fault:
             verdict = Refuse(fault, "the check could not be made")
-        if type(verdict) is Pass and self.epoch.number != plan.epoch:
+        if type(verdict) is Pass and self.policy_version.number != plan.policy_version:
             verdict = _changed()
         return self.judge(call, plan, gate) if type(verdict) is Pass else (verdict, gate)
 
@@ -304,7 +304,7 @@ class Pipeline:
             fault.data = {**fault.data, "gate": gate, "rule": refusal.rule}
         if fault.kind.as_result and call.target.kind == "tool" and not call.exchange.dialect.rest:
             dialect = call.exchange.dialect
-            call.exchange.result(refusal_result(fault, modern=dialect.modern, tongue=dialect.tongue))
+            call.exchange.result(refusal_result(fault, modern=dialect.modern, error_dialect=dialect.error_dialect))
         elif fault.name in SLOWED:
             self._fail_slowly(call, fault)
         else:
@@ -312,7 +312,7 @@ class Pipeline:
 
     def _fail_slowly(self, call: Call, fault: Fault) -> None:
         loop = asyncio.get_running_loop()
-        pause_s = self._brake.pause_s(call.caller.load, loop.time())
+        pause_s = self._refusal_pacing.pause_s(call.caller.load, loop.time())
         if pause_s > 0:
             loop.call_later(pause_s, call.exchange.fail, fault)
         else:
