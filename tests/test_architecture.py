@@ -1,4 +1,4 @@
-"""The house: imports point down the floors, the pure floors do no I/O and own no clock, and the docs name what is."""
+"""The layers: imports point down, pure layers do no I/O and own no clock, the hub has no import circle."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import pytest
 
 SOURCE = Path(__file__).parent.parent / "src" / "interlock"
 
-FLOORS = {
+LAYERS = {
     "version": 1,
     "wire": 1,
     "protocols": 2,
@@ -18,7 +18,7 @@ FLOORS = {
     "discovery": 2,
     "transports": 3,
     "store": 3,
-    "bus": 3,
+    "events": 3,
     "config": 3,
     "client": 4,
     "server": 4,
@@ -28,57 +28,78 @@ FLOORS = {
     "web": 6,
     "cli": 6,
 }
-HUB = (
-    "locks", "memory", "cannot_start", "store_faults", "catalog", "callers", "calls", "audit", "access", "upstreams",
-    "bridges", "decisions", "reporting", "permissions", "validators", "results", "gates", "pipeline", "judgement",
-    "kernel", "oauth", "authenticator", "tasks", "desks", "carrying", "spans", "operating", "hub", "assembling", "hub_app",
-    "operator", "restoring",
+HUB_ORDER = (
+    "memory", "locks", "cannot_start", "store_faults", "rate_meter", "catalog", "auth", "auth.oauth", "audit",
+    "upstreams", "approvals", "calls", "journal", "permissions", "calls.gates", "calls.bridges", "calls.pipeline",
+    "tool_search", "calls.dispatch", "tasks", "foundation", "admin", "authentication", "handlers", "service",
+    "audit.tracing", "composition", "app", "operations",
 )  # fmt: skip
-"""The rooms of the hub and what stands between them: each may import from those before it."""
+"""The packages and single modules of the hub, bottom first. Each imports only from those before it."""
+MOST_LEAF_PACKAGES = 16
 IMPURE = {"asyncio", "socket", "subprocess", "time", "ssl", "selectors", "sqlite3", "uvicorn", "starlette"}
 MODULES = sorted(SOURCE.rglob("*.py"))
+HUB_MODULES = sorted((SOURCE / "hub").rglob("*.py"))
 
 
 def imported(tree: ast.Module, package: tuple[str, ...]) -> set[str]:
-    """The names of every module that a file imports, made absolute."""
+    """Absolute names of every module that a file imports, under `TYPE_CHECKING` too."""
     names: set[str] = set()
     for node in ast.walk(tree):
         if isinstance(node, ast.Import):
             names |= {alias.name for alias in node.names}
-        elif isinstance(node, ast.ImportFrom) and node.level:
-            base = package[: len(package) - node.level + 1]
-            names.add(".".join((*base, node.module or "")))
         elif isinstance(node, ast.ImportFrom):
-            names.add(node.module or "")
+            base = package[: len(package) - node.level + 1] if node.level else ()
+            module = ".".join((*base, *((node.module,) if node.module else ())))
+            # `from package import module` imports the module.
+            names |= {
+                module,
+                *(f"{module}.{alias.name}" for alias in node.names if is_module(f"{module}.{alias.name}")),
+            }
     return names
 
 
+def is_module(name: str) -> bool:
+    path = SOURCE.parent.joinpath(*name.split("."))
+    return path.with_suffix(".py").is_file() or (path / "__init__.py").is_file()
+
+
+def hub_part(module: str) -> str | None:
+    """The entry of `HUB_ORDER` that a module belongs to; None for modules outside the hub and the hub's own package."""
+    parts = module.split(".")
+    if parts[:2] != ["interlock", "hub"] or len(parts) == 2:
+        return None
+    return next((part for part in (".".join(parts[2:4]), parts[2]) if part in HUB_ORDER), parts[2])
+
+
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
-def test_imports_point_down_and_pure_floors_stay_pure(path: Path) -> None:
+def test_imports_point_down_and_pure_layers_stay_pure(path: Path) -> None:
     parts = path.relative_to(SOURCE).parts
     if len(parts) == 1:
         return
-    floor = FLOORS[parts[0]]
-    package = ("interlock", *parts[:-1])
-    names = imported(ast.parse(path.read_text()), package)
-    rooms = {name.split(".")[1] for name in names if name.startswith("interlock.") and len(name.split(".")) > 1}
-    upward = {room for room in rooms if FLOORS[room] > floor}
-    assert not upward, f"{parts[0]} (floor {floor}) may not import from {upward}"
-    if floor <= 2:
+    layer = LAYERS[parts[0]]
+    names = imported(ast.parse(path.read_text()), ("interlock", *parts[:-1]))
+    packages = {name.split(".")[1] for name in names if name.startswith("interlock.")}
+    upward = {package for package in packages if LAYERS[package] > layer}
+    assert not upward, f"{parts[0]} (layer {layer}) may not import from {upward}"
+    if layer <= 2:
         assert not {name.split(".")[0] for name in names} & IMPURE
 
 
-@pytest.mark.parametrize("path", sorted((SOURCE / "hub").rglob("*.py")), ids=lambda path: str(path.relative_to(SOURCE)))
-def test_rooms_of_the_hub_import_from_those_before_them(path: Path) -> None:
-    room = path.relative_to(SOURCE / "hub").with_suffix("").parts[0]
-    if room == "__init__":
+@pytest.mark.parametrize("path", HUB_MODULES, ids=lambda path: str(path.relative_to(SOURCE)))
+def test_packages_of_the_hub_import_only_from_those_before_them(path: Path) -> None:
+    parts = path.relative_to(SOURCE.parent).with_suffix("").parts
+    part = hub_part(".".join(parts[:-1] if parts[-1] == "__init__" else parts))
+    if part is None:
         return
-    tree = ast.parse(path.read_text())
-    # What is only named in a type is no dependency.
-    tree.body = [node for node in tree.body if not isinstance(node, ast.If)]
-    rooms = {name.split(".")[2] for name in imported(tree, ()) if name.startswith("interlock.hub.")}
-    upward = {other for other in rooms if HUB.index(other) > HUB.index(room)}
-    assert not upward, f"{room} may not import from {upward}"
+    others = {hub_part(name) for name in imported(ast.parse(path.read_text()), parts[:-1])} - {None}
+    upward = {other for other in others if other and HUB_ORDER.index(other) > HUB_ORDER.index(part)}
+    assert not upward, f"{part} may not import from {upward}"
+
+
+def test_the_hub_has_few_packages() -> None:
+    packages = [path.parent for path in (SOURCE / "hub").rglob("__init__.py")]
+    leaves = [package for package in packages if not any(other.parent == package for other in packages)]
+    assert len(leaves) <= MOST_LEAF_PACKAGES, sorted(leaf.name for leaf in leaves)
 
 
 @pytest.mark.parametrize("path", MODULES, ids=lambda path: str(path.relative_to(SOURCE)))

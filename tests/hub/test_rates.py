@@ -14,8 +14,9 @@ from hub.house import Raw, child, house
 from interlock.config.settings import Agent, Config, Hub, Rate, Server, Tools
 from interlock.hub.auth.keys import Keys
 from interlock.hub.auth.principals import local_person
-from interlock.hub.calls.rates import GRAINS, Meter, Rates, give_back, limited, take
+from interlock.hub.calls.rates import Rates, give_back, limited, take
 from interlock.hub.catalog.target import Target
+from interlock.hub.rate_meter import GRAINS, Meter
 
 counts = st.none() | st.integers(1, 3 * GRAINS)
 pauses = st.lists(st.one_of(st.just(0.0), st.floats(0, 3), st.floats(0, 130)), max_size=150)

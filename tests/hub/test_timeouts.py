@@ -10,9 +10,10 @@ from typing import Any
 import pytest
 
 from interlock.config.settings import Agent, Approvals, Hub, Server, ServerTimeouts, Timeouts, Tools, ToolTimeouts
-from interlock.hub.calls.timeouts import CallTimeouts, discovery_s, timeouts_for
+from interlock.hub.calls.timeouts import CallTimeouts, timeouts_for
 from interlock.hub.calls.verdicts import PASS, Verdict, Wait
 from interlock.hub.locks import held
+from interlock.hub.upstreams.listing import discovery_s
 from interlock.protocols.registry.errors import TIMEOUT_SUGGESTIONS
 from interlock.wire.errors import Fault
 

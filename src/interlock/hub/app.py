@@ -66,7 +66,7 @@ class HubApp:
         """How many calls there were and how long they took."""
         self._foundation = Foundation(config, home)
         self._join(RequestStates(secrets.token_bytes(32)))
-        self.audit_operations = AuditLogOperations(self)
+        self.audit_operations = AuditLogOperations(self._foundation, self.access)
         self._claims = ServerClaims(lambda: self.recorder, asyncio.get_running_loop().time, self._foundation.note)
         self._maintenance = Maintenance()
         self._applying = asyncio.Lock()

@@ -14,8 +14,8 @@ from interlock.config.settings import Rate
 from interlock.hub.audit.entries import NOBODY
 from interlock.hub.audit.record import CLAIMED
 from interlock.hub.audit.recorder import Recorder
-from interlock.hub.calls.rates import Meter
 from interlock.hub.catalog.target import Target
+from interlock.hub.rate_meter import Meter
 from interlock.protocols.traces import trace_id_from
 
 MOST_BYTES: Final = 16 * 1024

@@ -13,11 +13,11 @@ import msgspec
 
 from interlock.hub.auth.principals import Principal
 from interlock.hub.calls.call import Call, Caller
-from interlock.hub.calls.rates import Meter
 from interlock.hub.calls.timeouts import CallTimeouts
 from interlock.hub.calls.verdicts import FOREVER, PASS, Ask, Pass, Refuse, Verdict, Wait
 from interlock.hub.catalog.target import Target
 from interlock.hub.catalog.unknown_names import unknown
+from interlock.hub.rate_meter import Meter
 
 MOST_PLANS: Final = 4096
 """Plans kept per caller. Beyond that they are all made again, which costs microseconds each."""

@@ -39,11 +39,6 @@ def timeouts_for(hub: Timeouts, server: Server | None, tool: str) -> CallTimeout
     )
 
 
-def discovery_s(hub: Timeouts, server: Server) -> float:
-    """How long listing a server again may take."""
-    return _first(server.timeouts.discovery_s, hub.discovery_s)
-
-
 def timed_out(call: Call, fault: Fault, timeout_s: float) -> Fault:
     """A server's silence, with what the registry's "Timeout Response" says of it."""
     target = call.target

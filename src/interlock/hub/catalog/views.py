@@ -6,7 +6,7 @@ A list is joined from pieces, one per server: of servers whose offer did not cha
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Final, NamedTuple
+from typing import Final, NamedTuple, Protocol
 
 import msgspec
 
@@ -28,6 +28,12 @@ class View(msgspec.Struct, frozen=True):
 
 
 EVERYTHING: Final = View()
+
+
+class Viewer(Protocol):
+    """A caller, as far as its view goes."""
+
+    view: View
 
 
 class Lens:

@@ -66,7 +66,7 @@ class ListHandler:
 
     def offers_tasks(self, exchange: Exchange, caller: Caller) -> bool:
         """Whether a client is told that calls may become tasks."""
-        return offers_tasks(exchange.dialect, caller, self._peer(caller))
+        return offers_tasks(exchange.dialect, caller.view, self._peer(caller))
 
     def _list(self, exchange: Exchange, caller: Caller) -> None:
         method = exchange.request.method
@@ -119,7 +119,7 @@ class ListHandler:
     def _offered(self, dialect: Dialect, caller: Caller) -> Mapping[str, object]:
         """What the hub can do for a caller, said in the terms of its era."""
         offered = answers.capabilities(self._upstream_capabilities(caller), modern=dialect.modern)
-        if offers_tasks(dialect, caller, self._peer(caller)):
+        if offers_tasks(dialect, caller.view, self._peer(caller)):
             offered = with_tasks(offered, modern=dialect.modern)
         return with_answer(offered, dialect)
 

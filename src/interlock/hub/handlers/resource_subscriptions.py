@@ -30,7 +30,7 @@ class ResourceSubscriptions:
         # Which connection the caller's own calls take depends on what the server speaks.
         await upstream.open_connection(None)
         caller = cast(Caller, asked.caller)
-        own = connection_key(upstream.share, upstream.modern, upstream.settings.url is not None, caller, asked)
+        own = connection_key(upstream.share, upstream.modern, upstream.settings.url is not None, caller.owner, asked)
         name = None if own is None else own.name
         self._change_notifier.subscribe(server, uri, who, tell, name)
         try:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import asyncio
 from functools import partial
-from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
+from typing import NamedTuple, Protocol, cast
 
 from interlock.client.connection import Connection
+from interlock.hub.catalog.views import Viewer
 from interlock.hub.upstreams.server_requests import ServerRequests
 from interlock.hub.upstreams.sharing import SessionState
 from interlock.protocols.mcp.input_requests import question_for_old
@@ -15,9 +16,6 @@ from interlock.protocols.mcp.tasks import related_task, with_related
 from interlock.transports.exchange import Session
 from interlock.wire.errors import ErrorDialect, Fault
 from interlock.wire.messages import Request
-
-if TYPE_CHECKING:
-    from interlock.hub.calls.call import Caller
 
 _SESSION_NOTICES = frozenset({"notifications/message", "notifications/elicitation/complete"})
 """What a server tells the one client of a private connection, rather than everyone who uses the server."""
@@ -81,7 +79,7 @@ class ConnectionOwner:
         if call is not None:
             call.on_request(request)
         elif self._session is not None:
-            shown = None if cast("Caller", self._session.caller).view.bare else self._server
+            shown = None if cast(Viewer, self._session.caller).view.bare else self._server
             self.questions.relay(connection, request, partial(self._ask_beside, self._session), shown)
         else:
             fault = Fault("METHOD_NOT_FOUND", f"{request.method} cannot be attributed to one of {len(self.open)} calls")

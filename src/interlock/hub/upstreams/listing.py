@@ -9,7 +9,6 @@ from typing import Final
 
 from interlock.client.connection import Connection
 from interlock.config.settings import Server, Timeouts
-from interlock.hub.calls.timeouts import discovery_s
 from interlock.hub.catalog.offer import Offer, make_offer
 from interlock.hub.upstreams.logs import Logs
 from interlock.hub.upstreams.restarts import asked_to_wait_s
@@ -119,3 +118,9 @@ def _offer_of(server: str, listed: Listed, settings: Server, tasks: bool) -> Off
     for tool in offer.tools.values():
         tool.fingerprint()
     return offer
+
+
+def discovery_s(hub: Timeouts, server: Server) -> float:
+    """How long listing a server again may take."""
+    own = server.timeouts.discovery_s
+    return hub.discovery_s if own is None else own

@@ -7,7 +7,6 @@ import hashlib
 import msgspec
 
 from interlock.config.settings import Share
-from interlock.hub.calls.call import Caller
 from interlock.protocols.mcp.capability_projection import capabilities_across, capabilities_along
 from interlock.transports.exchange import Exchange, Session
 
@@ -35,7 +34,7 @@ class ConnectionKey(msgspec.Struct, frozen=True):
 
 
 def connection_key(
-    share: Share, modern: bool, attributes_logs: bool, caller: Caller, exchange: Exchange
+    share: Share, modern: bool, attributes_logs: bool, owner: str, exchange: Exchange
 ) -> ConnectionKey | None:
     """Whose connection a call takes: None for the one all share, else the private one.
 
@@ -58,9 +57,9 @@ def connection_key(
     if share != "principal" and session is not None:
         return ConnectionKey(f"session:{session.id}", capabilities, level, session)
     if not own:
-        return ConnectionKey(f"principal:{caller.owner}")
+        return ConnectionKey(f"principal:{owner}")
     digest = hashlib.sha256(capabilities + b"\0" + (level or "").encode()).hexdigest()[:16]
-    return ConnectionKey(f"principal:{caller.owner}:{digest}", capabilities, level)
+    return ConnectionKey(f"principal:{owner}:{digest}", capabilities, level)
 
 
 def log_level_of(exchange: Exchange) -> str | None:

@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from interlock.client.peer import Peer
-from interlock.hub.calls.call import Caller
+from interlock.hub.catalog.views import View
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.tasks import EXTENSION, OLD_CAPABILITY, has_tasks
 
@@ -26,12 +26,12 @@ def takes_tasks(peer: Peer | None, *, modern: bool) -> bool:
     return said is not None
 
 
-def offers_tasks(dialect: Dialect, caller: Caller, peer: Peer | None) -> bool:
+def offers_tasks(dialect: Dialect, view: View, peer: Peer | None) -> bool:
     """Whether a client is told that it may have tasks: in a view of one server, if that server takes them in the
     client's own form; in a view of many, always, since there each tool says for itself. Tasks never cross the eras."""
     if not dialect.modern and not has_tasks(dialect.revision):
         return False
-    return caller.view.server is None or takes_tasks(peer, modern=dialect.modern)
+    return view.server is None or takes_tasks(peer, modern=dialect.modern)
 
 
 def with_tasks(offered: dict[str, object], *, modern: bool) -> dict[str, object]:

@@ -17,7 +17,6 @@ from interlock.client.connection import Connection
 from interlock.client.dial import Dial
 from interlock.client.peer import Identity, Peer
 from interlock.config.settings import Server, Timeouts
-from interlock.hub.calls.timeouts import discovery_s
 from interlock.hub.catalog.offer import Offer
 from interlock.hub.store_faults import fault_of
 from interlock.hub.upstreams.connection_listeners import (
@@ -28,7 +27,7 @@ from interlock.hub.upstreams.connection_listeners import (
 )
 from interlock.hub.upstreams.connection_owner import ConnectionOwner, UpstreamConnection
 from interlock.hub.upstreams.connector import Connector, Prepared, say_level
-from interlock.hub.upstreams.listing import Lists
+from interlock.hub.upstreams.listing import Lists, discovery_s
 from interlock.hub.upstreams.logs import Logs
 from interlock.hub.upstreams.mgp_agreement import Agreement
 from interlock.hub.upstreams.private_connections import PrivateConnections

@@ -222,7 +222,7 @@ class Dispatcher:
 
     def _connection_key(self, call: Call, upstream: Upstream) -> ConnectionKey | None:
         return connection_key(
-            upstream.share, upstream.modern, upstream.settings.url is not None, call.caller, call.exchange
+            upstream.share, upstream.modern, upstream.settings.url is not None, call.caller.owner, call.exchange
         )
 
     async def _dispatch_when_ready(self, call: Call, plan: Plan, upstream: Upstream, own: ConnectionKey | None) -> None:
