@@ -16,7 +16,7 @@ import threading
 from collections.abc import Callable, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from functools import partial
-from typing import IO, Final, cast
+from typing import IO, Final
 
 if sys.platform == "win32":
     raise ImportError("event loops of Windows start processes by themselves")
@@ -39,6 +39,7 @@ class Child(asyncio.SubprocessTransport):
         self._open: set[int] = set()
         self._early: list[Callable[[], None]] | None = []
         """What happened before whoever started it knows of it; None from then on."""
+        self._closes_files = isinstance(self._loop, asyncio.BaseEventLoop)
         self._exited = False
         self._lost = False
         self._handle: int | None = None
@@ -94,22 +95,24 @@ class Child(asyncio.SubprocessTransport):
 
     async def _attach(self) -> None:
         self._watch_exit()
-        popen = self._popen
-        assert popen.stdin is not None
-        assert popen.stdout is not None
-        assert popen.stderr is not None
-        await self._connect(0, self._loop.connect_write_pipe, popen.stdin)
-        await self._connect(1, self._loop.connect_read_pipe, popen.stdout)
-        await self._connect(2, self._loop.connect_read_pipe, popen.stderr)
+        loop = self._loop
+        self._open = {0, 1, 2}
+        self._pipes[0], _ = await loop.connect_write_pipe(partial(_Pipe, self, 0), self._take(self._popen.stdin))
+        self._pipes[1], _ = await loop.connect_read_pipe(partial(_Pipe, self, 1), self._take(self._popen.stdout))
+        self._pipes[2], _ = await loop.connect_read_pipe(partial(_Pipe, self, 2), self._take(self._popen.stderr))
         self._protocol.connection_made(self)
-        self._loop.call_soon(self._catch_up)
+        loop.call_soon(self._catch_up)
 
-    async def _connect(self, fd: int, connect: Callable[..., object], pipe: IO[bytes]) -> None:
-        self._open.add(fd)
-        connecting = cast(
-            "asyncio.Future[tuple[asyncio.BaseTransport, object]]", connect(lambda: _Pipe(self, fd), pipe)
-        )
-        self._pipes[fd], _ = await connecting
+    def _take(self, pipe: IO[bytes] | None) -> IO[bytes]:
+        """A pipe's descriptor for the loop alone.
+
+        uvloop closes it by its number and then the file it was given: by then another thread may have opened something
+        under that number, so that file must not own it. asyncio closes the file alone.
+        """
+        assert pipe is not None
+        number = os.dup(pipe.fileno())
+        pipe.close()
+        return os.fdopen(number, "wb" if pipe is self._popen.stdin else "rb", 0, closefd=self._closes_files)
 
     def _catch_up(self) -> None:
         early, self._early = self._early or [], None
@@ -121,9 +124,7 @@ class Child(asyncio.SubprocessTransport):
         self._early = []
         _kill(self._popen.pid)
         self.close()
-        for fd, pipe in enumerate((self._popen.stdin, self._popen.stdout, self._popen.stderr)):
-            if fd not in self._pipes and pipe is not None:
-                pipe.close()
+        _close_pipes(self._popen)
 
     # What happens to it
 
@@ -211,10 +212,14 @@ def _abandon(starting: Future[subprocess.Popen[bytes]]) -> None:
         return
     popen = starting.result()
     _kill(popen.pid)
+    _close_pipes(popen)
+    popen.wait()
+
+
+def _close_pipes(popen: subprocess.Popen[bytes]) -> None:
     for pipe in (popen.stdin, popen.stdout, popen.stderr):
         if pipe is not None:
             pipe.close()
-    popen.wait()
 
 
 def _kill(pid: int) -> None:
