@@ -51,12 +51,12 @@ def configuration(options: argparse.Namespace, folder: Path, port: int, *, flapp
         reached = f"command = {json.dumps(good)}" if number < OVER_STREAMS else f'url = "http://127.0.0.1:{port}/mcp"'
         lines.append(f'[servers.g{number}]\n{reached}\nera = "modern"\n')
     command = json.dumps([part.format(folder=folder) for part in KINDS[options.kind]])
-    for number in range(options.flapping if flapping else 0):
-        lines.append(
-            f"[servers.f{number}]\ncommand = {command}\n"
-            f"env = {{ STARTS = {json.dumps(str(folder / 'starts'))} }}\n"
-            f"[servers.f{number}.restart]\nbackoff_base_ms = {options.backoff_ms}\nmax_restarts = 1000\n"
-        )
+    lines += [
+        f"[servers.f{number}]\ncommand = {command}\n"
+        f"env = {{ STARTS = {json.dumps(str(folder / 'starts'))} }}\n"
+        f"[servers.f{number}.restart]\nbackoff_base_ms = {options.backoff_ms}\nmax_restarts = 1000\n"
+        for number in range(options.flapping if flapping else 0)
+    ]
     return "".join(lines)
 
 

@@ -9,6 +9,7 @@ from interlock.hub.catalog.resource_uris import original_uri
 from interlock.hub.catalog.target import Target
 from interlock.hub.catalog.unknown_names import unknown
 from interlock.hub.catalog.views import Catalog
+from interlock.hub.upstreams.states import ServerState
 from interlock.hub.upstreams.upstreams import Upstreams
 from interlock.wire.errors import Fault
 
@@ -68,10 +69,16 @@ class NameResolution:
             raise Fault("TOOL_DISABLED", message, hint=hint, data={"rule": rule})
 
     def _refuse_early(self, caller: Caller, name: str) -> None:
-        """A tool of a server that is only just starting may well be there in a moment."""
+        """A tool of a server whose tools are not known yet, as it is only just starting or is down, may well be there
+        in a moment."""
         server = caller.view.server or name.partition("__")[0]
         upstream = self._upstreams.get(server) if self._catalog.sees_server(caller.view, server) else None
-        if upstream is not None and upstream.starting and self._access.reaches(caller.principal, server):
+        if upstream is None or not self._access.reaches(caller.principal, server):
+            return
+        if upstream.state is ServerState.ERROR and not upstream.lists.known:
+            upstream.try_again()
+            raise upstream.down()
+        if upstream.starting:
             problem = upstream.lists.problem
             if problem is not None:
                 hint = f"see `interlock logs {server}`"

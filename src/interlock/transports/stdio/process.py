@@ -186,7 +186,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
         # Whatever it started and left behind goes with it, before the group's number can belong to anyone else.
         self._signal(_KILL)
         if self._mark:
-            self._clearing = self._loop.run_in_executor(None, LEFTOVERS.end, self._mark)
+            self._clearing = asyncio.wrap_future(LEFTOVERS.end(self._mark), loop=self._loop)
         self._owner.exited()
         self._linger = self._loop.call_later(LINGER, self._finish)
 
