@@ -9,7 +9,6 @@ from interlock.hub.catalog.resource_uris import original_uri
 from interlock.hub.catalog.target import Target
 from interlock.hub.catalog.unknown_names import unknown
 from interlock.hub.catalog.views import Catalog
-from interlock.hub.upstreams.states import ServerState
 from interlock.hub.upstreams.upstreams import Upstreams
 from interlock.wire.errors import Fault
 
@@ -75,7 +74,7 @@ class NameResolution:
         upstream = self._upstreams.get(server) if self._catalog.sees_server(caller.view, server) else None
         if upstream is None or not self._access.reaches(caller.principal, server):
             return
-        if upstream.state is ServerState.ERROR and not upstream.lists.known:
+        if upstream.problem is not None and not upstream.lists.known:
             upstream.try_again()
             raise upstream.down()
         if upstream.starting:

@@ -179,6 +179,11 @@ class Upstream:
         self._hurry()
         return True
 
+    def look_again(self) -> None:
+        """Try it now if it is down and may be tried again; nobody waits for it."""
+        if self.state is ServerState.ERROR and self._clock() >= self._not_before:
+            self._wanted.set()
+
     def _hurry(self) -> None:
         """Somebody waits for it."""
         if self._turn is None:
