@@ -1,4 +1,4 @@
-"""A server that is down comes back when it can: by itself, with a call, with a command; and never where that is said."""
+"""A server that is down comes back when it can: by itself, with a call, with a command; and never where that is set."""
 
 from __future__ import annotations
 
@@ -15,8 +15,8 @@ from interlock.hub.upstreams import upstream as upstreams
 from interlock.hub.upstreams.restarts import UNREACHED_S, Restarts
 from interlock.hub.upstreams.states import ServerState
 
+from .busy_server import busy_server
 from .house import HERE, SOURCE, House, Raw, house, text_of, until
-from .raw_web import RawWeb
 
 ECHO: dict[str, Any] = {"name": "late__echo", "arguments": {"text": "a"}}
 SOON = Restart(max_restarts=2, backoff_base_ms=10, backoff_max_ms=20)
@@ -54,12 +54,13 @@ async def test_a_program_that_is_installed_later_is_started_without_a_word(tmp_p
 
 
 async def test_an_address_where_nothing_listened_is_reached_later(tmp_path: Path) -> None:
-    async with RawWeb(lambda *_: None) as web:
-        port = web.port
-    server = Server(url=f"http://127.0.0.1:{port}/mcp", restart=SOON)
-    async with house(tmp_path, {"late": server}, wait=False) as hub:
+    async with busy_server().http() as address:
+        url, port = address.url, address.port
+    async with house(tmp_path, {"late": Server(url=url, restart=SOON)}, wait=False) as hub:
         await until(lambda: tries(hub) > 2 * SOON.max_restarts)
-        assert hub.hub_app.upstreams["late"].problem is not None
+        async with busy_server().http(port=port):
+            await hub.state("late", ServerState.CONNECTED)
+            assert text_of(await Raw(hub.url + "/mcp").modern("tools/call", ECHO)) == "a"
 
 
 async def test_a_call_says_why_the_server_is_down_and_has_it_tried_at_once(tmp_path: Path) -> None:
@@ -71,8 +72,8 @@ async def test_a_call_says_why_the_server_is_down_and_has_it_tried_at_once(tmp_p
         assert refused["data"]["name"] == "SERVER_NOT_READY"
         assert refused["data"]["retry_after_ms"] >= 1000
         assert "install it" in refused["data"]["hint"]
-        install(tmp_path)
         await until(lambda: tries(hub) == 2)
+        install(tmp_path)
         await client.modern("tools/call", ECHO)
         await hub.state("late", ServerState.CONNECTED)
 
