@@ -299,13 +299,13 @@ class Restart(msgspec.Struct, frozen=True):
     policy: RestartPolicy = "on_failure"
     """`never`, `on_failure` or `always`."""
     max_restarts: Annotated[int, Meta(ge=0, le=1000)] = 5
-    """So often within `window_s`; after that it stays down until someone wants it."""
+    """So often within `window_s` it may end after it was connected; after that it stays down until someone wants it."""
     window_s: Seconds = 300
     """The time in which restarts are counted."""
     backoff_base_ms: Milliseconds = 1000
     """The first pause; each further one is twice as long."""
     backoff_max_ms: Milliseconds = 30_000
-    """The longest pause."""
+    """The longest pause. For a server that cannot be reached or started it is twice that, and at most a minute."""
 
 
 class Tools(msgspec.Struct, frozen=True):

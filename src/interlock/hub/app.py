@@ -29,6 +29,7 @@ from interlock.hub.composition.maintenance import Maintenance
 from interlock.hub.foundation import Foundation
 from interlock.hub.upstreams.audit_receivers import AuditReceivers
 from interlock.hub.upstreams.mgp_agreement import asking
+from interlock.hub.upstreams.starts import ADDRESSES, PROCESSES, Starts
 from interlock.hub.upstreams.states import ServerState
 from interlock.hub.upstreams.upstream import Upstream
 from interlock.hub.upstreams.upstreams import Upstreams
@@ -61,6 +62,7 @@ class HubApp:
         self.limits = _limits(config)
         self._parking_limits = parking
         self.parking = CallParking(parking or _parking_limits(config), secrets.token_bytes(32))
+        self.process_starts, self.address_starts = Starts(PROCESSES), Starts(ADDRESSES)
         self.upstreams = Upstreams(self._upstream)
         self.counts = Counts()
         """How many calls there were and how long they took."""
@@ -211,6 +213,7 @@ class HubApp:
             dial_for(settings, self.limits),
             Identity("interlock", VERSION, asking(b"{}"), title="Interlock"),
             self.logs,
+            starts=self.process_starts if settings.url is None else self.address_starts,
             most_private_connections=self.config.hub.limits.private_sessions_per_server,
             prepared=self.server_policies.prepared,
             offered=self._deciding.take,
@@ -223,7 +226,7 @@ class HubApp:
         return upstream
 
     def _stepped(self, upstream: Upstream, before: ServerState) -> None:
-        self.journal.server_stepped(upstream.id, before, upstream.state, upstream.problem)
+        self.journal.server_stepped(upstream.id, before, upstream.state, upstream.problem, given_up=upstream.given_up)
         if upstream.state is ServerState.CONNECTED:
             self.forwarding.connected(upstream)
 

@@ -106,15 +106,19 @@ class Journal:
             target = Target("admin", "", what)
             self._recorder().refusal(by, target, trace, "admin", f"{what}: {fault.name}", fault.message)
 
-    def server_stepped(self, server: str, before: ServerState, after: ServerState, problem: Fault | None) -> None:
-        """A server's state changed."""
+    def server_stepped(
+        self, server: str, before: ServerState, after: ServerState, problem: Fault | None, *, given_up: bool = False
+    ) -> None:
+        """A server's state changed; `given_up`: it failed once more than its restart policy allows."""
         event = SERVER_STATE
         if after is ServerState.CONNECTED:
             event = "SERVER_CONNECTED"
         elif after in _AWAY and before in (ServerState.CONNECTED, ServerState.CONNECTING, ServerState.RESTARTING):
             event = "SERVER_DISCONNECTED"
         reason = "" if problem is None or after is not ServerState.ERROR else f"{problem.name}: {problem.message}"
-        told = {"from": before.value, "to": after.value}
+        told: dict[str, object] = {"from": before.value, "to": after.value}
+        if given_up and after is ServerState.ERROR:
+            told["restart_limit_exceeded"] = True  # MGP, Restart Policies
         self._recorder().event(event, target=Target("server", server, ""), reason=reason, details=told)
 
     def configured(self, by: Principal, *, applied: bool, changed: Sequence[str], problems: Sequence[str]) -> None:

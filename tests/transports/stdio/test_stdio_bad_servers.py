@@ -259,10 +259,9 @@ async def test_what_is_left_of_many_servers_is_looked_for_together() -> None:
         return iter(())
 
     looking = OrphanProcesses(nobody)
-    first = asyncio.ensure_future(asyncio.to_thread(looking.end, "a"))
+    first = asyncio.wrap_future(looking.end("a"))
     await asyncio.to_thread(begun.wait, 10)
-    others = [asyncio.ensure_future(asyncio.to_thread(looking.end, str(number))) for number in range(3)]
-    await until(lambda: len(looking._marks) == 3)
+    others = [asyncio.wrap_future(looking.end(str(number))) for number in range(3)]
     going.set()
     await asyncio.gather(first, *others)
     assert looked == 2

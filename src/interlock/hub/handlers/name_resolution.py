@@ -68,10 +68,16 @@ class NameResolution:
             raise Fault("TOOL_DISABLED", message, hint=hint, data={"rule": rule})
 
     def _refuse_early(self, caller: Caller, name: str) -> None:
-        """A tool of a server that is only just starting may well be there in a moment."""
+        """A tool of a server whose tools are not known yet, as it is only just starting or is down, may well be there
+        in a moment."""
         server = caller.view.server or name.partition("__")[0]
         upstream = self._upstreams.get(server) if self._catalog.sees_server(caller.view, server) else None
-        if upstream is not None and upstream.starting and self._access.reaches(caller.principal, server):
+        if upstream is None or not self._access.reaches(caller.principal, server):
+            return
+        if upstream.problem is not None and not upstream.lists.known:
+            upstream.try_again()
+            raise upstream.down()
+        if upstream.starting:
             problem = upstream.lists.problem
             if problem is not None:
                 hint = f"see `interlock logs {server}`"

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 from collections.abc import Awaitable, Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any, Final
@@ -33,6 +34,7 @@ from interlock.hub.upstreams.mgp_agreement import Agreement
 from interlock.hub.upstreams.private_connections import PrivateConnections
 from interlock.hub.upstreams.restarts import Restarts, asked_to_wait_s
 from interlock.hub.upstreams.sharing import ConnectionKey
+from interlock.hub.upstreams.starts import Starts, Turn
 from interlock.hub.upstreams.states import ServerEvent, ServerState, step
 from interlock.store import StoreError
 from interlock.transports.stdio.client import StdioLink
@@ -42,6 +44,11 @@ RELIST_EVERY_S: Final = 1.0
 """A server that says its lists changed is listed again at most this often, one listing at a time."""
 GIVEN_UP_S: Final = 30.0
 """After too many restarts, a call may have it tried once more after so long."""
+TRY_EVERY_S: Final = 1.0
+"""Calls have a server that is down tried again at most this often."""
+TRY_WAIT_S: Final = 5.0
+"""A call waits so long for a server that was down and is tried again."""
+RETRY_AFTER_MS: Final = 2000
 
 
 Stepped = Callable[["Upstream", ServerState], None]
@@ -61,6 +68,7 @@ class Upstream:
         logs: Logs,
         *,
         most_private_connections: int,
+        starts: Starts,
         prepared: Prepared,
         offered: Callable[[Offer], Awaitable[None]],
         updated: Callable[[str, str, str | None], None],
@@ -82,6 +90,11 @@ class Upstream:
         self.watched_tasks: Callable[[str], list[str]] = lambda _: []
         """The tasks at it that somebody wants to hear of."""
         self.restarts = Restarts(settings.restart)
+        self._starts = starts
+        self._turn: Turn | None = None
+        """Its start, while that waits or is under way."""
+        self._called = False
+        """Whether a call or a person waits for its next start."""
         self.lists = Lists(id, logs, offered)
         self.timeouts = timeouts
         """The hub's; what the server's own settings say goes before."""
@@ -106,7 +119,12 @@ class Upstream:
         self._keeper: asyncio.Task[None] | None = None
         self._stopping = False
         self._at_once = False
-        self._given_up = False
+        self._reached = False
+        """Whether it was connected in its present or last life."""
+        self.given_up = False
+        """Whether it stays down after too many restarts."""
+        self._not_before = 0.0
+        """Until then no call has it tried again."""
         self._watching = asyncio.Lock()
 
     # What is known of it
@@ -153,20 +171,34 @@ class Upstream:
         """Start it now, if it does not run."""
         self._wanted.set()
 
-    def _try_again_sometime(self) -> None:
-        """A server that was given up is tried again when someone wants it, but not at every call."""
-        waited = (datetime.now(UTC) - self.since).total_seconds()
-        if self._given_up and waited >= GIVEN_UP_S:
-            self._given_up = False
+    def try_again(self) -> bool:
+        """Try a server that is down now, rather than after its pause. False where it has to wait, or must stay down."""
+        if self._clock() < self._not_before:
+            return False
+        self._hurry()
+        return True
+
+    def look_again(self) -> None:
+        """Try it now if it is down and may be tried again; nobody waits for it."""
+        if self.state is ServerState.ERROR and self._clock() >= self._not_before:
             self._wanted.set()
+
+    def _hurry(self) -> None:
+        """Somebody waits for it."""
+        if self._turn is None:
+            self._called = True
+        else:
+            self._turn.hurry()
+        self._wanted.set()
 
     async def restart(self) -> None:
         """End what runs and start it afresh."""
         self.restarts.forget()
-        self._at_once = True
+        if self.state in (ServerState.CONNECTING, ServerState.CONNECTED, ServerState.RESTARTING):
+            self._at_once = True
         if self._shared is not None:
             await self._shared.close()
-        self._wanted.set()
+        self._hurry()
 
     async def end(self, drain_s: float) -> None:
         """Let calls under way finish within the bound, then close everything. Nothing is restarted after this."""
@@ -207,36 +239,56 @@ class Upstream:
                 self._step(ServerEvent.DRAINED)
                 event = ServerEvent.START
                 continue
+            at_once, self._at_once = self._at_once, False
+            pause = None if at_once else self._pause_after(failure)
             self._fail(failure)
             event = ServerEvent.RETRY
-            if self._at_once:
-                self._at_once = False
+            if at_once:
                 self._wanted.set()
-                continue
-            if self.settings.problem is not None or failure.name == "PERMISSION_DENIED":
-                # Only another configuration can fix this, or a person's word.
-                continue
-            pause = self.restarts.next_pause(asyncio.get_running_loop().time(), failed=True)
-            if pause is None:
-                self._given_up = True
-                self._logs.add(self.id, "hub", "stays down after too many restarts; a later call tries again")
-                continue
-            with contextlib.suppress(TimeoutError):
-                await asyncio.wait_for(self._wanted.wait(), max(pause, asked_to_wait_s(failure)))
-            self._wanted.set()
+            elif pause is not None:
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._wanted.wait(), pause)
+                self._wanted.set()
+
+    def _pause_after(self, failure: Fault) -> float | None:
+        """How long it stays down by itself; None until somebody has it tried again, if that is allowed at all."""
+        now = self._clock()
+        self._not_before = math.inf
+        if self.settings.problem is not None or failure.name == "PERMISSION_DENIED":
+            # Only another configuration can fix this, or a person's word.
+            return None
+        pause = self.restarts.next_pause(now, failed=True) if self._reached else self.restarts.pause_unreached()
+        if pause is not None:
+            asked = asked_to_wait_s(failure)
+            self._not_before = now + max(asked, TRY_EVERY_S)
+            return max(pause, asked)
+        if self.settings.restart.policy == "never":
+            self._logs.add(self.id, "hub", "stays down, as its restart policy is `never`")
+            return None
+        self.given_up = True
+        self._not_before = now + GIVEN_UP_S
+        self._logs.add(self.id, "hub", "stays down after too many restarts; a later call tries again")
+        return None
 
     async def _run(self) -> Fault | None:
         """One life: connect, list, and watch until it ends. Gives why it ended; None when it was just not used."""
         ended = asyncio.get_running_loop().create_future()
         ears = SharedConnectionListener(self, ended)
         connection: Connection | None = None
+        self._reached = self.given_up = False
+        self._turn = turn = self._starts.ask(self.restarts.failures(self._clock()), called=self._called)
+        self._called = False
         try:
+            await turn.granted
             connection = await self._reach.shared(ears, self.settings, self.timeouts.start_s)
             ears.connection = connection
             self._greet(connection)
             await self.lists.read(connection, self.settings, self.timeouts)
             self._shared = connection
             self.shared_connection = UpstreamConnection(connection)
+            self._end_turn(turn)
+            self._reached = True
+            self.restarts.reached()
             self._step(ServerEvent.READY)
             # A resource that it does not have any more is no reason not to use it.
             await self._watch_resources()
@@ -250,10 +302,15 @@ class Upstream:
             asyncio.get_running_loop().call_exception_handler({"message": f"over {self.id}", "exception": cause})
             return Fault("INTERNAL_ERROR", f"the hub failed over {self.id}: {cause!r}")
         finally:
+            self._end_turn(turn)
             self._shared = self.shared_connection = None
             self.lists.rest()
             if connection is not None:
                 await connection.close()
+
+    def _end_turn(self, turn: Turn) -> None:
+        self._turn = None
+        turn.end()
 
     def _greet(self, connection: Connection) -> None:
         self.modern = connection.modern
@@ -329,33 +386,49 @@ class Upstream:
 
     async def open_connection(self, connection_key: ConnectionKey | None) -> UpstreamConnection:
         """A connection as soon as there is one. Raises SERVER_NOT_READY with what is wrong and how to fix it."""
+        until: float | None = None
         while (shared := self.shared_connection) is None:
             if self._stopping:
                 raise Fault("SERVER_DRAINING", f"{self.id} is shutting down")
-            if self.state is ServerState.ERROR:
-                self._try_again_sometime()
-                raise self.not_ready()
+            if self.state is not ServerState.ERROR:
+                self._hurry()
+            elif until is not None or not self.try_again():
+                raise self.down()
             changed = self._changed
-            self._wanted.set()
-            await changed.wait()
+            if self.problem is None:
+                await changed.wait()
+                continue
+            # It was down: a call does not wait for it as it would for a server that just starts.
+            until = until or self._clock() + TRY_WAIT_S
+            try:
+                await asyncio.wait_for(changed.wait(), until - self._clock())
+            except TimeoutError:
+                raise self.down() from None
         if connection_key is None:
             return shared
         return await self._private_connections.open(
             connection_key.name, lambda: self._open_private_connection(connection_key)
         )
 
-    def not_ready(self) -> Fault:
+    def down(self) -> Fault:
         """Why it cannot be called."""
         problem = self.problem
-        reason = "" if problem is None else f": {problem.message}"
+        reason = "" if problem is None else f" because {problem.message}"
         hint = (problem.hint if problem is not None else "") or f"see `interlock logs {self.id}`"
-        return Fault("SERVER_NOT_READY", f"{self.id} is not connected{reason}", hint=hint, retry_after_ms=2000)
+        left = self._not_before - self._clock()
+        retry = RETRY_AFTER_MS if left == math.inf else max(RETRY_AFTER_MS, math.ceil(left * 1000))
+        return Fault("SERVER_NOT_READY", f"server {self.id} is down{reason}", hint=hint, retry_after_ms=retry)
 
     async def _open_private_connection(self, connection_key: ConnectionKey) -> UpstreamConnection:
         """A connection for one caller alone, with the capabilities of its client."""
         owner = ConnectionOwner(self.id, connection_key.name, connection_key.session)
         ears = PrivateConnectionListener(self, owner)
-        connection = await self._reach.private(connection_key, ears, self.settings, self.timeouts.start_s)
+        turn = self._starts.ask(self.restarts.failures(self._clock()), called=True)
+        try:
+            await turn.granted
+            connection = await self._reach.private(connection_key, ears, self.settings, self.timeouts.start_s)
+        finally:
+            turn.end()
         owner.connection = connection
         if connection_key.log_level is not None:
             await self._say_level(connection, connection_key.log_level)

@@ -17,6 +17,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Final
 
 MARK: Final = "INTERLOCK_MARK"
@@ -24,6 +25,9 @@ PATIENCE_S: Final = 2.0
 """Between SIGTERM and SIGKILL."""
 ROUNDS: Final = 5
 """How often to look again: something may have been started while we looked."""
+
+RESTING: Final = 4
+"""To look through all processes takes time of a core, the more there are: so much longer is the pause after it."""
 
 _HANDLES: Final = sys.platform == "linux" and hasattr(os, "pidfd_open")
 """Whether a process can be held on to, so that its number cannot become another's meanwhile."""
@@ -41,26 +45,36 @@ def new_mark() -> dict[str, str]:
 
 
 class OrphanProcesses:
-    """Ends what is left of servers that have gone. All that wait are looked for in one go; from threads alone."""
+    """Ends what is left of servers that have gone. All that wait are looked for in one go, in a thread of its own."""
 
     def __init__(self, carriers: Callable[[], Iterator[tuple[int, bytes]]]) -> None:
         self._carriers = carriers
         self._marks: set[bytes] = set()
-        self._turn = threading.Lock()
+        self._adding = threading.Lock()
+        self._thread = ThreadPoolExecutor(1, "leftovers")
+        self._not_before = 0.0
 
-    def end(self, mark: str) -> None:
-        """Return when nothing carries the mark any more. Blocks, and is therefore called in a thread."""
+    def end(self, mark: str) -> Future[None]:
+        """Done when nothing carries the mark any more."""
         mine = mark.encode()
-        self._marks.add(mine)
-        with self._turn:
-            if mine not in self._marks:
-                return  # whoever had the turn before has looked for it too
+        with self._adding:
+            self._marks.add(mine)
+        return self._thread.submit(self._look_for, mine)
+
+    def _look_for(self, mine: bytes) -> None:
+        if mine not in self._marks:
+            return  # it was looked for together with one before it
+        time.sleep(max(0.0, self._not_before - time.monotonic()))
+        with self._adding:
             marks, self._marks = self._marks, set()
-            for number in (signal.SIGTERM, *[_KILL] * ROUNDS):
-                found = [pid for pid, mark in self._carriers() if mark in marks]
-                if not found:
-                    return
-                _end(found, number)
+        for number in (signal.SIGTERM, *[_KILL] * ROUNDS):
+            began = time.monotonic()
+            found = [pid for pid, mark in self._carriers() if mark in marks]
+            ended = time.monotonic()
+            self._not_before = ended + RESTING * (ended - began)
+            if not found:
+                return
+            _end(found, number)
 
 
 def _end(pids: list[int], number: int) -> None:

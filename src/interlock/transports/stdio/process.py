@@ -21,6 +21,9 @@ from interlock.transports.descriptors import as_given
 from interlock.transports.stdio.orphan_processes import LEFTOVERS, MARK, new_mark
 from interlock.wire.errors import Fault
 
+if sys.platform != "win32":
+    from interlock.transports.stdio.child import Child
+
 STDIN, STDOUT, STDERR = 0, 1, 2
 
 PATIENCE: Final = 2.0
@@ -110,17 +113,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
         env = environment(command)
         process._mark = env.get(MARK, "")
         try:
-            await process._loop.subprocess_exec(
-                lambda: process,
-                *_located(command.argv, env),
-                stdin=subprocess.PIPE,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                env=env,
-                cwd=command.cwd,
-                start_new_session=True,
-                creationflags=_FLAGS,
-            )
+            await _run(process, command.argv, env, command.cwd)
         except (OSError, ValueError) as cause:
             raise _cannot_start(command, cause) from None
         return process
@@ -193,7 +186,7 @@ class ServerProcess(asyncio.SubprocessProtocol):
         # Whatever it started and left behind goes with it, before the group's number can belong to anyone else.
         self._signal(_KILL)
         if self._mark:
-            self._clearing = self._loop.run_in_executor(None, LEFTOVERS.end, self._mark)
+            self._clearing = asyncio.wrap_future(LEFTOVERS.end(self._mark), loop=self._loop)
         self._owner.exited()
         self._linger = self._loop.call_later(LINGER, self._finish)
 
@@ -232,10 +225,22 @@ else:
     _marking = new_mark
 
 
-def _located(argv: tuple[str, ...], env: Mapping[str, str]) -> tuple[str, ...]:
-    """The command as the system finds it: Windows by itself looks for `npx.exe` alone, and not for `npx.cmd`."""
-    found = shutil.which(argv[0], path=env.get("PATH")) if sys.platform == "win32" else None
-    return argv if found is None else (found, *argv[1:])
+async def _run(process: ServerProcess, argv: tuple[str, ...], env: Mapping[str, str], cwd: str | None) -> None:
+    if sys.platform != "win32":
+        await Child.start(process, argv, env, cwd)
+        return
+    # Windows by itself looks for `npx.exe` alone, and not for `npx.cmd`.
+    found = await asyncio.to_thread(shutil.which, argv[0], path=env.get("PATH"))
+    await asyncio.get_running_loop().subprocess_exec(
+        lambda: process,
+        *(argv if found is None else (found, *argv[1:])),
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        env=env,
+        cwd=cwd,
+        creationflags=_FLAGS,
+    )
 
 
 def _end_tree(pid: int, transport: asyncio.SubprocessTransport) -> None:
