@@ -14,9 +14,10 @@ from interlock.protocols.mcpx import kinds
 from interlock.protocols.mcpx.envelopes import Envelope, why_bad_participant
 from interlock.protocols.mcpx.errors import Reason, Refusal
 from interlock.protocols.mcpx.ledger import DEFAULT_LEDGER, Ledger, LedgerBounds
-from interlock.protocols.mcpx.payloads import Asked, asked, check_payload, check_response
+from interlock.protocols.mcpx.payloads import check_payload
 from interlock.protocols.mcpx.proposals import Proposal
 from interlock.protocols.mcpx.recent import Recent
+from interlock.protocols.mcpx.responses import Asked, asked, check_response
 from interlock.protocols.mcpx.routing import Participant, recipients
 from interlock.protocols.mcpx.system import capability_violation
 
