@@ -159,15 +159,15 @@ def test_recipients_are_bounded() -> None:
 
 def test_size_is_bounded() -> None:
     fits = written(payload={"text": "x" * 900})
-    assert decode(fits, Bounds(envelope_bytes=len(fits)))
+    decode(fits, Bounds(envelope_bytes=len(fits)))
     assert refused(fits, Bounds(envelope_bytes=len(fits) - 1)).reason is Reason.TOO_LARGE
     assert refused(written(extra="x" * 40_000)).reason is Reason.TOO_LARGE
-    assert decode(written(payload={"text": "x" * 400_000}))
+    decode(written(payload={"text": "x" * 400_000}))
 
 
 def test_nesting_is_bounded_before_anyone_reads_the_payload() -> None:
     deep = b'{"a":' * 63 + b"[]" + b"}" * 63
-    assert decode(CHAT.encode().replace(b'{"text": "Hello everyone!", "format": "plain"}', deep))
+    decode(CHAT.encode().replace(b'{"text": "Hello everyone!", "format": "plain"}', deep))
     deeper = b'{"a":' + deep + b"}"
     data = CHAT.encode().replace(b'{"text": "Hello everyone!", "format": "plain"}', deeper)
     assert refused(data).reason is Reason.NESTED_TOO_DEEPLY
@@ -176,7 +176,7 @@ def test_nesting_is_bounded_before_anyone_reads_the_payload() -> None:
 
 
 def test_brackets_in_text_are_no_nesting() -> None:
-    assert decode(written(payload={"text": '[{"\\' * 1_000}))
+    decode(written(payload={"text": '[{"\\' * 1_000}))
 
 
 def test_a_refusal_names_the_envelope_it_answers_where_it_can() -> None:

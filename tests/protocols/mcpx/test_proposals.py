@@ -137,6 +137,12 @@ def test_expiry_gives_back_what_expired_once(ledger: Ledger) -> None:
     assert ledger.next_expiry() is None
 
 
+def test_expiry_gives_back_what_was_found_to_have_expired_in_between(ledger: Ledger) -> None:
+    ledger.propose(proposal("q"), "owner-a", 11)
+    assert reason(lambda: ledger.fulfil(request(about="q"), "owner-b", 30)) is Reason.PROPOSAL_EXPIRED
+    assert [ended.id for ended in ledger.expire(30)] == ["p", "q"]
+
+
 def test_the_answer_to_a_fulfilment_finds_the_proposer(ledger: Ledger) -> None:
     fulfilment = request()
     ledger.fulfil(fulfilment, "owner-b", 1)

@@ -6,7 +6,7 @@ The gateway keeps just enough to arbitrate (ids, proposer, owner, kind, expiry).
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, OrderedDict, deque
 from typing import Final
 
 import msgspec
@@ -47,12 +47,14 @@ DEFAULT_LEDGER: Final = LedgerBounds()
 class Ledger:
     """The proposals of one topic."""
 
-    __slots__ = ("_bounds", "_ended", "_fulfilments", "_open", "_open_by")
+    __slots__ = ("_bounds", "_ended", "_expired", "_fulfilments", "_open", "_open_by")
 
     def __init__(self, bounds: LedgerBounds = DEFAULT_LEDGER) -> None:
         self._bounds = bounds
-        self._open: dict[str, Proposal] = {}
+        self._open: OrderedDict[str, Proposal] = OrderedDict()
         self._open_by: Counter[str] = Counter()
+        self._expired: deque[Proposal] = deque(maxlen=bounds.open)
+        """Found to have expired, and not yet given back by `expire`."""
         self._ended: Recent[Proposal] = Recent(bounds.ended_for, bounds.ended_per_proposer, bounds.ended)
         self._fulfilments: Recent[str] = Recent(bounds.ended_for, bounds.ended_per_proposer, bounds.ended)
 
@@ -62,7 +64,7 @@ class Ledger:
 
     def propose(self, envelope: Envelope, owner: str, now: float) -> Proposal:
         """Open a proposal. Raises `Refusal` when there are too many."""
-        self.expire(now)
+        self._end_expired(now)
         own, most = self._open_by[envelope.sender], self._bounds.open_per_proposer
         if own >= most or len(self._open) >= self._bounds.open:
             message = f"You have {own} open proposals, and the topic {len(self._open)}."
@@ -105,17 +107,14 @@ class Ledger:
         return self._end(proposal, Event.REJECT, now, envelope.sender)
 
     def expire(self, now: float) -> list[Proposal]:
-        """End the proposals whose time has passed, and give them back."""
-        # All live equally long, so the oldest stand first.
-        late = []
-        for proposal in self._open.values():
-            if now < proposal.expires_at:
-                break
-            late.append(proposal)
-        return [self._end(proposal, Event.EXPIRE, now) for proposal in late]
+        """End the proposals whose time has passed. Each that expired is given back once."""
+        self._end_expired(now)
+        found = list(self._expired)
+        self._expired.clear()
+        return found
 
     def next_expiry(self) -> float | None:
-        """When the next open proposal expires; None if none is open."""
+        """When the next open proposal expires, if it does not end before; None if none is open."""
         return next((proposal.expires_at for proposal in self._open.values()), None)
 
     def proposer_answered_by(self, response: Envelope, now: float) -> str | None:
@@ -129,9 +128,13 @@ class Ledger:
             raise Refusal(Reason.UNKNOWN_PROPOSAL, message, "Name the proposal's `id` as `correlation_id`.")
         return proposal
 
+    def _end_expired(self, now: float) -> None:
+        # All live equally long, so the oldest stand first.
+        while (oldest := next(iter(self._open.values()), None)) is not None and now >= oldest.expires_at:
+            self._expired.append(self._end(oldest, Event.EXPIRE, now))
+
     def _check_open(self, proposal: Proposal, now: float) -> None:
-        if proposal.state is State.EXPIRED:
-            self.expire(now)
+        self._end_expired(now)
         if proposal.state is not State.OPEN:
             raise ended(proposal)
 

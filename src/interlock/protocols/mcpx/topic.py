@@ -115,7 +115,7 @@ class Topic:
         return self._ledger.find(id, now)
 
     def expire(self, now: float) -> list[Proposal]:
-        """End the proposals whose time has passed, and give them back."""
+        """End the proposals whose time has passed. Each that expired is given back once."""
         return self._ledger.expire(now)
 
     def next_expiry(self) -> float | None:
