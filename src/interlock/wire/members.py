@@ -57,26 +57,29 @@ class MemberReader:
 
     def _check_names(self, data: bytes, members: Members) -> None:
         """Walk the names, stepping over each value. Of a name that stood twice, only the last value was read."""
-        place = _OPENING.match(data)
         seen: set[str] = set()
-        while place is not None and (found := _NAME.match(data, place.end())):
+        place = data.index(b"{") + 1
+        while found := _NAME.match(data, place):
             name = msgspec.json.decode(found[1], type=str)
             if name in seen:
-                raise BadObject("duplicate", f"member {name[:100]!r} stands twice", name)
+                raise _duplicate(name)
             if name not in self._known and name.casefold() in self._folded:
                 meant = self._folded[name.casefold()]
                 raise BadObject("wrong_case", f"member {name[:100]!r} is {meant!r} in the wrong case", name)
             seen.add(name)
             value = bytes(members[name])
-            if not data.startswith(value, found.end()):
-                raise BadObject("duplicate", f"member {name[:100]!r} stands twice", name)
-            place = _COMMA.match(data, found.end() + len(value))
-        if len(seen) != len(members):
-            raise BadObject("duplicate", "a member stands twice")
+            after = _AFTER.match(data, found.end() + len(value))
+            # Behind a value other than the one that was read stands neither a comma nor the end, or it differs.
+            if after is None or not data.startswith(value, found.end()):
+                raise _duplicate(name)
+            place = after.end()
+
+
+def _duplicate(name: str) -> BadObject:
+    return BadObject("duplicate", f"member {name[:100]!r} stands twice", name)
 
 
 _NONE = msgspec.Raw(b"")
 _decode = msgspec.json.Decoder(Members).decode
-_OPENING = re.compile(rb"[ \t\r\n]*\{")
 _NAME = re.compile(rb'[ \t\r\n]*("[^"\\]*(?:\\.[^"\\]*)*")[ \t\r\n]*:[ \t\r\n]*', re.DOTALL)
-_COMMA = re.compile(rb"[ \t\r\n]*,")
+_AFTER = re.compile(rb"[ \t\r\n]*(?:,|\}[ \t\r\n]*\Z)")

@@ -15,7 +15,7 @@ from interlock.protocols.mcpx.responses import Asked, asked, check_response
 from .vectors import EXAMPLES, FULFILMENT_RESPONSE, REQUEST, RESPONSE, envelope
 
 
-def refused(kind: str, payload: Any, **members: object) -> Refusal:
+def refused(kind: str, payload: object, **members: Any) -> Refusal:
     with pytest.raises(Refusal) as caught:
         check_payload(envelope(kind, payload=payload, **members))
     assert caught.value.fix.strip()
@@ -172,8 +172,8 @@ def test_what_is_no_json_rpc_response_is_refused(payload: object) -> None:
 
 
 def test_results_and_errors_are_responses() -> None:
-    for member in ({"result": {}}, {"error": {"code": -32602, "message": "no", "data": [1]}}):
-        payload = {"jsonrpc": "2.0", "id": "a", **member}
+    for name, value in (("result", {}), ("error", {"code": -32602, "message": "no", "data": [1]})):
+        payload = {"jsonrpc": "2.0", "id": "a", name: value}
         assert check_payload(envelope("mcp/response:tools/call:x", payload=payload, correlation_id="r")).id == "a"
 
 
