@@ -53,7 +53,7 @@ class Ledger:
         self._bounds = bounds
         self._open: OrderedDict[str, Proposal] = OrderedDict()
         self._open_by: Counter[str] = Counter()
-        self._expired: deque[Proposal] = deque(maxlen=bounds.open)
+        self._expired: deque[Proposal] = deque(maxlen=bounds.ended)
         """Found to have expired, and not yet given back by `expire`."""
         self._ended: Recent[Proposal] = Recent(bounds.ended_for, bounds.ended_per_proposer, bounds.ended)
         self._fulfilments: Recent[str] = Recent(bounds.ended_for, bounds.ended_per_proposer, bounds.ended)
