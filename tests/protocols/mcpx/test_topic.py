@@ -204,12 +204,12 @@ def test_gateway_bounds_the_participants_of_a_topic() -> None:
 
 
 @pytest.mark.parametrize("id", ["system:inbox", "server:files"])
-def test_gateway_maps_no_token_to_a_reserved_id_and_seats_its_own(id: str) -> None:
+def test_gateway_maps_no_token_to_a_reserved_id_and_adds_its_own(id: str) -> None:
     topic = Topic()
     with pytest.raises(Refusal) as caught:
         topic.join(participant(id))
     assert caught.value.reason is Reason.INVALID_PARTICIPANT
-    assert topic.seat(participant(id))
+    assert topic.join(participant(id), internal=True)
 
 
 # Participants: MCP integration and proposals

@@ -72,16 +72,14 @@ class Topic:
         """The participant of that id; None if it is not there."""
         return self._participants.get(id)
 
-    def join(self, participant: Participant) -> bool:
-        """Add a participant, or change one. Whether it is new, so that the others are told. Raises `Refusal`."""
-        if (why := why_bad_participant(participant.id)) is not None:
-            raise Refusal(
-                Reason.INVALID_PARTICIPANT, f"{participant.id[:40]!r}: {why}.", "Map the token to another id."
-            )
-        return self.seat(participant)
+    def join(self, participant: Participant, *, internal: bool = False) -> bool:
+        """Add a participant, or change one. Whether it is new, so that the others are told. Raises `Refusal`.
 
-    def seat(self, participant: Participant) -> bool:
-        """Add a participant of the hub's own, whose id may be a reserved one. Raises `Refusal`."""
+        An internal participant, such as the inbox or a server, has no credential and may have a reserved id.
+        """
+        if not internal and (why := why_bad_participant(participant.id)) is not None:
+            message = f"{participant.id[:40]!r} cannot join: {why}."
+            raise Refusal(Reason.INVALID_PARTICIPANT, message, "Map the token to another participant id.")
         new = participant.id not in self._participants
         if new and len(self._participants) >= self._rules.participants:
             message = f"The topic has {len(self._participants)} participants."
