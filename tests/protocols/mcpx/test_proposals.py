@@ -140,6 +140,7 @@ def test_expiry_gives_back_what_expired_once(ledger: Ledger) -> None:
 def test_expiry_gives_back_what_was_found_to_have_expired_in_between(ledger: Ledger) -> None:
     ledger.propose(proposal("q"), "owner-a", 11)
     assert reason(lambda: ledger.fulfil(request(about="q"), "owner-b", 30)) is Reason.PROPOSAL_EXPIRED
+    assert ledger.next_expiry() == 10, "whoever waits for the next expiry is not left waiting"
     assert [ended.id for ended in ledger.expire(30)] == ["p", "q"]
 
 

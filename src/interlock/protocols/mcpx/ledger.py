@@ -114,8 +114,9 @@ class Ledger:
         return found
 
     def next_expiry(self) -> float | None:
-        """When the next open proposal expires, if it does not end before; None if none is open."""
-        return next((proposal.expires_at for proposal in self._open.values()), None)
+        """When `expire` has something to give back, perhaps already; None if no proposal waits."""
+        waiting = self._expired or self._open.values()
+        return next((proposal.expires_at for proposal in waiting), None)
 
     def proposer_answered_by(self, response: Envelope, now: float) -> str | None:
         """The proposer of the proposal that the answered request fulfilled; None where there is none."""
