@@ -27,13 +27,13 @@ from interlock.judge.definitions import judge_definition
 from interlock.judge.fingerprints import fingerprint
 from interlock.judge.names import exposed_name, judge_against, judge_name
 from interlock.judge.paths import judge_real_path
-from interlock.judge.patterns import PatternError, compile_pattern
 from interlock.judge.regexes import RegexError, compile_regex
 from interlock.judge.results import judge_result
 from interlock.judge.text import judge_text, show_hidden, strip_hidden
 from interlock.judge.urls import judge_redirect, judge_resolved, judge_url, judge_urls_in_text, names_to_resolve
 from interlock.protocols.mcp.meta import preview
 from interlock.protocols.mcp.methods import METHODS
+from interlock.protocols.patterns import PatternError, compile_pattern
 from interlock.wire.errors import Fault
 from interlock.wire.limits import DEFAULT
 from interlock.wire.messages import Request, check_shape, decode, strict

@@ -17,6 +17,10 @@ from interlock.cli.app import EXIT_CODES, SECTIONS, app
 from interlock.config import settings
 from interlock.hub.upstreams.states import mermaid
 from interlock.protocols.mcp.methods import METHODS
+from interlock.protocols.mcpx.capabilities import PROFILES
+from interlock.protocols.mcpx.errors import MEANINGS
+from interlock.protocols.mcpx.payloads import TARGET_MEMBERS
+from interlock.protocols.mcpx.proposals import mermaid as proposal_states
 from interlock.protocols.mgp.permissions import STANDARD
 from interlock.web.admin.addresses import ADDRESSES
 from interlock.web.metrics.table import METRICS, PROCESS
@@ -179,6 +183,29 @@ def process() -> str:
     return "\n".join(rows + [f"| `{name}` | {meaning} |" for name, meaning in PROCESS.items()])
 
 
+def profiles() -> str:
+    """The ready-made sets of capabilities of a room's participants."""
+    rows = [f"| `{name}` | {', '.join(f'`{text}`' for text in texts)} |" for name, texts in PROFILES.items()]
+    return "\n".join(["| profile | capabilities |", "|---|---|", *rows])
+
+
+def targets() -> str:
+    """What CONTEXT of a room's kind equals."""
+    shown = {"ref": "`params.ref.name` or `params.ref.uri`"}
+    rows = [f"| `{method}` | {shown.get(member, f'`params.{member}`')} |" for method, member in TARGET_MEMBERS.items()]
+    return "\n".join(["| METHOD | CONTEXT |", "|---|---|", *rows])
+
+
+def proposals() -> str:
+    """The life of a proposal as a diagram."""
+    return f"```mermaid\n{proposal_states()}\n```"
+
+
+def reasons() -> str:
+    """Rows of the reasons why a room refuses an envelope."""
+    return "\n".join(f"| `{reason}` | {meaning} |" for reason, meaning in MEANINGS.items())
+
+
 GENERATED: list[tuple[str, str, Callable[[], str]]] = [
     ("errors.md", "errors", errors),
     ("permissions.md", "permissions", permissions),
@@ -189,6 +216,10 @@ GENERATED: list[tuple[str, str, Callable[[], str]]] = [
     ("admin-api.md", "addresses", addresses),
     ("metrics.md", "metrics", metrics),
     ("metrics.md", "process", process),
+    ("rooms-protocol.md", "profiles", profiles),
+    ("rooms-protocol.md", "targets", targets),
+    ("rooms-protocol.md", "proposals", proposals),
+    ("rooms-protocol.md", "reasons", reasons),
 ]
 
 

@@ -9,8 +9,8 @@ from pathlib import PurePosixPath, PureWindowsPath
 
 from interlock.judge.addresses import METADATA
 from interlock.judge.arguments import KINDS, ArgumentKind
-from interlock.judge.patterns import PatternError, compile_pattern
 from interlock.protocols.mgp.permissions import expand
+from interlock.protocols.patterns import PatternError, compile_pattern
 from interlock.wire.errors import Fault
 
 from .problems import KeyPath, Report

@@ -13,6 +13,7 @@ import msgspec
 
 from interlock.wire.errors import ErrorObject, Fault
 from interlock.wire.limits import DEFAULT, Limits
+from interlock.wire.nesting import nested_deeper
 
 Id: TypeAlias = int | str
 
@@ -218,13 +219,13 @@ def one_line(payload: bytes) -> bytes:
 
 def check_shape(payload: bytes, limits: Limits) -> None:
     """Refuse a payload that is nested too deeply or has too many members. Cheap for whatever is obviously small."""
-    opened = payload.count(b"{") + payload.count(b"[")
-    if opened > limits.depth and _depth(payload) > limits.depth:
+    if nested_deeper(payload, limits.depth):
         raise Fault("INVALID_REQUEST", f"nested deeper than {limits.depth} levels")
     # As few bytes as that cannot hold more members.
     if len(payload) <= limits.members:
         return
-    if payload.count(b",") + opened > limits.members and _members(payload) > limits.members:
+    possible = payload.count(b",") + payload.count(b"{") + payload.count(b"[")
+    if possible > limits.members and _members(payload) > limits.members:
         raise Fault("INVALID_REQUEST", f"more than {limits.members} members")
 
 
@@ -368,18 +369,6 @@ def _top_level_names(data: bytes) -> list[str]:
             names.append(msgspec.json.decode(token.group(), type=str))
             expect_name = False
     return names
-
-
-def _depth(payload: bytes) -> int:
-    depth = deepest = 0
-    for token in _TOKEN.finditer(payload):
-        char = payload[token.start()]
-        if char in b"{[":
-            depth += 1
-            deepest = max(deepest, depth)
-        elif char in b"}]":
-            depth -= 1
-    return deepest
 
 
 def _members(payload: bytes) -> int:

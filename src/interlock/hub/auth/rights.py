@@ -11,7 +11,7 @@ from functools import lru_cache
 from typing import Final
 
 from interlock.hub.auth.principals import Kind
-from interlock.judge.patterns import PatternSet, compile_pattern
+from interlock.protocols.patterns import PatternSet, compile_pattern
 from interlock.protocols.registry.permissions import WRITTEN, why_bad_permission
 from interlock.wire.errors import Fault
 

@@ -12,7 +12,7 @@ import msgspec
 
 from interlock.config.settings import Server, Timeouts, ToolTimeouts
 from interlock.hub.calls.call import Call
-from interlock.judge.patterns import compile_pattern
+from interlock.protocols.patterns import compile_pattern
 from interlock.protocols.registry.errors import TIMEOUT_SUGGESTIONS
 from interlock.wire.errors import Fault
 

@@ -18,11 +18,11 @@ from interlock.hub.catalog.resource_uris import exposed_uri
 from interlock.judge.findings import Finding
 from interlock.judge.fingerprints import fingerprint
 from interlock.judge.names import RESERVED, exposed_name
-from interlock.judge.patterns import PatternSet
 from interlock.protocols.mcp.headers import BadParamHeader, ParamHeader, param_headers
 from interlock.protocols.mcp.older_revisions import wraps
 from interlock.protocols.mcp.tasks import Support
 from interlock.protocols.mgp.security import named_permissions
+from interlock.protocols.patterns import PatternSet
 from interlock.signatures.problems import DefinitionError
 from interlock.wire.errors import Fault
 from interlock.wire.messages import strict

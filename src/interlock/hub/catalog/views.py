@@ -12,7 +12,7 @@ import msgspec
 
 from interlock.config.settings import Profile
 from interlock.hub.catalog.offer import Item, ItemKind, Offer, Tool, Withheld
-from interlock.judge.patterns import PatternSet
+from interlock.protocols.patterns import PatternSet
 
 
 class View(msgspec.Struct, frozen=True):

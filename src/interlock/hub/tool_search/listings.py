@@ -24,7 +24,7 @@ from interlock.hub.tool_search.declared_categories import declared_of
 from interlock.hub.tool_search.definitions import CALL, DEFINITIONS, FIND, REQUEST, TOKENS, with_categories
 from interlock.hub.tool_search.instructions import SHARE, Instructions, merged
 from interlock.hub.tool_search.tokens import TokenCounts, joint
-from interlock.judge.patterns import PatternSet
+from interlock.protocols.patterns import PatternSet
 
 MOST_CATEGORIES: Final = 60
 KERNEL_TOKENS: Final = sum(TOKENS.values()) + sum(map(joint, DEFINITIONS.values())) + 2

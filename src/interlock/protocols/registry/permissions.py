@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from typing import Final
 
-from interlock.judge.patterns import PatternError, compile_pattern
+from interlock.protocols.patterns import PatternError, compile_pattern
 
 ALONE: Final = frozenset({"list_all", "admin_read", "admin_write"})
 OVER_NAMES: Final = frozenset({"invoke", "read"})

@@ -10,7 +10,7 @@ from interlock.hub.calls.gates.risk import Note
 from interlock.hub.calls.plan import Check
 from interlock.hub.calls.verdicts import PASS, Ask, Verdict
 from interlock.hub.catalog.target import Target
-from interlock.judge.patterns import PatternSet
+from interlock.protocols.patterns import PatternSet
 
 
 class ConfirmGate:

@@ -22,10 +22,10 @@ from interlock.judge.arguments import (
     kinds_in_schema,
 )
 from interlock.judge.code.rules import CodeRules, Level
-from interlock.judge.patterns import compile_pattern
 from interlock.judge.urls import UrlRules
 from interlock.judge.validators import LANGUAGE, Rules, stricter
 from interlock.protocols.mgp.security import VALIDATORS, CodeSafety, Hints, Security
+from interlock.protocols.patterns import compile_pattern
 
 Origin = Literal["declared", "configured", "inferred"]
 

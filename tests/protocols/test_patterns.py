@@ -8,12 +8,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from interlock.judge.patterns import (
+from interlock.protocols.patterns import (
+    CAPABILITY_PATHS,
+    CHANNELS,
+    FEATURE_SETS,
     LONGEST_PATTERN,
+    NAMES,
+    PATHS,
+    Notation,
     Pattern,
     PatternError,
     PatternSet,
-    compile_capability,
     compile_pattern,
 )
 
@@ -50,28 +55,33 @@ def test_patterns_mean_what_the_table_says(pattern: str, subject: str, matches: 
 
 
 @pytest.mark.parametrize(
-    ("capability", "kind", "matches"),
+    ("notation", "pattern", "subject", "matches"),
     [
-        ("mcp/*", "mcp/request:tools/call:x", True),
-        ("mcp/request:*", "mcp/request:tools/call", True),
-        ("mcp/request:tools/*", "mcp/request:tools/call:read_file", True),
-        ("mcp/request:tools/*", "mcp/response:tools/call", False),
-        ("mcp/request:*/list", "mcp/request:tools/list", True),
-        ("mcp/request:*/list", "mcp/request:a/b/list", False),
-        ("mcp/request:*/list", "mcp/request:a:b/list", False),
-        ("mcp/request:resources/read", "mcp/request:resources/read:file:///a:b", True),
-        ("mcp/request:resources/read:file:///a", "mcp/request:resources/read:file:///a", True),
-        ("mcp/request:resources/read:file:///a", "mcp/request:resources/read", False),
-        ("mcp/request:tools/call:*", "mcp/request:tools/call", False),
-        ("mcp/request:tools/call:*", "mcp/request:tools/call:x", True),
-        ("mcp/request", "mcp/request:tools/call", False),
-        ("chat", "chat", True),
-        ("chat", "chat:x", False),
-        ("chat", "Chat", False),
+        (FEATURE_SETS, "memory.*", "memory.a.b", True),
+        (FEATURE_SETS, "memory.*", "memory", False),
+        (FEATURE_SETS, "*.read", "memory.read", True),
+        (FEATURE_SETS, "*.read", "a.b.read", False),
+        (CAPABILITY_PATHS, "memory.*", "memory.read", True),
+        (CAPABILITY_PATHS, "memory.*", "memory.a.b", False),
+        (CAPABILITY_PATHS, "memory.**", "memory.a.b", True),
+        (CAPABILITY_PATHS, "a/*", "a/b/c", True),
+        (CHANNELS, "tool.*", "tool.request", True),
+        (CHANNELS, "tool.*", "tool.request.done", False),
+        (PATHS, "/a/*", "/a/b:c", True),
+        (PATHS, "/a/*", "/a/b/c", False),
+        (NAMES, "files__*", "files__read__all", True),
     ],
 )
-def test_capabilities_cover_the_kinds_they_should(capability: str, kind: str, matches: bool) -> None:
-    assert compile_capability(capability).matches(kind) is matches
+def test_each_notation_has_its_own_separators(notation: Notation, pattern: str, subject: str, matches: bool) -> None:
+    assert compile_pattern(pattern, notation).matches(subject) is matches
+
+
+@pytest.mark.parametrize("notation", [NAMES, PATHS, CHANNELS, CAPABILITY_PATHS, FEATURE_SETS])
+def test_a_star_at_the_end_of_a_denial_matches_at_any_depth(notation: Notation) -> None:
+    separator = notation.separators[0]
+    deeper = separator.join(["secrets", "a", "b"])
+    assert not PatternSet(["**"], deny=[f"secrets{separator}*"], notation=notation).allows(deeper)
+    assert PatternSet(["**"], deny=[f"*{separator}b"], notation=notation).allows(deeper)
 
 
 def test_deny_wins_and_nothing_is_allowed_that_nobody_named() -> None:
@@ -84,6 +94,13 @@ def test_deny_wins_and_nothing_is_allowed_that_nobody_named() -> None:
 def test_a_wildcard_never_vouches_for_a_path_that_climbs() -> None:
     assert not PatternSet(["/project/**"]).allows("/project/../etc/passwd")
     assert PatternSet(["/a/../b"]).allows("/a/../b")
+    assert PatternSet(["/project/**"]).allows("/project/a..b/...")
+
+
+@pytest.mark.parametrize("climbing", ["..", "%2e%2e", ".%2E", "x/..", "x%2f..", "..%5Cx", "x\\..", "a:.."])
+def test_climbing_is_seen_in_every_spelling(climbing: str) -> None:
+    assert not PatternSet(["/project/**"]).allows(f"/project/{climbing}/etc")
+    assert not PatternSet(["/project/**"]).allows(f"/project/{climbing}")
 
 
 @pytest.mark.parametrize("pattern", ["", "x" * (LONGEST_PATTERN + 1)])
@@ -128,7 +145,6 @@ def test_matching_agrees_with_the_model(pattern: str, subject: str) -> None:
 @given(st.text(min_size=1, max_size=60), st.text(max_size=60))
 def test_no_text_makes_a_pattern_fail(pattern: str, subject: str) -> None:
     compile_pattern(pattern).matches(subject)
-    compile_capability(pattern).matches(subject)
 
 
 @given(st.text(min_size=1, max_size=40).filter(lambda text: "*" not in text))

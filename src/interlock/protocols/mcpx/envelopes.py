@@ -1,0 +1,222 @@
+"""The envelope (MCPx, Message Envelope): read within bounds, passed on byte for byte, never rewritten.
+
+The payload stays raw. An envelope that two readers could take differently is refused.
+"""
+
+from __future__ import annotations
+
+import re
+from functools import lru_cache
+from typing import Final
+
+import msgspec
+
+from interlock.protocols.mcpx.errors import Reason, Refusal
+from interlock.protocols.mcpx.kinds import Kind, has_control_characters, parse_kind
+from interlock.wire.members import BadObject, MemberReader, Members
+from interlock.wire.nesting import nested_deeper
+
+PROTOCOL: Final = "mcpx/v0.1"
+FORMER_PROTOCOL: Final = "mcp-x/v0"
+MEMBERS: Final = ("protocol", "id", "ts", "from", "to", "kind", "correlation_id", "payload")
+RESERVED_IDS: Final = ("system:", "server:")
+"""Participant ids that no credential can be mapped to: the gateway's own, and those of servers in a topic."""
+LONGEST_PARTICIPANT: Final = 128
+
+
+class Bounds(msgspec.Struct, frozen=True):
+    """How large an envelope may be."""
+
+    envelope_bytes: int = 512 * 1024
+    rest_bytes: int = 32 * 1024
+    """All members but the payload."""
+    depth: int = 64
+    id_chars: int = 128
+    recipients: int = 64
+
+
+DEFAULT_BOUNDS: Final = Bounds()
+
+
+class Envelope(msgspec.Struct, frozen=True):
+    """One envelope as it came, and what routing needs to know of it."""
+
+    id: str
+    sender: str
+    kind: Kind
+    payload: bytes
+    raw: bytes
+    """The bytes that are passed on."""
+    to: tuple[str, ...] = ()
+    """Empty for a broadcast."""
+    correlation_id: str | None = None
+    ts: str | None = None
+
+
+def decode(data: bytes, bounds: Bounds = DEFAULT_BOUNDS) -> Envelope:
+    """The envelope in these bytes. Raises `Refusal`, with the envelope's id and kind where they could be read."""
+    members = _members(data, bounds)
+    try:
+        return _envelope(members, data, bounds)
+    except Refusal as refusal:
+        raise refusal.about(_salvaged(members, "id", bounds.id_chars), _salvaged(members, "kind", 256)) from None
+
+
+def why_bad_participant(id: str) -> str | None:
+    """What keeps a text from being the id of a participant that connects; None if nothing does."""
+    if id.startswith(RESERVED_IDS):
+        return f"ids that begin with {' or '.join(RESERVED_IDS)} are reserved"
+    if not _is_name(id, LONGEST_PARTICIPANT):
+        return f"a participant id has 1 to {LONGEST_PARTICIPANT} characters, none of them a control character"
+    return None
+
+
+def _members(data: bytes, bounds: Bounds) -> Members:
+    if len(data) > bounds.envelope_bytes:
+        raise Refusal(
+            Reason.TOO_LARGE,
+            f"The envelope has {len(data)} bytes.",
+            f"Send at most {bounds.envelope_bytes} bytes, or a reference to what is larger.",
+        )
+    try:
+        if not data.isascii():
+            data.decode()
+        members = _reader(bounds.rest_bytes).read(data)
+    except UnicodeDecodeError as cause:
+        raise Refusal(Reason.NOT_JSON, f"The envelope is not UTF-8: {cause.reason}.", "Encode it as UTF-8.") from None
+    except BadObject as bad:
+        raise as_refusal(bad, "envelope") from None
+    if nested_deeper(data, bounds.depth + 1):
+        raise Refusal(
+            Reason.NESTED_TOO_DEEPLY,
+            f"The envelope is nested deeper than {bounds.depth + 1} levels.",
+            f"A payload has at most {bounds.depth} levels of arrays and objects.",
+        )
+    return members
+
+
+def _envelope(members: Members, data: bytes, bounds: Bounds) -> Envelope:
+    protocol = _text(members, "protocol")
+    if protocol != PROTOCOL:
+        raise _unsupported(protocol)
+    id_ = _id(members, "id", bounds)
+    sender = _participant(_text(members, "from"), "from")
+    kind = parse_kind(_text(members, "kind"))
+    correlation_id = _id(members, "correlation_id", bounds) if "correlation_id" in members else None
+    ts = _timestamp(_text(members, "ts")) if "ts" in members else None
+    payload = bytes(_required(members, "payload"))
+    if payload[:1] != b"{":
+        raise Refusal(Reason.NOT_AN_OBJECT, "`payload` is not an object.", "Write an object, if need be `{}`.")
+    return Envelope(id_, sender, kind, payload, data, _recipients(members, bounds), correlation_id, ts)
+
+
+def _required(members: Members, name: str) -> msgspec.Raw:
+    try:
+        return members[name]
+    except KeyError:
+        raise Refusal(Reason.MISSING_MEMBER, f"The envelope has no `{name}`.", f"Add `{name}`.") from None
+
+
+def _text(members: Members, name: str) -> str:
+    try:
+        return _decode_text(_required(members, name))
+    except msgspec.ValidationError:
+        instead = ", or leave it out" if name in ("ts", "correlation_id") else ""
+        fix = f"Write `{name}` as a string{instead}."
+        raise Refusal(Reason.WRONG_TYPE, f"`{name}` is not a string.", fix) from None
+
+
+def _id(members: Members, name: str, bounds: Bounds) -> str:
+    text = _text(members, name)
+    if not _is_name(text, bounds.id_chars):
+        raise Refusal(
+            Reason.INVALID_ID,
+            f"`{name}` has {len(text)} characters, or a control character.",
+            f"An id has 1 to {bounds.id_chars} characters and no control characters. A UUID is a good one.",
+        )
+    return text
+
+
+def _recipients(members: Members, bounds: Bounds) -> tuple[str, ...]:
+    if "to" not in members:
+        return ()
+    try:
+        to = _decode_recipients(members["to"])
+    except msgspec.ValidationError:
+        fix = "Write `to` as an array of participant ids, or leave it out to reach everyone."
+        raise Refusal(Reason.WRONG_TYPE, "`to` is not an array of strings.", fix) from None
+    if len(to) > bounds.recipients:
+        raise Refusal(
+            Reason.TOO_MANY_RECIPIENTS,
+            f"`to` names {len(to)} participants.",
+            f"Name at most {bounds.recipients}, or leave `to` out to reach everyone.",
+        )
+    return tuple(_participant(name, "to") for name in to)
+
+
+def _participant(text: str, member: str) -> str:
+    if not _is_name(text, LONGEST_PARTICIPANT):
+        raise Refusal(
+            Reason.INVALID_PARTICIPANT,
+            f"`{member}` holds a participant id of {len(text)} characters, or with a control character.",
+            f"A participant id has 1 to {LONGEST_PARTICIPANT} characters; `system/welcome` names those in the topic.",
+        )
+    return text
+
+
+def _timestamp(text: str) -> str:
+    if not _RFC3339.fullmatch(text):
+        fix = "Write it like 2025-08-26T14:00:00Z, or leave it out."
+        raise Refusal(Reason.INVALID_TIMESTAMP, f"`ts` is {text[:40]!r}, which is not RFC 3339.", fix)
+    return text
+
+
+def _unsupported(protocol: str) -> Refusal:
+    if protocol == FORMER_PROTOCOL:
+        message = f"`{FORMER_PROTOCOL}` is MCPx 0.0, which is not compatible with 0.1."
+        fix = f"Speak `{PROTOCOL}`: kinds are `mcp/request:METHOD`, and capabilities replace privilege levels."
+        return Refusal(Reason.UNSUPPORTED_PROTOCOL, message, fix)
+    message = f"`protocol` is {protocol[:40]!r}."
+    return Refusal(Reason.UNSUPPORTED_PROTOCOL, message, f'Write "protocol": "{PROTOCOL}".')
+
+
+def as_refusal(bad: BadObject, what: str) -> Refusal:
+    """An unreadable object as a refusal of the envelope that it is, or stands in."""
+    message = f"The {what} is unreadable: {bad}."
+    match bad.problem:
+        case "not_json":
+            return Refusal(Reason.NOT_JSON, message, "Send one JSON object per message.")
+        case "not_an_object":
+            return Refusal(Reason.NOT_AN_OBJECT, message, "Send one JSON object per message.")
+        case "duplicate":
+            return Refusal(Reason.DUPLICATE_MEMBER, message, "Write every member once.")
+        case "wrong_case":
+            return Refusal(Reason.WRONG_CASE, message, "Write member names as the specification does.")
+        case "too_large":
+            return Refusal(Reason.TOO_LARGE, message, "Leave out members that MCPx does not name.")
+
+
+def _salvaged(members: Members, name: str, most: int) -> str | None:
+    """A member of a refused envelope, so that the refusal can name it."""
+    try:
+        text = _decode_text(members[name])
+    except (KeyError, msgspec.DecodeError):
+        return None
+    return text if _is_name(text, most) else None
+
+
+def _is_name(text: str, most: int) -> bool:
+    return 0 < len(text) <= most and not has_control_characters(text)
+
+
+@lru_cache(maxsize=8)
+def _reader(rest_bytes: int) -> MemberReader:
+    return MemberReader(MEMBERS, ("payload",), rest_bytes)
+
+
+_decode_text = msgspec.json.Decoder(str).decode
+_decode_recipients = msgspec.json.Decoder(list[str]).decode
+_RFC3339: Final = re.compile(
+    r"[0-9]{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12][0-9]|3[01])[Tt ]"
+    r"(?:[01][0-9]|2[0-3]):[0-5][0-9]:(?:[0-5][0-9]|60)(?:\.[0-9]{1,9})?(?:[Zz]|[+-](?:[01][0-9]|2[0-3]):[0-5][0-9])"
+)

@@ -1,0 +1,151 @@
+"""The proposals of one topic: those that are open, and those that ended not long ago. Bounded, without a clock.
+
+The gateway keeps just enough to arbitrate (ids, proposer, owner, kind, expiry). A request is a fulfilment only if its
+`correlation_id` names a proposal that the ledger knows.
+"""
+
+from __future__ import annotations
+
+from collections import Counter, OrderedDict, deque
+from typing import Final
+
+import msgspec
+
+from interlock.protocols.mcpx.capabilities import CapabilitySet
+from interlock.protocols.mcpx.envelopes import Envelope
+from interlock.protocols.mcpx.errors import Reason, Refusal
+from interlock.protocols.mcpx.proposals import (
+    Event,
+    Proposal,
+    State,
+    as_of,
+    check_fulfil,
+    check_reject,
+    check_withdraw,
+    ended,
+    step,
+)
+from interlock.protocols.mcpx.recent import Recent
+
+
+class LedgerBounds(msgspec.Struct, frozen=True):
+    """How many proposals a topic keeps, and for how long."""
+
+    lifetime: float = 300.0
+    """Seconds until an open proposal expires."""
+    open_per_proposer: int = 32
+    open: int = 512
+    ended_per_proposer: int = 256
+    ended: int = 4_096
+    ended_for: float = 3_600.0
+    """Seconds for which an ended proposal refuses a late fulfilment by name, and its answer reaches its proposer."""
+
+
+DEFAULT_LEDGER: Final = LedgerBounds()
+
+
+class Ledger:
+    """The proposals of one topic."""
+
+    __slots__ = ("_bounds", "_ended", "_expired", "_fulfilments", "_open", "_open_by")
+
+    def __init__(self, bounds: LedgerBounds = DEFAULT_LEDGER) -> None:
+        self._bounds = bounds
+        self._open: OrderedDict[str, Proposal] = OrderedDict()
+        self._open_by: Counter[str] = Counter()
+        self._expired: deque[Proposal] = deque(maxlen=bounds.ended)
+        """Found to have expired, and not yet given back by `expire`."""
+        self._ended: Recent[Proposal] = Recent(bounds.ended_for, bounds.ended_per_proposer, bounds.ended)
+        self._fulfilments: Recent[str] = Recent(bounds.ended_for, bounds.ended_per_proposer, bounds.ended)
+
+    def __len__(self) -> int:
+        """How many are open, or not yet seen to have expired."""
+        return len(self._open)
+
+    def propose(self, envelope: Envelope, owner: str, now: float) -> Proposal:
+        """Open a proposal. Raises `Refusal` when there are too many."""
+        self._end_expired(now)
+        own, most = self._open_by[envelope.sender], self._bounds.open_per_proposer
+        if own >= most or len(self._open) >= self._bounds.open:
+            message = f"You have {own} open proposals, and the topic {len(self._open)}."
+            fix = f"Withdraw one with `mcp/withdraw`, or wait; a participant has at most {most}."
+            raise Refusal(Reason.TOO_MANY_PROPOSALS, message, fix)
+        expires_at = now + self._bounds.lifetime
+        proposal = Proposal(envelope.id, envelope.sender, owner, envelope.kind, expires_at)
+        self._open[proposal.id] = proposal
+        self._open_by[proposal.proposer] += 1
+        return proposal
+
+    def find(self, id: str, now: float) -> Proposal | None:
+        """A proposal as it is now, open or ended; None if the ledger does not know it."""
+        found = self._open.get(id)
+        return self._ended.get(id, now) if found is None else as_of(found, now)
+
+    def fulfil(self, envelope: Envelope, owner: str, now: float) -> Proposal | None:
+        """Fulfil the proposal that a request names; None for a request that names none. Raises `Refusal`."""
+        proposal = self.find(envelope.correlation_id or "", now)
+        if proposal is None:
+            return None
+        self._check_open(proposal, now)
+        check_fulfil(proposal, envelope.kind, envelope.sender, owner)
+        done = self._end(proposal, Event.FULFIL, now, envelope.sender, envelope.id)
+        self._fulfilments.add(envelope.id, proposal.proposer, proposal.proposer, now)
+        return done
+
+    def withdraw(self, envelope: Envelope, now: float) -> Proposal:
+        """Withdraw the proposal that the envelope names. Raises `Refusal`."""
+        proposal = self._named(envelope, now)
+        check_withdraw(proposal, envelope.sender)
+        self._check_open(proposal, now)
+        return self._end(proposal, Event.WITHDRAW, now, envelope.sender)
+
+    def reject(self, envelope: Envelope, owner: str, capabilities: CapabilitySet, now: float) -> Proposal:
+        """Reject the proposal that the envelope names. Raises `Refusal`."""
+        proposal = self._named(envelope, now)
+        check_reject(proposal, envelope.sender, owner, capabilities)
+        self._check_open(proposal, now)
+        return self._end(proposal, Event.REJECT, now, envelope.sender)
+
+    def expire(self, now: float) -> list[Proposal]:
+        """End the proposals whose time has passed. Each that expired is given back once."""
+        self._end_expired(now)
+        found = list(self._expired)
+        self._expired.clear()
+        return found
+
+    def next_expiry(self) -> float | None:
+        """When `expire` has something to give back, perhaps already; None if no proposal waits."""
+        waiting = self._expired or self._open.values()
+        return next((proposal.expires_at for proposal in waiting), None)
+
+    def proposer_answered_by(self, response: Envelope, now: float) -> str | None:
+        """The proposer of the proposal that the answered request fulfilled; None where there is none."""
+        return self._fulfilments.get(response.correlation_id or "", now)
+
+    def _named(self, envelope: Envelope, now: float) -> Proposal:
+        proposal = self.find(envelope.correlation_id or "", now)
+        if proposal is None:
+            message = f"This topic knows no proposal {envelope.correlation_id!r}."
+            raise Refusal(Reason.UNKNOWN_PROPOSAL, message, "Name the proposal's `id` as `correlation_id`.")
+        return proposal
+
+    def _end_expired(self, now: float) -> None:
+        # All live equally long, so the oldest stand first.
+        while (oldest := next(iter(self._open.values()), None)) is not None and now >= oldest.expires_at:
+            self._expired.append(self._end(oldest, Event.EXPIRE, now))
+
+    def _check_open(self, proposal: Proposal, now: float) -> None:
+        self._end_expired(now)
+        if proposal.state is not State.OPEN:
+            raise ended(proposal)
+
+    def _end(
+        self, proposal: Proposal, event: Event, now: float, by: str | None = None, request_id: str | None = None
+    ) -> Proposal:
+        after = step(proposal, event, by, request_id)
+        del self._open[proposal.id]
+        self._open_by[proposal.proposer] -= 1
+        if not self._open_by[proposal.proposer]:
+            del self._open_by[proposal.proposer]
+        self._ended.add(after.id, after, after.proposer, now)
+        return after

@@ -1,0 +1,141 @@
+"""The life of a proposal as one table of transitions, and who may cause which of them.
+
+Four rules hold here. Only an open proposal changes: the first fulfilment wins, and nothing leads back to open. A
+proposer may always withdraw its own proposal. A proposer, or a principal of the same owner, never fulfils it. Whoever
+could fulfil it may reject it.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from interlock.protocols.mcpx.capabilities import CapabilitySet
+from interlock.protocols.mcpx.errors import Reason, Refusal
+from interlock.protocols.mcpx.kinds import Kind, fulfilling
+
+
+class State(enum.Enum):
+    """The five states."""
+
+    OPEN = "open"
+    FULFILLED = "fulfilled"
+    WITHDRAWN = "withdrawn"
+    REJECTED = "rejected"
+    EXPIRED = "expired"
+
+
+class Event(enum.Enum):
+    """What can happen to a proposal."""
+
+    FULFIL = "fulfil"
+    """A participant that may do so sent the request that was proposed."""
+    WITHDRAW = "withdraw"
+    """The proposer no longer wants it."""
+    REJECT = "reject"
+    """A participant that could have fulfilled it said no."""
+    EXPIRE = "expire"
+    """Its time has passed."""
+
+
+TRANSITIONS: Final[Mapping[State, Mapping[Event, State]]] = {
+    State.OPEN: {
+        Event.FULFIL: State.FULFILLED,
+        Event.WITHDRAW: State.WITHDRAWN,
+        Event.REJECT: State.REJECTED,
+        Event.EXPIRE: State.EXPIRED,
+    },
+    State.FULFILLED: {},
+    State.WITHDRAWN: {},
+    State.REJECTED: {},
+    State.EXPIRED: {},
+}
+
+_ENDED: Final = {
+    State.FULFILLED: (Reason.PROPOSAL_ALREADY_FULFILLED, "was fulfilled already"),
+    State.WITHDRAWN: (Reason.PROPOSAL_WITHDRAWN, "was withdrawn"),
+    State.REJECTED: (Reason.PROPOSAL_REJECTED, "was rejected"),
+    State.EXPIRED: (Reason.PROPOSAL_EXPIRED, "has expired"),
+}
+
+
+class Proposal(msgspec.Struct, frozen=True):
+    """As much of a proposal as arbitration needs."""
+
+    id: str
+    proposer: str
+    owner: str
+    """Whose principal the proposer is."""
+    kind: Kind
+    expires_at: float
+    state: State = State.OPEN
+    ended_by: str | None = None
+    """The participant that fulfilled, withdrew or rejected it."""
+    request_id: str | None = None
+    """The envelope that fulfilled it."""
+
+
+def step(proposal: Proposal, event: Event, by: str | None = None, request_id: str | None = None) -> Proposal:
+    """The proposal after an event. Raises `Refusal` with the reason why it has ended already."""
+    after = TRANSITIONS[proposal.state].get(event)
+    if after is None:
+        raise ended(proposal)
+    return msgspec.structs.replace(proposal, state=after, ended_by=by, request_id=request_id)
+
+
+def as_of(proposal: Proposal, now: float) -> Proposal:
+    """The proposal as it is at this time: an open one whose time has passed has expired."""
+    return step(proposal, Event.EXPIRE) if proposal.state is State.OPEN and now >= proposal.expires_at else proposal
+
+
+def check_fulfil(proposal: Proposal, request: Kind, by: str, owner: str) -> None:
+    """Refuse a fulfilment that this participant may not make. That its capabilities cover the request is known."""
+    if is_own(proposal, by, owner):
+        message = f"The proposal {proposal.id!r} is your own, or that of a participant with the same owner."
+        raise Refusal(Reason.OWN_PROPOSAL, message, "Wait for a participant of another owner to fulfil it.")
+    method, context = proposal.kind.method, proposal.kind.context
+    same_context = context is None or request.context is None or context == request.context
+    if request.method != method or not same_context:
+        message = f"The proposal {proposal.id!r} is for {proposal.kind.operation!r}."
+        fix = f"Send `{fulfilling(proposal.kind)}`, or leave `correlation_id` out of another request."
+        raise Refusal(Reason.PROPOSAL_MISMATCH, message, fix)
+
+
+def check_withdraw(proposal: Proposal, by: str) -> None:
+    """Refuse a withdrawal by anyone but the proposer."""
+    if by != proposal.proposer:
+        message = f"The proposal {proposal.id!r} is that of {proposal.proposer!r}."
+        raise Refusal(Reason.NOT_THE_PROPOSER, message, "Send `mcp/reject` if you could fulfil it.")
+
+
+def check_reject(proposal: Proposal, by: str, owner: str, capabilities: CapabilitySet) -> None:
+    """Refuse a rejection by a participant that could not fulfil the proposal."""
+    if is_own(proposal, by, owner):
+        message = f"You could not fulfil the proposal {proposal.id!r}: it is of your own owner."
+        raise Refusal(Reason.CANNOT_REJECT, message, "The proposer can send `mcp/withdraw`.")
+    wanted = fulfilling(proposal.kind)
+    if not capabilities.covers(wanted):
+        message = f"You could not fulfil the proposal {proposal.id!r}: you lack capability for {wanted!r}."
+        raise Refusal(Reason.CANNOT_REJECT, message, "Leave it to a participant that has the capability.")
+
+
+def is_own(proposal: Proposal, by: str, owner: str) -> bool:
+    """Whether a participant is the proposer or belongs to the same owner."""
+    return by == proposal.proposer or owner == proposal.owner
+
+
+def ended(proposal: Proposal) -> Refusal:
+    """The refusal of whatever comes after a proposal's end."""
+    reason, what = _ENDED[proposal.state]
+    return Refusal(reason, f"The proposal {proposal.id!r} {what}.", "A new proposal starts anew.")
+
+
+def mermaid() -> str:
+    """The table as a diagram, for the documentation."""
+    lines = ["stateDiagram-v2", f"    [*] --> {State.OPEN.value}"]
+    for state, row in TRANSITIONS.items():
+        lines += [f"    {state.value} --> {after.value}: {event.value}" for event, after in row.items()]
+    return "\n".join(lines)

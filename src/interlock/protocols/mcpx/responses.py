@@ -1,0 +1,50 @@
+"""The check of a response against the request it answers (MCPx, MCP Responses).
+
+A response's payload names no method, so only the request can say whether its kind is true.
+"""
+
+from __future__ import annotations
+
+import msgspec
+
+from interlock.protocols.mcpx import kinds
+from interlock.protocols.mcpx.envelopes import Envelope
+from interlock.protocols.mcpx.errors import Reason, Refusal
+from interlock.protocols.mcpx.payloads import Operation
+from interlock.wire.messages import Id
+
+
+class Asked(msgspec.Struct, frozen=True):
+    """A request that may be answered, as much of it as its response is checked against."""
+
+    envelope_id: str
+    sender: str
+    to: tuple[str, ...]
+    method: str
+    target: str | None
+    id: Id
+
+
+def asked(envelope: Envelope, operation: Operation) -> Asked | None:
+    """What a response to this envelope is checked against; None where no response may come."""
+    if envelope.kind.type != kinds.REQUEST or operation.id is None or operation.method is None:
+        return None
+    return Asked(envelope.id, envelope.sender, envelope.to, operation.method, operation.target, operation.id)
+
+
+def check_response(response: Envelope, operation: Operation, request: Asked) -> None:
+    """Refuse a response that does not fit the request it refers to (MCPx, MCP Responses). Raises `Refusal`."""
+    kind = response.kind
+    wrong: tuple[str, str] | None = None
+    if kind.method != request.method:
+        wrong = f"The request's method is {request.method!r}.", f"Write `{kinds.RESPONSE}:{request.method}`."
+    elif kind.context is not None and kind.context != request.target:
+        wrong = f"The request is about {request.target!r}.", "Repeat the request's CONTEXT, or leave it out."
+    elif operation.id != request.id:
+        wrong = f"The request's JSON-RPC id is {request.id!r}.", "Repeat the request's id in the payload."
+    elif request.to and response.sender not in request.to:
+        wrong = "The request was addressed to others.", "Answer only requests that name you in `to`, or nobody."
+    elif response.sender == request.sender:
+        wrong = "The request is your own.", "Leave the answer to the participant that you asked."
+    if wrong is not None:
+        raise Refusal(Reason.RESPONSE_MISMATCH, *wrong).about(response.id, kind.text)

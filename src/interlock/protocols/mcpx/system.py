@@ -1,0 +1,109 @@
+"""The gateway's own envelopes (MCPx, System Messages): welcome, presence, error, and the notice of a violation.
+
+The same values are written by the gateway and read by participants. Ids and timestamps are given, never made here.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+import msgspec
+
+from interlock.protocols.mcpx.envelopes import PROTOCOL
+from interlock.protocols.mcpx.errors import Reason, Refusal
+from interlock.protocols.mcpx.kinds import ERROR, PRESENCE, WELCOME
+
+GATEWAY: Final = "system:gateway"
+INBOX: Final = "system:inbox"
+
+PresenceEvent = Literal["join", "leave"]
+
+
+class ParticipantInfo(msgspec.Struct, frozen=True):
+    """A participant as the others see it. One that left has no capabilities."""
+
+    id: str
+    capabilities: tuple[str, ...] | msgspec.UnsetType = msgspec.UNSET
+
+
+class WelcomePayload(msgspec.Struct, frozen=True):
+    """What a newcomer learns: its own id and authoritative capabilities, and who else is there."""
+
+    you: ParticipantInfo
+    participants: tuple[ParticipantInfo, ...]
+
+
+class PresencePayload(msgspec.Struct, frozen=True):
+    """Who came, changed or left."""
+
+    event: PresenceEvent
+    participant: ParticipantInfo
+
+
+class ErrorPayload(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Why an envelope was refused."""
+
+    error: str
+    message: str
+    attempted_kind: str | None = None
+    your_capabilities: tuple[str, ...] | None = None
+    fix: str | None = None
+    participant: str | None = None
+    """Whose envelope it was, where all are told."""
+
+
+def welcome(id: str, you: ParticipantInfo, others: tuple[ParticipantInfo, ...], ts: str | None = None) -> bytes:
+    """Tells a participant its id and capabilities. Sent before its presence, and again when its capabilities change."""
+    return _envelope(id, ts, WELCOME, WelcomePayload(you, others), to=you.id)
+
+
+def presence(id: str, event: PresenceEvent, participant: ParticipantInfo, ts: str | None = None) -> bytes:
+    """Tells all that a participant joined, changed its capabilities (`join` again) or left."""
+    if event == "leave":
+        participant = ParticipantInfo(participant.id)
+    return _envelope(id, ts, PRESENCE, PresencePayload(event, participant))
+
+
+def error(id: str, to: str, refusal: Refusal, capabilities: tuple[str, ...], ts: str | None = None) -> bytes:
+    """Tells a sender why its envelope was refused, and what it may send."""
+    said = ErrorPayload(refusal.reason, refusal.message, refusal.attempted_kind, capabilities, refusal.fix)
+    return _envelope(id, ts, ERROR, said, to=to, correlation_id=refusal.envelope_id)
+
+
+def violation_notice(id: str, violator: str, refusal: Refusal, ts: str | None = None) -> bytes:
+    """Tells all that a participant tried what it may not (MCPx, Message Filtering). Optional."""
+    message = f"{violator!r} lacks capability for {refusal.attempted_kind!r}"
+    if refusal.reason is not Reason.CAPABILITY_VIOLATION:
+        message = f"An envelope of {violator!r} was refused"
+    said = ErrorPayload(refusal.reason, message, refusal.attempted_kind, participant=violator)
+    return _envelope(id, ts, ERROR, said, correlation_id=refusal.envelope_id)
+
+
+def capability_violation(kind: str, *, reserved: bool = False) -> Refusal:
+    """The refusal of a kind that the sender may not send."""
+    fix = "Send a kind that `your_capabilities` covers, or a proposal: `mcp/proposal:METHOD[:CONTEXT]`."
+    if reserved:
+        fix = "Only the gateway sends kinds that begin with `system/`; participants use `chat` and `mcp/…`."
+    return Refusal(Reason.CAPABILITY_VIOLATION, f"You lack capability for '{kind}'", fix)
+
+
+def _envelope(
+    id: str,
+    ts: str | None,
+    kind: str,
+    payload: WelcomePayload | PresencePayload | ErrorPayload,
+    *,
+    to: str | None = None,
+    correlation_id: str | None = None,
+) -> bytes:
+    members: dict[str, object] = {"protocol": PROTOCOL, "id": id}
+    if ts is not None:
+        members["ts"] = ts
+    members["from"] = GATEWAY
+    if to is not None:
+        members["to"] = [to]
+    members["kind"] = kind
+    if correlation_id is not None:
+        members["correlation_id"] = correlation_id
+    members["payload"] = payload
+    return msgspec.json.encode(members)

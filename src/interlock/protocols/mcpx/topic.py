@@ -1,0 +1,186 @@
+"""One topic as a value that changes: who is there, which ids were used, which proposals are open.
+
+`accept` is the whole judgement on an envelope, in the order in which a sender is told: identity, capability,
+correlation, id, payload (strict topics only), proposal. Time is given with every call.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from interlock.protocols.mcpx import kinds
+from interlock.protocols.mcpx.envelopes import Envelope, why_bad_participant
+from interlock.protocols.mcpx.errors import Reason, Refusal
+from interlock.protocols.mcpx.ledger import DEFAULT_LEDGER, Ledger, LedgerBounds
+from interlock.protocols.mcpx.payloads import check_payload
+from interlock.protocols.mcpx.proposals import Proposal
+from interlock.protocols.mcpx.recent import Recent
+from interlock.protocols.mcpx.responses import Asked, asked, check_response
+from interlock.protocols.mcpx.routing import Participant, recipients
+from interlock.protocols.mcpx.system import capability_violation
+
+
+class TopicRules(msgspec.Struct, frozen=True):
+    """How a topic is governed."""
+
+    strict: bool = False
+    """Refuse kinds that do not match their payload. Off, the gateway reads no payload (MCPx, Gateway Enforcement)."""
+    arbitrate: bool = True
+    """Off, agents track proposals (`proposals = "agents"`): a withdrawal or rejection then needs a capability."""
+    participants: int = 256
+    ids_per_sender: int = 4_096
+    ids: int = 65_536
+    ids_for: float = 300.0
+    """Seconds for which an id cannot be used again."""
+    requests_per_sender: int = 256
+    requests: int = 4_096
+    """Requests whose responses a strict topic can check."""
+    ledger: LedgerBounds = DEFAULT_LEDGER
+
+
+DEFAULT_RULES: Final = TopicRules()
+
+
+class Accepted(msgspec.Struct, frozen=True):
+    """An envelope that is passed on."""
+
+    recipients: tuple[str, ...]
+    proposal: Proposal | None = None
+    """The proposal that it opened or ended."""
+
+
+class Topic:
+    """The state of one topic."""
+
+    __slots__ = ("_ids", "_ledger", "_participants", "_requests", "_rules")
+
+    def __init__(self, rules: TopicRules = DEFAULT_RULES) -> None:
+        self._rules = rules
+        self._participants: dict[str, Participant] = {}
+        self._ids: Recent[bool] = Recent(rules.ids_for, rules.ids_per_sender, rules.ids)
+        self._requests: Recent[Asked] = Recent(float("inf"), rules.requests_per_sender, rules.requests)
+        self._ledger = Ledger(rules.ledger)
+
+    @property
+    def participants(self) -> tuple[Participant, ...]:
+        """Everyone who is there, in the order of joining."""
+        return tuple(self._participants.values())
+
+    def participant(self, id: str) -> Participant | None:
+        """The participant of that id; None if it is not there."""
+        return self._participants.get(id)
+
+    def join(self, participant: Participant, *, internal: bool = False) -> bool:
+        """Add a participant, or change one. Whether it is new, so that the others are told. Raises `Refusal`.
+
+        An internal participant, such as the inbox or a server, has no credential and may have a reserved id.
+        """
+        if not internal and (why := why_bad_participant(participant.id)) is not None:
+            message = f"{participant.id[:40]!r} cannot join: {why}."
+            raise Refusal(Reason.INVALID_PARTICIPANT, message, "Map the token to another participant id.")
+        new = participant.id not in self._participants
+        if new and len(self._participants) >= self._rules.participants:
+            message = f"The topic has {len(self._participants)} participants."
+            raise Refusal(Reason.TOPIC_FULL, message, "Wait until one leaves, or ask the operator for a larger topic.")
+        self._participants[participant.id] = participant
+        return new
+
+    def leave(self, id: str) -> Participant | None:
+        """Remove a participant. Its open proposals stay until they end."""
+        return self._participants.pop(id, None)
+
+    def note(self, envelope_id: str, sender: str, now: float) -> None:
+        """Remember the id of an envelope that the gateway made itself."""
+        self._ids.add(envelope_id, True, sender, now)
+
+    def accept(self, envelope: Envelope, sender: str, now: float) -> Accepted:
+        """Judge an envelope that came on a participant's connection. Raises `Refusal`."""
+        try:
+            if (participant := self._participants.get(sender)) is None:
+                raise Refusal(Reason.INVALID_PARTICIPANT, f"{sender!r} is not in this topic.", "Join it again.")
+            return self._accept(envelope, participant, now)
+        except Refusal as refusal:
+            raise refusal.about(envelope.id, envelope.kind.text) from None
+
+    def route(self, sender: str, to: tuple[str, ...] = ()) -> tuple[str, ...]:
+        """Who receives an envelope that is not a participant's, such as the gateway's own."""
+        return recipients(self._participants.values(), sender, to)
+
+    def proposal(self, id: str, now: float) -> Proposal | None:
+        """A proposal as it is now; None if it is unknown, or forgotten."""
+        return self._ledger.find(id, now)
+
+    def expire(self, now: float) -> list[Proposal]:
+        """End the proposals whose time has passed. Each that expired is given back once."""
+        return self._ledger.expire(now)
+
+    def next_expiry(self) -> float | None:
+        """When `expire` has something to do next; None if no proposal is open."""
+        return self._ledger.next_expiry()
+
+    def _accept(self, envelope: Envelope, sender: Participant, now: float) -> Accepted:
+        self._check_sender(envelope, sender)
+        _check_correlation(envelope)
+        if self._ids.get(envelope.id, now) or self._ledger.find(envelope.id, now) is not None:
+            message = f"The id {envelope.id!r} was used in this topic already."
+            raise Refusal(Reason.DUPLICATE_ID, message, "Make a new id for every envelope; a UUID is a good one.")
+        request = self._check_payload(envelope, now) if self._rules.strict else None
+        proposal = self._arbitrate(envelope, sender, now) if self._rules.arbitrate else None
+        self._ids.add(envelope.id, True, sender.id, now)
+        if request is not None:
+            self._requests.add(envelope.id, request, sender.id, now)
+        return Accepted(self._recipients(envelope, now), proposal)
+
+    def _check_sender(self, envelope: Envelope, sender: Participant) -> None:
+        kind = envelope.kind
+        if envelope.sender != sender.id:
+            message = f"`from` is {envelope.sender!r}; you are {sender.id!r}."
+            raise Refusal(Reason.FROM_MISMATCH, message, f'Write "from": "{sender.id}", as `system/welcome` says.')
+        if self._rules.arbitrate and kind.type in (kinds.WITHDRAW, kinds.REJECT):
+            return
+        if not sender.capabilities.covers(kind.text):
+            raise capability_violation(kind.text, reserved=kind.reserved)
+
+    def _check_payload(self, envelope: Envelope, now: float) -> Asked | None:
+        operation = check_payload(envelope)
+        if envelope.kind.type == kinds.RESPONSE:
+            request = self._requests.get(envelope.correlation_id or "", now)
+            if request is None:
+                message = f"This topic remembers no request {envelope.correlation_id!r}."
+                raise Refusal(Reason.UNKNOWN_REQUEST, message, "Name the request envelope's `id` as `correlation_id`.")
+            check_response(envelope, operation, request)
+        return asked(envelope, operation)
+
+    def _arbitrate(self, envelope: Envelope, sender: Participant, now: float) -> Proposal | None:
+        match envelope.kind.type:
+            case kinds.PROPOSAL:
+                return self._ledger.propose(envelope, sender.owner, now)
+            case kinds.REQUEST:
+                return self._ledger.fulfil(envelope, sender.owner, now)
+            case kinds.WITHDRAW:
+                return self._ledger.withdraw(envelope, now)
+            case kinds.REJECT:
+                return self._ledger.reject(envelope, sender.owner, sender.capabilities, now)
+        return None
+
+    def _recipients(self, envelope: Envelope, now: float) -> tuple[str, ...]:
+        proposer = None
+        if envelope.kind.type == kinds.RESPONSE:
+            proposer = self._ledger.proposer_answered_by(envelope, now)
+        return recipients(self._participants.values(), envelope.sender, envelope.to, proposer)
+
+
+def _check_correlation(envelope: Envelope) -> None:
+    type_ = envelope.kind.type
+    if type_ == kinds.PROPOSAL and envelope.correlation_id is not None:
+        message = "A proposal starts a new workflow and has no `correlation_id`."
+        raise Refusal(Reason.CORRELATION_FORBIDDEN, message, "Leave `correlation_id` out.")
+    if type_ in _REFERRING and envelope.correlation_id is None:
+        what = "request" if type_ == kinds.RESPONSE else "proposal"
+        message = f"`{type_}` has no `correlation_id`."
+        raise Refusal(Reason.CORRELATION_MISSING, message, f"Name the {what}'s envelope id as `correlation_id`.")
+
+
+_REFERRING: Final = frozenset({kinds.RESPONSE, kinds.WITHDRAW, kinds.REJECT})

@@ -1,0 +1,178 @@
+"""The one meaning of a pattern: for grants, scopes, feature sets, channels, tool lists and MCPx capabilities.
+
+`*` matches within one segment, `**` across segments, `**/` also nothing at all; every other character means itself,
+case counts, and deny wins. A `Notation` says where segments of a kind of subject end. Matching takes time linear in
+the subject.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable
+from functools import lru_cache
+from typing import Final
+
+import msgspec
+
+LONGEST_PATTERN = 1024
+LONGEST_SUBJECT = 1_048_576
+
+
+class Notation(msgspec.Struct, frozen=True):
+    """Where the segments of one kind of subject end, and how far a star reaches in it."""
+
+    separators: str
+    """Each of these characters ends a segment."""
+    barriers: str = ""
+    """No wildcard matches one of these separators, `**` included."""
+    open_end: bool = False
+    """A `*` at the end matches any suffix."""
+    deep_star: bool = False
+    """A `*` that is a whole segment matches one or more segments."""
+
+
+NAMES: Final = Notation("/:")
+"""Exposed tool names and what has no notation of its own. `__` is part of a name and separates nothing."""
+PATHS: Final = Notation("/")
+"""File paths and URIs."""
+CHANNELS: Final = Notation(".")
+"""Event channels."""
+CAPABILITY_PATHS: Final = Notation(".")
+"""Capability paths of MCPL 0.5: a `*` at the end is exactly one segment."""
+FEATURE_SETS: Final = Notation(".", open_end=True)
+"""Feature sets of MCPL 0.4: `memory.*` means everything below `memory.`"""
+
+
+class PatternError(ValueError):
+    """The pattern cannot be used; the message says why."""
+
+
+class Pattern:
+    """A pattern, compiled once."""
+
+    __slots__ = ("_automaton", "_exact", "_prefix", "text")
+
+    def __init__(self, text: str, notation: Notation = NAMES) -> None:
+        check_length(text)
+        open_end = notation.open_end and text.endswith("*")
+        meant = text.rstrip("*") + "**" if open_end else text
+        self.text = text
+        self._exact = "*" not in meant
+        self._prefix = meant.partition("*")[0]
+        anything_after_prefix = meant == self._prefix + "**" and not notation.barriers
+        self._automaton = None if self._exact or anything_after_prefix else automaton(translate(meant, notation))
+
+    def matches(self, subject: str) -> bool:
+        if self._exact:
+            return subject == self.text
+        if len(subject) > LONGEST_SUBJECT or not subject.startswith(self._prefix):
+            return False
+        return self._automaton is None or self._automaton(as_bytes(subject)) is not None
+
+    @property
+    def literal(self) -> bool:
+        """Whether the pattern matches nothing but its own text."""
+        return self._exact
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.text!r})"
+
+
+class PatternSet:
+    """What is allowed and what is denied; deny wins, and nothing is allowed that no pattern names."""
+
+    __slots__ = ("_allow", "_deny")
+
+    def __init__(self, allow: Iterable[str], deny: Iterable[str] = (), notation: Notation = NAMES) -> None:
+        self._allow = tuple(compile_pattern(text, notation) for text in allow)
+        # Who denies `secrets/*` does not mean to allow what lies deeper.
+        at_any_depth = msgspec.structs.replace(notation, open_end=True)
+        self._deny = tuple(compile_pattern(text, at_any_depth) for text in deny)
+
+    def allows(self, subject: str) -> bool:
+        return self.deciding(subject)[0]
+
+    def deciding(self, subject: str) -> tuple[bool, str | None]:
+        """Whether the subject is allowed, and the pattern that decided (None when no pattern names it)."""
+        for pattern in self._deny:
+            if pattern.matches(subject):
+                return False, pattern.text
+        climbing = climbs(subject)
+        for pattern in self._allow:
+            if pattern.matches(subject) and not (climbing and not pattern.literal):
+                return True, pattern.text
+        return False, None
+
+
+@lru_cache(maxsize=4096)
+def compile_pattern(text: str, notation: Notation = NAMES) -> Pattern:
+    """The compiled pattern, shared by all who use the same text. Raises PatternError."""
+    return Pattern(text, notation)
+
+
+def check_length(text: str) -> None:
+    """Refuse a pattern that is empty or too long. Raises PatternError."""
+    if not text:
+        raise PatternError("An empty pattern matches nothing; leave it out, or write ** to match everything.")
+    if len(text) > LONGEST_PATTERN:
+        raise PatternError(f"The pattern has {len(text)} characters; the most is {LONGEST_PATTERN}.")
+
+
+def climbs(subject: str) -> bool:
+    """Whether a segment is `..`, percent-encoded or not.
+
+    `/project/../etc` lies under `/project/**` only in spelling, so a wildcard never vouches for such a subject.
+    """
+    if ".." not in subject and "%" not in subject:
+        return False
+    return _CLIMBS.search(subject) is not None
+
+
+def translate(text: str, notation: Notation) -> str:
+    """The pattern as a regular expression over the bytes of a subject."""
+    inside = f"[^{re.escape(notation.separators)}]"
+    across = f"[^{re.escape(notation.barriers)}]*" if notation.barriers else ".*"
+    parts = []
+    at_segment_start = True
+    pieces = _TOKENS.findall(text)
+    for at, piece in enumerate(pieces):
+        following = pieces[at + 1][0] if at + 1 < len(pieces) else ""
+        ends_segment = not following or following in notation.separators
+        if piece == "*":
+            deep = notation.deep_star and at_segment_start and ends_segment
+            parts.append(f"{inside}+(?:/{inside}+)*" if deep else f"{inside}*")
+        elif piece[0] != "*":
+            parts.append(re.escape(piece))
+        elif not piece.endswith("/"):
+            parts.append(across)
+        else:
+            parts.append(f"(?:{across}/)?" if at_segment_start else f"{across}/")
+        at_segment_start = piece[-1] in notation.separators
+    return "".join(parts)
+
+
+def automaton(regex: str) -> Callable[[bytes], object]:
+    """A matcher of whole subjects, given as `as_bytes` writes them, in linear time. Raises PatternError."""
+    import re2
+
+    options = re2.Options()
+    options.encoding = re2.Options.Encoding.LATIN1
+    options.dot_nl = True
+    options.log_errors = False
+    options.never_capture = True
+    options.max_mem = 4 << 20
+    try:
+        matcher: Callable[[bytes], object] = re2.compile(as_bytes(regex), options).fullmatch
+        return matcher
+    except re2.error as error:
+        raise PatternError(f"The pattern is too complex: {error}.") from None
+
+
+def as_bytes(subject: str) -> bytes:
+    """Any text as bytes, lone surrogates included; the separators are ASCII."""
+    return subject.encode("utf-8", "surrogatepass")
+
+
+_TOKENS = re.compile(r"\*\*+/|\*\*+|\*|[^*]+")
+_END = r"[/:\\?#]|%2f|%5c|%3a"
+_CLIMBS = re.compile(rf"(?:^|{_END})(?:\.|%2e){{2}}(?:$|{_END})", re.IGNORECASE)

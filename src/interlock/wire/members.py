@@ -1,0 +1,85 @@
+"""One JSON object's members with their values raw, where every reader would find the same ones.
+
+A name that stands twice, or differs from a known name in case alone, is refused: two readers could take such an
+object differently. Members that may be large are named beforehand; the rest of the object has a bound.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable
+from typing import Literal
+
+import msgspec
+
+Members = dict[str, msgspec.Raw]
+Problem = Literal["not_json", "not_an_object", "duplicate", "wrong_case", "too_large"]
+
+
+class BadObject(ValueError):
+    """The bytes are not an object that every reader takes alike. `name` is the member at fault, where there is one."""
+
+    def __init__(self, problem: Problem, message: str, name: str = "") -> None:
+        super().__init__(message)
+        self.problem: Problem = problem
+        self.name = name
+
+
+class MemberReader:
+    """Reads objects of one shape."""
+
+    __slots__ = ("_bulk", "_folded", "_known", "_rest_bytes")
+
+    def __init__(self, known: Iterable[str], large: Iterable[str] = (), rest_bytes: int = 16_384) -> None:
+        self._known = frozenset(known)
+        self._folded = {name.casefold(): name for name in self._known}
+        self._rest_bytes = rest_bytes
+        fields = [(f"f{at}", msgspec.Raw, msgspec.field(default=_NONE, name=name)) for at, name in enumerate(large)]
+        self._bulk = msgspec.json.Decoder(msgspec.defstruct("_Bulk", fields))
+
+    def read(self, data: bytes) -> Members:
+        """The members. Raises `BadObject`."""
+        try:
+            bulk = self._bulk.decode(data)
+            rest = len(data) - sum(len(bytes(value)) for value in msgspec.structs.astuple(bulk))
+            # Thousands of small members cost more than the bytes they have: no dict is made of them.
+            if rest > self._rest_bytes:
+                raise BadObject("too_large", f"{rest} bytes beside the large members; the most is {self._rest_bytes}")
+            members = _decode(data)
+        except msgspec.ValidationError as cause:
+            raise BadObject("not_an_object", str(cause)) from None
+        except RecursionError:
+            raise BadObject("too_large", "nested too deeply to be read") from None
+        except (msgspec.DecodeError, UnicodeDecodeError) as cause:
+            raise BadObject("not_json", str(cause)) from None
+        self._check_names(data, members)
+        return members
+
+    def _check_names(self, data: bytes, members: Members) -> None:
+        """Walk the names, stepping over each value. Of a name that stood twice, only the last value was read."""
+        seen: set[str] = set()
+        place = data.index(b"{") + 1
+        while found := _NAME.match(data, place):
+            name = msgspec.json.decode(found[1], type=str)
+            if name in seen:
+                raise _duplicate(name)
+            if name not in self._known and name.casefold() in self._folded:
+                meant = self._folded[name.casefold()]
+                raise BadObject("wrong_case", f"member {name[:100]!r} is {meant!r} in the wrong case", name)
+            seen.add(name)
+            value = bytes(members[name])
+            after = _AFTER.match(data, found.end() + len(value))
+            # Behind a value other than the one that was read stands neither a comma nor the end, or it differs.
+            if after is None or not data.startswith(value, found.end()):
+                raise _duplicate(name)
+            place = after.end()
+
+
+def _duplicate(name: str) -> BadObject:
+    return BadObject("duplicate", f"member {name[:100]!r} stands twice", name)
+
+
+_NONE = msgspec.Raw(b"")
+_decode = msgspec.json.Decoder(Members).decode
+_NAME = re.compile(rb'[ \t\r\n]*("[^"\\]*(?:\\.[^"\\]*)*")[ \t\r\n]*:[ \t\r\n]*', re.DOTALL)
+_AFTER = re.compile(rb"[ \t\r\n]*(?:,|\}[ \t\r\n]*\Z)")

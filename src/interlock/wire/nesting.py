@@ -1,0 +1,31 @@
+"""How deeply JSON is nested, found in one pass over its bytes whatever they are."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import lru_cache
+
+_ATOM = r'[^"\[\]{}]|"(?:[^"\\]|\\.)*"'
+
+
+def nested_deeper(data: bytes, levels: int) -> bool:
+    """Whether arrays and objects stand in each other deeper than that. The bytes are JSON already."""
+    if data.count(b"{") + data.count(b"[") <= levels:
+        return False
+    return _within(levels)(data) is None
+
+
+@lru_cache(maxsize=8)
+def _within(levels: int) -> Callable[[bytes], object]:
+    """A matcher of JSON that is nested no deeper: each level is the one below it, in brackets of either shape."""
+    import re2
+
+    regex = f"(?:{_ATOM})*"
+    for _ in range(levels):
+        regex = rf"(?:{_ATOM}|[\[{{]{regex}[\]}}])*"
+    options = re2.Options()
+    options.encoding = re2.Options.Encoding.LATIN1
+    options.dot_nl = True
+    options.never_capture = True
+    matcher: Callable[[bytes], object] = re2.compile(regex.encode(), options).fullmatch
+    return matcher
