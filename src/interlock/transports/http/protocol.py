@@ -61,7 +61,7 @@ class HubProtocol(HttpToolsProtocol):
         self.listener = listener
         self._rounds = Batching.of(self.loop)
         self.data_received = partial(self._rounds.received, self)  # type: ignore[method-assign]
-        """Bytes, in whatever pieces they come: in their turn they are taken in."""
+        """Bytes, in whatever pieces they come: in their turn they are taken in. `connection_lost` takes it back."""
         self._phase = _IDLE
         self._target = b""
         self._first: bytes | None = None
@@ -138,18 +138,26 @@ class HubProtocol(HttpToolsProtocol):
         self.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The client has gone."""
+        """The client has gone. Whatever refers to this connection, and is referred to by it, is let go of: a connection
+        is freed when it is closed, not when the collector next looks."""
         self.listener.connections.discard(self)
         self._phase = _DEAF
-        self._queue.clear()
         self._let_go()
         super().connection_lost(exc)
+        self.__dict__.pop("data_received", None)
+        self._first = self._template = self._head = self._reading = None
+        waiting = [each[0] for each in self._queue if not isinstance(each, Turn)]
+        self._queue.clear()
         active, self._active = self._active, None
         if isinstance(active, RequestResponseCycle):
-            active.disconnected = True
-            active.message_event.set()
+            waiting.append(active)
         elif active is not None:
             self._lose(active)
+        if self.cycle is not None:
+            waiting.append(self.cycle)
+            self.cycle = None  # type: ignore[assignment]
+        for cycle in waiting:
+            _forsake(cycle)
 
     def pause_writing(self) -> None:
         """The client does not keep up: nothing more is taken from it until it does."""
@@ -348,10 +356,14 @@ class HubProtocol(HttpToolsProtocol):
     # uvicorn's own steps, adapted.
 
     def on_response_complete(self) -> None:
-        """The ASGI app has answered."""
-        self._active = None
+        """The ASGI app has answered. A body that it did not wait for is not read to its end, if that is far."""
+        active, self._active = self._active, None
+        if isinstance(active, RequestResponseCycle):
+            active.body = bytearray()
         if self._draining:
             self._hang_up()
+        elif active is self.cycle and self._phase is _BODY and self._far_from_end():
+            self._hang_up(lingering=True)
         elif not self.transport.is_closing():
             self._advance()
 
@@ -382,6 +394,11 @@ class HubProtocol(HttpToolsProtocol):
         # The parent must not queue it by itself: the queue here is for both kinds.
         self.cycle = None  # type: ignore[assignment]
         super().on_headers_complete()
+
+    def _far_from_end(self) -> bool:
+        """Whether more of the body is to come than is read for the sake of the connection."""
+        length = dict(self.headers).get(b"content-length")
+        return length is None or int(length) - self._asgi_bytes > self.listener.bounds.early_bytes
 
     def _on_repeated_header(self, head: dict[bytes, bytes], name: bytes, value: bytes) -> None:
         self._repeats += 1
@@ -524,8 +541,24 @@ class HubProtocol(HttpToolsProtocol):
         if self.transport.is_closing():
             return
         self._rounds.settle()
-        if lingering and self.transport.can_write_eof():
-            self.transport.write_eof()
-            self.flow.resume_reading()
-        else:
+        if not lingering or not self.transport.can_write_eof():
             self.transport.close()
+            return
+        try:
+            self.transport.write_eof()
+        except OSError:  # it has gone already, and the loop will say so
+            self.transport.abort()
+        else:
+            self.flow.resume_reading()
+
+
+def _forsake(cycle: RequestResponseCycle) -> None:
+    """Nobody waits for this answer. The app may still hold the request: no part of the connection stays with it."""
+    cycle.disconnected = True
+    cycle.body = bytearray()
+    cycle.on_response = _nothing
+    cycle.message_event.set()
+
+
+def _nothing() -> None:
+    pass
