@@ -3,8 +3,9 @@
     python bench/large_bodies.py [--requests 10000] [--others 300] [--only NAME ...] [--json FILE]
 
 Three targets: a hub that admits callers without a key, a hub that demands one, and a server of our own over HTTP. Each
-way is tried a few times before memory is read for the first time, so that whatever is imported late has been. The run
-ends with 1 where more than `MOST_GROWTH_MB` stay, or where the target no longer answers.
+way is tried with a small body before memory is read for the first time, so that whatever is imported late has been;
+every figure is compared with that. The run ends with 1 where more than `MOST_GROWTH_MB` stay, or where the target no
+longer answers.
 """
 
 from __future__ import annotations
@@ -27,31 +28,39 @@ from process import Process, free_port, memory_mb
 
 ROOT = Path(__file__).parents[1]
 SIZE = 10_000_000
+SERVER_SIZE = 8_000_000
+"""A server of our own takes eight megabytes by default."""
+SMALL = 2_000
 AT_ONCE = 4
 MOST_GROWTH_MB = 20.0
 SETTLE_S = 10.0
+REST_S = 3.0
+"""After a start the hub gives back what it no longer needs."""
 PIECES = 20
 META = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}
 INITIALIZE = b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"bench","version":"1"}}}'
 BAD_KEY = "authorization: Bearer ilk_wrong\r\n"
 
 
-def call_of(tool: str, meta: dict[str, object]) -> bytes:
+def call_of(tool: str, meta: dict[str, object], size: int) -> bytes:
     """A call whose argument is large."""
     call = {"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": {"name": tool, "arguments": {}, "_meta": meta}}
     head, tail = json.dumps(call).encode().split(b'"arguments": {}')
-    fill = SIZE - len(head) - len(tail) - 30
+    fill = size - len(head) - len(tail) - 30
     return head + b'"arguments": {"text": "' + b"x" * fill + b'"}' + tail
 
 
 class Target:
     """An address, and the bytes that are sent to it."""
 
-    def __init__(self, port: int, tool: str) -> None:
+    def __init__(self, port: int, tool: str, size: int) -> None:
         self.port = port
         self.tool = tool
-        self.call = call_of(tool, META)
-        self.legacy = call_of(tool, {})
+        self.size = size
+        self.call = call_of(tool, META, size)
+        self.legacy = call_of(tool, {}, size)
+        self.arguments = b'{"text":"' + b"x" * (size - 11) + b'"}'
+        self.garbage = b"x" * size
         self.modern = f"mcp-protocol-version: 2026-07-28\r\nmcp-method: tools/call\r\nmcp-name: {tool}\r\n"
 
     def head(self, method: str, path: str, length: int | None, more: str = "") -> bytes:
@@ -112,7 +121,7 @@ def wrong_key(target: Target) -> bytes:
 
 
 def wrong_json(target: Target) -> bytes:
-    return target.exchange(target.head("POST", "/mcp", SIZE), b"x" * SIZE)
+    return target.exchange(target.head("POST", "/mcp", target.size), target.garbage)
 
 
 def slow(target: Target) -> bytes:
@@ -121,7 +130,7 @@ def slow(target: Target) -> bytes:
 
 def cut(target: Target) -> bytes:
     with target.connected() as sock, contextlib.suppress(ConnectionError):
-        sock.sendall(target.head("POST", "/mcp", len(target.call), target.modern) + target.call[: SIZE // 2])
+        sock.sendall(target.head("POST", "/mcp", len(target.call), target.modern) + target.call[: target.size // 2])
     return b""
 
 
@@ -141,28 +150,27 @@ def delete_with_body(target: Target) -> bytes:
 
 
 def rest(target: Target) -> bytes:
-    body = b'{"text":"' + b"x" * (SIZE - 11) + b'"}'
-    return target.exchange(target.head("POST", f"/tools/{target.tool}", len(body)), body)
+    return target.exchange(target.head("POST", f"/tools/{target.tool}", len(target.arguments)), target.arguments)
 
 
 def rest_validate(target: Target) -> bytes:
-    body = b'{"text":"' + b"x" * (SIZE - 11) + b'"}'
-    return target.exchange(target.head("POST", f"/tools/{target.tool}/validate", len(body)), body)
+    return target.exchange(
+        target.head("POST", f"/tools/{target.tool}/validate", len(target.arguments)), target.arguments
+    )
 
 
 def rest_cut(target: Target) -> bytes:
     with target.connected() as sock, contextlib.suppress(ConnectionError):
-        sock.sendall(target.head("POST", f"/tools/{target.tool}", SIZE) + b"x" * (SIZE // 2))
+        sock.sendall(target.head("POST", f"/tools/{target.tool}", target.size) + target.garbage[: target.size // 2])
     return b""
 
 
 def admin(target: Target) -> bytes:
-    body = b'{"text":"' + b"x" * (SIZE - 11) + b'"}'
-    return target.exchange(target.head("POST", "/admin/why", len(body)), body)
+    return target.exchange(target.head("POST", "/admin/why", len(target.arguments)), target.arguments)
 
 
 def unknown_path(target: Target) -> bytes:
-    return target.exchange(target.head("POST", "/nothing/here", SIZE), b"x" * SIZE)
+    return target.exchange(target.head("POST", "/nothing/here", target.size), target.garbage)
 
 
 def sse(target: Target) -> bytes:
@@ -226,11 +234,8 @@ WAYS: dict[str, Way] = {
 }
 
 
-def measured(target: Target, pid: int, way: Way, count: int) -> dict[str, object]:
+def measured(target: Target, pid: int, before: float, way: Way, count: int) -> dict[str, object]:
     """Memory before and after so many requests, the most there was meanwhile, and what they were answered."""
-    for _ in range(8):
-        way(target)
-    before = settled(pid, None)
     peak = before
     done = Event()
 
@@ -269,18 +274,19 @@ def measured(target: Target, pid: int, way: Way, count: int) -> dict[str, object
     }
 
 
-def settled(pid: int, before: float | None) -> float:
+def settled(pid: int, before: float) -> float:
     """Memory once it no longer falls, or is what it was."""
     deadline = time.monotonic() + SETTLE_S
     least = memory_mb([pid])
-    while before is not None and least - before > MOST_GROWTH_MB / 2 and time.monotonic() < deadline:
+    while least - before > MOST_GROWTH_MB / 2 and time.monotonic() < deadline:
         time.sleep(0.25)
         least = min(least, memory_mb([pid]))
     return least
 
 
 @contextlib.contextmanager
-def running(kind: str, folder: Path) -> Iterator[tuple[Target, int]]:
+def running(kind: str, folder: Path) -> Iterator[tuple[Target, int, float]]:
+    """A target, its process, and its memory once it has answered small requests of every kind."""
     port = free_port()
     env = {"INTERLOCK_HOME": str(folder), "PYTHONPATH": str(ROOT / "src")}
     me = str(Path(__file__).resolve())
@@ -296,7 +302,12 @@ def running(kind: str, folder: Path) -> Iterator[tuple[Target, int]]:
     process = Process(command, core=None, log=folder / "log", env=env, cwd=folder)
     try:
         process.wait_port(port)
-        yield Target(port, "echo" if kind == "server" else "s__echo"), process.pid
+        tool = "echo" if kind == "server" else "s__echo"
+        small = Target(port, tool, SMALL)
+        for way in [*WAYS.values()] * 3:
+            way(small)
+        time.sleep(REST_S)
+        yield Target(port, tool, SERVER_SIZE if kind == "server" else SIZE), process.pid, memory_mb([process.pid])
     finally:
         process.end()
 
@@ -331,17 +342,15 @@ def main() -> int:
         return 0
     results: dict[str, dict[str, object]] = {}
     for kind in options.targets:
-        with tempfile.TemporaryDirectory() as folder, running(kind, Path(folder)) as (target, pid):
+        with tempfile.TemporaryDirectory() as folder, running(kind, Path(folder)) as (target, pid, before):
             for name, way in WAYS.items():
                 if options.only is not None and name not in options.only:
                     continue
                 count = options.requests if way is valid else options.others
-                row = results[f"{kind}, {name}"] = measured(target, pid, way, count)
+                row = results[f"{kind}, {name}"] = measured(target, pid, before, way, count)
                 memory = row["memory_mb"]
-                print(
-                    f"{kind:10} {name:16} {count:6} {row['seconds']:6} s {memory} {row['answers']} {row['holds']}",
-                    flush=True,
-                )
+                said = f"{kind:10} {name:16} {count:6} {row['seconds']:6} s {memory} {row['answers']}"
+                print(said, "" if row["holds"] else "TOO MUCH STAYS", flush=True)
     if options.json:
         options.json.write_text(json.dumps(results, indent=1))
     return 0 if all(row["holds"] for row in results.values()) else 1

@@ -10,6 +10,10 @@ from typing import Final
 FLOOD: Final = 1_000
 """So many of something are a flood; when half of them have gone, so has what they took."""
 _ARENA_MAX: Final = -8
+_MMAP_THRESHOLD: Final = -3
+_TRIM_THRESHOLD: Final = -1
+_LARGE_BLOCK: Final = 512 * 1024
+_FREE_AT_TOP: Final = 4 * 1024 * 1024
 
 
 def resident_mb() -> float | None:
@@ -37,6 +41,14 @@ def share_one_heap() -> None:
     """Have all threads take from one heap, where the allocator (glibc's) would keep one for each of them: few threads
     work here, and seldom at once. To be said before there are any."""
     _allocator("mallopt", _ARENA_MAX, 1)
+
+
+def return_large_blocks() -> None:
+    """Have every large block be a mapping of its own, which goes back to the system when it is freed. glibc would raise
+    its bound to the largest block it ever saw freed, up to 32 MB: from then on large bodies would come from the heap,
+    and leave it as large as it was while most of them were there."""
+    _allocator("mallopt", _MMAP_THRESHOLD, _LARGE_BLOCK)
+    _allocator("mallopt", _TRIM_THRESHOLD, _FREE_AT_TOP)
 
 
 def _allocator(name: str, *args: int) -> None:

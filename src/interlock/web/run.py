@@ -24,7 +24,7 @@ from interlock.hub.audit.tracing.setup import check_otel
 from interlock.hub.auth.oauth.token_authentication import check_installed
 from interlock.hub.authentication import is_mcp_path
 from interlock.hub.cannot_start import CannotStart
-from interlock.hub.memory import MemoryTrend, give_back, share_one_heap
+from interlock.hub.memory import MemoryTrend, give_back, return_large_blocks, share_one_heap
 from interlock.hub.operations import ControlOperations
 from interlock.store import StoreError
 from interlock.transports.descriptors import for_clients, raise_limit
@@ -60,6 +60,7 @@ def run_hub(config: Config, *, home: Path, on_ready: Callable[[Ready], None]) ->
     # The thread that writes records would otherwise keep the loop waiting for five milliseconds at a time.
     sys.setswitchinterval(0.0005)
     share_one_heap()
+    return_large_blocks()
     with _only_one(home):
         try:
             _run(serve(config, home, on_ready))
