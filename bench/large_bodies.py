@@ -38,7 +38,8 @@ REST_S = 3.0
 """After a start the hub gives back what it no longer needs."""
 PIECES = 20
 META = {"io.modelcontextprotocol/protocolVersion": "2026-07-28", "io.modelcontextprotocol/clientCapabilities": {}}
-INITIALIZE = b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":{"protocolVersion":"2025-11-25","capabilities":{},"clientInfo":{"name":"bench","version":"1"}}}'
+HELLO = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "bench", "version": "1"}}
+INITIALIZE = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": HELLO}).encode()
 BAD_KEY = "authorization: Bearer ilk_wrong\r\n"
 
 
@@ -113,6 +114,13 @@ Way = Callable[[Target], bytes]
 
 def valid(target: Target) -> bytes:
     return target.exchange(target.head("POST", "/mcp", len(target.call), target.modern), target.call)
+
+
+def refused(target: Target) -> bytes:
+    """Without a key, of a tool that is not there: the plainest way."""
+    more = target.modern.replace(f"mcp-name: {target.tool}", "mcp-name: nothing")
+    body = target.call.replace(f'"name": "{target.tool}"'.encode(), b'"name": "nothing"', 1)
+    return target.exchange(target.head("POST", "/mcp", len(body), more), body)
 
 
 def wrong_key(target: Target) -> bytes:
@@ -214,6 +222,7 @@ def unread(target: Target) -> bytes:
 WAYS: dict[str, Way] = {
     way.__name__.replace("_", " "): way
     for way in (
+        refused,
         valid,
         wrong_json,
         wrong_key,
@@ -346,7 +355,7 @@ def main() -> int:
             for name, way in WAYS.items():
                 if options.only is not None and name not in options.only:
                     continue
-                count = options.requests if way is valid else options.others
+                count = options.requests if way is refused or options.only else options.others
                 row = results[f"{kind}, {name}"] = measured(target, pid, before, way, count)
                 memory = row["memory_mb"]
                 said = f"{kind:10} {name:16} {count:6} {row['seconds']:6} s {memory} {row['answers']}"
