@@ -147,7 +147,7 @@ async def _watch_files(hub_app: HubApp, operator: ControlOperations) -> None:
 
 
 async def _watch_memory(listener: HttpListener, hub_app: HubApp) -> None:
-    """What thousands of clients took goes back to the system when they have gone, and what refers to itself is found."""
+    """What thousands of clients took goes back to the system when they have gone. Cycles are looked for."""
     memory_trend = MemoryTrend()
     collector = Collector()
     while True:
