@@ -7,13 +7,11 @@ import os
 import sys
 from typing import Final
 
+from interlock.transports.allocator import call_allocator
+
 FLOOD: Final = 1_000
 """So many of something are a flood; when half of them have gone, so has what they took."""
 _ARENA_MAX: Final = -8
-_MMAP_THRESHOLD: Final = -3
-_TRIM_THRESHOLD: Final = -1
-_LARGE_BLOCK: Final = 512 * 1024
-_FREE_AT_TOP: Final = 4 * 1024 * 1024
 
 
 def resident_mb() -> float | None:
@@ -34,31 +32,13 @@ def resident_mb() -> float | None:
 def give_back() -> None:
     """Hand what the allocator keeps for later back to the system, where its allocator can: glibc's. Takes milliseconds,
     without the interpreter's lock."""
-    _allocator("malloc_trim", 0)
+    call_allocator("malloc_trim", 0)
 
 
 def share_one_heap() -> None:
     """Have all threads take from one heap, where the allocator (glibc's) would keep one for each of them: few threads
     work here, and seldom at once. To be said before there are any."""
-    _allocator("mallopt", _ARENA_MAX, 1)
-
-
-def return_large_blocks() -> None:
-    """Have every large block be a mapping of its own, which goes back to the system when it is freed. glibc would raise
-    its bound to the largest block it ever saw freed, up to 32 MB: from then on large bodies would come from the heap,
-    and leave it as large as it was while most of them were there."""
-    _allocator("mallopt", _MMAP_THRESHOLD, _LARGE_BLOCK)
-    _allocator("mallopt", _TRIM_THRESHOLD, _FREE_AT_TOP)
-
-
-def _allocator(name: str, *args: int) -> None:
-    import ctypes  # a hub needs it; a help text does not
-
-    try:
-        function = getattr(ctypes.CDLL(None), name)
-    except (OSError, TypeError, AttributeError):
-        return
-    function(*args)
+    call_allocator("mallopt", _ARENA_MAX, 1)
 
 
 class MemoryTrend:

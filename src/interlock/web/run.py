@@ -24,9 +24,10 @@ from interlock.hub.auth.oauth.token_authentication import check_installed
 from interlock.hub.authentication import is_mcp_path
 from interlock.hub.cannot_start import CannotStart
 from interlock.hub.collecting import Collector, hold_collector_back
-from interlock.hub.memory import MemoryTrend, give_back, return_large_blocks, share_one_heap
+from interlock.hub.memory import MemoryTrend, give_back, share_one_heap
 from interlock.hub.operations import ControlOperations
 from interlock.store import StoreError
+from interlock.transports.allocator import return_large_blocks
 from interlock.transports.descriptors import for_clients, raise_limit
 from interlock.transports.http.bounds import HttpBounds
 from interlock.transports.http.endpoint import McpEndpoint
