@@ -15,9 +15,9 @@ from typing import Final
 from interlock.hub.memory import resident_mb
 
 YOUNG: Final = 5_000
-"""Objects made, less those freed, before the youngest generation is looked at: a third of a millisecond."""
+"""Objects made, less those freed, before the youngest generation is looked at: half a millisecond."""
 ROUNDS: Final = 3
-"""Looks at the youngest generation before the next is looked at with it: at most 20,000 objects, two milliseconds."""
+"""Looks at the youngest generation before the next is looked at with it: at most 20,000 objects, three milliseconds."""
 NEVER: Final = 1_000_000
 """The last generation is looked at here, between calls, and not in the middle of one."""
 FEW: Final = YOUNG * (ROUNDS + 1)
@@ -65,7 +65,7 @@ class Collector:
                 gc.freeze()
 
     def _look_at_everything(self) -> None:
-        """Takes some ten milliseconds: nobody waits."""
+        """Takes some 25 milliseconds: at the start, or when nobody waits."""
         gc.unfreeze()
         gc.collect()
         gc.freeze()
