@@ -45,9 +45,10 @@ conformance: venv
 bench: venv
 	$(BIN)/python bench/gateway.py --install --json bench-results.json
 
-# A million calls of 200 principals over one server: none may reach the wrong one.
+# A million calls of 200 principals over one server: none may reach the wrong one. Ten thousand requests of 10 MB: nothing stays.
 soak: venv
 	$(BIN)/python bench/confidentiality.py
+	$(BIN)/python bench/large_bodies.py
 
 format: venv
 	$(BIN)/ruff check --fix-only --quiet $(wildcard $(SOURCES))

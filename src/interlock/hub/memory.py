@@ -7,6 +7,8 @@ import os
 import sys
 from typing import Final
 
+from interlock.transports.allocator import call_allocator
+
 FLOOD: Final = 1_000
 """So many of something are a flood; when half of them have gone, so has what they took."""
 _ARENA_MAX: Final = -8
@@ -30,23 +32,13 @@ def resident_mb() -> float | None:
 def give_back() -> None:
     """Hand what the allocator keeps for later back to the system, where its allocator can: glibc's. Takes milliseconds,
     without the interpreter's lock."""
-    _allocator("malloc_trim", 0)
+    call_allocator("malloc_trim", 0)
 
 
 def share_one_heap() -> None:
     """Have all threads take from one heap, where the allocator (glibc's) would keep one for each of them: few threads
     work here, and seldom at once. To be said before there are any."""
-    _allocator("mallopt", _ARENA_MAX, 1)
-
-
-def _allocator(name: str, *args: int) -> None:
-    import ctypes  # a hub needs it; a help text does not
-
-    try:
-        function = getattr(ctypes.CDLL(None), name)
-    except (OSError, TypeError, AttributeError):
-        return
-    function(*args)
+    call_allocator("mallopt", _ARENA_MAX, 1)
 
 
 class MemoryTrend:

@@ -13,6 +13,7 @@ import msgspec
 from starlette.responses import PlainTextResponse
 
 from interlock.server.server import Server
+from interlock.transports.allocator import return_large_blocks
 from interlock.transports.http.endpoint import McpEndpoint
 from interlock.transports.http.serve import start
 
@@ -62,6 +63,7 @@ async def serve_http(
 
 async def serve_http_until_told(server: Server, host: str, port: int, app: ASGI3Application | None = None) -> None:
     """Serve Streamable HTTP until the process is interrupted or told to end."""
+    return_large_blocks()
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
     async with serve_http(server, host, port, app=app) as address:

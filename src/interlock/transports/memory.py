@@ -256,8 +256,9 @@ class _MemoryExchange(Exchange):
 
     def withdraw(self, reason: str) -> None:
         """The client no longer wants the answer."""
-        if self._close() and self.on_cancel is not None:
-            self.on_cancel(reason)
+        told = self.on_cancel
+        if self._close() and told is not None:
+            told(reason)
 
     def _end(self, answer: Result | Failure) -> None:
         if self._close():
@@ -265,9 +266,11 @@ class _MemoryExchange(Exchange):
 
     def _close(self) -> bool:
         was_open, self._open = self._open, False
+        self.on_cancel = None
         self._deadline.cancel()
         for waiter in self._asks:
             waiter.cancel()
+        self._asks.clear()
         return was_open
 
     def _extend(self) -> None:

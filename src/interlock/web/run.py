@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import gc
 import os
 import signal
 import sys
@@ -24,9 +23,11 @@ from interlock.hub.audit.tracing.setup import check_otel
 from interlock.hub.auth.oauth.token_authentication import check_installed
 from interlock.hub.authentication import is_mcp_path
 from interlock.hub.cannot_start import CannotStart
+from interlock.hub.collecting import Collector, hold_collector_back
 from interlock.hub.memory import MemoryTrend, give_back, share_one_heap
 from interlock.hub.operations import ControlOperations
 from interlock.store import StoreError
+from interlock.transports.allocator import return_large_blocks
 from interlock.transports.descriptors import for_clients, raise_limit
 from interlock.transports.http.bounds import HttpBounds
 from interlock.transports.http.endpoint import McpEndpoint
@@ -54,12 +55,11 @@ class Ready(msgspec.Struct, frozen=True):
 
 def run_hub(config: Config, *, home: Path, on_ready: Callable[[Ready], None]) -> int:
     """Serve until told to stop. Gives the exit code. Raises CannotStart."""
-    # The few thousand objects of start-up live as long as the process: the collector need not look at them again.
-    gc.freeze()
-    gc.set_threshold(50_000, 20, 50)
+    hold_collector_back()
     # The thread that writes records would otherwise keep the loop waiting for five milliseconds at a time.
     sys.setswitchinterval(0.0005)
     share_one_heap()
+    return_large_blocks()
     with _only_one(home):
         try:
             _run(serve(config, home, on_ready))
@@ -119,7 +119,7 @@ async def serve(config: Config, home: Path, on_ready: Callable[[Ready], None]) -
         hint = f"see that there is room in {home / 'run'}, and that it can be written"
         raise CannotStart(f"{cause.filename or socket_path(home)}: {cause.strerror}", hint) from None
     watcher = asyncio.create_task(_watch_files(hub_app, operator))
-    ebbing = asyncio.create_task(_watch_connections(http.listener))
+    ebbing = asyncio.create_task(_watch_memory(http.listener, hub_app))
     with _signals(stopping.set):
         on_ready(Ready(hub_app.listen, os.getpid()))
         await stopping.wait()
@@ -147,13 +147,15 @@ async def _watch_files(hub_app: HubApp, operator: ControlOperations) -> None:
             seen = _stamps(hub_app.config)
 
 
-async def _watch_connections(listener: HttpListener) -> None:
-    """What thousands of clients took goes back to the system when they have gone."""
+async def _watch_memory(listener: HttpListener, hub_app: HubApp) -> None:
+    """What thousands of clients took goes back to the system when they have gone. Cycles are looked for."""
     memory_trend = MemoryTrend()
+    collector = Collector()
     while True:
         await asyncio.sleep(LOOK_EVERY_S)
         if memory_trend.has_fallen(len(listener.connections)):
             await asyncio.to_thread(give_back)
+        collector.look(sum(hub_app.counts.calls.values()), hub_app.hub.open_calls)
 
 
 def _stamps(config: Config) -> dict[str, tuple[int, int, int]]:

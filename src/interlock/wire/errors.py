@@ -189,6 +189,7 @@ class Fault(Exception):
 
     def render(self, error_dialect: ErrorDialect) -> ErrorObject:
         """The JSON-RPC error object for whoever asked."""
+        self.drop_frames()
         data: dict[str, object] = {**self.data, "domain": self.kind.domain, "name": self.kind.name}
         if self.hint:
             data["hint"] = self.hint
@@ -198,6 +199,11 @@ class Fault(Exception):
             data["_mgp"] = self._recovery()
         code = self.kind.code(error_dialect) if self.foreign_code is None else self.foreign_code
         return ErrorObject(code, self.message, msgspec.Raw(msgspec.json.encode(data)))
+
+    def drop_frames(self) -> None:
+        """Forget where it was raised, once it is told. A frame it passed through often holds the fault and the request
+        it is about: such a cycle would keep the whole request until the collector runs."""
+        self.__traceback__ = self.__context__ = self.__cause__ = None
 
     def _recovery(self) -> dict[str, object]:
         """MGP, Recovery Fields."""

@@ -176,7 +176,8 @@ async def test_a_chunked_body_is_read(place: Place) -> None:
 @pytest.mark.parametrize("path", [b"/mcp", b"/app"])
 async def test_a_body_that_grows_over_the_limit_is_refused(path: bytes) -> None:
     async with opened(Desk(), limits=Limits(message_bytes=1000)) as place, place.peer() as peer:
-        peer.send(b"POST %b HTTP/1.1\r\nHost: %b\r\nTransfer-Encoding: chunked\r\n\r\n" % (path, place.host.encode()))
+        more = b"Content-Type: application/json\r\nTransfer-Encoding: chunked\r\n\r\n"
+        peer.send(b"POST %b HTTP/1.1\r\nHost: %b\r\n%b" % (path, place.host.encode(), more))
         peer.send(b"100\r\n" + b"a" * 256 + b"\r\n")
         for _ in range(4):
             peer.send(b"100\r\n" + b"a" * 256 + b"\r\n")
@@ -195,8 +196,10 @@ async def test_a_long_body_is_not_read_from_who_is_not_admitted(place: Place, le
 
 
 async def test_bodies_that_come_in_are_bounded_over_all_connections() -> None:
-    async with opened(Desk(), HttpBounds(held_bytes=250)) as place, place.peer() as one, place.peer() as two:
-        begun = b"POST /mcp HTTP/1.1\r\nHost: %b\r\nContent-Length: 200\r\n\r\n" % place.host.encode() + b"a" * 150
+    bounds = HttpBounds(held_bytes=2500, early_bytes=1000)
+    async with opened(Desk(), bounds) as place, place.peer() as one, place.peer() as two:
+        head = b"POST /mcp HTTP/1.1\r\nHost: %b\r\nContent-Type: application/json\r\nContent-Length: 2000\r\n\r\n"
+        begun = head % place.host.encode() + b"a" * 1500
         one.send(begun)
         two.send(begun)
         answers = {asyncio.ensure_future(peer.answer()) for peer in (one, two)}
@@ -206,7 +209,7 @@ async def test_bodies_that_come_in_are_bounded_over_all_connections() -> None:
         async with place.peer() as three:
             three.send(modern(place.host).replace(b"/mcp", b"/app", 1))
             assert (await three.answer()).status == 200
-    assert place.server.listener.held == 0
+    assert place.server.listener.bodies.bytes == 0
 
 
 async def test_a_refusal_behind_a_request_to_the_app_leaves_that_one_alone(place: Place) -> None:

@@ -171,7 +171,8 @@ RAW = {
     "bare carriage return": (b"GET / HTTP/1.1\r\nHost: HOST\r\nA: b\rc\r\n\r\n", 400),
     "both lengths": (b"POST / HTTP/1.1\r\nHost: HOST\r\nTransfer-Encoding: chunked\r\nContent-Length: 4\r\n\r\n", 400),
     "trailers": (
-        b"POST /mcp HTTP/1.1\r\nHost: HOST\r\nTransfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\nHost: evil\r\n\r\n",
+        b"POST /mcp HTTP/1.1\r\nHost: HOST\r\nContent-Type: application/json\r\n"
+        b"Transfer-Encoding: chunked\r\n\r\n1\r\na\r\n0\r\nHost: evil\r\n\r\n",
         400,
     ),
     "smuggled request": (

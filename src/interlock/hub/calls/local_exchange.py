@@ -60,5 +60,6 @@ class LocalExchange(Exchange):
     def cancel(self, reason: str) -> None:
         """Give up the answer."""
         self.answer.cancel()
-        if self.on_cancel is not None:
-            self.on_cancel(reason)
+        told, self.on_cancel = self.on_cancel, None
+        if told is not None:
+            told(reason)

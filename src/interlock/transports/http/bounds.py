@@ -23,9 +23,11 @@ class HttpBounds(msgspec.Struct, frozen=True):
     connections: int = 10_000
     """Open at once. A hub sets as many as the system lets it have."""
     held_bytes: int = 64 * 1024 * 1024
-    """Bodies that are still coming in, over all connections."""
+    """Large bodies, over all connections: those that come in, and those whose requests are not answered yet."""
     early_bytes: int = 64 * 1024
-    """A body longer than this is only read from a caller who was admitted by the headers alone."""
+    """A body longer than this is large."""
+    small_bytes: int = 16 * 1024 * 1024
+    """All other bodies that are still coming in, over all connections."""
     pipelined: int = 64
     """Requests that may wait on one connection behind the one being answered."""
     stream_bytes: int = 1024 * 1024

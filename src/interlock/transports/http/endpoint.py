@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import logging
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from functools import lru_cache
 from typing import Final
 
@@ -74,6 +74,7 @@ class McpEndpoint:
     ) -> None:
         self._service = service
         self._limits = limits
+        self._bounds = bounds
         self.sessions = Sessions(limits, bounds, service.on_session_closed, clock)
         self.legacy_sse = LegacySse(service, limits, bounds, self.sessions.remembered)
         self._listening: set[HttpExchange] = set()
@@ -116,12 +117,20 @@ class McpEndpoint:
             self.handle(turn)
 
     def foresee(self, head: Head) -> Refusal | None:
-        """Whether the caller is refused before anything is known of the body."""
+        """Whether the request is refused before anything is known of the body: for its caller, its method, its type."""
+        large = head.length > self._bounds.early_bytes or b"transfer-encoding" in head.headers
         try:
             self.legacy_sse.admit(head.path, head.headers)
         except Fault as fault:
+            if isinstance(fault, AuthenticationPending) and not large:
+                return None
             return Refusal(fault.kind.http, fault.message, fault.name, fault_headers(fault))
-        return None
+        if not large:
+            return None
+        if head.method != b"POST":
+            return Refusal(413, "only a POST has a body here", "TOO_LARGE")
+        unfit = _unfit(head.headers)
+        return None if unfit is None else Refusal(*unfit)
 
     def tick(self) -> None:
         """Sessions that nobody uses end."""
@@ -387,14 +396,21 @@ def _id_of(turn: Turn, fault: Fault | None) -> Id | None:
 
 def _fits(turn: Turn) -> bool:
     """Whether the headers are those of a POST that carries an MCP message. Answers it if not."""
-    headers = turn.head.headers
-    if not _is_json(headers.get(b"content-type", b"")):
-        _refuse(turn, 415, Fault("INVALID_REQUEST", "Content-Type must be application/json"))
-    elif not _accepts(headers.get(b"accept", b"*/*"), _BOTH_KINDS):
-        _refuse(turn, 406, Fault("INVALID_REQUEST", f"Accept must list {' and '.join(_BOTH_KINDS)}"))
-    else:
+    unfit = _unfit(turn.head.headers)
+    if unfit is None:
         turn.head.fit = True
+    else:
+        _refuse(turn, unfit[0], Fault("INVALID_REQUEST", unfit[1]))
     return turn.head.fit
+
+
+def _unfit(headers: Mapping[bytes, bytes]) -> tuple[int, str] | None:
+    """The status and the reason with which a POST is refused for its headers."""
+    if not _is_json(headers.get(b"content-type", b"")):
+        return 415, "Content-Type must be application/json"
+    if not _accepts(headers.get(b"accept", b"*/*"), _BOTH_KINDS):
+        return 406, f"Accept must list {' and '.join(_BOTH_KINDS)}"
+    return None
 
 
 def _is_json(content_type: bytes) -> bool:

@@ -8,6 +8,7 @@ from email.utils import formatdate
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Protocol
 
+from interlock.transports.http.bodies import Bodies
 from interlock.transports.http.bounds import HttpBounds
 from interlock.transports.http.guard import Faces, Refusal, check_target
 from interlock.transports.http.legacy_sse import mcp_path_of
@@ -27,7 +28,8 @@ class Endpoint(Protocol):
         """Answer a request, now or later, `at_length` where no trail is to be followed. Never raises."""
 
     def foresee(self, head: Head) -> Refusal | None:
-        """Whether a request would be refused whatever its body is. Asked before a long body is read."""
+        """Whether a request would be refused whatever its body is. Asked before a body is read that did not come
+        together with the head."""
 
     def tick(self) -> None:
         """A moment has passed: drop what has grown old."""
@@ -57,8 +59,7 @@ class HttpListener:
         self.connections: set[HubProtocol] = set()
         self.streams: dict[Turn, float] = {}
         """The open event streams, and when each gets its next comment."""
-        self.held = 0
-        """Bytes of bodies that are still coming in."""
+        self.bodies = Bodies(bounds)
         self.overrun = 0
         """Streams closed because their clients did not read them."""
         self.refused = 0

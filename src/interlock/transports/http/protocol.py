@@ -17,6 +17,7 @@ from uvicorn.protocols.http.httptools_impl import HttpToolsProtocol, RequestResp
 
 from interlock.transports.batching import Batching
 from interlock.transports.http import guard
+from interlock.transports.http.bodies import CROWDED
 from interlock.transports.http.guard import Refusal
 from interlock.transports.http.listener import HttpListener, Known
 from interlock.transports.http.refusals import refusal_body
@@ -61,7 +62,7 @@ class HubProtocol(HttpToolsProtocol):
         self.listener = listener
         self._rounds = Batching.of(self.loop)
         self.data_received = partial(self._rounds.received, self)  # type: ignore[method-assign]
-        """Bytes, in whatever pieces they come: in their turn they are taken in."""
+        """Bytes, in whatever pieces they come: in their turn they are taken in. `connection_lost` takes it back."""
         self._phase = _IDLE
         self._target = b""
         self._first: bytes | None = None
@@ -72,7 +73,6 @@ class HubProtocol(HttpToolsProtocol):
         self._fed = 0
         """Bytes since the last whole request."""
         self._body: bytes | bytearray = b""
-        self._held = 0
         self._asgi_bytes = 0
         self._reading: Turn | None = None
         """The MCP request whose body is coming in."""
@@ -138,18 +138,26 @@ class HubProtocol(HttpToolsProtocol):
         self.transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The client has gone."""
+        """The client has gone. Whatever refers to this connection, and is referred to by it, is let go of: a connection
+        is freed when it is closed, not when the collector next looks."""
         self.listener.connections.discard(self)
         self._phase = _DEAF
-        self._queue.clear()
         self._let_go()
         super().connection_lost(exc)
+        self.__dict__.pop("data_received", None)
+        self._first = self._template = self._head = self._reading = None
+        waiting = [each[0] for each in self._queue if not isinstance(each, Turn)]
+        self._queue.clear()
         active, self._active = self._active, None
         if isinstance(active, RequestResponseCycle):
-            active.disconnected = True
-            active.message_event.set()
+            waiting.append(active)
         elif active is not None:
             self._lose(active)
+        if self.cycle is not None:
+            waiting.append(self.cycle)
+            self.cycle = None  # type: ignore[assignment]
+        for cycle in waiting:
+            _forsake(cycle)
 
     def pause_writing(self) -> None:
         """The client does not keep up: nothing more is taken from it until it does."""
@@ -232,7 +240,7 @@ class HubProtocol(HttpToolsProtocol):
             self._on_expect(head[b"expect"], version)
         elif first is not None:
             self._template = Template.of(first, known)
-        if known.length > listener.bounds.early_bytes or b"transfer-encoding" in head:
+        if (known.length or b"transfer-encoding" in head) and not _is_whole(first, known):
             refusal = listener.endpoint.foresee(known)
             if refusal is not None:
                 self._refuse(refusal)
@@ -255,12 +263,10 @@ class HubProtocol(HttpToolsProtocol):
             else:
                 self._body = bytearray(held) + body
             size = len(self._body)
-            self._held += len(body)
-            self.listener.held += len(body)
         if size > limit:
             self._refuse(Refusal(413, f"the body is over the limit of {limit} bytes", "TOO_LARGE"))
-        elif self.listener.held > self.listener.bounds.held_bytes:
-            self._refuse(Refusal(503, "too much is coming in", "RESOURCE_EXHAUSTED", b"retry-after: 1\r\n"))
+        elif not self.listener.bodies.hold(self, size if self._active is None and not self._queue else self._size()):
+            self._refuse(CROWDED)
 
     def on_message_complete(self) -> None:
         """The request is whole."""
@@ -269,13 +275,14 @@ class HubProtocol(HttpToolsProtocol):
         self._phase = _IDLE
         self._fed = 0
         turn = self._reading
+        self.listener.bodies.received(self)
         if turn is None:
             super().on_message_complete()
             return
         self._reading = None
         body = self._body
         turn.body = body if type(body) is bytes else bytes(body)
-        self._let_go()
+        self._body = b""
         if self._active is None and not self._queue and not self._stalled:
             self._active = turn
             self.listener.endpoint.handle(turn)
@@ -290,6 +297,8 @@ class HubProtocol(HttpToolsProtocol):
         turn.connection = turn.on_gone = self._active = None
         if self.listener.streams:
             self.listener.streams.pop(turn, None)
+        if self.listener.bodies.bytes:
+            self._recount()
         if not turn.keep_alive or self._draining:
             # Whoever did not ask for the end may have sent more already.
             self._hang_up(lingering=turn.refusal is not None or (turn.head.keep_alive and not self._draining))
@@ -312,6 +321,12 @@ class HubProtocol(HttpToolsProtocol):
         chunk = b"%x\r\n%b\r\n" % (len(event), event) if turn.head.chunked else event
         self._rounds.write(self.transport, chunk)
         return True
+
+    # What all connections together ask for.
+
+    def give_way(self) -> None:
+        """Others need the room that a body takes which is slow to come."""
+        self._refuse(CROWDED)
 
     # What the server asks for.
 
@@ -348,10 +363,15 @@ class HubProtocol(HttpToolsProtocol):
     # uvicorn's own steps, adapted.
 
     def on_response_complete(self) -> None:
-        """The ASGI app has answered."""
-        self._active = None
+        """The ASGI app has answered. A body that it did not wait for is not read to its end, if that is far."""
+        active, self._active = self._active, None
+        if isinstance(active, RequestResponseCycle):
+            active.body = bytearray()
+            self._recount()
         if self._draining:
             self._hang_up()
+        elif active is self.cycle and self._phase is _BODY and self._far_from_end():
+            self._hang_up(lingering=True)
         elif not self.transport.is_closing():
             self._advance()
 
@@ -382,6 +402,11 @@ class HubProtocol(HttpToolsProtocol):
         # The parent must not queue it by itself: the queue here is for both kinds.
         self.cycle = None  # type: ignore[assignment]
         super().on_headers_complete()
+
+    def _far_from_end(self) -> bool:
+        """Whether more of the body is to come than is read for the sake of the connection."""
+        length = dict(self.headers).get(b"content-length")
+        return length is None or int(length) - self._asgi_bytes > self.listener.bounds.early_bytes
 
     def _on_repeated_header(self, head: dict[bytes, bytes], name: bytes, value: bytes) -> None:
         self._repeats += 1
@@ -427,6 +452,7 @@ class HubProtocol(HttpToolsProtocol):
         if len(self._queue) < self.listener.bounds.pipelined:
             self.flow.pause_reading()
             self._queue.append(waiting)
+            self._recount()
             return
         self._phase = _DEAF
         last = self._queue[-1]
@@ -500,8 +526,24 @@ class HubProtocol(HttpToolsProtocol):
     def _let_go(self) -> None:
         """The body is no longer held here."""
         self._body = b""
-        self.listener.held -= self._held
-        self._held = 0
+        self.listener.bodies.release(self)
+
+    def _recount(self) -> None:
+        """A request was answered, or waits behind another."""
+        size = self._size()
+        if self._body or size > self.listener.bounds.early_bytes:
+            self.listener.bodies.hold(self, size)
+        else:
+            self.listener.bodies.release(self)
+
+    def _size(self) -> int:
+        """What the requests of this connection hold that are not answered yet."""
+        active = self._active
+        size = 0
+        if active is not None:
+            size = len(active.body) if isinstance(active, Turn) else self._asgi_bytes
+        waiting = (each if isinstance(each, Turn) else each[0] for each in self._queue)
+        return size + len(self._body) + sum(len(each.body) for each in waiting)
 
     def _is_serving(self) -> bool:
         """Whether it is us, and not the client, that is waited for."""
@@ -524,8 +566,31 @@ class HubProtocol(HttpToolsProtocol):
         if self.transport.is_closing():
             return
         self._rounds.settle()
-        if lingering and self.transport.can_write_eof():
-            self.transport.write_eof()
-            self.flow.resume_reading()
-        else:
+        if not lingering or not self.transport.can_write_eof():
             self.transport.close()
+            return
+        try:
+            self.transport.write_eof()
+        except OSError:  # it has gone already, and the loop will say so
+            self.transport.abort()
+        else:
+            self.flow.resume_reading()
+
+
+def _is_whole(first: bytes | None, head: Head) -> bool:
+    """Whether the body came together with its head, so that nothing more has to be read."""
+    if first is None or b"transfer-encoding" in head.headers or head.length >= len(first):
+        return False
+    return first.find(b"\r\n\r\n") + 4 + head.length <= len(first)
+
+
+def _forsake(cycle: RequestResponseCycle) -> None:
+    """Nobody waits for this answer. The app may still hold the request: no part of the connection stays with it."""
+    cycle.disconnected = True
+    cycle.body = bytearray()
+    cycle.on_response = _nothing
+    cycle.message_event.set()
+
+
+def _nothing() -> None:
+    pass

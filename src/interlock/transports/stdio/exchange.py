@@ -91,21 +91,24 @@ class StreamExchange(OpenExchange):
         """The client no longer wants the answer."""
         if not self._open:
             return
-        self._open = False
-        self._drop_asks()
+        told = self.on_cancel
+        self._settle()
         if self._batch is not None:
             self._batch.answered(None)
-        if self.on_cancel is not None:
-            self.on_cancel(reason)
+        if told is not None:
+            told(reason)
 
     def _end(self, message: bytes) -> None:
         if self._open:
-            self._open = False
-            self._drop_asks()
+            self._settle()
             self._server.answer(self.request.id, message, self._batch)
 
-    def _drop_asks(self) -> None:
-        for waiter in self._asks or ():
+    def _settle(self) -> None:
+        """Nothing more is sent for this request. Whoever served it is let go: it refers to this exchange in turn."""
+        self._open = False
+        self.on_cancel = None
+        asks, self._asks = self._asks, None
+        for waiter in asks or ():
             waiter.cancel()
 
 

@@ -117,14 +117,12 @@ class _Served:
 
 
 async def _body(request: Request) -> dict[str, object]:
-    body = await request.body()
+    body = await _read(request)
     if not body:
         return {}
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
         raise Fault("UNSUPPORTED_MEDIA_TYPE", "the body must be JSON", hint="send application/json")
-    if len(body) > LARGEST_BODY:
-        raise Fault("TOO_LARGE", f"a body has at most {LARGEST_BODY} bytes")
     try:
         value = msgspec.json.decode(body)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as cause:
@@ -133,3 +131,13 @@ async def _body(request: Request) -> dict[str, object]:
     if not isinstance(value, dict):
         raise Fault("INVALID_PARAMS", "the body must be an object")
     return value
+
+
+async def _read(request: Request) -> bytes:
+    """The body, and no more of it than the bound."""
+    body = bytearray()
+    async for piece in request.stream():
+        body += piece
+        if len(body) > LARGEST_BODY:
+            raise Fault("TOO_LARGE", f"a body has at most {LARGEST_BODY} bytes")
+    return bytes(body)

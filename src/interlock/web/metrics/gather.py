@@ -83,7 +83,7 @@ def _of_http(listener: HttpListener) -> dict[str, Values]:
     values: dict[str, Values] = {
         "interlock_connections_open": _one(len(listener.connections)),
         "interlock_streams_open": _one(len(listener.streams)),
-        "interlock_body_bytes": _one(listener.held),
+        "interlock_body_bytes": _one(listener.bodies.bytes),
         "interlock_requests_refused_total": _one(listener.refused),
         "interlock_streams_overrun_total": _one(listener.overrun),
         "interlock_connections_timed_out_total": _one(listener.timed_out),

@@ -84,11 +84,13 @@ class RestExchange(Exchange):
     def cancel(self, reason: str) -> None:
         """The client has gone."""
         if self._outcome is None:
+            told = self.on_cancel
             self._settle(Fault("CANCELLED", reason))
-            if self.on_cancel is not None:
-                self.on_cancel(reason)
+            if told is not None:
+                told(reason)
 
     def _settle(self, outcome: bytes | Fault) -> None:
         if self._outcome is None:
             self._outcome = outcome
+            self.on_cancel = None
             self._woken.set()

@@ -58,6 +58,7 @@ def status_of(fault: Fault) -> int:
 
 def body_of(fault: Fault, where: Where) -> ErrorBody:
     """The body that a fault is answered with."""
+    fault.drop_frames()
     return error_body(fault, where.trace_id, tool_name=where.tool_name, documentation_url=where.documentation_url)
 
 

@@ -15,7 +15,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from typing import Final
 
 import msgspec
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import Response, StreamingResponse
 from starlette.routing import Route
 from starlette.types import Receive, Scope, Send
@@ -82,6 +82,8 @@ class Address:
             response = await serve(request, where)
         except Fault as fault:
             response = refusal(fault, where)
+        except ClientDisconnect:
+            return
         except Exception:
             log.exception("%s %s failed", request.method, request.url.path)
             response = refusal(Fault("INTERNAL_ERROR", "this failed in the hub; its log says why"), where)

@@ -67,8 +67,9 @@ class ParkedExchange(Exchange):
 
     def over(self, reason: str) -> None:
         """Nobody wants the answer any more."""
-        if self.on_cancel is not None:
-            self.on_cancel(reason)
+        told, self.on_cancel = self.on_cancel, None
+        if told is not None:
+            told(reason)
 
 
 class _ParkedCall(ParkedRequest):
@@ -78,7 +79,8 @@ class _ParkedCall(ParkedRequest):
         self, exchange: Exchange, parking: CallParking, bind: Callable[[], bytes], whole: ParkedExchange
     ) -> None:
         super().__init__(exchange, parking, bind)
-        self._whole = whole
+        self._whole: ParkedExchange | None = whole
+        """None once it is over: the two would keep each other, and the client's request with them."""
         self._open: set[asyncio.Future[object]] = set()
 
     def ask(self, method: str, params: bytes) -> asyncio.Future[bytes]:
@@ -93,19 +95,19 @@ class _ParkedCall(ParkedRequest):
 
     def done(self, outcome: bytes | Fault | ErrorObject) -> None:
         super().done(outcome)
+        self._whole = None
         self._withdraw()
 
     def stop(self, reason: str) -> None:
+        whole, self._whole = self._whole, None
         self._withdraw()
-        self._whole.over(reason)
+        if whole is not None:
+            whole.over(reason)
 
     def attach(self, exchange: Exchange) -> None:
         super().attach(exchange)
-        self._whole.request, self._whole.preview, self._whole.dialect = (
-            exchange.request,
-            exchange.preview,
-            exchange.dialect,
-        )
+        if self._whole is not None:
+            self._whole.follow(exchange)
 
     def _withdraw(self) -> None:
         """What was asked is not wanted any more."""

@@ -246,8 +246,11 @@ class Forwarder(msgspec.Struct, eq=False):
     def _finish(self) -> None:
         if not self._told:
             self._told = True
-            if self._back is not None:
-                self._back.stop()
+            # The exchange would refer to this call, which refers to the exchange.
+            self._call.exchange.on_cancel = None
+            back, self._back = self._back, None
+            if back is not None:
+                back.stop()
             if self._owner is not None:
                 self._owner.open.discard(self)
             self._done(self._call)

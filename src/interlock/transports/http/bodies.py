@@ -1,0 +1,68 @@
+"""How much request bodies hold over all connections of one listening address, and who gives way when that is too much.
+
+A large body counts from its first byte until its request is answered, and the newest gives way: it can be sent again.
+A small one counts while it comes in, and the oldest gives way: it is the slow one, so nobody who sends at once waits.
+"""
+
+from __future__ import annotations
+
+from typing import Protocol
+
+from interlock.transports.http.bounds import HttpBounds
+from interlock.transports.http.guard import Refusal
+
+CROWDED = Refusal(503, "too much is coming in", "RESOURCE_EXHAUSTED", b"retry-after: 1\r\n")
+
+
+class Sender(Protocol):
+    """A connection whose request body is held."""
+
+    def give_way(self) -> None:
+        """Its body is let go of, and its request refused."""
+
+
+class Bodies:
+    """The bodies of one listening address."""
+
+    def __init__(self, bounds: HttpBounds) -> None:
+        self._bounds = bounds
+        self._small: dict[Sender, int] = {}
+        self._large: dict[Sender, int] = {}
+        self._small_bytes = 0
+        self._large_bytes = 0
+
+    @property
+    def bytes(self) -> int:
+        """All that is held now."""
+        return self._small_bytes + self._large_bytes
+
+    def hold(self, sender: Sender, size: int) -> bool:
+        """A connection holds so much now. False where there is no room for it."""
+        if size <= self._bounds.early_bytes and sender not in self._large:
+            self._small_bytes += size - self._small.get(sender, 0)
+            self._small[sender] = size
+            return self._small_bytes <= self._bounds.small_bytes or self._evict_oldest(sender)
+        if sender in self._small:
+            self._small_bytes -= self._small.pop(sender)
+        self._large_bytes += size - self._large.get(sender, 0)
+        self._large[sender] = size
+        return self._large_bytes <= self._bounds.held_bytes
+
+    def received(self, sender: Sender) -> None:
+        """The body has come in. A large one counts until `release`."""
+        if sender in self._small:
+            self._small_bytes -= self._small.pop(sender)
+
+    def release(self, sender: Sender) -> None:
+        """The connection holds nothing more."""
+        self._small_bytes -= self._small.pop(sender, 0)
+        self._large_bytes -= self._large.pop(sender, 0)
+
+    def _evict_oldest(self, sender: Sender) -> bool:
+        while self._small_bytes > self._bounds.small_bytes:
+            oldest = next(iter(self._small))
+            if oldest is sender:
+                return False
+            self.release(oldest)
+            oldest.give_way()
+        return True

@@ -1,0 +1,184 @@
+"""With the collector off: whatever a closed connection held is freed by reference counts alone."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import gc
+import json
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+
+import pytest
+from uvicorn.protocols.http.httptools_impl import RequestResponseCycle
+
+from hub.house import House, child, house, until
+from interlock.config.settings import Hub
+from interlock.hub.calls.call import Call
+from interlock.hub.calls.dispatch.forwarder import Forwarder
+from interlock.server import Server
+from interlock.transports.exchange import Exchange
+from interlock.transports.http.protocol import HubProtocol
+from interlock.transports.http.turn import Turn
+from interlock.transports.stdio.server import StdioServer
+
+from .hub_process import META
+
+KINDS = (HubProtocol, Turn, RequestResponseCycle, Exchange, Call, Forwarder, StdioServer)
+LARGE = "x" * 200_000
+LEGACY = {"protocolVersion": "2025-11-25", "capabilities": {}, "clientInfo": {"name": "x", "version": "1"}}
+
+
+def framed(port: int, method: str, path: str, body: bytes, *more: str) -> bytes:
+    said = ("accept: application/json, text/event-stream", "content-type: application/json", *more)
+    lines = (f"{method} {path} HTTP/1.1", f"host: 127.0.0.1:{port}", f"content-length: {len(body)}", *said, "", "")
+    return "\r\n".join(lines).encode() + body
+
+
+def call(name: str, meta: dict[str, object] = META) -> bytes:
+    params = {"name": name, "arguments": {"text": LARGE}, "_meta": meta}
+    return json.dumps({"jsonrpc": "2.0", "id": 2, "method": "tools/call", "params": params}).encode()
+
+
+async def ask(port: int, data: bytes) -> bytes:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        writer.write(data)
+        with contextlib.suppress(ConnectionError):
+            return await reader.read(65_536)
+    finally:
+        writer.close()
+    return b""
+
+
+async def modern(port: int, tool: str) -> None:
+    more = ("mcp-protocol-version: 2026-07-28", "mcp-method: tools/call", f"mcp-name: {tool}")
+    assert b'"id":2' in await ask(port, framed(port, "POST", "/mcp", call(tool), *more))
+
+
+async def unknown_tool(port: int, tool: str) -> None:
+    more = ("mcp-protocol-version: 2026-07-28", "mcp-method: tools/call", "mcp-name: nothing")
+    assert await ask(port, framed(port, "POST", "/mcp", call("nothing"), *more))
+
+
+async def wrong_json(port: int, tool: str) -> None:
+    assert b" 400 " in await ask(port, framed(port, "POST", "/mcp", LARGE.encode()))
+
+
+async def wrong_key(port: int, tool: str) -> None:
+    await ask(port, framed(port, "POST", "/mcp", call(tool), "authorization: Bearer ilk_wrong"))
+
+
+async def cut_off(port: int, tool: str) -> None:
+    _, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(framed(port, "POST", "/mcp", call(tool))[:-1000])
+    await writer.drain()
+    writer.close()
+
+
+async def with_delete(port: int, tool: str) -> None:
+    await ask(port, framed(port, "DELETE", "/mcp", call(tool)))
+
+
+async def rest(port: int, tool: str) -> None:
+    assert await ask(port, framed(port, "POST", f"/tools/{tool}", json.dumps({"text": LARGE}).encode()))
+
+
+async def rest_that_fails(port: int, tool: str) -> None:
+    assert await ask(port, framed(port, "POST", f"/tools/{tool}", json.dumps({"no": LARGE}).encode()))
+
+
+async def rest_cut_off(port: int, tool: str) -> None:
+    _, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(framed(port, "POST", f"/tools/{tool}", json.dumps({"text": LARGE}).encode())[:-1000])
+    await writer.drain()
+    writer.close()
+
+
+async def admin(port: int, tool: str) -> None:
+    assert await ask(port, framed(port, "POST", "/admin/why", json.dumps({"tool": LARGE}).encode()))
+
+
+async def session(port: int, tool: str) -> None:
+    hello = json.dumps({"jsonrpc": "2.0", "id": 1, "method": "initialize", "params": LEGACY}).encode()
+    answer = await ask(port, framed(port, "POST", "/mcp", hello))
+    name = next(line for line in answer.split(b"\r\n") if line.startswith(b"mcp-session-id")).decode()
+    more = (name, "mcp-protocol-version: 2025-11-25")
+    assert b'"id":2' in await ask(port, framed(port, "POST", "/mcp", call(tool, {}), *more))
+    await ask(port, framed(port, "DELETE", "/mcp", b"", *more))
+
+
+async def sse(port: int, tool: str) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    writer.write(framed(port, "GET", "/sse", b""))
+    path = (await reader.readuntil(b"\n\n")).split(b"data: ")[1].strip().decode()
+    assert b" 202 " in await ask(port, framed(port, "POST", path, call(tool)))
+    await reader.readuntil(b'"id":2')
+    writer.close()
+
+
+WAYS: list[Callable[[int, str], object]] = [
+    modern,
+    unknown_tool,
+    wrong_json,
+    wrong_key,
+    cut_off,
+    with_delete,
+    rest,
+    rest_that_fails,
+    rest_cut_off,
+    admin,
+    session,
+    sse,
+]
+OF_A_SERVER = [modern, unknown_tool, wrong_json, cut_off, with_delete, rest, rest_cut_off, session, sse]
+
+
+@pytest.fixture
+async def hub(tmp_path: Path) -> AsyncIterator[House]:
+    async with house(tmp_path, {"busy": child("busy_server.py")}, hub=Hub(anonymous=True)) as running:
+        yield running
+
+
+@pytest.mark.parametrize("way", WAYS)
+async def test_t37_a_hub_frees_a_request_when_its_connection_closes(hub: House, way: Callable[..., object]) -> None:
+    await check(int(hub.url.rpartition(":")[2]), "busy__echo", way)
+
+
+@pytest.mark.parametrize("way", OF_A_SERVER)
+async def test_t37_a_server_frees_a_request_when_its_connection_closes(way: Callable[..., object]) -> None:
+    server = Server("one", "1")
+
+    @server.tool
+    def echo(text: str) -> int:
+        return len(text)
+
+    async with server.http() as address:
+        await check(address.port, "echo", way)
+
+
+async def check(port: int, tool: str, way: Callable[..., object]) -> None:
+    """Three times, after once that makes whatever is made once."""
+    await way(port, tool)  # type: ignore[misc]
+    with uncollected():
+        before = {id(each) for each in gc.get_objects() if isinstance(each, KINDS)}
+        for _ in range(3):
+            await way(port, tool)  # type: ignore[misc]
+        # What is freed by reference counts goes as soon as the hub has seen the end of the connection.
+        with contextlib.suppress(TimeoutError):
+            await until(lambda: not left(before), within=5)
+        assert left(before) == []
+
+
+def left(before: set[int]) -> list[str]:
+    return [type(each).__name__ for each in gc.get_objects() if isinstance(each, KINDS) and id(each) not in before]
+
+
+@contextlib.contextmanager
+def uncollected() -> Iterator[None]:
+    gc.collect()
+    gc.disable()
+    try:
+        yield
+    finally:
+        gc.enable()

@@ -1,0 +1,81 @@
+"""The garbage collector between calls: what refers to itself is found, and no look takes in more than a few objects."""
+
+from __future__ import annotations
+
+import gc
+import weakref
+from collections.abc import Iterator
+
+import pytest
+
+from interlock.hub.collecting import FEW, GROWTH_MB, QUIET, WORTH, YOUNG, Collector, hold_collector_back
+
+
+class Ring:
+    """Refers to itself."""
+
+    def __init__(self) -> None:
+        self.me = self
+
+
+class Memory:
+    """What the process holds, as a test says."""
+
+    def __init__(self) -> None:
+        self.mb = 50.0
+
+    def __call__(self) -> float:
+        return self.mb
+
+
+@pytest.fixture
+def memory() -> Iterator[Memory]:
+    thresholds = gc.get_threshold()
+    hold_collector_back()
+    yield Memory()
+    gc.set_threshold(*thresholds)
+    gc.unfreeze()
+
+
+def test_a_cycle_is_found_at_the_next_look(memory: Memory) -> None:
+    collector = Collector(memory)
+    ring = weakref.ref(Ring())
+    kept = [[] for _ in range(WORTH)]
+    assert ring() is not None
+    collector.look(calls=1, open_calls=1)
+    assert ring() is None
+    assert len(kept) == WORTH
+
+
+def test_an_idle_hub_is_left_alone(memory: Memory) -> None:
+    collector = Collector(memory)
+    ring = weakref.ref(Ring())
+    collector.look(calls=0, open_calls=0)
+    assert ring() is not None
+
+
+def test_more_new_objects_than_a_look_may_take_in_are_set_aside(memory: Memory) -> None:
+    collector = Collector(memory)
+    before = gc.get_freeze_count()
+    kept = [[] for _ in range(2 * FEW)]
+    collector.look(calls=1, open_calls=1)
+    assert gc.get_freeze_count() - before >= len(kept)
+    assert sum(gc.get_count()) < YOUNG
+
+
+def test_a_cycle_that_was_set_aside_is_found_when_nobody_calls_and_memory_has_grown(memory: Memory) -> None:
+    collector = Collector(memory)
+    held = Ring()
+    ring = weakref.ref(held)
+    gc.freeze()
+    del held
+    for _ in range(2 * QUIET):
+        collector.look(calls=0, open_calls=0)
+    assert ring() is not None
+    memory.mb += GROWTH_MB + 1
+    for calls in range(1, 2 * QUIET):
+        collector.look(calls=calls, open_calls=0)
+    assert ring() is not None
+    for _ in range(QUIET):
+        collector.look(calls=calls, open_calls=0)
+    assert ring() is None
