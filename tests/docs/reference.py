@@ -52,7 +52,7 @@ def errors() -> str:
     """Rows of the error table."""
     rows = []
     for kind in TABLE.values():
-        codes = [kind.mcp, kind.new_mcp or kind.mcp, kind.mgp or "–", kind.rest or "–", kind.http]
+        codes = [kind.mcp, kind.new_mcp or kind.mcp, kind.mgp or "–", kind.mcpl or "–", kind.rest or "–", kind.http]
         retry, told = "yes" if kind.retryable else "no", "result" if kind.as_result else "error"
         cells = [f"`{kind.name}`", kind.domain, kind.meaning, *map(str, codes), retry, told]
         rows.append(f"| {' | '.join(cells)} |")

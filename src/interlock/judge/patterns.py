@@ -1,7 +1,8 @@
 """The one meaning of a pattern: for grants, scopes, feature sets, channels, tool lists and MCPx capabilities.
 
-A segment ends at `/` or `:`. `*` matches within one segment, `**` across segments, `**/` also nothing at all; every
-other character means itself, case counts, and deny wins. Matching takes time linear in the subject.
+A segment ends at `/` or `:`, in feature sets and capability paths at `.`. `*` matches within one segment, `**` across
+segments, `**/` also nothing at all; every other character means itself, case counts, and deny wins. A `*` at the end of
+a deny pattern matches at any depth. Matching takes time linear in the subject.
 """
 
 from __future__ import annotations
@@ -43,7 +44,7 @@ class Pattern:
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.text!r})"
 
-    def _compile(self, text: str, tail: str) -> None:
+    def _compile(self, text: str, tail: str, separators: str = "/:") -> None:
         if not text:
             raise PatternError("An empty pattern matches nothing; leave it out, or write ** to match everything.")
         if len(text) > LONGEST_PATTERN:
@@ -53,7 +54,9 @@ class Pattern:
         self._exact = not stars and not tail
         self._prefix = text.partition("*")[0]
         anything_after_prefix = text == self._prefix + "**" and not tail
-        self._automaton = None if self._exact or anything_after_prefix else _automaton(_translate(text) + tail)
+        self._automaton = (
+            None if self._exact or anything_after_prefix else _automaton(_translate(text, separators) + tail)
+        )
 
 
 class Capability(Pattern):
@@ -73,6 +76,37 @@ class Capability(Pattern):
             self._compile(text, tail="(?::.*)?" if text.count(":") == 1 else "")
 
 
+class DenyPattern(Pattern):
+    """A pattern of a deny list: a `*` at its end matches at any depth."""
+
+    __slots__ = ()
+
+    def __init__(self, text: str) -> None:
+        self._compile(_open_ended(text), tail="")
+        self.text = text
+
+
+class FeatureSetPattern(Pattern):
+    """Names feature sets (MCPL, Hierarchical Naming): segments end at `.`, and `memory.*` is all below `memory.`."""
+
+    __slots__ = ()
+
+    def __init__(self, text: str) -> None:
+        self._compile(_open_ended(text), tail="", separators=".")
+        self.text = text
+
+
+class CapabilityPath(Pattern):
+    """An entry of a capability grant (MCPL 0.5, Capability Grants): a segment is a name or `*`, which is just one."""
+
+    __slots__ = ()
+
+    def __init__(self, text: str) -> None:
+        if any("*" in segment and segment != "*" for segment in text.split(".")):
+            raise PatternError("In a capability path `*` stands for one whole segment, and nothing for several.")
+        self._compile(text, tail="", separators=".")
+
+
 class PatternSet:
     """What is allowed and what is denied; deny wins, and nothing is allowed that no pattern names."""
 
@@ -80,16 +114,16 @@ class PatternSet:
 
     def __init__(self, allow: Iterable[str], deny: Iterable[str] = ()) -> None:
         self._allow = tuple(compile_pattern(text) for text in allow)
-        self._deny = tuple(compile_pattern(text) for text in deny)
+        self._deny = tuple(compile_deny_pattern(text) for text in deny)
 
     def allows(self, subject: str) -> bool:
         return self.deciding(subject)[0]
 
     def deciding(self, subject: str) -> tuple[bool, str | None]:
         """Whether the subject is allowed, and the pattern that decided (None when no pattern names it)."""
-        for pattern in self._deny:
-            if pattern.matches(subject):
-                return False, pattern.text
+        for denied in self._deny:
+            if denied.matches(subject):
+                return False, denied.text
         # `/project/../etc` lies under `/project/**` only in spelling, so a wildcard never vouches for it.
         climbs = ".." in subject and ".." in re.split(r"[/:\\]", subject)
         for pattern in self._allow:
@@ -105,6 +139,24 @@ def compile_pattern(text: str) -> Pattern:
 
 
 @lru_cache(maxsize=4096)
+def compile_deny_pattern(text: str) -> DenyPattern:
+    """The compiled pattern of a deny list, shared by all who use the same text. Raises PatternError."""
+    return DenyPattern(text)
+
+
+@lru_cache(maxsize=4096)
+def compile_feature_set_pattern(text: str) -> FeatureSetPattern:
+    """The compiled pattern, shared by all who use the same text. Raises PatternError."""
+    return FeatureSetPattern(text)
+
+
+@lru_cache(maxsize=4096)
+def compile_capability_path(text: str) -> CapabilityPath:
+    """The compiled path, shared by all who use the same text. Raises PatternError."""
+    return CapabilityPath(text)
+
+
+@lru_cache(maxsize=4096)
 def compile_capability(text: str) -> Capability:
     """The compiled capability, shared by all who use the same text. Raises PatternError."""
     return Capability(text)
@@ -113,19 +165,23 @@ def compile_capability(text: str) -> Capability:
 _TOKENS = re.compile(r"\*\*+/|\*\*+|\*|[^*]+")
 
 
-def _translate(text: str) -> str:
+def _open_ended(text: str) -> str:
+    return text.rstrip("*") + "**" if text.endswith("*") else text
+
+
+def _translate(text: str, separators: str) -> str:
     parts = []
     at_segment_start = True
     for piece in _TOKENS.findall(text):
         if piece == "*":
-            parts.append("[^/:]*")
+            parts.append(f"[^{separators}]*")
         elif piece[0] != "*":
             parts.append(re.escape(piece))
         elif not piece.endswith("/"):
             parts.append(".*")
         else:
             parts.append("(?:.*/)?" if at_segment_start else ".*/")
-        at_segment_start = piece[-1] in "/:"
+        at_segment_start = piece[-1] in separators
     return "".join(parts)
 
 
