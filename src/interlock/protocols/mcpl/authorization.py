@@ -60,7 +60,7 @@ def admit(
 ) -> Arrival:
     """A server's message, decoded and authorized. Raises the refusal that the server is answered with.
 
-    `registered` holds the ids of the connection's channels; `in_hook` says that a hook of this server caused the message.
+    `registered` holds the connection's channel ids; `in_hook` says that a hook of this server led to the message.
     """
     row = find(name, "server", connection.dialect, notification=notification)
     value = read_params(row, params)
@@ -78,6 +78,10 @@ def check_outgoing(
 ) -> None:
     """Refuse a message of the host that its server may not receive. Raises."""
     row = find(name, "host", connection.dialect, notification=notification)
+    if row.needs_one_of and not (connection.on and connection.active.grant.allows_any(row.needs_one_of)):
+        _check_granted(connection, row.needs_one_of[0])
+    if name == "channels/outgoing/chunk" and not connection.offer.channel_chunks:
+        raise capability_denied(row.needs, connection.dialect, reason="not_advertised")
     if row.needs:
         _check_granted(connection, row.needs)
         if channel is not None and not connection.active.grant.allows_channel(row.needs, channel):
@@ -86,10 +90,11 @@ def check_outgoing(
 
 def before_inference(connection: Connection, params: BeforeInference) -> BeforeInference | None:
     """The hook's params for this server: without the user's text if it may not observe; None if it gets no call."""
-    grant = connection.active.grant
-    if not connection.on or not grant.allows_any((OBSERVE, *INJECT.values())):
+    try:
+        check_outgoing(connection, "context/beforeInference")
+    except Fault:
         return None
-    return params if grant.allows(OBSERVE) else msgspec.structs.replace(params, user_message=None)
+    return params if connection.active.grant.allows(OBSERVE) else msgspec.structs.replace(params, user_message=None)
 
 
 def wants_after_inference(connection: Connection) -> bool:

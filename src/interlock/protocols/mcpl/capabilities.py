@@ -128,7 +128,8 @@ def refused(manifest: Mapping[str, object], dialect: Dialect) -> frozenset[str]:
     """The paths that a manifest says it does not have."""
     found: set[str] = set()
     for node, said in _walk(manifest, ()):
-        if said is Said.NO:
+        # In 0.4 this flag says only whether text comes in chunks: whoever observes still gets the whole.
+        if said is Said.NO and (dialect is Dialect.V0_5 or node != CHANNELS_STREAMING):
             found |= _beneath(node, dialect)
             if node == "contextHooks.afterInference.blocking":
                 # A hook that nobody waits for has no way to replace an answer.

@@ -12,7 +12,7 @@ from typing import Any, Final
 
 import msgspec
 
-from interlock.protocols.mcpl.decoding import Line, Name, Value
+from interlock.protocols.mcpl.decoding import Line, Name, Value, decode, wrong_shape
 from interlock.protocols.mcpl.patches import (
     DEFAULT,
     Operation,
@@ -116,6 +116,15 @@ class CheckpointTree(msgspec.Struct, frozen=True):
         return {"checkpoint": self.head} if self.head_state is None else {"state": msgspec.Raw(self.head_state)}
 
 
+def read_state(result: bytes) -> StateReport | None:
+    """The `state` of a tool's result, None without one. Raises INVALID_PARAMS or TOO_LARGE."""
+    try:
+        raw = msgspec.json.decode(result, type=_Stateful).state
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as cause:
+        raise wrong_shape(str(cause), "result") from None
+    return None if isinstance(raw, msgspec.UnsetType) else decode(StateReport, bytes(raw), "state")
+
+
 def record(tree: CheckpointTree, report: StateReport, limits: PatchLimits = DEFAULT) -> CheckpointTree:
     """The tree with a new checkpoint as its head. Raises for an unknown parent, a known id, or a patch that fails."""
     if report.checkpoint in tree.checkpoints:
@@ -157,7 +166,7 @@ def _within_bounds(kept: dict[str, Checkpoint], head: str, limits: PatchLimits) 
     for checkpoint in kept.values():
         children[checkpoint.parent] = children.get(checkpoint.parent, 0) + 1
     while len(kept) > 1 and (len(kept) > MOST_CHECKPOINTS or total > MOST_BYTES):
-        leaf = next((id for id in kept if id != head and not children.get(id)), None)
+        leaf = next((known for known in kept if known != head and not children.get(known)), None)
         oldest = next(iter(kept))
         if leaf is None:
             # Without another leaf the tree is one chain, so the oldest has one child.
@@ -176,3 +185,7 @@ def _made_whole(kept: Mapping[str, Checkpoint], child: Checkpoint, limits: Patch
         return child
     state = CheckpointTree(kept).state_at(child.id, limits)
     return Checkpoint(child.id, child.parent, state, size=len(state or b""))
+
+
+class _Stateful(msgspec.Struct):
+    state: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET

@@ -1,4 +1,4 @@
-"""Coalescing: events of one key wait for a quiet period and are delivered together, after a longest delay at the latest."""
+"""Coalescing: events of one key wait for a quiet period, never beyond a longest delay, and are delivered together."""
 
 from __future__ import annotations
 

@@ -87,11 +87,6 @@ def blocks(content: Content) -> tuple[Block, ...]:
     return (Text(content),) if isinstance(content, str) else content
 
 
-def size(content: Content) -> int:
-    """The content's bytes as they would stand in a message."""
-    return len(msgspec.json.encode(blocks(content)))
-
-
 def _require_one_form(block: Image | Audio) -> None:
     inline = block.data is not None and block.mime_type is not None
     if inline == (block.uri is not None) or (block.data is not None) != inline:

@@ -15,7 +15,7 @@ from interlock.judge.patterns import CapabilityPath, PatternError, PatternSet, c
 from interlock.protocols.mcpl.capabilities import CHANNELS_STREAMING
 
 THINKING: Final = "thinking"
-"""The private pseudo-channel: observed where that was granted by name, never published to (MCPL, Security and Scoping)."""
+"""The private pseudo-channel: observed where granted by name, never published to (MCPL, Security and Scoping)."""
 MOST_LAYERS: Final = 8
 
 

@@ -7,12 +7,13 @@ message, where it costs no more than itself.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final, Literal
 
 import msgspec
 
-from interlock.protocols.mcpl.content import blocks, size
+from interlock.protocols.mcpl.content import blocks
 from interlock.protocols.mcpl.hooks import Injection, Position
 
 
@@ -103,13 +104,10 @@ def arrange(
     if previous.items is None:
         prefix, late = tuple(system), []
     else:
-        left = list(system)
-        stays = []
-        for known in previous.items:
-            if known in left:
-                left.remove(known)
-                stays.append(known)
-        prefix, late = tuple(stays), left
+        arrived, stood = Counter(system), Counter(previous.items)
+        stays = arrived & stood
+        prefix = tuple(_first_of(previous.items, stays))
+        late = list(_first_of(system, arrived - stays, skip=stays))
     return Arrangement(
         Prefix(prefix),
         (*late, *(placed for placed in kept if placed.asked == "beforeUser")),
@@ -127,6 +125,19 @@ def render(items: Iterable[Placed]) -> bytes:
     )
 
 
+def _first_of(
+    items: Iterable[Placed], wanted: Counter[Placed], skip: Counter[Placed] | None = None
+) -> Iterator[Placed]:
+    """So many of each item as are wanted, in the order of the items, after those that are skipped."""
+    left, passed = wanted.copy(), (skip or Counter[Placed]()).copy()
+    for item in items:
+        if passed[item] > 0:
+            passed[item] -= 1
+        elif left[item] > 0:
+            left[item] -= 1
+            yield item
+
+
 def _ordered(injections: Iterable[Sourced], order: Mapping[str, int]) -> list[Sourced]:
     last = len(order)
     ranked = [(order.get(found.server, last), found.server, index, found) for index, found in enumerate(injections)]
@@ -142,7 +153,8 @@ def _bounded(ordered: Iterable[Sourced], limits: InjectionLimits) -> tuple[list[
     total = 0
     for found in ordered:
         server, injection = found.server, found.injection
-        cost = size(injection.content)
+        body = msgspec.json.encode(blocks(injection.content))
+        cost = len(body)
         reason: Literal["", "too_large", "server_full", "turn_full", "too_many"] = ""
         if cost > limits.each_bytes:
             reason = "too_large"
@@ -158,6 +170,5 @@ def _bounded(ordered: Iterable[Sourced], limits: InjectionLimits) -> tuple[list[
         spent[server] = spent.get(server, 0) + cost
         counts[server] = counts.get(server, 0) + 1
         total += cost
-        body = msgspec.json.encode(blocks(injection.content))
         kept.append(Placed(server, injection.namespace, injection.position, body))
     return kept, dropped

@@ -39,6 +39,8 @@ class Method(msgspec.Struct, frozen=True):
     needs: str = ""
     """The capability path that a message of this method needs."""
     dialects: frozenset[Dialect] = frozenset(Dialect)
+    needs_one_of: tuple[str, ...] = ()
+    """Where any of several paths is enough."""
     kind: Kind = "request"
     tagged: bool = False
     """Whether its params name a feature set, which must be on."""
@@ -47,11 +49,15 @@ class Method(msgspec.Struct, frozen=True):
 _0_4 = frozenset({Dialect.V0_4})
 _0_5 = frozenset({Dialect.V0_5})
 
+_HOOK = (paths.OBSERVE, *paths.INJECT.values())
+
 METHODS: Final = {
     row.name: row
     for row in (
         Method("push/event", "server", PushEvent, PushResult, paths.PUSH, tagged=True),
-        Method("context/beforeInference", "host", hooks.BeforeInference, hooks.BeforeInferenceResult),
+        Method(
+            "context/beforeInference", "host", hooks.BeforeInference, hooks.BeforeInferenceResult, needs_one_of=_HOOK
+        ),
         Method(
             "context/afterInference",
             "host",

@@ -22,6 +22,18 @@ EXTENSION_KEY: Final = "dev.interlock/mcpl"
 VERSION: Final = Dialect.V0_5.value
 """Advertised where nobody said another; a peer that answers 0.4 is spoken to in 0.4."""
 
+CHANNEL_FLAGS: Final = (
+    "register",
+    "publish",
+    "observe",
+    "incoming",
+    "lifecycle",
+    "streaming",
+    "acknowledge",
+    "typing",
+)
+"""The flags under `channels`: `observe` is of 0.4 alone, `incoming`, `acknowledge` and `typing` of 0.5."""
+
 
 class Home(enum.Enum):
     """Where in its capabilities a peer speaks of MCPL."""
@@ -135,9 +147,7 @@ def host_manifest(version: str = VERSION) -> dict[str, object]:
         "inferenceLifecycle": True,
         "inferenceRequest": {"streaming": True},
         "modelInfo": True,
-        "channels": dict.fromkeys(
-            ("register", "publish", "observe", "incoming", "lifecycle", "streaming", "acknowledge", "typing"), True
-        ),
+        "channels": dict.fromkeys(CHANNEL_FLAGS, True),
         "featureSets": True,
     }
 

@@ -11,7 +11,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from interlock.judge.patterns import PatternError, compile_capability_path, compile_feature_set_pattern
+from interlock.judge.patterns import PatternError, PatternSet, compile_capability_path, compile_feature_set_pattern
 from interlock.protocols.mcpl.capabilities import CHANNELS_STREAMING, EXPLICIT, TOOLS, Dialect
 from interlock.protocols.mcpl.feature_sets import FeatureSet, ScopeRules, Update
 from interlock.protocols.mcpl.grants import NO_GRANT, THINKING, ChannelRules, Grant, compile_rules
@@ -39,6 +39,15 @@ class HostPolicy(msgspec.Struct, frozen=True):
     """Rules for channels, by capability path."""
     scope_labels: Mapping[str, str] = {}
     """Templates of scope labels, by feature set; each replaces the server's own."""
+
+    def __post_init__(self) -> None:
+        """Refuse a policy with a pattern that cannot be used. Raises PatternError."""
+        for pattern in (*self.enabled, *self.disabled, *self.denied, *self.scopes):
+            compile_feature_set_pattern(pattern)
+        for path in (*self.granted, *self.channels):
+            compile_capability_path(path)
+        for rules in (*self.scopes.values(), *self.channels.values()):
+            PatternSet(rules.whitelist, rules.blacklist)
 
 
 class SetState(msgspec.Struct, frozen=True):
@@ -89,7 +98,7 @@ NOTHING: Final = Effective()
 
 
 def effective(offer: Offer, policy: HostPolicy) -> Effective:
-    """The grant and the feature sets for an offer under a policy. Raises PatternError for a policy that is none."""
+    """The grant and the feature sets for an offer under a policy."""
     offered = offer.paths | {TOOLS}
     named = {path for path in policy.granted if "*" not in path}
     permitted = {path for path in offered if not _denied(path, policy) and (path not in EXPLICIT or path in named)}
@@ -120,21 +129,22 @@ def update_message(active: Effective, dialect: Dialect, offered: Iterable[str]) 
     )
 
 
-def names(patterns: Iterable[str], name: str) -> bool:
-    """Whether one of these patterns names a feature set. An unusable pattern names nothing."""
+def names(patterns: Iterable[str], name: str, *, unusable: bool = False) -> bool:
+    """Whether one of these patterns names a feature set. `unusable` is what a pattern that is none counts as."""
     for pattern in patterns:
         try:
             if compile_feature_set_pattern(pattern).matches(name):
                 return True
         except PatternError:
-            continue
+            if unusable:
+                return True
     return False
 
 
 def _state(declared: FeatureSet, policy: HostPolicy, permitted: set[str]) -> SetState:
     if declared.problem:
         return SetState(False, "invalid_uses" if declared.problem == "invalid_uses" else "invalid")
-    if names(policy.disabled, declared.name):
+    if names(policy.disabled, declared.name, unusable=True):
         return SetState(False, "disabled")
     if not names(policy.enabled, declared.name):
         return SetState(False, "not_selected")
@@ -146,7 +156,7 @@ def _denied(path: str, policy: HostPolicy) -> bool:
     segments = path.split(".")
     at_or_above = [".".join(segments[:count]) for count in range(1, len(segments) + 1)]
     # Feature-set patterns read a trailing `*` as any depth, which is what a deny list means by it.
-    return any(names(policy.denied, node) for node in at_or_above)
+    return any(names(policy.denied, node, unusable=True) for node in at_or_above)
 
 
 def _rules(name: str, policy: HostPolicy) -> ScopeRules | None:

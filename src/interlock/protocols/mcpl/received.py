@@ -33,7 +33,7 @@ def receive(
     if dialect is Dialect.V0_4:
         return _changed(selection, declared, update)
     if not request:
-        off = {name for name in selection.enabled if names(update.disabled, name)}
+        off = {name for name in selection.enabled if names(update.disabled, name, unusable=True)}
         return msgspec.structs.replace(selection, enabled=selection.enabled - off)
     grant = read_grant(update.effective_capabilities or ())
     return Selection(frozenset(_derived(declared.values(), update, grant)), grant, {}, ready=True)
@@ -49,7 +49,7 @@ def receipt(selection: Selection, declared: Mapping[str, FeatureSet]) -> Receipt
 
 def _changed(selection: Selection, declared: Mapping[str, FeatureSet], update: Update) -> Selection:
     on = {name for name in declared if names(update.enabled or (), name) and not declared[name].problem}
-    off = {name for name in declared if names(update.disabled, name)}
+    off = {name for name in declared if names(update.disabled, name, unusable=True)}
     enabled = ((selection.enabled & declared.keys()) | on) - off
     return Selection(frozenset(enabled), NO_GRANT, {**selection.scopes, **update.scopes}, ready=True)
 
@@ -57,6 +57,6 @@ def _changed(selection: Selection, declared: Mapping[str, FeatureSet], update: U
 def _derived(declared: Iterable[FeatureSet], update: Update, grant: Grant) -> Iterable[str]:
     for found in declared:
         chosen = update.enabled is None or names(update.enabled, found.name)
-        sound = chosen and not found.problem and not names(update.disabled, found.name)
+        sound = chosen and not found.problem and not names(update.disabled, found.name, unusable=True)
         if sound and all(grant.allows(path) for path in found.needs):
             yield found.name

@@ -1,7 +1,8 @@
 """Whether an admitted event wakes a model: wake, hold or drop, by rules, quiet hours, loops and budgets.
 
 The first rule that matches decides; without one an event is held. Rules read tags, but tags are claims: a rule that
-must hold against the server names the server, the feature set or the channel.
+must hold against the server names the server, the feature set or the channel. Ask when an event arrives, and again
+when its coalesced group is due; spend once for the group.
 """
 
 from __future__ import annotations
@@ -13,7 +14,7 @@ from typing import Final, Literal
 
 import msgspec
 
-from interlock.judge.patterns import PatternError, compile_pattern
+from interlock.judge.patterns import compile_feature_set_pattern, compile_pattern
 from interlock.protocols.mcpl.budgets import Budget, Ledger, fits, fits_from
 from interlock.protocols.mcpl.coalescing import Timing
 from interlock.protocols.mcpl.events import expand_tags
@@ -62,6 +63,14 @@ class WakeRule(msgspec.Struct, frozen=True):
     timing: Timing = Timing()
     budget: Budget = Budget()
     """For each server that the rule wakes for."""
+
+    def __post_init__(self) -> None:
+        """Refuse a rule with a pattern that cannot be used. Raises PatternError."""
+        tags = (*self.tags_any, *self.tags_all, *self.tags_none)
+        for pattern in (*(self.servers or ()), *(self.channels or ()), *tags):
+            compile_pattern(pattern)
+        for pattern in self.feature_sets or ():
+            compile_feature_set_pattern(pattern)
 
 
 class QuietHours(msgspec.Struct, frozen=True):
@@ -121,10 +130,14 @@ def decide(policy: WakePolicy, occurrence: Occurrence, ledger: Ledger, now: date
     return WakeDecision(Verdict.WAKE, "rule", index, None, coalescing_key(occurrence), rule.timing)
 
 
-def spend(ledger: Ledger, decision: WakeDecision, occurrence: Occurrence, now: datetime, tokens: int) -> Ledger:
-    """The ledger after a wake was carried out and took so many tokens."""
-    keys = (EVERYTHING, server_key(decision.rule or 0, occurrence.server))
-    return ledger.add(keys, now.timestamp(), wakes=1, tokens=tokens)
+def spend(ledger: Ledger, decision: WakeDecision, occurrence: Occurrence, now: datetime) -> Ledger:
+    """The ledger with a wake that begins now, at its expected tokens."""
+    return ledger.add(_keys(decision, occurrence), now.timestamp(), wakes=1, tokens=occurrence.tokens)
+
+
+def settle(ledger: Ledger, decision: WakeDecision, occurrence: Occurrence, now: datetime, tokens: int) -> Ledger:
+    """The ledger after a wake took so many tokens. Fewer than expected give nothing back."""
+    return ledger.add(_keys(decision, occurrence), now.timestamp(), tokens=max(0, tokens - occurrence.tokens))
 
 
 def matches(rule: WakeRule, occurrence: Occurrence) -> bool:
@@ -175,18 +188,15 @@ def server_key(rule: int, server: str) -> str:
     return f"{rule}:{server}"
 
 
+def _keys(decision: WakeDecision, occurrence: Occurrence) -> tuple[str, str]:
+    return EVERYTHING, server_key(decision.rule or 0, occurrence.server)
+
+
 def _one_of(patterns: tuple[str, ...] | None, subject: str | None) -> bool:
     if patterns is None:
         return True
-    return subject is not None and any(_matches(pattern, subject) for pattern in patterns)
+    return subject is not None and any(compile_pattern(pattern).matches(subject) for pattern in patterns)
 
 
 def _tagged(pattern: str, tags: frozenset[str]) -> bool:
-    return any(_matches(pattern, tag) for tag in tags)
-
-
-def _matches(pattern: str, subject: str) -> bool:
-    try:
-        return compile_pattern(pattern).matches(subject)
-    except PatternError:
-        return False
+    return any(compile_pattern(pattern).matches(tag) for tag in tags)
