@@ -219,13 +219,24 @@ def one_line(payload: bytes) -> bytes:
 def check_shape(payload: bytes, limits: Limits) -> None:
     """Refuse a payload that is nested too deeply or has too many members. Cheap for whatever is obviously small."""
     opened = payload.count(b"{") + payload.count(b"[")
-    if opened > limits.depth and _depth(payload) > limits.depth:
-        raise Fault("INVALID_REQUEST", f"nested deeper than {limits.depth} levels")
     # As few bytes as that cannot hold more members.
-    if len(payload) <= limits.members:
+    many = len(payload) > limits.members and payload.count(b",") + opened > limits.members
+    if not many and opened <= limits.depth:
         return
-    if payload.count(b",") + opened > limits.members and _members(payload) > limits.members:
-        raise Fault("INVALID_REQUEST", f"more than {limits.members} members")
+    depth = members = 0
+    for token in _TOKEN.finditer(payload):
+        char = payload[token.start()]
+        if char in b",{[":
+            members += 1
+        if char in b"{[":
+            depth += 1
+        elif char in b"}]":
+            depth -= 1
+        # Stops at the first bound that is met, so that a hostile payload is not read to its end.
+        if depth > limits.depth:
+            raise Fault("INVALID_REQUEST", f"nested deeper than {limits.depth} levels")
+        if members > limits.members:
+            raise Fault("INVALID_REQUEST", f"more than {limits.members} members")
 
 
 def strict(payload: bytes) -> None:
@@ -368,22 +379,6 @@ def _top_level_names(data: bytes) -> list[str]:
             names.append(msgspec.json.decode(token.group(), type=str))
             expect_name = False
     return names
-
-
-def _depth(payload: bytes) -> int:
-    depth = deepest = 0
-    for token in _TOKEN.finditer(payload):
-        char = payload[token.start()]
-        if char in b"{[":
-            depth += 1
-            deepest = max(deepest, depth)
-        elif char in b"}]":
-            depth -= 1
-    return deepest
-
-
-def _members(payload: bytes) -> int:
-    return sum(1 for token in _TOKEN.finditer(payload) if payload[token.start()] in b",{[")
 
 
 class _Duplicate(ValueError):

@@ -10,7 +10,7 @@ from interlock.protocols.mcpl.content import Blocks, Content
 from interlock.protocols.mcpl.decoding import Count, Line, Name, Object, Value
 from interlock.protocols.mcpl.events import EventKey, Tags, check_tags, check_timestamp
 
-MOST_CHANNELS: Final = 1_000
+MOST_CHANNELS: Final = 256
 """Most descriptors in one message."""
 MOST_MESSAGES: Final = 256
 """Most messages in one `channels/incoming`."""

@@ -16,7 +16,7 @@ from interlock.wire.errors import Fault
 from interlock.wire.limits import Limits
 from interlock.wire.messages import check_shape, strict
 
-LIMITS: Final = Limits(message_bytes=1024 * 1024, depth=32, members=10_000)
+LIMITS: Final = Limits(message_bytes=1024 * 1024, depth=32, members=4_000)
 """Bounds of one MCPL payload. Larger media travel as `uri`."""
 
 Name = Annotated[str, msgspec.Meta(min_length=1, max_length=256)]

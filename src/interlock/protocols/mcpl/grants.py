@@ -7,6 +7,7 @@ narrow a path to channels.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from functools import lru_cache
 from typing import Final
 
 import msgspec
@@ -20,14 +21,14 @@ MOST_LAYERS: Final = 8
 
 
 class ChannelRules(msgspec.Struct, frozen=True):
-    """Which channels a path covers: those of any alternative, less the denied."""
+    """Which channels a path covers, as patterns; deny wins."""
 
-    alternatives: tuple[tuple[str, ...], ...]
+    allowed: tuple[str, ...]
     denied: tuple[str, ...] = ()
 
     def allows(self, channel: str) -> bool:
         """Whether a channel is covered. Raises PatternError for a pattern that cannot be compiled."""
-        return any(PatternSet(patterns, self.denied).allows(channel) for patterns in self.alternatives)
+        return _compiled_rules(self).allows(channel)
 
 
 class Grant(msgspec.Struct, frozen=True):
@@ -87,6 +88,11 @@ def read_grant(entries: Iterable[str]) -> Grant:
 def compile_rules(rules: Mapping[str, Iterable[ChannelRules]]) -> tuple[tuple[str, tuple[ChannelRules, ...]], ...]:
     """Channel rules in the form a grant holds."""
     return tuple(sorted((path, tuple(layers)) for path, layers in rules.items() if layers))
+
+
+@lru_cache(maxsize=1024)
+def _compiled_rules(rules: ChannelRules) -> PatternSet:
+    return PatternSet(rules.allowed, rules.denied)
 
 
 def _compiled(entry: str) -> CapabilityPath | None:

@@ -23,7 +23,7 @@ Domain: TypeAlias = Literal["capabilities", "featureSets", "tagOntology"]
 Revision: TypeAlias = Annotated[str, msgspec.Meta(pattern=r"^sha256:[A-Za-z0-9_-]{43}$")]
 
 LARGEST: Final = 64 * 1024
-"""Largest manifest that is given a digest, in bytes."""
+"""Largest manifest that is given a digest, in bytes. The work grows with it: 16 KiB take about 2 ms."""
 
 
 class ManifestChanged(Value, frozen=True, forbid_unknown_fields=True):

@@ -22,9 +22,11 @@ class PatchLimits(msgspec.Struct, frozen=True):
 
     bytes: int = 256 * 1024
     """Largest document, encoded."""
+    nodes: int = 10_000
+    """Most values in a document, containers included."""
     depth: int = 64
-    operations: int = 500
-    work: int = 20_000
+    operations: int = 200
+    work: int = 4_000
     """Most nodes that the operations of one patch may add, copy, move or compare together."""
 
 
@@ -73,7 +75,7 @@ def decode_document(document: bytes, limits: PatchLimits = DEFAULT) -> object:
 
 def encode_document(value: object, limits: PatchLimits = DEFAULT) -> bytes:
     """A document's bytes. Raises TOO_LARGE for one that is over a bound."""
-    _nodes(value, limits.depth, limits.bytes)
+    _nodes(value, limits.depth, limits.nodes)
     encoded = msgspec.json.encode(value)
     if len(encoded) > limits.bytes:
         raise Fault("TOO_LARGE", f"the state has {len(encoded)} bytes; the most is {limits.bytes}")
@@ -101,7 +103,7 @@ def _nodes(value: object, depth: int, most: int) -> int:
     while level:
         count += len(level)
         if count > most:
-            raise Fault("TOO_LARGE", "the patch does more than its bound allows")
+            raise Fault("TOO_LARGE", "the state or its patch has more values than its bound allows")
         if depth < 0:
             raise Fault("TOO_LARGE", "the state is nested too deeply")
         depth -= 1

@@ -173,25 +173,25 @@ def _channel_rules(
     on: Iterable[FeatureSet], outright: set[str], scopes: Mapping[str, ScopeRules], policy: HostPolicy
 ) -> tuple[tuple[str, tuple[ChannelRules, ...]], ...]:
     """Per path: one layer from the feature sets that use it, of which any suffices, and one per rule of the policy."""
-    allowed: dict[str, list[tuple[str, ...]]] = {path: [("**",)] for path in outright}
+    allowed: dict[str, list[str]] = {path: ["**"] for path in outright}
     denied: dict[str, list[str]] = {}
     for found in on:
         rules = scopes.get(found.name)
         for path in found.needs | found.may:
             if path.startswith("channels."):
                 unlimited = rules is None and not found.scoped
-                allowed.setdefault(path, []).append(("**",) if unlimited else rules.whitelist if rules else ())
+                allowed.setdefault(path, []).extend(("**",) if unlimited else rules.whitelist if rules else ())
                 denied.setdefault(path, []).extend(rules.blacklist if rules else ())
     layers = {
         path: [ChannelRules(tuple(dict.fromkeys(found)), tuple(dict.fromkeys(denied.get(path, ()))))]
         for path, found in allowed.items()
-        if path.startswith("channels.") and (denied.get(path) or ("**",) not in found)
+        if path.startswith("channels.") and (denied.get(path) or "**" not in found)
     }
     for pattern, rules in policy.channels.items():
         entry = compile_capability_path(pattern)
         for path in allowed:
             if entry.matches(path):
-                layers.setdefault(path, []).append(ChannelRules((rules.whitelist or ("**",),), rules.blacklist))
+                layers.setdefault(path, []).append(ChannelRules(rules.whitelist or ("**",), rules.blacklist))
     return compile_rules(layers)
 
 

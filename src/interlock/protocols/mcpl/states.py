@@ -79,6 +79,8 @@ class Connection(msgspec.Struct, frozen=True):
     """Decided, and not in force until the server was told."""
     update: int = 0
     """Number of the latest update. What is said about an earlier one is late, and changes nothing."""
+    sent: int = 0
+    """Number of the latest update that was written to the server. Only that can be answered."""
 
     @property
     def dialect(self) -> Dialect:
@@ -107,14 +109,19 @@ def redeclare(connection: Connection, offer: Offer, policy: HostPolicy) -> Conne
 
 def written(connection: Connection, update: int) -> Connection:
     """The connection after an update was written to the server."""
-    return _after(connection, update, Event.NOTIFIED if connection.dialect is Dialect.V0_4 else Event.REQUESTED)
+    if update != connection.update or connection.pending is None:
+        return connection
+    event = Event.NOTIFIED if connection.dialect is Dialect.V0_4 else Event.REQUESTED
+    return _after(msgspec.structs.replace(connection, sent=update), event)
 
 
 def answered(connection: Connection, update: int, receipt: Receipt | None) -> Connection:
     """The connection after a 0.5 server answered an update; None stands for no answer that could be read."""
+    if update != connection.update or update != connection.sent or connection.dialect is Dialect.V0_4:
+        return connection
     if receipt is None:
-        return _after(connection, update, Event.UNANSWERED)
-    return _after(connection, update, Event.ACCEPTED if receipt.accepted else Event.DECLINED)
+        return _after(connection, Event.UNANSWERED)
+    return _after(connection, Event.ACCEPTED if receipt.accepted else Event.DECLINED)
 
 
 def _pending(connection: Connection, decided: Effective) -> Connection:
@@ -123,9 +130,9 @@ def _pending(connection: Connection, decided: Effective) -> Connection:
     )
 
 
-def _after(connection: Connection, update: int, event: Event) -> Connection:
+def _after(connection: Connection, event: Event) -> Connection:
     phase = TRANSITIONS[connection.phase].get(event)
-    if phase is None or update != connection.update or connection.pending is None:
+    if phase is None or connection.pending is None:
         return connection
     if event in ACTIVATES:
         return msgspec.structs.replace(connection, phase=phase, active=connection.pending)
