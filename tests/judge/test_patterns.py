@@ -14,6 +14,8 @@ from interlock.judge.patterns import (
     PatternError,
     PatternSet,
     compile_capability,
+    compile_capability_path,
+    compile_feature_set_pattern,
     compile_pattern,
 )
 
@@ -72,6 +74,47 @@ def test_patterns_mean_what_the_table_says(pattern: str, subject: str, matches: 
 )
 def test_capabilities_cover_the_kinds_they_should(capability: str, kind: str, matches: bool) -> None:
     assert compile_capability(capability).matches(kind) is matches
+
+
+@pytest.mark.parametrize(
+    ("pattern", "subject", "matches"),
+    [
+        ("memory.*", "memory.a", True),
+        ("memory.*", "memory.a.b", True),
+        ("memory.*", "memory", False),
+        ("memory.*", "memoryx.a", False),
+        ("memory.*.b", "memory.a.b", True),
+        ("memory.*.b", "memory.a.a.b", False),
+        ("memory.**.b", "memory.a.a.b", True),
+        ("*", "a.b", True),
+        ("a:b.*", "a:b.c/d", True),
+    ],
+)
+def test_a_feature_set_pattern_ends_its_segments_at_dots_and_is_open_at_its_end(
+    pattern: str, subject: str, matches: bool
+) -> None:
+    assert compile_feature_set_pattern(pattern).matches(subject) is matches
+
+
+@pytest.mark.parametrize(
+    ("path", "subject", "matches"),
+    [("a.*", "a.b", True), ("a.*", "a.b.c", False), ("*", "a", True), ("*", "a.b", False), ("*.b", "a.b", True)],
+)
+def test_a_star_in_a_capability_path_is_one_segment(path: str, subject: str, matches: bool) -> None:
+    assert compile_capability_path(path).matches(subject) is matches
+
+
+@pytest.mark.parametrize("path", ["a.**", "**", "a*", "a.b*.c", ""])
+def test_a_capability_path_has_no_other_wildcard(path: str) -> None:
+    with pytest.raises(PatternError):
+        compile_capability_path(path)
+
+
+def test_a_star_at_the_end_of_a_denial_matches_at_any_depth() -> None:
+    patterns = PatternSet(allow=["**"], deny=["discord:admin*"])
+    assert not patterns.allows("discord:admin/deep:er")
+    assert patterns.allows("discord:other/admin")
+    assert patterns.deciding("discord:admin/x") == (False, "discord:admin*")
 
 
 def test_deny_wins_and_nothing_is_allowed_that_nobody_named() -> None:

@@ -49,8 +49,15 @@ from interlock.protocols.mcpl.negotiation import (
 from interlock.protocols.mcpl.policy import HostPolicy, effective
 from interlock.wire.errors import Fault
 
-USES_0_4 = ["pushEvents", "contextHooks.beforeInference", "contextHooks.afterInference", "inferenceRequest", "tools",
-            "channels.publish", "channels.observe"]  # fmt: skip
+USES_0_4 = [
+    "pushEvents",
+    "contextHooks.beforeInference",
+    "contextHooks.afterInference",
+    "inferenceRequest",
+    "tools",
+    "channels.publish",
+    "channels.observe",
+]
 
 
 def raw(value: object) -> bytes:
@@ -123,9 +130,15 @@ def test_a_request_of_the_stateless_revision_carries_its_offer() -> None:
 
 @pytest.mark.parametrize(
     "manifest",
-    [5, {}, {"version": 4}, {"version": "0.5", "featureSets": []}, {"version": "0.5", "featureSets": "all"},
-     {"version": "0.4", "featureSets": {f"a{i}": using("tools") for i in range(300)}}],
-)  # fmt: skip
+    [
+        5,
+        {},
+        {"version": 4},
+        {"version": "0.5", "featureSets": []},
+        {"version": "0.5", "featureSets": "all"},
+        {"version": "0.4", "featureSets": {f"a{i}": using("tools") for i in range(300)}},
+    ],
+)
 def test_an_offer_that_cannot_be_read_is_an_error(manifest: object) -> None:
     with pytest.raises(Fault):
         read_offer(raw({"experimental": {"mcpl": manifest}}))
@@ -376,9 +389,16 @@ def test_a_set_whose_uses_are_empty_or_unknown_is_never_enabled(uses: list[str])
 
 @pytest.mark.parametrize(
     ("name", "said"),
-    [("a b", using("tools")), ("a*", using("tools")), ("a..b", using("tools")), ("a", {"uses": ["tools"]}),
-     ("a", {"description": "d", "uses": "tools"}), ("a", 5), ("a", {"description": "d", "uses": ["tools"], "scoped": "yes"})],
-)  # fmt: skip
+    [
+        ("a b", using("tools")),
+        ("a*", using("tools")),
+        ("a..b", using("tools")),
+        ("a", {"uses": ["tools"]}),
+        ("a", {"description": "d", "uses": "tools"}),
+        ("a", 5),
+        ("a", {"description": "d", "uses": ["tools"], "scoped": "yes"}),
+    ],
+)
 def test_a_declaration_that_is_wrong_disables_its_own_set_alone(name: str, said: object) -> None:
     result = effective(offer("0.4", {name: said, "sound": using("tools")}), HostPolicy(enabled=("**",)))
     assert result.enabled_sets == ("sound",)
@@ -386,9 +406,15 @@ def test_a_declaration_that_is_wrong_disables_its_own_set_alone(name: str, said:
 
 @pytest.mark.parametrize(
     "policy",
-    [{"granted": ("channels.**",)}, {"granted": ("",)}, {"enabled": ("",)}, {"disabled": ("x" * 2000,)},
-     {"scopes": {"a": ScopeRules(("",))}}, {"channels": {"chan*": ScopeRules()}}],
-)  # fmt: skip
+    [
+        {"granted": ("channels.**",)},
+        {"granted": ("",)},
+        {"enabled": ("",)},
+        {"disabled": ("x" * 2000,)},
+        {"scopes": {"a": ScopeRules(("",))}},
+        {"channels": {"chan*": ScopeRules()}},
+    ],
+)
 def test_a_policy_that_cannot_be_used_is_refused_when_it_is_made(policy: dict[str, Any]) -> None:
     with pytest.raises(PatternError):
         HostPolicy(**policy)

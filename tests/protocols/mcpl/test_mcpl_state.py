@@ -76,9 +76,15 @@ def test_a_patch_that_does_not_apply_is_refused_without_the_document_in_its_text
 
 @pytest.mark.parametrize(
     "operation",
-    [{"op": "jump", "path": "/a"}, {"path": "/a"}, {"op": "add"}, {"op": "add", "path": "/a"}, {"op": "move", "path": "/a"},
-     {"op": "add", "path": 5, "value": 1}],
-)  # fmt: skip
+    [
+        {"op": "jump", "path": "/a"},
+        {"path": "/a"},
+        {"op": "add"},
+        {"op": "add", "path": "/a"},
+        {"op": "move", "path": "/a"},
+        {"op": "add", "path": 5, "value": 1},
+    ],
+)
 def test_an_operation_of_the_wrong_shape_is_refused(operation: dict[str, Any]) -> None:
     with pytest.raises(Fault):
         read_state(json.dumps({"state": {"checkpoint": "b", "parent": "a", "patch": [operation]}}).encode())
@@ -86,7 +92,11 @@ def test_an_operation_of_the_wrong_shape_is_refused(operation: dict[str, Any]) -
 
 DOUBLING = [{"op": "copy", "from": "/a", "path": f"/a/{chr(97 + i)}"} for i in range(26)]
 NESTING = [{"op": "copy", "from": "", "path": "/x"} for _ in range(80)]
-DEEPENING = [{"op": "move", "from": "/x", "path": "/y"}, {"op": "add", "path": "/x", "value": {}}, {"op": "move", "from": "/y", "path": "/x/x"}] * 66  # fmt: skip
+DEEPENING = [
+    {"op": "move", "from": "/x", "path": "/y"},
+    {"op": "add", "path": "/x", "value": {}},
+    {"op": "move", "from": "/y", "path": "/x/x"},
+] * 66
 SHUTTLING = [{"op": "move", "from": f"/{i % 2}", "path": f"/{(i + 1) % 2}"} for i in range(199)]
 
 
@@ -178,25 +188,25 @@ def test_the_tree_agrees_with_a_model_that_keeps_every_state(given_steps: list[t
     model: dict[str, Any] = {"0": {"n": []}}
     head = "0"
     for number, (kind, which, value) in enumerate(given_steps, 1):
-        id = str(number)
+        new = str(number)
         if kind == "back":
             head = list(model)[which % len(model)]
             tree = roll_back(tree, head)
             continue
         if kind == "data":
-            model[id] = {"n": [value]}
-            tree = record(tree, StateReport(id, head, {"n": [value]}))
+            model[new] = {"n": [value]}
+            tree = record(tree, StateReport(new, head, {"n": [value]}))
         elif kind == "opaque" or model[head] is None:
-            model[id] = None
-            tree = record(tree, StateReport(id, head))
+            model[new] = None
+            tree = record(tree, StateReport(new, head))
         else:
-            model[id] = copy.deepcopy(model[head])
-            model[id]["n"].append(value)
-            tree = record(tree, StateReport(id, head, patch=ops({"op": "add", "path": "/n/-", "value": value})))
-        head = id
+            model[new] = copy.deepcopy(model[head])
+            model[new]["n"].append(value)
+            tree = record(tree, StateReport(new, head, patch=ops({"op": "add", "path": "/n/-", "value": value})))
+        head = new
     assert tree.head == head
-    for id, state in model.items():
-        found = tree.state_at(id)
+    for known, state in model.items():
+        found = tree.state_at(known)
         assert (None if found is None else json.loads(found)) == state
 
 
@@ -205,15 +215,18 @@ def test_a_tree_stays_within_its_bounds_and_its_head_stays_known(
     monkeypatch: pytest.MonkeyPatch, branching: bool
 ) -> None:
     monkeypatch.setattr(checkpoints, "MOST_CHECKPOINTS", 10)
-    tree = record(CheckpointTree(), StateReport("0", data={"n": 0}))
+    # The state is larger than a patch, so that patches are kept as patches.
+    pad = "x" * 200
+    tree = record(CheckpointTree(), StateReport("0", data={"n": 0, "pad": pad}))
     for number in range(1, 60):
         parent = "0" if branching and "0" in tree.checkpoints else tree.head
         patch = ops({"op": "replace", "path": "/n", "value": number})
         tree = record(tree, StateReport(str(number), parent, patch=patch))
         assert len(tree.checkpoints) <= 10
-        assert tree.request_members() == {"state": msgspec.Raw(b'{"n":%d}' % number)}
-        for id in tree.checkpoints:
-            assert tree.state_at(id) == b'{"n":%d}' % int(id)
+        for known in tree.checkpoints:
+            assert json.loads(tree.state_at(known) or b"") == {"n": int(known), "pad": pad}
+        assert tree.head == str(number)
+        assert tree.request_members() == {"state": msgspec.Raw(tree.state_at(str(number)) or b"")}
 
 
 def test_the_bytes_of_a_tree_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:

@@ -29,6 +29,7 @@ from interlock.protocols.mcpl.wake import (
 NOON = datetime(2026, 1, 5, 12, tzinfo=UTC)
 """A Monday."""
 WAKE = WakeRule(Verdict.WAKE)
+EMPTY = Ledger()
 
 
 def event(**more: Any) -> Occurrence:
@@ -36,7 +37,7 @@ def event(**more: Any) -> Occurrence:
 
 
 def verdict(
-    policy: WakePolicy, occurrence: Occurrence, now: datetime = NOON, ledger: Ledger = Ledger()
+    policy: WakePolicy, occurrence: Occurrence, now: datetime = NOON, ledger: Ledger = EMPTY
 ) -> tuple[str, str]:
     decision = decide(policy, occurrence, ledger, now)
     return decision.verdict.value, decision.cause
@@ -88,9 +89,14 @@ def test_a_rule_with_a_pattern_that_is_none_is_refused_when_it_is_made() -> None
 
 @pytest.mark.parametrize(
     "occurrence",
-    [{"from_agent": True}, {"tags": frozenset({"chat:from-agent"})}, {"tags": frozenset({"chat:from-self"})},
-     {"chain": ("bob", "alice")}, {"from_agent": True, "tags": frozenset({"chat:from-human"})}],
-)  # fmt: skip
+    [
+        {"from_agent": True},
+        {"tags": frozenset({"chat:from-agent"})},
+        {"tags": frozenset({"chat:from-self"})},
+        {"chain": ("bob", "alice")},
+        {"from_agent": True, "tags": frozenset({"chat:from-human"})},
+    ],
+)
 def test_agents_that_talk_to_each_other_are_held_unless_a_rule_says_otherwise(occurrence: dict[str, Any]) -> None:
     assert verdict(WakePolicy((WAKE,)), event(**occurrence)) == ("hold", "loop")
     assert verdict(WakePolicy((WakeRule(Verdict.WAKE, loops=True),)), event(**occurrence))[0] == "wake"
