@@ -12,6 +12,7 @@ from interlock.protocols.mcpl.authorization import (
     before_inference,
     check_outgoing,
     check_tool_call,
+    judge_scope,
     use_injections,
     use_rewrite,
     wants_after_inference,
@@ -371,3 +372,56 @@ def test_elevation_is_for_scoped_sets() -> None:
     connection = written(connection, connection.update)
     assert admit(connection, "scope/elevate", b'{"featureSet":"s","scope":{"label":"x"}}')
     assert refusal(connection, "scope/elevate", b'{"featureSet":"p","scope":{"label":"x"}}').name == "INVALID_PARAMS"
+
+
+def editing(policy: HostPolicy, **declaration: object) -> Connection:
+    """A connection with one scoped set, in force."""
+    declared = {"description": "d", "uses": ["tools"], "scoped": True, **declaration}
+    found = read_manifest({"version": "0.4", "featureSets": {"files.edit": declared}})
+    assert found is not None
+    connection = decide(Connection(found), policy)
+    return written(connection, connection.update)
+
+
+FILES = HostPolicy(enabled=("files.*",), scopes={"files.edit": ScopeRules(("/project/**",), ("**/.env",))})
+TEMPLATE = {"_meta": {"dev.interlock/scopeLabel": "{path}"}}
+
+
+@pytest.mark.parametrize(
+    ("path", "claimed", "outcome"),
+    [
+        ("/project/a", "/project/a", "allow"),
+        ("/project/a", None, "allow"),
+        ("/project/.env", None, "deny"),
+        ("/etc/hosts", None, "ask"),
+        ("/etc/hosts", "/project/a", None),
+    ],
+)
+def test_a_scope_is_judged_by_the_label_that_the_arguments_make(
+    path: str, claimed: str | None, outcome: str | None
+) -> None:
+    connection = editing(FILES, **TEMPLATE)
+    if outcome is None:
+        with pytest.raises(Fault) as refused:
+            judge_scope(connection, "files.edit", {"path": path}, claimed)
+        assert refused.value.data["field"] == "scope.label"
+    else:
+        assert judge_scope(connection, "files.edit", {"path": path}, claimed)[1].outcome == outcome
+
+
+def test_the_operators_template_replaces_the_servers() -> None:
+    policy = HostPolicy(enabled=("files.*",), scopes=FILES.scopes, scope_labels={"files.edit": "{file}"})
+    label, decision = judge_scope(
+        editing(policy, **TEMPLATE), "files.edit", {"path": "/project/a", "file": "/etc/x"}, None
+    )
+    assert (label, decision.outcome) == ("/etc/x", "ask")
+
+
+def test_a_scope_of_a_set_that_is_off_or_of_no_set_is_refused() -> None:
+    for connection, name in ((editing(HostPolicy()), "files.edit"), (editing(FILES), None), (editing(FILES), "other")):
+        with pytest.raises(Fault):
+            judge_scope(connection, name, {"path": "/project/a"}, "/project/a")
+
+
+def test_without_rules_every_scope_is_asked() -> None:
+    assert judge_scope(editing(HostPolicy(enabled=("**",))), "files.edit", {}, "/x")[1].outcome == "ask"

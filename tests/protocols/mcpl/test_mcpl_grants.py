@@ -39,6 +39,7 @@ from interlock.protocols.mcpl.negotiation import (
     Home,
     Offer,
     answer,
+    asked_with,
     dialect_of,
     host_manifest,
     question,
@@ -117,6 +118,16 @@ def test_the_hub_asks_in_both_places() -> None:
     asked = question()
     assert read_offer(raw({"experimental": asked["experimental"]})) is not None
     assert read_offer(raw({"extensions": asked["extensions"]})) is not None
+
+
+def test_the_question_replaces_what_a_client_said_and_keeps_the_rest() -> None:
+    theirs = {"roots": {}, "experimental": {"mcpl": {"version": "0.9", "evil": True}, "other": {"a": 1}}}
+    asked = json.loads(asked_with(raw(theirs), "0.4"))
+    assert asked["roots"] == {}
+    assert asked["experimental"]["other"] == {"a": 1}
+    assert asked["experimental"]["mcpl"] == asked["extensions"][EXTENSION_KEY]
+    assert asked["experimental"]["mcpl"]["version"] == "0.4"
+    assert "evil" not in asked["experimental"]["mcpl"]
 
 
 def test_a_request_of_the_stateless_revision_carries_its_offer() -> None:

@@ -6,7 +6,7 @@ so that a server which declares too much or too little gains nothing by it.
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
 
 import msgspec
 
@@ -30,9 +30,12 @@ from interlock.protocols.mcpl.errors import (
     unknown_channel,
     unknown_feature_set,
 )
+from interlock.protocols.mcpl.feature_sets import ScopeRules
 from interlock.protocols.mcpl.hooks import AfterInferenceResult, BeforeInference, BeforeInferenceResult, Injection
 from interlock.protocols.mcpl.inference import InferenceRequest
 from interlock.protocols.mcpl.methods import Method, find, read_params
+from interlock.protocols.mcpl.scopes import ScopeDecision, agreed_label
+from interlock.protocols.mcpl.scopes import decide as decide_scope
 from interlock.protocols.mcpl.states import Connection
 from interlock.wire.errors import Fault
 
@@ -143,6 +146,19 @@ def check_tool_call(connection: Connection, feature_set: str | None, *, scoped: 
         raise Fault("INVALID_PARAMS", f"the feature set {feature_set} does not declare rollback")
     if scoped and not declared.scoped:
         raise Fault("INVALID_PARAMS", f"the feature set {feature_set} is not scoped")
+
+
+def judge_scope(
+    connection: Connection, feature_set: str | None, arguments: Mapping[str, object], claimed: str | None
+) -> tuple[str, ScopeDecision]:
+    """The label of a scoped action and what the rules say of it. Raises where the label disagrees with the arguments.
+
+    For a tool call `arguments` are the call's; for `scope/elevate` they are the payload that would go back.
+    """
+    check_tool_call(connection, feature_set, scoped=True)
+    name = feature_set or ""
+    label = agreed_label(connection.active.scope_labels.get(name), arguments, claimed)
+    return label, decide_scope(connection.active.scopes.get(name, ScopeRules()), label)
 
 
 def _check_tagged(connection: Connection, row: Method, feature_set: str, value: Value) -> None:

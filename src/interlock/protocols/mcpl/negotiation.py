@@ -137,6 +137,15 @@ def question(version: str = VERSION) -> dict[str, dict[str, object]]:
     return {"experimental": {"mcpl": said}, "extensions": {EXTENSION_KEY: said}}
 
 
+def asked_with(capabilities: bytes, version: str = VERSION) -> bytes:
+    """Client capabilities with our question in them, in the place of whatever they said of MCPL before."""
+    said = decode(Object, capabilities, "capabilities")
+    for home, ours in question(version).items():
+        known = said.get(home)
+        said[home] = {**known, **ours} if isinstance(known, dict) else ours
+    return msgspec.json.encode(said)
+
+
 def host_manifest(version: str = VERSION) -> dict[str, object]:
     """What the hub supports as a host (MCPL, Host Support)."""
     after: dict[str, object] = {"afterInference": {"blocking": True}} if version == Dialect.V0_4.value else {}

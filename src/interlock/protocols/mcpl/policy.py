@@ -66,6 +66,8 @@ class Effective(msgspec.Struct, frozen=True):
     states: Mapping[str, SetState] = {}
     scopes: Mapping[str, ScopeRules] = {}
     """Rules by the name of an enabled feature set."""
+    scope_labels: Mapping[str, str] = {}
+    """Templates of scope labels by the name of an enabled feature set, the operator's before the server's."""
 
     def enabled(self, name: str) -> bool:
         """Whether a feature set is on."""
@@ -88,7 +90,7 @@ class Effective(msgspec.Struct, frozen=True):
             name: SetState(False, "disabled") if state.enabled and not self._stands(name, other) else state
             for name, state in other.states.items()
         }
-        return Effective(self.grant & other.grant, other.declared, states, other.scopes)
+        return Effective(self.grant & other.grant, other.declared, states, other.scopes, other.scope_labels)
 
     def _stands(self, name: str, other: Effective) -> bool:
         return self.enabled(name) and self.declared.get(name) == other.declared.get(name)
@@ -113,7 +115,9 @@ def effective(offer: Offer, policy: HostPolicy) -> Effective:
         _channel_rules(on, outright, scopes, policy),
         _sees_thinking(states, policy),
     )
-    return Effective(grant, offer.feature_sets, states, scopes)
+    templates = {found.name: policy.scope_labels.get(found.name, found.scope_label) for found in on}
+    labels = {name: template for name, template in templates.items() if template is not None}
+    return Effective(grant, offer.feature_sets, states, scopes, labels)
 
 
 def update_message(active: Effective, dialect: Dialect, offered: Iterable[str]) -> Update:
