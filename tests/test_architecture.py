@@ -29,7 +29,7 @@ LAYERS = {
     "cli": 6,
 }
 HUB_ORDER = (
-    "memory", "locks", "cannot_start", "store_faults", "rate_meter", "catalog", "auth", "auth.oauth", "audit",
+    "memory", "garbage_collection", "locks", "cannot_start", "store_faults", "rate_meter", "catalog", "auth", "auth.oauth", "audit",
     "upstreams", "approvals", "calls", "journal", "permissions", "calls.gates", "calls.bridges", "calls.pipeline",
     "tool_search", "calls.dispatch", "tasks", "foundation", "admin", "authentication", "handlers", "service",
     "audit.tracing", "composition", "app", "operations",

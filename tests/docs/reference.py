@@ -17,6 +17,9 @@ from interlock.cli.app import EXIT_CODES, SECTIONS, app
 from interlock.config import settings
 from interlock.hub.upstreams.states import mermaid
 from interlock.protocols.mcp.methods import METHODS
+from interlock.protocols.mcpl import methods as mcpl
+from interlock.protocols.mcpl.capabilities import MEANING_0_4, Dialect
+from interlock.protocols.mcpl.states import TRANSITIONS
 from interlock.protocols.mcpx.capabilities import PROFILES
 from interlock.protocols.mcpx.errors import MEANINGS
 from interlock.protocols.mcpx.payloads import TARGET_MEMBERS
@@ -56,7 +59,7 @@ def errors() -> str:
     """Rows of the error table."""
     rows = []
     for kind in TABLE.values():
-        codes = [kind.mcp, kind.new_mcp or kind.mcp, kind.mgp or "–", kind.rest or "–", kind.http]
+        codes = [kind.mcp, kind.new_mcp or kind.mcp, kind.mgp or "–", kind.mcpl or "–", kind.rest or "–", kind.http]
         retry, told = "yes" if kind.retryable else "no", "result" if kind.as_result else "error"
         cells = [f"`{kind.name}`", kind.domain, kind.meaning, *map(str, codes), retry, told]
         rows.append(f"| {' | '.join(cells)} |")
@@ -70,6 +73,35 @@ def methods() -> str:
         era = "both" if len(method.eras) == 2 else next(iter(method.eras)).value
         rows.append(f"| `{method.name}` | {method.sender} | {era} | {method.needs or '–'} |")
     return "\n".join(rows)
+
+
+def mcpl_methods() -> str:
+    """Rows of the table of MCPL's methods."""
+    rows = []
+    for row in mcpl.METHODS.values():
+        dialects = ", ".join(dialect.value for dialect in Dialect if dialect in row.dialects)
+        needs = f"`{row.needs}`" if row.needs else "one of the hook's paths" if row.needs_one_of else "–"
+        tagged = ", an enabled feature set" if row.tagged else ""
+        rows.append(f"| `{row.name}` | {row.sender} | {row.kind} | {dialects} | {needs}{tagged} |")
+    return "\n".join(rows)
+
+
+def mcpl_meaning() -> str:
+    """Rows of the table of what 0.4's names stand for."""
+
+    def listed(paths: frozenset[str]) -> str:
+        return ", ".join(f"`{path}`" for path in sorted(paths)) or "–"
+
+    return "\n".join(f"| `{name}` | {listed(m.needs)} | {listed(m.may)} |" for name, m in MEANING_0_4.items())
+
+
+def mcpl_phases() -> str:
+    """Rows of the table of transitions."""
+    return "\n".join(
+        f"| {phase.value} | {event.value} | {after.value} |"
+        for phase, events in TRANSITIONS.items()
+        for event, after in events.items()
+    )
 
 
 def states() -> str:
@@ -220,6 +252,9 @@ GENERATED: list[tuple[str, str, Callable[[], str]]] = [
     ("rooms-protocol.md", "targets", targets),
     ("rooms-protocol.md", "proposals", proposals),
     ("rooms-protocol.md", "reasons", reasons),
+    ("mcpl.md", "mcpl-methods", mcpl_methods),
+    ("mcpl.md", "mcpl-meaning", mcpl_meaning),
+    ("mcpl.md", "mcpl-phases", mcpl_phases),
 ]
 
 

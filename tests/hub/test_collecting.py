@@ -8,7 +8,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from interlock.hub.collecting import FEW, GROWTH_MB, QUIET, WORTH, YOUNG, Collector, hold_collector_back
+from interlock.hub.garbage_collection import FEW, GROWTH_MB, QUIET, WORTH, YOUNG, Collector, hold_collector_back
 
 
 class Ring:

@@ -19,6 +19,7 @@ from interlock.protocols.patterns import (
     Pattern,
     PatternError,
     PatternSet,
+    compile_capability_path,
     compile_pattern,
 )
 
@@ -82,6 +83,47 @@ def test_a_star_at_the_end_of_a_denial_matches_at_any_depth(notation: Notation) 
     deeper = separator.join(["secrets", "a", "b"])
     assert not PatternSet(["**"], deny=[f"secrets{separator}*"], notation=notation).allows(deeper)
     assert PatternSet(["**"], deny=[f"*{separator}b"], notation=notation).allows(deeper)
+
+
+@pytest.mark.parametrize(
+    ("pattern", "subject", "matches"),
+    [
+        ("memory.*", "memory.a", True),
+        ("memory.*", "memory.a.b", True),
+        ("memory.*", "memory", False),
+        ("memory.*", "memoryx.a", False),
+        ("memory.*.b", "memory.a.b", True),
+        ("memory.*.b", "memory.a.a.b", False),
+        ("memory.**.b", "memory.a.a.b", True),
+        ("*", "a.b", True),
+        ("a:b.*", "a:b.c/d", True),
+    ],
+)
+def test_a_feature_set_pattern_ends_its_segments_at_dots_and_is_open_at_its_end(
+    pattern: str, subject: str, matches: bool
+) -> None:
+    assert compile_pattern(pattern, FEATURE_SETS).matches(subject) is matches
+
+
+@pytest.mark.parametrize(
+    ("path", "subject", "matches"),
+    [("a.*", "a.b", True), ("a.*", "a.b.c", False), ("*", "a", True), ("*", "a.b", False), ("*.b", "a.b", True)],
+)
+def test_a_star_in_a_capability_path_is_one_segment(path: str, subject: str, matches: bool) -> None:
+    assert compile_capability_path(path).matches(subject) is matches
+
+
+@pytest.mark.parametrize("path", ["a.**", "**", "a*", "a.b*.c", ""])
+def test_a_capability_path_has_no_other_wildcard(path: str) -> None:
+    with pytest.raises(PatternError):
+        compile_capability_path(path)
+
+
+def test_a_denial_of_names_reaches_any_depth_and_says_which_pattern_decided() -> None:
+    patterns = PatternSet(allow=["**"], deny=["discord:admin*"])
+    assert not patterns.allows("discord:admin/deep:er")
+    assert patterns.allows("discord:other/admin")
+    assert patterns.deciding("discord:admin/x") == (False, "discord:admin*")
 
 
 def test_deny_wins_and_nothing_is_allowed_that_nobody_named() -> None:

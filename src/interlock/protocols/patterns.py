@@ -33,6 +33,8 @@ class Notation(msgspec.Struct, frozen=True):
 
 NAMES: Final = Notation("/:")
 """Exposed tool names and what has no notation of its own. `__` is part of a name and separates nothing."""
+DENIED_NAMES: Final = Notation("/:", open_end=True)
+"""Entries of deny lists: a `*` at the end matches at any depth."""
 PATHS: Final = Notation("/")
 """File paths and URIs."""
 CHANNELS: Final = Notation(".")
@@ -108,6 +110,13 @@ class PatternSet:
 def compile_pattern(text: str, notation: Notation = NAMES) -> Pattern:
     """The compiled pattern, shared by all who use the same text. Raises PatternError."""
     return Pattern(text, notation)
+
+
+def compile_capability_path(text: str) -> Pattern:
+    """An entry of a capability grant (MCPL 0.5): a segment is a name or `*`. Raises PatternError."""
+    if any("*" in segment and segment != "*" for segment in text.split(".")):
+        raise PatternError("In a capability path `*` stands for one whole segment, and nothing for several.")
+    return compile_pattern(text, CAPABILITY_PATHS)
 
 
 def check_length(text: str) -> None:

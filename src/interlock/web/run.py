@@ -23,7 +23,7 @@ from interlock.hub.audit.tracing.setup import check_otel
 from interlock.hub.auth.oauth.token_authentication import check_installed
 from interlock.hub.authentication import is_mcp_path
 from interlock.hub.cannot_start import CannotStart
-from interlock.hub.collecting import Collector, hold_collector_back
+from interlock.hub.garbage_collection import Collector, hold_collector_back
 from interlock.hub.memory import MemoryTrend, give_back, share_one_heap
 from interlock.hub.operations import ControlOperations
 from interlock.store import StoreError

@@ -142,6 +142,15 @@ def _rows() -> tuple[Kind, ...]:
         Kind("INVALID_TOOL_ARGS", "validation", params, 422, "Bad arguments", 4000, 0, -32001, as_result=True),
         Kind("TOOL_NOT_FOUND", "validation", params, 404, "No such tool", 4001, 0, -32002),
         Kind("TOOL_DISABLED", "validation", params, 404, "The tool is switched off", 4002, 0, -32002),
+        # MCPL (Appendix A: Error Codes)
+        Kind("FEATURE_SET_DISABLED", "mcpl", request, 403, "The feature set is not enabled", mcpl=-32001),
+        Kind("INFERENCE_IN_HOOK", "mcpl", request, 403, "A hook may not start an inference", mcpl=-32001),
+        Kind("CAPABILITY_DENIED", "mcpl", request, 403, "The grant does not hold the capability", mcpl=-32002),
+        Kind("UNKNOWN_FEATURE_SET", "mcpl", params, 404, "The server declared no such feature set", mcpl=-32003),
+        Kind("CHECKPOINT_NOT_FOUND", "mcpl", params, 404, "The checkpoint is unknown or pruned", mcpl=-32005),
+        Kind("CHANNEL_NOT_PERMITTED", "mcpl", request, 403, "The grant does not cover the channel", mcpl=-32017),
+        Kind("UNKNOWN_CHANNEL", "mcpl", params, 404, "No such channel is registered", mcpl=-32023),
+        Kind("CHANNEL_OPEN_FAILED", "mcpl", internal, 502, "The server could not open the channel", mcpl=-32024),
         # The servers behind the hub
         Kind(
             "UPSTREAM_ERROR", "external", internal, 502, "A server broke its protocol", 5000, 0, -32003, 0, "external"

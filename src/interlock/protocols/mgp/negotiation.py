@@ -11,6 +11,7 @@ from typing import Final
 
 import msgspec
 
+from interlock.protocols.versions import read_version
 from interlock.wire.errors import Fault
 
 VERSION: Final = "0.2.0"
@@ -79,8 +80,8 @@ def agree(ours: Iterable[str], theirs: Offer, home: Home) -> Agreed | None:
 
     The major version must match. Within 0.x a differing minor is accepted with a warning.
     """
-    version = _numbers(theirs.version)
-    own = _numbers(VERSION)
+    version = read_version(theirs.version)
+    own = read_version(VERSION)
     if version is None or own is None or version[0] != own[0]:
         return None
     warning = ""
@@ -119,13 +120,6 @@ def asked_with(capabilities: bytes, extensions: Iterable[str]) -> bytes:
         known = said.get(home)
         said[home] = {**known, **ours} if home != "mgp" and isinstance(known, dict) else ours
     return msgspec.json.encode(said)
-
-
-def _numbers(version: str) -> tuple[int, int] | None:
-    parts = version.split("-")[0].split(".")
-    if len(parts) < 2 or not all(part.isascii() and part.isdigit() and len(part) < 6 for part in parts):
-        return None
-    return int(parts[0]), int(parts[1])
 
 
 class _Experimental(msgspec.Struct, frozen=True):

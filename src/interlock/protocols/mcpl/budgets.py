@@ -1,0 +1,91 @@
+"""Budgets for waking a model: so many wakes and so many tokens in any hour, counted in minutes.
+
+A spend counts until its minute is a full hour old, so no window of sixty minutes ever holds more than the budget.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+MINUTE: Final = 60.0
+WINDOW: Final = 60
+"""Minutes that a spend counts."""
+MOST_KEYS: Final = 4_096
+
+
+class Budget(msgspec.Struct, frozen=True):
+    """The most that one hour may hold; None is no bound."""
+
+    wakes: int | None = None
+    tokens: int | None = None
+
+
+class Spent(msgspec.Struct, frozen=True):
+    """Wakes and tokens by minute, oldest first. At most 61 entries."""
+
+    minutes: tuple[tuple[int, int, int], ...] = ()
+    """Minute, wakes, tokens."""
+
+    def at(self, now: float) -> tuple[int, int]:
+        """Wakes and tokens that count now."""
+        live = [entry for entry in self.minutes if _counts(entry[0], now)]
+        return sum(entry[1] for entry in live), sum(entry[2] for entry in live)
+
+    def add(self, now: float, wakes: int, tokens: int) -> Spent:
+        """With a spend at this instant. Time that runs backwards counts as the latest minute seen."""
+        minute = max(_minute(now), self.minutes[-1][0] if self.minutes else 0)
+        live = [entry for entry in self.minutes if _counts(entry[0], now)]
+        if live and live[-1][0] == minute:
+            last = live.pop()
+            wakes, tokens = wakes + last[1], tokens + last[2]
+        return Spent((*live, (minute, wakes, tokens)))
+
+
+def fits(budget: Budget, spent: Spent, now: float, tokens: int) -> bool:
+    """Whether one more wake, expected to take so many tokens, is within the budget."""
+    wakes_spent, tokens_spent = spent.at(now)
+    if budget.wakes is not None and wakes_spent + 1 > budget.wakes:
+        return False
+    return budget.tokens is None or tokens_spent + tokens <= budget.tokens
+
+
+def fits_from(budget: Budget, spent: Spent, now: float, tokens: int) -> float | None:
+    """The earliest instant at which the wake fits if nothing else is spent; None if it never does."""
+    if fits(budget, spent, now, tokens):
+        return now
+    for minute, _, _ in spent.minutes:
+        free = (minute + WINDOW + 1) * MINUTE
+        if free > now and fits(budget, spent, free, tokens):
+            return free
+    return None
+
+
+class Ledger(msgspec.Struct, frozen=True):
+    """What was spent, by key: a server, a feature set, or everything."""
+
+    spent: Mapping[str, Spent] = {}
+
+    def of(self, key: str) -> Spent:
+        """What one key spent."""
+        return self.spent.get(key, _NOTHING)
+
+    def add(self, keys: tuple[str, ...], now: float, *, wakes: int = 0, tokens: int = 0) -> Ledger:
+        """With a spend under several keys. Keys whose last spend no longer counts are forgotten."""
+        updated = {**self.spent, **{key: self.of(key).add(now, wakes, tokens) for key in keys}}
+        if len(updated) > MOST_KEYS:
+            updated = {key: spent for key, spent in updated.items() if key in keys or any(spent.at(now))}
+        return Ledger(updated)
+
+
+_NOTHING = Spent()
+
+
+def _minute(now: float) -> int:
+    return int(now // MINUTE)
+
+
+def _counts(minute: int, now: float) -> bool:
+    return minute >= _minute(now) - WINDOW

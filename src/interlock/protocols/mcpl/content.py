@@ -1,0 +1,93 @@
+"""Content blocks (MCPL, Content Blocks): text, image, audio and resources, in MCPL's form and in MCP's."""
+
+from __future__ import annotations
+
+from typing import Annotated, Final, TypeAlias
+
+import msgspec
+
+from interlock.protocols.mcpl.decoding import Value
+
+MOST_BLOCKS: Final = 256
+
+
+class Text(Value, frozen=True, tag_field="type", tag="text"):
+    """Plain text."""
+
+    text: str
+
+
+class Image(Value, frozen=True, tag_field="type", tag="image"):
+    """An image, inline or by its address."""
+
+    data: str | None = None
+    mime_type: str | None = None
+    uri: str | None = None
+
+    def __post_init__(self) -> None:
+        _require_one_form(self)
+
+
+class Audio(Value, frozen=True, tag_field="type", tag="audio"):
+    """A sound, inline or by its address."""
+
+    data: str | None = None
+    mime_type: str | None = None
+    uri: str | None = None
+
+    def __post_init__(self) -> None:
+        _require_one_form(self)
+
+
+class Contents(Value, frozen=True):
+    """What MCP embeds in a resource block."""
+
+    uri: str
+    mime_type: str | None = None
+    text: str | None = None
+    blob: str | None = None
+
+    def __post_init__(self) -> None:
+        if (self.text is None) == (self.blob is None):
+            raise ValueError("an embedded resource has either `text` or `blob`")
+
+
+class Resource(Value, frozen=True, tag_field="type", tag="resource"):
+    """A resource: by its address as MCPL writes it, or embedded as MCP does."""
+
+    uri: str | None = None
+    resource: Contents | None = None
+
+    def __post_init__(self) -> None:
+        if (self.uri is None) == (self.resource is None):
+            raise ValueError("a resource block has either `uri` or `resource`")
+
+    @property
+    def address(self) -> str:
+        """The URI, wherever it stands."""
+        return self.resource.uri if self.resource is not None else self.uri or ""
+
+
+class ResourceLink(Value, frozen=True, tag_field="type", tag="resource_link"):
+    """MCP's own link to a resource."""
+
+    uri: str
+    name: str | None = None
+    mime_type: str | None = None
+
+
+Block: TypeAlias = Text | Image | Audio | Resource | ResourceLink
+Blocks: TypeAlias = Annotated[tuple[Block, ...], msgspec.Meta(max_length=MOST_BLOCKS)]
+Content: TypeAlias = str | Blocks
+"""A plain string stands for one text block."""
+
+
+def blocks(content: Content) -> tuple[Block, ...]:
+    """The content as blocks, whichever way it was written."""
+    return (Text(content),) if isinstance(content, str) else content
+
+
+def _require_one_form(block: Image | Audio) -> None:
+    inline = block.data is not None and block.mime_type is not None
+    if inline == (block.uri is not None) or (block.data is not None) != inline:
+        raise ValueError("media has either `data` with `mimeType`, or `uri`")

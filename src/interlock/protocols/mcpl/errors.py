@@ -1,0 +1,64 @@
+"""MCPL's refusals (MCPL, Appendix A: Error Codes). The numbers are those of the one error table."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from interlock.protocols.mcpl.capabilities import Dialect
+from interlock.wire.errors import TABLE, ErrorObject, Fault, Kind
+
+
+def feature_set_disabled(name: str, dialect: Dialect, *, can_enable: bool) -> Fault:
+    """A message used a feature set that is off. Only a 0.4 server is told whether it could be on."""
+    hint = {"canEnable": can_enable} if dialect is Dialect.V0_4 else {}
+    return Fault("FEATURE_SET_DISABLED", "Feature set not enabled", data={"featureSet": name, **hint})
+
+
+def unknown_feature_set(name: str) -> Fault:
+    """A message used a feature set that its server did not declare."""
+    return Fault("UNKNOWN_FEATURE_SET", "Unknown feature set", data={"featureSet": name[:200]})
+
+
+def capability_denied(path: str, dialect: Dialect, *, reason: str = "", feature_set: str | None = None) -> Fault:
+    """A message needs a capability that the grant does not hold. 0.4 has no code for that but its feature sets' own."""
+    data: dict[str, object] = {"capability": path}
+    if reason:
+        data["reason"] = reason
+    if feature_set is not None:
+        data["featureSet"] = feature_set
+    if dialect is Dialect.V0_4:
+        return Fault("FEATURE_SET_DISABLED", "No enabled feature set uses this capability", data=data)
+    return Fault("CAPABILITY_DENIED", "Capability denied", data=data)
+
+
+def unknown_channel(channel: str) -> Fault:
+    """The server has registered no such channel."""
+    return Fault("UNKNOWN_CHANNEL", "Unknown channel", data={"channelId": channel})
+
+
+def channel_not_permitted(channel: str, path: str) -> Fault:
+    """The grant does not cover this channel."""
+    return Fault("CHANNEL_NOT_PERMITTED", "Channel not permitted", data={"channelId": channel, "capability": path})
+
+
+def inference_in_hook(feature_set: str) -> Fault:
+    """A server asked for inference on account of a hook (MCPL, Loop Prevention)."""
+    return Fault("INFERENCE_IN_HOOK", "A context hook may not start an inference", data={"featureSet": feature_set})
+
+
+def _by_code() -> dict[int, Kind]:
+    found: dict[int, Kind] = {}
+    for kind in TABLE.values():
+        if kind.mcpl:
+            found.setdefault(kind.mcpl, kind)
+    return found
+
+
+BY_CODE: Mapping[int, Kind] = _by_code()
+"""The rows of Appendix A, by number. The first row of a number is its general one."""
+
+
+def as_fault(error: ErrorObject) -> Fault | None:
+    """A peer's error as one of ours, under its own code; None for a number that MCPL does not have."""
+    kind = BY_CODE.get(error.code)
+    return None if kind is None else Fault(kind.name, error.message[:1_000], code=error.code)

@@ -1,0 +1,110 @@
+"""The capability grant: the one value that authorizes (MCPL 0.5, Capability Grants).
+
+Every path that is not in it is denied. A bare parent grants no leaf, and `*` stands for one segment. Channel rules
+narrow a path to channels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import Final
+
+import msgspec
+
+from interlock.protocols.mcpl.capabilities import CHANNELS_STREAMING
+from interlock.protocols.patterns import Pattern, PatternError, PatternSet, compile_capability_path
+
+THINKING: Final = "thinking"
+"""The private pseudo-channel: observed where granted by name, never published to (MCPL, Security and Scoping)."""
+MOST_LAYERS: Final = 8
+
+
+class ChannelRules(msgspec.Struct, frozen=True):
+    """Which channels a path covers, as patterns; deny wins."""
+
+    allowed: tuple[str, ...]
+    denied: tuple[str, ...] = ()
+
+    def allows(self, channel: str) -> bool:
+        """Whether a channel is covered. Raises PatternError for a pattern that cannot be compiled."""
+        return _compiled_rules(self).allows(channel)
+
+
+class Grant(msgspec.Struct, frozen=True):
+    """What one connection may do and receive."""
+
+    paths: frozenset[str] = frozenset()
+    channels: tuple[tuple[str, tuple[ChannelRules, ...]], ...] = ()
+    """By path, rules that all must allow. A path without rules covers every channel."""
+    thinking: bool = False
+    """Whether the thinking pseudo-channel may be observed."""
+
+    def allows(self, path: str) -> bool:
+        """Whether the grant holds a path."""
+        if path in self.paths:
+            return "*" not in path
+        return any(entry.matches(path) for entry in _wildcards(self.paths)) and _is_path(path)
+
+    def allows_channel(self, path: str, channel: str) -> bool:
+        """Whether the grant holds a path for one channel."""
+        if not self.allows(path):
+            return False
+        if channel == THINKING:
+            return path == CHANNELS_STREAMING and self.thinking
+        try:
+            return all(rules.allows(channel) for rules in dict(self.channels).get(path, ()))
+        except PatternError:
+            return False
+
+    def allows_any(self, paths: Iterable[str]) -> bool:
+        """Whether the grant holds one of these paths."""
+        return any(self.allows(path) for path in paths)
+
+    def __and__(self, other: Grant) -> Grant:
+        """The part that both grants hold, channel rules included."""
+        mine, theirs = dict(self.channels), dict(other.channels)
+        paths = frozenset(p for p in self.paths if other.allows(p)) | frozenset(
+            p for p in other.paths if self.allows(p)
+        )
+        paths |= self.paths & other.paths
+        rules = {p: tuple(dict.fromkeys(mine.get(p, ()) + theirs.get(p, ()))) for p in mine.keys() | theirs.keys()}
+        crowded = {path for path, layers in rules.items() if len(layers) > MOST_LAYERS}
+        return Grant(
+            paths - crowded,
+            tuple(sorted((p, layers) for p, layers in rules.items() if p not in crowded)),
+            self.thinking and other.thinking,
+        )
+
+
+NO_GRANT: Final = Grant()
+
+
+def read_grant(entries: Iterable[str]) -> Grant:
+    """The grant in `effectiveCapabilities`. An entry that is no path grants nothing."""
+    return Grant(frozenset(entry for entry in entries if _compiled(entry) is not None))
+
+
+def compile_rules(rules: Mapping[str, Iterable[ChannelRules]]) -> tuple[tuple[str, tuple[ChannelRules, ...]], ...]:
+    """Channel rules in the form a grant holds."""
+    return tuple(sorted((path, tuple(layers)) for path, layers in rules.items() if layers))
+
+
+@lru_cache(maxsize=1024)
+def _compiled_rules(rules: ChannelRules) -> PatternSet:
+    return PatternSet(rules.allowed, rules.denied)
+
+
+def _compiled(entry: str) -> Pattern | None:
+    try:
+        return compile_capability_path(entry)
+    except PatternError:
+        return None
+
+
+def _wildcards(entries: frozenset[str]) -> list[Pattern]:
+    return [found for entry in entries if "*" in entry and (found := _compiled(entry)) is not None]
+
+
+def _is_path(text: str) -> bool:
+    return "*" not in text and all(text.split("."))

@@ -1,0 +1,73 @@
+"""Inference that a server asks for (MCPL, Server-Initiated Inference) and the model it runs on (Model Information)."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal, TypeAlias
+
+import msgspec
+
+from interlock.protocols.mcpl.content import Content
+from interlock.protocols.mcpl.decoding import Count, Name, Value
+from interlock.wire.messages import Id
+
+FinishReason: TypeAlias = Literal["end_turn", "max_tokens", "stop_sequence"]
+
+
+class ModelInfo(Value, frozen=True):
+    """A model, as servers are told of it."""
+
+    id: Name
+    vendor: str | None = None
+    context_window: Count | None = None
+    capabilities: tuple[str, ...] = ()
+
+
+class Usage(Value, frozen=True):
+    """Tokens that an inference took."""
+
+    input_tokens: Count
+    output_tokens: Count
+
+
+class InferenceMessage(Value, frozen=True):
+    """One message of the prompt."""
+
+    role: Literal["system", "user", "assistant"]
+    content: Content
+
+
+class Preferences(Value, frozen=True):
+    """A server's wishes; none of them binds the host."""
+
+    max_tokens: Annotated[int, msgspec.Meta(ge=1)] | None = None
+    temperature: float | None = None
+    model: str | None = None
+    model_tier: str | None = None
+    cost_tier: str | None = None
+
+
+class InferenceRequest(Value, frozen=True):
+    """The params of `inference/request`."""
+
+    feature_set: Name
+    messages: Annotated[tuple[InferenceMessage, ...], msgspec.Meta(min_length=1, max_length=1_000)]
+    conversation_id: Name | None = None
+    stream: bool = False
+    preferences: Preferences = Preferences()
+
+
+class InferenceResult(Value, frozen=True):
+    """The answer to `inference/request`."""
+
+    content: str
+    model: Name
+    finish_reason: FinishReason
+    usage: Usage
+
+
+class InferenceChunk(Value, frozen=True):
+    """The params of `inference/chunk`."""
+
+    request_id: Id
+    index: Count
+    delta: str

@@ -1,0 +1,174 @@
+"""Placing injections: a fixed order, bounded sizes, and a prefix that stays byte-identical from turn to turn.
+
+A model's prompt cache holds the longest prefix that did not change. So the system block is fixed by the first turn of
+a conversation and only ever shrinks; text for the system position that is new or has changed goes before the user's
+message, where it costs no more than itself.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Final, Literal
+
+import msgspec
+
+from interlock.protocols.mcpl.content import blocks
+from interlock.protocols.mcpl.hooks import Injection, Position
+
+
+class InjectionLimits(msgspec.Struct, frozen=True):
+    """Bounds of what servers may put into one turn."""
+
+    each_bytes: int = 32 * 1024
+    server_bytes: int = 64 * 1024
+    turn_bytes: int = 256 * 1024
+    per_server: int = 32
+
+
+DEFAULT: Final = InjectionLimits()
+
+
+class Sourced(msgspec.Struct, frozen=True):
+    """An injection and the server it came from."""
+
+    server: str
+    injection: Injection
+
+
+class Placed(msgspec.Struct, frozen=True):
+    """An injection in its place, labelled with its server."""
+
+    server: str
+    namespace: str
+    asked: Position
+    """Where the server wanted it."""
+    body: bytes
+    """Its content blocks, encoded."""
+
+    @property
+    def cost(self) -> int:
+        """What it adds to the prompt, in bytes."""
+        return len(self.body)
+
+
+class Dropped(msgspec.Struct, frozen=True):
+    """An injection that was left out, and the bound it met."""
+
+    server: str
+    namespace: str
+    reason: Literal["too_large", "server_full", "turn_full", "too_many"]
+    cost: int
+
+
+class Prefix(msgspec.Struct, frozen=True):
+    """The system block of a conversation. None of `items` means that no turn has fixed it yet."""
+
+    items: tuple[Placed, ...] | None = None
+
+    def render(self) -> bytes:
+        """The bytes of the block, each item labelled with its server and namespace."""
+        return render(self.items or ())
+
+
+class Arrangement(msgspec.Struct, frozen=True):
+    """One turn's injections in their places."""
+
+    prefix: Prefix
+    before_user: tuple[Placed, ...] = ()
+    after_user: tuple[Placed, ...] = ()
+    dropped: tuple[Dropped, ...] = ()
+
+    @property
+    def costs(self) -> dict[tuple[str, str], int]:
+        """Bytes in the prompt, by server and namespace."""
+        found: dict[tuple[str, str], int] = {}
+        for placed in (*(self.prefix.items or ()), *self.before_user, *self.after_user):
+            key = (placed.server, placed.namespace)
+            found[key] = found.get(key, 0) + placed.cost
+        return found
+
+
+def arrange(
+    injections: Iterable[Sourced],
+    previous: Prefix = Prefix(),  # noqa: B008 - frozen
+    order: Mapping[str, int] | None = None,
+    limits: InjectionLimits = DEFAULT,
+) -> Arrangement:
+    """This turn's injections in their places, whatever order they arrived in.
+
+    `order` ranks servers, lowest first; the rest follow by name. Hand each turn's `prefix` to the next.
+    """
+    kept, dropped = _bounded(_ordered(injections, order or {}), limits)
+    system = [placed for placed in kept if placed.asked == "system"]
+    if previous.items is None:
+        prefix, late = tuple(system), []
+    else:
+        arrived, stood = Counter(system), Counter(previous.items)
+        stays = arrived & stood
+        prefix = tuple(_first_of(previous.items, stays))
+        late = list(_first_of(system, arrived - stays, skip=stays))
+    return Arrangement(
+        Prefix(prefix),
+        (*late, *(placed for placed in kept if placed.asked == "beforeUser")),
+        tuple(placed for placed in kept if placed.asked == "afterUser"),
+        tuple(dropped),
+    )
+
+
+def render(items: Iterable[Placed]) -> bytes:
+    """Items as bytes, one to a line: the same items give the same bytes."""
+    return b"\n".join(
+        b'{"server":%s,"namespace":%s,"content":%s}'
+        % (msgspec.json.encode(item.server), msgspec.json.encode(item.namespace), item.body)
+        for item in items
+    )
+
+
+def _first_of(
+    items: Iterable[Placed], wanted: Counter[Placed], skip: Counter[Placed] | None = None
+) -> Iterator[Placed]:
+    """So many of each item as are wanted, in the order of the items, after those that are skipped."""
+    left, passed = wanted.copy(), (skip or Counter[Placed]()).copy()
+    for item in items:
+        if passed[item] > 0:
+            passed[item] -= 1
+        elif left[item] > 0:
+            left[item] -= 1
+            yield item
+
+
+def _ordered(injections: Iterable[Sourced], order: Mapping[str, int]) -> list[Sourced]:
+    last = len(order)
+    ranked = [(order.get(found.server, last), found.server, index, found) for index, found in enumerate(injections)]
+    # A server's own injections stay in the order it gave them: only it knows which belongs first.
+    return [entry[-1] for entry in sorted(ranked, key=lambda entry: entry[:3])]
+
+
+def _bounded(ordered: Iterable[Sourced], limits: InjectionLimits) -> tuple[list[Placed], list[Dropped]]:
+    kept: list[Placed] = []
+    dropped: list[Dropped] = []
+    spent: dict[str, int] = {}
+    counts: dict[str, int] = {}
+    total = 0
+    for found in ordered:
+        server, injection = found.server, found.injection
+        body = msgspec.json.encode(blocks(injection.content))
+        cost = len(body)
+        reason: Literal["", "too_large", "server_full", "turn_full", "too_many"] = ""
+        if cost > limits.each_bytes:
+            reason = "too_large"
+        elif counts.get(server, 0) >= limits.per_server:
+            reason = "too_many"
+        elif spent.get(server, 0) + cost > limits.server_bytes:
+            reason = "server_full"
+        elif total + cost > limits.turn_bytes:
+            reason = "turn_full"
+        if reason:
+            dropped.append(Dropped(server, injection.namespace, reason, cost))
+            continue
+        spent[server] = spent.get(server, 0) + cost
+        counts[server] = counts.get(server, 0) + 1
+        total += cost
+        kept.append(Placed(server, injection.namespace, injection.position, body))
+    return kept, dropped

@@ -1,0 +1,167 @@
+"""Every method of MCPL: who sends it, in which dialect, as what, and the capability it needs. The one table of them.
+
+The capability decides, whether the message names a feature set or not. A row without one conveys no authority.
+"""
+
+from __future__ import annotations
+
+from typing import Final, Literal
+
+import msgspec
+
+from interlock.protocols.mcpl import capabilities as paths
+from interlock.protocols.mcpl import channels, hooks, inference
+from interlock.protocols.mcpl.capabilities import Dialect
+from interlock.protocols.mcpl.checkpoints import Rollback, RollbackResult
+from interlock.protocols.mcpl.decoding import Value, decode
+from interlock.protocols.mcpl.events import PushEvent, PushResult
+from interlock.protocols.mcpl.feature_sets import Changed, Receipt, Update
+from interlock.protocols.mcpl.manifests import ManifestChanged
+from interlock.protocols.mcpl.scopes import Elevate, ElevateResult
+from interlock.wire.errors import Fault
+
+Sender = Literal["host", "server", "both"]
+Kind = Literal["request", "notification", "either"]
+
+
+class Nothing(Value, frozen=True):
+    """Params or a result that say nothing."""
+
+
+class Method(msgspec.Struct, frozen=True):
+    """One row."""
+
+    name: str
+    sender: Sender
+    params: type[Value]
+    result: type[Value] | None = None
+    """Of a request; None for a notification, and for the manifest, which has a reader of its own."""
+    needs: str = ""
+    """The capability path that a message of this method needs."""
+    dialects: frozenset[Dialect] = frozenset(Dialect)
+    needs_one_of: tuple[str, ...] = ()
+    """Where any of several paths is enough."""
+    kind: Kind = "request"
+    tagged: bool = False
+    """Whether its params name a feature set, which must be on."""
+
+
+_0_4 = frozenset({Dialect.V0_4})
+_0_5 = frozenset({Dialect.V0_5})
+
+_HOOK = (paths.OBSERVE, *paths.INJECT.values())
+
+METHODS: Final = {
+    row.name: row
+    for row in (
+        Method("push/event", "server", PushEvent, PushResult, paths.PUSH, tagged=True),
+        Method(
+            "context/beforeInference", "host", hooks.BeforeInference, hooks.BeforeInferenceResult, needs_one_of=_HOOK
+        ),
+        Method(
+            "context/afterInference",
+            "host",
+            hooks.AfterInference,
+            hooks.AfterInferenceResult,
+            paths.AFTER_OBSERVE,
+            _0_4,
+            kind="either",
+        ),
+        Method("inference/lifecycle", "host", hooks.Lifecycle, None, paths.LIFECYCLE, _0_5, kind="notification"),
+        Method(
+            "inference/request",
+            "server",
+            inference.InferenceRequest,
+            inference.InferenceResult,
+            paths.INFERENCE,
+            tagged=True,
+        ),
+        Method(
+            "inference/chunk", "host", inference.InferenceChunk, None, paths.INFERENCE_STREAMING, kind="notification"
+        ),
+        Method("model/info", "server", Nothing, inference.ModelInfo, paths.MODEL_INFO),
+        Method("featureSets/update", "host", Update, Receipt, kind="either"),
+        Method("featureSets/changed", "server", Changed, None, dialects=_0_4, kind="notification"),
+        Method("scope/elevate", "server", Elevate, ElevateResult, dialects=_0_4, tagged=True),
+        Method("state/rollback", "host", Rollback, RollbackResult, paths.TOOLS, tagged=True),
+        Method("channels/register", "server", channels.Register, channels.RegisterResult, paths.CHANNELS_REGISTER),
+        Method(
+            "channels/changed",
+            "server",
+            channels.Changed,
+            channels.RegisterResult,
+            paths.CHANNELS_REGISTER,
+            kind="either",
+        ),
+        Method("channels/list", "both", Nothing, channels.ListResult, paths.CHANNELS_REGISTER),
+        Method("channels/open", "host", channels.Open, channels.OpenResult, paths.CHANNELS_LIFECYCLE),
+        Method("channels/close", "host", channels.Close, channels.CloseResult, paths.CHANNELS_LIFECYCLE),
+        Method(
+            "channels/outgoing/chunk",
+            "host",
+            channels.OutgoingChunk,
+            None,
+            paths.CHANNELS_STREAMING,
+            kind="notification",
+        ),
+        Method(
+            "channels/outgoing/complete",
+            "host",
+            channels.OutgoingComplete,
+            None,
+            paths.CHANNELS_STREAMING,
+            kind="notification",
+        ),
+        Method(
+            "channels/publish",
+            "host",
+            channels.Publish,
+            channels.PublishResult,
+            paths.CHANNELS_PUBLISH,
+            kind="either",
+        ),
+        # Some servers send it without an id and want no results.
+        Method(
+            "channels/incoming",
+            "server",
+            channels.Incoming,
+            channels.IncomingResult,
+            paths.CHANNELS_INCOMING,
+            kind="either",
+        ),
+        Method("channels/typing", "host", channels.Typing, None, paths.CHANNELS_TYPING, _0_5, kind="notification"),
+        Method(
+            "channels/acknowledge",
+            "host",
+            channels.Acknowledge,
+            channels.AcknowledgeResult,
+            paths.CHANNELS_ACKNOWLEDGE,
+            _0_5,
+            kind="either",
+        ),
+        Method("mcpl/manifestChanged", "server", ManifestChanged, None, dialects=_0_5, kind="notification"),
+        Method("mcpl/manifest", "host", Nothing, None, dialects=_0_5),
+    )
+}
+
+
+def find(name: str, sender: Literal["host", "server"], dialect: Dialect, *, notification: bool) -> Method:
+    """The row for a message. Raises METHOD_NOT_FOUND where that side does not send it in that dialect or as that."""
+    row = METHODS.get(name)
+    if row is None or row.sender not in (sender, "both") or dialect not in row.dialects:
+        raise Fault("METHOD_NOT_FOUND", f"{name[:100]!r} is no method of a {sender} in MCPL {dialect.value}")
+    if row.kind == ("request" if notification else "notification"):
+        raise Fault("INVALID_REQUEST", f"{name} is a {row.kind}")
+    return row
+
+
+def read_params(row: Method, params: bytes) -> Value:
+    """The params of a message. Raises INVALID_PARAMS naming the member."""
+    return decode(row.params, params)
+
+
+def read_result(row: Method, result: bytes) -> Value:
+    """The result of a request. Raises INVALID_PARAMS naming the member."""
+    if row.result is None:
+        raise Fault("INVALID_REQUEST", f"{row.name} has no result")
+    return decode(row.result, result, "result")

@@ -1,0 +1,182 @@
+"""Agreeing on MCPL (MCPL, Capability Negotiation): by the version that a peer advertises, where it advertised it.
+
+Handshakes say it in `capabilities`; in the stateless revision the same object travels in each request's `_meta` and in
+the result of `server/discover`.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Mapping
+from typing import Final
+
+import msgspec
+
+from interlock.protocols.mcp.meta import RequestMeta
+from interlock.protocols.mcpl.capabilities import Dialect, advertised, refused
+from interlock.protocols.mcpl.decoding import Object, check_payload, decode, wrong_shape
+from interlock.protocols.mcpl.feature_sets import FeatureSet, read_feature_sets
+from interlock.protocols.versions import read_version
+
+EXTENSION_KEY: Final = "dev.interlock/mcpl"
+VERSION: Final = Dialect.V0_5.value
+"""Advertised where nobody said another; a peer that answers 0.4 is spoken to in 0.4."""
+
+CHANNEL_FLAGS: Final = (
+    "register",
+    "publish",
+    "observe",
+    "incoming",
+    "lifecycle",
+    "streaming",
+    "acknowledge",
+    "typing",
+)
+"""The flags under `channels`: `observe` is of 0.4 alone, `incoming`, `acknowledge` and `typing` of 0.5."""
+
+
+class Home(enum.Enum):
+    """Where in its capabilities a peer speaks of MCPL."""
+
+    EXPERIMENTAL = "experimental"
+    EXTENSIONS = "extensions"
+
+
+class Offer(msgspec.Struct, frozen=True):
+    """What one side says of itself: its manifest, understood."""
+
+    version: str
+    dialect: Dialect
+    paths: frozenset[str] = frozenset()
+    """Capability paths that it offers."""
+    feature_sets: Mapping[str, FeatureSet] = {}
+    revision: str | None = None
+    """Its own digest of the manifest (0.5): never believed, only compared."""
+    channel_chunks: bool = False
+    """Whether it wants outgoing text while it is being written."""
+    blocking_after_hook: bool = False
+    """Whether it wants to be waited for after an inference (0.4)."""
+    manifest: Mapping[str, object] = {}
+    """The object as it came."""
+    warning: str = ""
+
+
+def read_offer(capabilities: bytes) -> tuple[Offer, Home] | None:
+    """A peer's offer and where it stood; None for a peer that speaks plain MCP, or a version that is not spoken here.
+
+    Raises INVALID_PARAMS.
+    """
+    check_payload(capabilities)
+    try:
+        said = msgspec.json.decode(capabilities, type=_Capabilities)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as cause:
+        raise wrong_shape(str(cause), "capabilities") from None
+    for home, manifest in ((Home.EXPERIMENTAL, said.experimental.mcpl), (Home.EXTENSIONS, said.extensions.mcpl)):
+        if manifest is not None and (offer := read_manifest(manifest)) is not None:
+            return offer, home
+    return None
+
+
+def read_offer_in_meta(meta: RequestMeta) -> tuple[Offer, Home] | None:
+    """The offer in a request of the stateless revision. Raises INVALID_PARAMS."""
+    raw = meta.client_capabilities
+    return None if raw is msgspec.UNSET else read_offer(bytes(raw))
+
+
+def read_manifest_result(result: bytes) -> Offer | None:
+    """The offer in the result of `mcpl/manifest`. Raises INVALID_PARAMS."""
+    return read_manifest(decode(Object, result, "result"))
+
+
+def read_manifest(manifest: Mapping[str, object]) -> Offer | None:
+    """An offer from its manifest; None for a version that is not spoken here. Raises INVALID_PARAMS."""
+    version = manifest.get("version")
+    if not isinstance(version, str):
+        raise wrong_shape("missing required field `version`", "mcpl")
+    dialect = dialect_of(version)
+    if dialect is None:
+        return None
+    feature_sets = read_feature_sets(manifest.get("featureSets"), dialect)
+    paths = advertised(manifest, dialect)
+    if dialect is Dialect.V0_4:
+        # 0.4 has no rule that flags and `uses` agree, so either counts as an offer, and a flag that says no as none.
+        declared = frozenset[str]().union(*(found.needs | found.may for found in feature_sets.values()))
+        paths = (paths | declared) - refused(manifest, dialect)
+    revision = manifest.get("revision")
+    return Offer(
+        version=version,
+        dialect=dialect,
+        paths=paths,
+        feature_sets=feature_sets,
+        revision=revision if isinstance(revision, str) else None,
+        channel_chunks=manifest.get("channels") is True or _flag(manifest, "channels", "streaming"),
+        blocking_after_hook=_flag(manifest, "contextHooks", "afterInference", "blocking"),
+        manifest=manifest,
+        warning="" if version.startswith(dialect.value) else f"the peer speaks MCPL {version[:40]}",
+    )
+
+
+def dialect_of(version: str) -> Dialect | None:
+    """The dialect in which a version is spoken. Within 0.x a later minor than ours is spoken to as 0.5."""
+    numbers = read_version(version)
+    if numbers is None or numbers[0] != 0 or numbers[1] < 4:
+        return None
+    return Dialect.V0_4 if numbers[1] == 4 else Dialect.V0_5
+
+
+def answer(manifest: Mapping[str, object], home: Home) -> dict[str, object]:
+    """The part of our own capabilities that answers a peer, in the place where it asked."""
+    if home is Home.EXPERIMENTAL:
+        return {"experimental": {"mcpl": manifest}}
+    return {"extensions": {EXTENSION_KEY: manifest}}
+
+
+def question(version: str = VERSION) -> dict[str, dict[str, object]]:
+    """What the hub, as a host, says to a server: in both places, since servers look in different ones."""
+    said = host_manifest(version)
+    return {"experimental": {"mcpl": said}, "extensions": {EXTENSION_KEY: said}}
+
+
+def asked_with(capabilities: bytes, version: str = VERSION) -> bytes:
+    """Client capabilities with our question in them, in the place of whatever they said of MCPL before."""
+    said = decode(Object, capabilities, "capabilities")
+    for home, ours in question(version).items():
+        known = said.get(home)
+        said[home] = {**known, **ours} if isinstance(known, dict) else ours
+    return msgspec.json.encode(said)
+
+
+def host_manifest(version: str = VERSION) -> dict[str, object]:
+    """What the hub supports as a host (MCPL, Host Support)."""
+    after: dict[str, object] = {"afterInference": {"blocking": True}} if version == Dialect.V0_4.value else {}
+    return {
+        "version": version,
+        "pushEvents": True,
+        "contextHooks": {"beforeInference": True, **after},
+        "inferenceLifecycle": True,
+        "inferenceRequest": {"streaming": True},
+        "modelInfo": True,
+        "channels": dict.fromkeys(CHANNEL_FLAGS, True),
+        "featureSets": True,
+    }
+
+
+def _flag(node: object, *path: str) -> bool:
+    for name in path:
+        if not isinstance(node, Mapping):
+            return False
+        node = node.get(name)
+    return node is True
+
+
+class _Experimental(msgspec.Struct, frozen=True):
+    mcpl: Object | None = None
+
+
+class _Extensions(msgspec.Struct, frozen=True):
+    mcpl: Object | None = msgspec.field(default=None, name=EXTENSION_KEY)
+
+
+class _Capabilities(msgspec.Struct):
+    experimental: _Experimental = _Experimental()
+    extensions: _Extensions = _Extensions()

@@ -1,0 +1,62 @@
+"""The other end of `featureSets/update`: what a server keeps of what its host told it.
+
+In 0.4 an update is a change: it names what is switched, and the rest stays. In 0.5 a request is the whole policy, and a
+notification can only take away.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+
+import msgspec
+
+from interlock.protocols.mcpl.capabilities import Dialect
+from interlock.protocols.mcpl.feature_sets import FeatureSet, Receipt, ScopeRules, Unavailable, Update
+from interlock.protocols.mcpl.grants import NO_GRANT, Grant, read_grant
+from interlock.protocols.mcpl.policy import names
+
+
+class Selection(msgspec.Struct, frozen=True):
+    """What a server may do. Before the first update that is nothing."""
+
+    enabled: frozenset[str] = frozenset()
+    grant: Grant = NO_GRANT
+    """The capabilities of 0.5; 0.4 speaks of feature sets alone."""
+    scopes: Mapping[str, ScopeRules] = {}
+    ready: bool = False
+
+
+def receive(
+    selection: Selection, declared: Mapping[str, FeatureSet], update: Update, dialect: Dialect, *, request: bool
+) -> Selection:
+    """The selection after an update. A set that both lists name is disabled."""
+    if dialect is Dialect.V0_4:
+        return _changed(selection, declared, update)
+    if not request:
+        off = {name for name in selection.enabled if names(update.disabled, name, unusable=True)}
+        return msgspec.structs.replace(selection, enabled=selection.enabled - off)
+    grant = read_grant(update.effective_capabilities or ())
+    return Selection(frozenset(_derived(declared.values(), update, grant)), grant, {}, ready=True)
+
+
+def receipt(selection: Selection, declared: Mapping[str, FeatureSet]) -> Receipt:
+    """What a 0.5 server answers: the features it does without, for want of which capability."""
+    off = [found for name, found in sorted(declared.items()) if name not in selection.enabled]
+    missing = {found.name: tuple(sorted(p for p in found.needs if not selection.grant.allows(p))) for found in off}
+    unavailable = tuple(Unavailable(name, "disabled", paths) for name, paths in missing.items() if paths)
+    return Receipt(True, "degraded" if unavailable else None, unavailable)
+
+
+def _changed(selection: Selection, declared: Mapping[str, FeatureSet], update: Update) -> Selection:
+    on = {name for name in declared if names(update.enabled or (), name) and not declared[name].problem}
+    off = {name for name in declared if names(update.disabled, name, unusable=True)}
+    enabled = ((selection.enabled & declared.keys()) | on) - off
+    return Selection(frozenset(enabled), NO_GRANT, {**selection.scopes, **update.scopes}, ready=True)
+
+
+def _derived(declared: Iterable[FeatureSet], update: Update, grant: Grant) -> Iterable[str]:
+    for found in declared:
+        chosen = update.enabled is None or names(update.enabled, found.name)
+        sound = chosen and not found.problem and not names(update.disabled, found.name, unusable=True)
+        if sound and all(grant.allows(path) for path in found.needs):
+            yield found.name

@@ -1,0 +1,147 @@
+"""Scopes (MCPL 0.4, Scoped Access): labels, where they come from, and the rules that decide on them.
+
+A server's label is a claim. Where a template says how a label follows from the arguments, the hub derives it and
+refuses a label that disagrees. The blacklist wins; a label that neither list names is left to a person.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Literal
+
+import msgspec
+
+from interlock.protocols.mcpl.decoding import Line, Name, Object, Value, decode, wrong_shape
+from interlock.protocols.mcpl.feature_sets import ScopeRules
+from interlock.protocols.patterns import DENIED_NAMES, PatternError, PatternSet, compile_pattern
+from interlock.wire.errors import Fault
+
+
+class Scope(Value, frozen=True):
+    """A label for matching and display, and data that goes back to the server."""
+
+    label: Name
+    payload: Object = msgspec.field(default_factory=dict)
+
+
+class Elevate(Value, frozen=True):
+    """The params of `scope/elevate`."""
+
+    feature_set: Name
+    scope: Scope
+
+
+class ElevateResult(Value, frozen=True):
+    """The answer to `scope/elevate`."""
+
+    approved: bool
+    payload: Object = msgspec.field(default_factory=dict)
+    reason: Line | None = None
+
+
+class ScopeDecision(msgspec.Struct, frozen=True):
+    """What the rules say of a label; `ask` leaves it to a person."""
+
+    outcome: Literal["allow", "deny", "ask"]
+    pattern: str | None = None
+    """The pattern that decided."""
+
+
+def read_scope(params: bytes) -> Scope | None:
+    """The `scope` of a `tools/call`, None without one. Raises INVALID_PARAMS or TOO_LARGE."""
+    try:
+        raw = msgspec.json.decode(params, type=_Scoped).scope
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as cause:
+        raise wrong_shape(str(cause), "params") from None
+    return None if isinstance(raw, msgspec.UnsetType) else decode(Scope, bytes(raw), "scope")
+
+
+def decide(rules: ScopeRules, label: str) -> ScopeDecision:
+    """What the rules say of a label: blacklist, then whitelist, then ask (MCPL 0.4, Host Evaluation)."""
+    if _CONTROL.search(label):
+        return ScopeDecision("deny")
+    spellings = {label, plain(label), plain(label.replace("\\", "/"))}
+    for text in rules.blacklist:
+        try:
+            pattern = compile_pattern(text, DENIED_NAMES)
+        except PatternError:
+            # A denial that cannot be read denies everything rather than nothing.
+            return ScopeDecision("deny", text)
+        if any(pattern.matches(spelling) for spelling in spellings):
+            return ScopeDecision("deny", text)
+    for text in rules.whitelist:
+        try:
+            allowed = all(PatternSet((text,)).allows(spelling) for spelling in (label, plain(label)))
+        except PatternError:
+            continue
+        if allowed:
+            return ScopeDecision("allow", text)
+    return ScopeDecision("ask")
+
+
+def plain(label: str) -> str:
+    """The label without empty and `.` segments and without a slash at its end, so that a path has one spelling."""
+    if "/" not in label:
+        return label
+    first, *rest = label.split("/")
+    kept = [segment for segment in rest if segment not in ("", ".")]
+    return "/".join([first, *kept]) or "/"
+
+
+def derive_label(template: str, arguments: Mapping[str, object]) -> str:
+    """The label that a template makes of arguments. Raises INVALID_PARAMS where the arguments do not fit it.
+
+    `{path}` is an argument, `{address.channel}` a member of one. Only a value at the end may hold `/` or `:`, so that
+    no value can pass for the segments before or after it.
+    """
+    places = list(_PLACE.finditer(template))
+    if not places:
+        raise Fault("INVALID_PARAMS", "the scope's template names no argument, so it says nothing of a call")
+    made, end = "", 0
+    for place in places:
+        value = _value(place[1], arguments)
+        if place.end() != len(template) and ("/" in value or ":" in value):
+            raise _unusable(place[1], "holds a separator")
+        made += template[end : place.start()] + value
+        end = place.end()
+    return made + template[end:]
+
+
+def agreed_label(template: str | None, arguments: Mapping[str, object], claimed: str | None) -> str:
+    """The label to decide on. Raises INVALID_PARAMS where a claimed label disagrees with the arguments, or none is."""
+    if template is None:
+        if claimed is None:
+            raise Fault("INVALID_PARAMS", "scope.label: the field is required", data={"field": "scope.label"})
+        return claimed
+    derived = derive_label(template, arguments)
+    if claimed is not None and claimed != derived:
+        raise Fault(
+            "INVALID_PARAMS",
+            "scope.label: disagrees with the arguments",
+            data={"field": "scope.label", "derived": derived},
+        )
+    return derived
+
+
+_PLACE = re.compile(r"\{([A-Za-z0-9_.-]+)\}")
+_CONTROL = re.compile(r"[\x00-\x1f\x7f]")
+
+
+def _value(path: str, arguments: Mapping[str, object]) -> str:
+    node: object = arguments
+    for name in path.split("."):
+        if not isinstance(node, Mapping) or name not in node:
+            raise _unusable(path, "is missing")
+        node = node[name]
+    if isinstance(node, bool) or not isinstance(node, str | int) or node == "":
+        raise _unusable(path, "is neither a text nor a number")
+    return str(node)
+
+
+def _unusable(path: str, why: str) -> Fault:
+    return Fault("INVALID_PARAMS", f"arguments.{path} {why}, and the scope's label is made of it", data={"field": path})
+
+
+class _Scoped(msgspec.Struct):
+    scope: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET

@@ -1,0 +1,202 @@
+"""Whether an admitted event wakes a model: wake, hold or drop, by rules, quiet hours, loops and budgets.
+
+The first rule that matches decides; without one an event is held. Rules read tags, but tags are claims: a rule that
+must hold against the server names the server, the feature set or the channel. Ask when an event arrives, and again
+when its coalesced group is due; spend once for the group.
+"""
+
+from __future__ import annotations
+
+import enum
+from collections.abc import Iterable
+from datetime import datetime, time, timedelta
+from typing import Final, Literal
+
+import msgspec
+
+from interlock.protocols.mcpl.budgets import Budget, Ledger, fits, fits_from
+from interlock.protocols.mcpl.coalescing import Timing
+from interlock.protocols.mcpl.events import expand_tags
+from interlock.protocols.mcpl.policy import names
+from interlock.protocols.patterns import FEATURE_SETS, compile_pattern
+
+
+class Verdict(enum.Enum):
+    """What becomes of an event."""
+
+    WAKE = "wake"
+    HOLD = "hold"
+    """Kept, and given to the next turn that begins for another reason."""
+    DROP = "drop"
+
+
+class Occurrence(msgspec.Struct, frozen=True):
+    """An admitted event, as far as waking goes."""
+
+    server: str
+    principal: str
+    """The agent that would be woken."""
+    feature_set: str | None = None
+    channel: str | None = None
+    tags: frozenset[str] = frozenset()
+    from_agent: bool = False
+    """Whether the hub knows that an agent wrote it."""
+    chain: tuple[str, ...] = ()
+    """The agents whose turns led to it, as the hub traced them."""
+    tokens: int = 0
+    """What waking is expected to take."""
+
+
+class WakeRule(msgspec.Struct, frozen=True):
+    """One rule. A list that is None matches everything; an empty one nothing."""
+
+    verdict: Verdict
+    servers: tuple[str, ...] | None = None
+    feature_sets: tuple[str, ...] | None = None
+    channels: tuple[str, ...] | None = None
+    tags_any: tuple[str, ...] = ()
+    tags_all: tuple[str, ...] = ()
+    tags_none: tuple[str, ...] = ()
+    loops: bool = False
+    """Whether it also wakes for events of agents."""
+    through_quiet_hours: bool = False
+    timing: Timing = Timing()
+    budget: Budget = Budget()
+    """For each server that the rule wakes for."""
+
+    def __post_init__(self) -> None:
+        """Refuse a rule with a pattern that cannot be used. Raises PatternError."""
+        tags = (*self.tags_any, *self.tags_all, *self.tags_none)
+        for pattern in (*(self.servers or ()), *(self.channels or ()), *tags):
+            compile_pattern(pattern)
+        for pattern in self.feature_sets or ():
+            compile_pattern(pattern, FEATURE_SETS)
+
+
+class QuietHours(msgspec.Struct, frozen=True):
+    """A daily window by the clock on the wall of whoever sleeps. An end before the start is on the next day."""
+
+    start: time
+    end: time
+    days: frozenset[int] = frozenset(range(7))
+    """Weekdays on which it starts; Monday is 0."""
+
+
+class WakePolicy(msgspec.Struct, frozen=True):
+    """All that decides whether events wake one agent."""
+
+    rules: tuple[WakeRule, ...] = ()
+    quiet_hours: tuple[QuietHours, ...] = ()
+    budget: Budget = Budget(wakes=60)
+    """For everything together."""
+
+
+Cause = Literal["rule", "no_rule", "loop", "quiet_hours", "budget"]
+
+EVERYTHING: Final = "*"
+
+
+class WakeDecision(msgspec.Struct, frozen=True):
+    """What was decided, by what, and until when a hold lasts where that is known."""
+
+    verdict: Verdict
+    cause: Cause
+    rule: int | None = None
+    until: datetime | None = None
+    key: str = ""
+    """Events of one key are coalesced."""
+    timing: Timing = Timing()
+
+
+def decide(policy: WakePolicy, occurrence: Occurrence, ledger: Ledger, now: datetime) -> WakeDecision:
+    """What becomes of an event. `now` is aware, in the zone by which quiet hours are meant."""
+    index, rule = next(((i, rule) for i, rule in enumerate(policy.rules) if matches(rule, occurrence)), (None, None))
+    if rule is None:
+        return WakeDecision(Verdict.HOLD, "no_rule")
+    if rule.verdict is not Verdict.WAKE:
+        return WakeDecision(rule.verdict, "rule", index)
+    if is_loop(occurrence) and not rule.loops:
+        return WakeDecision(Verdict.HOLD, "loop", index)
+    quiet = None if rule.through_quiet_hours else quiet_until(policy.quiet_hours, now)
+    if quiet is not None:
+        return WakeDecision(Verdict.HOLD, "quiet_hours", index, quiet)
+    instant = now.timestamp()
+    budgets = ((policy.budget, EVERYTHING), (rule.budget, server_key(index or 0, occurrence.server)))
+    if not all(fits(budget, ledger.of(key), instant, occurrence.tokens) for budget, key in budgets):
+        free = [fits_from(budget, ledger.of(key), instant, occurrence.tokens) for budget, key in budgets]
+        known = [at for at in free if at is not None]
+        until = datetime.fromtimestamp(max(known), now.tzinfo) if len(known) == len(free) else None
+        return WakeDecision(Verdict.HOLD, "budget", index, until)
+    return WakeDecision(Verdict.WAKE, "rule", index, None, coalescing_key(occurrence), rule.timing)
+
+
+def spend(ledger: Ledger, decision: WakeDecision, occurrence: Occurrence, now: datetime) -> Ledger:
+    """The ledger with a wake that begins now, at its expected tokens."""
+    return ledger.add(_keys(decision, occurrence), now.timestamp(), wakes=1, tokens=occurrence.tokens)
+
+
+def settle(ledger: Ledger, decision: WakeDecision, occurrence: Occurrence, now: datetime, tokens: int) -> Ledger:
+    """The ledger after a wake took so many tokens. Fewer than expected give nothing back."""
+    return ledger.add(_keys(decision, occurrence), now.timestamp(), tokens=max(0, tokens - occurrence.tokens))
+
+
+def matches(rule: WakeRule, occurrence: Occurrence) -> bool:
+    """Whether a rule is about an event."""
+    if not _one_of(rule.servers, occurrence.server) or not _one_of(rule.channels, occurrence.channel):
+        return False
+    if rule.feature_sets is not None and not names(rule.feature_sets, occurrence.feature_set or ""):
+        return False
+    tags = expand_tags(occurrence.tags)
+    if rule.tags_any and not any(_tagged(pattern, tags) for pattern in rule.tags_any):
+        return False
+    if not all(_tagged(pattern, tags) for pattern in rule.tags_all):
+        return False
+    return not any(_tagged(pattern, tags) for pattern in rule.tags_none)
+
+
+def is_loop(occurrence: Occurrence) -> bool:
+    """Whether agents are talking to each other: an agent wrote it, or a turn of the same agent led to it."""
+    claimed = occurrence.tags & {"chat:from-agent", "chat:from-bot", "chat:from-self"}
+    return occurrence.from_agent or bool(claimed) or occurrence.principal in occurrence.chain
+
+
+def quiet_until(hours: Iterable[QuietHours], now: datetime) -> datetime | None:
+    """When the quiet hours that hold now are over; None outside of them."""
+    ends = []
+    for window in hours:
+        for back in (0, 1):
+            day = (now - timedelta(days=back)).date()
+            start = datetime.combine(day, window.start, now.tzinfo)
+            end = datetime.combine(day, window.end, now.tzinfo)
+            if end <= start:
+                end += timedelta(days=1)
+            if day.weekday() in window.days and start <= now < end:
+                ends.append(end)
+    return max(ends, default=None)
+
+
+def coalescing_key(occurrence: Occurrence) -> str:
+    """Events of one agent, server and channel belong together; without a channel, those of one feature set."""
+    place = occurrence.channel if occurrence.channel is not None else occurrence.feature_set
+    return "\x1f".join(
+        (occurrence.principal, occurrence.server, "c" if occurrence.channel is not None else "f", place or "")
+    )
+
+
+def server_key(rule: int, server: str) -> str:
+    """The ledger's key for what one rule spent on one server."""
+    return f"{rule}:{server}"
+
+
+def _keys(decision: WakeDecision, occurrence: Occurrence) -> tuple[str, str]:
+    return EVERYTHING, server_key(decision.rule or 0, occurrence.server)
+
+
+def _one_of(patterns: tuple[str, ...] | None, subject: str | None) -> bool:
+    if patterns is None:
+        return True
+    return subject is not None and any(compile_pattern(pattern).matches(subject) for pattern in patterns)
+
+
+def _tagged(pattern: str, tags: frozenset[str]) -> bool:
+    return any(compile_pattern(pattern).matches(tag) for tag in tags)

@@ -1,0 +1,306 @@
+"""Waking: rules, quiet hours and loops; budgets and coalescing against slow and obvious models."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, time, timedelta
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from interlock.protocols.mcpl import coalescing
+from interlock.protocols.mcpl.budgets import MOST_KEYS, Budget, Ledger, Spent, fits, fits_from
+from interlock.protocols.mcpl.coalescing import MOST_EVENTS, Timing, Waiting, join, take_due
+from interlock.protocols.mcpl.wake import (
+    Occurrence,
+    QuietHours,
+    Verdict,
+    WakePolicy,
+    WakeRule,
+    coalescing_key,
+    decide,
+    quiet_until,
+    settle,
+    spend,
+)
+from interlock.protocols.patterns import PatternError
+
+NOON = datetime(2026, 1, 5, 12, tzinfo=UTC)
+"""A Monday."""
+WAKE = WakeRule(Verdict.WAKE)
+EMPTY = Ledger()
+
+
+def event(**more: Any) -> Occurrence:
+    return Occurrence(**{"server": "gitlab", "principal": "alice", "feature_set": "gitlab.push", **more})
+
+
+def verdict(
+    policy: WakePolicy, occurrence: Occurrence, now: datetime = NOON, ledger: Ledger = EMPTY
+) -> tuple[str, str]:
+    decision = decide(policy, occurrence, ledger, now)
+    return decision.verdict.value, decision.cause
+
+
+def test_without_a_rule_an_event_is_held() -> None:
+    assert verdict(WakePolicy(), event()) == ("hold", "no_rule")
+
+
+@pytest.mark.parametrize(
+    ("rule", "occurrence", "matches"),
+    [
+        (WAKE, {}, True),
+        (WakeRule(Verdict.WAKE, servers=("git*",)), {}, True),
+        (WakeRule(Verdict.WAKE, servers=("slack",)), {}, False),
+        (WakeRule(Verdict.WAKE, servers=()), {}, False),
+        (WakeRule(Verdict.WAKE, feature_sets=("gitlab.*",)), {}, True),
+        (WakeRule(Verdict.WAKE, feature_sets=("gitlab.*",)), {"feature_set": "gitlab.a.b"}, True),
+        (WakeRule(Verdict.WAKE, feature_sets=("gitlab",)), {}, False),
+        (WakeRule(Verdict.WAKE, feature_sets=("*",)), {"feature_set": None}, True),
+        (WakeRule(Verdict.WAKE, channels=("discord:acme/*",)), {"channel": "discord:acme/x"}, True),
+        (WakeRule(Verdict.WAKE, channels=("discord:acme/*",)), {"channel": "discord:acme/x/y"}, False),
+        (WakeRule(Verdict.WAKE, channels=("**",)), {}, False),
+        (WakeRule(Verdict.WAKE, tags_any=("chat:addressed",)), {"tags": frozenset({"chat:dm"})}, True),
+        (WakeRule(Verdict.WAKE, tags_any=("chat:addressed",)), {"tags": frozenset({"chat:ambient"})}, False),
+        (WakeRule(Verdict.WAKE, tags_all=("chat:dm", "x:*")), {"tags": frozenset({"chat:dm"})}, False),
+        (WakeRule(Verdict.WAKE, tags_none=("chat:ambient",)), {"tags": frozenset({"chat:ambient"})}, False),
+        (WakeRule(Verdict.WAKE, tags_none=("chat:ambient",)), {"tags": frozenset({"chat:ambient", "chat:dm"})}, True),
+    ],
+)
+def test_a_rule_matches_by_server_set_channel_and_tags(
+    rule: WakeRule, occurrence: dict[str, Any], matches: bool
+) -> None:
+    assert (verdict(WakePolicy((rule,)), event(**occurrence))[0] == "wake") is matches
+
+
+def test_the_first_rule_that_matches_decides() -> None:
+    policy = WakePolicy((WakeRule(Verdict.DROP, servers=("spam",)), WakeRule(Verdict.HOLD, channels=("quiet",)), WAKE))
+    assert verdict(policy, event(server="spam"))[0] == "drop"
+    assert verdict(policy, event(channel="quiet"))[0] == "hold"
+    assert verdict(policy, event())[0] == "wake"
+
+
+def test_a_rule_with_a_pattern_that_is_none_is_refused_when_it_is_made() -> None:
+    for wrong in ({"servers": ("",)}, {"feature_sets": ("",)}, {"tags_any": ("x" * 2000,)}):
+        with pytest.raises(PatternError):
+            WakeRule(Verdict.WAKE, **wrong)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize(
+    "occurrence",
+    [
+        {"from_agent": True},
+        {"tags": frozenset({"chat:from-agent"})},
+        {"tags": frozenset({"chat:from-self"})},
+        {"chain": ("bob", "alice")},
+        {"from_agent": True, "tags": frozenset({"chat:from-human"})},
+    ],
+)
+def test_agents_that_talk_to_each_other_are_held_unless_a_rule_says_otherwise(occurrence: dict[str, Any]) -> None:
+    assert verdict(WakePolicy((WAKE,)), event(**occurrence)) == ("hold", "loop")
+    assert verdict(WakePolicy((WakeRule(Verdict.WAKE, loops=True),)), event(**occurrence))[0] == "wake"
+
+
+def test_a_chain_of_other_agents_is_no_loop() -> None:
+    assert verdict(WakePolicy((WAKE,)), event(chain=("bob",)))[0] == "wake"
+
+
+NIGHT = QuietHours(time(22), time(7))
+WORK = QuietHours(time(9), time(17), frozenset({0, 1, 2, 3, 4}))
+
+
+@pytest.mark.parametrize(
+    ("hours", "now", "until"),
+    [
+        (NIGHT, datetime(2026, 1, 5, 21, 59), None),
+        (NIGHT, datetime(2026, 1, 5, 22), datetime(2026, 1, 6, 7)),
+        (NIGHT, datetime(2026, 1, 6, 6, 59), datetime(2026, 1, 6, 7)),
+        (NIGHT, datetime(2026, 1, 6, 7), None),
+        (WORK, datetime(2026, 1, 5, 12), datetime(2026, 1, 5, 17)),
+        (WORK, datetime(2026, 1, 10, 12), None),
+        (QuietHours(time(22), time(7), frozenset({4})), datetime(2026, 1, 10, 3), datetime(2026, 1, 10, 7)),
+        (QuietHours(time(22), time(7), frozenset({4})), datetime(2026, 1, 9, 3), None),
+        (QuietHours(time(8), time(8)), datetime(2026, 1, 9, 3), datetime(2026, 1, 9, 8)),
+    ],
+)
+def test_quiet_hours_hold_by_the_clock_on_the_wall(hours: QuietHours, now: datetime, until: datetime | None) -> None:
+    now = now.replace(tzinfo=UTC)
+    assert quiet_until((hours,), now) == (until and until.replace(tzinfo=UTC))
+    held = decide(WakePolicy((WAKE,), (hours,)), event(), Ledger(), now)
+    assert (held.verdict is Verdict.HOLD) is (until is not None)
+    through = WakePolicy((WakeRule(Verdict.WAKE, through_quiet_hours=True),), (hours,))
+    assert decide(through, event(), Ledger(), now).verdict is Verdict.WAKE
+
+
+# Budgets
+
+spends = st.lists(st.tuples(st.floats(0, 5_000), st.integers(0, 3), st.integers(0, 500)), max_size=30)
+budgets = st.builds(Budget, st.none() | st.integers(0, 20), st.none() | st.integers(0, 3_000))
+
+
+@given(spends, budgets, st.floats(0, 5_000), st.integers(0, 500))
+def test_no_hour_ever_holds_more_than_its_budget(
+    steps: list[tuple[float, int, int]], budget: Budget, later: float, tokens: int
+) -> None:
+    """A model that remembers every wake: what fits is never over the budget in the sixty minutes before it."""
+    now, spent, history = 0.0, Spent(), []
+    for pause, _, cost in steps:
+        now += pause
+        if fits(budget, spent, now, cost):
+            spent = spent.add(now, 1, cost)
+            history.append((now, cost))
+    for end, _ in history:
+        window = [cost for at, cost in history if end - 3600 < at <= end]
+        assert budget.wakes is None or len(window) <= budget.wakes
+        assert budget.tokens is None or sum(window) <= budget.tokens
+    assert len(spent.minutes) <= 61
+
+
+@given(spends, st.floats(0, 10_000))
+def test_what_counts_is_what_was_spent_in_this_minute_and_the_sixty_before(
+    steps: list[tuple[float, int, int]], later: float
+) -> None:
+    now, spent, history = 0.0, Spent(), []
+    for pause, wakes, tokens in steps:
+        now += pause
+        spent = spent.add(now, wakes, tokens)
+        history.append((int(now // 60), wakes, tokens))
+    now += later
+    live = [entry for entry in history if entry[0] >= int(now // 60) - 60]
+    assert spent.at(now) == (sum(entry[1] for entry in live), sum(entry[2] for entry in live))
+
+
+@given(spends, budgets, st.integers(0, 500))
+def test_the_instant_named_is_the_first_at_which_it_fits(
+    steps: list[tuple[float, int, int]], budget: Budget, tokens: int
+) -> None:
+    now, spent = 0.0, Spent()
+    for pause, wakes, cost in steps:
+        now += pause
+        spent = spent.add(now, wakes, cost)
+    free = fits_from(budget, spent, now, tokens)
+    if free is None:
+        assert not fits(budget, spent, now + 100_000, tokens)
+    else:
+        assert fits(budget, spent, free, tokens)
+        assert free == now or not fits(budget, spent, free - 0.5, tokens) or free - 0.5 < now
+
+
+def test_a_clock_that_runs_backwards_forgives_nothing() -> None:
+    spent = Spent().add(10_000, 1, 0).add(100, 1, 0)
+    assert spent.at(10_000) == (2, 0)
+    assert spent.at(100) == (2, 0)
+
+
+def test_a_full_budget_holds_and_says_until_when() -> None:
+    policy = WakePolicy((WakeRule(Verdict.WAKE, budget=Budget(wakes=1)),))
+    decision = decide(policy, event(tokens=10), Ledger(), NOON)
+    assert decision.verdict is Verdict.WAKE
+    ledger = spend(Ledger(), decision, event(tokens=10), NOON)
+    held = decide(policy, event(), ledger, NOON)
+    assert (held.verdict, held.cause) == (Verdict.HOLD, "budget")
+    assert held.until is not None
+    assert held.until > NOON + timedelta(hours=1)
+    assert decide(policy, event(), ledger, held.until).verdict is Verdict.WAKE
+    assert decide(policy, event(server="other"), ledger, NOON).verdict is Verdict.WAKE
+
+
+def test_everything_together_has_a_budget_too() -> None:
+    policy = WakePolicy((WAKE,), budget=Budget(tokens=100))
+    decision = decide(policy, event(tokens=10), Ledger(), NOON)
+    ledger = settle(spend(Ledger(), decision, event(tokens=10), NOON), decision, event(tokens=10), NOON, 95)
+    assert verdict(policy, event(server="other", tokens=10), NOON, ledger) == ("hold", "budget")
+    assert verdict(policy, event(server="other", tokens=5), NOON, ledger)[0] == "wake"
+    cheap = settle(ledger, decision, event(tokens=10), NOON, 1)
+    assert cheap.of("*").at(NOON.timestamp()) == ledger.of("*").at(NOON.timestamp())
+
+
+def test_a_wake_that_no_budget_ever_allows_is_held_without_an_end() -> None:
+    policy = WakePolicy((WAKE,), budget=Budget(tokens=100))
+    held = decide(policy, event(tokens=101), Ledger(), NOON)
+    assert held.cause == "budget"
+    assert held.until is None
+
+
+def test_a_ledger_forgets_what_no_longer_counts() -> None:
+    ledger = Ledger({f"k{i}": Spent().add(0, 1, 1) for i in range(MOST_KEYS)})
+    assert len(ledger.add(("new",), 100_000, wakes=1).spent) == 1
+
+
+# Coalescing
+
+offers = st.lists(st.tuples(st.floats(0, 30), st.sampled_from(["a", "b", "c"])), max_size=40)
+timings = st.builds(Timing, st.floats(0, 20), st.floats(0, 60))
+
+
+@given(offers, timings)
+def test_coalescing_agrees_with_the_model(steps: list[tuple[float, str]], timing: Timing) -> None:
+    """The model keeps a plain list for each key and looks at all of them at every instant."""
+    waiting: Waiting[int] = Waiting()
+    model: dict[str, list[tuple[float, int]]] = {}
+    got: list[tuple[str, tuple[int, ...]]] = []
+    expected: list[tuple[str, tuple[int, ...]]] = []
+    now = 0.0
+
+    def deliver(now: float) -> None:
+        nonlocal waiting
+        due, waiting = take_due(waiting, now)
+        got.extend((group.key, group.events) for group in due)
+        ready = []
+        for key, events in model.items():
+            at = min(events[-1][0] + timing.quiet, events[0][0] + timing.longest)
+            if at <= now:
+                ready.append((at, key))
+        for _, key in sorted(ready, key=lambda entry: entry[0]):
+            expected.append((key, tuple(number for _, number in model.pop(key))))
+
+    for number, (pause, key) in enumerate(steps):
+        now += pause
+        deliver(now)
+        joined = join(waiting, key, number, timing, now)
+        assert joined is not None
+        waiting = joined
+        model.setdefault(key, []).append((now, number))
+    deliver(now + 1_000)
+    assert got == expected
+    assert waiting.next_due is None
+    assert sorted(n for _, events in got for n in events) == list(range(len(steps)))
+
+
+def test_a_group_is_delivered_after_its_longest_delay_however_busy_it_is() -> None:
+    waiting: Waiting[int] = Waiting()
+    for second in range(100):
+        due, waiting = take_due(waiting, second)
+        if due:
+            assert second == 30
+            return
+        waiting = join(waiting, "k", second, Timing(10, 30), second) or waiting
+    raise AssertionError
+
+
+def test_a_flood_is_counted_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+    waiting: Waiting[int] = Waiting()
+    for number in range(MOST_EVENTS + 50):
+        waiting = join(waiting, "k", number, Timing(10, 30), 0) or waiting
+    (group,), _ = take_due(waiting, 100)
+    assert len(group.events) == MOST_EVENTS
+    assert group.count == MOST_EVENTS + 50
+    monkeypatch.setattr(coalescing, "MOST_KEYS", 1)
+    assert join(waiting, "other", 0, Timing(), 0) is None
+    assert join(waiting, "k", 0, Timing(), 0) is not None
+
+
+def test_events_of_one_place_belong_together_and_no_others() -> None:
+    assert coalescing_key(event()) == coalescing_key(event(tags=frozenset({"x:y"})))
+    keys = {
+        coalescing_key(found)
+        for found in (
+            event(),
+            event(principal="bob"),
+            event(server="x"),
+            event(feature_set="y"),
+            event(channel="gitlab.push"),
+        )
+    }
+    assert len(keys) == 5
