@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from interlock.transports.http.guard import Refusal
+from interlock.wire.large_messages import Outcome
 from interlock.wire.messages import RESULT_LENGTH, Id, encode_id, encode_result
 
 if TYPE_CHECKING:
@@ -60,6 +61,8 @@ class Turn(msgspec.Struct, eq=False):
     refusal: Refusal | None = None
     on_gone: Callable[[], None] | None = None
     """Called when the client goes before the answer is complete."""
+    message: Outcome | None = None
+    """What a large body was read as; then the body itself is gone."""
 
     @property
     def wanted(self) -> bool:

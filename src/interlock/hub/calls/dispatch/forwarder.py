@@ -40,6 +40,7 @@ from interlock.transports.call_parking import refused
 from interlock.transports.link import Outgoing
 from interlock.wire.conversation import PROGRESS
 from interlock.wire.errors import ErrorDialect, ErrorObject, Fault
+from interlock.wire.large import Read, object_of
 from interlock.wire.messages import Failure, Id, Request, Result, one_line
 
 _STATE = "requestState"
@@ -262,10 +263,14 @@ class Forwarder(msgspec.Struct, eq=False):
         if tool is not None and tool.param_headers and modern:
             headers = tuple(param_values(tool.param_headers, call.arguments))
         mgp = connection.mgp
+        large = type(call.arguments_raw) is Read
         if call.plain and members is None and mgp is None and modern is exchange.dialect.modern:
             # Name, arguments and `_meta`, each as it came, put together again: what was judged is what goes out.
             rest = view.untraced
-            if rest:
+            if large:
+                own = traced(meta, view.meta_raw, call.trace)
+                params = object_of({"name": target.quoted, "arguments": call.arguments_raw, "_meta": own})
+            elif rest:
                 own = call.trace.encode()
                 params = b'{"name":%b,"arguments":%b,"_meta":{"traceparent":"00-%b-%b-01"%b}' % (
                     target.quoted,
@@ -290,7 +295,7 @@ class Forwarder(msgspec.Struct, eq=False):
                 fields["_meta"] = asking_meta(fields.get("_meta"))
             said = fields.get("_meta")
             fields["_meta"] = msgspec.Raw(traced(meta, b"" if said is None else bytes(said), call.trace))
-            params = _encode(fields)
+            params = _large(fields, call.arguments_raw) if large else _encode(fields)
         now, (patience, most) = self._clock(), self._patience
         asked = meta is not None and meta.progress_token is not None
         return Outgoing(
@@ -399,3 +404,9 @@ class Forwarder(msgspec.Struct, eq=False):
     def _purpose(self) -> str:
         """What a sealed state is good for: this method of this target with these arguments, in whatever order."""
         return binding_of(self._call).hex()
+
+
+def _large(fields: Members, arguments: bytes) -> bytes:
+    """The params of a call with large arguments."""
+    members = {name: bytes(value) for name, value in fields.items() if name != "arguments"}
+    return object_of({**members, "arguments": arguments} if "arguments" in fields else members)
