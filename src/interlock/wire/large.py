@@ -7,7 +7,7 @@ call sees more than `PIECE` bytes of the message, so that the event loop gets it
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Container, Mapping
 from typing import Final
 
 import msgspec
@@ -66,10 +66,37 @@ class Read(bytes):
         """All members of an object, each still JSON."""
         return {name: self[start:stop] for name, (start, stop) in self.spans.items()}
 
+    def changed(self, front: Mapping[str, bytes], drop: Container[str] = ()) -> Read:
+        """The same object with other members: some set, at its front, and some dropped."""
+        whole = memoryview(self)
+        kept = {
+            name: whole[start:stop]
+            for name, (start, stop) in self.spans.items()
+            if name not in front and name not in drop
+        }
+        payload, spans = _joined({**front, **kept})
+        return Read.of(payload, spans, self.names | {_encode(name) for name in front})
+
 
 def object_of(members: Mapping[str, bytes]) -> bytes:
     """An object of these members. It is known to be read where a large one of them is."""
-    pieces, spans, at = [b"{"], dict[str, tuple[int, int]](), 1
+    made, spans = _joined(members)
+    if len(made) <= LARGE or not any(type(value) is Read for value in members.values()):
+        return made
+    read = Read.of(made, spans)
+    given = members.get("arguments")
+    read.arguments = given if type(given) is Read else None
+    return read
+
+
+def mentions(payload: bytes, name: bytes) -> bool:
+    """Whether a member with this name, in quotes, may stand somewhere in a payload."""
+    return name in payload.names if type(payload) is Read else payload.find(name) >= 0
+
+
+def _joined(members: Mapping[str, bytes | memoryview]) -> tuple[bytes, dict[str, tuple[int, int]]]:
+    """An object of these members, and where their values stand in it."""
+    pieces, spans, at = list[bytes | memoryview]((b"{",)), dict[str, tuple[int, int]](), 1
     for name, value in members.items():
         head = b"%b%b:" % (b"," if spans else b"", _encode(name))
         pieces += (head, value)
@@ -77,13 +104,7 @@ def object_of(members: Mapping[str, bytes]) -> bytes:
         spans[name] = at, at + len(value)
         at += len(value)
     pieces.append(b"}")
-    made = b"".join(pieces)
-    if len(made) <= LARGE or not any(type(value) is Read for value in members.values()):
-        return made
-    read = Read.of(made, spans)
-    given = members.get("arguments")
-    read.arguments = given if type(given) is Read else None
-    return read
+    return b"".join(pieces), spans
 
 
 class Unreadable(Fault):

@@ -169,8 +169,10 @@ def _error(payload: bytes, span: Span) -> ErrorObject:
         raise BadMessage("INVALID_REQUEST", "error is not an error object")
     said = str(message.value)
     cut = type(message.value) is Cut or len(said) > ERROR_CHARS
-    kept = b"" if data is None or data.stop - data.start > LARGE else payload[data.start : data.stop]
-    return ErrorObject(code.value, f"{said[:ERROR_CHARS]} [cut]" if cut else said, msgspec.Raw(kept))
+    said = f"{said[:ERROR_CHARS]} [cut]" if cut else said
+    if data is None or data.stop - data.start > LARGE:
+        return ErrorObject(code.value, said)
+    return ErrorObject(code.value, said, msgspec.Raw(payload[data.start : data.stop]))
 
 
 def _value(spans: dict[str, Span], name: str) -> object:

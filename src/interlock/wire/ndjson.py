@@ -10,7 +10,7 @@ import msgspec
 
 SEEN: Final = 384
 """How much of each end of a line that is too long is looked at."""
-SLICE: Final = 8 * 1024
+SLICE: Final = 4 * 1024
 """How much is divided into lines at a time: so little that even lines of one byte take no time worth mentioning."""
 
 
@@ -51,6 +51,8 @@ class LineReader:
         """The lines that these bytes complete, in order."""
         if b"\n" not in data:
             self._hold(data)
+            return []
+        if not self._held and not self._skipping and not data.strip():
             return []
         pieces = data.split(b"\n")
         lines: list[bytes | Oversize] = []

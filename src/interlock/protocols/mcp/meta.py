@@ -8,7 +8,7 @@ from typing import Final
 import msgspec
 
 from interlock.wire.errors import Fault
-from interlock.wire.large import Read, object_of
+from interlock.wire.large import Read
 from interlock.wire.messages import Id
 
 PREFIX: Final = "io.modelcontextprotocol/"
@@ -180,10 +180,7 @@ def with_meta(params: bytes, changes: dict[str, object], drop: frozenset[str] = 
 
 
 def _with_meta_large(params: Read, changes: dict[str, object], drop: frozenset[str]) -> bytes:
-    fields = params.members
-    raw = fields.pop("_meta", None)
+    raw = params.member("_meta")
     meta: dict[str, object] = {} if raw is None else {k: v for k, v in members(raw).items() if k not in drop}
     meta.update(changes)
-    if params.arguments is not None:
-        fields["arguments"] = params.arguments
-    return object_of({**fields, "_meta": msgspec.json.encode(meta)} if meta else fields)
+    return params.changed({"_meta": msgspec.json.encode(meta)} if meta else {}, ("_meta",))

@@ -34,6 +34,7 @@ from interlock.transports.http.bounds import DEFAULT_BOUNDS, HttpBounds
 from interlock.transports.http.exchange import LISTEN, Batch, HttpExchange
 from interlock.transports.http.guard import Refusal
 from interlock.transports.http.legacy_sse import LegacySse, mcp_path_of
+from interlock.transports.http.malformed import Malformed
 from interlock.transports.http.sessions import HttpSession, Sessions
 from interlock.transports.http.turn import Head, Turn
 from interlock.transports.large_reading import LargeReading
@@ -79,6 +80,7 @@ class McpEndpoint:
         self._limits = limits
         self.sessions = Sessions(limits, bounds, service.on_session_closed, clock)
         self.legacy_sse = LegacySse(service, limits, bounds, self.sessions.remembered)
+        self._malformed = Malformed(service, clock)
         self._listening: set[HttpExchange] = set()
         """Subscriptions of the stateless era: requests that are never done by themselves."""
 
@@ -110,7 +112,8 @@ class McpEndpoint:
         except AuthenticationPending as waiting:
             waiting.settled.add_done_callback(lambda _: self._again(turn))
         except Fault as fault:
-            _refuse(turn, fault.kind.http, fault, error_dialect=_error_dialect(turn, fault), id=_id_of(turn, fault))
+            id_, fault = _id_of(turn, fault), self._malformed.counted(turn, fault)
+            _refuse(turn, fault.kind.http, fault, error_dialect=_error_dialect(turn, fault), id=id_)
         except Exception:
             _log.exception("a request to %s failed", turn.head.path)
             _refuse(turn, 500, Fault("INTERNAL_ERROR", "a fault of ours; it was logged"), id=_id_of(turn, None))
@@ -172,6 +175,7 @@ class McpEndpoint:
                 turn.message = outcome
                 self.handle(turn)
 
+        self._malformed.check(turn)
         body, turn.body = turn.body, b""
         LargeReading.here().read(body, self._limits, self._limits.members, read)
 

@@ -159,12 +159,18 @@ class StdioLink(OneStreamLink):
     def _flush(self) -> None:
         if not self._outbox:
             return
-        self._outbox.append(b"")
-        data = b"\n".join(self._outbox)
-        self._outbox.clear()
+        outbox, self._outbox = self._outbox, []
+        large = self._outbox_bytes > LARGE
         self._outbox_bytes = 0
         self._sent_last = self._asked_last
-        self._process.write(data)
+        if large:
+            # Joined, they would be copied once more.
+            for message in outbox:
+                self._process.write(message)
+                self._process.write(b"\n")
+        else:
+            outbox.append(b"")
+            self._process.write(b"\n".join(outbox))
 
     # What the process does (`process.Owner`).
 
@@ -375,7 +381,8 @@ class StdioLink(OneStreamLink):
             if not self.modern:
                 self._write(encode_failure(bad.id, bad.render(ErrorDialect.OLD_MCP)))
             return
-        self._fail(_id_in(line) if bad.id is None else bad.id, f"its answer cannot be read: {bad.message}")
+        if self._fail(_id_in(line) if bad.id is None else bad.id, f"its answer cannot be read: {bad.message}"):
+            self._bad_bytes = 0  # one bad answer, however long, is no flood
 
     def _oversize(self, data: bytes) -> None:
         """A line that was too long, within `data` or begun before it. Its beginning may tell whose answer it was."""
@@ -393,11 +400,13 @@ class StdioLink(OneStreamLink):
         for head in heads:
             self._fail(_id_in(head), f"its answer is over the limit of {limit} bytes")
 
-    def _fail(self, id: Id | None, why: str) -> None:
+    def _fail(self, id: Id | None, why: str) -> bool:
         """A message that cannot be taken, but carries the id of a request of ours: it was to be the answer."""
         for waiting, waiter in self._conversation.expire(math.inf):
             if waiting == id and self._forget(id):
                 waiter.sink.on_lost(Fault("UPSTREAM_ERROR", why))
+                return True
+        return False
 
     # How requests end.
 

@@ -96,6 +96,8 @@ class StdioServer(asyncio.Protocol):
         self._two_pipes = False
         self._later: Iterator[bytes | Oversize] | None = None
         """Lines that wait: for a large one before them to be read, or for the next turn of the loop."""
+        self._reading = False
+        """Whether a large one is being read."""
         self._ending = False
         """Whether the client sends no more, and lines of it wait."""
 
@@ -152,7 +154,9 @@ class StdioServer(asyncio.Protocol):
     def resume_writing(self) -> None:
         self._full = False
         self._flush()
-        if not self._full and self._later is None and self._reader is not None and not self._reader.is_closing():
+        if self._later is not None:
+            self._go_on()
+        elif not self._full and self._reader is not None and not self._reader.is_closing():
             self._reader.resume_reading()
 
     def write_to(self, writer: asyncio.WriteTransport) -> None:
@@ -225,6 +229,7 @@ class StdioServer(asyncio.Protocol):
                 pass
             elif len(line) > LARGE:
                 self._pause(lines)
+                self._reading = True
                 LargeReading.here().read(line, self._limits, self._limits.members, self._read_large)
                 return
             elif is_batch(line):
@@ -233,9 +238,10 @@ class StdioServer(asyncio.Protocol):
                 self._line(line)
             if self._closed.done():
                 return
-            if thread_time() > ends:
+            if self._full or thread_time() > ends:
                 self._pause(lines)
-                self._loop.call_soon(self._go_on)
+                if not self._full:
+                    self._loop.call_soon(self._go_on)
                 return
 
     def _pause(self, lines: Iterator[bytes | Oversize]) -> None:
@@ -245,6 +251,8 @@ class StdioServer(asyncio.Protocol):
 
     def _go_on(self) -> None:
         """Take what waited."""
+        if self._reading or self._full:
+            return
         lines, self._later = self._later, None
         if lines is None or self._closed.done():
             return
@@ -253,11 +261,12 @@ class StdioServer(asyncio.Protocol):
             return
         if self._ending:
             self._end()
-        elif not self._full and self._reader is not None and not self._reader.is_closing():
+        elif self._reader is not None and not self._reader.is_closing():
             self._reader.resume_reading()
 
     def _read_large(self, outcome: Outcome) -> None:
         """A large message, as it was read."""
+        self._reading = False
         if self._closed.done():
             return
         if isinstance(outcome, list):
@@ -507,6 +516,11 @@ class StdioServer(asyncio.Protocol):
         self._writer.write(data)
 
     def _refuse(self, id: Id | None, fault: Fault, batch: Batch | None = None) -> None:
+        """Refuse what cannot be read. It counts like a request that can."""
+        try:
+            self._service.count_malformed(self.caller)
+        except Fault as refused:
+            fault = refused
         message = encode_failure(id, fault.render(self._error_dialect))
         if batch is not None:
             batch.answered(message)

@@ -40,7 +40,7 @@ from interlock.transports.call_parking import refused
 from interlock.transports.link import Outgoing
 from interlock.wire.conversation import PROGRESS
 from interlock.wire.errors import ErrorDialect, ErrorObject, Fault
-from interlock.wire.large import Read, object_of
+from interlock.wire.large import Read, mentions, object_of
 from interlock.wire.messages import Failure, Id, Request, Result, one_line
 
 _STATE = "requestState"
@@ -87,8 +87,21 @@ class Forwarder(msgspec.Struct, eq=False):
             call.exchange.on_cancel = self.cancelled
             if self._owner is not None:
                 self._owner.open.add(self)
-            tool = call.target.tool
-            self._handle = connection.send(outgoing, self, None if tool is None else tool.idempotent)
+        except Fault as fault:
+            self.unsent(fault)
+            return
+        if type(call.arguments_raw) is Read:
+            # Each step copies the whole: one in a turn of the loop.
+            asyncio.get_running_loop().call_soon(self._launch, outgoing)
+        else:
+            self._launch(outgoing)
+
+    def _launch(self, outgoing: Outgoing) -> None:
+        if self._told:
+            return
+        tool = self._call.target.tool
+        try:
+            self._handle = self._connection.send(outgoing, self, None if tool is None else tool.idempotent)
         except Fault as fault:
             self.unsent(fault)
 
@@ -342,7 +355,7 @@ class Forwarder(msgspec.Struct, eq=False):
         if result[0] != _BRACE and result.lstrip()[:1] != b"{":
             raise Fault("UPSTREAM_ERROR", f"{call.target.server} answered with a result that is no object")
         if modern:
-            if modern_client and result.find(b'"input_required"') >= 0 and results.asks_for_input(result):
+            if modern_client and results.asks_for_input(result):
                 return self._sealed(result)
             if not result.startswith(results.COMPLETE_FIRST):
                 result = results.of_known_kind(result, tasks=exchange.dialect.capabilities.tasks)
@@ -350,12 +363,12 @@ class Forwarder(msgspec.Struct, eq=False):
                 result = results.plain(result)
             elif call.target.kind == "resource":
                 result = results.cacheable(result)
-            elif result.find(b'"public"') >= 0:
+            else:
                 result = results.narrowed(result)
         elif modern_client:
             ttl = 0 if exchange.request.method == "resources/read" else None
             result = results.complete(result, ttl_ms=ttl, server_info=self._connection.peer.server_info)
-        if result.find(b'"uri"') >= 0 and not call.caller.view.bare:
+        if mentions(result, b'"uri"') and not call.caller.view.bare:
             result = with_exposed_uris(call.target.server, result)
         if not modern_client and (modern or not exchange.dialect.revision.structures):
             # Last, since what a revision cannot carry is told in words, addresses and all.
