@@ -57,9 +57,9 @@ def hostile(message: dict[str, Any]) -> list[bytes]:
         case "tiny_lines":
             return [*[b"x"] * 900, fine]
         case "blank_lines":
-            return [b"\n" * 8_000_000 + fine]
+            return [b"\n" * 1_000_000 + fine]
         case "tiny_notifications":
-            return [b"\n".join([NOTE] * 90_000), fine]
+            return [b"\n".join([NOTE] * 20_000), fine]
         case _:
             return [fine]
 
@@ -97,6 +97,7 @@ async def over_http(port: int) -> None:
             writer.close()
 
     async with await asyncio.start_server(posted, "127.0.0.1", port) as server:
+        print("listening", flush=True)
         await server.serve_forever()
 
 
@@ -105,13 +106,13 @@ def _hostile_over_http(message: dict[str, Any]) -> tuple[bytes, bytes]:
     if what in ("result", "error", "error_data"):
         return messages[-1], b"application/json"
     if what == "tiny_lines":
-        return b":\n" * 4_000_000 + b"data: " + messages[-1] + b"\n\n", b"text/event-stream"
+        return b":\n" * 200_000 + b"data: " + messages[-1] + b"\n\n", b"text/event-stream"
     if what == "data_lines":
-        return b"data:\n" * 1_300_000 + b"\ndata: " + messages[-1] + b"\n\n", b"text/event-stream"
+        return b"data:\n" * 200_000 + b"\ndata: " + messages[-1] + b"\n\n", b"text/event-stream"
     if what == "blank_lines":
-        return b"\n" * 8_000_000 + b"data: " + messages[-1].strip() + b"\n\n", b"text/event-stream"
+        return b"\n" * 400_000 + b"data: " + messages[-1].strip() + b"\n\n", b"text/event-stream"
     if what == "tiny_notifications":
-        return (b"data: " + NOTE + b"\n\n") * 80_000 + b"data: " + messages[-1] + b"\n\n", b"text/event-stream"
+        return (b"data: " + NOTE + b"\n\n") * 10_000 + b"data: " + messages[-1] + b"\n\n", b"text/event-stream"
     return b"".join(b"data: %b\n\n" % each for each in messages), b"text/event-stream"
 
 
