@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 
-SIZE = 8_000_000
+SIZE = int(os.environ.get("PAYLOAD_BYTES", "8000000"))
 """A little under the limit of one message."""
 
 Make = Callable[[], bytes]

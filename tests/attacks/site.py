@@ -24,6 +24,7 @@ import payloads  # noqa: E402 - found by the line before
 
 META = b'{"io.modelcontextprotocol/protocolVersion":"2026-07-28","io.modelcontextprotocol/clientCapabilities":{}}'
 payloads.SIZE = 4_000_000
+SIZED = {"PAYLOAD_BYTES": str(payloads.SIZE)}
 SHAPES = payloads.VALUES
 SIZE = payloads.SIZE
 
@@ -77,12 +78,12 @@ async def attacked(tmp_path: Path, **settings: Any) -> AsyncIterator[Site]:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
     program = (sys.executable, str(BENCH / "stalling.py"))
-    web = subprocess.Popen([*program, "web", str(port)], stdout=subprocess.PIPE)  # noqa: ASYNC220 - before the loop matters
+    web = subprocess.Popen([*program, "web", str(port)], stdout=subprocess.PIPE, env=SIZED)  # noqa: ASYNC220 - before the loop matters
     assert web.stdout is not None
     await asyncio.to_thread(web.stdout.readline)
     servers = {
-        "good": Server(command=(*program, "good"), era="modern"),
-        "bad": Server(command=(*program, "bad"), era="modern"),
+        "good": Server(command=(*program, "good"), era="modern", env=SIZED),
+        "bad": Server(command=(*program, "bad"), era="modern", env=SIZED),
         "web": Server(url=f"http://127.0.0.1:{port}/mcp", era="modern"),
     }
     try:

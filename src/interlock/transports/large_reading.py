@@ -61,9 +61,30 @@ class LargeReading:
             raise Fault("RESOURCE_EXHAUSTED", "too many large messages wait to be read", retry_after_ms=1000)
         self.held += len(data)
         try:
-            return await self._loop.run_in_executor(self._thread, decode_large_value, data, limits)
+            return await self._loop.run_in_executor(self._thread, decode_large_value, data, limits, limits.members)
         finally:
             self.held -= len(data)
+
+    def work(self, payload: bytes, change: Callable[[bytes], bytes], then: Callable[[bytes | Fault], None]) -> None:
+        """Change a large payload in the thread, and hand it over on the loop. `change` may raise a `Fault`."""
+
+        def done(future: Future[bytes]) -> None:
+            self._loop.call_soon_threadsafe(self._changed, len(payload), future, then)
+
+        self.held += len(payload)
+        self._thread.submit(change, payload).add_done_callback(done)
+
+    def _changed(self, size: int, future: Future[bytes], then: Callable[[bytes | Fault], None]) -> None:
+        self.held -= size
+        outcome: bytes | Fault
+        try:
+            outcome = future.result()
+        except Fault as fault:
+            outcome = fault
+        except Exception as cause:
+            self._loop.call_exception_handler({"message": "a large message could not be changed", "exception": cause})
+            outcome = Fault("INTERNAL_ERROR", "a fault of ours; it was logged")
+        then(outcome)
 
     def _done(self, size: int, future: Future[Outcome], then: Callable[[Outcome], None]) -> None:
         self.held -= size

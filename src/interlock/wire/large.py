@@ -89,6 +89,35 @@ def object_of(members: Mapping[str, bytes]) -> bytes:
     return read
 
 
+def encode_large(value: object) -> bytes:
+    """A value as JSON, made piece by piece."""
+    out: list[bytes] = []
+    _encode_into(out, value)
+    return b"".join(out)
+
+
+def _encode_into(out: list[bytes], value: object) -> None:
+    if isinstance(value, dict):
+        out.append(b"{")
+        for number, (name, member) in enumerate(value.items()):
+            out.append(b"%b%b:" % (b"," if number else b"", _encode(name)))
+            _encode_into(out, member)
+        out.append(b"}")
+    elif isinstance(value, list):
+        out.append(b"[")
+        for number, item in enumerate(value):
+            if number:
+                out.append(b",")
+            _encode_into(out, item)
+        out.append(b"]")
+    elif isinstance(value, str) and len(value) > PIECE:
+        out.append(b'"')
+        out += [_encode(value[at : at + PIECE])[1:-1] for at in range(0, len(value), PIECE)]
+        out.append(b'"')
+    else:
+        out.append(_encode(value))
+
+
 def mentions(payload: bytes, name: bytes) -> bool:
     """Whether a member with this name, in quotes, may stand somewhere in a payload."""
     return name in payload.names if type(payload) is Read else payload.find(name) >= 0
@@ -281,6 +310,8 @@ class LargeReader:
         if found is None:
             raise _no_json("a value is missing" if pos < self._end else "it ends too early")
         if found.end() - pos > NUMBER:
+            if found[0][:1] not in _NUMBER_BEGINS:
+                raise _no_json("a value is none of JSON")
             raise Unreadable("INVALID_REQUEST", f"a number is longer than {NUMBER} characters")
         token = found[0]
         try:
@@ -351,6 +382,7 @@ class _Open:
 
 _BLANK: Final = frozenset((b" ", b"\t", b"\r", b"\n"))
 _BLANKS: Final = re.compile(rb"[ \t\r\n]*+")
+_NUMBER_BEGINS: Final = frozenset(b"%d" % digit for digit in range(10)) | {b"-"}
 _SCALAR: Final = re.compile(rb"[-+.0-9a-zA-Z]++")
 _CONTENT: Final = re.compile(
     rb'(?:[^"\\]++|\\[^u]|\\u[dD][89abAB][0-9a-fA-F]{2}\\u[dD][c-fC-F][0-9a-fA-F]{2}|\\u(?![dD][89abAB])[0-9a-fA-F]{4})*+',

@@ -44,9 +44,9 @@ def decode_large(data: bytes, limits: Limits, members: int) -> Outcome:
         return bad
 
 
-def decode_large_value(data: bytes, limits: Limits) -> Read:
+def decode_large_value(data: bytes, limits: Limits, members: int) -> Read:
     """A large JSON value that is no message, with what it means. Raises `Unreadable`."""
-    reader = LargeReader(b'{"params":{"arguments":%b}}' % data, limits, limits.members, CALL)
+    reader = LargeReader(b'{"params":{"arguments":%b}}' % data, limits, members, CALL)
     payload = reader.read()
     span = reader.spans["params"].inner["arguments"]
     return _arguments(payload, span, frozenset(reader.names))

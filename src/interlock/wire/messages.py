@@ -178,6 +178,9 @@ class BadMessage(Fault):
 def encode_request(id: Id, method: str, params: bytes) -> bytes:
     """A request's bytes, without a newline."""
     id_ = b"%d" % id if type(id) is int else _quote(id)
+    if type(params) is Read:
+        # A format grows step by step, and copies what it has each time.
+        return b"".join((b'{"jsonrpc":"2.0","id":%b,"method":%b,"params":' % (id_, _quote(method)), params, b"}"))
     return b'{"jsonrpc":"2.0","id":%b,"method":%b,"params":%b}' % (id_, _quote(method), params)
 
 

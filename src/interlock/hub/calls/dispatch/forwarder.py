@@ -37,6 +37,7 @@ from interlock.protocols.mcp.methods import METHODS, is_severe
 from interlock.protocols.mcp.progress import how_far, with_token
 from interlock.protocols.mcp.trace_meta import traced
 from interlock.transports.call_parking import refused
+from interlock.transports.large_reading import LargeReading
 from interlock.transports.link import Outgoing
 from interlock.wire.conversation import PROGRESS
 from interlock.wire.errors import ErrorDialect, ErrorObject, Fault
@@ -126,15 +127,25 @@ class Forwarder(msgspec.Struct, eq=False):
         self._finish()
         try:
             result = self._result(one_line(answer.result))
+            if type(result) is Read:
+                LargeReading.here().work(result, self._for_client, self._finished)
+                return
+            result = self._for_client(result)
         except Fault as fault:
             exchange.fail(fault)
         except (msgspec.DecodeError, UnicodeDecodeError) as cause:
             exchange.fail(Fault("UPSTREAM_ERROR", f"{call.target.server} answered what cannot be read: {cause}"))
         else:
-            if self._last is None:
-                exchange.result(result)
-            else:
-                self._last(call, result, exchange.result)
+            self._finished(result)
+
+    def _finished(self, result: bytes | Fault) -> None:
+        exchange = self._call.exchange
+        if isinstance(result, Fault):
+            exchange.fail(result)
+        elif self._last is None:
+            exchange.result(result)
+        else:
+            self._last(self._call, result, exchange.result)
 
     def on_notification(self, method: str, params: bytes) -> None:
         """Progress and log messages of this call. Log messages of a shared session are the operator's alone. What else
@@ -368,6 +379,12 @@ class Forwarder(msgspec.Struct, eq=False):
         elif modern_client:
             ttl = 0 if exchange.request.method == "resources/read" else None
             result = results.complete(result, ttl_ms=ttl, server_info=self._connection.peer.server_info)
+        return result
+
+    def _for_client(self, result: bytes) -> bytes:
+        """A result with addresses of the hub's, as the client's revision can carry it. In a thread for a large one."""
+        call, exchange = self._call, self._call.exchange
+        modern, modern_client = self._connection.modern, exchange.dialect.modern
         if mentions(result, b'"uri"') and not call.caller.view.bare:
             result = with_exposed_uris(call.target.server, result)
         if not modern_client and (modern or not exchange.dialect.revision.structures):
