@@ -2,8 +2,8 @@
 
     python bench/stalls.py [--only NAME] [--repeat 3] [--campaign SECONDS] [--json FILE]
 
-A real hub before a good server and two hostile ones, over standard streams and HTTP. A neighbour calls the good server
-without a pause; told is its longest wait while each attack runs, and the longest without one. The campaign goes on with
+A real hub before good servers and two hostile ones, over standard streams and HTTP. A neighbour calls a server of its
+own without a pause; told is its longest wait while each attack runs, and the longest without one. The campaign goes on with
 random shapes, faces and sizes (`docs/threats.md`, T38).
 """
 
@@ -42,15 +42,15 @@ META_BYTES = json.dumps(META, separators=(",", ":")).encode()
 
 
 class Neighbour(threading.Thread):
-    """Calls the good server again and again, and knows how long each call took."""
+    """Calls a server of its own again and again, and knows how long each call took."""
 
     def __init__(self, port: int, key: str) -> None:
         super().__init__(daemon=True)
         self._port, self._key = port, key
         self.waits: list[float] = []
         self.stopping = False
-        body = call_of(b"good__echo", b'{"mark":"m"}')
-        self._request = request_of(port, key, body, b"good__echo")
+        body = call_of(b"calm__echo", b'{"mark":"m"}')
+        self._request = request_of(port, key, body, b"calm__echo")
 
     def run(self) -> None:
         line = socket.create_connection(("127.0.0.1", self._port))
@@ -216,6 +216,7 @@ def running_site() -> Iterator[tuple[Site, str]]:
         config.write_text(
             '[hub]\nlisten = "127.0.0.1:0"\nanonymous = false\n'
             f'[servers.good]\ncommand = {json.dumps(good)}\nera = "modern"\n'
+            f'[servers.calm]\ncommand = {json.dumps(good)}\nera = "modern"\n'
             f'[servers.bad]\ncommand = {json.dumps(bad)}\nera = "modern"\n'
             f'[servers.web]\nurl = "http://127.0.0.1:{port}/mcp"\nera = "modern"\n'
         )
