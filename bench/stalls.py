@@ -3,8 +3,8 @@
     python bench/stalls.py [--only NAME] [--repeat 3] [--campaign SECONDS] [--json FILE]
 
 A real hub before good servers and two hostile ones, over standard streams and HTTP. A neighbour calls a server of its
-own without a pause; told is its longest wait while each attack runs, and the longest without one. The campaign goes on with
-random shapes, faces and sizes (`docs/threats.md`, T38).
+own without a pause; told is its longest wait while each attack runs, and the longest without one. The campaign goes on
+with random shapes, faces and sizes (`docs/threats.md`, T38).
 """
 
 from __future__ import annotations
