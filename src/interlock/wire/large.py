@@ -260,7 +260,8 @@ class LargeReader:
         if name in opened.names:
             raise Unreadable("INVALID_REQUEST", f"member {name[:100]!r} stands twice")
         opened.names.add(name)
-        self.names.add(self._out[-1])
+        # As it is written plainly, however it came.
+        self.names.add(_encode(name))
         opened.key = name
         pos = self._blank(stop)
         if self._data[pos : pos + 1] != b":":
@@ -302,6 +303,8 @@ class LargeReader:
             found = _BLANKS.match(data, pos, pos + PIECE)
             assert found is not None
             if found.end() < pos + PIECE or found.end() == self._end:
+                if found[0] == b" ":
+                    self._put(b" ")  # as most write it, and harmless
                 return found.end()
             pos = found.end()
 
