@@ -45,10 +45,12 @@ conformance: venv
 bench: venv
 	$(BIN)/python bench/gateway.py --install --json bench-results.json
 
-# A million calls of 200 principals over one server: none may reach the wrong one. Ten thousand requests of 10 MB: nothing stays.
+# A million calls of 200 principals over one server: none may reach the wrong one. Ten thousand requests of 10 MB: memory
+# comes back. Ten minutes of large messages of the worst shapes: how long a neighbour waits beside them.
 soak: venv
 	$(BIN)/python bench/confidentiality.py
 	$(BIN)/python bench/large_bodies.py
+	$(BIN)/python bench/stalls.py --repeat 1 --campaign 600
 
 format: venv
 	$(BIN)/ruff check --fix-only --quiet $(wildcard $(SOURCES))

@@ -160,18 +160,33 @@ class HubService:
             serve = self._methods.get(request.method)
             if serve is None:
                 raise _no_such_method(exchange)
-            check_shape(request.params, self._limits)
             caller = cast(Caller, exchange.caller)  # admitted here, so one of ours
+            self._check_shape(request.params, caller)
             if not caller.standing:
                 exchange.caller = caller = self._authenticator.renewed(caller)
             serve(exchange, caller)
         except Fault as fault:
             exchange.fail(fault)
 
+    def _check_shape(self, params: bytes, caller: Caller) -> None:
+        try:
+            check_shape(params, self._limits)
+        except Fault:
+            self.count_malformed(caller)
+            raise
+
     def on_notification(self, caller: AnyCaller, session: Session | None, notification: Notification) -> None:
         """A client's notification."""
         if session is not None:
             self.hearing.on_notification(session, notification)
+
+    def check_rate(self, caller: AnyCaller) -> None:
+        """Whether a rate is used up that every request of the caller counts for."""
+        self._discovery_tools.governed.check(cast(Caller, caller))
+
+    def count_malformed(self, caller: AnyCaller) -> None:
+        """A request that cannot be read uses up the caller's rates like one that can."""
+        self._discovery_tools.governed.malformed(cast(Caller, caller))
 
     def on_session_closed(self, session: Session) -> None:
         """A session is over, and everything that was its own with it."""

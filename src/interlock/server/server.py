@@ -258,6 +258,12 @@ class Server:
     def on_notification(self, caller: Caller, session: Session | None, notification: Notification) -> None:
         """Nothing that a client tells of its own accord changes what is offered."""
 
+    def check_rate(self, caller: Caller) -> None:
+        """There are no rates here."""
+
+    def count_malformed(self, caller: Caller) -> None:
+        """There are no rates here."""
+
     def on_session_closed(self, session: Session) -> None:
         """A session is over."""
         self._offers.listeners.leave(session)

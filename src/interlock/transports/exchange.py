@@ -136,5 +136,11 @@ class Service(Protocol):
     def on_notification(self, caller: Caller, session: Session | None, notification: Notification) -> None:
         """Take a notification that concerns no open request."""
 
+    def check_rate(self, caller: Caller) -> None:
+        """Raises RATE_LIMITED where nothing of the caller would be served now. Asked before much is read."""
+
+    def count_malformed(self, caller: Caller) -> None:
+        """A request of the caller could not be read: it counts like any other. Raises RATE_LIMITED."""
+
     def on_session_closed(self, session: Session) -> None:
         """A session is over."""

@@ -46,6 +46,6 @@ def make_app(
         return JSONResponse({"ready": ready, "waiting": len(waiting)}, status_code=200 if ready else 503)
 
     own = [Route("/", root), Route("/healthz", healthz), Route("/readyz", readyz)]
-    rest = rest_routes(service or hub_app.service, hub_app.authenticator, admin_paths(hub_app))
+    rest = rest_routes(service or hub_app.service, hub_app.authenticator, admin_paths(hub_app), hub_app.limits)
     admin = admin_routes(hub_app, operator)
     return Starlette(routes=[*own, *metrics.routes, *well_known_routes(hub_app), *rest, *admin])

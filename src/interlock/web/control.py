@@ -23,11 +23,14 @@ from interlock.hub.store_faults import fault_of
 from interlock.hub.upstreams.logs import LogLine
 from interlock.store import StoreError
 from interlock.transports.credentials import header_of
+from interlock.transports.large_reading import LargeReading
 from interlock.transports.peers import peer_uid
 from interlock.transports.stdio.server import StdioServer
 from interlock.version import VERSION
 from interlock.wire.errors import ErrorDialect, Fault
-from interlock.wire.limits import Limits
+from interlock.wire.large import LARGE
+from interlock.wire.large_messages import Outcome
+from interlock.wire.limits import DEFAULT, Limits
 from interlock.wire.messages import (
     BadMessage,
     Id,
@@ -172,7 +175,7 @@ class _Connection(asyncio.Protocol):
             self._impatient.cancel()
         id_: Id | None = None
         try:
-            request = decode(line) if isinstance(line, bytes) else None
+            request = decode(line) if isinstance(line, bytes) and len(line) <= LARGE else None
             if not isinstance(request, Request) or request.method != "interlock/hello":
                 raise Fault("INVALID_REQUEST", "the first message must be interlock/hello")
             id_ = request.id
@@ -219,12 +222,22 @@ class _Connection(asyncio.Protocol):
         if isinstance(line, Oversize):
             self._write_fault(None, Fault("TOO_LARGE", "that line is too long"))
             return
-        try:
-            message = decode(line)
-        except BadMessage as bad:
-            self._write_fault(bad.id, bad)
+        if len(line) > LARGE:
+            LargeReading.here().read(line, DEFAULT, DEFAULT.answer_members, self._take)
             return
-        if isinstance(message, Request):
+        try:
+            self._take(decode(line))
+        except BadMessage as bad:
+            self._take(bad)
+
+    def _take(self, message: Outcome) -> None:
+        if self._transport.is_closing():
+            return
+        if isinstance(message, list):
+            message = BadMessage("INVALID_REQUEST", "there are no batches here")
+        if isinstance(message, BadMessage):
+            self._write_fault(message.id, message)
+        elif isinstance(message, Request):
             task = asyncio.ensure_future(self._answer(message))
             self._working.add(task)
             task.add_done_callback(self._working.discard)

@@ -33,6 +33,7 @@ from interlock.transports.http.bounds import HttpBounds
 from interlock.transports.http.endpoint import McpEndpoint
 from interlock.transports.http.listener import HttpListener
 from interlock.transports.http.serve import start as start_http
+from interlock.transports.loop_watch import LoopWatch
 from interlock.version import VERSION
 from interlock.web.control import ControlSocket
 from interlock.web.lazy_app import LazyApp
@@ -118,11 +119,14 @@ async def serve(config: Config, home: Path, on_ready: Callable[[Ready], None]) -
         await hub_app.end()
         hint = f"see that there is room in {home / 'run'}, and that it can be written"
         raise CannotStart(f"{cause.filename or socket_path(home)}: {cause.strerror}", hint) from None
+    watch = LoopWatch.here()
+    watch.start()
     watcher = asyncio.create_task(_watch_files(hub_app, operator))
     ebbing = asyncio.create_task(_watch_memory(http.listener, hub_app))
     with _signals(stopping.set):
         on_ready(Ready(hub_app.listen, os.getpid()))
         await stopping.wait()
+    watch.stop()
     watcher.cancel()
     ebbing.cancel()
     await http.stop(DRAIN_S)

@@ -14,6 +14,10 @@ class Limits(msgspec.Struct, frozen=True):
     """Deepest nesting of arrays and objects in a message that is judged."""
     members: int = 10_000
     """Most object members and array items in a message that is judged."""
+    answer_members: int = 300_000
+    """Most object members and array items in a large message of a server."""
+    notification_bytes: int = 256 * 1024
+    """Largest notification, which is read by many."""
     pending: int = 4_096
     """Most requests that may wait for an answer, in each direction."""
     batch: int = 64

@@ -12,6 +12,7 @@ from typing import Final, Literal, TypeAlias
 import msgspec
 
 from interlock.wire.errors import ErrorObject, Fault
+from interlock.wire.large import LARGE, Read
 from interlock.wire.limits import DEFAULT, Limits
 from interlock.wire.nesting import nested_deeper
 
@@ -77,6 +78,8 @@ def plain_request(data: bytes) -> Request | None:
 
     One look for the commonest message. Whatever is not just that is left to `decode`, which says what is wrong with it.
     """
+    if len(data) > LARGE:
+        return None
     try:
         plain = _decode_plain_request(data)
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
@@ -90,6 +93,8 @@ def plain_request(data: bytes) -> Request | None:
 
 def plain_result(data: bytes, id: int) -> bytes | None:
     """The result in these bytes, if they are nothing but the good answer to that request; else None, for `decode`."""
+    if len(data) > LARGE:
+        return None
     start = b'{"jsonrpc":"2.0","id":%d,"result":{' % id
     try:
         if data.startswith(start) and data.endswith(b"}}"):
@@ -109,6 +114,8 @@ def plain_result(data: bytes, id: int) -> bytes | None:
 def plain_answer(data: bytes) -> tuple[int, bytes] | None:
     """The id and the result in these bytes, if they are nothing but a good answer as servers write it: id first, or
     last; else None, for `decode`."""
+    if len(data) > LARGE:
+        return None
     if data.startswith(_ANSWER):
         digits, found, _ = data[len(_ANSWER) : len(_ANSWER) + _ID_ROOM].partition(b',"result":{')
         start, end = len(_ANSWER) + len(digits) + len(found) - 1, len(data) - 1
@@ -165,11 +172,16 @@ class BadMessage(Fault):
     def __init__(self, name: str, message: str, id: Id | None = None) -> None:
         super().__init__(name, message)
         self.id = id
+        self.asks = False
+        """Whether a large message was found to name a method before it was refused."""
 
 
 def encode_request(id: Id, method: str, params: bytes) -> bytes:
     """A request's bytes, without a newline."""
     id_ = b"%d" % id if type(id) is int else _quote(id)
+    if type(params) is Read:
+        # A format grows step by step, and copies what it has each time.
+        return b"".join((b'{"jsonrpc":"2.0","id":%b,"method":%b,"params":' % (id_, _quote(method)), params, b"}"))
     return b'{"jsonrpc":"2.0","id":%b,"method":%b,"params":%b}' % (id_, _quote(method), params)
 
 
@@ -209,6 +221,8 @@ def encode_id(id: Id) -> bytes:
 
 def one_line(payload: bytes) -> bytes:
     """The payload without line breaks, as NDJSON and SSE need it. Raises `UnicodeDecodeError` for what is not UTF-8."""
+    if type(payload) is Read:
+        return payload
     if not payload.isascii():
         payload.decode()
     # `in` would raise and drop an error inside of the interpreter each time.
@@ -219,6 +233,8 @@ def one_line(payload: bytes) -> bytes:
 
 def check_shape(payload: bytes, limits: Limits) -> None:
     """Refuse a payload that is nested too deeply or has too many members. Cheap for whatever is obviously small."""
+    if type(payload) is Read:
+        return
     if nested_deeper(payload, limits.depth):
         raise Fault("INVALID_REQUEST", f"nested deeper than {limits.depth} levels")
     # As few bytes as that cannot hold more members.
@@ -332,7 +348,7 @@ _TAIL = b',"jsonrpc":"2.0","id":'
 _ID_ROOM = 18 + len(',"result":{')
 _ZERO = ord("0")
 _BRACE = ord("{")
-_MEMBERS = frozenset({"jsonrpc", "id", "method", "params", "result", "error"})
+ENVELOPE: Final = frozenset({"jsonrpc", "id", "method", "params", "result", "error"})
 
 
 def _refuse_ambiguity(data: bytes, message: Message) -> None:
@@ -344,7 +360,7 @@ def _refuse_ambiguity(data: bytes, message: Message) -> None:
     for name in _top_level_names(rest):
         if name in seen:
             raise BadMessage("INVALID_REQUEST", f"member {name!r} stands twice")
-        if name not in _MEMBERS and name.casefold() in _MEMBERS:
+        if name not in ENVELOPE and name.casefold() in ENVELOPE:
             raise BadMessage("INVALID_REQUEST", f"member {name!r} is written in the wrong case")
         seen.add(name)
 

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Iterator
 from typing import Final
 
 import msgspec
 
 SEEN: Final = 384
 """How much of each end of a line that is too long is looked at."""
+SLICE: Final = 4 * 1024
+"""How much is divided into lines at a time: so little that even lines of one byte take no time worth mentioning."""
 
 
 class Oversize(msgspec.Struct, frozen=True):
@@ -49,12 +52,24 @@ class LineReader:
         if b"\n" not in data:
             self._hold(data)
             return []
+        if not self._held and not self._skipping and not data.strip():
+            return []
         pieces = data.split(b"\n")
         lines: list[bytes | Oversize] = []
         for piece in pieces[:-1]:
             self._end_line(piece, lines)
         self._hold(pieces[-1])
         return lines
+
+    def each(self, data: bytes) -> Iterator[bytes | Oversize]:
+        """The same, a little at a time: whoever takes the lines may stop between them. An empty line says that a slice
+        is done, and means nothing."""
+        if len(data) <= SLICE:
+            yield from self.feed(data)
+            return
+        for at in range(0, len(data), SLICE):
+            yield from self.feed(data[at : at + SLICE])
+            yield b""
 
     @property
     def held(self) -> int:

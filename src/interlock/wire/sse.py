@@ -7,6 +7,10 @@ from typing import Final
 import msgspec
 
 KEEP_ALIVE: Final = b":\n\n"
+LINES: Final = 10_000
+"""Most lines of data in one event."""
+LONG: Final = 64 * 1024
+"""A line of this size is copied as few times as can be."""
 
 
 class SseEvent(msgspec.Struct, frozen=True):
@@ -59,6 +63,9 @@ class EventReader:
             # A long line in many pieces is joined once, at its end, not at every piece.
             self._hold(data)
             return []
+        events: list[SseEvent] = []
+        if self._held > LONG:
+            data = self._end_long_line(data, events)
         buffer = b"".join((*self._pieces, data))
         self._pieces.clear()
         self._held = 0
@@ -69,11 +76,35 @@ class EventReader:
         if b"\r" in buffer:
             buffer = buffer.replace(b"\r\n", b"\n").replace(b"\r", b"\n")
         *lines, rest = buffer.split(b"\n")
-        events: list[SseEvent] = []
         for line in lines:
             self._take(line, events)
         self._hold(rest)
         return events
+
+    def _end_long_line(self, data: bytes, events: list[SseEvent]) -> bytes:
+        """Take the line that came in many pieces and ends in these bytes, with one copy of it. Gives what follows."""
+        end = min(at for at in (data.find(b"\n"), data.find(b"\r")) if at >= 0)
+        pieces, self._pieces, self._held = self._pieces, [], 0
+        if not self._started:
+            self._started = True
+            pieces[0] = pieces[0].removeprefix(b"\xef\xbb\xbf")
+        prefix = b"data: " if pieces[0].startswith(b"data: ") else b"data:"
+        if pieces[0].startswith(prefix):
+            self._add(b"".join((pieces[0][len(prefix) :], *pieces[1:], data[:end])))
+        else:
+            self._take(b"".join((*pieces, data[:end])), events)
+        if data[end : end + 2] == b"\r\n":
+            return data[end + 2 :]
+        self._cut = data[end:] == b"\r"
+        return data[end + 1 :]
+
+    def _add(self, value: bytes) -> None:
+        self._size += len(value) + 1
+        if self._size > self._limit:
+            raise EventTooLarge(f"event is over the limit of {self._limit} bytes")
+        if len(self._data) >= LINES:
+            raise EventTooLarge(f"event is over the limit of {LINES} lines")
+        self._data.append(value)
 
     def _hold(self, piece: bytes) -> None:
         self._held += len(piece)
@@ -89,10 +120,7 @@ class EventReader:
         name, _, value = line.partition(b":")
         value = value[1:] if value.startswith(b" ") else value
         if name == b"data":
-            self._size += len(value) + 1
-            if self._size > self._limit:
-                raise EventTooLarge(f"event is over the limit of {self._limit} bytes")
-            self._data.append(value)
+            self._add(value)
         elif name == b"event":
             self._event = value.decode("utf-8", "replace")
         elif name == b"id" and b"\0" not in value:

@@ -68,6 +68,12 @@ class Desk:
     def on_notification(self, caller: Caller, session: Session | None, notification: Notification) -> None:
         self.heard.append(notification)
 
+    def check_rate(self, caller: Caller) -> None:
+        pass
+
+    def count_malformed(self, caller: Caller) -> None:
+        pass
+
     def on_session_closed(self, session: Session) -> None:
         self.over.append(session)
         self.one_over.set()

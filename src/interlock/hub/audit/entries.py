@@ -16,6 +16,7 @@ import msgspec
 from interlock.hub.audit.record import EXECUTED, INTENDED, OTHER_EXECUTED, Outcome, Record, is_event
 from interlock.hub.auth.principals import Principal
 from interlock.hub.catalog.target import Target
+from interlock.wire.large import Read
 
 KEPT_BYTES: Final = 1024
 """Arguments up to this size wait as they are and are hashed off the loop; larger ones are not held on to."""
@@ -141,4 +142,6 @@ def digest(arguments: bytes | str) -> str:
     """SHA-256 of arguments; empty for none."""
     if isinstance(arguments, str):
         return arguments
+    if type(arguments) is Read and arguments.digest:
+        return arguments.digest
     return hashlib.sha256(arguments).hexdigest() if arguments else ""

@@ -7,6 +7,8 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
+from interlock.wire.large import Read
+
 Transport: TypeAlias = Literal["answered", "timeout", "lost", "cancelled", "not_sent", "unknown"]
 Protocol: TypeAlias = Literal["", "result", "error"]
 ToolOutcome: TypeAlias = Literal["", "ok", "error"]
@@ -111,6 +113,8 @@ _GLANCE: Final = msgspec.json.Decoder(_Glance)
 
 def outcome_of(result: bytes) -> Outcome:
     """The outcome of a tool call that was answered with this result. Decodes only where it has to."""
+    if type(result) is Read:
+        return TOOL_FAILED if result.member("isError") == b"true" else SUCCEEDED
     if result.find(b'"isError"') < 0:
         return SUCCEEDED
     try:

@@ -14,6 +14,7 @@ from interlock.judge.findings import Finding
 from interlock.protocols.mcp.meta import Members, members
 from interlock.transports.exchange import Exchange
 from interlock.wire.errors import Fault
+from interlock.wire.large import Read
 from interlock.wire.messages import strict
 
 if TYPE_CHECKING:
@@ -139,6 +140,10 @@ class Call:
             raw = self.arguments_raw
             try:
                 read = self.exchange.preview.value if self.plain else _UNSET
+                if type(raw) is Read and read is not _UNSET:
+                    # Read piece by piece, with no name twice: there is nothing left to compare.
+                    self._arguments = read
+                    return read
                 value = _decode(raw) if read is _UNSET else read
                 again = _encode(value)
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, OverflowError) as cause:

@@ -8,12 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Final
+from typing import Any, Final
 
 import msgspec
 
 from interlock.hub.catalog.resource_uris import exposed_uri, original_uri
 from interlock.wire.errors import ErrorObject
+from interlock.wire.large import Read, encode_large
+from interlock.wire.large_messages import decode_large_value
+from interlock.wire.limits import DEFAULT
 
 SAMPLING: Final = "sampling/createMessage"
 _ASKS_A_MODEL: Final = msgspec.Raw(msgspec.json.encode(SAMPLING))
@@ -24,11 +27,19 @@ Blocks = list[dict[str, object]]
 
 def with_exposed_uris(server: str, result: bytes) -> bytes:
     """A result of a tool, prompt or resource of a server, for a view of many servers."""
+    if type(result) is Read:
+        whole = decode_large_value(result, DEFAULT, DEFAULT.answer_members)
+        _expose(server, whole.value)
+        return Read.of(encode_large(whole.value), names=result.names)
     value = msgspec.json.decode(result)
+    _expose(server, value)
+    return msgspec.json.encode(value)
+
+
+def _expose(server: str, value: Any) -> None:
     messages = [block for message in _blocks(value.get("messages")) for block in _one_or_more(message.get("content"))]
     for block in [*_blocks(value.get("content")), *_blocks(value.get("contents")), *messages]:
         _change(block, partial(exposed_uri, server))
-    return msgspec.json.encode(value)
 
 
 def exposed_error(server: str, error: ErrorObject) -> ErrorObject:

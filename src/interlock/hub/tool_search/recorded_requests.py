@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from typing import Final
 
 from interlock.hub.audit.entries import Ticket
 from interlock.hub.audit.record import SUCCEEDED, TOOL_FAILED
@@ -45,9 +46,26 @@ class RecordedRequests:
             caller.principal, _target(name), trace_of(exchange), gate, rule, fault.message, event=event
         )
 
+    def check(self, caller: Caller) -> None:
+        """Raises RATE_LIMITED where a rate of the caller is used up, whatever it asks for."""
+        _raise(limited(self._rates.of(caller.principal, _ANYTHING), self._clock()))
+
+    def malformed(self, caller: Caller) -> None:
+        """Count a request that cannot be read. Raises RATE_LIMITED."""
+        _raise(take(self._rates.of(caller.principal, _ANYTHING), self._clock()))
+
     def foreseen(self, caller: Caller, name: str) -> Refuse | None:
         """Whether a call would be refused now. Nothing is taken."""
         return limited(self._rates.of(caller.principal, _target(name)), self._clock())
+
+
+_ANYTHING: Final = Target("tool", "", "")
+
+
+def _raise(refusal: Refuse | None) -> None:
+    if refusal is not None:
+        refusal.fault.data = {**refusal.fault.data, "gate": "rates", "rule": refusal.rule}
+        raise refusal.fault
 
 
 def _target(name: str) -> Target:

@@ -8,6 +8,7 @@ from typing import Final
 import msgspec
 
 from interlock.wire.errors import Fault
+from interlock.wire.large import Read
 from interlock.wire.messages import Id
 
 PREFIX: Final = "io.modelcontextprotocol/"
@@ -61,6 +62,8 @@ class RequestPreview(msgspec.Struct, frozen=True):
 
 def preview(params: bytes) -> RequestPreview:
     """The few members of params that decide where a request goes. Raises INVALID_PARAMS."""
+    if type(params) is Read:
+        return _glance_at_large(params)
     try:
         seen = _decode_params(params)
         name, raw, arguments = seen.name, seen.meta, seen.arguments
@@ -79,6 +82,32 @@ def preview(params: bytes) -> RequestPreview:
         raise Fault("INVALID_PARAMS", f"params: {cause}") from None
 
 
+def _glance_at_large(params: Read) -> RequestPreview:
+    """The same for params whose members are known already: only short ones are decoded."""
+    raw: dict[str, bytes] = {}
+    for member in ("name", "uri", "taskId", "_meta"):
+        start, stop = params.spans.get(member, (0, 0))
+        if stop - start > LONGEST_MEMBER:
+            raise Fault("INVALID_PARAMS", f"params: {member} is over the limit of {LONGEST_MEMBER} bytes")
+        raw[member] = params[start:stop]
+    try:
+        meta_raw = raw["_meta"]
+        meta = _read_meta(meta_raw) if meta_raw else None
+        name, uri, task = (_decode_name(raw[member]) if raw[member] else None for member in ("name", "uri", "taskId"))
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as cause:
+        raise Fault("INVALID_PARAMS", f"params: {cause}") from None
+    given = params.arguments
+    alone = params.spans.keys() <= _CALL_MEMBERS and (meta is not None or not meta_raw)
+    if given is not None and name is not None and alone:
+        return RequestPreview(name, None, meta, meta_raw, given, None, given.value)
+    return RequestPreview(name, uri, meta, meta_raw if meta is not None else b"", None, task)
+
+
+LONGEST_MEMBER: Final = 64 * 1024
+"""Bytes of a name, an address or a `_meta` in a large message."""
+_CALL_MEMBERS: Final = frozenset(("name", "arguments", "_meta"))
+
+
 class _Params(msgspec.Struct):
     name: str | None = None
     uri: str | None = None
@@ -90,6 +119,7 @@ class _Params(msgspec.Struct):
 _UNSET = msgspec.UNSET
 _PLAIN_LENGTH = len('{"name":"","arguments":}')
 _PLAIN_LENGTH_WITH_META = _PLAIN_LENGTH + len(',"_meta":')
+_decode_name = msgspec.json.Decoder(str | None).decode
 _decode_params = msgspec.json.Decoder(_Params).decode
 _decode_meta: Callable[[bytes], RequestMeta | None] = msgspec.json.Decoder(RequestMeta | None).decode
 _metas: dict[bytes, RequestMeta] = {}
@@ -118,6 +148,8 @@ _decode_members = msgspec.json.Decoder(Members).decode
 
 def members(payload: bytes) -> Members:
     """An object's members, values raw. Raises INVALID_PARAMS for anything but an object."""
+    if type(payload) is Read and payload.spans:
+        return {name: msgspec.Raw(value) for name, value in payload.members.items()}
     try:
         return _decode_members(payload)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as cause:
@@ -134,6 +166,8 @@ def names_method(message: bytes) -> bool:
 
 def with_meta(params: bytes, changes: dict[str, object], drop: frozenset[str] = frozenset()) -> bytes:
     """The params with keys of their `_meta` set or dropped; everything else stays as it was."""
+    if type(params) is Read:
+        return _with_meta_large(params, changes, drop)
     fields = members(params)
     raw = fields.get("_meta")
     meta: dict[str, object] = {} if raw is None else {k: v for k, v in members(bytes(raw)).items() if k not in drop}
@@ -143,3 +177,10 @@ def with_meta(params: bytes, changes: dict[str, object], drop: frozenset[str] = 
     else:
         fields.pop("_meta", None)
     return msgspec.json.encode(fields)
+
+
+def _with_meta_large(params: Read, changes: dict[str, object], drop: frozenset[str]) -> bytes:
+    raw = params.member("_meta")
+    meta: dict[str, object] = {} if raw is None else {k: v for k, v in members(raw).items() if k not in drop}
+    meta.update(changes)
+    return params.changed({"_meta": msgspec.json.encode(meta)} if meta else {}, ("_meta",))

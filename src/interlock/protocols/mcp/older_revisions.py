@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from interlock.protocols.mcp.revisions import R2025_03_26, Revision
+from interlock.wire.large import mentions
 
 RESULT: Final = "result"
 """The member that holds a value which is no object, where only objects are allowed."""
@@ -50,7 +51,7 @@ def result_for(revision: Revision, result: bytes, wrap: bool) -> bytes:
     """A result of a tool, prompt or resource. `wrap` says that the tool's own schema is wrapped in the list."""
     if revision.modern:
         return result
-    if b'"structuredContent"' in result:
+    if mentions(result, b'"structuredContent"'):
         result = _with_fitting_structure(result, revision, wrap)
     links = not revision.structures and b'"resource_link"' in result
     sounds = revision.name < R2025_03_26.name and b'"audio"' in result

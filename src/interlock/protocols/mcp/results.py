@@ -11,6 +11,7 @@ import msgspec
 
 from interlock.protocols.mcp.meta import MODERN_KEYS, SERVER_INFO, Members
 from interlock.wire.errors import ErrorDialect, Fault
+from interlock.wire.large import Read
 
 COMPLETE: Final = b'{"resultType":"complete"}'
 """The empty result of the stateless era."""
@@ -35,6 +36,8 @@ _decode_kind = msgspec.json.Decoder(_Kind).decode
 
 def with_members(result: bytes, members: bytes) -> bytes:
     """An object with further members at its front. `members` ends with a comma unless the object is empty."""
+    if type(result) is Read:
+        return result.changed({name: bytes(value) for name, value in _decode(b"{%b}" % members.rstrip(b",")).items()})
     rest = result.lstrip()[1:]
     return b"{" + (members.rstrip(b",") if rest.lstrip()[:1] == b"}" else members) + rest
 
@@ -44,6 +47,8 @@ def complete(result: bytes, *, ttl_ms: int | None = None, server_info: bytes | N
 
     That era has no other kind of result than a complete one, whatever a server writes into it.
     """
+    if type(result) is Read:
+        return _large_complete(result, ttl_ms, server_info)
     named = _decode(result) if b'"resultType"' in result or b'"_meta"' in result or ttl_ms is not None else {}
     if named:
         # A server that knows no caching cannot have meant what it seems to say of it.
@@ -61,6 +66,8 @@ def complete(result: bytes, *, ttl_ms: int | None = None, server_info: bytes | N
 
 def plain(result: bytes) -> bytes:
     """A stateless-era result for a client of the handshake era, without what that era does not know."""
+    if type(result) is Read:
+        return result.changed({}, MODERN_MEMBERS) if "resultType" in result.spans else result
     if b'"resultType"' not in result:
         return result
     fields = _decode(result)
@@ -71,6 +78,9 @@ def plain(result: bytes) -> bytes:
 
 def narrowed(result: bytes) -> bytes:
     """A result that nobody but its caller may keep, whatever its server said: access is decided per caller here."""
+    if type(result) is Read:
+        public = result.member("cacheScope") == b'"public"'
+        return result.changed({"cacheScope": b'"private"'}) if public else result
     if b'"public"' not in result:
         return result
     fields = _decode(result)
@@ -82,13 +92,17 @@ def narrowed(result: bytes) -> bytes:
 def cacheable(result: bytes) -> bytes:
     """A stateless-era result that may be kept, with the hints that it must have: for how long, and for its caller alone
     (2026-07-28, Caching). What a server says badly counts as unsaid."""
-    fields = _decode(result)
+    fields = _decode(result) if type(result) is not Read else _short(result, ("ttlMs", "cacheScope"))
     try:
         ttl = max(0, msgspec.json.decode(fields.get("ttlMs", b"0"), type=int))
     except msgspec.DecodeError:
         ttl = 0
     hints = {"ttlMs": msgspec.Raw(b"%d" % ttl), "cacheScope": msgspec.Raw(b'"private"')}
-    return result if hints.items() <= fields.items() else msgspec.json.encode(fields | hints)
+    if hints.items() <= fields.items():
+        return result
+    if type(result) is Read:
+        return result.changed({name: bytes(value) for name, value in hints.items()})
+    return msgspec.json.encode(fields | hints)
 
 
 def meta_for_legacy(raw: bytes) -> bytes | None:
@@ -99,6 +113,8 @@ def meta_for_legacy(raw: bytes) -> bytes | None:
 
 def asks_for_input(result: bytes) -> bool:
     """Whether a result is `input_required`."""
+    if type(result) is Read:
+        return result.member("resultType") == b'"input_required"'
     return b'"input_required"' in result and bytes(_decode(result).get("resultType", b"")) == b'"input_required"'
 
 
@@ -106,7 +122,8 @@ def of_known_kind(result: bytes, *, tasks: bool) -> bytes:
     """A stateless-era result that says what kind it is, as each must. Raises UPSTREAM_ERROR for a kind that nobody
     agreed on (2026-07-28, Responses)."""
     try:
-        kind = _decode_kind(result).resultType
+        shown = msgspec.json.encode(_short(result, KINDS)) if type(result) is Read else result
+        kind = _decode_kind(shown).resultType
     except (msgspec.DecodeError, UnicodeDecodeError) as cause:
         raise Fault("UPSTREAM_ERROR", f"the server's result cannot be read: {cause}") from None
     if kind is msgspec.UNSET:
@@ -114,6 +131,20 @@ def of_known_kind(result: bytes, *, tasks: bool) -> bytes:
     if kind != "complete" and not (tasks and kind == "task"):
         raise Fault("UPSTREAM_ERROR", f"the server answered with a result of the unknown kind {kind[:100]!r}")
     return result
+
+
+def _large_complete(result: Read, ttl_ms: int | None, server_info: bytes | None) -> bytes:
+    front = {"resultType": b'"complete"'}
+    if ttl_ms is not None:
+        front |= {"ttlMs": b"%d" % ttl_ms, "cacheScope": b'"private"'}
+    if server_info is not None and "_meta" not in result.spans:
+        front["_meta"] = b'{"%b":%b}' % (SERVER_INFO.encode(), server_info)
+    return result.changed(front)
+
+
+def _short(result: Read, names: tuple[str, ...]) -> Members:
+    """Some members of a large result."""
+    return {name: msgspec.Raw(result[slice(*result.spans[name])]) for name in names if name in result.spans}
 
 
 def refusal_result(fault: Fault, *, modern: bool, error_dialect: ErrorDialect = ErrorDialect.OLD_MCP) -> bytes:

@@ -128,10 +128,16 @@ class Channel(asyncio.Protocol):
                 self.pool.release(self, True)
                 reply.whole(*known)
                 return
+        if not self._headers_complete and len(data) > PIECE:
+            # Only its head says what the rest is.
+            self._feed(reply, data[:PIECE], fresh=False)
+            data = data[PIECE:]
+            if self.reply is not reply or self.transport.is_closing():
+                return
         if self._is_stream:
             self._go_through(data)
             return
-        self._feed(reply, data, fresh)
+        self._feed(reply, data, fresh and len(data) <= PIECE)
 
     def give_up(self) -> None:
         self.abort()

@@ -34,12 +34,16 @@ from interlock.transports.http.bounds import DEFAULT_BOUNDS, HttpBounds
 from interlock.transports.http.exchange import LISTEN, Batch, HttpExchange
 from interlock.transports.http.guard import Refusal
 from interlock.transports.http.legacy_sse import LegacySse, mcp_path_of
+from interlock.transports.http.malformed import Malformed
 from interlock.transports.http.sessions import HttpSession, Sessions
 from interlock.transports.http.turn import Head, Turn
+from interlock.transports.large_reading import LargeReading
 from interlock.transports.pending_authentication import AuthenticationPending
 from interlock.wire.cancellation import read_withdrawal
 from interlock.wire.conversation import CANCELLED
 from interlock.wire.errors import ErrorDialect, Fault
+from interlock.wire.large import LARGE
+from interlock.wire.large_messages import Outcome
 from interlock.wire.limits import DEFAULT, Limits
 from interlock.wire.messages import (
     BadMessage,
@@ -77,6 +81,7 @@ class McpEndpoint:
         self._bounds = bounds
         self.sessions = Sessions(limits, bounds, service.on_session_closed, clock)
         self.legacy_sse = LegacySse(service, limits, bounds, self.sessions.remembered)
+        self._malformed = Malformed(service, clock)
         self._listening: set[HttpExchange] = set()
         """Subscriptions of the stateless era: requests that are never done by themselves."""
 
@@ -85,7 +90,9 @@ class McpEndpoint:
         head = turn.head
         said = head.said
         try:
-            if said is None and head.session is not None:
+            if len(turn.body) > LARGE or turn.message is not None:
+                said = None
+            elif said is None and head.session is not None:
                 said = head.session.alike.find(turn.body)
             parts = None if said is None else said.call.parts(turn.body)
             if said is not None and parts is not None:
@@ -106,7 +113,8 @@ class McpEndpoint:
         except AuthenticationPending as waiting:
             waiting.settled.add_done_callback(lambda _: self._again(turn))
         except Fault as fault:
-            _refuse(turn, fault.kind.http, fault, error_dialect=_error_dialect(turn, fault), id=_id_of(turn, fault))
+            id_, fault = _id_of(turn, fault), self._malformed.counted(turn, fault)
+            _refuse(turn, fault.kind.http, fault, error_dialect=_error_dialect(turn, fault), id=id_)
         except Exception:
             _log.exception("a request to %s failed", turn.head.path)
             _refuse(turn, 500, Fault("INTERNAL_ERROR", "a fault of ours; it was logged"), id=_id_of(turn, None))
@@ -154,6 +162,12 @@ class McpEndpoint:
         caller = self._service.admit(head.path, head.headers)
         if not head.fit and not _fits(turn):
             return
+        if turn.message is not None:
+            self._large(turn, caller, turn.message)
+            return
+        if len(turn.body) > LARGE:
+            self._read_large(turn)
+            return
         request = plain_request(turn.body)
         if request is not None:
             self._request(turn, caller, request)
@@ -161,6 +175,26 @@ class McpEndpoint:
             self._batch(turn, caller)
         else:
             self._other(turn, caller, decode(turn.body, self._limits))
+
+    def _read_large(self, turn: Turn) -> None:
+        """Have a large body read beside the loop, and go on with what it says."""
+
+        def read(outcome: Outcome) -> None:
+            if turn.connection is not None:
+                turn.message = outcome
+                self.handle(turn)
+
+        self._malformed.check(turn)
+        body, turn.body = turn.body, b""
+        LargeReading.here().read(body, self._limits, self._limits.members, read)
+
+    def _large(self, turn: Turn, caller: Caller, message: Outcome) -> None:
+        if isinstance(message, BadMessage):
+            raise message
+        if isinstance(message, list):
+            self._batch(turn, caller)
+        else:
+            self._other(turn, caller, message)
 
     def _other(self, turn: Turn, caller: Caller, message: Message) -> None:
         if isinstance(message, Request):
@@ -177,7 +211,7 @@ class McpEndpoint:
         view = preview(request.params)
         if is_modern(request, view, head.headers):
             dialect = read_modern(request, view, head.headers)
-            if request.method == "tools/call":
+            if request.method == "tools/call" and turn.message is None:
                 head.said = Said.of(turn.body, request, view, dialect, _at_length)
             exchange = HttpExchange(request, view, dialect, caller, turn)
             turn.on_gone = exchange.client_gone
@@ -189,7 +223,7 @@ class McpEndpoint:
         else:
             session = head.session = self._session(turn, caller)
             head.caller = caller
-            if request.method == "tools/call":
+            if request.method == "tools/call" and turn.message is None:
                 session.alike.learn(Said.of(turn.body, request, view, session.dialect, _at_length, session))
             self._serve_in_session(turn, session, caller, request, view, None)
 
@@ -267,7 +301,7 @@ class McpEndpoint:
         session = self._session(turn, caller)
         if not session.dialect.revision.batches:
             raise Fault("INVALID_REQUEST", f"revision {session.dialect.revision.name} has no batches")
-        messages = decode_batch(turn.body, self._limits)
+        messages = turn.message if isinstance(turn.message, list) else decode_batch(turn.body, self._limits)
         refused = [_failure(bad, bad.id) for bad in messages if isinstance(bad, BadMessage)]
         requests = [message for message in messages if isinstance(message, Request)]
         for message in messages:
@@ -359,10 +393,7 @@ def _error_dialect(turn: Turn, fault: Fault) -> ErrorDialect:
         return ErrorDialect.OLD_MCP
     if fault.kind.domain != "security" or isinstance(fault, BadMessage):
         return ErrorDialect.NEW_MCP
-    try:
-        message = decode(turn.body)
-    except BadMessage:
-        return ErrorDialect.NEW_MCP
+    message = _message_of(turn)
     return refusal_dialect(message.params) if isinstance(message, Request) else ErrorDialect.NEW_MCP
 
 
@@ -387,11 +418,18 @@ def _id_of(turn: Turn, fault: Fault | None) -> Id | None:
     """The id of the request that is refused, where it can be read."""
     if isinstance(fault, BadMessage):
         return fault.id
+    message = _message_of(turn)
+    return message.id if isinstance(message, Request | BadMessage) else None
+
+
+def _message_of(turn: Turn) -> Outcome | None:
+    """What a refused request says, where that is known at once: a large body is not read for it."""
+    if turn.message is not None or len(turn.body) > LARGE:
+        return turn.message
     try:
-        message = decode(turn.body)
+        return decode(turn.body)
     except BadMessage as bad:
-        return bad.id
-    return message.id if isinstance(message, Request) else None
+        return bad
 
 
 def _fits(turn: Turn) -> bool:

@@ -21,6 +21,7 @@ from interlock.transports.http.bounds import HttpBounds
 from interlock.transports.http.turn import Turn
 from interlock.transports.stdio.server import StdioServer
 from interlock.wire.errors import Fault
+from interlock.wire.large import LARGE
 from interlock.wire.limits import Limits
 from interlock.wire.messages import one_line
 from interlock.wire.sse import encode_event
@@ -104,6 +105,10 @@ class LegacySse:
         kind = turn.head.headers.get(b"content-type", b"").partition(b";")[0].strip().lower()
         if kind != b"application/json":
             turn.answer(415)
+            return
+        if len(turn.body) > LARGE:
+            turn.answer(202)
+            stream.server.take_whole(turn.body)
             return
         try:
             line = one_line(turn.body)

@@ -196,6 +196,9 @@ class HubProtocol(HttpToolsProtocol):
         if head is None:
             self._refuse(Refusal(400, "trailers are not taken"))
             return
+        if len(head) + self._repeats > self.listener.bounds.header_count:
+            self._refuse(Refusal(431, f"more than {self.listener.bounds.header_count} headers", "TOO_LARGE"))
+            return
         name = name.lower()
         # The parser leaves the space after a value, which is no part of it (RFC 9110, Field Values).
         value = value.rstrip(b" \t")
@@ -304,6 +307,10 @@ class HubProtocol(HttpToolsProtocol):
             self._hang_up(lingering=turn.refusal is not None or (turn.head.keep_alive and not self._draining))
         elif self._queue or self.flow.read_paused:
             self._advance()
+
+    def write(self, data: bytes) -> None:
+        """A piece of an answer that is not its last."""
+        self._rounds.write(self.transport, data)
 
     def begin_stream(self, turn: Turn, headers: bytes) -> None:
         """The first bytes of an event stream."""

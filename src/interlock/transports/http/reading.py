@@ -13,6 +13,7 @@ from interlock.protocols.mcp.meta import names_method
 from interlock.protocols.mgp.errors import read_recovery
 from interlock.transports.http.heads import fits
 from interlock.wire.errors import ErrorDialect, ErrorObject, Fault
+from interlock.wire.large_messages import Outcome
 from interlock.wire.messages import BadMessage, Message, decode, decode_batch, is_batch
 
 if TYPE_CHECKING:
@@ -40,14 +41,22 @@ def read_messages(link: HttpLink, data: bytes) -> list[Message]:
             return [decode(data, link.limits)]
         parts = decode_batch(data, link.limits)
     except BadMessage as bad:
-        link.complain(bad.message, "message")
-        if bad.id is not None and names_method(data):
-            link.refuse_unread(bad.id, bad.render(ErrorDialect.OLD_MCP))
-        return []
-    for part in parts:
-        if isinstance(part, BadMessage):
-            link.complain(part.message, "message")
-    return [part for part in parts if not isinstance(part, BadMessage)]
+        bad.asks = bad.id is not None and names_method(data)
+        parts = [bad]
+    return taken(link, parts)
+
+
+def taken(link: HttpLink, outcome: Outcome) -> list[Message]:
+    """The messages that can be taken of those that were read. What cannot is reported, and refused where it asks."""
+    messages: list[Message] = []
+    for part in outcome if isinstance(outcome, list) else [outcome]:
+        if not isinstance(part, BadMessage):
+            messages.append(part)
+            continue
+        link.complain(part.message, "message")
+        if part.id is not None and part.asks:
+            link.refuse_unread(part.id, part.render(ErrorDialect.OLD_MCP))
+    return messages
 
 
 def read_error(body: bytes) -> ErrorObject | None:

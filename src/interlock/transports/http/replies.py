@@ -18,11 +18,15 @@ from interlock.transports.http.reading import (
     read_error,
     read_messages,
     speaks_of_recovery,
+    taken,
 )
+from interlock.transports.large_reading import MOST_HELD, LargeReading
 from interlock.transports.link import Outgoing, Sink
 from interlock.wire.conversation import CANCELLED, PROGRESS
 from interlock.wire.errors import Fault
-from interlock.wire.messages import Failure, Notification, Request, Result, plain_result
+from interlock.wire.large import LARGE
+from interlock.wire.large_messages import Outcome
+from interlock.wire.messages import Failure, Message, Notification, Request, Result, plain_result
 from interlock.wire.sse import EventReader, EventTooLarge, SseEvent
 
 if TYPE_CHECKING:
@@ -68,6 +72,10 @@ class Call(Reply):
     _told = False
     """Whether its answer came: what follows on its stream is nobody's."""
     _chunks: list[bytes] | None = None
+    _waiting: list[SseEvent] | None = None
+    """Events behind a large one that is being read; None where none is."""
+    _ended = False
+    """Whether the stream ended while one was."""
 
     id = 0
     params = b""
@@ -125,12 +133,17 @@ class Call(Reply):
 
     def done(self) -> None:
         if self._events is not None:
-            if not self._told:
+            if self._waiting is not None:
+                self._ended = True
+            elif not self._told:
                 self._broken("the response stream ended without the answer")
             return
         body = b"".join(self._chunks or ())
-        if self._json:
-            self._take(body)
+        self._chunks = None
+        if self._json and len(body) > LARGE:
+            self._read_large(body)
+        elif self._json:
+            self._take(read_messages(self._link, body))
         else:
             self._refused(body)
 
@@ -160,12 +173,39 @@ class Call(Reply):
         except EventTooLarge as cause:
             self._lose("UPSTREAM_ERROR", str(cause))
             return
-        for event in events:
+        if self._waiting is None:
+            self._take_events(events)
+        elif LargeReading.here().held > MOST_HELD or len(self._waiting) + len(events) > BAD_EVENTS:
+            self._lose("UPSTREAM_ERROR", FLOOD)
+        else:
+            self._waiting += events
+
+    def _take_events(self, events: list[SseEvent]) -> None:
+        for number, event in enumerate(events):
             self._note(event)
-            if event.data:
-                self._take(event.data)
-            if self._told or self.over:
+            if len(event.data) > LARGE:
+                self._waiting = events[number + 1 :]
+                self._read_large(event.data)
                 return
+            if event.data:
+                self._take(read_messages(self._link, event.data))
+            if self._told or (self.over and not self._ended):
+                return
+
+    def _read_large(self, data: bytes) -> None:
+        """Have a large message read beside the loop; what comes behind it waits."""
+
+        def read(outcome: Outcome) -> None:
+            waiting, self._waiting = self._waiting, None
+            self._take(taken(self._link, outcome))
+            if waiting is None or self._told:
+                return
+            self._take_events(waiting)
+            if self._ended:
+                self._ended = False
+                self.done()
+
+        LargeReading.here().read(data, self._link.limits, self._link.limits.answer_members, read)
 
     def _note(self, event: SseEvent) -> None:
         self._resumes = 0
@@ -174,8 +214,7 @@ class Call(Reply):
         if event.retry is not None:
             self._retry = event.retry / 1000
 
-    def _take(self, data: bytes) -> None:
-        messages = read_messages(self._link, data)
+    def _take(self, messages: list[Message]) -> None:
         if messages:
             self._bad = 0
         else:

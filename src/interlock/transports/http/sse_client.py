@@ -15,9 +15,12 @@ from interlock.transports.http.heads import Heads
 from interlock.transports.http.origin import split_url
 from interlock.transports.http.pool import Guard, Pool
 from interlock.transports.http.reading import BAD_EVENTS, FLOOD, http_fault, read_error
+from interlock.transports.large_reading import LargeReading
 from interlock.transports.link import Listener, Outgoing, Sink
 from interlock.transports.one_stream import OneStreamLink, Waiter
 from interlock.wire.errors import ErrorDialect, Fault
+from interlock.wire.large import LARGE
+from interlock.wire.large_messages import Outcome
 from interlock.wire.limits import DEFAULT, Limits
 from interlock.wire.messages import BadMessage, Id, decode, encode_failure
 from interlock.wire.sse import EventReader, EventTooLarge, SseEvent
@@ -129,16 +132,28 @@ class SseLink(OneStreamLink):
         self._ready.set_result(None)
 
     def _received(self, data: bytes) -> None:
-        try:
-            message = decode(data, self._limits)
-        except BadMessage as bad:
-            self._complain("message", bad.message)
-            self._stream.bad += 1
-            if bad.id is not None:
-                self._write(encode_failure(bad.id, bad.render(ErrorDialect.OLD_MCP)))
+        if len(data) > LARGE:
+            LargeReading.here().read(data, self._limits, self._limits.answer_members, self._read)
             return
-        self._stream.bad = 0
-        self._take(message)
+        try:
+            message: Outcome = decode(data, self._limits)
+        except BadMessage as bad:
+            message = bad
+        self._read(message)
+
+    def _read(self, outcome: Outcome) -> None:
+        if self._fault is not None:
+            return
+        if isinstance(outcome, list):
+            outcome = BadMessage("INVALID_REQUEST", "batches are not part of this revision")
+        if not isinstance(outcome, BadMessage):
+            self._stream.bad = 0
+            self._take(outcome)
+            return
+        self._complain("message", outcome.message)
+        self._stream.bad += 1
+        if outcome.id is not None:
+            self._write(encode_failure(outcome.id, outcome.render(ErrorDialect.OLD_MCP)))
 
     # Sending.
 

@@ -12,9 +12,13 @@ from interlock.transports.http.reading import (
     RETRY_SECONDS,
     header_text,
     read_messages,
+    taken,
 )
+from interlock.transports.large_reading import LargeReading
 from interlock.wire.errors import Fault
-from interlock.wire.messages import Notification, Request
+from interlock.wire.large import LARGE
+from interlock.wire.large_messages import Outcome
+from interlock.wire.messages import Message, Notification, Request
 from interlock.wire.sse import EventReader, EventTooLarge
 
 if TYPE_CHECKING:
@@ -94,7 +98,17 @@ class StandingStream(Reply):
         self._again()
 
     def _take(self, data: bytes) -> None:
-        messages = read_messages(self._link, data)
+        if len(data) <= LARGE:
+            self._take_all(read_messages(self._link, data))
+            return
+
+        def read(outcome: Outcome) -> None:
+            if not self._stopped:
+                self._take_all(taken(self._link, outcome))
+
+        LargeReading.here().read(data, self._link.limits, self._link.limits.answer_members, read)
+
+    def _take_all(self, messages: list[Message]) -> None:
         self._bad = 0 if messages else self._bad + 1
         if self._bad > BAD_EVENTS:
             self._link.complain(FLOOD)

@@ -11,6 +11,8 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from interlock.transports.http.guard import Refusal
+from interlock.wire.large import LARGE
+from interlock.wire.large_messages import Outcome
 from interlock.wire.messages import RESULT_LENGTH, Id, encode_id, encode_result
 
 if TYPE_CHECKING:
@@ -60,6 +62,14 @@ class Turn(msgspec.Struct, eq=False):
     refusal: Refusal | None = None
     on_gone: Callable[[], None] | None = None
     """Called when the client goes before the answer is complete."""
+    message: Outcome | None = None
+    """What a large body was read as; then the body itself is gone."""
+
+    @property
+    def address(self) -> str:
+        """Where it comes from."""
+        client = None if self.connection is None else self.connection.client
+        return "" if client is None else client[0]
 
     @property
     def wanted(self) -> bool:
@@ -109,6 +119,14 @@ class Turn(msgspec.Struct, eq=False):
             return
         id_ = b"%d" % id if type(id) is int else encode_id(id)
         size = RESULT_LENGTH + len(id_) + len(result)
+        if size > LARGE:
+            # In one piece it would be copied once more.
+            connection.write(
+                b'%b%d\r\n\r\n{"jsonrpc":"2.0","id":%b,"result":' % (connection.listener.ok_head, size, id_)
+            )
+            connection.write(result)
+            connection.finish(self, b"}")
+            return
         data = b'%b%d\r\n\r\n{"jsonrpc":"2.0","id":%b,"result":%b}' % (connection.listener.ok_head, size, id_, result)
         connection.finish(self, data)
 

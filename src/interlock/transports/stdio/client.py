@@ -10,7 +10,8 @@ from __future__ import annotations
 import asyncio
 import math
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from itertools import chain
 from time import thread_time
 from typing import Final
@@ -20,12 +21,15 @@ import msgspec
 from interlock.protocols.mcp.meta import SUBSCRIPTION_ID, members, names_method
 from interlock.transports.batching import Batching
 from interlock.transports.fairness import FIRST_S, Share
+from interlock.transports.large_reading import LargeReading
 from interlock.transports.link import Listener, Outgoing, Sink
 from interlock.transports.one_stream import OneStreamLink, Waiter
 from interlock.transports.stdio.process import STDIN, STDOUT, Command, ServerProcess
 from interlock.transports.stdio.stderr_lines import StderrLines, printable
 from interlock.wire.conversation import CANCELLED
 from interlock.wire.errors import ErrorDialect, Fault
+from interlock.wire.large import LARGE
+from interlock.wire.large_messages import Outcome
 from interlock.wire.limits import DEFAULT, Limits
 from interlock.wire.messages import (
     EMPTY_OBJECT,
@@ -49,6 +53,9 @@ HUNG_UP: Final = 1.0
 
 WRITE_BYTES: Final = 16 * 1024 * 1024
 """What may wait for the server to read it. Beyond, requests are refused; at twice that, the server is ended."""
+
+TURN_S: Final = 0.001
+"""What a server's lines may take of the loop's time at once."""
 
 BAD_LINES: Final = 1_000
 BAD_BYTES: Final = 10 * 1024 * 1024
@@ -88,6 +95,10 @@ class StdioLink(OneStreamLink):
         self._exited = False
         self._later: tuple[Iterator[bytes | Oversize], bytes] | None = None
         """What was read and is not gone through yet, while the server rests."""
+        self._reading = False
+        """Whether a large message is being read; what came behind it waits."""
+        self._ended: Callable[[], None] | None = None
+        """To be done once that is read, where the server has ended meanwhile."""
         self._skipped = False
         """Whether the line that is too long and has not ended was told of."""
         self._bad_limit = max(BAD_BYTES, limits.message_bytes * 5 // 4)
@@ -148,12 +159,18 @@ class StdioLink(OneStreamLink):
     def _flush(self) -> None:
         if not self._outbox:
             return
-        self._outbox.append(b"")
-        data = b"\n".join(self._outbox)
-        self._outbox.clear()
+        outbox, self._outbox = self._outbox, []
+        large = self._outbox_bytes > LARGE
         self._outbox_bytes = 0
         self._sent_last = self._asked_last
-        self._process.write(data)
+        if large:
+            # Joined, they would be copied once more.
+            for message in outbox:
+                self._process.write(message)
+                self._process.write(b"\n")
+        else:
+            outbox.append(b"")
+            self._process.write(b"\n".join(outbox))
 
     # What the process does (`process.Owner`).
 
@@ -185,6 +202,10 @@ class StdioLink(OneStreamLink):
 
     def ended(self, code: int | None) -> None:
         self._rounds.settle()
+        if self._reading:
+            # Its last message may be a large one, which is still somebody's answer.
+            self._ended = partial(self.ended, code)
+            return
         for line in self._stderr.finish():
             self.listener.on_log("stderr", line)
         if self._fault is None:
@@ -197,9 +218,9 @@ class StdioLink(OneStreamLink):
         if self._fault is not None:
             return
         if self._later is None:
-            self._go_through(iter(self._lines.feed(data)), data)
+            self._go_through(self._lines.each(data), data)
         else:
-            self._later = (chain(self._later[0], self._lines.feed(data)), data)
+            self._later = (chain(self._later[0], self._lines.each(data)), data)
 
     def give_up(self) -> None:
         self._give_up(Fault("INTERNAL_ERROR", "a fault of ours; it was logged"))
@@ -207,10 +228,16 @@ class StdioLink(OneStreamLink):
     def _go_through(self, lines: Iterator[bytes | Oversize], data: bytes) -> None:
         """Take the lines of one piece, until the server has had its share of the loop with what nobody asked for."""
         began: float | None = None
+        ends = thread_time() + TURN_S
         for line in lines:
             try:
                 if isinstance(line, Oversize):
                     self._oversize(data)
+                elif not line:
+                    pass
+                elif len(line) > LARGE:
+                    self._read_large(line, lines, data)
+                    return
                 elif is_batch(line):
                     self._take_batch(line)
                 else:
@@ -229,6 +256,9 @@ class StdioLink(OneStreamLink):
                     return
             else:
                 began = None
+                if thread_time() > ends and self._fault is None and not self._exited:
+                    self._rest(lines, data, 0)
+                    return
         self._bad_bytes += len(data)
         last = data.rfind(b"\n") + 1
         if last or not self._head:
@@ -240,12 +270,40 @@ class StdioLink(OneStreamLink):
         if self._bad_bytes > most or self._bad_lines > BAD_LINES:
             self._give_up(Fault("UPSTREAM_ERROR", "the server floods its stdout with what are not messages"))
 
+    def _read_large(self, line: bytes, lines: Iterator[bytes | Oversize], data: bytes) -> None:
+        """Have a large message read beside the loop; what comes behind it waits."""
+
+        def read(outcome: Outcome) -> None:
+            self._reading = False
+            if self._fault is None:
+                self._take_large(line, outcome)
+            self._go_on()
+            if self._ended is not None and self._later is None:
+                self._ended()
+
+        self._later = (lines, data)
+        self._reading = True
+        self._process.read(STDOUT, on=False)
+        LargeReading.here().read(line, self._limits, self._limits.answer_members, read)
+
+    def _take_large(self, line: bytes, outcome: Outcome) -> None:
+        for message in outcome if isinstance(outcome, list) else (outcome,):
+            try:
+                if isinstance(message, BadMessage):
+                    self._not_json(line, message)
+                else:
+                    self._take(message)
+            except Exception as cause:  # as for any other message
+                self._loop.call_exception_handler({"message": "a message could not be handed over", "exception": cause})
+
     def _rest(self, lines: Iterator[bytes | Oversize], data: bytes, seconds: float) -> None:
         self._later = (lines, data)
         self._process.read(STDOUT, on=False)
         self._loop.call_later(seconds, self._go_on)
 
     def _go_on(self) -> None:
+        if self._reading:
+            return
         later, self._later = self._later, None
         if later is None or self._fault is not None:
             return
@@ -318,12 +376,13 @@ class StdioLink(OneStreamLink):
     def _not_json(self, line: bytes, bad: BadMessage) -> None:
         self._bad_lines += 1
         self._complain("line", f"{bad.message}: {printable(line[:200])}")
-        if bad.id is not None and names_method(line):
+        if bad.id is not None and (bad.asks or (len(line) <= LARGE and names_method(line))):
             # A request of its own that cannot be taken. Its ids are not ours.
             if not self.modern:
                 self._write(encode_failure(bad.id, bad.render(ErrorDialect.OLD_MCP)))
             return
-        self._fail(_id_in(line) if bad.id is None else bad.id, f"its answer cannot be read: {bad.message}")
+        if self._fail(_id_in(line) if bad.id is None else bad.id, f"its answer cannot be read: {bad.message}"):
+            self._bad_bytes = 0  # one bad answer, however long, is no flood
 
     def _oversize(self, data: bytes) -> None:
         """A line that was too long, within `data` or begun before it. Its beginning may tell whose answer it was."""
@@ -341,11 +400,13 @@ class StdioLink(OneStreamLink):
         for head in heads:
             self._fail(_id_in(head), f"its answer is over the limit of {limit} bytes")
 
-    def _fail(self, id: Id | None, why: str) -> None:
+    def _fail(self, id: Id | None, why: str) -> bool:
         """A message that cannot be taken, but carries the id of a request of ours: it was to be the answer."""
         for waiting, waiter in self._conversation.expire(math.inf):
             if waiting == id and self._forget(id):
                 waiter.sink.on_lost(Fault("UPSTREAM_ERROR", why))
+                return True
+        return False
 
     # How requests end.
 

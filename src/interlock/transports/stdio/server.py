@@ -8,7 +8,9 @@ from __future__ import annotations
 import asyncio
 import logging
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from itertools import chain
+from time import thread_time
 from typing import Final, cast
 
 from interlock.protocols.mcp.alike import Parts
@@ -19,14 +21,18 @@ from interlock.protocols.mcp.meta import names_method, preview
 from interlock.transports.alike_calls import AlikeCalls, Open, Remembered, Said, Turn
 from interlock.transports.batching import Batching
 from interlock.transports.exchange import Caller, Service, why_cancelled
+from interlock.transports.large_reading import LargeReading
 from interlock.transports.stdio.exchange import Batch, LineTurn, StreamExchange, StreamSession, Waiter
 from interlock.wire.conversation import Answered, Asked, Conversation, Notified, Received, Refused, Withdrawn
 from interlock.wire.errors import ErrorDialect, Fault
+from interlock.wire.large import LARGE
+from interlock.wire.large_messages import Outcome
 from interlock.wire.limits import DEFAULT, Limits
 from interlock.wire.messages import (
     BadMessage,
     Failure,
     Id,
+    Message,
     Notification,
     Request,
     Result,
@@ -46,6 +52,9 @@ HELD_BYTES: Final = 1024 * 1024
 
 ALIKE_BYTES: Final = 4 * 1024 * 1024
 """What a stream may remember of its calls, for those that are like them."""
+
+TURN_S: Final = 0.001
+"""What a client's lines may take of the loop's time at once."""
 
 LAST_WORDS_S: Final = 2.0
 """How long requests under way may still take when the client has closed its end."""
@@ -85,6 +94,12 @@ class StdioServer(asyncio.Protocol):
         self._closed: asyncio.Future[None] = self._loop.create_future()
         self._last_words: asyncio.TimerHandle | None = None
         self._two_pipes = False
+        self._later: Iterator[bytes | Oversize] | None = None
+        """Lines that wait: for a large one before them to be read, or for the next turn of the loop."""
+        self._reading = False
+        """Whether a large one is being read."""
+        self._ending = False
+        """Whether the client sends no more, and lines of it wait."""
 
     # The reading transport calls these.
 
@@ -100,16 +115,8 @@ class StdioServer(asyncio.Protocol):
     # The rounds call these (`rounds.Receiver`).
 
     def take_in(self, data: bytes) -> None:
-        if self._closed.done():
-            return
-        # What is answered at once leaves in one write as soon as every line is read, without another turn of the loop.
-        self._flushing = True
-        try:
-            self._read(data)
-        finally:
-            self._flushing = False
-            if not self._full:
-                self._flush()
+        if not self._closed.done():
+            self._take_lines(self._lines.each(data))
 
     def give_up(self) -> None:
         self.close()
@@ -117,10 +124,18 @@ class StdioServer(asyncio.Protocol):
     def eof_received(self) -> bool:
         """No more requests will come. What is under way gets a moment to be answered, then it is over."""
         self._rounds.settle()
+        if self._later is not None:
+            self._ending = True
+            self._last_words = self._loop.call_later(LAST_WORDS_S, self.close)
+            return True
+        return self._end()
+
+    def _end(self) -> bool:
         if not self._open:
             self.close()
             return False
-        self._last_words = self._loop.call_later(LAST_WORDS_S, self.close)
+        if self._last_words is None:
+            self._last_words = self._loop.call_later(LAST_WORDS_S, self.close)
         return True
 
     def connection_lost(self, exc: Exception | None) -> None:
@@ -139,7 +154,9 @@ class StdioServer(asyncio.Protocol):
     def resume_writing(self) -> None:
         self._full = False
         self._flush()
-        if not self._full and self._reader is not None and not self._reader.is_closing():
+        if self._later is not None:
+            self._go_on()
+        elif not self._full and self._reader is not None and not self._reader.is_closing():
             self._reader.resume_reading()
 
     def write_to(self, writer: asyncio.WriteTransport) -> None:
@@ -182,16 +199,85 @@ class StdioServer(asyncio.Protocol):
 
     # What came in.
 
-    def _read(self, data: bytes) -> None:
-        for line in self._lines.feed(data):
+    def take_whole(self, message: bytes) -> None:
+        """Take a message that came by itself, however it is written."""
+        self._take_lines(iter((message,)))
+
+    def _take_lines(self, lines: Iterator[bytes | Oversize]) -> None:
+        """Take lines, after those that wait already. What is answered at once leaves in one write, without another
+        turn of the loop."""
+        if self._later is not None:
+            self._later = chain(self._later, lines)
+            return
+        self._flushing = True
+        try:
+            self._go_through(lines)
+        finally:
+            self._flushing = False
+            if not self._full:
+                self._flush()
+
+    def _go_through(self, lines: Iterator[bytes | Oversize]) -> None:
+        """One line after the other, until one is large, or the client has had its share of this turn of the loop."""
+        ends = thread_time() + TURN_S
+        for line in lines:
             if isinstance(line, Oversize):
                 reason = f"a line is over the limit of {self._limits.message_bytes} bytes"
                 id_ = None if line.id in self._open else line.id
                 self._refuse(id_, Fault("TOO_LARGE", reason, hint="send less in one message"))
+            elif not line:
+                pass
+            elif len(line) > LARGE:
+                self._pause(lines)
+                self._reading = True
+                LargeReading.here().read(line, self._limits, self._limits.members, self._read_large)
+                return
             elif is_batch(line):
                 self._batch(line)
             else:
                 self._line(line)
+            if self._closed.done():
+                return
+            if self._full or thread_time() > ends:
+                self._pause(lines)
+                if not self._full:
+                    self._loop.call_soon(self._go_on)
+                return
+
+    def _pause(self, lines: Iterator[bytes | Oversize]) -> None:
+        self._later = lines
+        if self._reader is not None and not self._reader.is_closing():
+            self._reader.pause_reading()
+
+    def _go_on(self) -> None:
+        """Take what waited."""
+        if self._reading or self._full:
+            return
+        lines, self._later = self._later, None
+        if lines is None or self._closed.done():
+            return
+        self._take_lines(lines)
+        if self._later is not None:
+            return
+        if self._ending:
+            self._end()
+        elif self._reader is not None and not self._reader.is_closing():
+            self._reader.resume_reading()
+
+    def _read_large(self, outcome: Outcome) -> None:
+        """A large message, as it was read."""
+        self._reading = False
+        if self._closed.done():
+            return
+        if isinstance(outcome, list):
+            self._take_batch(outcome)
+        elif isinstance(outcome, BadMessage):
+            # What is wrong with a notification is nobody's to answer (2026-07-28, Notifications).
+            if outcome.id is not None or not outcome.asks:
+                self._refuse(outcome.id, outcome)
+        else:
+            self._received(self._talk.take(outcome), None)
+        self._go_on()
 
     def _line(self, line: bytes, at_length: bool = False) -> None:
         said = self._alike.find(line)
@@ -219,9 +305,13 @@ class StdioServer(asyncio.Protocol):
             self._refuse(None, Fault("INVALID_REQUEST", "batches are part of revision 2025-03-26 only"))
             return
         try:
-            messages = decode_batch(line, self._limits)
+            self._take_batch(decode_batch(line, self._limits))
         except BadMessage as bad:
             self._refuse(bad.id, bad)
+
+    def _take_batch(self, messages: list[Message | BadMessage]) -> None:
+        if self._session is None or not self._session.dialect.revision.batches:
+            self._refuse(None, Fault("INVALID_REQUEST", "batches are part of revision 2025-03-26 only"))
             return
         batch = Batch(self)
         for message in messages:
@@ -379,7 +469,7 @@ class StdioServer(asyncio.Protocol):
             batch.answered(message)
         else:
             self.send(message)
-        if self._last_words is not None and not self._open:
+        if self._last_words is not None and not self._open and self._later is None:
             self._loop.call_soon(self.close)
 
     def notify(self, method: str, params: bytes) -> None:
@@ -426,6 +516,11 @@ class StdioServer(asyncio.Protocol):
         self._writer.write(data)
 
     def _refuse(self, id: Id | None, fault: Fault, batch: Batch | None = None) -> None:
+        """Refuse what cannot be read. It counts like a request that can."""
+        try:
+            self._service.count_malformed(self.caller)
+        except Fault as refused:
+            fault = refused
         message = encode_failure(id, fault.render(self._error_dialect))
         if batch is not None:
             batch.answered(message)

@@ -19,12 +19,15 @@ from interlock.hub.calls.call import Caller
 from interlock.hub.operations import ControlOperations
 from interlock.hub.store_faults import fault_of
 from interlock.store import StoreError
+from interlock.transports.large_reading import LargeReading
 from interlock.web.admin.addresses import ADDRESSES, Address
 from interlock.web.admin.document import paths
 from interlock.web.rest.outcomes import Where, answer
 from interlock.web.rest.routes import ENTRANCE
 from interlock.web.rest.routes import Address as HttpAddress
 from interlock.wire.errors import Fault
+from interlock.wire.large import LARGE
+from interlock.wire.limits import DEFAULT
 from interlock.wire.messages import strict
 
 LARGEST_BODY: Final = 1024 * 1024
@@ -123,11 +126,17 @@ async def _body(request: Request) -> dict[str, object]:
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
         raise Fault("UNSUPPORTED_MEDIA_TYPE", "the body must be JSON", hint="send application/json")
-    try:
-        value = msgspec.json.decode(body)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as cause:
-        raise Fault("PARSE_ERROR", f"the body is not JSON: {cause}") from None
-    strict(body)
+    if len(body) > LARGEST_BODY:
+        raise Fault("TOO_LARGE", f"a body has at most {LARGEST_BODY} bytes")
+    value: object
+    if len(body) > LARGE:
+        value = (await LargeReading.here().value(body, DEFAULT)).value
+    else:
+        try:
+            value = msgspec.json.decode(body)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as cause:
+            raise Fault("PARSE_ERROR", f"the body is not JSON: {cause}") from None
+        strict(body)
     if not isinstance(value, dict):
         raise Fault("INVALID_PARAMS", "the body must be an object")
     return value

@@ -11,6 +11,8 @@ from interlock.hub.audit.counts import Snapshot
 from interlock.hub.upstreams.states import ServerState
 from interlock.transports.http.endpoint import McpEndpoint
 from interlock.transports.http.listener import HttpListener
+from interlock.transports.large_reading import LargeReading
+from interlock.transports.loop_watch import LoopWatch
 from interlock.version import VERSION
 
 Values = Iterable[tuple[tuple[str, ...], float]]
@@ -29,6 +31,7 @@ def gather(hub_app: HubApp, listener: HttpListener | None) -> Gathered:
     counts = Snapshot.of(hub_app.counts)
     values = {**_of_calls(hub_app, counts), **_of_servers(hub_app), **_of_record(hub_app, counts)}
     values["interlock_info"] = [((VERSION,), 1)]
+    values |= _of_loop()
     if listener is not None:
         values |= _of_http(listener)
     return Gathered(counts, values)
@@ -76,6 +79,15 @@ def _of_record(hub_app: HubApp, counts: Snapshot) -> dict[str, Values]:
         "interlock_record_lag_seconds": _one(recorder.lag_s),
         "interlock_record_failing": _one(float(recorder.trouble is not None)),
         "interlock_store_behind_seconds": _one(hub_app.store.behind_s()),
+    }
+
+
+def _of_loop() -> dict[str, Values]:
+    watch = LoopWatch.here()
+    return {
+        "interlock_loop_stall_seconds": _one(watch.longest_s),
+        "interlock_loop_stalls_total": _one(watch.stalls),
+        "interlock_large_message_bytes": _one(LargeReading.here().held),
     }
 
 

@@ -48,6 +48,13 @@ _ROWS: Final = (
         ("server", "rule"),
     ),
     Metric("interlock_flagged_total", "counter", "Results in which something was flagged", ("server", "rule")),
+    Metric(
+        "interlock_loop_stall_seconds",
+        "gauge",
+        "How long the event loop kept everybody waiting at most, in the last minute",
+    ),
+    Metric("interlock_loop_stalls_total", "counter", "How often it was seen to be more than 5 ms late"),
+    Metric("interlock_large_message_bytes", "gauge", "Bytes of large messages that wait to be read, or are being read"),
     Metric("interlock_calls_open", "gauge", "Calls under way", ("server",)),
     Metric("interlock_calls_held", "gauge", "Calls that wait for a check or an answer before they are sent"),
     Metric("interlock_calls_parked", "gauge", "Calls that wait for their client to come back with an answer"),

@@ -27,11 +27,14 @@ from interlock.protocols.mcp.revisions import LATEST
 from interlock.protocols.registry.about import about
 from interlock.protocols.traces import Traceparent, new_span_id, new_trace_id, read_traceparent
 from interlock.transports.exchange import Service
+from interlock.transports.large_reading import LargeReading
 from interlock.web.rest.documents import Documents, Listed
 from interlock.web.rest.exchange import RestEvent, RestExchange
 from interlock.web.rest.outcomes import Where, answer, body_of, plain_result, refusal, tool_result
 from interlock.web.rest.page import documentation_page
 from interlock.wire.errors import Fault
+from interlock.wire.large import LARGE, object_of
+from interlock.wire.limits import DEFAULT, Limits
 from interlock.wire.messages import strict
 from interlock.wire.sse import KEEP_ALIVE
 
@@ -48,9 +51,11 @@ More = Callable[[Caller], Mapping[str, object]]
 """Further paths of the OpenAPI document, for callers who have them."""
 
 
-def rest_routes(service: Service, authenticator: Authenticator, more: More = lambda caller: {}) -> list[Route]:
+def rest_routes(
+    service: Service, authenticator: Authenticator, more: More = lambda caller: {}, limits: Limits = DEFAULT
+) -> list[Route]:
     """The routes, for an application to take in."""
-    rest = _Rest(service, authenticator, more)
+    rest = _Rest(service, authenticator, more, limits)
     return [
         Route("/tools", Address({"GET": rest.list})),
         Route("/tools/{tool_name}", Address({"GET": rest.show, "POST": rest.call})),
@@ -93,10 +98,11 @@ class Address:
 class _Rest:
     """What each address does."""
 
-    def __init__(self, service: Service, authenticator: Authenticator, more: More) -> None:
+    def __init__(self, service: Service, authenticator: Authenticator, more: More, limits: Limits) -> None:
         self._service = service
         self._authenticator = authenticator
         self._more = more
+        self._limits = limits
         self._documents = Documents()
 
     async def list(self, request: Request, where: Where) -> Response:
@@ -119,13 +125,13 @@ class _Rest:
     async def call(self, request: Request, where: Where) -> Response:
         caller = await self._admit(request)
         streams = "text/event-stream" in request.headers.get("accept", "").lower()
-        params = _params(request, where, await _arguments(request), streams=streams)
+        params = _params(request, where, await _arguments(request, self._limits), streams=streams)
         exchange = RestExchange("tools/call", params, caller, streams=streams)
         return await self._answered(exchange, request, where, tool_result)
 
     async def validate(self, request: Request, where: Where) -> Response:
         caller = await self._admit(request)
-        params = _params(request, where, await _arguments(request), streams=False)
+        params = _params(request, where, await _arguments(request, self._limits), streams=False)
         exchange = RestExchange("tools/validate", params, caller)
         return await self._answered(exchange, request, where, plain_result)
 
@@ -213,23 +219,25 @@ async def _gone(request: Request) -> None:
         pass
 
 
-async def _arguments(request: Request) -> bytes:
+async def _arguments(request: Request, limits: Limits) -> bytes:
     """The body: one JSON object that means one thing. Raises a Fault."""
     kind = request.headers.get("content-type", "").partition(";")[0].strip().lower()
     if kind != "application/json":
         said = f"a body of type {kind[:100]}" if kind else "a body without a type"
         raise Fault("UNSUPPORTED_MEDIA_TYPE", f"{said} is not read here", hint="send application/json")
     body = await request.body()
+    read = await LargeReading.here().value(body, limits) if len(body) > LARGE else None
     try:
-        value = msgspec.json.decode(body)
+        value = msgspec.json.decode(body) if read is None else read.value
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as cause:
         raise Fault("PARSE_ERROR", f"the body is not JSON: {cause}", hint="send the arguments as one object") from None
-    strict(body)
+    if read is None:
+        strict(body)
     if not isinstance(value, dict):
         problem = {"field": "", "reason": "Type mismatch: the arguments must be an object", "expected": "object"}
         problem_list = [{**problem, "suggestions": ["send the arguments as one object"]}]
         raise Fault("INVALID_TOOL_ARGS", "the arguments must be an object", data={"problems": problem_list})
-    return msgspec.json.encode(value)
+    return msgspec.json.encode(value) if read is None else read
 
 
 def _params(request: Request, where: Where, arguments: bytes, *, streams: bool) -> bytes:
@@ -239,7 +247,8 @@ def _params(request: Request, where: Where, arguments: bytes, *, streams: bool) 
     if streams:
         meta[PROGRESS_TOKEN] = where.trace_id
     name = request.path_params["tool_name"]
-    return msgspec.json.encode({"name": name, "arguments": msgspec.Raw(arguments), "_meta": meta})
+    members = {"name": msgspec.json.encode(name), "arguments": arguments, "_meta": msgspec.json.encode(meta)}
+    return object_of(members)
 
 
 def _last(outcome: bytes | Fault, where: Where) -> bytes:

@@ -43,6 +43,14 @@ class TracedService:
         """Take a notification."""
         self._service.on_notification(caller, session, notification)
 
+    def check_rate(self, caller: Caller) -> None:
+        """Whether the caller's rate is used up."""
+        self._service.check_rate(caller)
+
+    def count_malformed(self, caller: Caller) -> None:
+        """A request could not be read."""
+        self._service.count_malformed(caller)
+
     def on_session_closed(self, session: Session) -> None:
         """A session is over."""
         self._service.on_session_closed(session)

@@ -37,9 +37,11 @@ from interlock.protocols.mcp.methods import METHODS, is_severe
 from interlock.protocols.mcp.progress import how_far, with_token
 from interlock.protocols.mcp.trace_meta import traced
 from interlock.transports.call_parking import refused
+from interlock.transports.large_reading import LargeReading
 from interlock.transports.link import Outgoing
 from interlock.wire.conversation import PROGRESS
 from interlock.wire.errors import ErrorDialect, ErrorObject, Fault
+from interlock.wire.large import Read, mentions, object_of
 from interlock.wire.messages import Failure, Id, Request, Result, one_line
 
 _STATE = "requestState"
@@ -86,8 +88,21 @@ class Forwarder(msgspec.Struct, eq=False):
             call.exchange.on_cancel = self.cancelled
             if self._owner is not None:
                 self._owner.open.add(self)
-            tool = call.target.tool
-            self._handle = connection.send(outgoing, self, None if tool is None else tool.idempotent)
+        except Fault as fault:
+            self.unsent(fault)
+            return
+        if type(call.arguments_raw) is Read:
+            # Each step copies the whole: one in a turn of the loop.
+            asyncio.get_running_loop().call_soon(self._launch, outgoing)
+        else:
+            self._launch(outgoing)
+
+    def _launch(self, outgoing: Outgoing) -> None:
+        if self._told:
+            return
+        tool = self._call.target.tool
+        try:
+            self._handle = self._connection.send(outgoing, self, None if tool is None else tool.idempotent)
         except Fault as fault:
             self.unsent(fault)
 
@@ -112,15 +127,25 @@ class Forwarder(msgspec.Struct, eq=False):
         self._finish()
         try:
             result = self._result(one_line(answer.result))
+            if type(result) is Read:
+                LargeReading.here().work(result, self._for_client, self._finished)
+                return
+            result = self._for_client(result)
         except Fault as fault:
             exchange.fail(fault)
         except (msgspec.DecodeError, UnicodeDecodeError) as cause:
             exchange.fail(Fault("UPSTREAM_ERROR", f"{call.target.server} answered what cannot be read: {cause}"))
         else:
-            if self._last is None:
-                exchange.result(result)
-            else:
-                self._last(call, result, exchange.result)
+            self._finished(result)
+
+    def _finished(self, result: bytes | Fault) -> None:
+        exchange = self._call.exchange
+        if isinstance(result, Fault):
+            exchange.fail(result)
+        elif self._last is None:
+            exchange.result(result)
+        else:
+            self._last(self._call, result, exchange.result)
 
     def on_notification(self, method: str, params: bytes) -> None:
         """Progress and log messages of this call. Log messages of a shared session are the operator's alone. What else
@@ -265,10 +290,14 @@ class Forwarder(msgspec.Struct, eq=False):
         if tool is not None and tool.param_headers and modern:
             headers = tuple(param_values(tool.param_headers, call.arguments))
         mgp = connection.mgp
+        large = type(call.arguments_raw) is Read
         if call.plain and members is None and mgp is None and modern is exchange.dialect.modern:
             # Name, arguments and `_meta`, each as it came, put together again: what was judged is what goes out.
             rest = view.untraced
-            if rest:
+            if large:
+                own = traced(meta, view.meta_raw, call.trace)
+                params = object_of({"name": target.quoted, "arguments": call.arguments_raw, "_meta": own})
+            elif rest:
                 own = call.trace.encode()
                 params = b'{"name":%b,"arguments":%b,"_meta":{"traceparent":"00-%b-%b-01"%b}' % (
                     target.quoted,
@@ -293,7 +322,7 @@ class Forwarder(msgspec.Struct, eq=False):
                 fields["_meta"] = asking_meta(fields.get("_meta"))
             said = fields.get("_meta")
             fields["_meta"] = msgspec.Raw(traced(meta, b"" if said is None else bytes(said), call.trace))
-            params = _encode(fields)
+            params = _large(fields, call.arguments_raw) if large else _encode(fields)
         now, (patience, most) = self._clock(), self._patience
         asked = meta is not None and meta.progress_token is not None
         return Outgoing(
@@ -340,7 +369,7 @@ class Forwarder(msgspec.Struct, eq=False):
         if result[0] != _BRACE and result.lstrip()[:1] != b"{":
             raise Fault("UPSTREAM_ERROR", f"{call.target.server} answered with a result that is no object")
         if modern:
-            if modern_client and result.find(b'"input_required"') >= 0 and results.asks_for_input(result):
+            if modern_client and results.asks_for_input(result):
                 return self._sealed(result)
             if not result.startswith(results.COMPLETE_FIRST):
                 result = results.of_known_kind(result, tasks=exchange.dialect.capabilities.tasks)
@@ -348,12 +377,18 @@ class Forwarder(msgspec.Struct, eq=False):
                 result = results.plain(result)
             elif call.target.kind == "resource":
                 result = results.cacheable(result)
-            elif result.find(b'"public"') >= 0:
+            else:
                 result = results.narrowed(result)
         elif modern_client:
             ttl = 0 if exchange.request.method == "resources/read" else None
             result = results.complete(result, ttl_ms=ttl, server_info=self._connection.peer.server_info)
-        if result.find(b'"uri"') >= 0 and not call.caller.view.bare:
+        return result
+
+    def _for_client(self, result: bytes) -> bytes:
+        """A result with addresses of the hub's, as the client's revision can carry it. In a thread for a large one."""
+        call, exchange = self._call, self._call.exchange
+        modern, modern_client = self._connection.modern, exchange.dialect.modern
+        if mentions(result, b'"uri"') and not call.caller.view.bare:
             result = with_exposed_uris(call.target.server, result)
         if not modern_client and (modern or not exchange.dialect.revision.structures):
             # Last, since what a revision cannot carry is told in words, addresses and all.
@@ -402,3 +437,9 @@ class Forwarder(msgspec.Struct, eq=False):
     def _purpose(self) -> str:
         """What a sealed state is good for: this method of this target with these arguments, in whatever order."""
         return binding_of(self._call).hex()
+
+
+def _large(fields: Members, arguments: bytes) -> bytes:
+    """The params of a call with large arguments."""
+    members = {name: bytes(value) for name, value in fields.items() if name != "arguments"}
+    return object_of({**members, "arguments": arguments} if "arguments" in fields else members)

@@ -1,0 +1,99 @@
+"""Where large messages are read: one thread beside the loop, in which no step takes long.
+
+A conversation whose message is read here waits for it; everybody else goes on. What waits is bounded.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from concurrent.futures import Future, ThreadPoolExecutor
+from typing import Final, TypeVar
+from weakref import WeakKeyDictionary
+
+from interlock.wire.errors import Fault
+from interlock.wire.large import Read
+from interlock.wire.large_messages import Outcome, decode_large, decode_large_value
+from interlock.wire.limits import Limits
+from interlock.wire.messages import BadMessage
+
+MOST_HELD: Final = 256 * 1024 * 1024
+"""Bytes of messages that may wait to be read."""
+
+T = TypeVar("T")
+
+
+class LargeReading:
+    """The reading of one loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._thread = ThreadPoolExecutor(1, thread_name_prefix="large-messages")
+        self.held = 0
+        """Bytes that wait to be read, or are being read."""
+
+    @classmethod
+    def here(cls) -> LargeReading:
+        """That of the running loop."""
+        loop = asyncio.get_running_loop()
+        found = _READING.get(loop)
+        if found is None:
+            found = _READING[loop] = cls(loop)
+        return found
+
+    def read(self, data: bytes, limits: Limits, members: int, then: Callable[[Outcome], None]) -> None:
+        """Read a message or a batch, and hand it over on the loop."""
+        if self.held + len(data) > MOST_HELD:
+            bad = BadMessage("RESOURCE_EXHAUSTED", "too many large messages wait to be read")
+            self._loop.call_soon(then, bad)
+            return
+
+        def done(future: Future[Outcome]) -> None:
+            self._loop.call_soon_threadsafe(self._done, size, future, then)
+
+        size = len(data)
+        self.held += size
+        self._thread.submit(decode_large, data, limits, members).add_done_callback(done)
+
+    async def value(self, data: bytes, limits: Limits) -> Read:
+        """Read a JSON value that is no message. Raises a `Fault`."""
+        if self.held + len(data) > MOST_HELD:
+            raise Fault("RESOURCE_EXHAUSTED", "too many large messages wait to be read", retry_after_ms=1000)
+        self.held += len(data)
+        try:
+            return await self._loop.run_in_executor(self._thread, decode_large_value, data, limits, limits.members)
+        finally:
+            self.held -= len(data)
+
+    def work(self, payload: bytes, change: Callable[[bytes], bytes], then: Callable[[bytes | Fault], None]) -> None:
+        """Change a large payload in the thread, and hand it over on the loop. `change` may raise a `Fault`."""
+
+        def done(future: Future[bytes]) -> None:
+            self._loop.call_soon_threadsafe(self._changed, len(payload), future, then)
+
+        self.held += len(payload)
+        self._thread.submit(change, payload).add_done_callback(done)
+
+    def _changed(self, size: int, future: Future[bytes], then: Callable[[bytes | Fault], None]) -> None:
+        self.held -= size
+        outcome: bytes | Fault
+        try:
+            outcome = future.result()
+        except Fault as fault:
+            outcome = fault
+        except Exception as cause:
+            self._loop.call_exception_handler({"message": "a large message could not be changed", "exception": cause})
+            outcome = Fault("INTERNAL_ERROR", "a fault of ours; it was logged")
+        then(outcome)
+
+    def _done(self, size: int, future: Future[Outcome], then: Callable[[Outcome], None]) -> None:
+        self.held -= size
+        try:
+            outcome = future.result()
+        except Exception as cause:
+            self._loop.call_exception_handler({"message": "a large message could not be read", "exception": cause})
+            outcome = BadMessage("INTERNAL_ERROR", "a fault of ours; it was logged")
+        then(outcome)
+
+
+_READING: WeakKeyDictionary[asyncio.AbstractEventLoop, LargeReading] = WeakKeyDictionary()

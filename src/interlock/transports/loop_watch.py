@@ -1,0 +1,69 @@
+"""How long the event loop keeps everybody waiting, seen by a timer that should ring every so often and rings late."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import deque
+from typing import Final
+from weakref import WeakKeyDictionary
+
+EVERY_S: Final = 0.05
+STALL_S: Final = 0.005
+"""So late is worth counting."""
+KEPT_S: Final = 60.0
+
+
+class LoopWatch:
+    """The watch of one loop."""
+
+    def __init__(self, loop: asyncio.AbstractEventLoop) -> None:
+        self._loop = loop
+        self._due = 0.0
+        self._timer: asyncio.TimerHandle | None = None
+        self._late: deque[tuple[float, float]] = deque()
+        """When the timer was late and by how much, each longer than all after it."""
+        self.stalls = 0
+        """How often it was late."""
+
+    @classmethod
+    def here(cls) -> LoopWatch:
+        """That of the running loop."""
+        loop = asyncio.get_running_loop()
+        found = _WATCHES.get(loop)
+        if found is None:
+            found = _WATCHES[loop] = cls(loop)
+        return found
+
+    def start(self) -> None:
+        """Watch from now on."""
+        self._due = self._loop.time() + EVERY_S
+        self._timer = self._loop.call_at(self._due, self._ring)
+
+    def stop(self) -> None:
+        """Watch no more."""
+        if self._timer is not None:
+            self._timer.cancel()
+
+    @property
+    def longest_s(self) -> float:
+        """The longest stall of the last minute."""
+        self._forget(self._loop.time())
+        return self._late[0][1] if self._late else 0.0
+
+    def _ring(self) -> None:
+        now = self._loop.time()
+        late = now - self._due
+        if late >= STALL_S:
+            self.stalls += 1
+            while self._late and self._late[-1][1] <= late:
+                self._late.pop()
+            self._late.append((now, late))
+        self._forget(now)
+        self.start()
+
+    def _forget(self, now: float) -> None:
+        while self._late and self._late[0][0] < now - KEPT_S:
+            self._late.popleft()
+
+
+_WATCHES: WeakKeyDictionary[asyncio.AbstractEventLoop, LoopWatch] = WeakKeyDictionary()

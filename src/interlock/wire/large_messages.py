@@ -1,0 +1,186 @@
+"""Large JSON-RPC messages: the same meaning and the same refusals as in `messages`, read piece by piece.
+
+Everything here runs in a thread. What comes out needs no further pass over the whole.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from typing import Final
+
+import msgspec
+
+from interlock.wire.errors import ErrorObject
+from interlock.wire.large import LARGE, Cut, LargeReader, Read, Span, Unreadable
+from interlock.wire.limits import Limits
+from interlock.wire.messages import (
+    ENVELOPE,
+    BadMessage,
+    Failure,
+    Id,
+    Message,
+    Notification,
+    Request,
+    Result,
+    decode,
+    is_batch,
+)
+
+AUTH_BYTES: Final = 16 * 1024
+TRACE_CHARS: Final = 128
+ERROR_CHARS: Final = 4_096
+"""What is kept of a server's error message."""
+CALL: Final = ("params", "arguments")
+
+Outcome = Message | BadMessage | list[Message | BadMessage]
+"""What was read: a message, one that cannot be taken, or a batch."""
+
+
+def decode_large(data: bytes, limits: Limits, members: int) -> Outcome:
+    """A large message or batch, with at most so many members."""
+    try:
+        return _batch(data, limits, members) if is_batch(data) else _message(data, limits, members)
+    except BadMessage as bad:
+        return bad
+
+
+def decode_large_value(data: bytes, limits: Limits, members: int) -> Read:
+    """A large JSON value that is no message, with what it means. Raises `Unreadable`."""
+    reader = LargeReader(b'{"params":{"arguments":%b}}' % data, limits, members, CALL)
+    payload = reader.read()
+    span = reader.spans["params"].inner["arguments"]
+    return _arguments(payload, span, frozenset(reader.names))
+
+
+def _message(data: bytes, limits: Limits, members: int) -> Message:
+    if len(data) > limits.message_bytes:
+        raise BadMessage("TOO_LARGE", f"message of {len(data)} bytes is over the limit of {limits.message_bytes}")
+    reader = LargeReader(data, limits, members, CALL)
+    try:
+        payload = reader.read()
+    except Unreadable as bad:
+        refused = BadMessage(bad.name, bad.message, _id(bad.members.get("id"), limits))
+        refused.asks = "method" in bad.members
+        raise refused from None
+    if payload[:1] != b"{":
+        raise BadMessage("INVALID_REQUEST", "not a JSON-RPC message: expected an object")
+    spans = reader.spans
+    try:
+        for name in spans:
+            if name not in ENVELOPE and name.casefold() in ENVELOPE:
+                raise BadMessage("INVALID_REQUEST", f"member {name[:100]!r} is written in the wrong case")
+        return _classified(payload, spans, frozenset(reader.names), limits)
+    except BadMessage as bad:
+        bad.asks = "method" in spans
+        bad.id = _id(_value(spans, "id"), limits)
+        raise
+
+
+def _batch(data: bytes, limits: Limits, members: int) -> list[Message | BadMessage]:
+    if len(data) > limits.message_bytes:
+        raise BadMessage("TOO_LARGE", f"batch of {len(data)} bytes is over the limit of {limits.message_bytes}")
+    reader = LargeReader(data, limits, members)
+    try:
+        payload = reader.read()
+    except Unreadable as bad:
+        raise BadMessage(bad.name, bad.message) from None
+    if len(reader.spans) > limits.batch:
+        raise BadMessage("TOO_LARGE", f"batch of {len(reader.spans)} messages is over the limit of {limits.batch}")
+    if not reader.spans:
+        raise BadMessage("INVALID_REQUEST", "a batch must hold at least one message")
+    messages: list[Message | BadMessage] = []
+    for span in reader.spans.values():
+        part = payload[span.start : span.stop]
+        try:
+            messages.append(decode(part, limits) if len(part) <= LARGE else _message(part, limits, members))
+        except BadMessage as bad:
+            messages.append(bad)
+    return messages
+
+
+def _classified(payload: bytes, spans: dict[str, Span], names: frozenset[bytes], limits: Limits) -> Message:
+    id_ = _value(spans, "id")
+    if _value(spans, "jsonrpc") != "2.0":
+        raise BadMessage("INVALID_REQUEST", 'jsonrpc must be "2.0"')
+    if isinstance(id_, str) and not 0 < len(id_) <= limits.id_chars:
+        raise BadMessage("INVALID_REQUEST", f"an id has 1 to {limits.id_chars} characters")
+    known = _id(id_, limits)
+    if "id" in spans and id_ is not None and known is None:
+        raise BadMessage("INVALID_REQUEST", "not a JSON-RPC message: an id is a number or a text")
+    if "method" in spans:
+        return _asked(payload, spans, names, limits)
+    if "result" in spans:
+        if "error" in spans or known is None:
+            raise BadMessage("INVALID_REQUEST", "a response has an id and either a result or an error")
+        return Result(known, _read(payload, spans["result"], names))
+    if "error" in spans:
+        return Failure(known, _error(payload, spans["error"]))
+    raise BadMessage("INVALID_REQUEST", "neither method, nor result, nor error")
+
+
+def _asked(payload: bytes, spans: dict[str, Span], names: frozenset[bytes], limits: Limits) -> Message:
+    method = spans["method"].value
+    if "result" in spans or "error" in spans:
+        raise BadMessage("INVALID_REQUEST", "a message is a request or a response, not both")
+    if not isinstance(method, str):
+        raise BadMessage("INVALID_REQUEST", "not a JSON-RPC message: a method is a text")
+    span = spans.get("params")
+    params: bytes = b"{}" if span is None else _read(payload, span, names)
+    if params[:1] != b"{":
+        raise BadMessage("INVALID_REQUEST", "params must be an object")
+    if "id" not in spans:
+        if len(params) > limits.notification_bytes:
+            raise BadMessage("TOO_LARGE", f"a notification is over the limit of {limits.notification_bytes} bytes")
+        return Notification(method, params)
+    id_ = _id(spans["id"].value, limits)
+    if id_ is None:
+        raise BadMessage("INVALID_REQUEST", "the id of a request must not be null")
+    auth = spans.get("auth")
+    if auth is not None and auth.stop - auth.start > AUTH_BYTES:
+        raise BadMessage("INVALID_REQUEST", f"auth is over the limit of {AUTH_BYTES} bytes")
+    trace = _value(spans, "trace_id")
+    traced = isinstance(trace, str) and type(trace) is not Cut and len(trace) <= TRACE_CHARS
+    return Request(
+        id_, method, params, str(trace) if traced else "", b"" if auth is None else payload[auth.start : auth.stop]
+    )
+
+
+def _read(payload: bytes, span: Span, names: frozenset[bytes]) -> Read:
+    """A member of the envelope, with its own members, and the arguments where it has some."""
+    base = span.start
+    inner = {name: (each.start - base, each.stop - base) for name, each in span.inner.items()}
+    read = Read.of(payload[base : span.stop], inner if payload[base : base + 1] == b"{" else {}, names)
+    given = span.inner.get("arguments")
+    if given is not None and given.value is not msgspec.UNSET:
+        read.arguments = _arguments(payload, given, names)
+    return read
+
+
+def _arguments(payload: bytes, span: Span, names: frozenset[bytes]) -> Read:
+    read = Read.of(payload[span.start : span.stop], names=names, value=span.value)
+    read.digest = hashlib.sha256(read).hexdigest()
+    return read
+
+
+def _error(payload: bytes, span: Span) -> ErrorObject:
+    """A server's error, with no more of its words than anybody reads."""
+    code, message, data = (span.inner.get(name) for name in ("code", "message", "data"))
+    if code is None or message is None or type(code.value) is not int or not isinstance(message.value, str):
+        raise BadMessage("INVALID_REQUEST", "error is not an error object")
+    said = str(message.value)
+    cut = type(message.value) is Cut or len(said) > ERROR_CHARS
+    said = f"{said[:ERROR_CHARS]} [cut]" if cut else said
+    if data is None or data.stop - data.start > LARGE:
+        return ErrorObject(code.value, said)
+    return ErrorObject(code.value, said, msgspec.Raw(payload[data.start : data.stop]))
+
+
+def _value(spans: dict[str, Span], name: str) -> object:
+    span = spans.get(name)
+    return None if span is None else span.value
+
+
+def _id(value: object, limits: Limits) -> Id | None:
+    if type(value) is int:
+        return value
+    return value if type(value) is str and 0 < len(value) <= limits.id_chars else None
