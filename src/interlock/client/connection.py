@@ -29,6 +29,7 @@ from interlock.transports.link import Link, Listener, Outgoing, Sink
 from interlock.transports.one_stream import OneStreamLink
 from interlock.wire.errors import ErrorDialect, ErrorObject, Fault
 from interlock.wire.messages import EMPTY_OBJECT, Failure, Id, Request
+from interlock.wire.names import may_spell
 
 PROBE_SECONDS: Final = 10.0
 """How long a server may leave the probe unanswered before the handshake is tried beside it."""
@@ -318,7 +319,7 @@ class Connection:
 
     def _introduced(self, params: bytes) -> bytes:
         """The params with our `_meta`, unless the caller brought one that says which version it speaks."""
-        if b'"_meta"' not in params:
+        if not may_spell(params, b"_meta"):
             # Cheap: put in front, nothing decoded.
             rest = params.lstrip()[1:].lstrip()
             return b'{"_meta":%b%b%b' % (self._meta, b"" if rest[:1] == b"}" else b",", rest)

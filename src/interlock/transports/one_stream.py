@@ -57,9 +57,9 @@ class Waiter:
         self.outgoing = outgoing
         self.sink = sink
 
-    def got(self, result: bytes) -> None:
+    def got(self, answer: Result) -> None:
         """Its good answer came."""
-        self.sink.on_response(Result(self.id, result))
+        self.sink.on_response(answer)
 
 
 class OneStreamLink(Link):

@@ -167,7 +167,7 @@ class Conversation(Generic[W]):
             return Refused(bad)
         return self.take(message)
 
-    def answered(self, id: int) -> W | None:
+    def answered(self, id: Id) -> W | None:
         """The answer to one of ours is there: who waited for it, if anyone did."""
         waiting = self._waiting.pop(id, None)
         return None if waiting is None else waiting[0]

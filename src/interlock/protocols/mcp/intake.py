@@ -20,6 +20,7 @@ from interlock.protocols.mgp import negotiation
 from interlock.protocols.mgp.negotiation import Home, Offer, read_offer
 from interlock.wire.errors import ErrorDialect, Fault
 from interlock.wire.messages import Request
+from interlock.wire.names import may_spell
 
 Headers = Mapping[bytes, bytes]
 K = TypeVar("K")
@@ -152,7 +153,7 @@ def _keep(known: dict[K, Dialect], key: K, dialect: Dialect) -> None:
 
 
 def _mgp_offer(capabilities: bytes) -> tuple[Offer, Home] | None:
-    return read_offer(capabilities) if b'mgp"' in capabilities else None
+    return read_offer(capabilities) if may_spell(capabilities, b"mgp") else None
 
 
 def _unsupported(version: str, supported: list[str], hint: str) -> Fault:

@@ -13,6 +13,7 @@ from typing import Any, Final
 import msgspec
 
 from interlock.protocols.mcp.revisions import R2025_03_26, Revision
+from interlock.wire.names import may_spell
 
 RESULT: Final = "result"
 """The member that holds a value which is no object, where only objects are allowed."""
@@ -28,7 +29,7 @@ def wraps(output_schema: bytes | None) -> bool:
 
 def tools_for(revision: Revision, items: bytes) -> bytes:
     """A list of tools, with output schemas as the revision has them."""
-    return items if revision.modern or b'"outputSchema"' not in items else _older_tools(revision, items)
+    return items if revision.modern or not may_spell(items, b"outputSchema") else _older_tools(revision, items)
 
 
 @lru_cache(maxsize=8)
@@ -50,10 +51,10 @@ def result_for(revision: Revision, result: bytes, wrap: bool) -> bytes:
     """A result of a tool, prompt or resource. `wrap` says that the tool's own schema is wrapped in the list."""
     if revision.modern:
         return result
-    if b'"structuredContent"' in result:
+    if may_spell(result, b"structuredContent"):
         result = _with_fitting_structure(result, revision, wrap)
-    links = not revision.structures and b'"resource_link"' in result
-    sounds = revision.name < R2025_03_26.name and b'"audio"' in result
+    links = not revision.structures and may_spell(result, b"resource_link")
+    sounds = revision.name < R2025_03_26.name and may_spell(result, b"audio")
     if links or sounds:
         value: dict[str, Any] = msgspec.json.decode(result)
         for holder, member in _places(value):

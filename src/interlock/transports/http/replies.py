@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
+from interlock.protocols.mcp.answers import plain_result
 from interlock.protocols.mcp.methods import METHODS
 from interlock.transports.http.channel import Failed, Reply
 from interlock.transports.http.reading import (
@@ -22,7 +23,7 @@ from interlock.transports.http.reading import (
 from interlock.transports.link import Outgoing, Sink
 from interlock.wire.conversation import CANCELLED, PROGRESS
 from interlock.wire.errors import Fault
-from interlock.wire.messages import Failure, Notification, Request, Result, plain_result
+from interlock.wire.messages import Failure, Notification, Request, Result
 from interlock.wire.sse import EventReader, EventTooLarge, SseEvent
 
 if TYPE_CHECKING:
@@ -136,10 +137,10 @@ class Call(Reply):
 
     def whole(self, headers: dict[bytes, bytes], body: bytes) -> None:
         link = self._link
-        result = plain_result(body, self.id) if len(body) <= link.limits.message_bytes else None
-        if result is not None and self.outgoing.method != "initialize":
+        answer = plain_result(body, self.id) if len(body) <= link.limits.message_bytes else None
+        if answer is not None and self.outgoing.method != "initialize":
             if link.finish(self):
-                self.sink.on_response(Result(self.id, result))
+                self.sink.on_response(answer)
             return
         super().whole(headers, body)
 

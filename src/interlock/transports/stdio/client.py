@@ -17,6 +17,7 @@ from typing import Final
 
 import msgspec
 
+from interlock.protocols.mcp.answers import plain_answer
 from interlock.protocols.mcp.meta import SUBSCRIPTION_ID, members, names_method
 from interlock.transports.batching import Batching
 from interlock.transports.fairness import FIRST_S, Share
@@ -40,8 +41,8 @@ from interlock.wire.messages import (
     decode_batch,
     encode_failure,
     is_batch,
-    plain_answer,
 )
+from interlock.wire.names import may_spell
 from interlock.wire.ndjson import LineReader, Oversize
 
 HUNG_UP: Final = 1.0
@@ -256,12 +257,12 @@ class StdioLink(OneStreamLink):
     def _take_line(self, line: bytes) -> None:
         answer = plain_answer(line)
         if answer is not None:
-            waiter = self._conversation.answered(answer[0])
+            waiter = self._conversation.answered(answer.id)
             if waiter is not None:
                 self._bad_lines = self._bad_bytes = 0
                 if self._subscriptions:
-                    self._subscriptions.pop(answer[0], None)
-                waiter.got(answer[1])
+                    self._subscriptions.pop(answer.id, None)
+                waiter.got(answer)
                 return
         try:
             message = decode(line, self._limits)
@@ -302,7 +303,7 @@ class StdioLink(OneStreamLink):
                 if waiter is not None and self._forget(waiter.id):
                     waiter.sink.on_lost(Fault("UPSTREAM_UNAVAILABLE", "the server ended the subscription"))
                 return waiter is not None
-            if SUBSCRIPTION_ID.encode() not in params:
+            if not may_spell(params, SUBSCRIPTION_ID.encode()):
                 return False
             meta = members(bytes(members(params).get("_meta", EMPTY_OBJECT)))
             waiter = self._subscriptions.get(_plain(meta.get(SUBSCRIPTION_ID)))

@@ -37,6 +37,7 @@ from interlock.wire.messages import (
     is_batch,
     one_line,
 )
+from interlock.wire.names import may_spell
 from interlock.wire.ndjson import LineReader, Oversize
 
 log = logging.getLogger("interlock.transports")
@@ -204,7 +205,7 @@ class StdioServer(asyncio.Protocol):
         if isinstance(received, Asked):
             self._asked(received.request, None, line)
         # What is wrong with a notification is nobody's to answer (2026-07-28, Notifications).
-        elif not (isinstance(received, Refused) and b'"id"' not in line and names_method(line)):
+        elif not (isinstance(received, Refused) and not may_spell(line, b'"id"') and names_method(line)):
             self._received(received, None)
 
     def _serve_alike(self, line: bytes, said: Said, parts: Parts) -> None:

@@ -11,7 +11,7 @@ from collections.abc import Callable, Mapping
 import msgspec
 
 from interlock.client.connection import Connection
-from interlock.hub.audit.record import CANCELLED, Outcome, outcome_of
+from interlock.hub.audit.record import CANCELLED, UNREADABLE, Outcome, outcome_in
 from interlock.hub.calls import recording
 from interlock.hub.calls.bridges import url_elicitation as url_first
 from interlock.hub.calls.bridges.client_questions import ClientQuestions, check_questions
@@ -22,12 +22,19 @@ from interlock.hub.calls.call import Call
 from interlock.hub.calls.dispatch.recovery import CallRecovery
 from interlock.hub.calls.plan import Finishing
 from interlock.hub.calls.timeouts import timed_out
-from interlock.hub.catalog.links import exposed_error, exposed_questions, restored_answers, with_exposed_uris
+from interlock.hub.catalog.links import (
+    exposed_error,
+    exposed_questions,
+    has_addresses,
+    restored_answers,
+    with_exposed_uris,
+)
 from interlock.hub.upstreams.connection_owner import ConnectionOwner
 from interlock.hub.upstreams.mgp_agreement import asking_meta
 from interlock.hub.upstreams.sharing import log_level_of
 from interlock.protocols.mcp import older_revisions as older
 from interlock.protocols.mcp import results
+from interlock.protocols.mcp.answers import INPUT_REQUIRED, ResultMembers, read_answer
 from interlock.protocols.mcp.capability_projection import request_meta, with_request_meta
 from interlock.protocols.mcp.error_translation import error_for_new, error_for_old
 from interlock.protocols.mcp.headers import param_values
@@ -43,7 +50,6 @@ from interlock.wire.errors import ErrorDialect, ErrorObject, Fault
 from interlock.wire.messages import Failure, Id, Request, Result, one_line
 
 _STATE = "requestState"
-_BRACE = ord("{")
 _encode = msgspec.json.Encoder().encode
 
 
@@ -108,10 +114,17 @@ class Forwarder(msgspec.Struct, eq=False):
             if self._connection.mgp is None or not self._recovering.takes(call, answer.error):
                 self._failed(answer.error)
             return
-        call.outcome = outcome_of(answer.result)
+        try:
+            read = read_answer(answer)
+        except Fault as fault:
+            call.outcome = UNREADABLE
+            self._finish()
+            exchange.fail(Fault(fault.name, f"{call.target.server}: {fault.message}"))
+            return
+        call.outcome = outcome_in(read.members)
         self._finish()
         try:
-            result = self._result(one_line(answer.result))
+            result = self._result(one_line(read.result), read.members)
         except Fault as fault:
             exchange.fail(fault)
         except (msgspec.DecodeError, UnicodeDecodeError) as cause:
@@ -217,7 +230,7 @@ class Forwarder(msgspec.Struct, eq=False):
     def _asks_back(self, answer: Result | Failure) -> bool:
         """Whether a new server's answer is a question, which then is put to the old client."""
         try:
-            if isinstance(answer, Failure) or not results.asks_for_input(answer.result):
+            if isinstance(answer, Failure) or read_answer(answer).members.kind != INPUT_REQUIRED:
                 if self._back is not None and isinstance(answer, Result):
                     self._back.completed()
                 return False
@@ -330,27 +343,26 @@ class Forwarder(msgspec.Struct, eq=False):
         level = log_level_of(self._call.exchange)
         return request_meta(self._connection.revision, dialect.capabilities.raw, dialect.client_info, level)
 
-    def _result(self, result: bytes) -> bytes:
+    def _result(self, result: bytes, members: ResultMembers) -> bytes:
         call = self._call
         exchange = call.exchange
         modern, modern_client = self._connection.modern, exchange.dialect.modern
-        if result[0] != _BRACE and result.lstrip()[:1] != b"{":
-            raise Fault("UPSTREAM_ERROR", f"{call.target.server} answered with a result that is no object")
         if modern:
-            if modern_client and result.find(b'"input_required"') >= 0 and results.asks_for_input(result):
-                return self._sealed(result)
-            if not result.startswith(results.COMPLETE_FIRST):
-                result = results.of_known_kind(result, tasks=exchange.dialect.capabilities.tasks)
+            kind = members.kind
+            if kind != "complete":
+                if modern_client and kind == INPUT_REQUIRED:
+                    return self._sealed(result)
+                result = results.of_known_kind(result, kind, tasks=exchange.dialect.capabilities.tasks)
             if not modern_client:
-                result = results.plain(result)
+                result = results.plain(result, members)
             elif call.target.kind == "resource":
                 result = results.cacheable(result)
-            elif result.find(b'"public"') >= 0:
+            elif not members.private:
                 result = results.narrowed(result)
         elif modern_client:
             ttl = 0 if exchange.request.method == "resources/read" else None
-            result = results.complete(result, ttl_ms=ttl, server_info=self._connection.peer.server_info)
-        if result.find(b'"uri"') >= 0 and not call.caller.view.bare:
+            result = results.completed(result, members, ttl_ms=ttl, server_info=self._connection.peer.server_info)
+        if not call.caller.view.bare and has_addresses(members):
             result = with_exposed_uris(call.target.server, result)
         if not modern_client and (modern or not exchange.dialect.revision.structures):
             # Last, since what a revision cannot carry is told in words, addresses and all.

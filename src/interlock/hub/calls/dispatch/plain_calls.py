@@ -13,14 +13,15 @@ from interlock.client.session_retry import SessionRetry
 from interlock.hub.audit.entries import Ticket
 from interlock.hub.calls.dispatch.dispatcher import LONGEST_CALL_FACTOR
 from interlock.hub.calls.dispatch.forwarder import Forwarder
-from interlock.protocols.mcp.results import COMPLETE_FIRST
+from interlock.hub.catalog.links import has_addresses
+from interlock.protocols.mcp.answers import ReadResult, plain_result
 from interlock.transports.alike_calls import GONE, OpenExchange, Turn
 from interlock.transports.http.client import HttpLink
 from interlock.transports.http.replies import Call as HttpCall
 from interlock.transports.link import Outgoing, Sink
 from interlock.transports.one_stream import Waiter
 from interlock.transports.stdio.client import StdioLink
-from interlock.wire.messages import plain_result
+from interlock.wire.messages import Result
 
 if TYPE_CHECKING:
     from interlock.hub.calls.dispatch.trails import Trail
@@ -73,15 +74,16 @@ class PlainCall(abc.ABC):
         latest = self.deadline + patience * (LONGEST_CALL_FACTOR - 1)
         return Outgoing(METHOD, params, self.deadline, self.trail.target.name, (), False, latest, True, patience)
 
-    def _is_plain(self, result: bytes) -> bool:
+    def _is_plain(self, answer: Result) -> bool:
         """Whether nothing of it may have to be said otherwise to this client, or in the record."""
-        modern = self.trail.modern
+        if type(answer) is not ReadResult:
+            return False
+        members, result = answer.members, answer.result
         return (
-            result.startswith(COMPLETE_FIRST if modern else b"{")
+            (not self.trail.modern or (members.kind == "complete" and members.private))
+            and members.failed is False
+            and not has_addresses(members)
             and (result.isascii() or _is_text(result))
-            and result.find(b'"isError"') < 0
-            and result.find(b'"uri"') < 0
-            and not (modern and (result.find(b'"input_required"') >= 0 or result.find(b'"public"') >= 0))
         )
 
 
@@ -115,11 +117,11 @@ class WebCall(PlainCall, HttpCall):
 
     def whole(self, headers: dict[bytes, bytes], body: bytes) -> None:
         link = self._link
-        result = plain_result(body, self.id) if len(body) <= link.limits.message_bytes else None
-        if result is None or not self._is_plain(result):
+        answer = plain_result(body, self.id) if len(body) <= link.limits.message_bytes else None
+        if answer is None or not self._is_plain(answer):
             super().whole(headers, body)
         elif link.finish(self):
-            self.trail.ended_well(self, result)
+            self.trail.ended_well(self, answer.result)
 
 
 class StreamCall(PlainCall, Waiter):
@@ -140,11 +142,11 @@ class StreamCall(PlainCall, Waiter):
     def outgoing(self) -> Outgoing:  # type: ignore[override]
         return self._outgoing(self._params)
 
-    def got(self, result: bytes) -> None:
-        if self._is_plain(result):
-            self.trail.ended_well(self, result)
+    def got(self, answer: Result) -> None:
+        if self._is_plain(answer):
+            self.trail.ended_well(self, answer.result)
         else:
-            super().got(result)
+            super().got(answer)
 
 
 def _is_text(result: bytes) -> bool:

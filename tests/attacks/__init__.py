@@ -1,0 +1,1 @@
+"""Attacks through real interfaces: what a hostile peer writes, and what reaches the other side."""
