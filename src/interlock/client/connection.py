@@ -124,14 +124,18 @@ class Connection:
         A request that a lost session refused is sent again once, if it is idempotent: by its method, unless the
         caller knows better.
         """
-        link = self.link
+        outgoing.again = outgoing.method in IDEMPOTENT if idempotent is None else idempotent
         if self.modern:
             if not outgoing.introduced:
                 outgoing.params = self._introduced(outgoing.params)
-        elif isinstance(link, HttpLink) and (link.session_id is not None or self.reopening):
-            again = outgoing.method in IDEMPOTENT if idempotent is None else idempotent
-            return SessionRetry(self, outgoing, sink, again).send(link.session_id)
-        return link.send(outgoing, sink)
+        elif self._reopening is not None and not self._reopening.done():
+            return SessionRetry(self, outgoing, sink).wait(self._reopening)
+        return self.link.send(outgoing, sink)
+
+    def session_lost(self, id: Id, outgoing: Outgoing, sink: Sink, session: str) -> bool:
+        """A request was refused because its session is gone (`http.client.Recovery`). One that may be sent twice waits
+        for the new session; any other ends, and the new session is opened for those that come."""
+        return SessionRetry(self, outgoing, sink).adopt(id, session)
 
     def cancel(self, handle: Id, reason: str = "") -> None:
         """Stop waiting, and tell the server. The sink hears nothing more."""
@@ -306,6 +310,7 @@ class Connection:
         self.peer = peer
         link = self.link
         if isinstance(link, HttpLink):
+            link.recover_with(self)
             link.revision = peer.revision
             link.session_id = None if self.modern else link.offered_session
         elif isinstance(link, OneStreamLink):

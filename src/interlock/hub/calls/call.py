@@ -122,6 +122,11 @@ class Call:
         self.arguments_raw = raw
 
     @property
+    def shown(self) -> str | None:
+        """The server's name to a client that sees many servers, and so has other addresses than the server."""
+        return None if self.caller.view.bare else self.target.server
+
+    @property
     def members(self) -> Members:
         """The params, values raw."""
         if self._members is None:
@@ -138,8 +143,7 @@ class Call:
         if self._arguments is _UNSET:
             raw = self.arguments_raw
             try:
-                read = self.exchange.preview.value if self.plain else _UNSET
-                value = _decode(raw) if read is _UNSET else read
+                value = _decode(raw)
                 again = _encode(value)
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, OverflowError) as cause:
                 raise Fault("INVALID_PARAMS", f"arguments: {cause}") from None

@@ -47,9 +47,7 @@ class Recording:
         """Record the intent. Raises a `Fault` where it cannot be recorded, and the call must not be sent."""
         trace = call.trace
         if not trace:
-            exchange = call.exchange
-            # Most calls are known to name no trace.
-            trace = call.trace = new_trace_id() if exchange.preview.untraced else trace_of(exchange)
+            trace = call.trace = trace_of(call.exchange)
         call.ticket = self.recorder.intent(call.caller.principal, call.target, trace, call.arguments_raw)
 
     def begin_strictly(self, call: Call, send: Callable[[], None], refuse: Callable[[Fault], None]) -> None:

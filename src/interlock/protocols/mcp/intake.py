@@ -14,7 +14,7 @@ from interlock.protocols.mcp import headers as mcp_headers
 from interlock.protocols.mcp.capabilities import NO_CAPABILITIES, read_client_capabilities
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.meta import CLIENT_CAPABILITIES, PROTOCOL_VERSION, RequestMeta, RequestPreview, preview
-from interlock.protocols.mcp.methods import LOG_LEVELS, METHODS, serves
+from interlock.protocols.mcp.methods import LOG_LEVELS, METHODS, SERVED_MODERN
 from interlock.protocols.mcp.revisions import LEGACY_NAMES, MODERN_NAMES, REVISIONS, Revision, agree
 from interlock.protocols.mgp import negotiation
 from interlock.protocols.mgp.negotiation import Home, Offer, read_offer
@@ -57,7 +57,7 @@ def read_modern(request: Request, view: RequestPreview, headers: Headers | None)
         mcp_headers.check_standard(headers, request.method, name_in(request.method, view), meta.protocol_version)
     # A client says the same with every request.
     dialect = _dialects.get(view.meta_raw) or _modern_dialect(meta, view.meta_raw)
-    if not serves(request.method, dialect.revision.era) and request.method in METHODS:
+    if request.method in METHODS and request.method not in SERVED_MODERN:
         raise Fault("METHOD_NOT_FOUND", f"{request.method} is not part of revision {dialect.revision.name}")
     return dialect
 

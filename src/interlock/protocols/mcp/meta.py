@@ -53,10 +53,6 @@ class RequestPreview(msgspec.Struct, frozen=True):
     arguments: bytes | None = None
     """The arguments as they came, where the params are `name`, `arguments` and perhaps `_meta`, and nothing else."""
     task: str | None = None
-    value: object = msgspec.UNSET
-    """The arguments, where they were decoded already."""
-    untraced: bytes = b""
-    """The `_meta` behind its opening brace, where it is known to name no trace; see `traced`."""
 
 
 def preview(params: bytes) -> RequestPreview:

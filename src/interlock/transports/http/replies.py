@@ -52,7 +52,8 @@ class Call(Reply):
 
     # What few calls ever change stands here once, not in each of them.
     timer: asyncio.TimerHandle | None = None
-    with_session = False
+    session: str | None = None
+    """The session that it was sent in (handshake era)."""
     last_event_id: str | None = None
     least = 0.0
     """It may take until then, whatever progress says."""
@@ -70,14 +71,13 @@ class Call(Reply):
     """Whether its answer came: what follows on its stream is nobody's."""
     _chunks: list[bytes] | None = None
 
-    id = 0
-    params = b""
-    """As they went out."""
-
-    def __init__(self, link: HttpLink, outgoing: Outgoing, sink: Sink) -> None:
+    def __init__(self, link: HttpLink, outgoing: Outgoing, sink: Sink, id: int, params: bytes) -> None:
         self._link = link
         self.outgoing = outgoing
         self.sink = sink
+        self.id = id
+        self.params = params
+        """As they went out."""
         self.deadline = outgoing.deadline
 
     def renew(self) -> None:
@@ -220,8 +220,8 @@ class Call(Reply):
         if status in (301, 302, 303, 307, 308):
             self._redirected(status in (307, 308))
             return
-        if status == 404 and self.with_session:
-            self._lose("SESSION_UNKNOWN", "the server no longer knows the session")
+        if status == 404 and self.session is not None:
+            self._link.lose_session(self, self.session)
             return
         error = read_error(body)
         if status >= 400 and status not in (401, 403) and error is not None and speaks_of_recovery(status, error):

@@ -111,20 +111,16 @@ class StdioLink(OneStreamLink):
         return self._process.pid
 
     def send(self, outgoing: Outgoing, sink: Sink) -> Id:
-        waiter = self._waiter(outgoing, sink)
-        self.begin(waiter, outgoing.method, outgoing.params, outgoing.deadline, outgoing.wants_progress)
-        if outgoing.method == "subscriptions/listen":
-            self._subscriptions[waiter.id] = waiter
-        return waiter.id
-
-    def begin(self, waiter: Waiter, method: str, params: bytes, deadline: float, wants_progress: bool = False) -> None:
-        """Send a request for a place that whoever waits for it has made. Raises as `send` does."""
         if self._fault is None and (self._full or self._outbox_bytes > self._write_limit):
             raise Fault(
                 "RESOURCE_EXHAUSTED", "the server does not read its input", hint="wait a little", retry_after_ms=250
             )
-        self._write(self._begin(waiter, method, params, deadline, wants_progress))
+        waiter, message = self._begin(outgoing, sink)
+        self._write(message)
         self._asked_last = waiter.id
+        if outgoing.method == "subscriptions/listen":
+            self._subscriptions[waiter.id] = waiter
+        return waiter.id
 
     async def close(self) -> None:
         self._give_up(Fault("UPSTREAM_UNAVAILABLE", "the connection was closed"))
@@ -262,7 +258,7 @@ class StdioLink(OneStreamLink):
                 self._bad_lines = self._bad_bytes = 0
                 if self._subscriptions:
                     self._subscriptions.pop(answer.id, None)
-                waiter.got(answer)
+                waiter.sink.on_response(answer)
                 return
         try:
             message = decode(line, self._limits)
