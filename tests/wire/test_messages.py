@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 
-import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -22,10 +21,7 @@ from interlock.wire.messages import (
     decode_batch,
     encode,
     encode_failure,
-    encode_result,
     one_line,
-    plain_answer,
-    plain_result,
     strict,
 )
 
@@ -64,45 +60,6 @@ def test_arbitrary_bytes_are_a_message_or_a_bad_message(data: bytes) -> None:
         decode(data)
     except BadMessage as bad:
         assert bad.name in ("PARSE_ERROR", "INVALID_REQUEST")
-
-
-@given(
-    st.integers(0, 2**53),
-    st.dictionaries(st.text(max_size=5), st.integers() | st.text(max_size=5), max_size=3),
-    st.data(),
-    st.sampled_from([b"", b"}", b"{", b",", b'"', b" ", b',"result":{}', b',"error":{}', b"7"]),
-)
-def test_a_plain_result_is_what_the_parser_reads_or_left_to_it(
-    id_: int, result: dict[str, object], data: st.DataObject, put: bytes
-) -> None:
-    whole = encode_result(id_, msgspec.json.encode(result))
-    assert plain_result(whole, id_) == msgspec.json.encode(result)
-    assert plain_result(whole, id_ + 1) is None
-    at = data.draw(st.integers(0, len(whole)))
-    changed = whole[:at] + put + whole[at + data.draw(st.integers(0, 2)) :]
-    found = plain_result(changed, id_)
-    if found is not None:
-        assert decode(changed) == Result(id_, found)
-
-
-@given(
-    st.integers(0, 2**53),
-    st.dictionaries(st.text(max_size=5), st.integers() | st.text(max_size=5), max_size=3),
-    st.booleans(),
-    st.data(),
-    st.sampled_from([b"", b"}", b"{", b",", b'"', b" ", b',"result":{}', b',"error":{}', b"7", b"0", b"_", b"-", b"+"]),
-)
-def test_a_plain_answer_is_what_the_parser_reads_or_left_to_it(
-    id_: int, result: dict[str, object], id_last: bool, data: st.DataObject, put: bytes
-) -> None:
-    payload = msgspec.json.encode(result)
-    whole = b'{"result":%b,"jsonrpc":"2.0","id":%d}' % (payload, id_) if id_last else encode_result(id_, payload)
-    assert plain_answer(whole) == ((id_, payload) if id_ else None)
-    at = data.draw(st.integers(0, len(whole)))
-    changed = whole[:at] + put + whole[at + data.draw(st.integers(0, 2)) :]
-    found = plain_answer(changed)
-    if found is not None:
-        assert decode(changed) == Result(*found)
 
 
 def test_payload_bytes_are_not_touched() -> None:

@@ -24,6 +24,7 @@ from interlock.client.negotiation import Pin
 from interlock.client.peer import Identity, declaring
 from interlock.client.structures import Structures
 from interlock.client.tasks import Task
+from interlock.protocols.mcp.answers import read_members
 from interlock.protocols.mcp.headers import BadParamHeader, ParamHeader, param_headers, param_values
 from interlock.protocols.mcp.meta import LOG_LEVEL, PROGRESS_TOKEN, with_meta
 from interlock.protocols.mcp.methods import LOG_LEVELS
@@ -390,7 +391,7 @@ class Client:
             question = question_in(result)
             if question is None:
                 if self.connection.modern:
-                    of_known_kind(result, tasks=True)
+                    of_known_kind(result, read_members(result).kind, tasks=True)
                 return _object(result), rounds
             params = await answered(first, question, self.handlers)
         raise Fault("UPSTREAM_ERROR", f"the server asks back more than {ROUNDS} times")

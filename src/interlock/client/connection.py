@@ -29,6 +29,7 @@ from interlock.transports.link import Link, Listener, Outgoing, Sink
 from interlock.transports.one_stream import OneStreamLink
 from interlock.wire.errors import ErrorDialect, ErrorObject, Fault
 from interlock.wire.messages import EMPTY_OBJECT, Failure, Id, Request
+from interlock.wire.names import may_spell
 
 PROBE_SECONDS: Final = 10.0
 """How long a server may leave the probe unanswered before the handshake is tried beside it."""
@@ -123,14 +124,18 @@ class Connection:
         A request that a lost session refused is sent again once, if it is idempotent: by its method, unless the
         caller knows better.
         """
-        link = self.link
+        outgoing.again = outgoing.method in IDEMPOTENT if idempotent is None else idempotent
         if self.modern:
             if not outgoing.introduced:
                 outgoing.params = self._introduced(outgoing.params)
-        elif isinstance(link, HttpLink) and (link.session_id is not None or self.reopening):
-            again = outgoing.method in IDEMPOTENT if idempotent is None else idempotent
-            return SessionRetry(self, outgoing, sink, again).send(link.session_id)
-        return link.send(outgoing, sink)
+        elif self._reopening is not None and not self._reopening.done():
+            return SessionRetry(self, outgoing, sink).wait(self._reopening)
+        return self.link.send(outgoing, sink)
+
+    def session_lost(self, id: Id, outgoing: Outgoing, sink: Sink, session: str) -> bool:
+        """A request was refused because its session is gone (`http.client.Recovery`). One that may be sent twice waits
+        for the new session; any other ends, and the new session is opened for those that come."""
+        return SessionRetry(self, outgoing, sink).adopt(id, session)
 
     def cancel(self, handle: Id, reason: str = "") -> None:
         """Stop waiting, and tell the server. The sink hears nothing more."""
@@ -305,6 +310,7 @@ class Connection:
         self.peer = peer
         link = self.link
         if isinstance(link, HttpLink):
+            link.recover_with(self)
             link.revision = peer.revision
             link.session_id = None if self.modern else link.offered_session
         elif isinstance(link, OneStreamLink):
@@ -318,7 +324,7 @@ class Connection:
 
     def _introduced(self, params: bytes) -> bytes:
         """The params with our `_meta`, unless the caller brought one that says which version it speaks."""
-        if b'"_meta"' not in params:
+        if not may_spell(params, b"_meta"):
             # Cheap: put in front, nothing decoded.
             rest = params.lstrip()[1:].lstrip()
             return b'{"_meta":%b%b%b' % (self._meta, b"" if rest[:1] == b"}" else b",", rest)

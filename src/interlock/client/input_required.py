@@ -10,6 +10,7 @@ from typing import Final
 import msgspec
 
 from interlock.client.handlers import Handlers
+from interlock.protocols.mcp.answers import INPUT_REQUIRED, read_members
 from interlock.protocols.mcp.meta import members
 from interlock.wire.errors import Fault
 
@@ -29,20 +30,11 @@ class _Asked(msgspec.Struct):
     params: msgspec.Raw = msgspec.Raw(b"{}")
 
 
-class _Kind(msgspec.Struct):
-    resultType: str = "complete"
-
-
 def question_in(result: bytes) -> Question | None:
     """The question that a result is, if it is one. Raises UPSTREAM_ERROR for one that cannot be read, and for one that
     asks nothing and gives nothing to come back with: to repeat the request would be to make it twice."""
-    if b"input_required" not in result:
+    if read_members(result).kind != INPUT_REQUIRED:
         return None
-    try:
-        if msgspec.json.decode(result, type=_Kind).resultType != "input_required":
-            return None
-    except (msgspec.DecodeError, UnicodeDecodeError) as cause:
-        raise Fault("UPSTREAM_ERROR", f"the server's question cannot be read: {cause}") from None
     question = question_of(result)
     if not question.requests and question.state is msgspec.UNSET:
         raise Fault("UPSTREAM_ERROR", "the server wants more, and neither asks for anything nor gives a state")

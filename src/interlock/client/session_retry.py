@@ -20,43 +20,39 @@ HELD: Final = 4_096
 class SessionRetry:
     """Stands before a sink. The handle that the caller got stays good, whatever id the request has now."""
 
-    __slots__ = ("_again", "_connection", "_late", "_outgoing", "_session", "_sink", "current", "handle")
+    __slots__ = ("_again", "_connection", "_late", "_outgoing", "_sink", "current", "handle")
 
-    def __init__(self, connection: Connection, outgoing: Outgoing, sink: Sink, again: bool) -> None:
+    def __init__(self, connection: Connection, outgoing: Outgoing, sink: Sink) -> None:
         self._connection = connection
         self._outgoing = outgoing
         self._sink = sink
-        self._again = again
-        self._session = ""
+        self._again = outgoing.again
         self.current: Id | None = None
         """The id that the request has now; None while it waits for the new session."""
         self._late: asyncio.TimerHandle | None = None
-        self.handle: Id = 0
+        self.handle: Id = f"held-{id(self)}"
 
-    def adopt(self, id: Id, session: str) -> SessionRetry:
-        """Stand before a sink whose request was sent already."""
-        self.handle = self.current = id
-        self._session = session
-        return self
+    def adopt(self, handle: Id, session: str) -> bool:
+        """Take over a request that was refused because its session is gone. False where it is not sent again."""
+        self.handle = handle
+        task = self._connection.reopen(session)
+        if task is None or not self._again:
+            return False
+        self._again = False
+        self._hold(task)
+        return True
 
-    def send(self, session: str | None) -> Id:
-        """Send it for the first time: now, or in the session that is just being opened."""
-        reopening = self._connection.reopening
-        if reopening is None and session is not None:
-            self._session = session
-            self.handle = self.current = self._connection.link.send(self._outgoing, self)
-            return self.handle
-        assert reopening is not None
+    def wait(self, reopening: asyncio.Task[None]) -> Id:
+        """Send a request in the session that is just being opened. Gives its handle. Raises RESOURCE_EXHAUSTED."""
         if len(self._connection.chances) >= HELD:
             raise Fault("RESOURCE_EXHAUSTED", "too many requests wait for a new session", retry_after_ms=1000)
-        self.handle = f"held-{id(self)}"
         self._hold(reopening)
         return self.handle
 
     def cancel(self, reason: str) -> None:
         """The caller no longer wants it; it may be under way again, or waiting for the new session."""
         if self.current is not None:
-            self._connection.link.cancel(self.current, reason)
+            self._connection.cancel(self.current, reason)
         self.current = None
         self._forget()
 
@@ -76,14 +72,8 @@ class SessionRetry:
         self._sink.on_request(request)
 
     def on_lost(self, fault: Fault) -> None:
-        connection = self._connection
-        task = connection.reopen(self._session) if fault.name == "SESSION_UNKNOWN" else None
-        if task is None or not self._again:
-            self._forget()
-            self._sink.on_lost(fault)
-            return
-        self._again = False
-        self._hold(task)
+        self._forget()
+        self._sink.on_lost(fault)
 
     def _hold(self, task: asyncio.Task[None]) -> None:
         # From now on its id is not its handle. Its deadline holds here, too.
@@ -99,6 +89,8 @@ class SessionRetry:
         try:
             if task.cancelled() or task.exception() is not None:
                 raise Fault("UPSTREAM_UNAVAILABLE", "the server lost the session, and a new one could not be opened")
+            # Whatever becomes of it now, it is not sent once more.
+            self._outgoing.again = self._again
             self.current = self._connection.link.send(self._outgoing, self)
         except Fault as fault:
             self._forget()

@@ -20,7 +20,6 @@ from interlock.hub.calls.dispatch import result_pages as pages
 from interlock.hub.calls.dispatch.dispatcher import CallQuota, Dispatcher
 from interlock.hub.calls.dispatch.recovery import CallRecovery
 from interlock.hub.calls.dispatch.result_postprocessing import ResultPostprocessor
-from interlock.hub.calls.dispatch.trails import Trails
 from interlock.hub.calls.pipeline.pipeline import Commit, Dispatch, Pipeline, Release
 from interlock.hub.calls.recording import Recording
 from interlock.hub.calls.refusals import Refusals
@@ -104,9 +103,6 @@ class HubService:
         self.recovering = CallRecovery(self._pipeline, catalog, risk_of, recording, clock)
         self.sending.recovering = self.recovering
         self.sending.judged_again = self._pipeline.judged_again
-        self.sending.trails = Trails(
-            self.sending, recording, self._pipeline.policy_version, discovery_tools.contexts, limits, clock
-        )
         resolving = NameResolution(catalog, access, upstreams)
         search_handler = ToolSearchHandler(discovery_tools, later)
         self.calls = CallHandler(

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Final, TypeVar
 
 import msgspec
 
+from interlock.protocols.mcp.answers import read_members
 from interlock.protocols.mcp.meta import PROGRESS_TOKEN, members
 from interlock.protocols.mcp.tasks import TERMINAL, TRANSITIONS, Status, TaskState, unknown_task, with_related
 from interlock.transports.exchange import Exchange, Session
@@ -366,12 +367,8 @@ class RunningTask:
 
 
 def _is_error(result: bytes) -> bool:
-    return b'"isError"' in result and msgspec.json.decode(result, type=_Result).isError
+    return read_members(result).failed is not False
 
 
 def _now() -> str:
     return datetime.now(UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-
-
-class _Result(msgspec.Struct):
-    isError: bool = False

@@ -9,15 +9,14 @@ from __future__ import annotations
 import abc
 import asyncio
 from collections.abc import Callable, Mapping
-from typing import TYPE_CHECKING, Protocol
+from typing import Final, Protocol
 
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.meta import RequestPreview
 from interlock.wire.errors import ErrorObject, Fault
 from interlock.wire.messages import Notification, Request
 
-if TYPE_CHECKING:
-    from interlock.transports.alike_calls import Said
+GONE: Final = "the client closed the connection"
 
 
 class Caller(Protocol):
@@ -68,7 +67,7 @@ class Exchange(abc.ABC):
     After a cancellation or a disconnect that cancels, everything sent is dropped silently.
     """
 
-    __slots__ = ("caller", "dialect", "headers", "on_cancel", "preview", "request", "said", "session")
+    __slots__ = ("caller", "dialect", "headers", "on_cancel", "preview", "request", "session")
 
     def __init__(
         self,
@@ -88,8 +87,6 @@ class Exchange(abc.ABC):
         """The HTTP headers, lower-case, or None where the transport has none."""
         self.on_cancel: Callable[[str], None] | None = None
         """Called once, with the reason, when the client no longer wants the answer."""
-        self.said: Said | None = None
-        """Where a trail can be left for calls like this one."""
 
     @abc.abstractmethod
     def result(self, result: bytes) -> None:
@@ -119,6 +116,18 @@ class Exchange(abc.ABC):
     @abc.abstractmethod
     def open(self) -> bool:
         """Whether an answer is still wanted."""
+
+
+class OpenExchange(Exchange):
+    """An exchange of a transport's own, which ends when nobody wants its answer."""
+
+    @abc.abstractmethod
+    def cancel(self, reason: str) -> None:
+        """Its answer is no longer wanted, or nobody can give it any more."""
+
+    def client_gone(self) -> None:
+        """Its client has gone."""
+        self.cancel(GONE)
 
 
 class Service(Protocol):

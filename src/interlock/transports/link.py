@@ -10,6 +10,7 @@ from typing import Protocol
 
 import msgspec
 
+from interlock.protocols.mcp.meta import PROGRESS_TOKEN, with_meta
 from interlock.wire.errors import ErrorObject, Fault
 from interlock.wire.messages import Failure, Id, Request, Result
 
@@ -33,6 +34,16 @@ class Outgoing(msgspec.Struct):
     """The params are known to carry the `_meta` of the stateless era already."""
     patience: float = 0.0
     """The seconds until the deadline that progress starts anew."""
+    rest: bytes | None = None
+    """Where the params are in two parts: what follows on the link's progress token, which is a member of `_meta`."""
+    again: bool = False
+    """Whether it may be sent twice."""
+
+    def with_token(self, token: int) -> bytes:
+        """The params with this progress token in them."""
+        if self.rest is not None:
+            return b'%b"progressToken":%d%b' % (self.params, token, self.rest)
+        return with_meta(self.params, {PROGRESS_TOKEN: token})
 
 
 class Sink(Protocol):

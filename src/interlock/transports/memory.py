@@ -13,7 +13,7 @@ from collections.abc import Callable
 from interlock.protocols.mcp.capabilities import missing_capability
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.intake import is_modern, read_initialize, read_modern
-from interlock.protocols.mcp.meta import PROGRESS_TOKEN, RequestPreview, preview, with_meta
+from interlock.protocols.mcp.meta import RequestPreview, preview
 from interlock.transports.exchange import Caller, Exchange, Service, Session
 from interlock.transports.link import Link, Listener, Outgoing, Sink
 from interlock.wire.conversation import PROGRESS
@@ -57,9 +57,7 @@ class MemoryLink(Link):
         if len(self._open) >= self._limits.pending:
             raise Fault("RESOURCE_EXHAUSTED", f"{self._limits.pending} requests are waiting", retry_after_ms=1000)
         self._last += 1
-        params = outgoing.params
-        if outgoing.wants_progress:
-            params = with_meta(params, {PROGRESS_TOKEN: self._last})
+        params = outgoing.with_token(self._last) if outgoing.wants_progress else outgoing.params
         request = Request(self._last, outgoing.method, params)
         self.later(self._serve, request, outgoing, sink)
         # Held from now on, so that a cancellation in this very turn finds it.

@@ -9,7 +9,6 @@ import abc
 import asyncio
 from typing import Final
 
-from interlock.protocols.mcp.meta import PROGRESS_TOKEN, with_meta
 from interlock.transports.link import Link, Listener, Outgoing, Sink
 from interlock.transports.violation_log import ViolationLog
 from interlock.wire.conversation import (
@@ -32,7 +31,6 @@ from interlock.wire.messages import (
     Message,
     Notification,
     Request,
-    Result,
     encode_failure,
     encode_notification,
     encode_result,
@@ -46,20 +44,16 @@ SWEEP: Final = 0.25
 class Waiter:
     """One request's place in the conversation."""
 
-    # What few requests ever change stands here once, not in each of them.
-    id = 0
-    least = 0.0
-    """It may take until then, whatever progress says."""
-    sent = False
-    """Whether the server may have got it, where the transport knows that of each."""
+    __slots__ = ("id", "least", "outgoing", "sent", "sink")
 
-    def __init__(self, outgoing: Outgoing, sink: Sink) -> None:
+    def __init__(self, id: int, outgoing: Outgoing, sink: Sink) -> None:
+        self.id = id
         self.outgoing = outgoing
         self.sink = sink
-
-    def got(self, result: bytes) -> None:
-        """Its good answer came."""
-        self.sink.on_response(Result(self.id, result))
+        self.least = 0.0
+        """It may take until then, whatever progress says."""
+        self.sent = False
+        """Whether the server may have got it, where the transport knows that of each."""
 
 
 class OneStreamLink(Link):
@@ -113,29 +107,22 @@ class OneStreamLink(Link):
 
     # How a request begins.
 
-    def _begin(
-        self, waiter: Waiter, method: str, params: bytes, deadline: float, wants_progress: bool = False
-    ) -> bytes:
-        """Give a request its place in the conversation, and its id. Gives its bytes. Raises RESOURCE_EXHAUSTED or
+    def _begin(self, outgoing: Outgoing, sink: Sink) -> tuple[Waiter, bytes]:
+        """Give a request its id and its place in the conversation. Gives its bytes. Raises RESOURCE_EXHAUSTED or
         UPSTREAM_UNAVAILABLE."""
         if self._fault is not None:
             raise Fault("UPSTREAM_UNAVAILABLE", self._fault.message)
+        if not outgoing.patience and outgoing.max_deadline is not None:
+            outgoing.patience = outgoing.deadline - self._loop.time()
         id_ = self._conversation.reserve()
-        params = sendable(params)
-        if wants_progress:
-            params = with_meta(params, {PROGRESS_TOKEN: id_})
-        if method == "initialize":
+        params = sendable(outgoing.with_token(id_) if outgoing.wants_progress else outgoing.params)
+        if outgoing.method == "initialize":
             self._handshake = id_
-        waiter.id = id_
         if not self._sweeping:
             self._sweeping = True
             self._loop.call_later(SWEEP, self._sweep)
-        return self._conversation.ask(id_, method, params, waiter, deadline)
-
-    def _waiter(self, outgoing: Outgoing, sink: Sink) -> Waiter:
-        if not outgoing.patience and outgoing.max_deadline is not None:
-            outgoing.patience = outgoing.deadline - self._loop.time()
-        return Waiter(outgoing, sink)
+        waiter = Waiter(id_, outgoing, sink)
+        return waiter, self._conversation.ask(id_, outgoing.method, params, waiter, outgoing.deadline)
 
     # What the server says.
 

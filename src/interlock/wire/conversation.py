@@ -144,13 +144,13 @@ class Conversation(Generic[W]):
         self._owed.clear()
         return waiters
 
-    def may_owe(self, id: Id) -> bool:
-        """Whether the other side's request with this id can be taken."""
-        return id not in self._owed and len(self._owed) < self._limits.pending
-
-    def owe(self, id: Id) -> None:
-        """One of the other side's requests was taken: an answer is owed until `settle`."""
-        self._owed.add(id)
+    def owe(self, id: Id) -> bool:
+        """Take one of the other side's requests: an answer is owed until `settle`. False where it cannot be taken."""
+        owed = self._owed
+        if id in owed or len(owed) >= self._limits.pending:
+            return False
+        owed.add(id)
+        return True
 
     def settle(self, id: Id) -> bool:
         """An owed answer is about to be sent. False when it is no longer wanted, and must not be."""
@@ -167,7 +167,7 @@ class Conversation(Generic[W]):
             return Refused(bad)
         return self.take(message)
 
-    def answered(self, id: int) -> W | None:
+    def answered(self, id: Id) -> W | None:
         """The answer to one of ours is there: who waited for it, if anyone did."""
         waiting = self._waiting.pop(id, None)
         return None if waiting is None else waiting[0]
@@ -191,8 +191,7 @@ class Conversation(Generic[W]):
         return Answered(waiting[0], answer)
 
     def _asked(self, request: Request) -> Received[W]:
-        if self.may_owe(request.id):
-            self.owe(request.id)
+        if self.owe(request.id):
             return Asked(request)
         if request.id in self._owed:
             return Refused(BadMessage("INVALID_REQUEST", f"id {request.id!r} is already in use by an open request"))

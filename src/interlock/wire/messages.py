@@ -14,6 +14,7 @@ import msgspec
 from interlock.wire.errors import ErrorObject, Fault
 from interlock.wire.large import LARGE, Read
 from interlock.wire.limits import DEFAULT, Limits
+from interlock.wire.names import TwiceNamed, names_of
 from interlock.wire.nesting import nested_deeper
 
 Id: TypeAlias = int | str
@@ -68,8 +69,9 @@ def decode(data: bytes, limits: Limits = DEFAULT) -> Message:
     except (msgspec.DecodeError, RecursionError, UnicodeDecodeError) as cause:
         raise _unreadable(data, cause) from None
     message = _classify(envelope, limits)
-    if len(data) != _canonical_length(message):
-        _refuse_ambiguity(data, message)
+    canonical = _canonical_length(message)
+    if len(data) != canonical:
+        _refuse_ambiguity(data, message, len(data) - canonical)
     return message
 
 
@@ -89,54 +91,6 @@ def plain_request(data: bytes) -> Request | None:
     if len(data) != _CALL_LENGTH + len(b"%d" % id_) + len(method) + len(params) or params[0] != _BRACE:
         return None
     return Request(id_, method, params)
-
-
-def plain_result(data: bytes, id: int) -> bytes | None:
-    """The result in these bytes, if they are nothing but the good answer to that request; else None, for `decode`."""
-    if len(data) > LARGE:
-        return None
-    start = b'{"jsonrpc":"2.0","id":%d,"result":{' % id
-    try:
-        if data.startswith(start) and data.endswith(b"}}"):
-            # Nothing but the result is left to be read.
-            result = data[len(start) - 1 : -1]
-            _decode_raw(result)
-            return result
-        plain = _decode_plain_result(data)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-        return None
-    result = bytes(plain.result)
-    if plain.id != id or len(data) != RESULT_LENGTH + len(b"%d" % plain.id) + len(result):
-        return None
-    return result
-
-
-def plain_answer(data: bytes) -> tuple[int, bytes] | None:
-    """The id and the result in these bytes, if they are nothing but a good answer as servers write it: id first, or
-    last; else None, for `decode`."""
-    if len(data) > LARGE:
-        return None
-    if data.startswith(_ANSWER):
-        digits, found, _ = data[len(_ANSWER) : len(_ANSWER) + _ID_ROOM].partition(b',"result":{')
-        start, end = len(_ANSWER) + len(digits) + len(found) - 1, len(data) - 1
-        if data[end:] != b"}":
-            return None
-    elif data.startswith(b'{"result":{'):
-        start, end = len(b'{"result":'), data.rfind(_TAIL)
-        digits, found = data[end + len(_TAIL) : -1], data[-1:]
-        if end < 0 or found != b"}":
-            return None
-    else:
-        return None
-    if not found or not digits.isdigit() or digits[0] == _ZERO:
-        return None
-    result = data[start:end]
-    try:
-        # Nothing but the result is left to be read.
-        _decode_raw(result)
-    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
-        return None
-    return int(digits), result
 
 
 def decode_batch(data: bytes, limits: Limits = DEFAULT) -> list[Message | BadMessage]:
@@ -273,16 +227,8 @@ class _PlainRequest(msgspec.Struct, forbid_unknown_fields=True):
     params: msgspec.Raw
 
 
-class _PlainResult(msgspec.Struct, forbid_unknown_fields=True):
-    jsonrpc: Literal["2.0"]
-    id: int
-    result: msgspec.Raw
-
-
 _decode_envelope = msgspec.json.Decoder(_Envelope).decode
 _decode_plain_request = msgspec.json.Decoder(_PlainRequest).decode
-_decode_plain_result = msgspec.json.Decoder(_PlainResult).decode
-_decode_raw = msgspec.json.Decoder(msgspec.Raw).decode
 _decode_error = msgspec.json.Decoder(ErrorObject).decode
 _decode_parts = msgspec.json.Decoder(list[msgspec.Raw]).decode
 _quote = msgspec.json.Encoder().encode
@@ -330,61 +276,50 @@ def _text(value: msgspec.Raw | msgspec.UnsetType) -> str:
 
 def _canonical_length(message: Message) -> int:
     """How long the message is if it holds just what was read, in compact form. A longer one is looked at again."""
-    if type(message) is Request:
-        params = message.params
-        length = _REQUEST_LENGTH + len(encode_id(message.id)) + len(message.method)
-        # The very object that stands for absent params.
-        return length if params is EMPTY_OBJECT else length + _PARAMS_LENGTH + len(params)
-    if type(message) is Result:
-        return RESULT_LENGTH + len(encode_id(message.id)) + len(message.result)
-    return -1
+    match message:
+        case Request():
+            return _said_length(message) + len(encode_id(message.id)) + _ID_LENGTH
+        case Notification():
+            return _said_length(message)
+        case Result():
+            return RESULT_LENGTH + len(encode_id(message.id)) + len(message.result)
+        case Failure():
+            return len(bytes(message.error.data))
 
 
-_REQUEST_LENGTH = len('{"jsonrpc":"2.0","id":,"method":""}')
+def _said_length(message: Request | Notification) -> int:
+    params = message.params
+    length = _NOTIFICATION_LENGTH + len(message.method)
+    # The very object that stands for absent params.
+    return length if params is EMPTY_OBJECT else length + _PARAMS_LENGTH + len(params)
+
+
+_NOTIFICATION_LENGTH = len('{"jsonrpc":"2.0","method":""}')
+_ID_LENGTH = len('"id":,')
+_REQUEST_LENGTH = _NOTIFICATION_LENGTH + _ID_LENGTH
 _PARAMS_LENGTH = len(',"params":')
 _CALL_LENGTH = _REQUEST_LENGTH + _PARAMS_LENGTH
-_ANSWER = b'{"jsonrpc":"2.0","id":'
-_TAIL = b',"jsonrpc":"2.0","id":'
-_ID_ROOM = 18 + len(',"result":{')
-_ZERO = ord("0")
 _BRACE = ord("{")
 ENVELOPE: Final = frozenset({"jsonrpc", "id", "method", "params", "result", "error"})
 
 
-def _refuse_ambiguity(data: bytes, message: Message) -> None:
+def _refuse_ambiguity(data: bytes, message: Message, beside: int) -> None:
     """The slow look at an envelope with spaces or members of its own: no name may stand twice or in wrong case."""
-    payload = b"" if isinstance(message, Failure) else message.result if isinstance(message, Result) else message.params
-    # What was read is cut out once: if it stands there twice, the second is still found, and the rest is short.
-    rest = data.replace(payload, b"0", 1) if payload else data
-    seen: set[str] = set()
-    for name in _top_level_names(rest):
-        if name in seen:
-            raise BadMessage("INVALID_REQUEST", f"member {name!r} stands twice")
+    try:
+        names = names_of(data, beside)
+    except TwiceNamed as cause:
+        # Which of two ids is meant cannot be known.
+        raise BadMessage("INVALID_REQUEST", str(cause), None if cause.name == "id" else _id_of(message)) from None
+    for name in names:
         if name not in ENVELOPE and name.casefold() in ENVELOPE:
-            raise BadMessage("INVALID_REQUEST", f"member {name!r} is written in the wrong case")
-        seen.add(name)
+            raise BadMessage("INVALID_REQUEST", f"member {name!r} is written in the wrong case", _id_of(message))
+
+
+def _id_of(message: Message) -> Id | None:
+    return None if isinstance(message, Notification) else message.id
 
 
 _TOKEN = re.compile(rb'"(?:[^"\\]|\\.)*"|[\[\]{}:,]', re.DOTALL)
-
-
-def _top_level_names(data: bytes) -> list[str]:
-    names: list[str] = []
-    depth = 0
-    expect_name = False
-    for token in _TOKEN.finditer(data):
-        char = data[token.start()]
-        if char in b"{[":
-            depth += 1
-            expect_name = depth == 1
-        elif char in b"}]":
-            depth -= 1
-        elif depth == 1 and char == 0x2C:
-            expect_name = True
-        elif depth == 1 and expect_name and char == 0x22:
-            names.append(msgspec.json.decode(token.group(), type=str))
-            expect_name = False
-    return names
 
 
 def _members(payload: bytes) -> int:

@@ -8,7 +8,6 @@ import msgspec
 import pytest
 from http_peer import Client, Desk, Peer, Place, call, opened, post, request
 
-from interlock.transports.exchange import Exchange
 from interlock.transports.http.bounds import HttpBounds
 from interlock.wire.errors import Fault
 from interlock.wire.limits import Limits
@@ -470,28 +469,3 @@ async def test_an_unreadable_cancellation_is_a_bad_request(place: Place) -> None
     async with place.peer() as peer:
         peer.send(post(place.host, call("echo"), client.headers))
         assert (await peer.answer()).status == 200
-
-
-async def test_what_sessions_remember_of_calls_is_bounded_over_all_of_them_and_ends_with_each() -> None:
-    class Answering(Desk):
-        def serve(self, exchange: Exchange) -> None:
-            exchange.result(b"{}")
-
-    async with opened(Answering(), HttpBounds(alike_bytes=20_000)) as place:
-        remembered = place.endpoint.sessions.remembered
-        one, other = await place.handshake(), await place.handshake()
-        for client in (one, other):
-            for number in range(30):
-                await client.post(call(f"tool-{number}", id=number, _meta={"of mine": "x" * number}))
-                assert remembered.bytes <= 20_000
-        kept = len(remembered)
-        assert 5 < kept < 30, "the newest of the last one"
-        async with place.peer() as peer:
-            for number in (29, 0, 29):
-                peer.send(post(place.host, call(f"tool-{number}", id=number), one.headers))
-                assert (await peer.answer()).json["id"] == number
-        for client in (one, other):
-            async with place.peer() as peer:
-                peer.send(request("DELETE", place.host, client.headers))
-                assert (await peer.answer()).status == 204
-        assert (len(remembered), remembered.bytes) == (0, 0)

@@ -7,7 +7,8 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
-from interlock.wire.large import Read
+from interlock.protocols.mcp.answers import ResultMembers, read_members
+from interlock.wire.errors import Fault
 
 Transport: TypeAlias = Literal["answered", "timeout", "lost", "cancelled", "not_sent", "unknown"]
 Protocol: TypeAlias = Literal["", "result", "error"]
@@ -104,23 +105,23 @@ NOT_SENT: Final = Outcome("not_sent")
 UNKNOWN: Final = Outcome("unknown")
 
 
-class _Glance(msgspec.Struct):
-    isError: bool = False
-
-
-_GLANCE: Final = msgspec.json.Decoder(_Glance)
+UNREADABLE: Final = Outcome("answered", "error")
 
 
 def outcome_of(result: bytes) -> Outcome:
-    """The outcome of a tool call that was answered with this result. Decodes only where it has to."""
-    if type(result) is Read:
-        return TOOL_FAILED if result.member("isError") == b"true" else SUCCEEDED
-    if result.find(b'"isError"') < 0:
-        return SUCCEEDED
+    """The outcome of a tool call that was answered with this result."""
     try:
-        return TOOL_FAILED if _GLANCE.decode(result).isError else SUCCEEDED
-    except (msgspec.DecodeError, UnicodeDecodeError):
-        return Outcome("answered", "error")
+        return outcome_in(read_members(result))
+    except Fault:
+        return UNREADABLE
+
+
+def outcome_in(members: ResultMembers) -> Outcome:
+    """The same for a result that was read."""
+    failed = members.failed
+    if failed is None:
+        return UNREADABLE
+    return TOOL_FAILED if failed else SUCCEEDED
 
 
 class Record(msgspec.Struct, frozen=True, omit_defaults=True):

@@ -123,6 +123,11 @@ class Call:
         self.arguments_raw = raw
 
     @property
+    def shown(self) -> str | None:
+        """The server's name to a client that sees many servers, and so has other addresses than the server."""
+        return None if self.caller.view.bare else self.target.server
+
+    @property
     def members(self) -> Members:
         """The params, values raw."""
         if self._members is None:
@@ -139,12 +144,11 @@ class Call:
         if self._arguments is _UNSET:
             raw = self.arguments_raw
             try:
-                read = self.exchange.preview.value if self.plain else _UNSET
-                if type(raw) is Read and read is not _UNSET:
+                if type(raw) is Read and raw.value is not _UNSET:
                     # Read piece by piece, with no name twice: there is nothing left to compare.
-                    self._arguments = read
-                    return read
-                value = _decode(raw) if read is _UNSET else read
+                    self._arguments = raw.value
+                    return raw.value
+                value = _decode(raw)
                 again = _encode(value)
             except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, OverflowError) as cause:
                 raise Fault("INVALID_PARAMS", f"arguments: {cause}") from None

@@ -22,6 +22,7 @@ from interlock.protocols.traces import find_trace_id, new_trace_id, read_tracepa
 from interlock.store import StoreError
 from interlock.transports.exchange import Exchange
 from interlock.wire.errors import ErrorObject, Fault
+from interlock.wire.names import may_spell
 
 _UNSET: Final = msgspec.UNSET
 _REFUSED: Final = {
@@ -46,9 +47,7 @@ class Recording:
         """Record the intent. Raises a `Fault` where it cannot be recorded, and the call must not be sent."""
         trace = call.trace
         if not trace:
-            exchange = call.exchange
-            # Most calls are known to name no trace.
-            trace = call.trace = new_trace_id() if exchange.preview.untraced else trace_of(exchange)
+            trace = call.trace = trace_of(call.exchange)
         call.ticket = self.recorder.intent(call.caller.principal, call.target, trace, call.arguments_raw)
 
     def begin_strictly(self, call: Call, send: Callable[[], None], refuse: Callable[[Fault], None]) -> None:
@@ -143,7 +142,7 @@ def trace_of(exchange: Exchange) -> str:
         if meta.trace_id is not _UNSET:
             return _named(bytes(meta.trace_id)) or new_trace_id()
     # A call that is nothing but a name and arguments has no place for it.
-    if seen.arguments is None and b'"trace_id"' in exchange.request.params:
+    if seen.arguments is None and may_spell(exchange.request.params, b"trace_id"):
         said = members(exchange.request.params).get("trace_id")
         if said is not None:
             return _named(bytes(said)) or new_trace_id()

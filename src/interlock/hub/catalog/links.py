@@ -13,16 +13,31 @@ from typing import Any, Final
 import msgspec
 
 from interlock.hub.catalog.resource_uris import exposed_uri, original_uri
+from interlock.protocols.mcp.answers import ResultMembers
 from interlock.wire.errors import ErrorObject
 from interlock.wire.large import Read, encode_large
 from interlock.wire.large_messages import decode_large_value
 from interlock.wire.limits import DEFAULT
+from interlock.wire.names import may_spell
 
 SAMPLING: Final = "sampling/createMessage"
-_ASKS_A_MODEL: Final = msgspec.Raw(msgspec.json.encode(SAMPLING))
 _ADDRESS: Final = b'"uri"'
 
 Blocks = list[dict[str, object]]
+
+
+def has_addresses(members: ResultMembers, result: bytes) -> bool:
+    """Whether a result of a tool, prompt or resource has an address where MCP has one."""
+    if type(result) is Read:
+        return _ADDRESS in result.names
+    try:
+        if members.content is not _UNSET and any(block.is_address for block in _decode_blocks(members.content)):
+            return True
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        return True  # no list of objects: looked at piece by piece
+    if members.contents is not _UNSET:
+        return True
+    return members.messages is not _UNSET and may_spell(bytes(members.messages), _ADDRESS)
 
 
 def with_exposed_uris(server: str, result: bytes) -> bytes:
@@ -44,7 +59,7 @@ def _expose(server: str, value: Any) -> None:
 
 def exposed_error(server: str, error: ErrorObject) -> ErrorObject:
     """A server's error about a resource: it carries the address (2026-07-28, Resources: Error Handling)."""
-    if _ADDRESS not in bytes(error.data):
+    if not may_spell(bytes(error.data), _ADDRESS):
         return error
     data = msgspec.json.decode(error.data)
     if not isinstance(data, dict) or not isinstance(data.get("uri"), str):
@@ -55,7 +70,7 @@ def exposed_error(server: str, error: ErrorObject) -> ErrorObject:
 
 def exposed_question(server: str, method: str, params: bytes) -> bytes:
     """What a server asks, for a client that sees many servers: with the results of tools that a model is told of."""
-    if method != SAMPLING or _ADDRESS not in params:
+    if method != SAMPLING or not may_spell(params, _ADDRESS):
         return params
     value = msgspec.json.decode(params)
     for message in _blocks(value.get("messages")) if isinstance(value, dict) else ():
@@ -65,21 +80,22 @@ def exposed_question(server: str, method: str, params: bytes) -> bytes:
 
 def exposed_questions(server: str, requests: bytes) -> bytes:
     """The same for `inputRequests`. What is no such thing stays what it is."""
-    if _ADDRESS not in requests:
+    if not may_spell(requests, _ADDRESS):
         return requests
     try:
         asked = msgspec.json.decode(requests, type=dict[str, dict[str, msgspec.Raw]])
+        methods = {key: method.method for key, method in _decode_methods(requests).items()}
     except msgspec.DecodeError:
         return requests
-    for question in asked.values():
-        if "params" in question and question.get("method") == _ASKS_A_MODEL:
+    for key, question in asked.items():
+        if "params" in question and methods[key] == SAMPLING:
             question["params"] = msgspec.Raw(exposed_question(server, SAMPLING, bytes(question["params"])))
     return msgspec.json.encode(asked)
 
 
 def restored_answer(server: str, answer: bytes) -> bytes:
     """A client's answer for the server that asked: what a model wrote, with that server's addresses as it has them."""
-    if _ADDRESS not in answer:
+    if not may_spell(answer, _ADDRESS):
         return answer
     value = msgspec.json.decode(answer)
     if not isinstance(value, dict) or "role" not in value:
@@ -90,7 +106,7 @@ def restored_answer(server: str, answer: bytes) -> bytes:
 
 def restored_answers(server: str, responses: bytes) -> bytes:
     """The same for `inputResponses`."""
-    if _ADDRESS not in responses:
+    if not may_spell(responses, _ADDRESS):
         return responses
     try:
         given = msgspec.json.decode(responses, type=dict[str, msgspec.Raw])
@@ -116,6 +132,24 @@ def _change(block: dict[str, object], change: Callable[[str], str]) -> None:
 def _restored(server: str, uri: str) -> str:
     found = original_uri(uri)
     return found[1] if found is not None and found[0] == server else uri
+
+
+class _Block(msgspec.Struct):
+    uri: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+    resource: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
+
+    @property
+    def is_address(self) -> bool:
+        return self.uri is not _UNSET or self.resource is not _UNSET
+
+
+class _Asked(msgspec.Struct):
+    method: str = ""
+
+
+_UNSET: Final = msgspec.UNSET
+_decode_blocks = msgspec.json.Decoder(list[_Block]).decode
+_decode_methods = msgspec.json.Decoder(dict[str, _Asked]).decode
 
 
 def _blocks(value: object) -> Blocks:

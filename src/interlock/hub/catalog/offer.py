@@ -26,6 +26,7 @@ from interlock.protocols.patterns import PatternSet
 from interlock.signatures.problems import DefinitionError
 from interlock.wire.errors import Fault
 from interlock.wire.messages import strict
+from interlock.wire.names import may_spell
 
 if TYPE_CHECKING:
     from interlock.signatures.validate import Validator
@@ -359,7 +360,7 @@ def _tool(server: str, name: str, definition: bytes, fields: _Fields, rules: Too
     raw = bytes(schema)
     output = fields.get("outputSchema")
     # A tool with bad header annotations would be refused by every client that comes over HTTP.
-    headers = param_headers(msgspec.json.decode(raw)) if b"x-mcp-header" in raw else ()
+    headers = param_headers(msgspec.json.decode(raw)) if may_spell(raw, b"x-mcp-header") else ()
     return Tool(
         item.kind,
         server,
@@ -443,7 +444,7 @@ def _with_exposed_ui(server: str, fields: _Fields) -> dict[str, object] | None:
 
     None for all others, which only get another name."""
     raw = fields.get("_meta")
-    if raw is None or b"ui://" not in bytes(raw):
+    if raw is None or not may_spell(bytes(raw), b"ui://"):
         return None
     meta = msgspec.json.decode(raw)
     if not isinstance(meta, dict):

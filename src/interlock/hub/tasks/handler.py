@@ -21,7 +21,7 @@ from interlock.hub.calls.background_tasks import Later
 from interlock.hub.calls.bridges.retries import ANSWERS, QUESTIONS
 from interlock.hub.calls.call import Call, Caller
 from interlock.hub.calls.dispatch.result_postprocessing import ResultPostprocessor
-from interlock.hub.catalog.links import exposed_questions, restored_answers, with_exposed_uris
+from interlock.hub.catalog.links import exposed_questions, has_addresses, restored_answers, with_exposed_uris
 from interlock.hub.catalog.target import Target
 from interlock.hub.tasks.ledger import KeptTask, full
 from interlock.hub.tasks.live import Expected, renamed
@@ -29,6 +29,7 @@ from interlock.hub.tasks.result_wait import ResultWait
 from interlock.hub.tasks.task_exchange import TaskExchange
 from interlock.hub.tasks.tracker import Tracker
 from interlock.hub.upstreams.connection_owner import UpstreamConnection
+from interlock.protocols.mcp.answers import read_members
 from interlock.protocols.mcp.meta import CLIENT_CAPABILITIES, PROGRESS_TOKEN, members
 from interlock.protocols.mcp.results import COMPLETE
 from interlock.protocols.mcp.tasks import (
@@ -314,7 +315,7 @@ class TaskHandler:
     def _finish(
         self, exchange: Exchange, caller: Caller, target: Target, result: bytes, deliver: Callable[[bytes], None]
     ) -> None:
-        if not caller.view.bare and b'"uri"' in result:
+        if not caller.view.bare and has_addresses(read_members(result), result):
             result = with_exposed_uris(target.server, result)
         finish = self._finish_of(target)
         if finish is None:

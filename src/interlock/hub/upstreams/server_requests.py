@@ -23,6 +23,7 @@ from interlock.wire.cancellation import read_withdrawal
 from interlock.wire.conversation import PROGRESS
 from interlock.wire.errors import ErrorDialect, ErrorObject, Fault
 from interlock.wire.messages import Id, Request, one_line
+from interlock.wire.names import may_spell
 
 CARRIED: Final = frozenset({"sampling/createMessage", "elicitation/create", "roots/list"})
 """What a server may ask of a client."""
@@ -140,7 +141,7 @@ class ServerRequests:
 
 def _token_in(params: bytes) -> Id | None:
     """The token under which a request wants to hear of progress."""
-    if PROGRESS_TOKEN.encode() not in params:
+    if not may_spell(params, PROGRESS_TOKEN.encode()):
         return None
     try:
         return msgspec.json.decode(params, type=_Marked).meta.progressToken

@@ -14,12 +14,13 @@ from interlock.protocols.mcp import headers as mcp_headers
 from interlock.protocols.mcp.capabilities import NO_CAPABILITIES, read_client_capabilities
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.meta import CLIENT_CAPABILITIES, PROTOCOL_VERSION, RequestMeta, RequestPreview, preview
-from interlock.protocols.mcp.methods import LOG_LEVELS, METHODS, serves
+from interlock.protocols.mcp.methods import LOG_LEVELS, METHODS, SERVED_MODERN
 from interlock.protocols.mcp.revisions import LEGACY_NAMES, MODERN_NAMES, REVISIONS, Revision, agree
 from interlock.protocols.mgp import negotiation
 from interlock.protocols.mgp.negotiation import Home, Offer, read_offer
 from interlock.wire.errors import ErrorDialect, Fault
 from interlock.wire.messages import Request
+from interlock.wire.names import may_spell
 
 Headers = Mapping[bytes, bytes]
 K = TypeVar("K")
@@ -56,7 +57,7 @@ def read_modern(request: Request, view: RequestPreview, headers: Headers | None)
         mcp_headers.check_standard(headers, request.method, name_in(request.method, view), meta.protocol_version)
     # A client says the same with every request.
     dialect = _dialects.get(view.meta_raw) or _modern_dialect(meta, view.meta_raw)
-    if not serves(request.method, dialect.revision.era) and request.method in METHODS:
+    if request.method in METHODS and request.method not in SERVED_MODERN:
         raise Fault("METHOD_NOT_FOUND", f"{request.method} is not part of revision {dialect.revision.name}")
     return dialect
 
@@ -152,7 +153,7 @@ def _keep(known: dict[K, Dialect], key: K, dialect: Dialect) -> None:
 
 
 def _mgp_offer(capabilities: bytes) -> tuple[Offer, Home] | None:
-    return read_offer(capabilities) if b'mgp"' in capabilities else None
+    return read_offer(capabilities) if may_spell(capabilities, b"mgp") else None
 
 
 def _unsupported(version: str, supported: list[str], hint: str) -> Fault:

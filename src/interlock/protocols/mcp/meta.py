@@ -54,16 +54,12 @@ class RequestPreview(msgspec.Struct, frozen=True):
     arguments: bytes | None = None
     """The arguments as they came, where the params are `name`, `arguments` and perhaps `_meta`, and nothing else."""
     task: str | None = None
-    value: object = msgspec.UNSET
-    """The arguments, where they were decoded already."""
-    untraced: bytes = b""
-    """The `_meta` behind its opening brace, where it is known to name no trace; see `traced`."""
 
 
 def preview(params: bytes) -> RequestPreview:
     """The few members of params that decide where a request goes. Raises INVALID_PARAMS."""
     if type(params) is Read:
-        return _glance_at_large(params)
+        return _preview_large(params)
     try:
         seen = _decode_params(params)
         name, raw, arguments = seen.name, seen.meta, seen.arguments
@@ -82,7 +78,7 @@ def preview(params: bytes) -> RequestPreview:
         raise Fault("INVALID_PARAMS", f"params: {cause}") from None
 
 
-def _glance_at_large(params: Read) -> RequestPreview:
+def _preview_large(params: Read) -> RequestPreview:
     """The same for params whose members are known already: only short ones are decoded."""
     raw: dict[str, bytes] = {}
     for member in ("name", "uri", "taskId", "_meta"):
@@ -99,7 +95,7 @@ def _glance_at_large(params: Read) -> RequestPreview:
     given = params.arguments
     alone = params.spans.keys() <= _CALL_MEMBERS and (meta is not None or not meta_raw)
     if given is not None and name is not None and alone:
-        return RequestPreview(name, None, meta, meta_raw, given, None, given.value)
+        return RequestPreview(name, None, meta, meta_raw, given)
     return RequestPreview(name, uri, meta, meta_raw if meta is not None else b"", None, task)
 
 

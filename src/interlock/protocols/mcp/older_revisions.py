@@ -13,7 +13,8 @@ from typing import Any, Final
 import msgspec
 
 from interlock.protocols.mcp.revisions import R2025_03_26, Revision
-from interlock.wire.large import mentions
+from interlock.wire.large import Read, mentions
+from interlock.wire.names import may_spell
 
 RESULT: Final = "result"
 """The member that holds a value which is no object, where only objects are allowed."""
@@ -29,7 +30,7 @@ def wraps(output_schema: bytes | None) -> bool:
 
 def tools_for(revision: Revision, items: bytes) -> bytes:
     """A list of tools, with output schemas as the revision has them."""
-    return items if revision.modern or b'"outputSchema"' not in items else _older_tools(revision, items)
+    return items if revision.modern or not may_spell(items, b"outputSchema") else _older_tools(revision, items)
 
 
 @lru_cache(maxsize=8)
@@ -47,14 +48,20 @@ def _older_tools(revision: Revision, items: bytes) -> bytes:
     return msgspec.json.encode(tools)
 
 
+def _may_have_structure(result: bytes) -> bool:
+    if type(result) is Read:
+        return mentions(result, b'"structuredContent"')
+    return may_spell(result, b"structuredContent")
+
+
 def result_for(revision: Revision, result: bytes, wrap: bool) -> bytes:
     """A result of a tool, prompt or resource. `wrap` says that the tool's own schema is wrapped in the list."""
     if revision.modern:
         return result
-    if mentions(result, b'"structuredContent"'):
+    if _may_have_structure(result):
         result = _with_fitting_structure(result, revision, wrap)
-    links = not revision.structures and b'"resource_link"' in result
-    sounds = revision.name < R2025_03_26.name and b'"audio"' in result
+    links = not revision.structures and may_spell(result, b"resource_link")
+    sounds = revision.name < R2025_03_26.name and may_spell(result, b"audio")
     if links or sounds:
         value: dict[str, Any] = msgspec.json.decode(result)
         for holder, member in _places(value):

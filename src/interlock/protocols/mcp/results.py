@@ -9,6 +9,7 @@ from typing import Final
 
 import msgspec
 
+from interlock.protocols.mcp.answers import ResultMembers, read_members
 from interlock.protocols.mcp.meta import MODERN_KEYS, SERVER_INFO, Members
 from interlock.wire.errors import ErrorDialect, Fault
 from interlock.wire.large import Read
@@ -22,16 +23,9 @@ KINDS: Final = ("resultType",)
 MODERN_MEMBERS: Final = (*KINDS, "ttlMs", "cacheScope")
 """What results have in the stateless era alone."""
 
-COMPLETE_FIRST: Final = b'{"resultType":"complete",'
-"""How most results of the stateless era begin."""
-
-
-class _Kind(msgspec.Struct):
-    resultType: str | msgspec.UnsetType = msgspec.UNSET
-
+_UNSET: Final = msgspec.UNSET
 
 _decode = msgspec.json.Decoder(Members).decode
-_decode_kind = msgspec.json.Decoder(_Kind).decode
 
 
 def with_members(result: bytes, members: bytes) -> bytes:
@@ -47,28 +41,34 @@ def complete(result: bytes, *, ttl_ms: int | None = None, server_info: bytes | N
 
     That era has no other kind of result than a complete one, whatever a server writes into it.
     """
+    return completed(result, read_members(result), ttl_ms=ttl_ms, server_info=server_info)
+
+
+def completed(
+    result: bytes, members: ResultMembers, *, ttl_ms: int | None = None, server_info: bytes | None = None
+) -> bytes:
+    """The same for a result that was read."""
     if type(result) is Read:
         return _large_complete(result, ttl_ms, server_info)
-    named = _decode(result) if b'"resultType"' in result or b'"_meta"' in result or ttl_ms is not None else {}
-    if named:
-        # A server that knows no caching cannot have meant what it seems to say of it.
-        foreign = KINDS if ttl_ms is None else MODERN_MEMBERS
-        kept = {member: value for member, value in named.items() if member not in foreign}
-        if len(kept) != len(named):
-            result = msgspec.json.encode(kept)
+    # A server that knows no caching cannot have meant what it seems to say of it.
+    hinted = not members.private or (ttl_ms is not None and not (members.ttl_ms is _UNSET and members.scope is _UNSET))
+    if hinted or members.result_type is not _UNSET:
+        foreign = MODERN_MEMBERS if hinted else KINDS
+        kept = {member: value for member, value in _decode(result).items() if member not in foreign}
+        result = msgspec.json.encode(kept)
     front = b'"resultType":"complete",'
     if ttl_ms is not None:
         front += b'"ttlMs":%d,"cacheScope":"private",' % ttl_ms
-    if server_info is not None and "_meta" not in named:
+    if server_info is not None and members.meta is _UNSET:
         front += b'"_meta":{"%b":%b},' % (SERVER_INFO.encode(), server_info)
     return with_members(result, front)
 
 
-def plain(result: bytes) -> bytes:
+def plain(result: bytes, members: ResultMembers) -> bytes:
     """A stateless-era result for a client of the handshake era, without what that era does not know."""
     if type(result) is Read:
         return result.changed({}, MODERN_MEMBERS) if "resultType" in result.spans else result
-    if b'"resultType"' not in result:
+    if members.result_type is _UNSET and members.ttl_ms is _UNSET and members.scope is _UNSET:
         return result
     fields = _decode(result)
     for member in MODERN_MEMBERS:
@@ -79,14 +79,8 @@ def plain(result: bytes) -> bytes:
 def narrowed(result: bytes) -> bytes:
     """A result that nobody but its caller may keep, whatever its server said: access is decided per caller here."""
     if type(result) is Read:
-        public = result.member("cacheScope") == b'"public"'
-        return result.changed({"cacheScope": b'"private"'}) if public else result
-    if b'"public"' not in result:
-        return result
-    fields = _decode(result)
-    if bytes(fields.get("cacheScope", b"")) == b'"public"':
-        fields["cacheScope"] = msgspec.Raw(b'"private"')
-    return msgspec.json.encode(fields)
+        return result.changed({"cacheScope": b'"private"'})
+    return msgspec.json.encode(_decode(result) | {"cacheScope": msgspec.Raw(b'"private"')})
 
 
 def cacheable(result: bytes) -> bytes:
@@ -111,22 +105,10 @@ def meta_for_legacy(raw: bytes) -> bytes | None:
     return msgspec.json.encode(fields) if fields else None
 
 
-def asks_for_input(result: bytes) -> bool:
-    """Whether a result is `input_required`."""
-    if type(result) is Read:
-        return result.member("resultType") == b'"input_required"'
-    return b'"input_required"' in result and bytes(_decode(result).get("resultType", b"")) == b'"input_required"'
-
-
-def of_known_kind(result: bytes, *, tasks: bool) -> bytes:
+def of_known_kind(result: bytes, kind: str | None, *, tasks: bool) -> bytes:
     """A stateless-era result that says what kind it is, as each must. Raises UPSTREAM_ERROR for a kind that nobody
     agreed on (2026-07-28, Responses)."""
-    try:
-        shown = msgspec.json.encode(_short(result, KINDS)) if type(result) is Read else result
-        kind = _decode_kind(shown).resultType
-    except (msgspec.DecodeError, UnicodeDecodeError) as cause:
-        raise Fault("UPSTREAM_ERROR", f"the server's result cannot be read: {cause}") from None
-    if kind is msgspec.UNSET:
+    if kind is None:
         return with_members(result, b'"resultType":"complete",')
     if kind != "complete" and not (tasks and kind == "task"):
         raise Fault("UPSTREAM_ERROR", f"the server answered with a result of the unknown kind {kind[:100]!r}")

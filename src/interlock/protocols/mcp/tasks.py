@@ -11,9 +11,11 @@ from typing import Final, Literal, TypeAlias
 
 import msgspec
 
+from interlock.protocols.mcp.answers import read_members
 from interlock.protocols.mcp.meta import PREFIX, Members, members, with_meta
 from interlock.protocols.mcp.revisions import R2025_11_25, Revision
 from interlock.wire.errors import Fault
+from interlock.wire.names import may_spell
 
 EXTENSION: Final = PREFIX + "tasks"
 RELATED: Final = PREFIX + "related-task"
@@ -92,12 +94,11 @@ def read_state(raw: bytes, modern: bool) -> TaskState:
 
 def task_in(result: bytes, modern: bool) -> TaskState | None:
     """The task that an answer to `tools/call` announces; None for any other answer."""
-    if b'"taskId"' not in result:
+    if not may_spell(result, b"taskId"):
         return None
-    fields = members(result)
     if modern:
-        return read_state(result, True) if bytes(fields.get("resultType", b"")) == b'"task"' else None
-    nested = fields.get("task")
+        return read_state(result, True) if read_members(result).kind == "task" else None
+    nested = members(result).get("task")
     return None if nested is None else read_state(bytes(nested), False)
 
 
@@ -127,7 +128,7 @@ def with_related(payload: bytes, task_id: str) -> bytes:
 
 def related_task(payload: bytes) -> str | None:
     """The task that a message says it belongs to."""
-    if RELATED.encode() not in payload:
+    if not may_spell(payload, RELATED.encode()):
         return None
     try:
         found = msgspec.json.decode(payload, type=_Marked).meta.related

@@ -43,8 +43,6 @@ class HttpBounds(msgspec.Struct, frozen=True):
     replay_bytes: int = 1024 * 1024
     replay_total_bytes: int = 64 * 1024 * 1024
     """The same over all sessions."""
-    alike_bytes: int = 48 * 1024 * 1024
-    """What is remembered of calls for those that are like them, over all sessions."""
 
     @property
     def resolution_s(self) -> float:

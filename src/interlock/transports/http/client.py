@@ -11,12 +11,11 @@ import contextlib
 import math
 import ssl
 from collections.abc import Mapping
-from typing import Final
+from typing import Final, Protocol
 from urllib.parse import urljoin
 
 import msgspec
 
-from interlock.protocols.mcp.meta import PROGRESS_TOKEN, with_meta
 from interlock.protocols.mcp.revisions import Revision
 from interlock.transports.http.channel import Failed, Reply
 from interlock.transports.http.heads import Heads
@@ -49,6 +48,13 @@ TOLD_SECONDS: Final = 30.0
 
 CLOSE_SECONDS: Final = 2.0
 """How long the server may take to hear that its session is over."""
+
+
+class Recovery(Protocol):
+    """Whoever opens sessions with a server."""
+
+    def session_lost(self, id: Id, outgoing: Outgoing, sink: Sink, session: str) -> bool:
+        """A request was refused because its session is gone. True where its sink will hear of it from here."""
 
 
 class HttpLink(Link):
@@ -85,6 +91,7 @@ class HttpLink(Link):
         """How many things that it was told it did not take."""
         self._owed: set[Id] = set()
         self._standing: StandingStream | None = None
+        self._recovery: Recovery | None = None
         self._sweeper: asyncio.TimerHandle | None = None
         self._sweep_at = math.inf
         self._closed = False
@@ -120,39 +127,22 @@ class HttpLink(Link):
     def send(self, outgoing: Outgoing, sink: Sink) -> Id:
         if not outgoing.patience and outgoing.max_deadline is not None:
             outgoing.patience = outgoing.deadline - self._loop.time()
-        call = Call(self, outgoing, sink)
-        return self.begin(
-            call, outgoing.method, outgoing.params, outgoing.name, outgoing.param_headers, outgoing.wants_progress
-        )
-
-    def begin(
-        self,
-        call: Call,
-        method: str,
-        params: bytes,
-        name: str | None,
-        headers: tuple[tuple[str, str], ...] = (),
-        wants_progress: bool = False,
-    ) -> Id:
-        """Send a request for a call that whoever waits for it has made. Gives its id. Raises as `send` does."""
         calls = self._calls
         if self._closed or len(calls) >= self.limits.pending:
             raise self._cannot_send()
-        id_ = call.id = self._last_id = self._last_id + 1
-        if wants_progress:
-            params = with_meta(params, {PROGRESS_TOKEN: id_})
-        call.params = params
-        if self._heads.in_session and method != "initialize":
-            call.with_session = True
-        payload = self._heads.request(id_, method, params, name, headers)
-        calls[id_] = call
+        id_ = self._last_id = self._last_id + 1
+        method, heads = outgoing.method, self._heads
+        params = outgoing.with_token(id_) if outgoing.wants_progress else outgoing.params
+        call = calls[id_] = Call(self, outgoing, sink, id_, params)
+        if heads.session is not None and method != "initialize":
+            call.session = heads.session
         try:
-            self._pool.submit(payload, call)
+            self._pool.submit(heads.request(id_, method, params, outgoing.name, outgoing.param_headers), call)
         except Fault:
             del calls[id_]
             raise
-        if call.deadline < self._sweep_at:
-            self._sweep_by(call.deadline)
+        if outgoing.deadline < self._sweep_at:
+            self._sweep_by(outgoing.deadline)
         return id_
 
     def _cannot_send(self) -> Fault:
@@ -246,6 +236,18 @@ class HttpLink(Link):
             self._pool.drop(call)
             call.sink.on_lost(fault)
 
+    def recover_with(self, recovery: Recovery) -> None:
+        """Have requests that a lost session refused taken over by whoever opens sessions."""
+        self._recovery = recovery
+
+    def lose_session(self, call: Call, session: str) -> None:
+        """The server no longer knows the session that a request was sent in."""
+        if not self.finish(call):
+            return
+        fault = Fault("SESSION_UNKNOWN", "the server no longer knows the session")
+        if self._recovery is None or not self._recovery.session_lost(call.id, call.outgoing, call.sink, session):
+            call.sink.on_lost(fault)
+
     def drain(self, reply: Reply) -> None:
         """What was wanted of a response has come."""
         self._pool.drain(reply)
@@ -336,7 +338,7 @@ class HttpLink(Link):
 
     def _payload(self, call: Call) -> bytes:
         outgoing, heads = call.outgoing, self._heads
-        call.with_session = heads.in_session and outgoing.method != "initialize"
+        call.session = heads.session if outgoing.method != "initialize" else None
         return heads.request(call.id, outgoing.method, call.params, outgoing.name, outgoing.param_headers)
 
     def _submit(self, call: Call, payload: bytes, fresh: bool = False) -> None:

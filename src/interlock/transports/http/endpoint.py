@@ -15,18 +15,16 @@ from typing import Final
 import msgspec
 
 from interlock.protocols.mcp import headers as mcp_headers
-from interlock.protocols.mcp.alike import Parts
 from interlock.protocols.mcp.intake import (
     check_session_version,
     is_modern,
+    name_in,
     read_initialize,
     read_modern,
     refusal_dialect,
 )
 from interlock.protocols.mcp.meta import RequestPreview, preview
 from interlock.protocols.mcp.revisions import REVISIONS
-from interlock.transports.alike_calls import Open, Said
-from interlock.transports.alike_calls import Turn as AnyTurn
 from interlock.transports.credentials import check_beside
 from interlock.transports.exchange import Caller, Service
 from interlock.transports.http.answers import fault_headers
@@ -80,26 +78,23 @@ class McpEndpoint:
         self._limits = limits
         self._bounds = bounds
         self.sessions = Sessions(limits, bounds, service.on_session_closed, clock)
-        self.legacy_sse = LegacySse(service, limits, bounds, self.sessions.remembered)
+        self.legacy_sse = LegacySse(service, limits, bounds)
         self._malformed = Malformed(service, clock)
         self._listening: set[HttpExchange] = set()
         """Subscriptions of the stateless era: requests that are never done by themselves."""
 
-    def handle(self, turn: Turn, at_length: bool = False) -> None:
-        """Answer a request, now or later; `at_length` where no trail is to be followed."""
+    def handle(self, turn: Turn) -> None:
+        """Answer a request, now or later."""
         head = turn.head
-        said = head.said
         try:
-            if len(turn.body) > LARGE or turn.message is not None:
-                said = None
-            elif said is None and head.session is not None:
-                said = head.session.alike.find(turn.body)
-            parts = None if said is None else said.call.parts(turn.body)
-            if said is not None and parts is not None:
-                if at_length or said.trail is None or not said.trail.follow(turn, parts):
-                    self._serve_alike(turn, said, parts)
-            elif head.fit:
-                self._post(turn)
+            if head.fit:
+                caller = self._service.admit(head.path, head.headers)
+                small = turn.message is None and len(turn.body) <= LARGE
+                request = plain_request(turn.body) if small else None
+                if request is not None:
+                    self._request(turn, caller, request)
+                else:
+                    self._message(turn, caller)
             elif not head.path.endswith("/mcp") and mcp_path_of(head.path) is not None:
                 self.legacy_sse.handle(turn)
             elif head.method == b"POST":
@@ -158,19 +153,15 @@ class McpEndpoint:
         self.sessions.close_all("the server is shutting down")
 
     def _post(self, turn: Turn) -> None:
-        head = turn.head
-        caller = self._service.admit(head.path, head.headers)
-        if not head.fit and not _fits(turn):
-            return
+        caller = self._service.admit(turn.head.path, turn.head.headers)
+        if _fits(turn):
+            self._message(turn, caller)
+
+    def _message(self, turn: Turn, caller: Caller) -> None:
         if turn.message is not None:
             self._large(turn, caller, turn.message)
-            return
-        if len(turn.body) > LARGE:
+        elif len(turn.body) > LARGE:
             self._read_large(turn)
-            return
-        request = plain_request(turn.body)
-        if request is not None:
-            self._request(turn, caller, request)
         elif is_batch(turn.body):
             self._batch(turn, caller)
         else:
@@ -207,37 +198,31 @@ class McpEndpoint:
             turn.answer(202)
 
     def _request(self, turn: Turn, caller: Caller, request: Request) -> None:
-        head = turn.head
+        head, method = turn.head, request.method
         view = preview(request.params)
         if is_modern(request, view, head.headers):
-            dialect = read_modern(request, view, head.headers)
-            if request.method == "tools/call" and turn.message is None:
-                head.said = Said.of(turn.body, request, view, dialect, _at_length)
+            said = None if view.meta is None else (method, name_in(method, view), view.meta.protocol_version)
+            # That the headers repeat what the body says was seen once, where both came before.
+            dialect = read_modern(request, view, None if said == head.mirrored and said else head.headers)
+            head.mirrored = said
             exchange = HttpExchange(request, view, dialect, caller, turn)
             turn.on_gone = exchange.client_gone
-            self._serve(exchange)
-            if request.method == LISTEN and exchange.open:
-                self._listening.add(exchange)
-        elif request.method == "initialize":
+        elif method == "initialize":
             self._initialize(turn, caller, request)
+            return
         else:
-            session = head.session = self._session(turn, caller)
-            head.caller = caller
-            if request.method == "tools/call" and turn.message is None:
-                session.alike.learn(Said.of(turn.body, request, view, session.dialect, _at_length, session))
-            self._serve_in_session(turn, session, caller, request, view, None)
-
-    def _serve_alike(self, turn: Turn, said: Said, parts: Parts) -> None:
-        caller = self._service.admit(turn.head.path, turn.head.headers)
-        session = None if said.session is None else self._session(turn, caller)
-        exchange = HttpExchange(*said.call.read(turn.body, parts), said.dialect, caller, turn, session)
-        exchange.said = said
-        if session is None:
-            turn.on_gone = exchange.client_gone
-        else:
-            turn.head.caller = caller
-            session.take(parts[0], exchange)
+            session = head.session
+            if session is None or session.over or session.caller.owner != caller.owner:
+                session = head.session = self._session(turn, caller)
+            session.touch()
+            exchange = HttpExchange(request, view, session.dialect, caller, turn, session)
+            session.take(request.id, exchange)
+            if method == "ping":
+                exchange.result(b"{}")
+                return
         self._serve(exchange)
+        if method == LISTEN and exchange.open:
+            self._listening.add(exchange)
 
     def _serve(self, exchange: HttpExchange) -> None:
         try:
@@ -359,18 +344,6 @@ class McpEndpoint:
         session = self.sessions.find(named, caller)
         check_session_version(turn.head.headers, session.dialect.revision)
         return session
-
-
-def _at_length(turn: AnyTurn, said: Said, caller: Caller, parts: Parts, call: Open) -> HttpExchange:
-    """What a call is usually kept in, for one that is under way on a trail."""
-    assert isinstance(turn, Turn)
-    session = None if said.session is None else turn.head.session
-    exchange = HttpExchange(*said.call.read(turn.body, parts), said.dialect, caller, turn, session)
-    if session is None:
-        turn.on_gone = exchange.client_gone
-    elif session.opened.get(parts[0]) is call:
-        session.opened[parts[0]] = exchange
-    return exchange
 
 
 _BOTH_KINDS: Final = ("application/json", "text/event-stream")

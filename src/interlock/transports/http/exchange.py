@@ -14,8 +14,7 @@ import msgspec
 from interlock.protocols.mcp.capabilities import missing_capability
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.meta import SUBSCRIPTION_ID, RequestPreview
-from interlock.transports.alike_calls import GONE, OpenExchange, Said
-from interlock.transports.exchange import Caller, why_cancelled
+from interlock.transports.exchange import GONE, Caller, OpenExchange, why_cancelled
 from interlock.transports.http.answers import failure_status, fault_headers, fault_status
 from interlock.transports.http.turn import Turn
 from interlock.wire.cancellation import withdrawal
@@ -52,8 +51,6 @@ class HttpExchange(OpenExchange):
 
     # What few requests ever change stands here once, not in each of them.
     session: HttpSession | None = None
-    said: Said | None = None
-    """Where a trail can be left for calls like this one."""
     on_cancel: Callable[[str], None] | None = None
     _batch: Batch | None = None
     _open = True

@@ -134,7 +134,8 @@ class Heads:
             self._host,
             self._configured,
         )
-        self.in_session = self._session_id is not None
+        self.session = self._session_id
+        """The same as `session_id`, for whoever reads it with each request."""
         self._starts = {}
         self._context = b""
         if revision is not None and revision.version_header:

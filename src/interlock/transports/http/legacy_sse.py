@@ -14,7 +14,6 @@ from typing import TYPE_CHECKING, Final, cast
 
 import msgspec
 
-from interlock.transports.alike_calls import Remembered
 from interlock.transports.credentials import HEADER, refuse_beside
 from interlock.transports.exchange import Caller, Service
 from interlock.transports.http.bounds import HttpBounds
@@ -42,9 +41,8 @@ def mcp_path_of(path: str) -> str | None:
 class LegacySse:
     """Every stream of one HTTP face. Bounded in number, and per owner."""
 
-    def __init__(self, service: Service, limits: Limits, bounds: HttpBounds, remembered: Remembered) -> None:
+    def __init__(self, service: Service, limits: Limits, bounds: HttpBounds) -> None:
         self._service = service
-        self._remembered = remembered
         self._limits = limits
         self._bounds = bounds
         self._streams: dict[str, _Stream] = {}
@@ -88,7 +86,7 @@ class LegacySse:
         id_ = secrets.token_urlsafe(24)
         with_header = HEADER in turn.head.headers
         admit = None if with_header else refuse_beside
-        server = StdioServer(self._service, caller, limits=self._limits, admit=admit, remembered=self._remembered)
+        server = StdioServer(self._service, caller, limits=self._limits, admit=admit)
         turn.begin_stream()
         turn.send(b"event: endpoint\n" + encode_event(f"{prefix}/messages/{id_}".encode()))
         # It writes as to any transport; what it never does is read.

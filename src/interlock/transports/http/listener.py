@@ -24,8 +24,8 @@ if TYPE_CHECKING:
 class Endpoint(Protocol):
     """Whoever answers the turns."""
 
-    def handle(self, turn: Turn, at_length: bool = False) -> None:
-        """Answer a request, now or later, `at_length` where no trail is to be followed. Never raises."""
+    def handle(self, turn: Turn) -> None:
+        """Answer a request, now or later. Never raises."""
 
     def foresee(self, head: Head) -> Refusal | None:
         """Whether a request would be refused whatever its body is. Asked before a body is read that did not come

@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
+from interlock.protocols.mcp.answers import plain_result
 from interlock.protocols.mcp.methods import METHODS
 from interlock.transports.http.channel import Failed, Reply
 from interlock.transports.http.reading import (
@@ -26,7 +27,7 @@ from interlock.wire.conversation import CANCELLED, PROGRESS
 from interlock.wire.errors import Fault
 from interlock.wire.large import LARGE
 from interlock.wire.large_messages import Outcome
-from interlock.wire.messages import Failure, Message, Notification, Request, Result, plain_result
+from interlock.wire.messages import Failure, Message, Notification, Request, Result
 from interlock.wire.sse import EventReader, EventTooLarge, SseEvent
 
 if TYPE_CHECKING:
@@ -55,7 +56,8 @@ class Call(Reply):
 
     # What few calls ever change stands here once, not in each of them.
     timer: asyncio.TimerHandle | None = None
-    with_session = False
+    session: str | None = None
+    """The session that it was sent in (handshake era)."""
     last_event_id: str | None = None
     least = 0.0
     """It may take until then, whatever progress says."""
@@ -77,14 +79,13 @@ class Call(Reply):
     _ended = False
     """Whether the stream ended while one was."""
 
-    id = 0
-    params = b""
-    """As they went out."""
-
-    def __init__(self, link: HttpLink, outgoing: Outgoing, sink: Sink) -> None:
+    def __init__(self, link: HttpLink, outgoing: Outgoing, sink: Sink, id: int, params: bytes) -> None:
         self._link = link
         self.outgoing = outgoing
         self.sink = sink
+        self.id = id
+        self.params = params
+        """As they went out."""
         self.deadline = outgoing.deadline
 
     def renew(self) -> None:
@@ -149,10 +150,10 @@ class Call(Reply):
 
     def whole(self, headers: dict[bytes, bytes], body: bytes) -> None:
         link = self._link
-        result = plain_result(body, self.id) if len(body) <= link.limits.message_bytes else None
-        if result is not None and self.outgoing.method != "initialize":
+        answer = plain_result(body, self.id) if len(body) <= link.limits.message_bytes else None
+        if answer is not None and self.outgoing.method != "initialize":
             if link.finish(self):
-                self.sink.on_response(Result(self.id, result))
+                self.sink.on_response(answer)
             return
         super().whole(headers, body)
 
@@ -258,8 +259,8 @@ class Call(Reply):
         if status in (301, 302, 303, 307, 308):
             self._redirected(status in (307, 308))
             return
-        if status == 404 and self.with_session:
-            self._lose("SESSION_UNKNOWN", "the server no longer knows the session")
+        if status == 404 and self.session is not None:
+            self._link.lose_session(self, self.session)
             return
         error = read_error(body)
         if status >= 400 and status not in (401, 403) and error is not None and speaks_of_recovery(status, error):

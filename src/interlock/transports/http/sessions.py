@@ -11,8 +11,7 @@ import msgspec
 
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.revisions import R2025_11_25
-from interlock.transports.alike_calls import AlikeCalls, Open, Remembered
-from interlock.transports.exchange import Caller, Session, why_cancelled
+from interlock.transports.exchange import Caller, OpenExchange, Session, why_cancelled
 from interlock.transports.http.bounds import HttpBounds
 from interlock.transports.http.exchange import check_capability
 from interlock.transports.http.streams import ReplayBudget, SessionStream, Streams
@@ -27,7 +26,7 @@ from interlock.wire.messages import Failure, Id, Result, encode_notification, en
 class HttpSession(Session):
     """One client's conversation."""
 
-    __slots__ = ("_asked", "_clock", "_limits", "_next_ask", "alike", "opened", "streams", "used_at")
+    __slots__ = ("_asked", "_clock", "_limits", "_next_ask", "opened", "over", "streams", "used_at")
 
     def __init__(
         self,
@@ -37,15 +36,15 @@ class HttpSession(Session):
         streams: Streams,
         limits: Limits,
         clock: Callable[[], float],
-        remembered: Remembered,
     ) -> None:
         super().__init__(id, caller, dialect)
         self.streams = streams
-        self.opened: dict[Id, Open] = {}
+        self.opened: dict[Id, OpenExchange] = {}
         """The requests that are being served."""
         self._clock = clock
         self.used_at = clock()
-        self.alike = AlikeCalls(remembered)
+        self.over = False
+        """Whether it was ended."""
         self._limits = limits
         self._asked: dict[int, asyncio.Future[bytes]] = {}
         self._next_ask = 0
@@ -98,18 +97,14 @@ class HttpSession(Session):
         data = _members(bytes(error.data))
         future.set_exception(Fault("UPSTREAM_ERROR", error.message, code=error.code, data=data))
 
-    def take(self, id_: Id, exchange: Open) -> None:
+    def take(self, id_: Id, exchange: OpenExchange) -> None:
         """A request is being served. Raises for an id that is in use, or when there are too many."""
-        if self.may_take(id_):
-            self.opened[id_] = exchange
-            return
-        if id_ in self.opened:
+        opened = self.opened
+        if id_ in opened:
             raise Fault("INVALID_REQUEST", f"id {id_!r} is already in use by an open request")
-        raise Fault("RESOURCE_EXHAUSTED", "too many open requests in this session", retry_after_ms=1000)
-
-    def may_take(self, id: Id) -> bool:
-        """Whether a request with this id can be served."""
-        return id not in self.opened and len(self.opened) < self._limits.pending
+        if len(opened) >= self._limits.pending:
+            raise Fault("RESOURCE_EXHAUSTED", "too many open requests in this session", retry_after_ms=1000)
+        opened[id_] = exchange
 
     def settle(self, id: Id) -> None:
         """A request is over."""
@@ -121,7 +116,7 @@ class HttpSession(Session):
 
     def close(self, reason: str) -> None:
         """Everything that was open in it is over."""
-        self.alike.clear()
+        self.over = True
         for exchange in list(self.opened.values()):
             exchange.cancel(reason)
         for future in list(self._asked.values()):
@@ -143,7 +138,6 @@ class Sessions:
         self._by_id: dict[str, HttpSession] = {}
         self._per_owner: Counter[str] = Counter()
         self._budget = ReplayBudget(bounds.replay_total_bytes)
-        self.remembered = Remembered(bounds.alike_bytes)
 
     def __len__(self) -> int:
         return len(self._by_id)
@@ -160,7 +154,7 @@ class Sessions:
             )
         streams = Streams(bounds, self._budget, primes=dialect.revision is R2025_11_25)
         id_ = secrets.token_urlsafe(24)
-        session = HttpSession(id_, caller, dialect, streams, self._limits, self._clock, self.remembered)
+        session = HttpSession(id_, caller, dialect, streams, self._limits, self._clock)
         self._by_id[session.id] = session
         self._per_owner[caller.owner] += 1
         return session

@@ -77,8 +77,7 @@ class SseLink(OneStreamLink):
         return link
 
     def send(self, outgoing: Outgoing, sink: Sink) -> Id:
-        waiter = self._waiter(outgoing, sink)
-        message = self._begin(waiter, outgoing.method, outgoing.params, outgoing.deadline, outgoing.wants_progress)
+        waiter, message = self._begin(outgoing, sink)
         try:
             self._post(message, waiter)
         except Fault:

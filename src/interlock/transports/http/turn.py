@@ -16,8 +16,6 @@ from interlock.wire.large_messages import Outcome
 from interlock.wire.messages import RESULT_LENGTH, Id, encode_id, encode_result
 
 if TYPE_CHECKING:
-    from interlock.transports.alike_calls import Open, Said
-    from interlock.transports.exchange import Caller
     from interlock.transports.http.protocol import HubProtocol
     from interlock.transports.http.sessions import HttpSession
 
@@ -40,11 +38,10 @@ class Head(msgspec.Struct):
     """The body's, where it was said."""
     fit: bool = False
     """Whether the endpoint found once that it may carry an MCP message."""
-    said: Said | None = None
-    """The last call with this head, in the stateless era: one that is like it needs no more looks."""
     session: HttpSession | None = None
-    caller: Caller | None = None
-    """Where the last request with this head belonged to, in the handshake era, and who sent it."""
+    """The session that this head names, once it was found and its version checked (handshake era)."""
+    mirrored: tuple[str, str | None, str | None] | None = None
+    """The method, name and version that this head was found to repeat rightly (stateless era)."""
 
 
 NO_HEAD: Final = Head(b"", "", {}, keep_alive=False, chunked=False)
@@ -75,39 +72,6 @@ class Turn(msgspec.Struct, eq=False):
     def wanted(self) -> bool:
         """Whether anybody still waits for the answer."""
         return self.connection is not None
-
-    def takes(self, said: Said, caller: Caller, id: int) -> bool:
-        """Whether a call would be taken in where one like it was, and it is this caller's."""
-        session = self.head.session if said.session is not None else None
-        if session is None:
-            return True
-        session.touch()
-        return self.head.caller is caller and session.may_take(id)
-
-    def hold(self, said: Said, id: int, call: Open) -> None:
-        """It is being served: whatever ends it early is told to this one."""
-        session = self.head.session if said.session is not None else None
-        if session is None:
-            self.on_gone = call.client_gone
-        else:
-            session.take(id, call)
-
-    def pass_on(self, said: Said, id: int, result: bytes) -> None:
-        """Its good answer: it is over."""
-        if said.session is not None and self.head.session is not None:
-            self.head.session.settle(id)
-        self.answer_result(id, result)
-
-    def let_go(self, said: Said, id: int, call: Open) -> None:
-        """It was not begun after all. Its id may be another's by now."""
-        session = self.head.session
-        if said.session is not None and session is not None and session.opened.get(id) is call:
-            session.settle(id)
-
-    def serve_at_length(self) -> None:
-        """Nothing was done for it yet: have it served as if there were no trail."""
-        if self.connection is not None:
-            self.connection.listener.endpoint.handle(self, at_length=True)
 
     def answer_result(self, id: Id, result: bytes) -> None:
         """The commonest answer: 200 with a request's result, put together in one go."""

@@ -18,6 +18,7 @@ from typing import Final
 
 import msgspec
 
+from interlock.protocols.mcp.answers import plain_answer
 from interlock.protocols.mcp.meta import SUBSCRIPTION_ID, members, names_method
 from interlock.transports.batching import Batching
 from interlock.transports.fairness import FIRST_S, Share
@@ -44,8 +45,8 @@ from interlock.wire.messages import (
     decode_batch,
     encode_failure,
     is_batch,
-    plain_answer,
 )
+from interlock.wire.names import may_spell
 from interlock.wire.ndjson import LineReader, Oversize
 
 HUNG_UP: Final = 1.0
@@ -121,20 +122,16 @@ class StdioLink(OneStreamLink):
         return self._process.pid
 
     def send(self, outgoing: Outgoing, sink: Sink) -> Id:
-        waiter = self._waiter(outgoing, sink)
-        self.begin(waiter, outgoing.method, outgoing.params, outgoing.deadline, outgoing.wants_progress)
-        if outgoing.method == "subscriptions/listen":
-            self._subscriptions[waiter.id] = waiter
-        return waiter.id
-
-    def begin(self, waiter: Waiter, method: str, params: bytes, deadline: float, wants_progress: bool = False) -> None:
-        """Send a request for a place that whoever waits for it has made. Raises as `send` does."""
         if self._fault is None and (self._full or self._outbox_bytes > self._write_limit):
             raise Fault(
                 "RESOURCE_EXHAUSTED", "the server does not read its input", hint="wait a little", retry_after_ms=250
             )
-        self._write(self._begin(waiter, method, params, deadline, wants_progress))
+        waiter, message = self._begin(outgoing, sink)
+        self._write(message)
         self._asked_last = waiter.id
+        if outgoing.method == "subscriptions/listen":
+            self._subscriptions[waiter.id] = waiter
+        return waiter.id
 
     async def close(self) -> None:
         self._give_up(Fault("UPSTREAM_UNAVAILABLE", "the connection was closed"))
@@ -314,12 +311,12 @@ class StdioLink(OneStreamLink):
     def _take_line(self, line: bytes) -> None:
         answer = plain_answer(line)
         if answer is not None:
-            waiter = self._conversation.answered(answer[0])
+            waiter = self._conversation.answered(answer.id)
             if waiter is not None:
                 self._bad_lines = self._bad_bytes = 0
                 if self._subscriptions:
-                    self._subscriptions.pop(answer[0], None)
-                waiter.got(answer[1])
+                    self._subscriptions.pop(answer.id, None)
+                waiter.sink.on_response(answer)
                 return
         try:
             message = decode(line, self._limits)
@@ -360,7 +357,7 @@ class StdioLink(OneStreamLink):
                 if waiter is not None and self._forget(waiter.id):
                     waiter.sink.on_lost(Fault("UPSTREAM_UNAVAILABLE", "the server ended the subscription"))
                 return waiter is not None
-            if SUBSCRIPTION_ID.encode() not in params:
+            if not may_spell(params, SUBSCRIPTION_ID.encode()):
                 return False
             meta = members(bytes(members(params).get("_meta", EMPTY_OBJECT)))
             waiter = self._subscriptions.get(_plain(meta.get(SUBSCRIPTION_ID)))

@@ -1,4 +1,4 @@
-"""What a stream of lines holds: the one session it can have, requests, batches, and calls known by their likeness."""
+"""What a stream of lines holds: the one session it can have, requests and batches."""
 
 from __future__ import annotations
 
@@ -10,8 +10,7 @@ import msgspec
 
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.meta import RequestPreview
-from interlock.transports.alike_calls import Open, OpenExchange, Said
-from interlock.transports.exchange import Caller, Session
+from interlock.transports.exchange import Caller, OpenExchange, Session
 from interlock.wire.errors import ErrorObject, Fault
 from interlock.wire.messages import Request, encode_failure, encode_result, one_line
 
@@ -134,42 +133,3 @@ class Batch:
             self._answers.append(message)
         if self._expected == 0 and self._answers:
             self._server.send(b"[%b]" % b",".join(self._answers))
-
-
-class LineTurn:
-    """A call on a line, known by its likeness (`alike_calls.Turn`)."""
-
-    __slots__ = ("_call", "_id", "_server", "body")
-
-    def __init__(self, server: StdioServer, body: bytes) -> None:
-        self._server = server
-        self.body = body
-        self._id = 0
-        self._call: Open | None = None
-
-    @property
-    def wanted(self) -> bool:
-        """Whether nobody took it back, and the stream is there."""
-        return self._call is not None and self._server.holder(self._id) is self._call
-
-    def takes(self, said: Said, caller: Caller, id: int) -> bool:
-        """Whether there is a place for it, and the stream still speaks for this caller."""
-        return self._server.caller is caller and self._server.may_take(id)
-
-    def hold(self, said: Said, id: int, call: Open) -> None:
-        """It is being served: whatever ends it early is told to this one."""
-        self._id, self._call = id, call
-        self._server.take(id, call)
-
-    def pass_on(self, said: Said, id: int, result: bytes) -> None:
-        """Its good answer: it is over."""
-        self._server.answer(id, encode_result(id, one_line(result)))
-
-    def let_go(self, said: Said, id: int, call: Open) -> None:
-        """It was not begun after all. Its id may be another's by now."""
-        if self._server.holder(id) is call:
-            self._server.let_go(id)
-
-    def serve_at_length(self) -> None:
-        """Nothing was done for it yet: have it served as if there were no trail."""
-        self._server.serve_at_length(self.body)

@@ -13,16 +13,14 @@ from itertools import chain
 from time import thread_time
 from typing import Final, cast
 
-from interlock.protocols.mcp.alike import Parts
 from interlock.protocols.mcp.capabilities import missing_capability
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.intake import is_modern, read_initialize, read_modern, refusal_dialect
 from interlock.protocols.mcp.meta import names_method, preview
-from interlock.transports.alike_calls import AlikeCalls, Open, Remembered, Said, Turn
 from interlock.transports.batching import Batching
-from interlock.transports.exchange import Caller, Service, why_cancelled
+from interlock.transports.exchange import Caller, OpenExchange, Service, why_cancelled
 from interlock.transports.large_reading import LargeReading
-from interlock.transports.stdio.exchange import Batch, LineTurn, StreamExchange, StreamSession, Waiter
+from interlock.transports.stdio.exchange import Batch, StreamExchange, StreamSession, Waiter
 from interlock.wire.conversation import Answered, Asked, Conversation, Notified, Received, Refused, Withdrawn
 from interlock.wire.errors import ErrorDialect, Fault
 from interlock.wire.large import LARGE
@@ -42,16 +40,15 @@ from interlock.wire.messages import (
     encode_result,
     is_batch,
     one_line,
+    plain_request,
 )
+from interlock.wire.names import may_spell
 from interlock.wire.ndjson import LineReader, Oversize
 
 log = logging.getLogger("interlock.transports")
 
 HELD_BYTES: Final = 1024 * 1024
 """While the client does not read: how much is kept for it before notifications are dropped. Answers never are."""
-
-ALIKE_BYTES: Final = 4 * 1024 * 1024
-"""What a stream may remember of its calls, for those that are like them."""
 
 TURN_S: Final = 0.001
 """What a client's lines may take of the loop's time at once."""
@@ -70,10 +67,8 @@ class StdioServer(asyncio.Protocol):
         *,
         limits: Limits = DEFAULT,
         admit: Callable[[bytes], Caller] | None = None,
-        remembered: Remembered | None = None,
     ) -> None:
-        """With `admit`, a request may bring a credential of its own beside its method. Where there are many streams,
-        they share what is `remembered`."""
+        """With `admit`, a request may bring a credential of its own beside its method."""
         self._service = service
         self._caller = caller
         self._admit = admit
@@ -81,8 +76,7 @@ class StdioServer(asyncio.Protocol):
         self._loop = asyncio.get_running_loop()
         self._lines = LineReader(limits.message_bytes)
         self._talk: Conversation[Waiter] = Conversation(limits)
-        self._open: dict[Id, Open] = {}
-        self._alike = AlikeCalls(Remembered(ALIKE_BYTES) if remembered is None else remembered)
+        self._open: dict[Id, OpenExchange] = {}
         self._rounds = Batching.of(self._loop)
         self._session: StreamSession | None = None
         self._reader: asyncio.ReadTransport | None = None
@@ -177,7 +171,6 @@ class StdioServer(asyncio.Protocol):
         for exchange in list(self._open.values()):
             exchange.cancel("the connection was closed")
         self._open.clear()
-        self._alike.clear()
         if self._session is not None:
             self._service.on_session_closed(self._session)
         for transport in (self._writer, self._reader):
@@ -279,26 +272,15 @@ class StdioServer(asyncio.Protocol):
             self._received(self._talk.take(outcome), None)
         self._go_on()
 
-    def _line(self, line: bytes, at_length: bool = False) -> None:
-        said = self._alike.find(line)
-        parts = None if said is None else said.call.parts(line)
-        if said is not None and parts is not None and self.may_take(parts[0]):
-            if at_length or said.trail is None or not said.trail.follow(LineTurn(self, line), parts):
-                self._serve_alike(line, said, parts)
+    def _line(self, line: bytes) -> None:
+        request = plain_request(line)
+        if request is not None and len(line) <= self._limits.message_bytes and self._talk.owe(request.id):
+            self._asked(request, None)
             return
         received = self._talk.receive(line)
-        if isinstance(received, Asked):
-            self._asked(received.request, None, line)
         # What is wrong with a notification is nobody's to answer (2026-07-28, Notifications).
-        elif not (isinstance(received, Refused) and b'"id"' not in line and names_method(line)):
+        if not (isinstance(received, Refused) and not may_spell(line, b'"id"') and names_method(line)):
             self._received(received, None)
-
-    def _serve_alike(self, line: bytes, said: Said, parts: Parts) -> None:
-        request, view = said.call.read(line, parts)
-        exchange = StreamExchange(self, request, view, said.dialect, self.caller, said.session, None)
-        exchange.said = said
-        self.take(parts[0], exchange)
-        self._serve(exchange)
 
     def _batch(self, line: bytes) -> None:
         if self._session is None or not self._session.dialect.revision.batches:
@@ -342,7 +324,7 @@ class StdioServer(asyncio.Protocol):
             case _:
                 pass
 
-    def _asked(self, request: Request, batch: Batch | None, line: bytes = b"") -> None:
+    def _asked(self, request: Request, batch: Batch | None) -> None:
         modern = False
         try:
             view = preview(request.params)
@@ -378,8 +360,6 @@ class StdioServer(asyncio.Protocol):
             return
         exchange = StreamExchange(self, request, view, dialect, caller, session, batch)
         self._open[request.id] = exchange
-        if line:
-            self._alike.learn(Said.of(line, request, view, dialect, self._at_length, session))
         self._serve(exchange)
 
     def _serve(self, exchange: StreamExchange) -> None:
@@ -409,38 +389,6 @@ class StdioServer(asyncio.Protocol):
     def caller(self) -> Caller:
         """Who asks where nothing else is said."""
         return self._caller if self._session is None else self._session.caller
-
-    # For calls that are known by their likeness (`exchange.LineTurn`).
-
-    def may_take(self, id: int) -> bool:
-        """Whether a call with this id can be served."""
-        return self._talk.may_owe(id)
-
-    def take(self, id: int, call: Open) -> None:
-        """A call is being served."""
-        self._talk.owe(id)
-        self._open[id] = call
-
-    def holder(self, id: int) -> Open | None:
-        """Who serves a call."""
-        return self._open.get(id)
-
-    def let_go(self, id: int) -> None:
-        """A call was not begun after all."""
-        self._open.pop(id, None)
-        self._talk.settle(id)
-
-    def serve_at_length(self, line: bytes) -> None:
-        """Serve a call as if there were no trail."""
-        self._line(line, at_length=True)
-
-    def _at_length(self, turn: Turn, said: Said, caller: Caller, parts: Parts, call: Open) -> StreamExchange:
-        """What a call is usually kept in, for one that is under way on a trail."""
-        request, view = said.call.read(turn.body, parts)
-        exchange = StreamExchange(self, request, view, said.dialect, caller, said.session, None)
-        if self._open.get(request.id) is call:
-            self._open[request.id] = exchange
-        return exchange
 
     def _initialize(self, request: Request, caller: Caller, batch: Batch | None) -> None:
         if batch is not None:

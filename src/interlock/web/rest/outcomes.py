@@ -7,6 +7,7 @@ from typing import Any, Final
 import msgspec
 from starlette.responses import Response
 
+from interlock.protocols.mcp.answers import INPUT_REQUIRED, read_members
 from interlock.protocols.registry.errors import ErrorBody, error_body
 from interlock.transports.http.answers import bearer_challenge
 from interlock.wire.errors import Fault
@@ -32,11 +33,12 @@ class Where(msgspec.Struct, frozen=True):
 
 def tool_result(result: bytes) -> bytes:
     """A tool's result for the client. Raises a Fault where the tool says that it failed, or asks for something."""
-    fields = _decode(result)
-    if bytes(fields.get("resultType", b"")) == b'"input_required"':
+    read = read_members(result)
+    if read.kind == INPUT_REQUIRED:
         hint = "call it with an MCP client that answers questions"
         raise Fault("MISSING_CAPABILITY", "the tool asks for something in the middle of its work", hint=hint)
-    if bytes(fields.get("isError", b"")) == b"true":
+    fields = _decode(result)
+    if read.failed is not False:
         raise _failed(fields)
     kept: dict[str, object] = {"content": []}
     kept |= {member: fields[member] for member in _KEPT if member in fields}

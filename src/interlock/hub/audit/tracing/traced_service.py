@@ -67,7 +67,7 @@ class TracedExchange(Exchange):
         super().__init__(real.request, real.preview, real.dialect, real.caller, real.session, real.headers)
         meta = real.preview.meta or RequestMeta()
         meta = msgspec.structs.replace(meta, traceparent=traceparent_of(span))
-        self.preview = msgspec.structs.replace(real.preview, meta=meta, untraced=b"")
+        self.preview = msgspec.structs.replace(real.preview, meta=meta)
         real.on_cancel = self._cancelled
 
     @property

@@ -8,11 +8,10 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Awaitable, Callable
 from functools import partial
-from typing import TYPE_CHECKING, Final
+from typing import Final
 
 import msgspec
 
-from interlock.client.connection import Connection
 from interlock.hub.calls.background_tasks import Later
 from interlock.hub.calls.bridges.request_states import RequestStates
 from interlock.hub.calls.bridges.retries import STATE, Retries
@@ -22,16 +21,12 @@ from interlock.hub.calls.dispatch.recovery import CallRecovery
 from interlock.hub.calls.plan import Plan
 from interlock.hub.calls.recording import Recording
 from interlock.hub.calls.verdicts import Refuse
-from interlock.hub.upstreams.connection_owner import ConnectionOwner, UpstreamConnection
+from interlock.hub.upstreams.connection_owner import UpstreamConnection
 from interlock.hub.upstreams.sharing import ConnectionKey, SessionState, connection_key
 from interlock.hub.upstreams.upstream import Upstream
 from interlock.hub.upstreams.upstreams import Upstreams
 from interlock.protocols.mcp.tasks import AUGMENTED
 from interlock.wire.errors import Fault
-from interlock.wire.messages import Id
-
-if TYPE_CHECKING:
-    from interlock.hub.calls.dispatch.trails import Trails
 
 LARGE: Final = 64 * 1024
 """A call with more than that counts with its bytes, too, while it is under way."""
@@ -70,10 +65,8 @@ class Dispatcher:
     ) -> None:
         self.recovering: CallRecovery
         """Takes what servers answer with an error; set once there is a pipeline to judge it again."""
-        self.trails: Trails
-        """Left by calls for those that are like them; set together with that."""
         self.judged_again: Callable[[Call, Plan], Awaitable[Plan | None]]
-        """Judges a call that waited, by what holds now; set together with those. See `Pipeline.judged_again`."""
+        """Judges a call that waited, by what holds now; set together with that. See `Pipeline.judged_again`."""
         self._upstreams = upstreams
         self._recording = recording
         self._states = states
@@ -191,34 +184,18 @@ class Dispatcher:
                 return
         if owner is not None:
             self._retries.hold(call, line)
-        self.forward(call, plan, connection, owner, done).send()
-        said = call.exchange.said
-        if said is not None:
-            self.trails.leave(call, plan, line, said)
-
-    def forward(
-        self,
-        call: Call,
-        plan: Plan,
-        connection: Connection,
-        owner: ConnectionOwner | None = None,
-        done: Release | None = None,
-        handle: Id | None = None,
-    ) -> Forwarder:
-        """Who carries a call; with the handle of one that was sent already."""
         timeout = plan.timeout_s
-        return Forwarder(
+        Forwarder(
             call,
             connection,
             owner,
             self._states,
             self._clock,
-            done or self.done,
+            done,
             self.recovering,
             plan.finish,
             (timeout, timeout * LONGEST_CALL_FACTOR),
-            handle,
-        )
+        ).send()
 
     def _connection_key(self, call: Call, upstream: Upstream) -> ConnectionKey | None:
         return connection_key(

@@ -6,46 +6,46 @@ Ids, progress tokens and request state never cross the hop as they are: each sid
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
+from functools import partial
 
 import msgspec
 
 from interlock.client.connection import Connection
-from interlock.hub.audit.record import CANCELLED, Outcome, outcome_of
+from interlock.hub.audit.record import CANCELLED, UNREADABLE, Outcome, outcome_in
 from interlock.hub.calls import recording
 from interlock.hub.calls.bridges import url_elicitation as url_first
-from interlock.hub.calls.bridges.client_questions import ClientQuestions, check_questions
+from interlock.hub.calls.bridges.client_questions import ClientQuestions
 from interlock.hub.calls.bridges.parked_exchange import ParkedExchange
 from interlock.hub.calls.bridges.request_states import RequestStates
-from interlock.hub.calls.bridges.retries import ANSWERS, QUESTIONS, binding_of
 from interlock.hub.calls.call import Call
 from interlock.hub.calls.dispatch.recovery import CallRecovery
 from interlock.hub.calls.plan import Finishing
 from interlock.hub.calls.timeouts import timed_out
-from interlock.hub.catalog.links import exposed_error, exposed_questions, restored_answers, with_exposed_uris
+from interlock.hub.carrying.translation import Translation
+from interlock.hub.catalog.links import (
+    has_addresses,
+    with_exposed_uris,
+)
 from interlock.hub.upstreams.connection_owner import ConnectionOwner
-from interlock.hub.upstreams.mgp_agreement import asking_meta
 from interlock.hub.upstreams.sharing import log_level_of
 from interlock.protocols.mcp import older_revisions as older
 from interlock.protocols.mcp import results
-from interlock.protocols.mcp.capability_projection import request_meta, with_request_meta
-from interlock.protocols.mcp.error_translation import error_for_new, error_for_old
+from interlock.protocols.mcp.answers import INPUT_REQUIRED, ResultMembers, read_answer
 from interlock.protocols.mcp.headers import param_values
 from interlock.protocols.mcp.input_requests import question_for_old
 from interlock.protocols.mcp.meta import Members
-from interlock.protocols.mcp.methods import METHODS, is_severe
+from interlock.protocols.mcp.methods import is_severe
 from interlock.protocols.mcp.progress import how_far, with_token
-from interlock.protocols.mcp.trace_meta import traced
-from interlock.transports.call_parking import refused
+from interlock.protocols.mcp.trace_meta import passed_on, traceparent
 from interlock.transports.large_reading import LargeReading
 from interlock.transports.link import Outgoing
 from interlock.wire.conversation import PROGRESS
 from interlock.wire.errors import ErrorDialect, ErrorObject, Fault
-from interlock.wire.large import Read, mentions, object_of
+from interlock.wire.large import Read
 from interlock.wire.messages import Failure, Id, Request, Result, one_line
 
 _STATE = "requestState"
-_BRACE = ord("{")
 _encode = msgspec.json.Encoder().encode
 
 
@@ -75,16 +75,11 @@ class Forwarder(msgspec.Struct, eq=False):
         exchange = self._call.exchange
         return not isinstance(exchange, ParkedExchange) or exchange.attended
 
-    @property
-    def _shown(self) -> str | None:
-        """The server's name to a client that sees many servers, and so has other addresses than the server."""
-        return None if self._call.caller.view.bare else self._call.target.server
-
     def send(self, more: Members | None = None) -> None:
         """Send it, with more than it came with where it is repeated. A failure to send is the answer."""
-        call, connection = self._call, self._connection
+        call = self._call
         try:
-            outgoing = self._outgoing(call, connection, {**call.members, **more} if more else None)
+            outgoing = self._outgoing({**call.members, **more} if more else None)
             call.exchange.on_cancel = self.cancelled
             if self._owner is not None:
                 self._owner.open.add(self)
@@ -123,14 +118,21 @@ class Forwarder(msgspec.Struct, eq=False):
             if self._connection.mgp is None or not self._recovering.takes(call, answer.error):
                 self._failed(answer.error)
             return
-        call.outcome = outcome_of(answer.result)
+        try:
+            read = read_answer(answer)
+        except Fault as fault:
+            call.outcome = UNREADABLE
+            self._finish()
+            exchange.fail(Fault(fault.name, f"{call.target.server}: {fault.message}"))
+            return
+        call.outcome = outcome_in(read.members)
         self._finish()
         try:
-            result = self._result(one_line(answer.result))
+            result = self._result(one_line(read.result), read.members)
             if type(result) is Read:
-                LargeReading.here().work(result, self._for_client, self._finished)
+                LargeReading.here().work(result, partial(self._for_client, read.members), self._finished)
                 return
-            result = self._for_client(result)
+            result = self._for_client(read.members, result)
         except Fault as fault:
             exchange.fail(fault)
         except (msgspec.DecodeError, UnicodeDecodeError) as cause:
@@ -170,7 +172,7 @@ class Forwarder(msgspec.Struct, eq=False):
             fault = Fault("METHOD_NOT_FOUND", f"{request.method} cannot be answered on a shared connection")
             self._connection.refuse(request.id, fault.render(ErrorDialect.OLD_MCP))
             return
-        self._owner.questions.relay(self._connection, request, self._ask, self._shown)
+        self._owner.questions.relay(self._connection, request, self._ask, self._call.shown)
 
     def on_lost(self, fault: Fault) -> None:
         """No answer will come."""
@@ -229,7 +231,7 @@ class Forwarder(msgspec.Struct, eq=False):
         if isinstance(told, Fault):
             exchange.fail(told)
         else:
-            exchange.pass_failure(self._error(told))
+            exchange.pass_failure(self._translation().error(told))
 
     def _wants_logs(self) -> bool:
         """A new server was told the level with the call; an old one speaks for this client on its own line alone."""
@@ -242,14 +244,14 @@ class Forwarder(msgspec.Struct, eq=False):
     def _asks_back(self, answer: Result | Failure) -> bool:
         """Whether a new server's answer is a question, which then is put to the old client."""
         try:
-            if isinstance(answer, Failure) or not results.asks_for_input(answer.result):
+            if isinstance(answer, Failure) or read_answer(answer).members.kind != INPUT_REQUIRED:
                 if self._back is not None and isinstance(answer, Result):
                     self._back.completed()
                 return False
-            self._may_ask()
+            self._translation().check_may_ask()
             if self._back is None:
                 self._back = ClientQuestions(
-                    self._call.exchange, self._shown, self._states.life_s, self._repeat, self.on_lost
+                    self._call.exchange, self._call.shown, self._states.life_s, self._repeat, self.on_lost
                 )
             self._back.ask(answer.result)
         except Fault as fault:
@@ -280,166 +282,76 @@ class Forwarder(msgspec.Struct, eq=False):
                 self._owner.open.discard(self)
             self._done(self._call)
 
-    def _outgoing(self, call: Call, connection: Connection, members: Members | None) -> Outgoing:
+    def _outgoing(self, members: Members | None) -> Outgoing:
         """The request for the server: with other members than the call's own where it is repeated with more."""
+        call, connection = self._call, self._connection
         target, exchange = call.target, call.exchange
-        view, tool, modern = exchange.preview, target.tool, connection.modern
-        meta = view.meta
-        named: str | None = target.name
+        tool, meta, modern = target.tool, exchange.preview.meta, connection.modern
         headers: tuple[tuple[str, str], ...] = ()
         if tool is not None and tool.param_headers and modern:
             headers = tuple(param_values(tool.param_headers, call.arguments))
-        mgp = connection.mgp
-        large = type(call.arguments_raw) is Read
-        if call.plain and members is None and mgp is None and modern is exchange.dialect.modern:
-            # Name, arguments and `_meta`, each as it came, put together again: what was judged is what goes out.
-            rest = view.untraced
-            if large:
-                own = traced(meta, view.meta_raw, call.trace)
-                params = object_of({"name": target.quoted, "arguments": call.arguments_raw, "_meta": own})
-            elif rest:
-                own = call.trace.encode()
-                params = b'{"name":%b,"arguments":%b,"_meta":{"traceparent":"00-%b-%b-01"%b}' % (
-                    target.quoted,
-                    call.arguments_raw,
-                    own,
-                    own[:16],
-                    rest,
-                )
+        wants_progress = meta is not None and meta.progress_token is not None
+        rest: bytes | None = None
+        if call.plain and members is None and connection.mgp is None and modern is exchange.dialect.modern:
+            # Name, arguments and `_meta` put together again: what was judged is what goes out.
+            behind = b"}" if meta is None else passed_on(meta, exchange.preview.meta_raw)
+            own = b"" if meta is not None and meta.traceparent is not None else traceparent(call.trace)
+            params = b'{"name":%b,"arguments":%b,"_meta":{%b' % (target.quoted, call.arguments_raw, own)
+            if wants_progress:
+                params, rest = params + b"," if own else params, behind + b"}"
+            elif own:
+                params += behind + b"}"
             else:
-                own = traced(meta, view.meta_raw, call.trace)
-                params = b'{"name":%b,"arguments":%b,"_meta":%b}' % (target.quoted, call.arguments_raw, own)
+                params += behind[1:] + b"}"
         else:
-            fields = dict(call.members if members is None else members)
-            if target.kind in ("tool", "prompt"):
-                fields["name"] = msgspec.Raw(target.quoted)
-            elif target.kind == "resource":
-                fields["uri"] = msgspec.Raw(target.quoted)
-            else:
-                named = None
-            self._translate(fields)
-            if mgp is not None and modern:
-                fields["_meta"] = asking_meta(fields.get("_meta"))
-            said = fields.get("_meta")
-            fields["_meta"] = msgspec.Raw(traced(meta, b"" if said is None else bytes(said), call.trace))
-            params = _large(fields, call.arguments_raw) if large else _encode(fields)
+            params = self._translation().params(call.members if members is None else members)
         now, (patience, most) = self._clock(), self._patience
-        asked = meta is not None and meta.progress_token is not None
         return Outgoing(
-            exchange.request.method, params, now + patience, named, headers, asked, now + most, True, patience
+            exchange.request.method,
+            params,
+            now + patience,
+            None if target.kind == "completion" else target.name,
+            headers,
+            wants_progress,
+            now + most,
+            True,
+            patience,
+            rest,
         )
 
-    def _translate(self, fields: Members) -> None:
-        """Say a request in the terms of the server's era."""
-        if self._call.exchange.dialect.modern:
-            if _STATE in fields:
-                opened = self._opened(fields.pop(_STATE))
-                if opened is not None:
-                    fields[_STATE] = msgspec.Raw(msgspec.json.encode(opened))
-            if not self._connection.modern:
-                self._make_old(fields)
-            elif self._shown is not None and ANSWERS in fields:
-                fields[ANSWERS] = msgspec.Raw(restored_answers(self._shown, bytes(fields[ANSWERS])))
-        elif self._connection.modern:
-            own = fields.get("_meta")
-            fields["_meta"] = msgspec.Raw(with_request_meta(None if own is None else bytes(own), self._introduction()))
+    def _translation(self) -> Translation:
+        """Between the client's terms and the server's, where the two differ."""
+        return Translation(self._call, self._connection, self._states, self._clock)
 
-    def _make_old(self, fields: Members) -> None:
-        """Take out of a new client's request what an old server does not know."""
-        if _STATE in fields:
-            # It was given for a call that is not here any more: nothing is ever sent a second time for it.
-            raise refused()
-        url_first.check_visited(fields)
-        fields.pop(ANSWERS, None)
-        raw = fields.pop("_meta", None)
-        kept = None if raw is None else results.meta_for_legacy(bytes(raw))
-        if kept is not None:
-            fields["_meta"] = msgspec.Raw(kept)
-
-    def _introduction(self) -> Mapping[str, object]:
-        """What this call's client said when its session was opened, as a new server wants it with each request."""
-        dialect = self._call.exchange.dialect
-        level = log_level_of(self._call.exchange)
-        return request_meta(self._connection.revision, dialect.capabilities.raw, dialect.client_info, level)
-
-    def _result(self, result: bytes) -> bytes:
+    def _result(self, result: bytes, members: ResultMembers) -> bytes:
         call = self._call
         exchange = call.exchange
         modern, modern_client = self._connection.modern, exchange.dialect.modern
-        if result[0] != _BRACE and result.lstrip()[:1] != b"{":
-            raise Fault("UPSTREAM_ERROR", f"{call.target.server} answered with a result that is no object")
         if modern:
-            if modern_client and results.asks_for_input(result):
-                return self._sealed(result)
-            if not result.startswith(results.COMPLETE_FIRST):
-                result = results.of_known_kind(result, tasks=exchange.dialect.capabilities.tasks)
+            kind = members.kind
+            if kind != "complete":
+                if modern_client and kind == INPUT_REQUIRED:
+                    return self._translation().sealed(result)
+                result = results.of_known_kind(result, kind, tasks=exchange.dialect.capabilities.tasks)
             if not modern_client:
-                result = results.plain(result)
+                result = results.plain(result, members)
             elif call.target.kind == "resource":
                 result = results.cacheable(result)
-            else:
+            elif not members.private:
                 result = results.narrowed(result)
         elif modern_client:
             ttl = 0 if exchange.request.method == "resources/read" else None
-            result = results.complete(result, ttl_ms=ttl, server_info=self._connection.peer.server_info)
+            result = results.completed(result, members, ttl_ms=ttl, server_info=self._connection.peer.server_info)
         return result
 
-    def _for_client(self, result: bytes) -> bytes:
-        """A result with addresses of the hub's, as the client's revision can carry it. In a thread for a large one."""
+    def _for_client(self, members: ResultMembers, result: bytes) -> bytes:
+        """A result with addresses of the hub, as the client's revision can carry it. Large ones run in a thread."""
         call, exchange = self._call, self._call.exchange
         modern, modern_client = self._connection.modern, exchange.dialect.modern
-        if mentions(result, b'"uri"') and not call.caller.view.bare:
+        if not call.caller.view.bare and has_addresses(members, result):
             result = with_exposed_uris(call.target.server, result)
         if not modern_client and (modern or not exchange.dialect.revision.structures):
             # Last, since what a revision cannot carry is told in words, addresses and all.
             tool = call.target.tool
             result = older.result_for(exchange.dialect.revision, result, tool is not None and tool.wraps)
         return result
-
-    def _error(self, error: ErrorObject) -> ErrorObject:
-        """The server's own error, with codes of the other era put into this one's."""
-        if self._shown is not None and self._call.target.kind == "resource":
-            error = exposed_error(self._shown, error)
-        if self._call.exchange.dialect.modern:
-            return error_for_new(error)
-        return error_for_old(error, self._call.exchange.request.method) if self._connection.modern else error
-
-    def _sealed(self, result: bytes) -> bytes:
-        """A server's request state is bound to this caller and this call before it leaves. What a person has approved
-        is approved for the next round too, whether or not the server has a state."""
-        self._may_ask()
-        check_questions(result, self._call.exchange.dialect)
-        fields = msgspec.json.decode(result, type=dict[str, msgspec.Raw])
-        if self._shown is not None and QUESTIONS in fields:
-            fields[QUESTIONS] = msgspec.Raw(exposed_questions(self._shown, bytes(fields[QUESTIONS])))
-        state = msgspec.json.decode(fields[_STATE], type=str) if _STATE in fields else None
-        approval = self._call.approval
-        if state is not None or approval is not None:
-            expires = self._clock() + self._states.life_s
-            matter = "" if approval is None else approval.matter
-            token = self._states.close(self._call.caller.owner, self._purpose(), state, expires, matter)
-            fields[_STATE] = msgspec.Raw(msgspec.json.encode(token))
-        return msgspec.json.encode(fields)
-
-    def _may_ask(self) -> None:
-        """Whether a question can be the answer to this (2026-07-28, Multi Round-Trip Requests: Supported Requests)."""
-        method = self._call.exchange.request.method
-        if not METHODS[method].may_ask:
-            raise Fault("UPSTREAM_ERROR", f"{self._call.target.server} asks back where {method} wants an answer")
-
-    def _opened(self, raw: msgspec.Raw) -> str | None:
-        try:
-            token = msgspec.json.decode(raw, type=str)
-        except msgspec.DecodeError:
-            raise Fault("INVALID_PARAMS", "requestState must be a string") from None
-        return self._states.open(token, self._call.caller.owner, self._purpose(), self._clock())
-
-    def _purpose(self) -> str:
-        """What a sealed state is good for: this method of this target with these arguments, in whatever order."""
-        return binding_of(self._call).hex()
-
-
-def _large(fields: Members, arguments: bytes) -> bytes:
-    """The params of a call with large arguments."""
-    members = {name: bytes(value) for name, value in fields.items() if name != "arguments"}
-    return object_of({**members, "arguments": arguments} if "arguments" in fields else members)

@@ -126,6 +126,8 @@ class Pipeline:
 
     def _go(self, call: Call, plan: Plan) -> None:
         """Commit and dispatch a call that no gate has anything against. Whoever asked is answered, whatever happens."""
+        if not call.exchange.open:
+            return  # taken back in the meantime
         try:
             refusal = take(plan.meters, asyncio.get_running_loop().time()) if plan.meters else None
             if refusal is not None:

@@ -1,0 +1,134 @@
+"""One call between the eras: its request in the terms of its server, and answers in those of its client.
+
+A call that needs neither passes without this.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Final
+
+import msgspec
+
+from interlock.client.connection import Connection
+from interlock.hub.calls.bridges import url_elicitation as url_first
+from interlock.hub.calls.bridges.client_questions import check_questions
+from interlock.hub.calls.bridges.request_states import RequestStates
+from interlock.hub.calls.bridges.retries import ANSWERS, QUESTIONS, STATE, binding_of
+from interlock.hub.calls.call import Call
+from interlock.hub.catalog.links import exposed_error, exposed_questions, restored_answers
+from interlock.hub.upstreams.mgp_agreement import asking_meta
+from interlock.hub.upstreams.sharing import log_level_of
+from interlock.protocols.mcp import results
+from interlock.protocols.mcp.capability_projection import request_meta, with_request_meta
+from interlock.protocols.mcp.error_translation import error_for_new, error_for_old
+from interlock.protocols.mcp.meta import Members
+from interlock.protocols.mcp.methods import METHODS
+from interlock.protocols.mcp.trace_meta import traced
+from interlock.transports.call_parking import refused
+from interlock.wire.errors import ErrorObject, Fault
+
+_encode: Final = msgspec.json.Encoder().encode
+
+
+class Translation:
+    """Says what one call's client and server cannot say to each other directly."""
+
+    __slots__ = ("_call", "_clock", "_connection", "_states")
+
+    def __init__(self, call: Call, connection: Connection, states: RequestStates, clock: Callable[[], float]) -> None:
+        self._call = call
+        self._connection = connection
+        self._states = states
+        self._clock = clock
+
+    def params(self, members: Members) -> bytes:
+        """The params for the server, made of these."""
+        call, connection = self._call, self._connection
+        target, fields = call.target, dict(members)
+        if target.kind in ("tool", "prompt"):
+            fields["name"] = msgspec.Raw(target.quoted)
+        elif target.kind == "resource":
+            fields["uri"] = msgspec.Raw(target.quoted)
+        self._translate(fields)
+        if connection.mgp is not None and connection.modern:
+            fields["_meta"] = asking_meta(fields.get("_meta"))
+        said = fields.get("_meta")
+        meta = call.exchange.preview.meta
+        fields["_meta"] = msgspec.Raw(traced(meta, b"" if said is None else bytes(said), call.trace))
+        return _encode(fields)
+
+    def error(self, error: ErrorObject) -> ErrorObject:
+        """The server's own error, with codes of the other era put into this one's."""
+        if self._call.shown is not None and self._call.target.kind == "resource":
+            error = exposed_error(self._call.shown, error)
+        if self._call.exchange.dialect.modern:
+            return error_for_new(error)
+        return error_for_old(error, self._call.exchange.request.method) if self._connection.modern else error
+
+    def sealed(self, result: bytes) -> bytes:
+        """A server's request state is bound to this caller and this call before it leaves. What a person has approved
+        is approved for the next round too, whether or not the server has a state."""
+        self.check_may_ask()
+        check_questions(result, self._call.exchange.dialect)
+        fields = msgspec.json.decode(result, type=dict[str, msgspec.Raw])
+        if self._call.shown is not None and QUESTIONS in fields:
+            fields[QUESTIONS] = msgspec.Raw(exposed_questions(self._call.shown, bytes(fields[QUESTIONS])))
+        state = msgspec.json.decode(fields[STATE], type=str) if STATE in fields else None
+        approval = self._call.approval
+        if state is not None or approval is not None:
+            expires = self._clock() + self._states.life_s
+            matter = "" if approval is None else approval.matter
+            token = self._states.close(self._call.caller.owner, self._purpose(), state, expires, matter)
+            fields[STATE] = msgspec.Raw(msgspec.json.encode(token))
+        return msgspec.json.encode(fields)
+
+    def check_may_ask(self) -> None:
+        """Whether a question can be the answer to this (2026-07-28, Multi Round-Trip Requests: Supported Requests)."""
+        method = self._call.exchange.request.method
+        if not METHODS[method].may_ask:
+            raise Fault("UPSTREAM_ERROR", f"{self._call.target.server} asks back where {method} wants an answer")
+
+    def _opened(self, raw: msgspec.Raw) -> str | None:
+        try:
+            token = msgspec.json.decode(raw, type=str)
+        except msgspec.DecodeError:
+            raise Fault("INVALID_PARAMS", "requestState must be a string") from None
+        return self._states.open(token, self._call.caller.owner, self._purpose(), self._clock())
+
+    def _purpose(self) -> str:
+        """What a sealed state is good for: this method of this target with these arguments, in whatever order."""
+        return binding_of(self._call).hex()
+
+    def _translate(self, fields: Members) -> None:
+        """Say a request in the terms of the server's era."""
+        if self._call.exchange.dialect.modern:
+            if STATE in fields:
+                opened = self._opened(fields.pop(STATE))
+                if opened is not None:
+                    fields[STATE] = msgspec.Raw(msgspec.json.encode(opened))
+            if not self._connection.modern:
+                self._make_old(fields)
+            elif self._call.shown is not None and ANSWERS in fields:
+                fields[ANSWERS] = msgspec.Raw(restored_answers(self._call.shown, bytes(fields[ANSWERS])))
+        elif self._connection.modern:
+            own = fields.get("_meta")
+            fields["_meta"] = msgspec.Raw(with_request_meta(None if own is None else bytes(own), self._introduction()))
+
+    def _make_old(self, fields: Members) -> None:
+        """Take out of a new client's request what an old server does not know."""
+        if STATE in fields:
+            # It was given for a call that is not here any more: nothing is ever sent a second time for it.
+            raise refused()
+        url_first.check_visited(fields)
+        fields.pop(ANSWERS, None)
+        raw = fields.pop("_meta", None)
+        kept = None if raw is None else results.meta_for_legacy(bytes(raw))
+        if kept is not None:
+            fields["_meta"] = msgspec.Raw(kept)
+
+    def _introduction(self) -> Mapping[str, object]:
+        """What this call's client said when its session was opened, as a new server wants it with each request."""
+        dialect = self._call.exchange.dialect
+        level = log_level_of(self._call.exchange)
+        return request_meta(self._connection.revision, dialect.capabilities.raw, dialect.client_info, level)

@@ -1,0 +1,193 @@
+"""A server's good answer, read in one look: the members of its result by name, each still the bytes it came as.
+
+Names are read without their escapes. A result in which a name stands twice means two things and is refused.
+"""
+
+from __future__ import annotations
+
+from typing import Final
+
+import msgspec
+
+from interlock.wire.errors import Fault
+from interlock.wire.large import LARGE, Read
+from interlock.wire.messages import RESULT_LENGTH, Result
+from interlock.wire.names import TwiceNamed, names_of
+
+Unset = msgspec.UnsetType
+_UNSET: Final = msgspec.UNSET
+_COMPLETE: Final = msgspec.Raw(b'"complete"')
+_PRIVATE: Final = msgspec.Raw(b'"private"')
+_TRUE: Final = msgspec.Raw(b"true")
+_FALSE: Final = msgspec.Raw(b"false")
+_LONGEST_KIND: Final = 1_024
+INPUT_REQUIRED: Final = "input_required"
+
+
+class ResultMembers(msgspec.Struct):
+    """The members that results of MCP have. Others are left alone."""
+
+    content: msgspec.Raw | Unset = _UNSET
+    structured: msgspec.Raw | Unset = msgspec.field(default=_UNSET, name="structuredContent")
+    error: msgspec.Raw | Unset = msgspec.field(default=_UNSET, name="isError")
+    result_type: msgspec.Raw | Unset = msgspec.field(default=_UNSET, name="resultType")
+    meta: msgspec.Raw | Unset = msgspec.field(default=_UNSET, name="_meta")
+    ttl_ms: msgspec.Raw | Unset = msgspec.field(default=_UNSET, name="ttlMs")
+    scope: msgspec.Raw | Unset = msgspec.field(default=_UNSET, name="cacheScope")
+    contents: msgspec.Raw | Unset = _UNSET
+    messages: msgspec.Raw | Unset = _UNSET
+    completion: msgspec.Raw | Unset = _UNSET
+    tool_result: msgspec.Raw | Unset = msgspec.field(default=_UNSET, name="toolResult")
+
+    @property
+    def kind(self) -> str | None:
+        """What kind of result it says it is; None where it does not say. Raises UPSTREAM_ERROR for what is no kind."""
+        raw = self.result_type
+        if raw == _COMPLETE:
+            return "complete"
+        if raw is _UNSET:
+            return None
+        try:
+            return msgspec.json.decode(bytes(raw)[:_LONGEST_KIND], type=str)
+        except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as cause:
+            raise Fault("UPSTREAM_ERROR", f"the server's result cannot be read: resultType: {cause}") from None
+
+    @property
+    def failed(self) -> bool | None:
+        """Whether the tool says that it failed; None where what it says is neither yes nor no."""
+        raw = self.error
+        if raw is _UNSET or raw == _FALSE:
+            return False
+        return True if raw == _TRUE else None
+
+    @property
+    def private(self) -> bool:
+        """Whether nobody but its caller may keep it."""
+        return self.scope is _UNSET or self.scope == _PRIVATE
+
+    def length(self) -> int:
+        """How long a result of just these members is, in compact form."""
+        size = 1
+        if (raw := self.content) is not _UNSET:
+            size += 11 + len(raw)
+        if (raw := self.structured) is not _UNSET:
+            size += 21 + len(raw)
+        if (raw := self.error) is not _UNSET:
+            size += 11 + len(raw)
+        if (raw := self.result_type) is not _UNSET:
+            size += 14 + len(raw)
+        if (raw := self.meta) is not _UNSET:
+            size += 9 + len(raw)
+        if (raw := self.ttl_ms) is not _UNSET:
+            size += 9 + len(raw)
+        if (raw := self.scope) is not _UNSET:
+            size += 14 + len(raw)
+        if (raw := self.contents) is not _UNSET:
+            size += 12 + len(raw)
+        if (raw := self.messages) is not _UNSET:
+            size += 12 + len(raw)
+        if (raw := self.completion) is not _UNSET:
+            size += 14 + len(raw)
+        if (raw := self.tool_result) is not _UNSET:
+            size += 14 + len(raw)
+        return size
+
+
+class ReadResult(Result, frozen=True):
+    """A good answer whose result was read."""
+
+    members: ResultMembers
+
+
+def read_members(result: bytes) -> ResultMembers:
+    """The members of a result. Raises UPSTREAM_ERROR for what is no object, and where a name stands twice."""
+    if type(result) is Read:
+        return _large_members(result)
+    try:
+        members = _decode(result)
+        known = members.length()
+        # Escapes, spaces, other members and a second of the same name all make it longer.
+        if known != len(result):
+            names_of(result, len(result) - known)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError, TwiceNamed) as cause:
+        raise Fault("UPSTREAM_ERROR", f"the server's result cannot be read: {cause}") from None
+    return members
+
+
+def _large_members(result: Read) -> ResultMembers:
+    """The members of a large result, whose names were found when it was read. Their bytes are not copied."""
+    whole = memoryview(result)
+    found = {_FIELDS[name]: result.spans[name] for name in result.spans.keys() & _FIELDS.keys()}
+    return ResultMembers(**{field: msgspec.Raw(whole[start:stop]) for field, (start, stop) in found.items()})
+
+
+def read_answer(answer: Result) -> ReadResult:
+    """The same for an answer. Raises UPSTREAM_ERROR."""
+    return answer if type(answer) is ReadResult else ReadResult(answer.id, answer.result, read_members(answer.result))
+
+
+def plain_answer(data: bytes) -> ReadResult | None:
+    """The answer in these bytes, if they are nothing but a good one as servers write it: id first, or last; else None,
+    for `decode`, which says what is wrong with them."""
+    if len(data) > LARGE:
+        return None
+    if data.startswith(_ANSWER):
+        digits, found, _ = data[len(_ANSWER) : len(_ANSWER) + _ID_ROOM].partition(b',"result":{')
+        start, end = len(_ANSWER) + len(digits) + len(found) - 1, len(data) - 1
+        if data[end:] != b"}":
+            return None
+    elif data.startswith(b'{"result":{'):
+        start, end = len(b'{"result":'), data.rfind(_TAIL)
+        digits, found = data[end + len(_TAIL) : -1], data[-1:]
+        if end < 0 or found != b"}":
+            return None
+    else:
+        return None
+    if not found or not digits.isdigit() or digits[0] == _ZERO or len(digits) > _LONGEST_ID:
+        return None
+    result = data[start:end]
+    try:
+        # Nothing but the result is left to be read.
+        members = _decode(result)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return None
+    return ReadResult(int(digits), result, members) if members.length() == len(result) else None
+
+
+def plain_result(data: bytes, id: int) -> ReadResult | None:
+    """The answer to that request in these bytes, if they are nothing but a good one; else None, for `decode`."""
+    if len(data) > LARGE:
+        return None
+    answer = plain_answer(data)
+    if answer is None:
+        return _compact_result(data, id)
+    return answer if answer.id == id else None
+
+
+def _compact_result(data: bytes, id: int) -> ReadResult | None:
+    """The same with the members of the message in any order."""
+    try:
+        plain = _decode_message(data)
+        result = bytes(plain.result)
+        members = _decode(result)
+    except (msgspec.DecodeError, RecursionError, UnicodeDecodeError):
+        return None
+    if plain.id != id or plain.jsonrpc != "2.0" or len(data) != RESULT_LENGTH + len(b"%d" % id) + len(result):
+        return None
+    return ReadResult(id, result, members) if members.length() == len(result) else None
+
+
+class _Message(msgspec.Struct, forbid_unknown_fields=True):
+    jsonrpc: str
+    id: int
+    result: msgspec.Raw
+
+
+_FIELDS: Final = {field.encode_name: field.name for field in msgspec.structs.fields(ResultMembers)}
+_decode = msgspec.json.Decoder(ResultMembers).decode
+_decode_message = msgspec.json.Decoder(_Message).decode
+_ANSWER: Final = b'{"jsonrpc":"2.0","id":'
+_TAIL: Final = b',"jsonrpc":"2.0","id":'
+_LONGEST_ID: Final = 18
+_ID_ROOM: Final = _LONGEST_ID + len(',"result":{')
+_ZERO: Final = ord("0")

@@ -1,0 +1,58 @@
+"""Member names of JSON objects, as every JSON reader reads them: without their escapes, and none of them twice."""
+
+from __future__ import annotations
+
+import re
+from typing import Final
+
+import msgspec
+
+MOST_BESIDE: Final = 8 * 1024
+"""Bytes of an object that are looked through name by name, beside the values that are known already."""
+MOST_QUOTES: Final = 4_000
+"""Where it has more bytes than that: so many quotation marks, so that it has at most half as many names."""
+
+_decode = msgspec.json.Decoder(dict[str, msgspec.Raw]).decode
+_decode_name = msgspec.json.Decoder(str).decode
+_NAME = re.compile(rb'[ \t\r\n,{]*("(?:[^"\\]|\\.)*")[ \t\r\n]*:[ \t\r\n]*', re.DOTALL)
+_AFTER = frozenset(b",} \t\r\n")
+
+
+class TwiceNamed(ValueError):
+    """A name stands twice in one object, or the object has too many names to tell."""
+
+    def __init__(self, message: str, name: str = "") -> None:
+        super().__init__(message)
+        self.name = name
+
+
+def may_spell(payload: bytes, text: bytes) -> bool:
+    """Whether JSON may hold this text in a name or a value, however it is escaped. False is certain.
+
+    A letter has two spellings, itself and `\\u`; a slash has a third. `text` has neither quotes nor control characters.
+    """
+    if payload.find(text) >= 0:
+        return True
+    return payload.find(b"\\") >= 0 and (payload.find(b"\\u") >= 0 or payload.find(b"\\/") >= 0)
+
+
+def names_of(payload: bytes, beside: int) -> list[str]:
+    """The names of an object that is known to be JSON, in their order. Raises `TwiceNamed`.
+
+    `beside` is how many of its bytes are not part of values that were read already: a bound for the names there are.
+    """
+    if beside > MOST_BESIDE and payload.count(b'"') > MOST_QUOTES:
+        raise TwiceNamed(f"an object has too many members: {beside} bytes of them are of no known kind")
+    values = _decode(payload)
+    names: dict[str, None] = {}
+    place = 0
+    while (found := _NAME.match(payload, place)) is not None:
+        name = _decode_name(found[1])
+        value = bytes(values[name])
+        place = found.end()
+        # A name that stands twice has the last value: where another one stands, or the same begins, it is not the last.
+        if name in names or not payload.startswith(value, place) or payload[place + len(value)] not in _AFTER:
+            raise TwiceNamed(f"member {name[:100]!r} stands twice", name)
+        place += len(value)
+        names[name] = None
+    return list(names)

@@ -1,0 +1,79 @@
+"""A server's good answer, read in one look, is what the long way reads, or is left to it."""
+
+from __future__ import annotations
+
+import json
+
+import msgspec
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from interlock.protocols.mcp.answers import plain_answer, plain_result, read_answer, read_members
+from interlock.wire.errors import Fault
+from interlock.wire.messages import Result, decode, encode_result
+
+MEMBERS = [
+    "content", "structuredContent", "isError", "resultType", "_meta", "ttlMs", "cacheScope", "contents", "messages",
+    "completion", "toolResult",
+]  # fmt: skip
+results = st.dictionaries(st.sampled_from(MEMBERS), st.integers() | st.text(max_size=5) | st.booleans(), max_size=5)
+PUT = [b"", b"}", b"{", b",", b'"', b" ", b',"result":{}', b',"error":{}', b"7", b"0", b"_", b"-", b"+", b"\\u0061"]
+
+
+@given(results)
+def test_a_result_of_known_members_is_known_to_have_each_once(result: dict[str, object]) -> None:
+    payload = msgspec.json.encode(result)
+    members = read_members(payload)
+    assert members.length() == len(payload) or not result
+    assert (members.failed is True) == (result.get("isError") is True)
+    assert (members.content is msgspec.UNSET) == ("content" not in result)
+
+
+@given(st.integers(0, 2**53), results, st.booleans(), st.data(), st.sampled_from(PUT))
+def test_a_plain_answer_is_what_the_parser_reads_or_left_to_it(
+    id_: int, result: dict[str, object], id_last: bool, data: st.DataObject, put: bytes
+) -> None:
+    payload = msgspec.json.encode(result)
+    whole = b'{"result":%b,"jsonrpc":"2.0","id":%d}' % (payload, id_) if id_last else encode_result(id_, payload)
+    found = plain_answer(whole)
+    assert (found is not None and (found.id, found.result) == (id_, payload)) == bool(id_ and result)
+    at = data.draw(st.integers(0, len(whole)))
+    changed = whole[:at] + put + whole[at + data.draw(st.integers(0, 2)) :]
+    for found in (plain_answer(changed), plain_result(changed, id_)):
+        if found is not None:
+            assert decode(changed) == Result(found.id, found.result)
+            read_members(found.result)
+            text = changed.decode("latin-1")  # that a text is UTF-8 is looked at before it leaves
+            assert json.loads(text) == {
+                "jsonrpc": "2.0",
+                "id": found.id,
+                "result": json.loads(found.result.decode("latin-1")),
+            }
+
+
+def test_a_result_of_other_members_is_read_the_long_way() -> None:
+    whole = b'{"jsonrpc":"2.0","id":7,"result":{"content":[],"more":1}}'
+    assert plain_answer(whole) is None
+    answer = decode(whole)
+    assert isinstance(answer, Result)
+    assert bytes(read_answer(answer).members.content) == b"[]"
+
+
+@pytest.mark.parametrize("kind", ['"input_required"', '"input_requ\\u0069red"'])
+def test_a_kind_is_read_without_its_escapes(kind: str) -> None:
+    assert read_members(b'{"resultType":%b}' % kind.encode()).kind == "input_required"
+
+
+@pytest.mark.parametrize("kind", ["5", "null", "[]", '"' + "x" * 2_000 + '"'])
+def test_what_is_no_kind_is_refused(kind: str) -> None:
+    with pytest.raises(Fault, match="resultType"):
+        read_members(b'{"resultType":%b}' % kind.encode()).kind  # noqa: B018
+
+
+@pytest.mark.parametrize(
+    "result", [b"[]", b"1", b"{", b'{"a":1,"a":2}', b'{"isError":true,"isErr\\u006fr":false}', b"{}x", b'{"a":\xff}']
+)
+def test_what_is_no_object_or_means_two_things_is_refused(result: bytes) -> None:
+    with pytest.raises(Fault):
+        read_members(result)
