@@ -71,7 +71,9 @@ async def ending(hub: House, records: list[Record]) -> Any:
 
 @pytest.mark.parametrize("texts", [False, True], ids=["names", "names and texts"])
 @pytest.mark.parametrize("way", WAYS, ids=str)
-async def test_a_disguised_result_is_told_and_recorded_like_a_plain_one(tmp_path: Path, way: Way, texts: bool) -> None:
+async def test_t39_a_disguised_result_is_told_and_recorded_like_a_plain_one(
+    tmp_path: Path, way: Way, texts: bool
+) -> None:
     records: list[Record] = []
     async with behind_a_hub(tmp_path, way) as (hub, server):
         hub.hub_app.recorder.follow(records.extend)
@@ -127,7 +129,7 @@ ENVELOPES = {
 
 
 @pytest.mark.parametrize("way", WAYS, ids=str)
-async def test_a_name_that_stands_twice_in_an_answer_is_an_error_of_its_server(tmp_path: Path, way: Way) -> None:
+async def test_t39_a_name_that_stands_twice_in_an_answer_is_an_error_of_its_server(tmp_path: Path, way: Way) -> None:
     records: list[Record] = []
     async with behind_a_hub(tmp_path, way) as (hub, server):
         hub.hub_app.recorder.follow(records.extend)
@@ -142,7 +144,7 @@ async def test_a_name_that_stands_twice_in_an_answer_is_an_error_of_its_server(t
 
 
 @pytest.mark.parametrize("way", WAYS, ids=str)
-async def test_spaces_escapes_and_unknown_members_make_no_answer_bad(tmp_path: Path, way: Way) -> None:
+async def test_t39_spaces_escapes_and_unknown_members_make_no_answer_bad(tmp_path: Path, way: Way) -> None:
     fine = {
         "spaces": b'{ "content" : [ { "type" : "text" , "text" : "a" } ] , "isError" : false }',
         "unknown members": b'{"content":[{"type":"text","text":"a"}],"x":{"content":[]},"y":[1,"content"]}',
@@ -160,7 +162,7 @@ async def test_spaces_escapes_and_unknown_members_make_no_answer_bad(tmp_path: P
 
 
 @pytest.mark.parametrize("way", WAYS, ids=str)
-async def test_an_address_in_a_disguised_error_leaves_under_the_hubs_own(tmp_path: Path, way: Way) -> None:
+async def test_t39_an_address_in_a_disguised_error_leaves_under_the_hubs_own(tmp_path: Path, way: Way) -> None:
     async with behind_a_hub(tmp_path, way) as (hub, server):
         error = {"code": -32002 if way.server == "legacy" else -32602, "message": "gone", "data": {"uri": "a://b"}}
         answer = b'{"jsonrpc":"2.0","id":%%ID%%,"error":%b}'
@@ -172,7 +174,7 @@ async def test_an_address_in_a_disguised_error_leaves_under_the_hubs_own(tmp_pat
 
 
 @pytest.mark.parametrize("way", [way for way in WAYS if way.client == "modern"], ids=str)
-async def test_a_disguised_request_reaches_the_server_as_a_plain_one_does(tmp_path: Path, way: Way) -> None:
+async def test_t39_a_disguised_request_reaches_the_server_as_a_plain_one_does(tmp_path: Path, way: Way) -> None:
     trace = "0123456789abcdef0123456789abcdef"
     offer = {"version": "0.2.0", "extensions": []}
     capabilities = {"elicitation": {}, "experimental": {"mgp": offer}}

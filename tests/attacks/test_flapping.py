@@ -76,7 +76,7 @@ async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
         yield Scene(hub, started)
 
 
-async def test_few_start_at_once_and_few_per_second(tmp_path: Path) -> None:
+async def test_t46_few_start_at_once_and_few_per_second(tmp_path: Path) -> None:
     failed = PROCESSES[Urgency.FAILED]
     async with scene(tmp_path) as here:
         most = 0
@@ -97,7 +97,9 @@ async def test_few_start_at_once_and_few_per_second(tmp_path: Path) -> None:
         assert starts <= failed.per_second * seconds + failed.at_once + failed.burst
 
 
-async def test_no_start_happens_on_the_loop_and_calls_go_on(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_t46_no_start_happens_on_the_loop_and_calls_go_on(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     threads: set[int] = set()
 
     class Popen(subprocess.Popen[bytes]):
@@ -132,7 +134,7 @@ async def test_no_start_happens_on_the_loop_and_calls_go_on(tmp_path: Path, monk
     assert longest < LONGEST_S
 
 
-async def test_a_server_that_a_call_needs_starts_before_those_that_flap(tmp_path: Path) -> None:
+async def test_t46_a_server_that_a_call_needs_starts_before_those_that_flap(tmp_path: Path) -> None:
     async with scene(tmp_path) as here:
         upstream = here.hub.hub_app.upstreams["good"]
         await until(lambda: upstream.lists.known)
