@@ -123,7 +123,7 @@ ENVELOPES = {
     "two ids": b'{"jsonrpc":"2.0","id":%ID%,"id":%ID%,"result":{"content":[]}}',
     "hidden behind a quote": b'{"jsonrpc":"2.0","x":"\\"","id":%ID%,"result":{"content":[]},"result":""}',
     "an endless envelope": b'{"jsonrpc":"2.0","id":%ID%,"result":{"content":[]}'
-    + b"".join(b',"%d":1' % number for number in range(100_000))
+    + b"".join(b',"%d":1' % (number % 99_999) for number in range(100_000))
     + b"}",
 }
 
