@@ -156,7 +156,10 @@ class HubService:
             serve = self._methods.get(request.method)
             if serve is None:
                 raise _no_such_method(exchange)
-            check_shape(request.params, self._limits)
+            params, limits = request.params, self._limits
+            # As little as that can be neither too deep nor too much.
+            if len(params) > limits.members or params.count(b"{") + params.count(b"[") > limits.depth:
+                check_shape(params, limits)
             caller = cast(Caller, exchange.caller)  # admitted here, so one of ours
             if not caller.standing:
                 exchange.caller = caller = self._authenticator.renewed(caller)

@@ -41,6 +41,7 @@ class Caller:
 
     __slots__ = (
         "__weakref__",
+        "bare",
         "expires",
         "list_scope",
         "load",
@@ -65,6 +66,8 @@ class Caller:
         self.principal = principal
         self.list_scope = list_scope
         self.view = list_scope.view
+        self.bare = list_scope.view.bare
+        """Whether it sees one server alone, under the server's own names."""
         self.owner = f"{principal.kind}:{principal.id}"
         self.plans: dict[tuple[str, str], Plan] = {}
         """What the gates said of each target before its arguments were known; see `plan`."""
@@ -124,7 +127,7 @@ class Call:
     @property
     def shown(self) -> str | None:
         """The server's name to a client that sees many servers, and so has other addresses than the server."""
-        return None if self.caller.view.bare else self.target.server
+        return None if self.caller.bare else self.target.server
 
     @property
     def members(self) -> Members:

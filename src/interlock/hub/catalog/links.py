@@ -26,8 +26,9 @@ Blocks = list[dict[str, object]]
 def has_addresses(members: ResultMembers) -> bool:
     """Whether a result of a tool, prompt or resource has an address where MCP has one."""
     try:
-        if members.content is not _UNSET and any(block.is_address for block in _decode_blocks(members.content)):
-            return True
+        for block in () if members.content is _UNSET else _decode_blocks(members.content):
+            if block.uri is not _UNSET or block.resource is not _UNSET:
+                return True
     except (msgspec.DecodeError, UnicodeDecodeError):
         return True  # no list of objects: looked at piece by piece
     if members.contents is not _UNSET:
@@ -124,10 +125,6 @@ def _restored(server: str, uri: str) -> str:
 class _Block(msgspec.Struct):
     uri: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
     resource: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
-
-    @property
-    def is_address(self) -> bool:
-        return self.uri is not _UNSET or self.resource is not _UNSET
 
 
 class _Asked(msgspec.Struct):

@@ -132,7 +132,11 @@ class HttpLink(Link):
             raise self._cannot_send()
         id_ = self._last_id = self._last_id + 1
         method, heads = outgoing.method, self._heads
-        params = outgoing.with_token(id_) if outgoing.wants_progress else outgoing.params
+        params = outgoing.params
+        if outgoing.rest is not None:
+            params = b'%b"progressToken":%d%b' % (params, id_, outgoing.rest)
+        elif outgoing.wants_progress:
+            params = outgoing.with_token(id_)
         call = calls[id_] = Call(self, outgoing, sink, id_, params)
         if heads.session is not None and method != "initialize":
             call.session = heads.session

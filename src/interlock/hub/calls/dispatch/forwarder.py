@@ -11,7 +11,7 @@ from collections.abc import Callable
 import msgspec
 
 from interlock.client.connection import Connection
-from interlock.hub.audit.record import CANCELLED, UNREADABLE, Outcome, outcome_in
+from interlock.hub.audit.record import CANCELLED, SUCCEEDED, UNREADABLE, Outcome, outcome_in
 from interlock.hub.calls import recording
 from interlock.hub.calls.bridges import url_elicitation as url_first
 from interlock.hub.calls.bridges.client_questions import ClientQuestions
@@ -30,13 +30,13 @@ from interlock.hub.upstreams.connection_owner import ConnectionOwner
 from interlock.hub.upstreams.sharing import log_level_of
 from interlock.protocols.mcp import older_revisions as older
 from interlock.protocols.mcp import results
-from interlock.protocols.mcp.answers import INPUT_REQUIRED, ResultMembers, read_answer
+from interlock.protocols.mcp.answers import COMPLETE, INPUT_REQUIRED, ReadResult, ResultMembers, read_answer
 from interlock.protocols.mcp.headers import param_values
 from interlock.protocols.mcp.input_requests import question_for_old
 from interlock.protocols.mcp.meta import Members
 from interlock.protocols.mcp.methods import is_severe
 from interlock.protocols.mcp.progress import how_far, with_token
-from interlock.protocols.mcp.trace_meta import passed_on, traceparent
+from interlock.protocols.mcp.trace_meta import passed_on
 from interlock.transports.link import Outgoing
 from interlock.wire.conversation import PROGRESS
 from interlock.wire.errors import ErrorDialect, ErrorObject, Fault
@@ -44,6 +44,8 @@ from interlock.wire.messages import Failure, Id, Request, Result, one_line
 
 _STATE = "requestState"
 _encode = msgspec.json.Encoder().encode
+
+_UNSET = msgspec.UNSET
 
 
 class Forwarder(msgspec.Struct, eq=False):
@@ -102,17 +104,21 @@ class Forwarder(msgspec.Struct, eq=False):
             if self._connection.mgp is None or not self._recovering.takes(call, answer.error):
                 self._failed(answer.error)
             return
-        try:
-            read = read_answer(answer)
-        except Fault as fault:
-            call.outcome = UNREADABLE
-            self._finish()
-            exchange.fail(Fault(fault.name, f"{call.target.server}: {fault.message}"))
-            return
-        call.outcome = outcome_in(read.members)
+        if type(answer) is ReadResult:
+            read = answer
+        else:
+            try:
+                read = read_answer(answer)
+            except Fault as fault:
+                call.outcome = UNREADABLE
+                self._finish()
+                exchange.fail(Fault(fault.name, f"{call.target.server}: {fault.message}"))
+                return
+        members = read.members
+        call.outcome = SUCCEEDED if members.error is _UNSET else outcome_in(members)
         self._finish()
         try:
-            result = self._result(one_line(read.result), read.members)
+            result = self._result(one_line(read.result), members)
         except Fault as fault:
             exchange.fail(fault)
         except (msgspec.DecodeError, UnicodeDecodeError) as cause:
@@ -266,7 +272,10 @@ class Forwarder(msgspec.Struct, eq=False):
         if call.plain and members is None and connection.mgp is None and modern is exchange.dialect.modern:
             # Name, arguments and `_meta` put together again: what was judged is what goes out.
             behind = b"}" if meta is None else passed_on(meta, exchange.preview.meta_raw)
-            own = b"" if meta is not None and meta.traceparent is not None else traceparent(call.trace)
+            trace = call.trace.encode()
+            own = b'"traceparent":"00-%b-%b-01"' % (trace, trace[:16])
+            if meta is not None and meta.traceparent is not None:
+                own = b""
             params = b'{"name":%b,"arguments":%b,"_meta":{%b' % (target.quoted, call.arguments_raw, own)
             if wants_progress:
                 params, rest = params + b"," if own else params, behind + b"}"
@@ -299,21 +308,22 @@ class Forwarder(msgspec.Struct, eq=False):
         exchange = call.exchange
         modern, modern_client = self._connection.modern, exchange.dialect.modern
         if modern:
-            kind = members.kind
-            if kind != "complete":
+            if members.result_type != COMPLETE:
+                kind = members.kind
                 if modern_client and kind == INPUT_REQUIRED:
                     return self._translation().sealed(result)
-                result = results.of_known_kind(result, kind, tasks=exchange.dialect.capabilities.tasks)
+                if kind is not None or modern_client:
+                    result = results.of_known_kind(result, kind, tasks=exchange.dialect.capabilities.tasks)
             if not modern_client:
                 result = results.plain(result, members)
             elif call.target.kind == "resource":
                 result = results.cacheable(result)
-            elif not members.private:
+            elif members.scope is not _UNSET and not members.private:
                 result = results.narrowed(result)
         elif modern_client:
             ttl = 0 if exchange.request.method == "resources/read" else None
             result = results.completed(result, members, ttl_ms=ttl, server_info=self._connection.peer.server_info)
-        if not call.caller.view.bare and has_addresses(members):
+        if not call.caller.bare and has_addresses(members):
             result = with_exposed_uris(call.target.server, result)
         if not modern_client and (modern or not exchange.dialect.revision.structures):
             # Last, since what a revision cannot carry is told in words, addresses and all.
