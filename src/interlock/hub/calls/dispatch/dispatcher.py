@@ -6,7 +6,7 @@ Whatever takes a place gives it back exactly once, in `done`, however the call e
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from functools import partial
 from typing import Final
 
@@ -16,8 +16,9 @@ from interlock.hub.calls.background_tasks import Later
 from interlock.hub.calls.bridges.request_states import RequestStates
 from interlock.hub.calls.bridges.retries import STATE, Retries
 from interlock.hub.calls.call import Call
-from interlock.hub.calls.dispatch.forwarder import Forwarder
+from interlock.hub.calls.dispatch.forwarder import Forwarder, Means
 from interlock.hub.calls.dispatch.recovery import CallRecovery
+from interlock.hub.calls.pipeline.pipeline import Pipeline
 from interlock.hub.calls.plan import Plan
 from interlock.hub.calls.recording import Recording
 from interlock.hub.calls.verdicts import Refuse
@@ -32,8 +33,6 @@ LARGE: Final = 64 * 1024
 """A call with more than that counts with its bytes, too, while it is under way."""
 MOST_LANES: Final = 1_024
 """Servers whose connection for a session is known. Beyond that it is worked out again."""
-LONGEST_CALL_FACTOR: Final = 10
-"""Progress keeps a call alive, up to this many times its timeout."""
 
 
 Release = Callable[[Call], None]
@@ -65,10 +64,8 @@ class Dispatcher:
         later: Later,
         clock: Callable[[], float],
     ) -> None:
-        self.recovering: CallRecovery
-        """Takes what servers answer with an error; set once there is a pipeline to judge it again."""
-        self.judged_again: Callable[[Call, Plan], Awaitable[Plan | None]]
-        """Judges a call that waited, by what holds now; set together with that. See `Pipeline.judged_again`."""
+        self._means: Means
+        self._pipeline: Pipeline
         self._upstreams = upstreams
         self._recording = recording
         self._states = states
@@ -81,6 +78,11 @@ class Dispatcher:
         """Calls under way."""
         self.held = 0
         """Bytes of the large ones among them."""
+
+    def judge_with(self, pipeline: Pipeline, recovering: CallRecovery) -> None:
+        """Calls that waited are judged again by this pipeline, and errors of servers are recovered from by that."""
+        self._pipeline = pipeline
+        self._means = Means(self._states, recovering, self._clock)
 
     def commit(self, call: Call) -> Refuse | None:
         """Take a place for the call, or refuse it because everything is taken. `done` gives it back."""
@@ -177,18 +179,7 @@ class Dispatcher:
                 return
         if owner is not None:
             self._retries.hold(call, line)
-        timeout = plan.timeout_s
-        Forwarder(
-            call,
-            connection,
-            owner,
-            self._states,
-            self._clock,
-            done,
-            self.recovering,
-            plan.finish,
-            (timeout, timeout * LONGEST_CALL_FACTOR),
-        ).send()
+        Forwarder(call, plan, connection, owner, done, self._means).send()
 
     def _connection_key(self, call: Call, upstream: Upstream) -> ConnectionKey | None:
         session = call.exchange.session
@@ -226,7 +217,7 @@ class Dispatcher:
                 own.session.state.private_connections.add((upstream.id, own.name))
             if (opening := line.connection.reopening) is not None:
                 await asyncio.wait_for(asyncio.wait([opening]), plan.timeout_s)
-            current = await self.judged_again(call, plan)
+            current = await self._pipeline.judged_again(call, plan)
         except TimeoutError:
             self.done(call)
             exchange.fail(Fault("SERVER_NOT_READY", f"{upstream.id} was not ready in time", retry_after_ms=2000))

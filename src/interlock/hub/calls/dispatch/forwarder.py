@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from typing import Final
 
 import msgspec
 
@@ -19,7 +20,7 @@ from interlock.hub.calls.bridges.parked_exchange import ParkedExchange
 from interlock.hub.calls.bridges.request_states import RequestStates
 from interlock.hub.calls.call import Call
 from interlock.hub.calls.dispatch.recovery import CallRecovery
-from interlock.hub.calls.plan import Finishing
+from interlock.hub.calls.plan import Plan
 from interlock.hub.calls.timeouts import timed_out
 from interlock.hub.carrying.translation import Translation
 from interlock.hub.catalog.links import (
@@ -45,24 +46,29 @@ from interlock.wire.messages import Failure, Id, Request, Result, one_line
 _STATE = "requestState"
 _encode = msgspec.json.Encoder().encode
 
-_UNSET = msgspec.UNSET
+_UNSET: Final = msgspec.UNSET
+LONGEST_CALL_FACTOR: Final = 10
+"""Progress keeps a call alive, up to this many times its timeout."""
+
+
+class Means(msgspec.Struct, frozen=True):
+    """What all calls are forwarded with."""
+
+    states: RequestStates
+    recovering: CallRecovery
+    clock: Callable[[], float]
 
 
 class Forwarder(msgspec.Struct, eq=False):
     """Carries one call. It is the sink of the request it sends, and answers the exchange it serves."""
 
     _call: Call
+    _plan: Plan
     _connection: Connection
     _owner: ConnectionOwner | None
     """Set where this connection serves nobody else, so that the server may turn to the client behind it."""
-    _states: RequestStates
-    _clock: Callable[[], float]
     _done: Callable[[Call], None]
-    _recovering: CallRecovery
-    _last: Finishing | None
-    """What is still to be done to a good result."""
-    _patience: tuple[float, float]
-    """Seconds that the server may take, and may take with progress."""
+    _means: Means
     _handle: Id | None = None
     _told: bool = False
     _back: ClientQuestions | None = None
@@ -101,7 +107,7 @@ class Forwarder(msgspec.Struct, eq=False):
         if isinstance(answer, Failure):
             call.outcome = Outcome("answered", "error", code=answer.error.code)
             self._finish()
-            if self._connection.mgp is None or not self._recovering.takes(call, answer.error):
+            if self._connection.mgp is None or not self._means.recovering.takes(call, answer.error):
                 self._failed(answer.error)
             return
         if type(answer) is ReadResult:
@@ -124,10 +130,11 @@ class Forwarder(msgspec.Struct, eq=False):
         except (msgspec.DecodeError, UnicodeDecodeError) as cause:
             exchange.fail(Fault("UPSTREAM_ERROR", f"{call.target.server} answered what cannot be read: {cause}"))
         else:
-            if self._last is None:
+            finish = self._plan.finish
+            if finish is None:
                 exchange.result(result)
             else:
-                self._last(call, result, exchange.result)
+                finish(call, result, exchange.result)
 
     def on_notification(self, method: str, params: bytes) -> None:
         """Progress and log messages of this call. Log messages of a shared session are the operator's alone. What else
@@ -157,7 +164,7 @@ class Forwarder(msgspec.Struct, eq=False):
     def on_lost(self, fault: Fault) -> None:
         """No answer will come."""
         if fault.name == "UPSTREAM_TIMEOUT":
-            fault = timed_out(self._call, fault, self._patience[0])
+            fault = timed_out(self._call, fault, self._plan.timeout_s)
         elif fault.name == "SESSION_UNKNOWN":
             # The hub's own session with the server, which is no business of the client's.
             message = f"{self._call.target.server} lost its session with the hub"
@@ -170,7 +177,7 @@ class Forwarder(msgspec.Struct, eq=False):
     def _turned_away(self, fault: Fault) -> bool:
         """Whether a status said to come back later, and the call does."""
         turned = fault.kind.retryable and "status" in fault.data
-        return turned and self._recovering.takes(self._call, fault.render(ErrorDialect.MGP))
+        return turned and self._means.recovering.takes(self._call, fault.render(ErrorDialect.MGP))
 
     def _progressed(self, params: bytes, token: Id) -> None:
         """Tell the client how far its call is, if it is further than it was."""
@@ -186,18 +193,18 @@ class Forwarder(msgspec.Struct, eq=False):
             params = question_for_old(exchange.dialect.revision, method, params)
         waiting = exchange.ask(method, params)
         self._questions += 1
-        self._allow(self._states.life_s)
+        self._allow(self._means.states.life_s)
         waiting.add_done_callback(self._told_answer)
         return waiting
 
     def _told_answer(self, _: asyncio.Future[bytes]) -> None:
         self._questions -= 1
         if not self._questions:
-            self._allow(self._patience[0])
+            self._allow(self._plan.timeout_s)
 
     def _allow(self, seconds: float) -> None:
         if self._handle is not None and not self._told:
-            self._connection.extend(self._handle, self._clock() + seconds)
+            self._connection.extend(self._handle, self._means.clock() + seconds)
 
     def _failed(self, error: ErrorObject) -> None:
         exchange = self._call.exchange
@@ -207,7 +214,7 @@ class Forwarder(msgspec.Struct, eq=False):
         if question is not None:
             exchange.result(question)
             return
-        told = error if self._connection.mgp is None else self._recovering.answer(self._call, error)
+        told = error if self._connection.mgp is None else self._means.recovering.answer(self._call, error)
         if isinstance(told, Fault):
             exchange.fail(told)
         else:
@@ -231,7 +238,7 @@ class Forwarder(msgspec.Struct, eq=False):
             self._translation().check_may_ask()
             if self._back is None:
                 self._back = ClientQuestions(
-                    self._call.exchange, self._call.shown, self._states.life_s, self._repeat, self.on_lost
+                    self._call.exchange, self._call.shown, self._means.states.life_s, self._repeat, self.on_lost
                 )
             self._back.ask(answer.result)
         except Fault as fault:
@@ -285,7 +292,7 @@ class Forwarder(msgspec.Struct, eq=False):
                 params += behind[1:] + b"}"
         else:
             params = self._translation().params(call.members if members is None else members)
-        now, (patience, most) = self._clock(), self._patience
+        now, patience = self._means.clock(), self._plan.timeout_s
         return Outgoing(
             exchange.request.method,
             params,
@@ -293,7 +300,7 @@ class Forwarder(msgspec.Struct, eq=False):
             None if target.kind == "completion" else target.name,
             headers,
             wants_progress,
-            now + most,
+            now + patience * LONGEST_CALL_FACTOR,
             True,
             patience,
             rest,
@@ -301,7 +308,7 @@ class Forwarder(msgspec.Struct, eq=False):
 
     def _translation(self) -> Translation:
         """Between the client's terms and the server's, where the two differ."""
-        return Translation(self._call, self._connection, self._states, self._clock)
+        return Translation(self._call, self._connection, self._means.states, self._means.clock)
 
     def _result(self, result: bytes, members: ResultMembers) -> bytes:
         call = self._call
