@@ -71,7 +71,9 @@ async def ending(hub: House, records: list[Record]) -> Any:
 
 @pytest.mark.parametrize("texts", [False, True], ids=["names", "names and texts"])
 @pytest.mark.parametrize("way", WAYS, ids=str)
-async def test_a_disguised_result_is_told_and_recorded_like_a_plain_one(tmp_path: Path, way: Way, texts: bool) -> None:
+async def test_t12_a_disguised_result_is_told_and_recorded_like_a_plain_one(
+    tmp_path: Path, way: Way, texts: bool
+) -> None:
     records: list[Record] = []
     async with behind_a_hub(tmp_path, way) as (hub, server):
         hub.hub_app.recorder.follow(records.extend)
@@ -127,7 +129,7 @@ ENVELOPES = {
 
 
 @pytest.mark.parametrize("way", WAYS, ids=str)
-async def test_a_name_that_stands_twice_in_an_answer_is_an_error_of_its_server(tmp_path: Path, way: Way) -> None:
+async def test_t12_a_name_that_stands_twice_in_an_answer_is_an_error_of_its_server(tmp_path: Path, way: Way) -> None:
     records: list[Record] = []
     async with behind_a_hub(tmp_path, way) as (hub, server):
         hub.hub_app.recorder.follow(records.extend)
