@@ -10,7 +10,7 @@ from figures import Extras
 from load import PATIENCE_S, Round, WrongAnswer, ask, http_round
 from process import NotRunning, cpu_seconds, free_port, memory_mb
 from targets import PICKS, Ground, Interlock, Relay
-from workload import FIRST_ID, Shot, context_headers, modern_meta, picks, post, shots
+from workload import BARE, FIRST_ID, Shot, context_headers, modern_meta, picks, post, shots
 
 LISTS = 15
 GROWTH_ROUNDS = 3
@@ -23,7 +23,7 @@ async def up_to_first_call(foundation: Ground, extras: Extras, times: int) -> No
     for _ in range(times):
         hub = Interlock("modern", 1, 1)
         hub.port = free_port()
-        shot = shots([(0, 0)], "modern", "hub", 1, hub.port)[0]
+        shot = shots([(0, 0)], BARE["modern"], "hub", 1, hub.port)[0]
         began = time.perf_counter()
         hub.process = hub.launch(foundation)
         try:
@@ -89,7 +89,7 @@ async def growth(foundation: Ground, extras: Extras, quick: bool) -> None:
             extras.memory_mb[what] = memory_mb(hub.pids)
         extras.first_touch_us = await _first_touch(many_tools)
         aims = {leg: picks(1 if leg == "one" else hub.servers, hub.tools, PICKS) for leg, hub in legs.items()}
-        rotations = {leg: shots(aims[leg], "modern", "hub", hub.tools, hub.port) for leg, hub in legs.items()}
+        rotations = {leg: shots(aims[leg], BARE["modern"], "hub", hub.tools, hub.port) for leg, hub in legs.items()}
         for leg, hub in legs.items():  # not counted: connections and plans are made
             await _round(hub, rotations[leg], 0.5 if quick else 2.0)
         for _ in range(GROWTH_ROUNDS):
@@ -114,7 +114,7 @@ async def _round(hub: Interlock, rotation: list[Shot], seconds: float) -> Round:
 async def _first_touch(hub: Interlock) -> float:
     """Calls that each go to a tool nobody called before."""
     chosen = list(dict.fromkeys(picks(hub.servers, hub.tools, COLD_CALLS * 2)))[:COLD_CALLS]
-    rotation = [shots(chosen, "modern", "hub", hub.tools, hub.port)]
+    rotation = [shots(chosen, BARE["modern"], "hub", hub.tools, hub.port)]
     return (await http_round(hub.port, rotation, 1, 0.4, lambda: cpu_seconds(hub.pids))).cpu_us
 
 
@@ -127,7 +127,7 @@ async def _begin_unlisted(hub: Interlock, foundation: Ground) -> None:
     deadline = time.monotonic() + 120
     while waiting:
         for server in sorted(waiting):
-            shot = shots([(server, hub.tools - 1)], "modern", "hub", hub.tools, hub.port)[0]
+            shot = shots([(server, hub.tools - 1)], BARE["modern"], "hub", hub.tools, hub.port)[0]
             _, _, body = await ask(hub.port, shot.numbered(FIRST_ID))
             if shot.text(FIRST_ID).encode() not in body:
                 break

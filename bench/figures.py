@@ -13,6 +13,8 @@ from load import Round
 FLAT = 1.25
 """Cost per call counts as flat while it grows by less than this factor."""
 
+REAL = ", real clients"
+"""What the name of a target ends with that is called as real clients call."""
 GOVERNED = "governed, batched"
 SINGLE = "Interlock, one server"
 STRICT = "governed, strict"
@@ -71,6 +73,7 @@ def bars(rows: Sequence[Row], extras: Extras) -> list[Bar]:
     """Every bar, with what was measured for it."""
     return [
         _cpu(rows, "Interlock over http", 3.5),
+        _cpu(rows, "Interlock over http" + REAL, 3.5),
         _cpu(rows, GOVERNED, 4.0),
         _faster(rows, "python", 15),
         _faster(rows, "node", 8),
@@ -109,7 +112,7 @@ def table(rows: Sequence[Row]) -> Iterable[str]:
 
 def cpu_ratio(row: Row, rows: Sequence[Row]) -> float | None:
     """CPU per call beside nginx's: the median of the rounds' own ratios, so that a busy minute harms both alike."""
-    nginx = _find(rows, "nginx", row.era, row.concurrency)
+    nginx = _find(rows, "nginx" + REAL if row.target.endswith(REAL) else "nginx", row.era, row.concurrency)
     if nginx is None or not row.rounds:
         return None
     pairs = zip(row.rounds, nginx.rounds, strict=False)

@@ -22,7 +22,19 @@ from extras import growth, list_of_10_000, up_to_first_call
 from figures import Bar, Extras, Row, bars, table
 from load import WrongAnswer
 from process import NotRunning, cores, memory_mb, pin
-from targets import Governed, Ground, Interlock, InterlockClient, Nginx, Relay, Single, Target, Upstream, rivals
+from targets import (
+    Governed,
+    Ground,
+    Interlock,
+    InterlockClient,
+    Nginx,
+    RealClients,
+    Relay,
+    Single,
+    Target,
+    Upstream,
+    rivals,
+)
 from workload import Era
 
 CONCURRENCY = (1, 32, 256)
@@ -100,9 +112,9 @@ def chosen(quick: bool) -> list[Target]:
     """The targets, in the order in which their rounds alternate."""
     found: list[Target] = []
     for era in ERAS:
-        found += [Upstream(era, SERVERS, TOOLS), Relay(era, SERVERS, TOOLS), Nginx(era, SERVERS, TOOLS)]
-        hub = Interlock(era, SERVERS, TOOLS)
-        found += [hub, InterlockClient(hub)]
+        nginx, hub = Nginx(era, SERVERS, TOOLS), Interlock(era, SERVERS, TOOLS)
+        found += [Upstream(era, SERVERS, TOOLS), Relay(era, SERVERS, TOOLS), nginx, RealClients(nginx)]
+        found += [hub, RealClients(hub), InterlockClient(hub)]
         found.append(Interlock(era, 10 if quick else SERVERS, TOOLS, "stdio"))
     found += [Governed(SERVERS, TOOLS, "batched"), Governed(SERVERS, TOOLS, "strict")]
     if not quick:

@@ -22,7 +22,7 @@ import uvloop
 from load import Round, ask, http_round
 from process import cores, cpu_seconds, memory_mb, pin
 from targets import PICKS, REST_S, Ground, Interlock
-from workload import FIRST_ID, Shot, picks, shots
+from workload import BARE, FIRST_ID, Shot, picks, shots
 
 SECONDS = 2.0
 AT_ONCE = 200
@@ -60,12 +60,12 @@ async def measure(count: int, folder: Path, pair: tuple[int, int] | None) -> dic
 
 
 async def busy(hub: Interlock) -> Round:
-    rotation = [shots(picks(hub.servers, hub.tools, PICKS), hub.era, hub.view, hub.tools, hub.port)]
+    rotation = [shots(picks(hub.servers, hub.tools, PICKS), BARE[hub.era], hub.view, hub.tools, hub.port)]
     return await http_round(hub.port, rotation, CALLERS, SECONDS, lambda: cpu_seconds(hub.pids))
 
 
 def first_shot(hub: Interlock) -> Shot:
-    return shots([(0, 0)], hub.era, hub.view, hub.tools, hub.port)[0]
+    return shots([(0, 0)], BARE[hub.era], hub.view, hub.tools, hub.port)[0]
 
 
 async def opened(hub: Interlock, count: int) -> list[asyncio.StreamWriter]:

@@ -16,7 +16,7 @@ from typing import Any
 import httptools
 import msgspec
 
-from workload import FIRST_ID, LEGACY, Era, Shot, context_headers, credential, post
+from workload import BARE, FIRST_ID, Era, Shape, Shot, context_headers, credential, post
 
 PATIENCE_S = 30.0
 WARM_CALLS = 400
@@ -293,9 +293,10 @@ async def ask(port: int, request: bytes, patience: float = PATIENCE_S) -> tuple[
     return asking.status, asking.headers, last_event(body) if events else body
 
 
-async def open_session(port: int, path: str = "/mcp") -> str:
+async def open_session(port: int, path: str = "/mcp", shape: Shape = BARE["legacy"]) -> str:
     """The handshake. Gives the session's id, empty where the server has none."""
-    params = b'{"protocolVersion":"%b","capabilities":{},"clientInfo":{"name":"bench","version":"1"}}' % LEGACY.encode()
+    said = (shape.version.encode(), shape.capabilities)
+    params = b'{"protocolVersion":"%b","capabilities":%b,"clientInfo":{"name":"bench","version":"1"}}' % said
     hello = b'{"jsonrpc":"2.0","id":1,"method":"initialize","params":%b}' % params
     status, headers, body = await ask(port, post(path, port, hello, ""))
     if status != 200:

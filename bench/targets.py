@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import Literal
 
 import installed
+from figures import REAL
 from load import Round, WrongAnswer, http_round, list_tools, open_session, pipe_round
 from process import NotRunning, Process, cpu_seconds, free_port, memory_mb
-from workload import LEGACY, Era, Shot, View, lines, picks, shots, upstream_path
+from workload import BARE, LEGACY, MIX, Era, Shot, View, lines, picks, shots, upstream_path
 
 HERE = Path(__file__).resolve().parent
 ROOT = HERE.parent
@@ -93,11 +94,12 @@ class Target:
     async def prepare_shots(self) -> None:
         chosen = picks(self.servers, self.tools, PICKS)
         if self.era == "modern":
-            self._shots = [shots(chosen, self.era, self.view, self.tools, self.port, key=self.key)]
+            self._shots = [shots(chosen, BARE[self.era], self.view, self.tools, self.port, key=self.key)]
             return
         path = upstream_path("legacy", self.tools, 0) if self.view == "direct" else "/mcp"
         sessions = [await open_session(self.port, path) for _ in range(SESSIONS)]
-        self._shots = [shots(chosen, self.era, self.view, self.tools, self.port, session) for session in sessions]
+        shape = BARE[self.era]
+        self._shots = [shots(chosen, shape, self.view, self.tools, self.port, session) for session in sessions]
 
     def note_idle(self) -> None:
         if self.pids:
@@ -277,7 +279,7 @@ class InterlockClient(Target):
             if b'"result"' not in greeted:
                 raise NotRunning(f"initialize was answered {greeted[:300]!r}")
             self.client.stdin.write(b'{"jsonrpc":"2.0","method":"notifications/initialized"}\n')
-        self._lines = lines(picks(self.servers, self.tools, PICKS), self.era)
+        self._lines = lines(picks(self.servers, self.tools, PICKS), BARE[self.era])
         self.idle_mb = memory_mb([self.client.pid])
 
     async def round(self, concurrency: int, seconds: float) -> Round:
@@ -288,6 +290,31 @@ class InterlockClient(Target):
         if self.client is not None and self.client.stdin is not None:
             self.client.stdin.close()
             await self.client.wait()
+
+
+class RealClients(Target):
+    """Another target, called as coding agents and agent libraries call: each caller writes in one of their ways."""
+
+    def __init__(self, of: Target) -> None:
+        super().__init__(of.name + REAL, of.kind, of.era, of.view, "called as real clients do", of.servers, of.tools)
+        self.of = of
+
+    @property
+    def pids(self) -> list[int]:
+        return self.of.pids
+
+    async def begin(self, foundation: Ground) -> None:
+        if self.of.problem or not self.of.pids:
+            raise NotRunning("what it calls is not running")
+        self.port = self.of.port
+        path = upstream_path("legacy", self.tools, 0) if self.view == "direct" else "/mcp"
+        chosen = picks(self.servers, self.tools, PICKS)
+        for shape in MIX[self.era]:
+            session = await open_session(self.port, path, shape) if self.era == "legacy" else ""
+            self._shots.append(shots(chosen, shape, self.view, self.tools, self.port, session))
+
+    async def end(self) -> None:
+        pass  # the other's own
 
 
 class Rival(Target):

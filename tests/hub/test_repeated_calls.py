@@ -20,9 +20,11 @@ import pytest
 from interlock.config.settings import Hub, Server
 from interlock.hub.audit.record import Record
 from interlock.hub.auth.principals import local_person
+from interlock.hub.calls.call import Call
+from interlock.hub.calls.pipeline.pipeline import Pipeline
+from interlock.hub.calls.plan import Plan
 from interlock.hub.upstreams.connection_owner import UpstreamConnection
 from interlock.store import StoreFull
-from interlock.transports.batching import Batching
 
 from .house import House, Kept, KeptLines, Raw, house, text_of, until
 from .raw_web import COMPLETE, SCHEMA, RawProgram, RawWeb
@@ -402,13 +404,14 @@ async def test_on_a_stream_a_call_ends_when_it_is_cancelled_and_its_id_is_free_a
 
 @pytest.fixture
 def held() -> Iterator[list[Callable[[], None]]]:
-    """The next steps of rounds, which a test takes when it wants to."""
+    """Calls that were judged and are about to go out, which they do when a test takes the step."""
     steps: list[Callable[[], None]] = []
+    go = Pipeline._go
 
-    def then(rounds: Batching, do: Callable[..., None], *args: object) -> None:
-        steps.append(partial(do, *args))
+    def later(pipeline: Pipeline, call: Call, plan: Plan) -> None:
+        steps.append(partial(go, pipeline, call, plan))
 
-    with patch.object(Batching, "then", then):
+    with patch.object(Pipeline, "_go", later):
         yield steps
 
 

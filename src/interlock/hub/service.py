@@ -7,7 +7,9 @@ Each method is answered at a desk of `desks`; what happens to a call stands in `
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import cast
+from typing import Protocol, cast
+
+import msgspec
 
 from interlock.hub.audit.client_subscribers import AuditSubscribers
 from interlock.hub.auth.access import Access
@@ -51,73 +53,124 @@ from interlock.wire.limits import Limits
 from interlock.wire.messages import Notification, check_shape
 
 
+class Shown(msgspec.Struct, frozen=True):
+    """What clients are shown, and who hears of changes."""
+
+    catalog: Catalog
+    listings: ToolListings
+    secured: SecurityListing
+    discovery_tools: DiscoveryTools
+    change_notifier: ChangeNotifier
+    audience: AuditSubscribers
+    kept: pages.Pages
+    info: bytes
+    """What the hub says of itself."""
+
+
+class Rights(msgspec.Struct, frozen=True):
+    """Who may come in and what they may do."""
+
+    authenticator: Authenticator
+    access: Access
+    access_methods: AccessMethods
+
+
+class Kept(msgspec.Struct, frozen=True):
+    """What outlives a request: states that clients bring back, calls that wait for them, and tasks."""
+
+    states: RequestStates
+    parking: CallParking
+    tracker: Tracker
+
+
+class Bounds(msgspec.Struct, frozen=True):
+    """How large a request may be, and how many calls may be under way."""
+
+    limits: Limits
+    room: CallQuota
+
+
+class Judging(Protocol):
+    """How calls and results are judged."""
+
+    def pipeline(self, commit: Commit, dispatch: Dispatch, release: Release) -> Pipeline:
+        """The pipeline that sends on what passes."""
+
+    def finish_of(self, target: Target) -> ResultPostprocessor | None:
+        """What is done to a target's results; None where nothing is."""
+
+    def risk_of(self, tool: Tool) -> Risk:
+        """How risky a tool is."""
+
+
 class HubService:
     """Serves clients. Owns no connection and no configuration: those it is given."""
 
     def __init__(
         self,
-        *,
-        authenticator: Authenticator,
-        catalog: Catalog,
-        listings: ToolListings,
-        secured: SecurityListing,
-        discovery_tools: DiscoveryTools,
-        access: Access,
-        access_methods: AccessMethods,
+        rights: Rights,
+        shown: Shown,
         upstreams: Upstreams,
-        change_notifier: ChangeNotifier,
-        audience: AuditSubscribers,
-        make_pipeline: Callable[[Commit, Dispatch, Release], Pipeline],
-        states: RequestStates,
+        kept: Kept,
+        judging: Judging,
         recording: Recording,
-        kept: pages.Pages,
-        parking: CallParking,
-        tracker: Tracker,
-        finish_of: Callable[[Target], ResultPostprocessor | None],
-        limits: Limits,
-        info: bytes,
-        room: CallQuota,
-        risk_of: Callable[[Tool], Risk],
+        bounds: Bounds,
         clock: Callable[[], float],
     ) -> None:
+        authenticator, access, catalog, discovery_tools = (
+            rights.authenticator,
+            rights.access,
+            shown.catalog,
+            shown.discovery_tools,
+        )
+        tracker, info = kept.tracker, shown.info
         self._authenticator = authenticator
         self.admit = authenticator.admit
         self._discovery_tools = discovery_tools
         self._tracker = tracker
-        self._limits = limits
+        self._limits = bounds.limits
         self._background_tasks = BackgroundTasks()
-        self._retries = Retries(parking)
+        self._retries = Retries(kept.parking)
         later = self._background_tasks.begin
-        self._lists = ListHandler(listings, secured, discovery_tools.contexts, upstreams, info, later)
+        self._lists = ListHandler(shown.listings, shown.secured, discovery_tools.contexts, upstreams, info, later)
         self.tasks = TaskHandler(
             tracker,
             later,
             recording.end_later,
             offered=self._lists.offers_tasks,
             reaches=Reach(catalog, access),
-            finish_of=finish_of,
+            finish_of=judging.finish_of,
             clock=clock,
         )
-        self.sending = Dispatcher(upstreams, recording, states, self._retries, self.tasks.prepare, room, later, clock)
-        self._pipeline = make_pipeline(self.sending.commit, self.sending.dispatch, self.sending.done)
-        self.recovering = CallRecovery(self._pipeline, catalog, risk_of, recording, clock)
-        self.sending.recovering = self.recovering
-        self.sending.judged_again = self._pipeline.judged_again
+        self.sending = Dispatcher(
+            upstreams, recording, kept.states, self._retries, self.tasks.prepare, bounds.room, later, clock
+        )
+        self._pipeline = judging.pipeline(self.sending.commit, self.sending.dispatch, self.sending.done)
+        self.recovering = CallRecovery(self._pipeline, catalog, judging.risk_of, recording, clock)
+        self.sending.judge_with(self._pipeline, self.recovering)
         resolving = NameResolution(catalog, access, upstreams)
         search_handler = ToolSearchHandler(discovery_tools, later)
         self.calls = CallHandler(
-            self._pipeline, resolving, search_handler, discovery_tools.contexts, recording, kept, info, later, clock
+            self._pipeline,
+            resolving,
+            search_handler,
+            discovery_tools.contexts,
+            recording,
+            shown.kept,
+            info,
+            later,
+            clock,
         )
         discovery_tools.may_call = self.calls.may_call
         self.hearing = SubscriptionHandler(
-            change_notifier, audience, upstreams, resolving, self.calls.reach, self.tasks, later
+            shown.change_notifier, shown.audience, upstreams, resolving, self.calls.reach, self.tasks, later
         )
         self._methods: dict[str, Serve] = {
             **self.calls.methods,
             **self._lists.methods,
             **self.hearing.methods,
             **self.tasks.methods,
-            **_spoken_as_mgp({**search_handler.methods, **access_methods.methods(later)}),
+            **_spoken_as_mgp({**search_handler.methods, **rights.access_methods.methods(later)}),
         }
 
     @property
@@ -157,7 +210,10 @@ class HubService:
             if serve is None:
                 raise _no_such_method(exchange)
             caller = cast(Caller, exchange.caller)  # admitted here, so one of ours
-            self._check_shape(request.params, caller)
+            params, limits = request.params, self._limits
+            # As few bytes as that can be neither too deep nor too many.
+            if len(params) > limits.members or params.count(b"{") + params.count(b"[") > limits.depth:
+                self._check_shape(params, caller)
             if not caller.standing:
                 exchange.caller = caller = self._authenticator.renewed(caller)
             serve(exchange, caller)

@@ -63,8 +63,14 @@ class Batching:
 
     def received(self, receiver: Receiver, data: bytes) -> None:
         """Bytes came: hand them over in this round, or at once."""
-        if self._at_once and self._taken_at_once(receiver, data):
-            return
+        if self._at_once:
+            self._streak = self._streak + 1 if perf_counter() - self._ended <= TOGETHER_S else 0
+            if self._streak < OFTEN:
+                receiver.take_in(data)
+                self._ended = perf_counter()
+                return
+            self._at_once = False
+            self._streak = 0
         if len(data) < LARGE:
             pile = self._pile
             if not pile:
@@ -93,19 +99,6 @@ class Batching:
         if self._pile and not self.running:
             self._run()
         self._write_all()
-
-    def _taken_at_once(self, receiver: Receiver, data: bytes) -> bool:
-        if perf_counter() - self._ended > TOGETHER_S:
-            self._streak = 0
-        else:
-            self._streak += 1
-            if self._streak >= OFTEN:
-                self._at_once = False
-                self._streak = 0
-                return False
-        receiver.take_in(data)
-        self._ended = perf_counter()
-        return True
 
     def _run(self) -> None:
         pile, self._pile = self._pile, []

@@ -63,6 +63,13 @@ class Sink(Protocol):
         UPSTREAM_TIMEOUT: the deadline passed, and the server was told. SESSION_UNKNOWN: the server lost the session."""
 
 
+class Recovery(Protocol):
+    """Whoever opens sessions with a server."""
+
+    def session_lost(self, id: Id, outgoing: Outgoing, sink: Sink, session: str) -> bool:
+        """A request was refused because its session is gone. True where its sink will hear of it from here."""
+
+
 class Listener(Protocol):
     """Who hears what belongs to no request of ours."""
 

@@ -42,6 +42,7 @@ class Caller:
 
     __slots__ = (
         "__weakref__",
+        "bare",
         "expires",
         "list_scope",
         "load",
@@ -66,6 +67,8 @@ class Caller:
         self.principal = principal
         self.list_scope = list_scope
         self.view = list_scope.view
+        self.bare = list_scope.view.bare
+        """Whether it sees one server alone, under the server's own names."""
         self.owner = f"{principal.kind}:{principal.id}"
         self.plans: dict[tuple[str, str], Plan] = {}
         """What the gates said of each target before its arguments were known; see `plan`."""
@@ -125,7 +128,7 @@ class Call:
     @property
     def shown(self) -> str | None:
         """The server's name to a client that sees many servers, and so has other addresses than the server."""
-        return None if self.caller.view.bare else self.target.server
+        return None if self.caller.bare else self.target.server
 
     @property
     def members(self) -> Members:

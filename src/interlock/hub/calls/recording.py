@@ -7,6 +7,7 @@ window can be lost to a sudden end, which the next start finds and records.
 from __future__ import annotations
 
 from collections.abc import Callable
+from random import getrandbits
 from typing import Final
 
 import msgspec
@@ -47,7 +48,12 @@ class Recording:
         """Record the intent. Raises a `Fault` where it cannot be recorded, and the call must not be sent."""
         trace = call.trace
         if not trace:
-            trace = call.trace = trace_of(call.exchange)
+            exchange = call.exchange
+            meta = exchange.preview.meta
+            named = meta is not None and (meta.traceparent is not None or meta.trace_id is not _UNSET)
+            # A call that is nothing but a name, arguments and `_meta` has no other place for it.
+            anywhere = named or not call.plain or exchange.request.trace_id
+            trace = call.trace = trace_of(exchange) if anywhere else "%032x" % (getrandbits(128) or 1)
         call.ticket = self.recorder.intent(call.caller.principal, call.target, trace, call.arguments_raw)
 
     def begin_strictly(self, call: Call, send: Callable[[], None], refuse: Callable[[Fault], None]) -> None:

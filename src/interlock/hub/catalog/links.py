@@ -31,8 +31,9 @@ def has_addresses(members: ResultMembers, result: bytes) -> bool:
     if type(result) is Read:
         return _ADDRESS in result.names
     try:
-        if members.content is not _UNSET and any(block.is_address for block in _decode_blocks(members.content)):
-            return True
+        for block in () if members.content is _UNSET else _decode_blocks(members.content):
+            if block.uri is not _UNSET or block.resource is not _UNSET:
+                return True
     except (msgspec.DecodeError, UnicodeDecodeError):
         return True  # no list of objects: looked at piece by piece
     if members.contents is not _UNSET:
@@ -137,10 +138,6 @@ def _restored(server: str, uri: str) -> str:
 class _Block(msgspec.Struct):
     uri: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
     resource: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
-
-    @property
-    def is_address(self) -> bool:
-        return self.uri is not _UNSET or self.resource is not _UNSET
 
 
 class _Asked(msgspec.Struct):

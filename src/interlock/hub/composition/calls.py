@@ -12,20 +12,24 @@ from interlock.hub.audit.tracing.setup import open_spans
 from interlock.hub.calls.bridges.request_states import RequestStates
 from interlock.hub.calls.dispatch.dispatcher import CallQuota
 from interlock.hub.calls.dispatch.result_pages import Pages
+from interlock.hub.calls.dispatch.result_postprocessing import ResultPostprocessor
 from interlock.hub.calls.dispatch.result_tokens import ResultTokens
 from interlock.hub.calls.gates.observed_findings import ObservedFindings
 from interlock.hub.calls.gates.validator_checks import Judging
 from interlock.hub.calls.pipeline.pipeline import Commit, Dispatch, Pipeline, Release
 from interlock.hub.calls.recording import Recording
+from interlock.hub.catalog.offer import Tool
+from interlock.hub.catalog.target import Target
 from interlock.hub.composition.approvals import ApprovalParts
 from interlock.hub.composition.authentication import AuthenticationParts
 from interlock.hub.composition.gate_chain import GateChain
 from interlock.hub.composition.listings import ListingParts
 from interlock.hub.foundation import Foundation
-from interlock.hub.service import HubService
+from interlock.hub.service import Bounds, HubService, Kept, Rights, Shown
 from interlock.hub.tasks.ledger import Ledger
 from interlock.hub.tasks.tracker import Tracker
 from interlock.hub.upstreams.upstreams import Upstreams
+from interlock.protocols.mgp.permissions import Risk
 from interlock.transports.call_parking import CallParking
 from interlock.transports.exchange import Service
 from interlock.version import VERSION
@@ -81,29 +85,25 @@ class CallParts:
             lambda: int(foundation.config.hub.limits.task_s * 1000),
             clock,
         )
+        info = msgspec.json.encode({"name": "interlock", "title": "Interlock", "version": VERSION})
         self.hub = HubService(
-            authenticator=admitting.authenticator,
-            catalog=showing.catalog,
-            listings=showing.listings,
-            secured=showing.secured,
-            discovery_tools=showing.discovery_tools,
-            access=admitting.access,
-            access_methods=admitting.access_methods,
-            upstreams=upstreams,
-            change_notifier=showing.change_notifier,
-            audience=admitting.audience,
-            make_pipeline=self._pipeline,
-            states=states,
-            recording=self.recording,
-            kept=self.pages,
-            parking=parking,
-            tracker=self.tasks,
-            finish_of=self.gate_chain.finish_of,
-            limits=limits,
-            info=msgspec.json.encode({"name": "interlock", "title": "Interlock", "version": VERSION}),
-            room=_room(foundation.config),
-            risk_of=deciding.server_policies.risk_of,
-            clock=clock,
+            Rights(admitting.authenticator, admitting.access, admitting.access_methods),
+            Shown(
+                showing.catalog,
+                showing.listings,
+                showing.secured,
+                showing.discovery_tools,
+                showing.change_notifier,
+                admitting.audience,
+                self.pages,
+                info,
+            ),
+            upstreams,
+            Kept(states, parking, self.tasks),
+            self,
+            self.recording,
+            Bounds(limits, _room(foundation.config)),
+            clock,
         )
         self.service: Service = self._traced(self.hub)
         """What transports hand requests to: the hub, or where calls are traced what stands before it."""
@@ -133,7 +133,16 @@ class CallParts:
 
         return TracedService(hub, self.spans)
 
-    def _pipeline(self, commit: Commit, dispatch: Dispatch, release: Release) -> Pipeline:
+    def finish_of(self, target: Target) -> ResultPostprocessor | None:
+        """What is done to a target's results (`hub.Judging`)."""
+        return self.gate_chain.finish_of(target)
+
+    def risk_of(self, tool: Tool) -> Risk:
+        """How risky a tool is (`hub.Judging`)."""
+        return self._deciding.server_policies.risk_of(tool)
+
+    def pipeline(self, commit: Commit, dispatch: Dispatch, release: Release) -> Pipeline:
+        """The pipeline that sends on what passes (`hub.Judging`)."""
         refused, would_refuse = self.recording.refused, self.noticed.call
         return Pipeline(
             lambda: self.gate_chain.plans,

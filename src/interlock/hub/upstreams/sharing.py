@@ -21,6 +21,8 @@ class SessionState(msgspec.Struct):
     """`(server, lane)` of the connections that were opened for this session alone."""
     tasks: set[str] = set()
     """The tasks whose owner was last seen here, to be told of them."""
+    own_lanes: dict[tuple[str, Share, bool, str | None], ConnectionKey | None] = {}
+    """Whose connection its calls take: by server, how that is shared, its era, and the log level of the session."""
 
 
 class ConnectionKey(msgspec.Struct, frozen=True):

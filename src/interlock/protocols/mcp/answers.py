@@ -16,7 +16,7 @@ from interlock.wire.names import TwiceNamed, names_of
 
 Unset = msgspec.UnsetType
 _UNSET: Final = msgspec.UNSET
-_COMPLETE: Final = msgspec.Raw(b'"complete"')
+COMPLETE: Final = msgspec.Raw(b'"complete"')
 _PRIVATE: Final = msgspec.Raw(b'"private"')
 _TRUE: Final = msgspec.Raw(b"true")
 _FALSE: Final = msgspec.Raw(b"false")
@@ -43,7 +43,7 @@ class ResultMembers(msgspec.Struct):
     def kind(self) -> str | None:
         """What kind of result it says it is; None where it does not say. Raises UPSTREAM_ERROR for what is no kind."""
         raw = self.result_type
-        if raw == _COMPLETE:
+        if raw == COMPLETE:
             return "complete"
         if raw is _UNSET:
             return None

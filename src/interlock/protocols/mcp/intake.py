@@ -6,14 +6,14 @@ Everything the specification says a server must refuse before it serves is refus
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Final, TypeVar
+from typing import Final
 
 import msgspec
 
 from interlock.protocols.mcp import headers as mcp_headers
 from interlock.protocols.mcp.capabilities import NO_CAPABILITIES, read_client_capabilities
 from interlock.protocols.mcp.dialect import Dialect
-from interlock.protocols.mcp.meta import CLIENT_CAPABILITIES, PROTOCOL_VERSION, RequestMeta, RequestPreview, preview
+from interlock.protocols.mcp.meta import CLIENT_CAPABILITIES, PROTOCOL_VERSION, RequestPreview, preview
 from interlock.protocols.mcp.methods import LOG_LEVELS, METHODS, SERVED_MODERN
 from interlock.protocols.mcp.revisions import LEGACY_NAMES, MODERN_NAMES, REVISIONS, Revision, agree
 from interlock.protocols.mgp import negotiation
@@ -23,7 +23,6 @@ from interlock.wire.messages import Request
 from interlock.wire.names import may_spell
 
 Headers = Mapping[bytes, bytes]
-K = TypeVar("K")
 
 MOST_OF_ITSELF: Final = 64 * 1024
 """Bytes of a client's capabilities, and of what it calls itself."""
@@ -55,8 +54,10 @@ def read_modern(request: Request, view: RequestPreview, headers: Headers | None)
         raise Fault("INVALID_PARAMS", f"params._meta must carry {CLIENT_CAPABILITIES!r}")
     if headers is not None:
         mcp_headers.check_standard(headers, request.method, name_in(request.method, view), meta.protocol_version)
-    # A client says the same with every request.
-    dialect = _dialects.get(view.meta_raw) or _modern_dialect(meta, view.meta_raw)
+    # A client says the same with every request, but for a token or a trace.
+    info = None if meta.client_info is msgspec.UNSET else bytes(meta.client_info)
+    said = (meta.protocol_version, bytes(meta.client_capabilities), info, meta.log_level)
+    dialect = _dialects.get(said) or _new_dialect(*said)
     if request.method in METHODS and request.method not in SERVED_MODERN:
         raise Fault("METHOD_NOT_FOUND", f"{request.method} is not part of revision {dialect.revision.name}")
     return dialect
@@ -108,25 +109,9 @@ def name_in(method: str, view: RequestPreview) -> str | None:
 
 Said = tuple[str, bytes, bytes | None, str | None]
 """A version, capabilities, who the client is, and a log level."""
-_dialects: dict[bytes, Dialect] = {}
-"""By the very bytes of the `_meta` that asked for it; with a token or a trace in it they never come again."""
-_dialects_said: dict[Said, Dialect] = {}
+_dialects: dict[Said, Dialect] = {}
 _DIALECTS = 512
 _DIALECT_BYTES = 4_096
-
-
-def _modern_dialect(meta: RequestMeta, raw: bytes) -> Dialect:
-    info = None if meta.client_info is msgspec.UNSET else bytes(meta.client_info)
-    capabilities = b"{}" if meta.client_capabilities is msgspec.UNSET else bytes(meta.client_capabilities)
-    said = (meta.protocol_version or "", capabilities, info, meta.log_level)
-    dialect = _dialects_said.get(said)
-    if dialect is None:
-        dialect = _new_dialect(*said)
-        if len(raw) <= _DIALECT_BYTES:
-            _keep(_dialects_said, said, dialect)
-    if meta.progress_token is None and meta.traceparent is None and len(raw) <= _DIALECT_BYTES:
-        _keep(_dialects, raw, dialect)
-    return dialect
 
 
 def _new_dialect(version: str, capabilities: bytes, info: bytes | None, log_level: str | None) -> Dialect:
@@ -137,19 +122,18 @@ def _new_dialect(version: str, capabilities: bytes, info: bytes | None, log_leve
         raise Fault("INVALID_PARAMS", f"unknown log level {log_level[:40]!r}", hint=f"one of {', '.join(LOG_LEVELS)}")
     _check_size(capabilities, info)
     read = NO_CAPABILITIES if capabilities == b"{}" else read_client_capabilities(capabilities)
-    return Dialect(revision, read, info, log_level, mgp_offer=_mgp_offer(capabilities))
+    dialect = Dialect(revision, read, info, log_level, mgp_offer=_mgp_offer(capabilities))
+    if len(capabilities) + len(info or b"") <= _DIALECT_BYTES:
+        if len(_dialects) >= _DIALECTS:
+            _dialects.clear()
+        _dialects[version, capabilities, info, log_level] = dialect
+    return dialect
 
 
 def _check_size(capabilities: bytes, info: bytes | None) -> None:
     """What a client says of itself is kept as long as its session, or its call, lasts."""
     if max(len(capabilities), len(info or b"")) > MOST_OF_ITSELF:
         raise Fault("INVALID_PARAMS", f"a client says at most {MOST_OF_ITSELF} bytes of what it is and can do")
-
-
-def _keep(known: dict[K, Dialect], key: K, dialect: Dialect) -> None:
-    if len(known) >= _DIALECTS:
-        known.clear()
-    known[key] = dialect
 
 
 def _mgp_offer(capabilities: bytes) -> tuple[Offer, Home] | None:

@@ -37,11 +37,6 @@ class RequestMeta(msgspec.Struct, frozen=True):
     trace_id: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
     """MGP's way to name a trace, as it came."""
 
-    @property
-    def may_come_again(self) -> bool:
-        """Whether a client may say the very same with its next request."""
-        return self.progress_token is None and self.traceparent is None and self.trace_id is msgspec.UNSET
-
 
 class RequestPreview(msgspec.Struct, frozen=True):
     """What routing needs to know of a request's params, without decoding the rest."""
@@ -129,7 +124,9 @@ def _read_meta(raw: bytes) -> RequestMeta | None:
         meta = _decode_meta(raw)
     except msgspec.ValidationError as cause:
         raise msgspec.ValidationError(f"_meta: {cause}") from None
-    if meta is not None and meta.may_come_again and len(raw) <= _META_BYTES:
+    if meta is None or meta.progress_token is not None or len(raw) > _META_BYTES:
+        return meta
+    if meta.traceparent is None and meta.trace_id is _UNSET:
         if len(_metas) >= _METAS:
             _metas.clear()
         _metas[raw] = meta

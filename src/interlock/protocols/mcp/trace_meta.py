@@ -10,18 +10,13 @@ from typing import Final
 
 import msgspec
 
-from interlock.protocols.mcp.meta import PROGRESS_TOKEN, RequestMeta, members
+from interlock.protocols.mcp.meta import PROGRESS_TOKEN, Members, RequestMeta
 
 _KEPT: Final = 512
 _KEPT_BYTES: Final = 4_096
+_decode_members: Final = msgspec.json.Decoder(Members).decode
 _passed: dict[bytes, bytes] = {}
 """For what clients say with every request, by its very bytes."""
-
-
-def traceparent(trace: str) -> bytes:
-    """The member of `_meta` that names a trace."""
-    own = trace.encode()
-    return b'"traceparent":"00-%b-%b-01"' % (own, own[:16])
 
 
 def passed_on(meta: RequestMeta, raw: bytes) -> bytes:
@@ -29,12 +24,12 @@ def passed_on(meta: RequestMeta, raw: bytes) -> bytes:
     known = _passed.get(raw)
     if known is not None:
         return known
-    fields = members(raw)
-    fields.pop(PROGRESS_TOKEN, None)
+    fields = _decode_members(raw)
+    told = fields.pop(PROGRESS_TOKEN, None)
     if meta.traceparent is None:
         fields.pop("traceparent", None)  # a null, in whose place another is put
     rest = b"," + msgspec.json.encode(fields)[1:] if fields else b"}"
-    if meta.may_come_again and len(raw) <= _KEPT_BYTES:
+    if told is None and meta.traceparent is None and len(raw) <= _KEPT_BYTES:
         if len(_passed) >= _KEPT:
             _passed.clear()
         _passed[raw] = rest
@@ -45,8 +40,9 @@ def traced(meta: RequestMeta | None, raw: bytes, trace: str) -> bytes:
     """The `_meta` for the next hop: as it is where it names a trace, else with one put in front of the rest."""
     if meta is not None and meta.traceparent is not None and raw:
         return raw
-    rest = raw[1:].lstrip()
-    return b"{%b%b" % (traceparent(trace), b"," + rest if rest and rest[0] != _END else b"}")
+    rest, own = raw[1:].lstrip(), trace.encode()
+    behind = b"," + rest if rest and rest[0] != _END else b"}"
+    return b'{"traceparent":"00-%b-%b-01"%b' % (own, own[:16], behind)
 
 
 _END: Final = ord("}")

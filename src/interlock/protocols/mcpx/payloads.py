@@ -156,7 +156,7 @@ def _reference(ref: bytes) -> str:
 
 
 def _check_jsonrpc(members: Members) -> None:
-    if bytes(members.get("jsonrpc", _NULL)) != b'"2.0"':
+    if msgspec.json.decode(members.get("jsonrpc", _NULL)) != "2.0":
         raise _invalid("The payload is not JSON-RPC 2.0.", 'Write "jsonrpc": "2.0".')
 
 

@@ -11,7 +11,7 @@ import contextlib
 import math
 import ssl
 from collections.abc import Mapping
-from typing import Final, Protocol
+from typing import Final
 from urllib.parse import urljoin
 
 import msgspec
@@ -24,7 +24,7 @@ from interlock.transports.http.pool import Guard, Pool
 from interlock.transports.http.replies import Call, Receipt
 from interlock.transports.http.sse_client import SseLink
 from interlock.transports.http.standing_stream import StandingStream
-from interlock.transports.link import Link, Listener, Outgoing, Sink
+from interlock.transports.link import Link, Listener, Outgoing, Recovery, Sink
 from interlock.transports.violation_log import ViolationLog
 from interlock.wire.cancellation import withdrawal
 from interlock.wire.conversation import CANCELLED, PROGRESS
@@ -48,13 +48,6 @@ TOLD_SECONDS: Final = 30.0
 
 CLOSE_SECONDS: Final = 2.0
 """How long the server may take to hear that its session is over."""
-
-
-class Recovery(Protocol):
-    """Whoever opens sessions with a server."""
-
-    def session_lost(self, id: Id, outgoing: Outgoing, sink: Sink, session: str) -> bool:
-        """A request was refused because its session is gone. True where its sink will hear of it from here."""
 
 
 class HttpLink(Link):
@@ -132,7 +125,11 @@ class HttpLink(Link):
             raise self._cannot_send()
         id_ = self._last_id = self._last_id + 1
         method, heads = outgoing.method, self._heads
-        params = outgoing.with_token(id_) if outgoing.wants_progress else outgoing.params
+        params = outgoing.params
+        if outgoing.rest is not None:
+            params = b'%b"progressToken":%d%b' % (params, id_, outgoing.rest)
+        elif outgoing.wants_progress:
+            params = outgoing.with_token(id_)
         call = calls[id_] = Call(self, outgoing, sink, id_, params)
         if heads.session is not None and method != "initialize":
             call.session = heads.session

@@ -23,7 +23,7 @@ from interlock.protocols.mcp.intake import (
     read_modern,
     refusal_dialect,
 )
-from interlock.protocols.mcp.meta import RequestPreview, preview
+from interlock.protocols.mcp.meta import preview
 from interlock.protocols.mcp.revisions import REVISIONS
 from interlock.transports.credentials import check_beside
 from interlock.transports.exchange import Caller, Service
@@ -47,7 +47,6 @@ from interlock.wire.messages import (
     BadMessage,
     Failure,
     Id,
-    Message,
     Notification,
     Request,
     Result,
@@ -88,13 +87,7 @@ class McpEndpoint:
         head = turn.head
         try:
             if head.fit:
-                caller = self._service.admit(head.path, head.headers)
-                small = turn.message is None and len(turn.body) <= LARGE
-                request = plain_request(turn.body) if small else None
-                if request is not None:
-                    self._request(turn, caller, request)
-                else:
-                    self._message(turn, caller)
+                self._post(turn)
             elif not head.path.endswith("/mcp") and mcp_path_of(head.path) is not None:
                 self.legacy_sse.handle(turn)
             elif head.method == b"POST":
@@ -152,23 +145,66 @@ class McpEndpoint:
         self.legacy_sse.close()
         self.sessions.close_all("the server is shutting down")
 
-    def _post(self, turn: Turn) -> None:
-        caller = self._service.admit(turn.head.path, turn.head.headers)
-        if _fits(turn):
+    def _post(self, turn: Turn, message: Request | None = None) -> None:
+        """Serve the request in a POST, which is read from its body where it was not read already."""
+        head = turn.head
+        caller = self._service.admit(head.path, head.headers)
+        if not head.fit and not _fits(turn):
+            return
+        request = message
+        if request is None and turn.message is None and len(turn.body) <= LARGE:
+            request = plain_request(turn.body)
+        if request is None:
             self._message(turn, caller)
+            return
+        method, view = request.method, preview(request.params)
+        meta, session = view.meta, None
+        if (meta is not None and meta.protocol_version is not None) or is_modern(request, view, head.headers):
+            name = view.name if method == "tools/call" else name_in(method, view)
+            said = None if meta is None else (method, name, meta.protocol_version)
+            # That the headers repeat what the body says was seen once, where both came before.
+            dialect = read_modern(request, view, None if said and said == head.mirrored else head.headers)
+            head.mirrored = said
+        elif method == "initialize":
+            self._initialize(turn, caller, request)
+            return
+        else:
+            session = head.session
+            if session is None or session.over or session.caller.owner != caller.owner:
+                session = head.session = self._session(turn, caller)
+            dialect = session.dialect
+        exchange = HttpExchange(request, view, dialect, caller, turn, session)
+        if session is None:
+            turn.on_gone = exchange.client_gone
+        else:
+            session.take(request.id, exchange)
+        self._serve(exchange)
+        if method == LISTEN and exchange.open:
+            self._listening.add(exchange)
 
     def _message(self, turn: Turn, caller: Caller) -> None:
-        if turn.message is not None:
-            self._large(turn, caller, turn.message)
-        elif len(turn.body) > LARGE:
+        """Take a message that is not written as most requests are."""
+        read = turn.message
+        if read is None and len(turn.body) > LARGE:
             self._read_large(turn)
-        elif is_batch(turn.body):
+            return
+        if isinstance(read, BadMessage):
+            raise read
+        if isinstance(read, list) or (read is None and is_batch(turn.body)):
             self._batch(turn, caller)
+            return
+        message = read or decode(turn.body, self._limits)
+        if isinstance(message, Request):
+            check_beside(message.auth, turn.head.headers)
+            self._post(turn, message)
+        elif isinstance(message, Notification):
+            self._notification(turn, caller, message)
         else:
-            self._other(turn, caller, decode(turn.body, self._limits))
+            self._session(turn, caller).on_response(message)
+            turn.answer(202)
 
     def _read_large(self, turn: Turn) -> None:
-        """Have a large body read beside the loop, and go on with what it says."""
+        """Have a large body read beside the loop, and go on with the message in it."""
 
         def read(outcome: Outcome) -> None:
             if turn.connection is not None:
@@ -179,54 +215,12 @@ class McpEndpoint:
         body, turn.body = turn.body, b""
         LargeReading.here().read(body, self._limits, self._limits.members, read)
 
-    def _large(self, turn: Turn, caller: Caller, message: Outcome) -> None:
-        if isinstance(message, BadMessage):
-            raise message
-        if isinstance(message, list):
-            self._batch(turn, caller)
-        else:
-            self._other(turn, caller, message)
-
-    def _other(self, turn: Turn, caller: Caller, message: Message) -> None:
-        if isinstance(message, Request):
-            check_beside(message.auth, turn.head.headers)
-            self._request(turn, caller, message)
-        elif isinstance(message, Notification):
-            self._notification(turn, caller, message)
-        else:
-            self._session(turn, caller).on_response(message)
-            turn.answer(202)
-
-    def _request(self, turn: Turn, caller: Caller, request: Request) -> None:
-        head, method = turn.head, request.method
-        view = preview(request.params)
-        if is_modern(request, view, head.headers):
-            said = None if view.meta is None else (method, name_in(method, view), view.meta.protocol_version)
-            # That the headers repeat what the body says was seen once, where both came before.
-            dialect = read_modern(request, view, None if said == head.mirrored and said else head.headers)
-            head.mirrored = said
-            exchange = HttpExchange(request, view, dialect, caller, turn)
-            turn.on_gone = exchange.client_gone
-        elif method == "initialize":
-            self._initialize(turn, caller, request)
-            return
-        else:
-            session = head.session
-            if session is None or session.over or session.caller.owner != caller.owner:
-                session = head.session = self._session(turn, caller)
-            session.touch()
-            exchange = HttpExchange(request, view, session.dialect, caller, turn, session)
-            session.take(request.id, exchange)
-            if method == "ping":
-                exchange.result(b"{}")
-                return
-        self._serve(exchange)
-        if method == LISTEN and exchange.open:
-            self._listening.add(exchange)
-
     def _serve(self, exchange: HttpExchange) -> None:
         try:
-            self._service.serve(exchange)
+            if exchange.request.method == "ping" and exchange.session is not None:
+                exchange.result(b"{}")
+            else:
+                self._service.serve(exchange)
         except Fault as fault:
             exchange.fail(fault)
         except Exception:
@@ -234,20 +228,12 @@ class McpEndpoint:
             exchange.fail(Fault("INTERNAL_ERROR", "a fault of ours; it was logged"))
 
     def _serve_in_session(
-        self,
-        turn: Turn,
-        session: HttpSession,
-        caller: Caller,
-        request: Request,
-        view: RequestPreview,
-        batch: Batch | None,
+        self, turn: Turn, session: HttpSession, caller: Caller, request: Request, batch: Batch
     ) -> None:
+        view = preview(request.params)
         exchange = HttpExchange(request, view, session.dialect, caller, turn, session, batch)
         session.take(request.id, exchange)
-        if request.method == "ping":
-            exchange.result(b"{}")
-        else:
-            self._serve(exchange)
+        self._serve(exchange)
 
     def _initialize(self, turn: Turn, caller: Caller, request: Request) -> None:
         session = self.sessions.open(caller, read_initialize(request.params))
@@ -306,7 +292,7 @@ class McpEndpoint:
             if request.method == "initialize":
                 raise Fault("INVALID_REQUEST", "initialize must not be part of a batch")
             check_beside(request.auth, turn.head.headers)
-            self._serve_in_session(turn, session, caller, request, preview(request.params), batch)
+            self._serve_in_session(turn, session, caller, request, batch)
         except Fault as fault:
             batch.answered(_failure(fault, request.id))
 

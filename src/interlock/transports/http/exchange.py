@@ -20,9 +20,12 @@ from interlock.transports.http.turn import Turn
 from interlock.wire.cancellation import withdrawal
 from interlock.wire.conversation import CANCELLED
 from interlock.wire.errors import ErrorObject, Fault
+from interlock.wire.large import LARGE
 from interlock.wire.messages import (
+    RESULT_LENGTH,
     Request,
     encode_failure,
+    encode_id,
     encode_notification,
     encode_request,
     encode_result,
@@ -96,7 +99,24 @@ class HttpExchange(OpenExchange):
                 self.on_cancel = None
             else:
                 self._settle()
-            self._turn.answer_result(self.request.id, result)
+            turn, id_ = self._turn, self.request.id
+            connection = turn.connection
+            if connection is None:
+                return
+            if not turn.keep_alive:
+                turn.answer(200, encode_result(id_, result))
+                return
+            # The commonest answer, put together in one go.
+            said = b"%d" % id_ if type(id_) is int else encode_id(id_)
+            size = RESULT_LENGTH + len(said) + len(result)
+            head = connection.listener.ok_head
+            if size > LARGE:
+                # In one piece it would be copied once more.
+                connection.write(b'%b%d\r\n\r\n{"jsonrpc":"2.0","id":%b,"result":' % (head, size, said))
+                connection.write(result)
+                connection.finish(turn, b"}")
+                return
+            connection.finish(turn, b'%b%d\r\n\r\n{"jsonrpc":"2.0","id":%b,"result":%b}' % (head, size, said, result))
             return
         try:
             self._finish(_line(encode_result(self.request.id, result)), 200)

@@ -77,7 +77,10 @@ class Pool:
                 busy.add(connection)
                 connection.pool, connection.reply = self, reply
                 reply.connection, reply.over = connection, False
-                self.rounds.write(connection.transport, payload)
+                if self.rounds.running:
+                    self.rounds.write(connection.transport, payload)
+                else:
+                    connection.transport.write(payload)
                 return
             connection.abort()
         if self._closed:

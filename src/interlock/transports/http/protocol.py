@@ -296,7 +296,10 @@ class HubProtocol(HttpToolsProtocol):
 
     def finish(self, turn: Turn, data: bytes) -> None:
         """The last bytes of an answer."""
-        self._rounds.write(self.transport, data)
+        if self._rounds.running:
+            self._rounds.write(self.transport, data)
+        else:
+            self.transport.write(data)
         turn.connection = turn.on_gone = self._active = None
         if self.listener.streams:
             self.listener.streams.pop(turn, None)

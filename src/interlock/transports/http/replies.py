@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Final
 
-from interlock.protocols.mcp.answers import plain_result
+from interlock.protocols.mcp.answers import plain_answer
 from interlock.protocols.mcp.methods import METHODS
 from interlock.transports.http.channel import Failed, Reply
 from interlock.transports.http.reading import (
@@ -150,8 +150,8 @@ class Call(Reply):
 
     def whole(self, headers: dict[bytes, bytes], body: bytes) -> None:
         link = self._link
-        answer = plain_result(body, self.id) if len(body) <= link.limits.message_bytes else None
-        if answer is not None and self.outgoing.method != "initialize":
+        answer = plain_answer(body) if len(body) <= link.limits.message_bytes else None
+        if answer is not None and answer.id == self.id and self.outgoing.method != "initialize":
             if link.finish(self):
                 self.sink.on_response(answer)
             return

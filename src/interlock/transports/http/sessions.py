@@ -99,6 +99,7 @@ class HttpSession(Session):
 
     def take(self, id_: Id, exchange: OpenExchange) -> None:
         """A request is being served. Raises for an id that is in use, or when there are too many."""
+        self.used_at = self._clock()
         opened = self.opened
         if id_ in opened:
             raise Fault("INVALID_REQUEST", f"id {id_!r} is already in use by an open request")

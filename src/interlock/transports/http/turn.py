@@ -11,9 +11,7 @@ from typing import TYPE_CHECKING, Final
 import msgspec
 
 from interlock.transports.http.guard import Refusal
-from interlock.wire.large import LARGE
 from interlock.wire.large_messages import Outcome
-from interlock.wire.messages import RESULT_LENGTH, Id, encode_id, encode_result
 
 if TYPE_CHECKING:
     from interlock.transports.http.protocol import HubProtocol
@@ -72,27 +70,6 @@ class Turn(msgspec.Struct, eq=False):
     def wanted(self) -> bool:
         """Whether anybody still waits for the answer."""
         return self.connection is not None
-
-    def answer_result(self, id: Id, result: bytes) -> None:
-        """The commonest answer: 200 with a request's result, put together in one go."""
-        connection = self.connection
-        if connection is None:
-            return
-        if not self.keep_alive:
-            self.answer(200, encode_result(id, result))
-            return
-        id_ = b"%d" % id if type(id) is int else encode_id(id)
-        size = RESULT_LENGTH + len(id_) + len(result)
-        if size > LARGE:
-            # In one piece it would be copied once more.
-            connection.write(
-                b'%b%d\r\n\r\n{"jsonrpc":"2.0","id":%b,"result":' % (connection.listener.ok_head, size, id_)
-            )
-            connection.write(result)
-            connection.finish(self, b"}")
-            return
-        data = b'%b%d\r\n\r\n{"jsonrpc":"2.0","id":%b,"result":%b}' % (connection.listener.ok_head, size, id_, result)
-        connection.finish(self, data)
 
     def answer_json(self, body: bytes) -> None:
         """The common answer: 200 with one JSON body."""

@@ -51,7 +51,13 @@ class StreamExchange(OpenExchange):
         session: Session | None,
         batch: Batch | None,
     ) -> None:
-        super().__init__(request, view, dialect, caller, session, None)
+        self.request = request
+        self.preview = view
+        self.dialect = dialect
+        self.caller = caller
+        self.session = session
+        self.headers = None
+        self.on_cancel = None
         self._server = server
         self._batch = batch
         self._asks: list[Waiter] | None = None
@@ -99,7 +105,10 @@ class StreamExchange(OpenExchange):
 
     def _end(self, message: bytes) -> None:
         if self._open:
-            self._settle()
+            if self._asks or self.on_cancel is not None:
+                self._settle()
+            else:
+                self._open = False
             self._server.answer(self.request.id, message, self._batch)
 
     def _settle(self) -> None:

@@ -6,7 +6,7 @@ Whatever takes a place gives it back exactly once, in `done`, however the call e
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Callable
 from functools import partial
 from typing import Final
 
@@ -15,9 +15,10 @@ import msgspec
 from interlock.hub.calls.background_tasks import Later
 from interlock.hub.calls.bridges.request_states import RequestStates
 from interlock.hub.calls.bridges.retries import STATE, Retries
-from interlock.hub.calls.call import Call, Load
-from interlock.hub.calls.dispatch.forwarder import Forwarder
+from interlock.hub.calls.call import Call
+from interlock.hub.calls.dispatch.forwarder import Forwarder, Means
 from interlock.hub.calls.dispatch.recovery import CallRecovery
+from interlock.hub.calls.pipeline.pipeline import Pipeline
 from interlock.hub.calls.plan import Plan
 from interlock.hub.calls.recording import Recording
 from interlock.hub.calls.verdicts import Refuse
@@ -30,8 +31,8 @@ from interlock.wire.errors import Fault
 
 LARGE: Final = 64 * 1024
 """A call with more than that counts with its bytes, too, while it is under way."""
-LONGEST_CALL_FACTOR: Final = 10
-"""Progress keeps a call alive, up to this many times its timeout."""
+MOST_LANES: Final = 1_024
+"""Servers whose connection for a session is known. Beyond that it is worked out again."""
 
 
 Release = Callable[[Call], None]
@@ -63,10 +64,8 @@ class Dispatcher:
         later: Later,
         clock: Callable[[], float],
     ) -> None:
-        self.recovering: CallRecovery
-        """Takes what servers answer with an error; set once there is a pipeline to judge it again."""
-        self.judged_again: Callable[[Call, Plan], Awaitable[Plan | None]]
-        """Judges a call that waited, by what holds now; set together with that. See `Pipeline.judged_again`."""
+        self._means: Means
+        self._pipeline: Pipeline
         self._upstreams = upstreams
         self._recording = recording
         self._states = states
@@ -80,6 +79,11 @@ class Dispatcher:
         self.held = 0
         """Bytes of the large ones among them."""
 
+    def judge_with(self, pipeline: Pipeline, recovering: CallRecovery) -> None:
+        """Calls that waited are judged again by this pipeline, and errors of servers are recovered from by that."""
+        self._pipeline = pipeline
+        self._means = Means(self._states, recovering, self._clock)
+
     def commit(self, call: Call) -> Refuse | None:
         """Take a place for the call, or refuse it because everything is taken. `done` gives it back."""
         upstream = self._upstreams.get(call.target.server)
@@ -89,15 +93,7 @@ class Dispatcher:
         size = len(call.exchange.request.params)
         if size > LARGE and self.held + size > self.room.large_bytes:
             return _too_much(self.room.large_bytes)
-        refused = self.take_place(call.caller.load, upstream)
-        if refused is None and size > LARGE:
-            call.held = size
-            self.held += size
-        return refused
-
-    def take_place(self, load: Load, upstream: Upstream) -> Refuse | None:
-        """The same for a call of which no more is known than who makes it and where it goes. `leave` gives it back."""
-        room = self.room
+        room, load = self.room, call.caller.load
         of_caller, to_server, in_all = load.open_calls, upstream.open_calls, self.open_calls
         if of_caller >= room.per_caller:
             return _too_many(room.per_caller, "of this caller")
@@ -106,20 +102,19 @@ class Dispatcher:
         if in_all >= room.in_all:
             return _too_many(room.in_all, "in all")
         load.open_calls, upstream.open_calls, self.open_calls = of_caller + 1, to_server + 1, in_all + 1
+        if size > LARGE:
+            call.held = size
+            self.held += size
         return None
 
     def done(self, call: Call) -> None:
         """The call is over: its place is free, and how it ended is recorded."""
-        self.leave(call.caller.load, call.upstream)
+        self.open_calls -= 1
+        call.caller.load.open_calls -= 1
         self.held -= call.held
+        call.upstream.call_ended()
         if call.ticket is not None:
             self._recording.end(call)
-
-    def leave(self, load: Load, upstream: Upstream) -> None:
-        """A place is free."""
-        self.open_calls -= 1
-        load.open_calls -= 1
-        upstream.call_ended()
 
     def dispatch(self, call: Call, plan: Plan) -> None:
         """Send it on its way, now or as soon as there is a line to its server."""
@@ -134,6 +129,8 @@ class Dispatcher:
             line = upstream.line(own)
         if line is None or (not upstream.modern and line.connection.reopening is not None):
             self._later(self._dispatch_when_ready(call, plan, upstream, own))
+        elif self._recording.strict:
+            self._send_strictly(call, plan, line)
         else:
             self._send(call, plan, line)
 
@@ -148,24 +145,15 @@ class Dispatcher:
             self.done(call)
         return resumed
 
-    def _send(self, call: Call, plan: Plan, line: UpstreamConnection) -> None:
-        """Record that it is about to be sent, and send it; in `strict`, when that is committed."""
-        recording = self._recording
-        if recording.strict:
-            recording.begin_strictly(
-                call, partial(self._start_if_wanted, call, plan, line), partial(self._unsent, call)
-            )
-            return
-        try:
-            recording.begin(call)
-        except Fault as fault:
-            self._unsent(call, fault)
-            return
-        self._start(call, plan, line)
+    def _send_strictly(self, call: Call, plan: Plan, line: UpstreamConnection) -> None:
+        """Record that it is about to be sent, and send it when that is committed."""
+        self._recording.begin_strictly(
+            call, partial(self._start_if_wanted, call, plan, line), partial(self._unsent, call)
+        )
 
     def _start_if_wanted(self, call: Call, plan: Plan, line: UpstreamConnection) -> None:
         if call.exchange.open:
-            self._start(call, plan, line)
+            self._send(call, plan, line)
         else:
             self.done(call)
 
@@ -173,9 +161,16 @@ class Dispatcher:
         self.done(call)
         call.exchange.fail(fault)
 
-    def _start(self, call: Call, plan: Plan, line: UpstreamConnection) -> None:
+    def _send(self, call: Call, plan: Plan, line: UpstreamConnection) -> None:
+        """Record that it is about to be sent, where that is not recorded yet, and send it."""
         connection, owner = line
         done: Release = self.done
+        if call.ticket is None:
+            try:
+                self._recording.begin(call)
+            except Fault as fault:
+                self._unsent(call, fault)
+                return
         if call.exchange.dialect.capabilities.tasks or (not call.plain and AUGMENTED in call.members):
             try:
                 done = self._prepare(call, line, done)
@@ -184,20 +179,20 @@ class Dispatcher:
                 return
         if owner is not None:
             self._retries.hold(call, line)
-        timeout = plan.timeout_s
-        Forwarder(
-            call,
-            connection,
-            owner,
-            self._states,
-            self._clock,
-            done,
-            self.recovering,
-            plan.finish,
-            (timeout, timeout * LONGEST_CALL_FACTOR),
-        ).send()
+        Forwarder(call, plan, connection, owner, done, self._means).send()
 
     def _connection_key(self, call: Call, upstream: Upstream) -> ConnectionKey | None:
+        session = call.exchange.session
+        if session is None or not isinstance(state := session.state, SessionState):
+            return self._new_lane(call, upstream)
+        key = upstream.id, upstream.share, upstream.modern, state.log_level
+        if key not in state.own_lanes:
+            if len(state.own_lanes) >= MOST_LANES:
+                state.own_lanes.clear()
+            state.own_lanes[key] = self._new_lane(call, upstream)
+        return state.own_lanes[key]
+
+    def _new_lane(self, call: Call, upstream: Upstream) -> ConnectionKey | None:
         return connection_key(
             upstream.share, upstream.modern, upstream.settings.url is not None, call.caller.owner, call.exchange
         )
@@ -222,7 +217,7 @@ class Dispatcher:
                 own.session.state.private_connections.add((upstream.id, own.name))
             if (opening := line.connection.reopening) is not None:
                 await asyncio.wait_for(asyncio.wait([opening]), plan.timeout_s)
-            current = await self.judged_again(call, plan)
+            current = await self._pipeline.judged_again(call, plan)
         except TimeoutError:
             self.done(call)
             exchange.fail(Fault("SERVER_NOT_READY", f"{upstream.id} was not ready in time", retry_after_ms=2000))
@@ -233,7 +228,9 @@ class Dispatcher:
             self.done(call)
             raise
         else:
-            if current is not None:
+            if current is not None and self._recording.strict:
+                self._send_strictly(call, current, line)
+            elif current is not None:
                 self._send(call, current, line)
 
 

@@ -8,11 +8,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from functools import partial
+from typing import Final
 
 import msgspec
 
 from interlock.client.connection import Connection
-from interlock.hub.audit.record import CANCELLED, UNREADABLE, Outcome, outcome_in
+from interlock.hub.audit.record import CANCELLED, SUCCEEDED, UNREADABLE, Outcome, outcome_in
 from interlock.hub.calls import recording
 from interlock.hub.calls.bridges import url_elicitation as url_first
 from interlock.hub.calls.bridges.client_questions import ClientQuestions
@@ -20,9 +21,9 @@ from interlock.hub.calls.bridges.parked_exchange import ParkedExchange
 from interlock.hub.calls.bridges.request_states import RequestStates
 from interlock.hub.calls.call import Call
 from interlock.hub.calls.dispatch.recovery import CallRecovery
-from interlock.hub.calls.plan import Finishing
+from interlock.hub.calls.dispatch.translation import Translation
+from interlock.hub.calls.plan import Plan
 from interlock.hub.calls.timeouts import timed_out
-from interlock.hub.carrying.translation import Translation
 from interlock.hub.catalog.links import (
     has_addresses,
     with_exposed_uris,
@@ -31,13 +32,13 @@ from interlock.hub.upstreams.connection_owner import ConnectionOwner
 from interlock.hub.upstreams.sharing import log_level_of
 from interlock.protocols.mcp import older_revisions as older
 from interlock.protocols.mcp import results
-from interlock.protocols.mcp.answers import INPUT_REQUIRED, ResultMembers, read_answer
+from interlock.protocols.mcp.answers import COMPLETE, INPUT_REQUIRED, ReadResult, ResultMembers, read_answer
 from interlock.protocols.mcp.headers import param_values
 from interlock.protocols.mcp.input_requests import question_for_old
 from interlock.protocols.mcp.meta import Members
 from interlock.protocols.mcp.methods import is_severe
 from interlock.protocols.mcp.progress import how_far, with_token
-from interlock.protocols.mcp.trace_meta import passed_on, traceparent
+from interlock.protocols.mcp.trace_meta import passed_on
 from interlock.transports.large_reading import LargeReading
 from interlock.transports.link import Outgoing
 from interlock.wire.conversation import PROGRESS
@@ -48,22 +49,29 @@ from interlock.wire.messages import Failure, Id, Request, Result, one_line
 _STATE = "requestState"
 _encode = msgspec.json.Encoder().encode
 
+_UNSET: Final = msgspec.UNSET
+LONGEST_CALL_FACTOR: Final = 10
+"""Progress keeps a call alive, up to this many times its timeout."""
+
+
+class Means(msgspec.Struct, frozen=True):
+    """What all calls are forwarded with."""
+
+    states: RequestStates
+    recovering: CallRecovery
+    clock: Callable[[], float]
+
 
 class Forwarder(msgspec.Struct, eq=False):
     """Carries one call. It is the sink of the request it sends, and answers the exchange it serves."""
 
     _call: Call
+    _plan: Plan
     _connection: Connection
     _owner: ConnectionOwner | None
     """Set where this connection serves nobody else, so that the server may turn to the client behind it."""
-    _states: RequestStates
-    _clock: Callable[[], float]
     _done: Callable[[Call], None]
-    _recovering: CallRecovery
-    _last: Finishing | None
-    """What is still to be done to a good result."""
-    _patience: tuple[float, float]
-    """Seconds that the server may take, and may take with progress."""
+    _means: Means
     _handle: Id | None = None
     _told: bool = False
     _back: ClientQuestions | None = None
@@ -115,24 +123,28 @@ class Forwarder(msgspec.Struct, eq=False):
         if isinstance(answer, Failure):
             call.outcome = Outcome("answered", "error", code=answer.error.code)
             self._finish()
-            if self._connection.mgp is None or not self._recovering.takes(call, answer.error):
+            if self._connection.mgp is None or not self._means.recovering.takes(call, answer.error):
                 self._failed(answer.error)
             return
-        try:
-            read = read_answer(answer)
-        except Fault as fault:
-            call.outcome = UNREADABLE
-            self._finish()
-            exchange.fail(Fault(fault.name, f"{call.target.server}: {fault.message}"))
-            return
-        call.outcome = outcome_in(read.members)
+        if type(answer) is ReadResult:
+            read = answer
+        else:
+            try:
+                read = read_answer(answer)
+            except Fault as fault:
+                call.outcome = UNREADABLE
+                self._finish()
+                exchange.fail(Fault(fault.name, f"{call.target.server}: {fault.message}"))
+                return
+        members = read.members
+        call.outcome = SUCCEEDED if members.error is _UNSET else outcome_in(members)
         self._finish()
         try:
-            result = self._result(one_line(read.result), read.members)
+            result = self._result(one_line(read.result), members)
             if type(result) is Read:
-                LargeReading.here().work(result, partial(self._for_client, read.members), self._finished)
+                LargeReading.here().work(result, partial(self._for_client, members), self._finished)
                 return
-            result = self._for_client(read.members, result)
+            result = self._for_client(members, result)
         except Fault as fault:
             exchange.fail(fault)
         except (msgspec.DecodeError, UnicodeDecodeError) as cause:
@@ -141,13 +153,13 @@ class Forwarder(msgspec.Struct, eq=False):
             self._finished(result)
 
     def _finished(self, result: bytes | Fault) -> None:
-        exchange = self._call.exchange
+        exchange, finish = self._call.exchange, self._plan.finish
         if isinstance(result, Fault):
             exchange.fail(result)
-        elif self._last is None:
+        elif finish is None:
             exchange.result(result)
         else:
-            self._last(self._call, result, exchange.result)
+            finish(self._call, result, exchange.result)
 
     def on_notification(self, method: str, params: bytes) -> None:
         """Progress and log messages of this call. Log messages of a shared session are the operator's alone. What else
@@ -177,7 +189,7 @@ class Forwarder(msgspec.Struct, eq=False):
     def on_lost(self, fault: Fault) -> None:
         """No answer will come."""
         if fault.name == "UPSTREAM_TIMEOUT":
-            fault = timed_out(self._call, fault, self._patience[0])
+            fault = timed_out(self._call, fault, self._plan.timeout_s)
         elif fault.name == "SESSION_UNKNOWN":
             # The hub's own session with the server, which is no business of the client's.
             message = f"{self._call.target.server} lost its session with the hub"
@@ -190,7 +202,7 @@ class Forwarder(msgspec.Struct, eq=False):
     def _turned_away(self, fault: Fault) -> bool:
         """Whether a status said to come back later, and the call does."""
         turned = fault.kind.retryable and "status" in fault.data
-        return turned and self._recovering.takes(self._call, fault.render(ErrorDialect.MGP))
+        return turned and self._means.recovering.takes(self._call, fault.render(ErrorDialect.MGP))
 
     def _progressed(self, params: bytes, token: Id) -> None:
         """Tell the client how far its call is, if it is further than it was."""
@@ -206,18 +218,18 @@ class Forwarder(msgspec.Struct, eq=False):
             params = question_for_old(exchange.dialect.revision, method, params)
         waiting = exchange.ask(method, params)
         self._questions += 1
-        self._allow(self._states.life_s)
+        self._allow(self._means.states.life_s)
         waiting.add_done_callback(self._told_answer)
         return waiting
 
     def _told_answer(self, _: asyncio.Future[bytes]) -> None:
         self._questions -= 1
         if not self._questions:
-            self._allow(self._patience[0])
+            self._allow(self._plan.timeout_s)
 
     def _allow(self, seconds: float) -> None:
         if self._handle is not None and not self._told:
-            self._connection.extend(self._handle, self._clock() + seconds)
+            self._connection.extend(self._handle, self._means.clock() + seconds)
 
     def _failed(self, error: ErrorObject) -> None:
         exchange = self._call.exchange
@@ -227,7 +239,7 @@ class Forwarder(msgspec.Struct, eq=False):
         if question is not None:
             exchange.result(question)
             return
-        told = error if self._connection.mgp is None else self._recovering.answer(self._call, error)
+        told = error if self._connection.mgp is None else self._means.recovering.answer(self._call, error)
         if isinstance(told, Fault):
             exchange.fail(told)
         else:
@@ -251,7 +263,7 @@ class Forwarder(msgspec.Struct, eq=False):
             self._translation().check_may_ask()
             if self._back is None:
                 self._back = ClientQuestions(
-                    self._call.exchange, self._call.shown, self._states.life_s, self._repeat, self.on_lost
+                    self._call.exchange, self._call.shown, self._means.states.life_s, self._repeat, self.on_lost
                 )
             self._back.ask(answer.result)
         except Fault as fault:
@@ -295,7 +307,10 @@ class Forwarder(msgspec.Struct, eq=False):
         if call.plain and members is None and connection.mgp is None and modern is exchange.dialect.modern:
             # Name, arguments and `_meta` put together again: what was judged is what goes out.
             behind = b"}" if meta is None else passed_on(meta, exchange.preview.meta_raw)
-            own = b"" if meta is not None and meta.traceparent is not None else traceparent(call.trace)
+            trace = call.trace.encode()
+            own = b'"traceparent":"00-%b-%b-01"' % (trace, trace[:16])
+            if meta is not None and meta.traceparent is not None:
+                own = b""
             params = b'{"name":%b,"arguments":%b,"_meta":{%b' % (target.quoted, call.arguments_raw, own)
             if wants_progress:
                 params, rest = params + b"," if own else params, behind + b"}"
@@ -305,7 +320,7 @@ class Forwarder(msgspec.Struct, eq=False):
                 params += behind[1:] + b"}"
         else:
             params = self._translation().params(call.members if members is None else members)
-        now, (patience, most) = self._clock(), self._patience
+        now, patience = self._means.clock(), self._plan.timeout_s
         return Outgoing(
             exchange.request.method,
             params,
@@ -313,7 +328,7 @@ class Forwarder(msgspec.Struct, eq=False):
             None if target.kind == "completion" else target.name,
             headers,
             wants_progress,
-            now + most,
+            now + patience * LONGEST_CALL_FACTOR,
             True,
             patience,
             rest,
@@ -321,23 +336,24 @@ class Forwarder(msgspec.Struct, eq=False):
 
     def _translation(self) -> Translation:
         """Between the client's terms and the server's, where the two differ."""
-        return Translation(self._call, self._connection, self._states, self._clock)
+        return Translation(self._call, self._connection, self._means.states, self._means.clock)
 
     def _result(self, result: bytes, members: ResultMembers) -> bytes:
         call = self._call
         exchange = call.exchange
         modern, modern_client = self._connection.modern, exchange.dialect.modern
         if modern:
-            kind = members.kind
-            if kind != "complete":
+            if members.result_type != COMPLETE:
+                kind = members.kind
                 if modern_client and kind == INPUT_REQUIRED:
                     return self._translation().sealed(result)
-                result = results.of_known_kind(result, kind, tasks=exchange.dialect.capabilities.tasks)
+                if kind is not None or modern_client:
+                    result = results.of_known_kind(result, kind, tasks=exchange.dialect.capabilities.tasks)
             if not modern_client:
                 result = results.plain(result, members)
             elif call.target.kind == "resource":
                 result = results.cacheable(result)
-            elif not members.private:
+            elif members.scope is not _UNSET and not members.private:
                 result = results.narrowed(result)
         elif modern_client:
             ttl = 0 if exchange.request.method == "resources/read" else None
@@ -348,7 +364,7 @@ class Forwarder(msgspec.Struct, eq=False):
         """A result with addresses of the hub, as the client's revision can carry it. Large ones run in a thread."""
         call, exchange = self._call, self._call.exchange
         modern, modern_client = self._connection.modern, exchange.dialect.modern
-        if not call.caller.view.bare and has_addresses(members, result):
+        if not call.caller.bare and has_addresses(members, result):
             result = with_exposed_uris(call.target.server, result)
         if not modern_client and (modern or not exchange.dialect.revision.structures):
             # Last, since what a revision cannot carry is told in words, addresses and all.

@@ -119,7 +119,9 @@ class Pipeline:
     def submit(self, call: Call, plan: Plan) -> None:
         """Judge a call and send it on, or answer why not."""
         verdict, gate = self.judge(call, plan)
-        if verdict is PASS:
+        if verdict is PASS and not self._rounds.running:
+            self._go(call, plan)
+        elif verdict is PASS:
             self._rounds.then(self._go, call, plan)
         else:
             self._proceed(call, plan, verdict, gate)
