@@ -115,8 +115,8 @@ class Context:
         if running is not None:
             self._on_loop(lambda: running.on_progress(done, total, message))
         elif token is not None:
-            said = present(progressToken=token, progress=done, total=total, message=message)
-            self._notify("notifications/progress", said)
+            report = present(progressToken=token, progress=done, total=total, message=message)
+            self._notify("notifications/progress", report)
 
     def log(self, level: LogLevel, data: object, *, logger: str | None = None) -> None:
         """Send a log message, if the client wants any of this level. Never put a secret in one.
@@ -127,8 +127,8 @@ class Context:
         if wanted is None or LOG_LEVELS.index(level) < wanted:
             return
         plain = as_json(data)
-        said: Members = {"level": level, "data": str(data) if plain is msgspec.UNSET else plain}
-        self._notify("notifications/message", {**said, **present(logger=logger)})
+        message: Members = {"level": level, "data": str(data) if plain is msgspec.UNSET else plain}
+        self._notify("notifications/message", {**message, **present(logger=logger)})
 
     # Questions.
 

@@ -196,7 +196,7 @@ def _text(schema: Keywords, pick: int) -> str:
     return (word + "x" * (low - len(word)))[:high]
 
 
-def _number(schema: Keywords, pick: int, *, whole: bool) -> int | float:
+def _number(schema: Keywords, pick: int, *, whole: bool) -> Any:
     low, high = schema.get("minimum"), schema.get("maximum")
     over, under = schema.get("exclusiveMinimum"), schema.get("exclusiveMaximum")
     step = schema.get("multipleOf")
