@@ -56,9 +56,6 @@ class Listeners:
         """Notifications of this loop turn, in order: a method, and the address for `UPDATED`."""
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    def __len__(self) -> int:
-        return len(self._streams)
-
     def join(self, session: Session) -> None:
         """Notify a session of every list, and of the resources it subscribes to."""
         self._loop = asyncio.get_running_loop()

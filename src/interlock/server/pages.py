@@ -45,9 +45,6 @@ class Pages(Generic[T]):
         self._order: list[T] | None = None
         self._index: dict[str, int] = {}
 
-    def __len__(self) -> int:
-        return len(self._items)
-
     def __iter__(self) -> Iterator[T]:
         return iter(self._items.values())
 

@@ -64,9 +64,6 @@ class Tasks:
         self._owners: Counter[str] = Counter()
         self._held_bytes = 0
 
-    def __len__(self) -> int:
-        return len(self._tasks)
-
     def open(self, work: Work, ttl_ms: int | None) -> RunningTask:
         """Make a task of a call. Raises RESOURCE_EXHAUSTED."""
         limits = self.limits
