@@ -390,7 +390,7 @@ async def test_a_task_is_stopped_and_forgotten_when_its_time_is_over(job: Job) -
     assert (await ada.tool("work", task={}))["task"]["taskId"] != first["taskId"]
 
 
-async def test_a_result_that_there_is_no_room_for_fails_its_task(job: Job) -> None:
+async def test_a_result_too_large_to_keep_fails_its_task(job: Job) -> None:
     job.go.set()
     peer = Peer(working_server(job, TaskLimits(held_bytes=10)), capabilities=NEW)
     done = await over(peer, (await peer.tool("work"))["taskId"])

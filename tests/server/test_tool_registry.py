@@ -314,11 +314,11 @@ class ResourceCacheMachine(RuleBasedStateMachine):
 TestResourceCache = ResourceCacheMachine.TestCase
 
 
-def test_too_many_are_dropped_the_least_lately_used_first() -> None:
-    kept, resource = ResourceCache(), object()
+def test_a_full_cache_drops_the_least_recently_used_first() -> None:
+    cache, resource = ResourceCache(), object()
     for number in range(MAX_ENTRIES + 1):
-        kept.put(resource, str(number), "", b"x", 60_000, 0)
-        kept.get(resource, "0", "")
-    assert kept.get(resource, "0", "") is not None
-    assert kept.get(resource, "1", "") is None
-    assert len(kept) == MAX_ENTRIES
+        cache.put(resource, str(number), "", b"x", 60_000, 0)
+        cache.get(resource, "0", "")
+    assert cache.get(resource, "0", "") is not None
+    assert cache.get(resource, "1", "") is None
+    assert len(cache) == MAX_ENTRIES
