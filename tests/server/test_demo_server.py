@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 from peer import Peer, Refusal
 
-from interlock.server.demo import MOST_NOTES, demo_server
+from interlock.server.demo import MAX_NOTES, demo_server
 
 
 @pytest.fixture
@@ -78,7 +78,7 @@ async def test_notes_are_kept_read_listed_and_deleted(peer: Peer) -> None:
 
 
 async def test_there_are_never_too_many_notes(peer: Peer) -> None:
-    for number in range(MOST_NOTES - 1):
+    for number in range(MAX_NOTES - 1):
         assert "kept" in await text(peer, "keep_note", title=str(number), text="x")
     assert "delete one first" in await text(peer, "keep_note", title="more", text="x")
 

@@ -14,7 +14,7 @@ from hypothesis.stateful import RuleBasedStateMachine, invariant, rule
 from peer import Peer, Refusal
 
 from interlock.server import Context, Server, Tool, ToolError
-from interlock.server.parked_calls import MOST_ENTRIES, Kept
+from interlock.server.resource_cache import MAX_ENTRIES, ResourceCache
 from interlock.signatures import (
     ArgumentsError,
     DefinitionError,
@@ -266,13 +266,13 @@ async def test_a_validator_that_crashes_fails_the_call_without_its_words(caplog:
     assert "secret" in caplog.text
 
 
-class KeptMachine(RuleBasedStateMachine):
-    """What is kept, against a dictionary with times."""
+class ResourceCacheMachine(RuleBasedStateMachine):
+    """The resource cache, against a dictionary with times."""
 
     def __init__(self) -> None:
         super().__init__()
         self.now = 0.0
-        self.kept = Kept(clock=lambda: self.now)
+        self.cache = ResourceCache(clock=lambda: self.now)
         self.model: dict[tuple[str, str], tuple[bytes, float]] = {}
         self.resource = object()
 
@@ -281,12 +281,12 @@ class KeptMachine(RuleBasedStateMachine):
 
     @rule(uri=uris, owner=owners, body=st.binary(max_size=4), ttl_ms=st.integers(1, 5_000))
     def put(self, uri: str, owner: str, body: bytes, ttl_ms: int) -> None:
-        self.kept.put(self.resource, uri, owner, body, ttl_ms, self.kept.changes)
+        self.cache.put(self.resource, uri, owner, body, ttl_ms, self.cache.changes)
         self.model[uri, owner] = (body, self.now + ttl_ms / 1000)
 
     @rule(uri=uris)
     def forget(self, uri: str) -> None:
-        self.kept.forget(uri)
+        self.cache.forget(uri)
         self.model = {key: value for key, value in self.model.items() if key[0] != uri}
 
     @rule(seconds=st.floats(0, 3))
@@ -296,29 +296,29 @@ class KeptMachine(RuleBasedStateMachine):
     @rule(uri=uris, owner=owners)
     def get(self, uri: str, owner: str) -> None:
         body, until = self.model.get((uri, owner), (b"", 0.0))
-        found = self.kept.get(self.resource, uri, owner)
+        found = self.cache.get(self.resource, uri, owner)
         left_ms = int((until - self.now) * 1000)
         assert (found is None) == (left_ms <= 0)
         assert found is None or (found.members, found.left_ms) == (body, left_ms)
 
     @rule(uri=uris, owner=owners)
     def another_resource_at_the_same_address_sees_nothing(self, uri: str, owner: str) -> None:
-        assert self.kept.get(object(), uri, owner) is None
+        assert self.cache.get(object(), uri, owner) is None
         self.model.pop((uri, owner), None)
 
     @invariant()
     def bounded(self) -> None:
-        assert len(self.kept) <= MOST_ENTRIES
+        assert len(self.cache) <= MAX_ENTRIES
 
 
-TestKept = KeptMachine.TestCase
+TestResourceCache = ResourceCacheMachine.TestCase
 
 
-def test_too_many_are_dropped_the_least_lately_used_first() -> None:
-    kept, resource = Kept(), object()
-    for number in range(MOST_ENTRIES + 1):
-        kept.put(resource, str(number), "", b"x", 60_000, 0)
-        kept.get(resource, "0", "")
-    assert kept.get(resource, "0", "") is not None
-    assert kept.get(resource, "1", "") is None
-    assert len(kept) == MOST_ENTRIES
+def test_a_full_cache_drops_the_least_recently_used_first() -> None:
+    cache, resource = ResourceCache(), object()
+    for number in range(MAX_ENTRIES + 1):
+        cache.put(resource, str(number), "", b"x", 60_000, 0)
+        cache.get(resource, "0", "")
+    assert cache.get(resource, "0", "") is not None
+    assert cache.get(resource, "1", "") is None
+    assert len(cache) == MAX_ENTRIES

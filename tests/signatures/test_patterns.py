@@ -53,7 +53,7 @@ def test_a_text_is_made_that_fits(pattern: str, variant: int) -> None:
 
 
 def test_a_text_grows_to_the_length_that_is_asked_for() -> None:
-    assert example("^[a-z]+-[0-9]+$", least=12) == "aaaaaaaaaa-0"
+    assert example("^[a-z]+-[0-9]+$", min_length=12) == "aaaaaaaaaa-0"
 
 
 @given(st.text(alphabet="^$[](){}|*+?.\\-azAZ09,dwu:<>P=!&", max_size=24), st.integers(0, 40))

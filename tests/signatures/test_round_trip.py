@@ -219,7 +219,7 @@ SCHEMAS = st.recursive(
 
 @settings(max_examples=300, deadline=None)
 @given(SCHEMAS, JSON)
-def test_no_schema_and_no_value_raises_anything_but_the_rooms_own_error(schema: Any, value: Any) -> None:
+def test_no_schema_and_no_value_raises_anything_but_a_signature_error(schema: Any, value: Any) -> None:
     try:
         problems = Validator(schema).check(value)
         assert isinstance(problems, tuple)
@@ -232,7 +232,7 @@ def test_no_schema_and_no_value_raises_anything_but_the_rooms_own_error(schema: 
 
 @settings(max_examples=200, deadline=None)
 @given(functions(), JSON | st.binary(max_size=20) | st.dictionaries(NAMES, JSON))
-def test_no_arguments_raise_anything_but_the_rooms_own_error(function: Any, arguments: Any) -> None:
+def test_no_arguments_raise_anything_but_a_signature_error(function: Any, arguments: Any) -> None:
     signature = Signature.from_function(function)
     problems = signature.check(arguments)
     assert all(problem.reason for problem in problems)

@@ -1,5 +1,6 @@
 """Writing servers: typed Python functions become tools, resources and prompts in every revision of MCP."""
 
+from interlock.server.callers import Anyone
 from interlock.server.checks import ArgumentsCheck
 from interlock.server.client_requests import Root, Sampled
 from interlock.server.content import (
@@ -23,7 +24,7 @@ from interlock.server.context import Context
 from interlock.server.forms import Answer
 from interlock.server.prompts import Prompt
 from interlock.server.resources import Resource
-from interlock.server.server import Anyone, Server
+from interlock.server.server import Server
 from interlock.server.tasks import TaskLimits
 from interlock.server.tools import Tool
 from interlock.transports.call_parking import ParkingLimits as ParkingLimits

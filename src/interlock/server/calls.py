@@ -1,6 +1,7 @@
-"""Requests that run an author's function: calls, reads, prompts and completions.
+"""Handlers of requests that run an author's function: calls, reads, prompts and completions.
 
-What can be answered at once is; anything else becomes a task, which the client can cancel and which can ask it things.
+A function that never waits runs at once. Any other runs in an asyncio task, which the client can cancel and which can
+ask the client questions.
 """
 
 from __future__ import annotations
@@ -9,15 +10,16 @@ import asyncio
 import logging
 import sys
 from collections.abc import Callable, Coroutine, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any, TypeAlias
 
 import msgspec
 
 from interlock.protocols.mcp.headers import check_params
-from interlock.protocols.registry.errors import registry_fault, told
+from interlock.protocols.registry.errors import registry_fault
+from interlock.protocols.registry.errors import told as problem_data
 from interlock.protocols.traces import new_trace_id, read_traceparent
 from interlock.server import params
-from interlock.server.anonymous import NobodyThere
+from interlock.server.callers import InProcessExchange
 from interlock.server.content import Completion
 from interlock.server.framing import Framing
 from interlock.server.offers import Offers
@@ -25,24 +27,21 @@ from interlock.server.prompts import completion_members
 from interlock.server.resources import UNCACHED, cache_hints
 from interlock.server.task_handler import AsTask, TaskHandler
 from interlock.server.tools import Tool
-from interlock.server.work import Work
+from interlock.server.work import Host, Work
 from interlock.transports.call_parking import CallParking, binding_of
 from interlock.transports.exchange import Exchange
 from interlock.wire.errors import Fault
 
-if TYPE_CHECKING:
-    from interlock.server.server import Server
-
 log = logging.getLogger("interlock.server")
 
-Start = Callable[[Work], Coroutine[Any, Any, bytes]]
+Start: TypeAlias = Callable[[Work], Coroutine[Any, Any, bytes]]
 
 
 class Calls:
     """Runs the functions of one server."""
 
     def __init__(
-        self, server: Server, offers: Offers, framing: Framing, parking: CallParking, tasks: TaskHandler
+        self, server: Host, offers: Offers, framing: Framing, parking: CallParking, tasks: TaskHandler
     ) -> None:
         self._server = server
         self._offers = offers
@@ -51,7 +50,7 @@ class Calls:
         self._tasks = tasks
 
     def handlers(self) -> dict[str, Callable[[Exchange], None]]:
-        """Who answers which method."""
+        """The handler of each method."""
         return {
             "tools/call": self._call_tool,
             "tools/validate": self._validate_tool,
@@ -61,86 +60,80 @@ class Calls:
         }
 
     async def invoke(self, name: str, arguments: Mapping[str, Any]) -> Any:
-        """Call a tool for its value. Raises LookupError, ArgumentsError, TimeoutError, or what the function raises."""
+        """Call a tool for its value. Raises LookupError, ArgumentsError, TimeoutError, or the function's own error."""
         tool = self._offers.tools.get(name)
         if tool is None:
             raise LookupError(f"no such tool: {name}")
-        return await tool.invoke(self._server, Work(NobodyThere(), self._parking), dict(arguments))
+        return await tool.invoke(Work(self._server, InProcessExchange(), self._parking), dict(arguments))
 
     def _call_tool(self, exchange: Exchange) -> None:
-        asked = params.read(exchange, params.CALL_TOOL)
-        tool = self._tool(asked.name)
-        arguments = asked.arguments or {}
+        call = params.read(exchange, params.CALL_TOOL)
+        tool, arguments = self._tool(call.name), call.arguments or {}
         if exchange.headers is not None and exchange.dialect.modern:
             check_params(exchange.headers, tool.headers, arguments)
         as_task = None
-        if tool.task != "forbidden" or asked.task is not msgspec.UNSET:
-            wish = None if asked.task is msgspec.UNSET else asked.task
+        if tool.task != "forbidden" or call.task is not msgspec.UNSET:
+            wish = None if call.task is msgspec.UNSET else call.task
             as_task = self._tasks.wanted(exchange.dialect, tool.task, tool.task_from, wish)
-        if tool.at_once and asked.requestState is None:
+        if tool.at_once and call.requestState is None:
             self._framing.answer(exchange, tool.call_at_once(self._server, exchange.dialect.revision, arguments))
         else:
-            self._run(exchange, asked, lambda work: tool.call(self._server, work, arguments), as_task=as_task)
+            self._run(exchange, call, lambda work: tool.call(work, arguments), as_task=as_task)
 
     def _validate_tool(self, exchange: Exchange) -> None:
         """The tool registry's dry run (Core Methods): whether a call would be taken, with the registry's own errors."""
-        asked = params.read(exchange, params.CALL_TOOL)
+        call = params.read(exchange, params.CALL_TOOL)
         meta = exchange.preview.meta
         parent = None if meta is None or meta.traceparent is None else read_traceparent(meta.traceparent)
         trace_id = new_trace_id() if parent is None else parent.trace
         try:
-            tool = self._tool(asked.name)
+            tool = self._tool(call.name)
         except Fault as missing:
-            raise registry_fault(missing, trace_id, tool_name=asked.name[:200]) from None
-        if problems := tool.check(asked.arguments or {}):
-            wrong = Fault("INVALID_TOOL_ARGS", "Validation failed", data={"problems": [told(p) for p in problems]})
+            raise registry_fault(missing, trace_id, tool_name=call.name[:200]) from None
+        if problems := tool.check(call.arguments or {}):
+            data = {"problems": [problem_data(problem) for problem in problems]}
+            fault = Fault("INVALID_TOOL_ARGS", "Validation failed", data=data)
             url = tool.about.documentation_url
-            raise registry_fault(wrong, trace_id, tool_name=tool.key, documentation_url=url)
+            raise registry_fault(fault, trace_id, tool_name=tool.key, documentation_url=url)
         self._framing.answer(exchange, b'"valid":true')
 
     def _read_resource(self, exchange: Exchange) -> None:
-        asked = params.read(exchange, params.READ_RESOURCE)
-        resource, variables = self._offers.find_resource(asked.uri)
-        uri, ttl_ms, scope = asked.uri, resource.ttl_ms, resource.scope
-        if not ttl_ms:
-            self._run(exchange, asked, lambda work: resource.read(self._server, work, uri, variables), resource.cache)
+        request = params.read(exchange, params.READ_RESOURCE)
+        uri, cache = request.uri, self._offers.cache
+        resource, variables = self._offers.find_resource(uri)
+        owner = "" if resource.scope == "public" else exchange.caller.owner
+        cached = cache.get(resource, uri, owner) if resource.ttl_ms and not request.is_retry else None
+        if cached is not None:
+            self._framing.answer(exchange, cached.members, cache_hints(cached.left_ms, resource.scope))
             return
-        keeping = self._offers.kept
-        owner = "" if scope == "public" else exchange.caller.owner
-        kept = None if asked.is_retry else keeping.get(resource, uri, owner)
-        if kept is not None:
-            self._framing.answer(exchange, kept.members, cache_hints(kept.left_ms, scope))
-            return
-        changes = keeping.changes
+        changes = cache.changes
 
         async def read(work: Work) -> bytes:
-            members = await resource.read(self._server, work, uri, variables)
-            if not work.asked:
-                keeping.put(resource, uri, owner, members, ttl_ms, changes)
+            members = await resource.read(work, uri, variables)
+            if resource.ttl_ms and not work.asked:
+                cache.put(resource, uri, owner, members, resource.ttl_ms, changes)
             return members
 
-        self._run(exchange, asked, read, resource.cache)
+        self._run(exchange, request, read, resource.cache)
 
     def _get_prompt(self, exchange: Exchange) -> None:
-        asked = params.read(exchange, params.GET_PROMPT)
-        prompt = self._offers.prompts.get(asked.name)
+        request = params.read(exchange, params.GET_PROMPT)
+        prompt = self._offers.prompts.get(request.name)
         if prompt is None:
-            raise Fault("PROMPT_NOT_FOUND", f"no such prompt: {asked.name[:200]}", hint="see prompts/list")
-        arguments = asked.arguments or {}
-        self._run(exchange, asked, lambda work: prompt.get(self._server, work, arguments))
+            raise Fault("PROMPT_NOT_FOUND", f"no such prompt: {request.name[:200]}", hint="see prompts/list")
+        self._run(exchange, request, lambda work: prompt.get(work, request.arguments or {}))
 
     def _complete(self, exchange: Exchange) -> None:
-        asked = params.read(exchange, params.COMPLETE)
-        of = self._completed(asked.ref)
-        suggestions = self._offers.suggestions.get((of, asked.argument.name))
+        request = params.read(exchange, params.COMPLETE)
+        argument, others = request.argument, request.context.arguments
+        suggestions = self._offers.suggestions.get((self._completed(request.ref), argument.name))
         if suggestions is None:
             self._framing.answer(exchange, completion_members(Completion([])))
-            return
-        value, others = asked.argument.value, asked.context.arguments
-        self._run(exchange, None, lambda work: suggestions.suggest(self._server, work, value, others))
+        else:
+            self._run(exchange, None, lambda work: suggestions.suggest(work, argument.value, others))
 
     def _completed(self, ref: params.Ref) -> str:
-        """The prompt or the address that a completion is of. Raises INVALID_PARAMS."""
+        """The name of the prompt or the address that a completion belongs to. Raises INVALID_PARAMS."""
         offers = self._offers
         if ref.type == "ref/prompt":
             of, known = ref.name, offers.prompts.get(ref.name) is not None
@@ -149,7 +142,7 @@ class Calls:
         else:
             raise Fault("INVALID_PARAMS", f"ref.type {ref.type[:50]!r} is none of ref/prompt, ref/resource")
         if not known:
-            raise Fault("INVALID_PARAMS", f"nothing called {of[:200]!r} is offered here")
+            raise Fault("INVALID_PARAMS", f"this server offers no {of[:200]!r}")
         return of
 
     def _tool(self, name: str) -> Tool:
@@ -161,29 +154,29 @@ class Calls:
     def _run(
         self,
         exchange: Exchange,
-        asked: params.MayAsk | None,
+        request: params.Repeatable | None,
         start: Start,
         cache: bytes = b"",
         as_task: AsTask | None = None,
     ) -> None:
-        """Begin, or go on with what waits for the answers that this request brings."""
+        """Start a function, or resume the one that waits for the answers of this request."""
         given = None
-        if asked is not None and exchange.dialect.modern:
-            if asked.inputResponses is not msgspec.UNSET:
-                given = asked.inputResponses
-            if asked.requestState is not None:
-                place, answered = self._parking.find(asked.requestState, binding_of(exchange))
+        if request is not None and exchange.dialect.modern:
+            if request.inputResponses is not msgspec.UNSET:
+                given = request.inputResponses
+            if request.requestState is not None:
+                place, answered = self._parking.find(request.requestState, binding_of(exchange))
                 place.work.resume(exchange, answered, b"{}" if given is None else bytes(given))
                 return
-        work = Work(exchange, self._parking, given)
+        work = Work(self._server, exchange, self._parking, given)
         if as_task is not None:
             self._tasks.offer(work, as_task)
-        work.task = _begin(self._finish(work, start, cache))
+        work.task = _start(self._finish(work, start, cache))
 
     async def _finish(self, work: Work, start: Start, cache: bytes) -> None:
         try:
             members = await start(work)
-            # What depended on answers must not be cached (2026-07-28, Caching: Cache Key).
+            # A result that depends on answers must not be cached (2026-07-28, Caching: Cache Key).
             hints = UNCACHED if cache and work.asked else cache
             outcome: bytes | Fault = self._framing.framed(work.dialect.modern, members, hints)
         except Fault as fault:
@@ -192,20 +185,17 @@ class Calls:
             outcome = Fault("CANCELLED", "the call was cancelled")
         except BaseException:  # a task that ended with some of them would end the whole server
             outcome = unexpected(work.exchange.request.method)
-        if work.running is None:
-            work.done(outcome)
-        else:
-            work.running.done(outcome)
+        (work.running or work).done(outcome)
 
 
 def unexpected(method: str) -> Fault:
-    """The fault that stands for an exception under way, which is logged."""
+    """Log the exception being handled, and give the fault that stands for it."""
     log.exception("%s failed", method)
     return Fault("INTERNAL_ERROR", f"{method} failed; the server's log says why")
 
 
-def _begin(work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
-    """A task that has begun by the time it is there, where Python can do that: most are through by then."""
+def _start(work: Coroutine[Any, Any, None]) -> asyncio.Task[None]:
+    """A task that starts at once where Python can do that: most end before they are returned."""
     loop = asyncio.get_running_loop()
     if sys.version_info >= (3, 12):
         return asyncio.Task(work, loop=loop, eager_start=True)

@@ -1,4 +1,4 @@
-"""What an author puts around a tool beside its schema: validators of their own, and a time within which it must end."""
+"""Checks of a tool beside its schema: validators of the author's own, and a time limit."""
 
 from __future__ import annotations
 
@@ -9,32 +9,32 @@ from interlock.protocols.registry.errors import error_data
 from interlock.signatures import Problem
 from interlock.wire.errors import Fault
 
-Said: TypeAlias = Problem | str | Iterable[Problem | str] | None
-ArgumentsCheck: TypeAlias = Callable[[Mapping[str, Any]], Said]
-"""A validator of the author's own: takes a call's arguments as the function gets them, says what is wrong with them."""
+Findings: TypeAlias = Problem | str | Iterable[Problem | str] | None
+ArgumentsCheck: TypeAlias = Callable[[Mapping[str, Any]], Findings]
+"""A validator: it takes a call's arguments as the function gets them, and returns what is wrong with them."""
 
 
-def found_by(validator: ArgumentsCheck, values: Mapping[str, object]) -> tuple[Problem, ...]:
-    """What a validator says, as problems. It may say one thing or several, in words or with the argument named."""
-    said = validator(values)
-    if said is None:
+def run_check(validator: ArgumentsCheck, values: Mapping[str, object]) -> tuple[Problem, ...]:
+    """The findings of a validator as problems. It may return one or several, as text or with the argument named."""
+    found = validator(values)
+    if found is None:
         return ()
-    several = (said,) if isinstance(said, str | Problem) else said
+    several = (found,) if isinstance(found, str | Problem) else found
     return tuple(Problem((), one) if isinstance(one, str) else one for one in several)
 
 
 class Overdue(TimeoutError):
-    """A tool did not end within its own time."""
+    """A tool did not end within its time limit."""
 
     def __init__(self, tool: str, timeout_s: float) -> None:
         fault = Fault("TIMEOUT", f"{tool} was not done within {timeout_s:g} s")
         super().__init__(fault.message)
-        said = error_data(fault, "", tool_name=tool)
+        data = error_data(fault, "", tool_name=tool)
         self.detail: dict[str, object] = {
             "name": fault.name,
-            "error_type": said.error_type,
+            "error_type": data.error_type,
             "tool_name": tool,
             "timeout_ms": round(timeout_s * 1000),
-            "suggestions": said.suggestions,
+            "suggestions": data.suggestions,
         }
-        """As "Timeout Response" has it."""
+        """The members of the registry's "Timeout Response"."""

@@ -1,24 +1,21 @@
-"""The questions a function can ask a client, as they travel, and the answers as a function wants them."""
+"""The requests that a function can send to a client: their params, and the answers as the function gets them."""
 
 from __future__ import annotations
 
 import secrets
-from collections.abc import Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from typing import Any
 
 import msgspec
 
 from interlock.protocols.mcp.dialect import Dialect
 from interlock.protocols.mcp.revisions import R2025_11_25
-from interlock.server.content import Message
-from interlock.server.forms import Answer, Form, elicited
-from interlock.wire.errors import Fault
-
-V = TypeVar("V")
+from interlock.server.content import Members, Message
+from interlock.server.forms import Answer, Elicited, Form, decode_answer
 
 
 class Sampled(msgspec.Struct, frozen=True):
-    """What the client's model wrote."""
+    """The output of the client's model."""
 
     content: list[dict[str, Any]]
     model: str
@@ -32,57 +29,47 @@ class Sampled(msgspec.Struct, frozen=True):
 
 
 class Root(msgspec.Struct, frozen=True):
-    """A place the client lets servers work in."""
+    """A directory or file that the client lets servers work in."""
 
     uri: str
     name: str | None = None
 
 
-def form_params(dialect: Dialect, message: str, form: Form) -> dict[str, object]:
+def form_params(dialect: Dialect, message: str, form: Form) -> Members:
     """The params of an elicitation with a form."""
-    mode: dict[str, object] = {"mode": "form"} if dialect.modern or dialect.revision is R2025_11_25 else {}
+    mode: Members = {"mode": "form"} if dialect.modern or dialect.revision is R2025_11_25 else {}
     return {**mode, "message": message, "requestedSchema": form.schema}
 
 
-def url_params(dialect: Dialect, message: str, url: str) -> dict[str, object]:
+def url_params(dialect: Dialect, message: str, url: str) -> Members:
     """The params of an elicitation that sends a person to an address."""
     if not url.startswith(("https://", "http://")):
-        raise ValueError(f"a person is only ever sent to an https or http address, not {url[:40]!r}")
-    params: dict[str, object] = {"mode": "url", "message": message, "url": url}
+        raise ValueError(f"elicit_url takes an https or http address, not {url[:40]!r}")
+    params: Members = {"mode": "url", "message": message, "url": url}
     return params if dialect.modern else {**params, "elicitationId": secrets.token_urlsafe(16)}
 
 
-def sampling_params(
-    dialect: Dialect, messages: str | Sequence[Message], max_tokens: int, more: Mapping[str, object]
-) -> dict[str, object]:
-    """The params of a sampling request; `more` are members that MCP names, where they are not None."""
-    said = [Message(messages)] if isinstance(messages, str) else messages
-    rest = {name: value for name, value in more.items() if value is not None}
-    return {"messages": [message.to_wire(dialect.revision) for message in said], "maxTokens": max_tokens, **rest}
+def sampling_params(dialect: Dialect, messages: str | Sequence[Message], max_tokens: int, more: Members) -> Members:
+    """The params of a sampling request; `more` are further members that MCP names."""
+    listed = [Message(messages)] if isinstance(messages, str) else messages
+    return {"messages": [message.to_wire(dialect.revision) for message in listed], "maxTokens": max_tokens, **more}
 
 
 def read_visit(raw: bytes) -> Answer[None]:
-    """The answer to being sent to an address: whether the person went."""
-    return Answer(elicited(raw).action)
+    """The answer of a person who was sent to an address."""
+    return Answer(decode_answer(raw, Elicited).action)
 
 
 def read_sampled(raw: bytes) -> Sampled:
-    """What a model wrote."""
-    said = _decoded(raw, _CreateMessageResult)
-    content = said.content if isinstance(said.content, list) else [said.content]
-    return Sampled(content, said.model, said.stopReason, said.role)
+    """The answer to a sampling request."""
+    result = decode_answer(raw, _CreateMessageResult)
+    content = result.content if isinstance(result.content, list) else [result.content]
+    return Sampled(content, result.model, result.stopReason, result.role)
 
 
 def read_roots(raw: bytes) -> list[Root]:
-    """The client's roots."""
-    return _decoded(raw, _ListRootsResult).roots
-
-
-def _decoded(raw: bytes, kind: type[V]) -> V:
-    try:
-        return msgspec.json.decode(raw, type=kind)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as cause:
-        raise Fault("INVALID_PARAMS", f"not an answer to what was asked: {cause}") from None
+    """The answer to `roots/list`."""
+    return decode_answer(raw, _ListRootsResult).roots
 
 
 class _CreateMessageResult(msgspec.Struct):

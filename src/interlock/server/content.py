@@ -1,6 +1,6 @@
-"""What tools, resources and prompts give back: content as MCP has it, and the results that carry it.
+"""The content that tools, resources and prompts return, as MCP has it, and the results that carry it.
 
-Binary content is given as bytes; it becomes base64 only where it leaves.
+Authors give binary content as bytes; it becomes base64 only when it is encoded.
 """
 
 from __future__ import annotations
@@ -12,12 +12,19 @@ import msgspec
 
 from interlock.protocols.mcp.revisions import R2024_11_05, R2025_03_26, Revision
 
+Members: TypeAlias = dict[str, object]
+"""An object's members before they become JSON."""
 Meta: TypeAlias = Mapping[str, object]
 Role: TypeAlias = Literal["user", "assistant"]
 
 
+def present(**named: object) -> Members:
+    """The members that have a value: those that are not None."""
+    return {name: value for name, value in named.items() if value is not None}
+
+
 class Annotations(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """Hints for the client: for whom, how important, how fresh."""
+    """Hints for the client: the audience, how important and how fresh it is."""
 
     audience: tuple[Role, ...] | None = None
     priority: float | None = None
@@ -34,7 +41,7 @@ class Icon(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
 
 
 class ToolHints(msgspec.Struct, frozen=True, omit_defaults=True, kw_only=True):
-    """What a tool says about its own behaviour. Clients take it as a hint only."""
+    """Hints of a tool about its own behaviour. Clients do not rely on them."""
 
     title: str | None = None
     read_only: bool | None = msgspec.field(default=None, name="readOnlyHint")
@@ -48,33 +55,30 @@ class _Piece(msgspec.Struct, frozen=True, omit_defaults=True, tag_field="type"):
 
 
 class Text(_Piece, frozen=True, tag="text"):
-    """Words."""
+    """Plain text."""
 
     text: str
     annotations: Annotations | None = None
     meta: Meta | None = msgspec.field(default=None, name="_meta")
 
 
-class Image(_Piece, frozen=True, tag="image"):
-    """A picture: its bytes and what they are."""
-
+class _Media(_Piece, frozen=True):
     data: bytes
     mime_type: str = msgspec.field(name="mimeType")
     annotations: Annotations | None = None
     meta: Meta | None = msgspec.field(default=None, name="_meta")
 
 
-class Audio(_Piece, frozen=True, tag="audio"):
-    """A sound: its bytes and what they are."""
+class Image(_Media, frozen=True, tag="image"):
+    """An image: its bytes and their MIME type."""
 
-    data: bytes
-    mime_type: str = msgspec.field(name="mimeType")
-    annotations: Annotations | None = None
-    meta: Meta | None = msgspec.field(default=None, name="_meta")
+
+class Audio(_Media, frozen=True, tag="audio"):
+    """A sound: its bytes and their MIME type."""
 
 
 class ResourceContents(msgspec.Struct, frozen=True, omit_defaults=True):
-    """What a resource holds: either `text` or `blob`."""
+    """The contents of a resource: either `text` or `blob`."""
 
     uri: str
     mime_type: str | None = msgspec.field(default=None, name="mimeType")
@@ -84,7 +88,7 @@ class ResourceContents(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 class Embedded(_Piece, frozen=True, tag="resource"):
-    """A resource's contents inside another answer."""
+    """A resource's contents inside another result."""
 
     resource: ResourceContents
     annotations: Annotations | None = None
@@ -92,7 +96,7 @@ class Embedded(_Piece, frozen=True, tag="resource"):
 
 
 class ResourceLink(_Piece, frozen=True, tag="resource_link"):
-    """Where a resource can be read."""
+    """The address of a resource that the client can read."""
 
     uri: str
     name: str
@@ -109,15 +113,15 @@ Content: TypeAlias = Text | Image | Audio | Embedded | ResourceLink
 CONTENT_TYPES: Final = (Text, Image, Audio, Embedded, ResourceLink)
 
 
-_NOT_YET: Final[Mapping[str, tuple[type, ...]]] = {
+_UNKNOWN_TO: Final[Mapping[str, tuple[type, ...]]] = {
     R2024_11_05.name: (Audio, ResourceLink),
     R2025_03_26.name: (ResourceLink,),
 }
 
 
 def fitting(piece: Content, revision: Revision) -> Content:
-    """The piece as a client of that revision can read it: what came later is told in words."""
-    if not isinstance(piece, _NOT_YET.get(revision.name, ())):
+    """The piece as a client of that revision can read it: a kind that came later becomes text."""
+    if not isinstance(piece, _UNKNOWN_TO.get(revision.name, ())):
         return piece
     if isinstance(piece, ResourceLink):
         return Text(f"{piece.title or piece.name}: {piece.uri}")
@@ -126,7 +130,7 @@ def fitting(piece: Content, revision: Revision) -> Content:
 
 
 class ToolResult(msgspec.Struct, frozen=True, kw_only=True):
-    """A tool's whole answer, where content alone does not say it all."""
+    """A tool's whole result, for tools that return more than content."""
 
     content: Content | str | Sequence[Content | str] = ()
     structured: object = msgspec.UNSET
@@ -137,15 +141,15 @@ class ToolResult(msgspec.Struct, frozen=True, kw_only=True):
 class Message(msgspec.Struct, frozen=True):
     """One message of a prompt, or of a sampling request. Plain text is the common content.
 
-    In a sampling request it may be several pieces, and pieces that only models write or read: what a model wrote
-    (`Sampled.content`) goes back as it came, and `{"type": "tool_result", …}` tells it what a tool gave.
+    In a sampling request it may be several pieces, also of kinds that only models write or read: the model's own
+    output (`Sampled.content`) goes back as it came, and `{"type": "tool_result", …}` gives it a tool's result.
     """
 
     content: Content | str | Mapping[str, object] | Sequence[Content | str | Mapping[str, object]]
     role: Role = "user"
 
     def to_wire(self, revision: Revision) -> dict[str, object]:
-        """The message as it travels."""
+        """The message as MCP carries it."""
         if isinstance(self.content, list | tuple):
             return {"role": self.role, "content": [_piece(piece, revision) for piece in self.content]}
         return {"role": self.role, "content": _piece(self.content, revision)}
@@ -158,7 +162,7 @@ def _piece(content: object, revision: Revision) -> object:
 
 
 class Completion(msgspec.Struct, frozen=True):
-    """Suggestions for an argument, best first. MCP lets at most a hundred through."""
+    """Suggestions for an argument, best first. MCP allows at most a hundred in one result."""
 
     values: Sequence[str]
     total: int | None = None
@@ -166,8 +170,8 @@ class Completion(msgspec.Struct, frozen=True):
 
 
 class ToolError(Exception):
-    """Raised by a tool whose caller should read why it failed. Any other exception is reported without its words."""
+    """Raised by a tool to tell its caller why it failed. Of any other exception the caller only reads the type."""
 
 
 class NotFound(Exception):
-    """Raised by a resource's function when there is nothing at that address."""
+    """Raised by a resource's function when nothing is at that address."""

@@ -1,36 +1,33 @@
-"""What a function can do with the request it runs for: report, log, and ask the client something.
+"""The request that a function runs for: the function reports progress, logs, and asks the client through it.
 
-A parameter annotated with `Context` gets it. Reporting is plain calls, from any thread; asking is awaited, on any loop:
-a plain function asks with `asyncio.run(ctx.elicit(…))`.
+The server passes a `Context` to every parameter annotated with it. Reports are plain calls, from any thread. Questions
+are awaited, on any loop: a plain function asks with `asyncio.run(ctx.elicit(…))`.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any, Literal, TypeVar, overload
+from typing import Any, Literal, TypeVar, overload
 
 import msgspec
 
 from interlock.protocols.mcp.capabilities import ClientCapabilities
 from interlock.protocols.mcp.methods import LOG_LEVELS
-from interlock.server import client_requests as asking
+from interlock.server import client_requests
 from interlock.server.client_requests import Root, Sampled
-from interlock.server.content import Message
+from interlock.server.content import Members, Message, present
 from interlock.server.forms import Answer, form_of
 from interlock.server.work import Read, Work
 from interlock.signatures.type_schema import as_json
 from interlock.wire.messages import Id
-
-if TYPE_CHECKING:
-    from interlock.server.server import Server
 
 V = TypeVar("V")
 LogLevel = Literal["debug", "info", "notice", "warning", "error", "critical", "alert", "emergency"]
 
 
 class SessionState(msgspec.Struct):
-    """What a server keeps of a session of the handshake era."""
+    """The state that a server keeps for a session of the handshake era."""
 
     level: int = LOG_LEVELS.index("info")
     subscriptions: set[str] = msgspec.field(default_factory=set)
@@ -41,8 +38,8 @@ class Context:
 
     __slots__ = ("_loop", "_progress", "_work", "server")
 
-    def __init__(self, server: Server, work: Work) -> None:
-        self.server = server
+    def __init__(self, work: Work) -> None:
+        self.server = work.server
         self._work = work
         self._loop = asyncio.get_running_loop()
         self._progress = float("-inf")
@@ -56,7 +53,7 @@ class Context:
 
     @property
     def owner(self) -> str:
-        """Who asks, as the server admitted them."""
+        """The caller, as the server admitted them."""
         return self._work.owner
 
     @property
@@ -66,13 +63,13 @@ class Context:
 
     @property
     def client(self) -> dict[str, Any]:
-        """The client's own word on its name and version. For display alone."""
+        """The name and version that the client claims. For display only."""
         info = self._work.dialect.client_info
         return {} if info is None else msgspec.json.decode(info, type=dict[str, Any])
 
     @property
     def capabilities(self) -> ClientCapabilities:
-        """What the client says it can answer."""
+        """The capabilities that the client declared."""
         return self._work.dialect.capabilities
 
     @property
@@ -82,68 +79,58 @@ class Context:
 
     @property
     def cancelled(self) -> bool:
-        """Whether nobody wants the answer any more. A function in a thread looks here; a coroutine is cancelled."""
+        """Whether the client has cancelled. A function in a thread checks this; a coroutine is cancelled."""
         return self._work.cancelled
 
     @property
     def task_id(self) -> str | None:
-        """The task that the call is for its client; None for a call whose answer is waited for."""
+        """The id of the task that the call has become; None while the client waits for the call itself."""
         running = self._work.running
         return None if running is None else running.id
 
     async def become_task(self) -> bool:
-        """Go on as a task from here: the client is answered at once, and looks for the outcome later.
+        """Go on as a task from here: the client gets the task at once and fetches the outcome later.
 
-        For tools declared with `task_from="told"`. What was asked before this was asked in the call itself. False where
-        the client takes no task for an answer, and simply waits. Raises RESOURCE_EXHAUSTED where no more are kept.
+        For tools declared with `task_from="told"`. Earlier questions belong to the call itself. False where the client
+        does not support tasks, and waits for the call. Raises RESOURCE_EXHAUSTED where the server keeps no more.
         """
         if self._work.running is None and self._work.detach is not None:
             self._work.detach(self._work)
         return self._work.running is not None
 
-    # Telling.
+    # Reports.
 
     @property
     def reports(self) -> bool:
-        """Whether the client asked to be told how far it is."""
+        """Whether the client asked for progress."""
         return self._progress_token is not None
 
     def progress(self, done: float, total: float | None = None, message: str | None = None) -> None:
-        """Say how far it is. `done` must grow; what does not is left out, as is all where the client did not ask."""
+        """Report progress. `done` must grow: other reports are dropped, as are all where the client asked for none."""
         if done <= self._progress:
             return
         self._progress = done
-        self._on_loop(self._work.progressed)
-        running = self._work.running
+        self._on_loop(self._work.extend_limit)
+        running, token = self._work.running, self._progress_token
         if running is not None:
-            self._on_loop(lambda: running.progressed(done, total, message))
-            return
-        token = self._progress_token
-        if token is None:
-            return
-        said: dict[str, object] = {"progressToken": token, "progress": done}
-        if total is not None:
-            said["total"] = total
-        if message is not None:
-            said["message"] = message
-        self._notify("notifications/progress", said)
+            self._on_loop(lambda: running.on_progress(done, total, message))
+        elif token is not None:
+            report = present(progressToken=token, progress=done, total=total, message=message)
+            self._notify("notifications/progress", report)
 
     def log(self, level: LogLevel, data: object, *, logger: str | None = None) -> None:
         """Send a log message, if the client wants any of this level. Never put a secret in one.
 
-        What has no JSON form is told in its own words.
+        A value that has no JSON form is sent as its `str`.
         """
-        rank = LOG_LEVELS.index(level)
         wanted = self._wanted_rank()
-        if wanted is None or rank < wanted:
+        if wanted is None or LOG_LEVELS.index(level) < wanted:
             return
         plain = as_json(data)
-        said: dict[str, object] = {"level": level, "data": str(data) if plain is msgspec.UNSET else plain}
-        if logger is not None:
-            said["logger"] = logger
-        self._notify("notifications/message", said)
+        message: Members = {"level": level, "data": str(data) if plain is msgspec.UNSET else plain}
+        self._notify("notifications/message", {**message, **present(logger=logger)})
 
-    # Asking.
+    # Questions.
 
     @overload
     async def elicit(self, message: str, schema: type[V], *, key: str | None = None) -> Answer[V]: ...
@@ -157,13 +144,13 @@ class Context:
         `key` names the question on the wire; give each of several at once its own, or leave it out.
         """
         form = form_of(schema)
-        params = asking.form_params(self._work.dialect, message, form)
+        params = client_requests.form_params(self._work.dialect, message, form)
         return await self._ask("elicitation/create", params, form.read, key)
 
     async def elicit_url(self, message: str, url: str, *, key: str | None = None) -> Answer[None]:
-        """Ask the person to open an address, for what must not pass through the client."""
-        params = asking.url_params(self._work.dialect, message, url)
-        return await self._ask("elicitation/create", params, asking.read_visit, key)
+        """Ask the person to open an address, for data that must not pass through the client."""
+        params = client_requests.url_params(self._work.dialect, message, url)
+        return await self._ask("elicitation/create", params, client_requests.read_visit, key)
 
     async def sample(
         self,
@@ -181,29 +168,29 @@ class Context:
         key: str | None = None,
     ) -> Sampled:
         """Have the client's model write something."""
-        more: dict[str, object] = {
-            "systemPrompt": system,
-            "temperature": temperature,
-            "stopSequences": stop_sequences,
-            "modelPreferences": model_preferences,
-            "includeContext": include_context,
-            "tools": tools,
-            "toolChoice": tool_choice,
-            "metadata": metadata,
-        }
-        params = asking.sampling_params(self._work.dialect, messages, max_tokens, more)
-        return await self._ask("sampling/createMessage", params, asking.read_sampled, key)
+        more = present(
+            systemPrompt=system,
+            temperature=temperature,
+            stopSequences=stop_sequences,
+            modelPreferences=model_preferences,
+            includeContext=include_context,
+            tools=tools,
+            toolChoice=tool_choice,
+            metadata=metadata,
+        )
+        params = client_requests.sampling_params(self._work.dialect, messages, max_tokens, more)
+        return await self._ask("sampling/createMessage", params, client_requests.read_sampled, key)
 
     async def roots(self, *, key: str | None = None) -> list[Root]:
-        """The places that the client lets servers work in."""
-        return await self._ask("roots/list", {}, asking.read_roots, key)
+        """The directories and files that the client lets servers work in."""
+        return await self._ask("roots/list", {}, client_requests.read_roots, key)
 
-    async def _ask(self, method: str, params: dict[str, object], read: Read[V], key: str | None) -> V:
-        """Ask on the server's own loop, also for a function in a thread that has a loop of its own for this."""
-        asking = self._work.ask(method, params, read, key)
+    async def _ask(self, method: str, params: Members, read: Read[V], key: str | None) -> V:
+        """Ask on the server's own loop, also for a function in a thread that runs a loop of its own."""
+        question = self._work.ask(method, params, read, key)
         if asyncio.get_running_loop() is self._loop:
-            return await asking
-        return await asyncio.wrap_future(self._work.ask_from_afar(asking, self._loop))
+            return await question
+        return await asyncio.wrap_future(self._work.ask_from_thread(question, self._loop))
 
     @property
     def _progress_token(self) -> Id | None:
@@ -211,20 +198,18 @@ class Context:
         return None if meta is None else meta.progress_token
 
     def _wanted_rank(self) -> int | None:
-        dialect = self._work.dialect
+        dialect, session = self._work.dialect, self._work.exchange.session
         if dialect.modern:
             return None if dialect.log_level is None else LOG_LEVELS.index(dialect.log_level)
-        session = self._work.exchange.session
-        state = None if session is None else session.state
-        return state.level if isinstance(state, SessionState) else None
+        return session.state.level if session is not None and isinstance(session.state, SessionState) else None
 
-    def _notify(self, method: str, said: dict[str, object]) -> None:
+    def _notify(self, method: str, params: Members) -> None:
         running = self._work.running
         if running is not None:
-            self._on_loop(lambda: running.tell(method, said))
+            self._on_loop(lambda: running.notify(method, params))
             return
-        params = msgspec.json.encode(said)
-        self._on_loop(lambda: self._work.exchange.notify(method, params) if self._work.attended else None)
+        encoded = msgspec.json.encode(params)
+        self._on_loop(lambda: self._work.exchange.notify(method, encoded) if self._work.attended else None)
 
     def _on_loop(self, action: Callable[[], None]) -> None:
         if asyncio._get_running_loop() is self._loop:

@@ -1,4 +1,4 @@
-"""The built-in demo server: small tools that are of real use, need no network and touch no file.
+"""The built-in demo server: small useful tools that need no network and touch no file.
 
 `python -m interlock.server.demo` serves it over standard input and output.
 """
@@ -22,7 +22,7 @@ from interlock.server.context import Context
 from interlock.server.server import Server
 from interlock.signatures import InputField
 
-MOST_NOTES: Final = 100
+MAX_NOTES: Final = 100
 _WORD = re.compile(r"[\w'-]+")
 _READS = ToolHints(read_only=True, idempotent=True, open_world=False)
 
@@ -185,8 +185,8 @@ def _add_notes(server: Server) -> None:
     notes: dict[str, str] = {"welcome": "Notes live as long as this server runs."}
 
     def keep(title: str, text: str) -> str:
-        if title not in notes and len(notes) >= MOST_NOTES:
-            raise ToolError(f"there are {MOST_NOTES} notes already; delete one first")
+        if title not in notes and len(notes) >= MAX_NOTES:
+            raise ToolError(f"there are {MAX_NOTES} notes already; delete one first")
         notes[title] = text
         server.resource_updated("note://index")
         server.resource_updated(f"note://text/{title}")

@@ -1,7 +1,7 @@
 """Forms for a person to fill in, from a JSON Schema or from a class.
 
-MCP has a few kinds of fields and no others (2026-07-28, Elicitation: Requested Schema). What a class says beyond these
-is not sent, but its answer is checked for it.
+MCP has a few kinds of fields and no others (2026-07-28, Elicitation: Requested Schema). Further constraints of a class
+are not sent, but the answer is checked against them.
 """
 
 from __future__ import annotations
@@ -23,27 +23,26 @@ V = TypeVar("V")
 Action = Literal["accept", "decline", "cancel"]
 Schema: TypeAlias = dict[str, Any]
 
-_SAID: Final = ("type", "title", "description", "default")
+_ANY_TYPE: Final = ("type", "title", "description", "default")
 _OF_TYPE: Final[Mapping[str, tuple[str, ...]]] = {
-    "string": (*_SAID, "minLength", "maxLength", "format", "enum", "enumNames", "oneOf"),
-    "number": (*_SAID, "minimum", "maximum"),
-    "integer": (*_SAID, "minimum", "maximum"),
-    "boolean": _SAID,
-    "array": (*_SAID, "items", "minItems", "maxItems"),
+    "string": (*_ANY_TYPE, "minLength", "maxLength", "format", "enum", "enumNames", "oneOf"),
+    "number": (*_ANY_TYPE, "minimum", "maximum"),
+    "integer": (*_ANY_TYPE, "minimum", "maximum"),
+    "boolean": _ANY_TYPE,
+    "array": (*_ANY_TYPE, "items", "minItems", "maxItems"),
 }
 _OF_ITEMS: Final = ("type", "enum", "anyOf")
 _FORMATS: Final = ("email", "uri", "date", "date-time")
 
 
 class Answer(msgspec.Struct, Generic[V], frozen=True):
-    """A person's answer. `value` is there only when it was accepted."""
+    """A person's answer. It has a `value` only if they accepted."""
 
     action: Action
     value: V | None = None
 
     @property
     def accepted(self) -> bool:
-        """Whether the person said yes."""
         return self.action == "accept"
 
 
@@ -56,11 +55,10 @@ class Form(msgspec.Struct, frozen=True):
 
     def read(self, raw: bytes) -> Answer[Any]:
         """A person's answer. Raises `Unfit` if it does not fit the form."""
-        answered = elicited(raw)
+        answered = decode_answer(raw, Elicited)
         if answered.action != "accept":
             return Answer(answered.action)
-        problems = self.validator.check(answered.content)
-        if problems:
+        if problems := self.validator.check(answered.content):
             raise Unfit("; ".join(problem.reason for problem in problems))
         return Answer("accept", self.convert(answered.content) if self.convert else answered.content)
 
@@ -72,12 +70,12 @@ class Elicited(msgspec.Struct):
     content: dict[str, Any] = {}
 
 
-def elicited(raw: bytes) -> Elicited:
-    """A client's answer, read. Raises INVALID_PARAMS."""
+def decode_answer(raw: bytes, kind: type[V]) -> V:
+    """A client's answer to a request. Raises INVALID_PARAMS."""
     try:
-        return msgspec.json.decode(raw, type=Elicited)
+        return msgspec.json.decode(raw, type=kind)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as cause:
-        raise Fault("INVALID_PARAMS", f"not an answer to what was asked: {cause}") from None
+        raise Fault("INVALID_PARAMS", f"this does not answer the request: {cause}") from None
 
 
 def form_of(schema: Mapping[str, object] | type) -> Form:
@@ -111,7 +109,7 @@ def _form_of_type(kind: type) -> Form:
 
 
 def _field(name: str, schema: Schema, definitions: Mapping[str, Schema]) -> Schema:
-    """A member as a field: with what clients know of, and without null, since what is not required can be left out."""
+    """A member as a field: only with keywords that clients know, and without null, since people leave a field empty."""
     arms = [_resolved(arm, definitions) for arm in schema.get("anyOf", ())]
     filled = [arm for arm in arms if arm.get("type") != "null"]
     if len(filled) == 1:
@@ -140,13 +138,13 @@ def _resolved(schema: Schema, definitions: Mapping[str, Schema]) -> Schema:
 
 
 def _check_field(name: str, field: object) -> None:
-    """Whether MCP has such a field. Raises TypeError."""
-    said: Schema = field if isinstance(field, dict) else {}
-    kind = said.get("type")
+    """Raise TypeError for a field that MCP does not have."""
+    schema: Schema = field if isinstance(field, dict) else {}
+    kind = schema.get("type")
     if kind == "array":
-        items = said.get("items")
+        items = schema.get("items")
         fits = isinstance(items, dict) and ((items.get("type") == "string" and "enum" in items) or "anyOf" in items)
     else:
-        fits = kind == "string" or (kind in ("number", "integer", "boolean") and "enum" not in said)
+        fits = kind == "string" or (kind in ("number", "integer", "boolean") and "enum" not in schema)
     if not fits:
         raise TypeError(f"{name}: a form's fields are texts, numbers, booleans, one choice of texts, or several")

@@ -1,4 +1,4 @@
-"""Result objects from their members, with what the stateless era adds: the kind of result, and who made it."""
+"""Result objects from their members. The stateless era adds the kind of result and the server's name."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ class Framing:
 
     def __init__(self, info: Mapping[str, object]) -> None:
         self.meta: Mapping[str, object] = {SERVER_INFO: info}
-        """What every result of the stateless era says about who made it."""
+        """The `_meta` of every result of the stateless era: it names the server."""
         self._head = b'{"resultType":"complete","_meta":%b,' % msgspec.json.encode(self.meta)
 
     def framed(self, modern: bool, members: bytes, cache: bytes = b"") -> bytes:
-        """A whole result. One with a `_meta` of its own has it first, so that it is known not to need the server's."""
+        """A whole result. Members that begin with a `_meta` of their own do not get the server's."""
         if not modern:
             return b"{%b}" % members
         if members.startswith(b'"_meta":'):
@@ -29,5 +29,5 @@ class Framing:
         return b"%b%b%b}" % (self._head, members, cache)
 
     def answer(self, exchange: Exchange, members: bytes, cache: bytes = b"") -> None:
-        """Answer a request with it."""
+        """Answer a request with a whole result."""
         exchange.result(self.framed(exchange.dialect.modern, members, cache))

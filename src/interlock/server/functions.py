@@ -1,4 +1,4 @@
-"""An author's function with its signature: arguments in, value out, wherever it has to run."""
+"""An author's function with its signature. It turns arguments into a value, on the loop or in a thread."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import inspect
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from functools import partial
 from types import FunctionType, MethodType, UnionType
-from typing import TYPE_CHECKING, Any, TypeVar, Union, cast, get_args, get_origin
+from typing import Any, TypeVar, Union, cast, get_args, get_origin
 
 import msgspec
 
@@ -22,33 +22,31 @@ from interlock.signatures.type_schema import as_json
 from interlock.signatures.validate import Validator
 from interlock.wire.errors import Fault
 
-if TYPE_CHECKING:
-    from interlock.server.server import Server
-
 T = TypeVar("T")
 
 _OPAQUE = (*CONTENT_TYPES, ToolResult, Message, ResourceContents, Completion)
-_TOLD_CHARS = 4_000
+_MAX_REPORT_CHARS = 4_000
 _FROM_TEXT = (int, float, bool, type(None))
-_AT_HAND = frozenset({str, int, float, bool, type(None), list, dict, tuple})
-"""Values that are there as they are, which most are."""
+_FINAL = frozenset({str, int, float, bool, type(None), list, dict, tuple})
+"""Types of most results: there is nothing to await or to collect in them."""
 
 _SEND = dis.opmap.get("SEND")
-"""What every `await`, `async with` and `async for` is compiled to: where a coroutine can stop and wait."""
+"""The instruction that every `await`, `async with` and `async for` compiles to: where a coroutine can wait."""
 
 
 class Function:
     """A function that answers requests."""
 
-    __slots__ = ("_call", "_whole", "at_once", "signature", "validator")
+    __slots__ = ("_call", "_object_name", "at_once", "signature", "validator")
 
     def __init__(self, call: Callable[..., Any], input_schema: dict[str, object] | None = None) -> None:
         self._call = call
         self.signature = Signature.from_function(call, context_types=(Context,), content_types=_OPAQUE)
         self.at_once = not self.signature.injected and _never_waits(call)
-        """Whether it is a coroutine that can be run to its end here and now."""
+        """Whether it is a coroutine that never waits, so that it can run to its end without a task."""
         self.validator: Validator | None = None
-        self._whole: str | None = None
+        self._object_name: str | None = None
+        """The parameter that takes all arguments as one dict."""
         if input_schema is not None:
             # The schema is the author's own, so the function takes the arguments as one object, or none of them.
             names = [field.name for field in self.signature.inputs]
@@ -57,41 +55,45 @@ class Function:
                     f"{self.signature.where}: with an input_schema given, a function takes its arguments as one dict"
                 )
             self.validator = Validator(input_schema)
-            self._whole = names[0] if names else None
+            self._object_name = names[0] if names else None
 
     def arguments(self, given: dict[str, Any]) -> dict[str, object]:
         """The function's arguments from JSON. Raises ArgumentsError."""
         if self.validator is None:
             return self.signature.decode(given)
-        problems = self.validator.check(given)
-        if problems:
+        if problems := self.validator.check(given):
             raise ArgumentsError(problems)
-        return {} if self._whole is None else {self._whole: given}
+        return {} if self._object_name is None else {self._object_name: given}
 
     def arguments_from_text(self, given: Mapping[str, str]) -> dict[str, object]:
-        """The same from texts, as addresses and prompts have them: a text that is none of its type is JSON. Raises
-        ArgumentsError."""
+        """The function's arguments from the texts of an address or a prompt. Raises ArgumentsError.
+
+        A text for a parameter that takes no text is read as JSON.
+        """
         values: dict[str, Any] = dict(given)
         for field in self.signature.inputs:
-            if field.name not in values:
+            name = field.name
+            if name not in values:
                 continue
             if _is_written_as_text(field.type):
                 try:
-                    values[field.name] = msgspec.convert(values[field.name], cast("type", field.type), strict=False)
+                    values[name] = msgspec.convert(values[name], cast("type", field.type), strict=False)
                 except msgspec.ValidationError as cause:
-                    raise ArgumentsError((Problem((field.name,), str(cause)),)) from None
-            elif not self.signature.takes_text(field.name):
+                    raise ArgumentsError((Problem((name,), str(cause)),)) from None
+            elif not self.signature.takes_text(name):
                 with contextlib.suppress(msgspec.DecodeError):
-                    values[field.name] = msgspec.json.decode(values[field.name])
+                    values[name] = msgspec.json.decode(values[name])
         return self.signature.decode(values)
 
-    async def run(self, server: Server, work: Work, arguments: dict[str, object]) -> Any:
-        """Call it: a coroutine on the loop, anything else in a thread. What it gives later is waited for. Items one by
-        one become a list, and each is told as it comes to a client that wants to know how far it is."""
-        context = Context(server, work)
+    async def run(self, work: Work, arguments: dict[str, object]) -> Any:
+        """Call it: a coroutine on the loop, anything else in a thread.
+
+        An awaitable result is awaited. The items of an iterator become a list, and each item is reported as progress.
+        """
+        context = Context(work)
         arguments.update(dict.fromkeys(self.signature.injected, context))
-        # Whoever can report does so in their own words.
-        told = _Telling(None if self.signature.injected else context).tell
+        # A function that has the context reports by itself.
+        report = _identity if self.signature.injected else _ItemReports(context).report
         call = partial(self._call, **arguments)
         match self.signature.kind:
             case "coroutine":
@@ -99,58 +101,57 @@ class Function:
             case "async_generator":
                 value = call()
             case "function" | "generator":
-                value = await server.threads.run(lambda: _gathered(call(), told))
-        if type(value) in _AT_HAND:
+                value = await work.server.threads.run(lambda: _collected(call(), report))
+        if type(value) in _FINAL:
             return value
         if inspect.isawaitable(value):
             value = await value
         if isinstance(value, AsyncIterator):
-            return [told(item) async for item in value]
-        return _gathered(value, told)
+            return [report(item) async for item in value]
+        return _collected(value, report)
 
     def run_at_once(self, arguments: dict[str, object]) -> Any:
-        """Call it where it is `at_once`. It has no task of its own, but the context it would have."""
+        """Call it where it is `at_once`: without a task, in a context of its own as a task has."""
         coroutine = self._call(**arguments)
         try:
             contextvars.copy_context().run(coroutine.send, None)
         except StopIteration as end:
-            return end.value if type(end.value) in _AT_HAND else _gathered(end.value, _as_it_is)
+            return _collected(end.value, _identity)
         except asyncio.CancelledError:
             raise Fault("CANCELLED", "the call was cancelled") from None
         coroutine.close()
         raise RuntimeError(f"{self.signature.where} waits, though nothing in it can")
 
 
-class _Telling:
-    """The items of a generator as progress: how many there were so far, and each in words."""
+class _ItemReports:
+    """Reports the items of a generator as progress: their number so far, and each as text."""
 
-    def __init__(self, context: Context | None) -> None:
+    def __init__(self, context: Context) -> None:
         self._context = context
         self._count = 0
 
-    def tell(self, item: T) -> T:
-        """Report an item, and pass it on."""
-        if self._context is not None:
-            self._count += 1
-            self._context.progress(self._count, message=_in_words(item) if self._context.reports else None)
+    def report(self, item: T) -> T:
+        """Report an item, and return it."""
+        self._count += 1
+        self._context.progress(self._count, message=_as_text(item) if self._context.reports else None)
         return item
 
 
-def _gathered(value: Any, told: Callable[[Any], Any]) -> Any:
-    """An iterator's items as a list; any other value as it is."""
-    return [told(item) for item in value] if isinstance(value, Iterator) else value
+def _collected(value: Any, report: Callable[[Any], Any]) -> Any:
+    """An iterator's items as a list; any other value unchanged."""
+    return [report(item) for item in value] if isinstance(value, Iterator) else value
 
 
-def _as_it_is(item: T) -> T:
+def _identity(item: T) -> T:
     return item
 
 
-def _in_words(item: object) -> str | None:
+def _as_text(item: object) -> str | None:
     plain = item if isinstance(item, str) else as_json(item)
     if plain is msgspec.UNSET:
         return None
     text = plain if isinstance(plain, str) else msgspec.json.encode(plain).decode()
-    return text if len(text) <= _TOLD_CHARS else text[:_TOLD_CHARS] + "…"
+    return text if len(text) <= _MAX_REPORT_CHARS else text[:_MAX_REPORT_CHARS] + "…"
 
 
 def _never_waits(call: Callable[..., Any]) -> bool:

@@ -1,34 +1,29 @@
-"""Who hears of changes: sessions of the handshake era, and streams opened with `subscriptions/listen` in the new one.
+"""Listeners for changes: sessions of the handshake era, and streams opened with `subscriptions/listen` in the new one.
 
-Changes of one loop turn are told once each, and only to those who asked.
+A change is sent once for each turn of the loop, and only to the listeners that asked for it.
 """
 
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
 from typing import Final
 
 import msgspec
 
 from interlock.protocols.mcp.meta import SUBSCRIPTION_ID
+from interlock.protocols.mcp.tasks import STATUS_CHANGED
+from interlock.server.content import Members
 from interlock.server.context import SessionState
 from interlock.transports.exchange import Exchange, Session
 from interlock.wire.errors import Fault
 
-MOST_LISTENERS: Final = 4096
-MOST_URIS: Final = 1000
-
-LISTS: Final = {
-    "tools": ("notifications/tools/list_changed", "toolsListChanged"),
-    "prompts": ("notifications/prompts/list_changed", "promptsListChanged"),
-    "resources": ("notifications/resources/list_changed", "resourcesListChanged"),
-}
+MAX_STREAMS: Final = 4096
+MAX_URIS: Final = 1000
 UPDATED: Final = "notifications/resources/updated"
 
 
 class Wanted(msgspec.Struct, omit_defaults=True):
-    """Which changes a stream is about (2026-07-28, Subscriptions: Notification Filter)."""
+    """The changes that a stream asks for (2026-07-28, Subscriptions: Notification Filter)."""
 
     toolsListChanged: bool = False
     promptsListChanged: bool = False
@@ -39,65 +34,65 @@ class Wanted(msgspec.Struct, omit_defaults=True):
 
 class _Stream(msgspec.Struct, eq=False):
     exchange: Exchange
-    lists: frozenset[str]
-    uris: frozenset[str]
-    tasks: frozenset[str]
-    meta: dict[str, object]
+    wanted: frozenset[tuple[str, str]]
+    """Notification methods, each with the address or the task id it must be about."""
+    meta: Members
 
-    def tell(self, method: str, params: dict[str, object]) -> None:
+    def notify(self, method: str, about: str, params: Members) -> None:
+        if (method, about) in self.wanted:
+            self.send(method, params)
+
+    def send(self, method: str, params: Members) -> None:
         self.exchange.notify(method, msgspec.json.encode({"_meta": self.meta, **params}))
 
 
 class Listeners:
-    """Everyone who hears of changes."""
+    """Every session and stream that is notified of changes."""
 
     def __init__(self) -> None:
         self._streams: set[_Stream] = set()
         self._sessions: set[Session] = set()
-        self._changed: dict[str, None] = {}
-        self._updated: dict[str, None] = {}
+        self._changes: dict[tuple[str, str], None] = {}
+        """Notifications of this loop turn, in order: a method, and the address for `UPDATED`."""
         self._loop: asyncio.AbstractEventLoop | None = None
 
-    def __len__(self) -> int:
-        return len(self._streams)
-
     def join(self, session: Session) -> None:
-        """A session hears of every list, and of the resources it subscribes to."""
+        """Notify a session of every list, and of the resources it subscribes to."""
         self._loop = asyncio.get_running_loop()
         self._sessions.add(session)
 
     def leave(self, session: Session) -> None:
-        """A session is over."""
+        """Forget a session that is over."""
         self._sessions.discard(session)
 
     def listen(self, exchange: Exchange, granted: Wanted) -> None:
         """Open a stream. It is acknowledged first, and stays open until it is cancelled or `close`."""
-        if len(self._streams) >= MOST_LISTENERS:
+        if len(self._streams) >= MAX_STREAMS:
             raise Fault("RESOURCE_EXHAUSTED", "too many streams are open", retry_after_ms=5000)
-        if len(granted.resourceSubscriptions) > MOST_URIS or len(granted.taskIds) > MOST_URIS:
-            raise Fault("INVALID_PARAMS", f"a stream is about at most {MOST_URIS} resources and as many tasks")
+        if len(granted.resourceSubscriptions) > MAX_URIS or len(granted.taskIds) > MAX_URIS:
+            raise Fault("INVALID_PARAMS", f"a stream is about at most {MAX_URIS} resources and as many tasks")
         self._loop = asyncio.get_running_loop()
-        lists = frozenset(what for what, (_, flag) in LISTS.items() if getattr(granted, flag))
-        meta: dict[str, object] = {SUBSCRIPTION_ID: exchange.request.id}
-        uris, tasks = frozenset(granted.resourceSubscriptions), frozenset(granted.taskIds)
-        stream = _Stream(exchange, lists, uris, tasks, meta)
-        stream.tell("notifications/subscriptions/acknowledged", {"notifications": granted})
+        lists = [name for name in ("tools", "prompts", "resources") if getattr(granted, f"{name}ListChanged")]
+        wanted = [(_list_method(name), "") for name in lists]
+        wanted += [(UPDATED, uri) for uri in granted.resourceSubscriptions]
+        wanted += [(STATUS_CHANGED[True], task_id) for task_id in granted.taskIds]
+        stream = _Stream(exchange, frozenset(wanted), {SUBSCRIPTION_ID: exchange.request.id})
+        stream.send("notifications/subscriptions/acknowledged", {"notifications": granted})
         self._streams.add(stream)
         exchange.on_cancel = lambda _: self._streams.discard(stream)
 
-    def list_changed(self, what: str) -> None:
-        """A list is not what it was. From any thread."""
-        self._soon(lambda: self._note(self._changed, what))
+    def list_changed(self, name: str) -> None:
+        """Notify that the list of tools, prompts or resources has changed. From any thread."""
+        self._soon(_list_method(name), "")
 
     def resource_updated(self, uri: str) -> None:
-        """A resource is not what it was. From any thread."""
-        self._soon(lambda: self._note(self._updated, uri))
+        """Notify that a resource has changed. From any thread."""
+        self._soon(UPDATED, uri)
 
-    def task_changed(self, id: str, method: str, said: dict[str, object]) -> None:
-        """A task is not where it was: told at once, since each state of it is a word of its own."""
+    def task_changed(self, id: str, params: Members) -> None:
+        """Notify that a task has changed: at once, since clients want each of its states."""
         for stream in list(self._streams):
-            if id in stream.tasks:
-                stream.tell(method, said)
+            stream.notify(STATUS_CHANGED[True], id, params)
 
     def close(self) -> None:
         """End every stream gracefully (2026-07-28, Subscriptions: Graceful Closure)."""
@@ -105,35 +100,31 @@ class Listeners:
         for stream in streams:
             stream.exchange.result(msgspec.json.encode({"resultType": "complete", "_meta": stream.meta}))
 
-    def _soon(self, action: Callable[[], None]) -> None:
+    def _soon(self, method: str, uri: str) -> None:
         loop = self._loop
         if loop is None or loop.is_closed():
             return
         if asyncio._get_running_loop() is loop:
-            action()
+            self._note(method, uri)
         else:
-            loop.call_soon_threadsafe(action)
+            loop.call_soon_threadsafe(self._note, method, uri)
 
-    def _note(self, noted: dict[str, None], what: str) -> None:
-        if not self._changed and not self._updated:
-            asyncio.get_running_loop().call_soon(self._tell)
-        noted[what] = None
+    def _note(self, method: str, uri: str) -> None:
+        if not self._changes:
+            asyncio.get_running_loop().call_soon(self._send)
+        self._changes[method, uri] = None
 
-    def _tell(self) -> None:
-        changed, self._changed = list(self._changed), {}
-        updated, self._updated = list(self._updated), {}
-        for what in changed:
-            method = LISTS[what][0]
+    def _send(self) -> None:
+        changes, self._changes = self._changes, {}
+        for method, uri in changes:
+            params: Members = {"uri": uri} if method == UPDATED else {}
             for stream in list(self._streams):
-                if what in stream.lists:
-                    stream.tell(method, {})
+                stream.notify(method, uri, params)
             for session in list(self._sessions):
-                if session.initialized:
-                    session.notify(method, b"{}")
-        for uri in updated:
-            for stream in list(self._streams):
-                if uri in stream.uris:
-                    stream.tell(UPDATED, {"uri": uri})
-            for session in list(self._sessions):
-                if isinstance(session.state, SessionState) and uri in session.state.subscriptions:
-                    session.notify(UPDATED, msgspec.json.encode({"uri": uri}))
+                subscribed = isinstance(session.state, SessionState) and uri in session.state.subscriptions
+                if subscribed if method == UPDATED else session.initialized:
+                    session.notify(method, msgspec.json.encode(params))
+
+
+def _list_method(name: str) -> str:
+    return f"notifications/{name}/list_changed"

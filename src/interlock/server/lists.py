@@ -1,18 +1,20 @@
-"""Requests that are answered from what is known: the lists, what a server can do, and who hears of changes."""
+"""Handlers of requests that need no function of the author's: lists, discovery, subscriptions and log levels."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import msgspec
 
-from interlock.protocols.mcp.methods import LOG_LEVELS, METHODS
+from interlock.protocols.mcp.methods import LOG_LEVELS
 from interlock.protocols.mcp.revisions import MODERN_NAMES
 from interlock.server import params
+from interlock.server.content import present
 from interlock.server.context import SessionState
 from interlock.server.framing import Framing
-from interlock.server.listeners import MOST_URIS, Wanted
+from interlock.server.listeners import MAX_URIS
 from interlock.server.offers import Offers
 from interlock.server.pages import Pages
 from interlock.server.task_handler import TaskHandler
@@ -33,13 +35,13 @@ class Lists:
         self._cache = cache
 
     def handlers(self) -> dict[str, Callable[[Exchange], None]]:
-        """Who answers which method."""
+        """The handler of each method."""
         offers = self._offers
         return {
-            "tools/list": lambda exchange: self._list(exchange, offers.tools),
-            "resources/list": lambda exchange: self._list(exchange, offers.resources),
-            "resources/templates/list": lambda exchange: self._list(exchange, offers.templates),
-            "prompts/list": lambda exchange: self._list(exchange, offers.prompts),
+            "tools/list": partial(self._list, offers.tools),
+            "resources/list": partial(self._list, offers.resources),
+            "resources/templates/list": partial(self._list, offers.templates),
+            "prompts/list": partial(self._list, offers.prompts),
             "server/discover": self._discover,
             "subscriptions/listen": self._listen,
             "resources/subscribe": self._subscribe,
@@ -47,28 +49,24 @@ class Lists:
             "logging/setLevel": self._set_level,
         }
 
-    def _list(self, exchange: Exchange, pages: Pages[Any]) -> None:
-        member = METHODS[exchange.request.method].list_member
+    def _list(self, pages: Pages[Any], exchange: Exchange) -> None:
         cursor = params.read(exchange, params.LIST).cursor
-        self._framing.answer(exchange, pages.page(member, cursor, exchange.dialect.modern), self._cache)
+        self._framing.answer(exchange, pages.page(cursor, exchange.dialect.modern), self._cache)
 
     def _discover(self, exchange: Exchange) -> None:
-        members: dict[str, object] = {
-            "supportedVersions": MODERN_NAMES,
-            "capabilities": {**self._offers.capabilities(), **self._tasks.capability(exchange.dialect)},
-        }
-        if self._instructions is not None:
-            members["instructions"] = self._instructions
+        members = present(
+            supportedVersions=MODERN_NAMES,
+            capabilities={**self._offers.capabilities(), **self._tasks.capability(exchange.dialect)},
+            instructions=self._instructions,
+        )
         self._framing.answer(exchange, msgspec.json.encode(members)[1:-1], self._cache)
 
     def _listen(self, exchange: Exchange) -> None:
         wanted, offers = params.read(exchange, params.LISTEN).notifications, self._offers
-        granted = Wanted(
-            toolsListChanged=wanted.toolsListChanged,
-            promptsListChanged=wanted.promptsListChanged,
-            resourcesListChanged=wanted.resourcesListChanged,
+        granted = msgspec.structs.replace(
+            wanted,
             resourceSubscriptions=[uri for uri in wanted.resourceSubscriptions if offers.knows_resource(uri)],
-            taskIds=self._tasks.heard_of(exchange, wanted.taskIds),
+            taskIds=self._tasks.owned_ids(exchange, wanted.taskIds),
         )
         offers.listeners.listen(exchange, granted)
 
@@ -76,8 +74,8 @@ class Lists:
         uri = params.read(exchange, params.READ_RESOURCE).uri
         self._offers.find_resource(uri)
         subscriptions = _state(exchange).subscriptions
-        if len(subscriptions) >= MOST_URIS:
-            raise Fault("RESOURCE_EXHAUSTED", f"a session subscribes to at most {MOST_URIS} resources")
+        if len(subscriptions) >= MAX_URIS:
+            raise Fault("RESOURCE_EXHAUSTED", f"a session subscribes to at most {MAX_URIS} resources")
         subscriptions.add(uri)
         self._framing.answer(exchange, b"")
 

@@ -1,4 +1,4 @@
-"""Serving Streamable HTTP. Apart from the rest, so that a server on standard streams need not load it."""
+"""Serves Streamable HTTP. A module of its own, so that a server on standard streams does not load it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, cast
 import msgspec
 from starlette.responses import PlainTextResponse
 
-from interlock.server.server import Server
+from interlock.server.runner import ClosableService
 from interlock.transports.allocator import return_large_blocks
 from interlock.transports.http.endpoint import McpEndpoint
 from interlock.transports.http.serve import start
@@ -22,38 +22,31 @@ if TYPE_CHECKING:
 
 
 class Address(msgspec.Struct, frozen=True):
-    """Where a server listens."""
+    """The address that a server listens on."""
 
     host: str
     port: int
 
     @property
     def url(self) -> str:
-        """Its MCP endpoint."""
+        """The URL of its MCP endpoint."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"http://{host}:{self.port}/mcp"
 
 
 @contextlib.asynccontextmanager
 async def serve_http(
-    server: Server,
+    server: ClosableService,
     host: str,
     port: int,
     hosts: Iterable[str] = (),
     origins: Iterable[str] = (),
     app: ASGI3Application | None = None,
 ) -> AsyncIterator[Address]:
-    """Serve Streamable HTTP while the context is open, and an application of the author's own beside it."""
-    elsewhere = app or cast("ASGI3Application", PlainTextResponse("Not found. The MCP endpoint is /mcp.\n", 404))
-    http = await start(
-        McpEndpoint(server),
-        elsewhere,
-        host=host,
-        port=port,
-        hosts=hosts,
-        origins=origins,
-        lifespan=app is not None,
-    )
+    """Serve Streamable HTTP while the context is open, and the author's ASGI application at every other path."""
+    fallback = app or cast("ASGI3Application", PlainTextResponse("Not found. The MCP endpoint is /mcp.\n", 404))
+    endpoint, lifespan = McpEndpoint(server), app is not None
+    http = await start(endpoint, fallback, host=host, port=port, hosts=hosts, origins=origins, lifespan=lifespan)
     try:
         yield Address(http.host, http.port)
     finally:
@@ -61,14 +54,16 @@ async def serve_http(
         await http.stop()
 
 
-async def serve_http_until_told(server: Server, host: str, port: int, app: ASGI3Application | None = None) -> None:
-    """Serve Streamable HTTP until the process is interrupted or told to end."""
+async def serve_http_until_signal(
+    server: ClosableService, host: str, port: int, app: ASGI3Application | None = None
+) -> None:
+    """Serve Streamable HTTP until SIGINT or SIGTERM."""
     return_large_blocks()
     ended = asyncio.Event()
     loop = asyncio.get_running_loop()
     async with serve_http(server, host, port, app=app) as address:
         with contextlib.suppress(NotImplementedError):
-            loop.add_signal_handler(signal.SIGTERM, ended.set)
-            loop.add_signal_handler(signal.SIGINT, ended.set)
+            for number in (signal.SIGTERM, signal.SIGINT):
+                loop.add_signal_handler(number, ended.set)
         print(f"{server.name} serves {address.url}", file=sys.stderr, flush=True)
         await ended.wait()

@@ -1,17 +1,18 @@
-"""Lists in pages. A cursor names the last item seen, so it stays good while that item is there."""
+"""Lists in pages. A cursor names the last item of its page, so it stays good while that item is in the list."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from typing import Generic, Protocol, TypeVar
 
+from interlock.server.listeners import Listeners
 from interlock.signatures import DefinitionError
 from interlock.wire.errors import Fault
 from interlock.wire.seal import Seal
 
 
 class Listed(Protocol):
-    """Something that stands in a list."""
+    """An item of a list."""
 
     @property
     def key(self) -> str:
@@ -22,25 +23,27 @@ class Listed(Protocol):
         """The file and the line it comes from."""
 
     def entry(self, modern: bool) -> bytes:
-        """How it is listed, as JSON."""
+        """Its entry as JSON."""
 
 
 T = TypeVar("T", bound=Listed)
 
 
 class Pages(Generic[T]):
-    """Items by their key, in the order they were added."""
+    """Items by their key, in the order they were added. Every change is announced to the listeners.
 
-    def __init__(self, what: str, page_size: int, seal: Seal) -> None:
-        self._what = what.encode()
+    `member` holds the items in a result; `listed` names the list in the notification of a change.
+    """
+
+    def __init__(self, member: str, listed: str, page_size: int, seal: Seal, listeners: Listeners) -> None:
+        self._member = member.encode()
+        self._listed = listed
         self._page_size = page_size
         self._seal = seal
+        self._listeners = listeners
         self._items: dict[str, T] = {}
         self._order: list[T] | None = None
         self._index: dict[str, int] = {}
-
-    def __len__(self) -> int:
-        return len(self._items)
 
     def __iter__(self) -> Iterator[T]:
         return iter(self._items.values())
@@ -55,37 +58,38 @@ class Pages(Generic[T]):
         if taken is not None:
             hint = "give one of them another, or remove the first"
             raise DefinitionError(f"{item.where}: the name {item.key!r} is taken by {taken.where}; {hint}")
-        self._items[item.key] = item
-        self._order = None
+        self.put(item)
 
     def put(self, item: T) -> None:
-        """Add an item, or put it in the place of the one of its key."""
+        """Add an item, or replace the one of its key."""
         self._items[item.key] = item
-        self._order = None
+        self._changed()
 
-    def remove(self, key: str) -> bool:
-        """Take an item out. False if it was not there."""
-        self._order = None
-        return self._items.pop(key, None) is not None
+    def remove(self, key: str) -> None:
+        """Remove an item, if it is there."""
+        if self._items.pop(key, None) is not None:
+            self._changed()
 
-    def page(self, member: str, cursor: str | None, modern: bool) -> bytes:
+    def page(self, cursor: str | None, modern: bool) -> bytes:
         """One page as the members of a result object, without its braces."""
         if self._order is None:
             self._order = list(self._items.values())
             self._index = {item.key: place for place, item in enumerate(self._order)}
         start = 0 if cursor is None else self._after(cursor)
         items = self._order[start : start + self._page_size]
-        listed = b",".join([item.entry(modern) for item in items])
-        page = b'"%b":[%b]' % (member.encode(), listed)
+        page = b'"%b":[%b]' % (self._member, b",".join([item.entry(modern) for item in items]))
         if start + self._page_size < len(self._order):
-            following = self._seal.close(self._what + b"\0" + items[-1].key.encode())
+            following = self._seal.close(self._member + b"\0" + items[-1].key.encode())
             page += b',"nextCursor":"%b"' % following.encode()
         return page
 
+    def _changed(self) -> None:
+        self._order = None
+        self._listeners.list_changed(self._listed)
+
     def _after(self, cursor: str) -> int:
-        payload = self._seal.open(cursor)
-        what, _, key = (payload or b"").partition(b"\0")
-        place = self._index.get(key.decode()) if what == self._what else None
+        member, _, key = (self._seal.open(cursor) or b"").partition(b"\0")
+        place = self._index.get(key.decode()) if member == self._member else None
         if place is None:
             raise Fault("INVALID_PARAMS", "the cursor is not one of this list", hint="list again from the start")
         return place + 1

@@ -1,4 +1,4 @@
-"""The params of the requests that a server answers, each read once. What does not fit is INVALID_PARAMS."""
+"""The params of the requests that a server answers. `read` decodes each once, and raises INVALID_PARAMS."""
 
 from __future__ import annotations
 
@@ -13,34 +13,34 @@ from interlock.wire.errors import Fault
 P = TypeVar("P")
 
 
-class MayAsk(msgspec.Struct, kw_only=True):
-    """A request that may be answered with a question, and repeated with the answers."""
+class Repeatable(msgspec.Struct, kw_only=True):
+    """A request that the server may answer with a question, and the client then repeats with the answers."""
 
     requestState: str | None = None
     inputResponses: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
 
     @property
     def is_retry(self) -> bool:
-        """Whether it brings answers to what an earlier one was asked."""
+        """Whether it brings answers to questions."""
         return self.requestState is not None or self.inputResponses is not msgspec.UNSET
 
 
-class CallTool(MayAsk):
+class CallTool(Repeatable):
     """`tools/call` and `tools/validate`."""
 
     name: str
     arguments: dict[str, Any] | None = None
     task: msgspec.Raw | msgspec.UnsetType = msgspec.UNSET
-    """How it wants to be a task (2025-11-25)."""
+    """Asks for a task (2025-11-25)."""
 
 
-class ReadResource(MayAsk):
-    """`resources/read`, `resources/subscribe` and its reverse."""
+class ReadResource(Repeatable):
+    """`resources/read`, `resources/subscribe` and `resources/unsubscribe`."""
 
     uri: str
 
 
-class GetPrompt(MayAsk):
+class GetPrompt(Repeatable):
     """`prompts/get`."""
 
     name: str
@@ -66,7 +66,7 @@ class SetLevel(msgspec.Struct):
 
 
 class Ref(msgspec.Struct):
-    """What a completion is of: a prompt by its name, or a resource by its address."""
+    """The prompt, by name, or the resource, by address, that a completion belongs to."""
 
     type: str
     name: str = ""
@@ -74,14 +74,14 @@ class Ref(msgspec.Struct):
 
 
 class Argument(msgspec.Struct):
-    """An argument and what is typed of it so far."""
+    """An argument and the text typed so far."""
 
     name: str
     value: str
 
 
 class Others(msgspec.Struct):
-    """The arguments that are filled in already."""
+    """The arguments that are already filled in."""
 
     arguments: dict[str, str] = {}
 
@@ -92,6 +92,12 @@ class Complete(msgspec.Struct):
     ref: Ref
     argument: Argument
     context: Others = msgspec.field(default_factory=Others)
+
+
+class UpdateTask(msgspec.Struct):
+    """`tasks/update`."""
+
+    inputResponses: msgspec.Raw
 
 
 def read(exchange: Exchange, decoder: msgspec.json.Decoder[P]) -> P:
@@ -109,3 +115,4 @@ LIST = msgspec.json.Decoder(List)
 LISTEN = msgspec.json.Decoder(Listen)
 SET_LEVEL = msgspec.json.Decoder(SetLevel)
 COMPLETE = msgspec.json.Decoder(Complete)
+UPDATE_TASK = msgspec.json.Decoder(UpdateTask)

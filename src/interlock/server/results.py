@@ -1,4 +1,4 @@
-"""What a tool gave back as the members of a CallToolResult: any value, whole results, and what went wrong."""
+"""The members of a CallToolResult: for any value that a tool returned, for whole results, and for failures."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from collections.abc import Mapping
 import msgspec
 
 from interlock.protocols.mcp.revisions import Revision
-from interlock.protocols.registry.errors import told
+from interlock.protocols.registry.errors import told as problem_data
 from interlock.server.checks import Overdue
-from interlock.server.content import CONTENT_TYPES, Content, Text, ToolResult, fitting
+from interlock.server.content import CONTENT_TYPES, Content, Members, Text, ToolResult, fitting
 from interlock.signatures import ArgumentsError, SignatureError
 from interlock.signatures.type_schema import as_json
 
@@ -17,7 +17,7 @@ _encode = msgspec.json.Encoder().encode
 
 
 def typed(value: object, plain: object, revision: Revision, *, wrap: bool) -> bytes:
-    """A value that has an output schema: as structured content, and the same as text, or as the content that it is."""
+    """A value with an output schema: as structured content, and again as text or as the content that it is."""
     encoded = _encode(plain)
     structured = b'{"result":%b}' % encoded if wrap else encoded
     if has_content(value):
@@ -28,7 +28,7 @@ def typed(value: object, plain: object, revision: Revision, *, wrap: bool) -> by
 
 
 def untyped(value: object, revision: Revision) -> bytes:
-    """The result of a function that does not say what it returns: content as it is, anything else as text."""
+    """A value of a function without a return type: content unchanged, anything else as text."""
     if value is None:
         return b'"content":[]'
     shown = pieces(value, revision) if has_content(value) else [Text(_as_text(value))]
@@ -38,8 +38,8 @@ def untyped(value: object, revision: Revision) -> bytes:
 def whole(
     result: ToolResult, structured: object, revision: Revision, signed: Mapping[str, object], *, wrap: bool
 ) -> bytes:
-    """A result with a `_meta` of its own has it first, so that it is known not to need the server's."""
-    members: dict[str, object] = {} if result.meta is None else {"_meta": {**signed, **result.meta}}
+    """A result that the author made. Its own `_meta` comes first, as `Framing` expects."""
+    members: Members = {} if result.meta is None else {"_meta": {**signed, **result.meta}}
     members["content"] = pieces(result.content, revision)
     if structured is not msgspec.UNSET:
         members["structuredContent"] = {"result": structured} if wrap else structured
@@ -50,34 +50,37 @@ def whole(
 
 
 def has_content(value: object) -> bool:
-    """Whether it is a piece of content, or some among other things."""
+    """Whether it is a piece of content, or a list with one in it."""
     if isinstance(value, list | tuple):
         return any(isinstance(item, CONTENT_TYPES) for item in value)
     return isinstance(value, CONTENT_TYPES)
 
 
 def pieces(value: object, revision: Revision) -> list[Content]:
-    """A piece of content or several, as a client of that revision can read them; what is none is told as text."""
+    """One or several values as content that a client of that revision can read; other values become text."""
     items = value if isinstance(value, list | tuple) else [value]
     return [fitting(item, revision) if isinstance(item, CONTENT_TYPES) else Text(_as_text(item)) for item in items]
 
 
 def error(text: str) -> bytes:
-    """A failure that the caller reads in words."""
+    """A failure as text."""
     return b'"content":[%b],"isError":true' % _encode(Text(text))
 
 
 def unfit(failure: ArgumentsError) -> bytes:
-    """An `isError` result, so that a model can correct itself, with the detail that a program can read."""
-    problems = [told(problem) for problem in failure.problems]
-    detail = {"error": {"name": "INVALID_TOOL_ARGS", "problems": problems}}
+    """Arguments that do not fit: as text, so that a model can correct itself, and as data for programs."""
+    problems = [problem_data(problem) for problem in failure.problems]
     lines = ["The arguments do not fit:", *(f"- {problem.words}" for problem in failure.problems)]
-    return error("\n".join(lines)) + b',"structuredContent":%b' % _encode(detail)
+    return _detailed("\n".join(lines), {"name": "INVALID_TOOL_ARGS", "problems": problems})
 
 
 def overdue(failure: Overdue) -> bytes:
-    """A tool that was not done in its time, as "Timeout Response" has it."""
-    return error(str(failure)) + b',"structuredContent":%b' % _encode({"error": failure.detail})
+    """A tool that did not end in time, as the registry's "Timeout Response" has it."""
+    return _detailed(str(failure), failure.detail)
+
+
+def _detailed(text: str, detail: Members) -> bytes:
+    return error(text) + b',"structuredContent":%b' % _encode({"error": detail})
 
 
 def _as_text(value: object) -> str:

@@ -1,17 +1,27 @@
-"""Running a server as a process of its own, and serving its standard streams."""
+"""Runs a server as a process of its own, and serves standard streams."""
 
 from __future__ import annotations
 
 import asyncio
 import contextlib
 from collections.abc import Callable, Coroutine
-from typing import Any
+from typing import Any, Protocol
 
-from interlock.server.server import Anyone, Server
+from interlock.server.callers import Anyone
+from interlock.transports.exchange import Service
 from interlock.transports.stdio.streams import serve_standard_streams
 
 
-async def serve_stdio(server: Server) -> None:
+class ClosableService(Service, Protocol):
+    """A service with a name that ends its open work when it is closed."""
+
+    name: str
+
+    def close(self) -> None:
+        """End open streams, tasks and parked calls."""
+
+
+async def serve_stdio(server: ClosableService) -> None:
     """Serve one client on standard input and output until it closes the input."""
     try:
         await serve_standard_streams(server, Anyone("stdio"))
@@ -20,7 +30,7 @@ async def serve_stdio(server: Server) -> None:
 
 
 def run(main: Coroutine[Any, Any, None]) -> None:
-    """Run to the end on the fastest event loop there is; an interrupt ends it quietly."""
+    """Run to the end, on uvloop where it is installed; an interrupt ends it quietly."""
     with contextlib.suppress(KeyboardInterrupt), asyncio.Runner(loop_factory=_loop_factory()) as runner:
         runner.run(main)
 

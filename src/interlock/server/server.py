@@ -1,6 +1,6 @@
 """`Server`: tools, resources, prompts and completions written as typed Python functions, served in every revision.
 
-It is a `Service`: transports hand it requests, and each gets exactly one answer.
+It is a `Service`: transports hand it requests, and each gets exactly one answer. No other module here imports it.
 """
 
 from __future__ import annotations
@@ -13,8 +13,9 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 import msgspec
 
 from interlock.protocols.mcp.methods import METHODS
+from interlock.server.callers import Anyone
 from interlock.server.calls import Calls, unexpected
-from interlock.server.content import Icon
+from interlock.server.content import Icon, present
 from interlock.server.context import SessionState
 from interlock.server.framing import Framing
 from interlock.server.lists import Lists
@@ -43,12 +44,6 @@ F = TypeVar("F", bound=Callable[..., Any])
 Admit = Callable[[str, Mapping[bytes, bytes]], Caller]
 
 
-class Anyone(msgspec.Struct, frozen=True):
-    """A caller of whom nothing is known, or whom the transport vouches for."""
-
-    owner: str = "anyone"
-
-
 class Server:
     """An MCP server."""
 
@@ -70,8 +65,14 @@ class Server:
         tasks: TaskLimits | None = None,
         admit: Admit | None = None,
     ) -> None:
-        said = {"title": title, "description": description, "websiteUrl": website_url, "icons": tuple(icons) or None}
-        info = {"name": name, "version": version, **{key: value for key, value in said.items() if value is not None}}
+        info = present(
+            name=name,
+            version=version,
+            title=title,
+            description=description,
+            websiteUrl=website_url,
+            icons=tuple(icons) or None,
+        )
         self.name = name
         self.version = version
         self.threads = Threads(threads)
@@ -81,19 +82,15 @@ class Server:
         self._offers = Offers(page_size)
         self._framing = Framing(info)
         self._parking = CallParking(parked or ParkingLimits(), secrets.token_bytes(32))
-        self._task_handler = TaskHandler(
-            tasks or TaskLimits(),
-            self._offers.listeners,
-            Seal(b"tasks", secrets.token_bytes(32)),
-            self._framing.meta,
-            lists=admit is not None,
-            offered=lambda: self._offers.has("tasks"),
+        seal = Seal(b"tasks", secrets.token_bytes(32))
+        self._tasks = TaskHandler(
+            tasks or TaskLimits(), self._offers, seal, self._framing.meta, lists=admit is not None
         )
-        self._calls = Calls(self, self._offers, self._framing, self._parking, self._task_handler)
-        lists = Lists(self._offers, self._framing, self._task_handler, instructions, cache_hints(ttl_ms, scope))
-        self._handlers = self._calls.handlers() | lists.handlers() | self._task_handler.methods
+        self._calls = Calls(self, self._offers, self._framing, self._parking, self._tasks)
+        lists = Lists(self._offers, self._framing, self._tasks, instructions, cache_hints(ttl_ms, scope))
+        self._handlers = self._calls.handlers() | lists.handlers() | self._tasks.handlers()
 
-    # What it offers.
+    # Tools, resources, prompts and completions.
 
     @overload
     def tool(self, function: F, /) -> F: ...
@@ -106,14 +103,11 @@ class Server:
     def resource(self, uri: str, **options: Unpack[ResourceOptions]) -> Callable[[F], F]:
         """Offer a function as the resource at an address, or at every address of a template: `notes://{name}`.
 
-        It returns a text, bytes, something with a JSON form, or `ResourceContents`.
+        It returns a text, bytes, a value with a JSON form, or `ResourceContents`.
         """
         if not isinstance(uri, str):
             raise TypeError('a resource has an address: write @server.resource("notes://{name}")')
-        offer: Callable[[F], F] = _decorate(
-            "resource", None, lambda given: self.add_resource(Resource(uri, given, **options))
-        )
-        return offer
+        return _decorator(lambda given: self.add_resource(Resource(uri, given, **options)))
 
     @overload
     def prompt(self, function: F, /) -> F: ...
@@ -126,21 +120,17 @@ class Server:
     def completion(self, of: str, argument: str) -> Callable[[F], F]:
         """Suggest values for an argument of a prompt, or a variable of a template, named by its name or its text.
 
-        The function takes what is typed so far as `value`, and if it likes the other arguments as `others`.
+        The function takes the text typed so far as `value`, and optionally the other arguments as `others`.
         """
-
-        offer: Callable[[F], F] = _decorate(
-            "completion", None, lambda given: self._offers.suggest(of, argument, Suggestions(given))
-        )
-        return offer
+        return _decorator(lambda given: self._offers.suggest(of, argument, Suggestions(given)))
 
     def add_tool(self, tool: Tool) -> None:
         """Offer a tool. Raises DefinitionError if its name is taken."""
-        self._offers.add_tool(tool)
+        self._offers.tools.add(tool)
 
     def replace_tool(self, tool: Tool) -> None:
-        """Offer a tool in place of the one of its name, if there is one. Calls under way end as they began."""
-        self._offers.replace_tool(tool)
+        """Offer a tool, and replace the one of its name if there is one. Calls under way keep the old one."""
+        self._offers.tools.put(tool)
 
     def get_tool(self, name: str) -> Tool | None:
         """The tool of that name."""
@@ -152,56 +142,57 @@ class Server:
         return tuple(self._offers.tools)
 
     async def invoke(self, name: str, arguments: Mapping[str, Any] | None = None) -> Any:
-        """Call a tool from this process, checked before and after as any call is; its value as JSON holds it.
+        """Call a tool from this process, with all checks of a call, and return its value as JSON holds it.
 
-        Raises LookupError, ArgumentsError, TimeoutError, or what the function raises.
+        Raises LookupError, ArgumentsError, TimeoutError, or any error of the function.
         """
         return await self._calls.invoke(name, arguments or {})
 
     def remove_tool(self, name: str) -> None:
         """Offer a tool no longer."""
-        self._offers.remove_tool(name)
+        self._offers.tools.remove(name)
 
     def add_resource(self, resource: Resource) -> None:
         """Offer a resource or a template. Raises DefinitionError if its address is taken."""
-        self._offers.add_resource(resource)
+        (self._offers.resources if resource.template is None else self._offers.templates).add(resource)
 
     def remove_resource(self, uri: str) -> None:
         """Offer a resource or a template no longer."""
-        self._offers.remove_resource(uri)
+        self._offers.resources.remove(uri)
+        self._offers.templates.remove(uri)
 
     def add_prompt(self, prompt: Prompt) -> None:
         """Offer a prompt. Raises DefinitionError if its name is taken."""
-        self._offers.add_prompt(prompt)
+        self._offers.prompts.add(prompt)
 
     def remove_prompt(self, name: str) -> None:
         """Offer a prompt no longer."""
-        self._offers.remove_prompt(name)
+        self._offers.prompts.remove(name)
 
     def resource_updated(self, uri: str) -> None:
-        """Tell whoever subscribed that a resource has changed, and read it anew. From any thread."""
+        """Notify every subscriber that a resource has changed, and drop its cached reads. From any thread."""
         self._offers.resource_updated(uri)
 
-    # How it runs.
+    # Running.
 
     def run(self) -> None:
-        """Serve standard input and output until the client has gone. The usual last line of a server's file."""
+        """Serve standard input and output until the client closes them. The usual last line of a server's file."""
         from interlock.server.runner import run
 
         run(self.serve_stdio())
 
     async def serve_stdio(self) -> None:
-        """The same, in a loop of the caller's."""
+        """Serve standard input and output in the running loop."""
         from interlock.server.runner import serve_stdio
 
         await serve_stdio(self)
 
     def run_http(self, host: str = "127.0.0.1", port: int = 8000, *, app: ASGI3Application | None = None) -> None:
         """Serve Streamable HTTP at `/mcp` until the process is interrupted; an ASGI application at every other path."""
-        from interlock.server.over_http import serve_http_until_told
+        from interlock.server.over_http import serve_http_until_signal
         from interlock.server.runner import run
 
-        run(serve_http_until_told(self, host, port, app))
+        run(serve_http_until_signal(self, host, port, app))
 
     def http(
         self,
@@ -212,33 +203,32 @@ class Server:
         origins: Iterable[str] = (),
         app: ASGI3Application | None = None,
     ) -> AbstractAsyncContextManager[Address]:
-        """The same, in a loop of the caller's, while the context is open. Port 0 takes a free one."""
+        """Serve Streamable HTTP in the running loop while the context is open. Port 0 takes a free one."""
         from interlock.server.over_http import serve_http
 
         return serve_http(self, host, port, hosts, origins, app)
 
-    # What a transport asks of it.
+    # The service, as transports use it.
 
     @property
     def signed_meta(self) -> Mapping[str, object]:
-        """What every result of the stateless era says about who made it."""
+        """The `_meta` of every result of the stateless era: it names the server."""
         return self._framing.meta
 
     def admit(self, path: str, headers: Mapping[bytes, bytes]) -> Caller:
-        """Who this is: anyone, unless the author says otherwise."""
+        """The caller: anyone, unless the author gave `admit`."""
         return Anyone() if self._admit is None else self._admit(path, headers)
 
     def initialize(self, session: Session) -> bytes:
         """Open a session of the handshake era."""
         session.state = SessionState()
         self._offers.listeners.join(session)
-        result: dict[str, object] = {
-            "protocolVersion": session.dialect.revision.name,
-            "capabilities": {**self._offers.capabilities(), **self._task_handler.capability(session.dialect)},
-            "serverInfo": self._info,
-        }
-        if self._instructions is not None:
-            result["instructions"] = self._instructions
+        result = present(
+            protocolVersion=session.dialect.revision.name,
+            capabilities={**self._offers.capabilities(), **self._tasks.capability(session.dialect)},
+            serverInfo=self._info,
+            instructions=self._instructions,
+        )
         return msgspec.json.encode(result)
 
     def serve(self, exchange: Exchange) -> None:
@@ -256,7 +246,7 @@ class Server:
             exchange.fail(unexpected(method))
 
     def on_notification(self, caller: Caller, session: Session | None, notification: Notification) -> None:
-        """Nothing that a client tells of its own accord changes what is offered."""
+        """Ignore it: no notification of a client changes what this server offers."""
 
     def check_rate(self, caller: Caller) -> None:
         """There are no rates here."""
@@ -269,23 +259,27 @@ class Server:
         self._offers.listeners.leave(session)
 
     def close(self) -> None:
-        """End what is open: streams gracefully, parked calls by cancelling them."""
+        """End open streams gracefully, and cancel tasks and parked calls."""
         self._offers.listeners.close()
-        self._task_handler.close()
+        self._tasks.tasks.close()
         self._parking.close()
         self.threads.close()
 
 
 def _decorate(what: str, function: Any, offer: Callable[[Any], None]) -> Any:
+    """A decorator with options, or the function that the decorator stands on without any."""
     if isinstance(function, str):
         raise TypeError(f"@server.{what} takes options by their names: write @server.{what}(name={function!r})")
+    return _decorator(offer) if function is None else _decorator(offer)(function)
 
-    def decorator(given: F) -> F:
+
+def _decorator(offer: Callable[[Any], None]) -> Callable[[F], F]:
+    def decorate(given: F) -> F:
         try:
             offer(given)
         except DefinitionError as error:
-            # Its words name the file, the line and the parameter; the way through this library would only hide them.
+            # Its message names the file, the line and the parameter; a traceback through this library would hide them.
             raise error.with_traceback(None) from None
         return given
 
-    return decorator if function is None else decorator(function)
+    return decorate

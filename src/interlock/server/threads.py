@@ -1,4 +1,4 @@
-"""A few threads for functions that block. They never hold up the end of the process, as an executor's would."""
+"""Threads for functions that block. They are daemons: unlike an executor's, they never delay the end of the process."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ Job: TypeAlias = Callable[[], None]
 
 
 class Threads:
-    """At most `limit` threads, made when needed. What comes when all are busy waits in line."""
+    """At most `limit` threads, started when needed. Jobs wait in a queue while all are busy."""
 
     def __init__(self, limit: int) -> None:
         self._limit = limit
-        self._crew = _Crew()
+        self._pool = _Pool()
 
     async def run(self, function: Callable[[], T]) -> T:
-        """Call a function in a thread. If the waiting task is cancelled the function runs on, for nobody."""
+        """Call a function in a thread. If the waiting task is cancelled, the function runs on unheeded."""
         loop = asyncio.get_running_loop()
         answer: asyncio.Future[T] = loop.create_future()
         context = contextvars.copy_context()
@@ -32,51 +32,51 @@ class Threads:
             try:
                 value = context.run(function)
             except BaseException as error:  # handed to the task that waits
-                # Of these a future cannot hold the one, and the task that waits would take the other for its own end.
+                # A future cannot hold StopIteration, and GeneratorExit would end the task that waits.
                 ends = isinstance(error, StopIteration | GeneratorExit)
                 failure = RuntimeError(type(error).__name__) if ends else error
-                _tell(loop, answer, lambda: answer.set_exception(failure))
+                _settle(loop, answer, lambda: answer.set_exception(failure))
             else:
-                _tell(loop, answer, lambda: answer.set_result(value))
+                _settle(loop, answer, lambda: answer.set_result(value))
 
-        self._crew.take(job, self._limit)
+        self._pool.submit(job, self._limit)
         return await answer
 
     def close(self) -> None:
-        """Let the threads go once they are through with what they do. More are made if more comes."""
-        crew, self._crew = self._crew, _Crew()
-        crew.dismiss()
+        """End the threads after their queued jobs. A later `run` starts new ones."""
+        pool, self._pool = self._pool, _Pool()
+        pool.close()
 
 
-class _Crew:
-    """Threads that share one line of jobs."""
+class _Pool:
+    """Threads that share one queue of jobs."""
 
     def __init__(self) -> None:
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._idle = threading.Semaphore(0)
-        self._made = 0
+        self._started = 0
 
-    def take(self, job: Job, limit: int) -> None:
-        if not self._idle.acquire(blocking=False) and self._made < limit:
-            self._made += 1
-            threading.Thread(target=self._work, name=f"function-{self._made}", daemon=True).start()
+    def submit(self, job: Job, limit: int) -> None:
+        if not self._idle.acquire(blocking=False) and self._started < limit:
+            self._started += 1
+            threading.Thread(target=self._work, name=f"function-{self._started}", daemon=True).start()
         self._jobs.put(job)
 
-    def dismiss(self) -> None:
-        for _ in range(self._made):
+    def close(self) -> None:
+        for _ in range(self._started):
             self._jobs.put(None)
 
     def _work(self) -> None:
         while (job := self._jobs.get()) is not None:
             job()
-            # What the job held must not live on while the thread waits for the next.
+            # Objects of the job must not live on while the thread waits for the next one.
             del job
             self._idle.release()
 
 
-def _tell(loop: asyncio.AbstractEventLoop, answer: asyncio.Future[T], settle: Callable[[], None]) -> None:
+def _settle(loop: asyncio.AbstractEventLoop, answer: asyncio.Future[T], settle: Callable[[], None]) -> None:
     try:
         loop.call_soon_threadsafe(lambda: None if answer.done() else settle())
     except RuntimeError:
-        # The loop is closed: nobody waits any more.
+        # The loop is closed, so no task waits.
         return

@@ -7,7 +7,7 @@ import logging
 import re
 from collections.abc import Callable, Mapping
 from types import TracebackType
-from typing import TYPE_CHECKING, Any, Unpack
+from typing import Any, Unpack
 
 import msgspec
 
@@ -16,19 +16,16 @@ from interlock.protocols.mcp.revisions import Revision
 from interlock.protocols.mcp.tasks import Support
 from interlock.protocols.registry.about import ABOUT, NOTHING_SAID, About
 from interlock.server import results
-from interlock.server.checks import Overdue, found_by
-from interlock.server.content import ToolError, ToolResult
-from interlock.server.functions import Function
-from interlock.server.options import From, ToolOptions, check_options
-from interlock.server.work import Work
+from interlock.server.checks import Overdue, run_check
+from interlock.server.content import ToolError, ToolResult, present
+from interlock.server.offer import Offer, check_options, name_of, shown
+from interlock.server.options import From, ToolOptions
+from interlock.server.work import Host, Work
 from interlock.signatures import ArgumentsError, DefinitionError, Problem, SignatureError
 from interlock.signatures.constraints import Schema
 from interlock.signatures.examples import examples as make_examples
-from interlock.signatures.problems import shown
+from interlock.signatures.problems import shown as quoted
 from interlock.wire.errors import Fault
-
-if TYPE_CHECKING:
-    from interlock.server.server import Server
 
 log = logging.getLogger("interlock.server")
 
@@ -36,26 +33,14 @@ _NAME = re.compile(r"[A-Za-z0-9_.-]{1,128}\Z")
 _encode = msgspec.json.Encoder().encode
 
 
-class Tool:
+class Tool(Offer):
     """A function offered as a tool."""
 
-    __slots__ = (
-        "_entries",
-        "_function",
-        "_timeout_s",
-        "_validators",
-        "about",
-        "at_once",
-        "headers",
-        "key",
-        "task",
-        "task_from",
-    )
+    __slots__ = ("_timeout_s", "_validators", "about", "at_once", "headers", "task", "task_from")
 
     def __init__(self, function: Callable[..., Any], **options: Unpack[ToolOptions]) -> None:
         check_options("a tool", options, ToolOptions)
-        self._function = Function(function, options.get("input_schema"))
-        self.key = options.get("name") or str(getattr(function, "__name__", ""))
+        super().__init__(name_of(function, options), function, options, options.get("input_schema"))
         if not _NAME.match(self.key):
             name = f"{self.key!r} is no tool name: 1 to 128 letters, digits, '_', '-' and '.'"
             raise DefinitionError(f"{self.where}: {name}")
@@ -67,7 +52,7 @@ class Tool:
         self.task_from: From = options.get("task_from", "start")
         self._check_options()
         self.at_once = self._function.at_once and self.task == "forbidden"
-        """Whether a call is over as soon as it has begun, so that it needs no task."""
+        """Whether a call never waits, so that it needs no asyncio task."""
         schema = self._input_schema(options)
         written = options.get("headers") or options.get("input_schema")
         self.headers: tuple[ParamHeader, ...] = self._header_params(schema) if written else ()
@@ -80,17 +65,8 @@ class Tool:
         return self.about.examples
 
     @property
-    def where(self) -> str:
-        """The file, the line and the function it comes from."""
-        return self._function.signature.where
-
-    def entry(self, modern: bool) -> bytes:
-        """Its row in `tools/list`. Revisions before 2026-07-28 only take objects as structured content."""
-        return self._entries[modern]
-
-    @property
     def definition(self) -> dict[str, Any]:
-        """The same as an object."""
+        """Its entry in `tools/list`, decoded."""
         return msgspec.json.decode(self._entries[True], type=dict[str, Any])
 
     def make_examples(self, count: int = 2) -> list[Mapping[str, object]]:
@@ -101,35 +77,33 @@ class Tool:
         return [example for example in made if not self.check(example)][:count]
 
     def check(self, arguments: dict[str, Any]) -> tuple[Problem, ...]:
-        """What is wrong with a call's arguments, without calling anything."""
+        """The problems of a call's arguments, without a call."""
         try:
             self._arguments(arguments)
         except ArgumentsError as error:
             return error.problems
         return ()
 
-    # How it is called.
-
-    async def invoke(self, server: Server, work: Work, arguments: dict[str, Any]) -> Any:
-        """Run it for its value, as JSON holds it. Raises ArgumentsError, ToolError, or what the function raised."""
-        value = await self._run(server, work, self._arguments(arguments))
+    async def invoke(self, work: Work, arguments: dict[str, Any]) -> Any:
+        """Run it for its value as JSON. Raises ArgumentsError, ToolError, or any error of the function."""
+        value = await self._run(work, self._arguments(arguments))
         return value if isinstance(value, ToolResult) else self._plain(value)
 
-    async def call(self, server: Server, work: Work, arguments: dict[str, Any]) -> bytes:
+    async def call(self, work: Work, arguments: dict[str, Any]) -> bytes:
         """Run it: the members of a CallToolResult. Raises a Fault where the request itself cannot be served."""
         values = self._values(arguments)
         if isinstance(values, bytes):
             return values
         try:
-            value = await self._run(server, work, values)
-            return self._result(value, server, work.dialect.revision)
+            value = await self._run(work, values)
+            return self._result(value, work.server, work.dialect.revision)
         except asyncio.CancelledError:
             raise
-        except BaseException as error:  # whatever it is, its caller is answered and nobody else's call ends for it
+        except BaseException as error:  # its caller must be answered, and no other call may end with it
             return self._failed(error)
 
-    def call_at_once(self, server: Server, revision: Revision, arguments: dict[str, Any]) -> bytes:
-        """The same for one that is over as soon as it has begun."""
+    def call_at_once(self, server: Host, revision: Revision, arguments: dict[str, Any]) -> bytes:
+        """Run it where it is `at_once`."""
         values = self._values(arguments)
         if isinstance(values, bytes):
             return values
@@ -139,7 +113,7 @@ class Tool:
             return self._failed(error)
 
     def _values(self, arguments: dict[str, Any]) -> dict[str, object] | bytes:
-        """The function's arguments, or the result that says why they are none."""
+        """The function's arguments, or the result that says why they do not fit."""
         try:
             return self._arguments(arguments)
         except ArgumentsError as error:
@@ -151,23 +125,23 @@ class Tool:
         """The function's arguments, once the schema and every validator of the author's have passed them."""
         values = self._function.arguments(given)
         for validator in self._validators:
-            if found := found_by(validator, values):
+            if found := run_check(validator, values):
                 raise ArgumentsError(found)
         return values
 
-    async def _run(self, server: Server, work: Work, values: dict[str, object]) -> Any:
+    async def _run(self, work: Work, values: dict[str, object]) -> Any:
         if self._timeout_s is None:
-            return await self._function.run(server, work, values)
+            return await self._function.run(work, values)
         try:
             async with work.limited(self._timeout_s):
-                return await self._function.run(server, work, values)
+                return await self._function.run(work, values)
         except TimeoutError:
             if not work.overdue:
                 raise
             raise Overdue(self.key, self._timeout_s) from None
 
     def _failed(self, error: BaseException) -> bytes:
-        """What the caller is told. An exception's words may hold what they must not see: these go to the log alone."""
+        """The result of a failed call. An exception's message may hold secrets, so it only goes to the log."""
         match error:
             case ToolError():
                 return results.error(str(error) or f"{self.key} failed")
@@ -189,7 +163,7 @@ class Tool:
             raise SignatureError(f"its result does not fit its own outputSchema: {problems[0].reason}", problems)
         return plain
 
-    def _result(self, value: object, server: Server, revision: Revision) -> bytes:
+    def _result(self, value: object, server: Host, revision: Revision) -> bytes:
         if isinstance(value, ToolResult):
             return self._whole(value, server, revision)
         signature = self._function.signature
@@ -197,8 +171,8 @@ class Tool:
             return results.untyped(value, revision)
         return results.typed(value, self._plain(value), revision, wrap=signature.wraps_result and not revision.modern)
 
-    def _whole(self, result: ToolResult, server: Server, revision: Revision) -> bytes:
-        """A result that the author made whole. What the schema promises, it holds too, unless it is an error."""
+    def _whole(self, result: ToolResult, server: Host, revision: Revision) -> bytes:
+        """A result that the author made. Unless it is an error, it too must fit the output schema."""
         signature = self._function.signature
         promised = signature.output is not None and not result.is_error
         structured: object = result.structured
@@ -208,8 +182,6 @@ class Tool:
             raise SignatureError("its result has no structured content, which its own outputSchema promises")
         wrap = not revision.modern and (signature.wraps_result if promised else not isinstance(structured, dict))
         return results.whole(result, structured, revision, server.signed_meta if revision.modern else {}, wrap=wrap)
-
-    # How it is listed.
 
     def _input_schema(self, options: ToolOptions) -> Schema:
         own = options.get("input_schema")
@@ -228,37 +200,32 @@ class Tool:
             raise DefinitionError(f"{self.where}: {error}") from error
 
     def _listed(self, schema: Schema, options: ToolOptions) -> tuple[bytes, bytes]:
-        """Its row as a client of the handshake era reads it, and as one of the stateless era does."""
+        """Its entries for clients of the handshake era and of the stateless era."""
         signature = self._function.signature
-        description = options.get("description")
-        said = dict(options.get("meta") or {})
-        if self.about != NOTHING_SAID:
-            said[ABOUT] = self.about
-        row = {
-            "name": self.key,
-            "title": options.get("title"),
-            "description": signature.description if description is None else description,
-            "inputSchema": schema,
-            "outputSchema": signature.output_schema(wrap=True),
-            "annotations": options.get("hints"),
-            "icons": options.get("icons") or None,
-            "security": options.get("security"),
-            "_meta": said or None,
-        }
-        row = {member: value for member, value in row.items() if value is not None}
+        about = {} if self.about == NOTHING_SAID else {ABOUT: self.about}
+        row = shown(
+            options,
+            name=self.key,
+            description=self._description,
+            inputSchema=schema,
+            outputSchema=signature.output_schema(wrap=True),
+            annotations=options.get("hints"),
+            security=options.get("security"),
+            _meta={**(options.get("meta") or {}), **about} or None,
+        )
         # Only 2025-11-25 has this: in the stateless era a server decides by itself.
         support = {} if self.task == "forbidden" else {"execution": {"taskSupport": self.task}}
-        old, output = _encode({**row, **support}), signature.output_schema(wrap=False)
-        same = not support and row.get("outputSchema") == output
-        return old, old if same else _encode({**row, **({} if output is None else {"outputSchema": output})})
+        old, new = {**row, **support}, {**row, **present(outputSchema=signature.output_schema(wrap=False))}
+        encoded = _encode(old)
+        return encoded, encoded if old == new else _encode(new)
 
     def _check_options(self) -> None:
         seconds: object = self._timeout_s
         if seconds is not None and not (isinstance(seconds, int | float) and seconds > 0):
-            raise DefinitionError(f"{self.where}: timeout_s is seconds, more than 0, not {shown(seconds)}")
+            raise DefinitionError(f"{self.where}: timeout_s is seconds, more than 0, not {quoted(seconds)}")
         for validator in self._validators:
             if not callable(validator):
-                raise DefinitionError(f"{self.where}: a validator is a function, not {shown(validator)}")
+                raise DefinitionError(f"{self.where}: a validator is a function, not {quoted(validator)}")
 
     def _check_examples(self) -> None:
         for number, example in enumerate(self.examples, 1):
@@ -275,13 +242,8 @@ def _from_the_author(trace: TracebackType | None) -> TracebackType | None:
     return inner or trace
 
 
-def _about(options: ToolOptions) -> About:
-    return About(
-        category=options.get("category"),
-        tags=tuple(options.get("tags", ())),
-        version=options.get("version"),
-        deprecated=options.get("deprecated", False),
-        author=options.get("author"),
-        documentation_url=options.get("documentation_url"),
-        examples=tuple(options.get("examples", ())),
-    )
+def _about(options: Mapping[str, Any]) -> About:
+    given = {name: options[name] for name in About.__struct_fields__ if name in options}
+    for name in ("tags", "examples"):
+        given[name] = tuple(given.get(name, ()))
+    return About(**given)

@@ -1,18 +1,18 @@
 """URI templates of RFC 6570, levels 1 and 2: `{name}` is one segment, `{+path}` may cross slashes, `{#part}` follows a
-hash. Matching is linear: no template and no address makes it slow."""
+hash. Matching takes linear time for every template and address.
+"""
 
 from __future__ import annotations
 
 import itertools
 import re
-from urllib.parse import quote, unquote
+from urllib.parse import unquote
 
 import msgspec
 
 _EXPRESSION = re.compile(r"\{([+#]?)([A-Za-z0-9_][A-Za-z0-9_.]*)\}")
 _SEPARATOR = re.compile(r"[/\\]")
 _ROOT = re.compile(r"[/\\]|[A-Za-z]:[/\\]")
-_RESERVED = ":/?#[]@!$&'()*+,;="
 
 
 class UriTemplate(msgspec.Struct, frozen=True):
@@ -24,7 +24,7 @@ class UriTemplate(msgspec.Struct, frozen=True):
     """(literal before, operator, variable), in order; the last has no variable."""
 
     def match(self, uri: str) -> dict[str, str] | None:
-        """The variables' values if the address is one of this template. The shortest value for each, left to right."""
+        """The variables' values if the template covers the address: the shortest value for each, left to right."""
         values: dict[str, str] = {}
         place = 0
         for number, (literal, operator, name) in enumerate(self.parts):
@@ -44,21 +44,13 @@ class UriTemplate(msgspec.Struct, frozen=True):
         return values
 
     def keeps(self, values: dict[str, str]) -> bool:
-        """Whether every value stays where the template puts it. One that climbs out with `..`, begins anew at a root or
-        holds a NUL would lead a function that makes a path of it elsewhere."""
-        return not any(
-            name and _strays(values[name], from_root=literal == "file://") for literal, _, name in self.parts
-        )
+        """Whether every value stays below the place where the template puts it.
 
-    def expand(self, values: dict[str, str]) -> str:
-        """The address for these values."""
-        pieces: list[str] = []
-        for literal, operator, name in self.parts:
-            pieces.append(literal)
-            if name:
-                safe = _RESERVED if operator else ""
-                pieces.append(("#" if operator == "#" else "") + quote(values[name], safe=safe))
-        return "".join(pieces)
+        A function that builds a path would leave that place with `..`, with an absolute path, or with a NUL.
+        """
+        return not any(
+            name and _escapes(values[name], from_root=literal == "file://") for literal, _, name in self.parts
+        )
 
     def _value(self, uri: str, place: int, number: int, operator: str) -> str | None:
         if operator == "#":
@@ -82,7 +74,7 @@ class UriTemplate(msgspec.Struct, frozen=True):
         return value
 
 
-def _strays(value: str, *, from_root: bool) -> bool:
+def _escapes(value: str, *, from_root: bool) -> bool:
     if "\0" in value or (_ROOT.match(value) and not from_root):
         return True
     depth = 0
@@ -94,14 +86,13 @@ def _strays(value: str, *, from_root: bool) -> bool:
 
 
 def parse(text: str) -> UriTemplate:
-    """A template from its text. Raises ValueError for what levels 1 and 2 do not have."""
+    """A template from its text. Raises ValueError for syntax beyond levels 1 and 2."""
     parts: list[tuple[str, str, str]] = []
     place = 0
     for expression in _EXPRESSION.finditer(text):
         parts.append((text[place : expression.start()], expression[1], expression[2]))
         place = expression.end()
-    rest = text[place:]
-    parts.append((rest, "", ""))
+    parts.append((text[place:], "", ""))
     names = tuple(name for _, _, name in parts if name)
     if any(brace in literal for literal, _, _ in parts for brace in "{}"):
         raise ValueError(f"{text!r}: only {{name}}, {{+name}}, which may cross slashes, and {{#name}} are understood")

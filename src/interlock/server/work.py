@@ -1,7 +1,7 @@
-"""One run of an author's function for a client, and how it asks that client something on the way.
+"""One run of an author's function for a client, and how the function asks that client something on the way.
 
-Written once, it works in both eras: where servers may send requests, a question is one; where they may not, the call is
-parked and answered with `input_required`, and goes on when the client repeats it with the answers.
+The function is written once and works in both eras. Where servers may send requests, a question is one. Where they may
+not, the call is parked and answered with `input_required`, and goes on when the client repeats it with the answers.
 """
 
 from __future__ import annotations
@@ -9,61 +9,95 @@ from __future__ import annotations
 import asyncio
 import concurrent.futures
 import contextlib
-from collections.abc import AsyncIterator, Callable, Coroutine
-from typing import TYPE_CHECKING, Any, Final, TypeVar
+from collections.abc import AsyncIterator, Callable, Coroutine, Mapping
+from typing import Any, Final, Protocol, TypeAlias, TypeVar
 
 import msgspec
 
 from interlock.protocols.mcp.meta import members
+from interlock.server.content import Members
+from interlock.server.threads import Threads
 from interlock.transports.call_parking import CallParking, binding_of
 from interlock.transports.exchange import Exchange
 from interlock.transports.parked_request import ParkedRequest, Unfit
 from interlock.wire.errors import Fault
 
-if TYPE_CHECKING:
-    from interlock.server.tasks import RunningTask
-
 T = TypeVar("T")
-Read = Callable[[bytes], T]
-"""Reads an answer. Raises `Unfit` where the person should be asked again, INVALID_PARAMS for what is no answer."""
+Read: TypeAlias = Callable[[bytes], T]
+"""Reads an answer. Raises `Unfit` where the person should be asked again, INVALID_PARAMS for a malformed answer."""
 
-_ASK_AGAIN: Final = 3
+MAX_ATTEMPTS: Final = 3
+"""How often one question is asked while its answers do not fit."""
+
+
+class Host(Protocol):
+    """The server that a function runs in."""
+
+    name: str
+    version: str
+    threads: Threads
+
+    @property
+    def signed_meta(self) -> Mapping[str, object]:
+        """The `_meta` of every result of the stateless era: it names the server."""
+
+    def resource_updated(self, uri: str) -> None:
+        """Notify every subscriber that a resource has changed. From any thread."""
+
+
+class TaskHandle(Protocol):
+    """The task that a call has become for its client."""
+
+    id: str
+
+    def on_progress(self, done: float, total: float | None, message: str | None) -> None:
+        """Take a progress report of the function."""
+
+    def notify(self, method: str, params: Members) -> None:
+        """Send the owner a notification about this task."""
+
+    async def ask(self, method: str, params: bytes, read: Read[T], key: str | None) -> T:
+        """Ask the owner a question."""
+
+    def done(self, outcome: bytes | Fault) -> None:
+        """Take the outcome of the function."""
 
 
 class Work(ParkedRequest):
     """A function that runs for a client."""
 
-    __slots__ = ("_from_afar", "_given", "_limit", "_limit_s", "detach", "running", "task")
+    __slots__ = ("_given", "_limit", "_limit_s", "_thread_questions", "detach", "running", "server", "task")
 
-    def __init__(self, exchange: Exchange, parking: CallParking, given: msgspec.Raw | None = None) -> None:
+    def __init__(
+        self, server: Host, exchange: Exchange, parking: CallParking, given: msgspec.Raw | None = None
+    ) -> None:
         super().__init__(exchange, parking, lambda: binding_of(exchange))
+        self.server = server
         self.task: asyncio.Task[None] | None = None
-        self.running: RunningTask | None = None
-        """The task that it is for its client, once it is one."""
+        """The asyncio task that runs the function."""
+        self.running: TaskHandle | None = None
+        """The MCP task that this call has become for its client."""
         self.detach: Callable[[Work], None] | None = None
-        """Makes it one, where the client takes that for an answer and the function says when."""
-        self._from_afar: set[concurrent.futures.Future[Any]] = set()
-        """Questions that threads wait for."""
+        """Makes it an MCP task, where the client takes one for an answer and the function decides when."""
+        self._thread_questions: set[concurrent.futures.Future[Any]] = set()
         self._given = {} if given is None else members(bytes(given))
         self._limit: asyncio.Timeout | None = None
         self._limit_s = 0.0
 
-    # How long it may take.
-
     @contextlib.asynccontextmanager
     async def limited(self, seconds: float) -> AsyncIterator[None]:
-        """Raise TimeoutError when it takes longer without a word of progress."""
+        """Raise TimeoutError when the function runs longer than this without a progress report."""
         self._limit_s = seconds
         async with asyncio.timeout(seconds) as self._limit:
             yield
 
     @property
     def overdue(self) -> bool:
-        """Whether it took longer than it may."""
+        """Whether the time limit has ended the function."""
         return self._limit is not None and self._limit.expired()
 
-    def progressed(self) -> None:
-        """It says that it goes on, and so has its whole time again."""
+    def extend_limit(self) -> None:
+        """Start the time limit anew, since the function has reported progress."""
         limit = self._limit
         if limit is not None and limit.when() is not None and not limit.expired():
             limit.reschedule(asyncio.get_running_loop().time() + self._limit_s)
@@ -72,19 +106,19 @@ class Work(ParkedRequest):
         """Cancel the function. One in a thread runs on, but waits for no answer."""
         if self.task is not None:
             self.task.cancel()
-        for question in list(self._from_afar):
+        for question in list(self._thread_questions):
             question.cancel()
 
-    def ask_from_afar(
-        self, asking: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop
+    def ask_from_thread(
+        self, question: Coroutine[Any, Any, T], loop: asyncio.AbstractEventLoop
     ) -> concurrent.futures.Future[T]:
-        """The same for a thread, which can wait for what this gives."""
-        question = asyncio.run_coroutine_threadsafe(asking, loop)
-        self._from_afar.add(question)
-        question.add_done_callback(self._from_afar.discard)
-        return question
+        """Run a question on the server's loop for a function in a thread, which waits for the future."""
+        future = asyncio.run_coroutine_threadsafe(question, loop)
+        self._thread_questions.add(future)
+        future.add_done_callback(self._thread_questions.discard)
+        return future
 
-    async def ask(self, method: str, params: dict[str, object], read: Read[T], key: str | None) -> T:
+    async def ask(self, method: str, params: Members, read: Read[T], key: str | None) -> T:
         """The client's answer to a question."""
         encoded = msgspec.json.encode(params)
         self.check_capability(method, encoded)
@@ -93,22 +127,30 @@ class Work(ParkedRequest):
         if not self.dialect.modern:
             return await self._ask_now(method, encoded, read)
         if key is not None and key in self._given:
-            # An answer that came before its question, which only a question with a name of its own can have.
-            try:
+            # The request brought this answer before the question was asked, so the question has a name of its own.
+            with contextlib.suppress(Unfit, Fault):
                 return read(bytes(self._given.pop(key)))
-            except (Unfit, Fault):
-                pass
         answer: T = await self.pose(method, encoded, read, key)  # type: ignore[assignment]
         return answer
 
     async def _ask_now(self, method: str, params: bytes, read: Read[T]) -> T:
         reason = ""
-        for _ in range(_ASK_AGAIN):
+        for _ in range(MAX_ATTEMPTS):
             answer = await self.exchange.ask(method, params)
             try:
                 return read(answer)
             except Unfit as unfit:
                 reason = str(unfit)
             except Fault as fault:
-                raise Fault("UPSTREAM_ERROR", f"the client's answer: {fault.message}") from None
-        raise Fault("UPSTREAM_ERROR", f"the client's answer does not fit what was asked for: {reason}")
+                raise malformed_answer(fault) from None
+        raise unfit_answer(reason)
+
+
+def malformed_answer(fault: Fault) -> Fault:
+    """The client answered with something that is no answer."""
+    return Fault("UPSTREAM_ERROR", f"the client's answer: {fault.message}")
+
+
+def unfit_answer(reason: object) -> Fault:
+    """The client's last answer still did not fit."""
+    return Fault("UPSTREAM_ERROR", f"the client's answer does not fit the question: {reason}")

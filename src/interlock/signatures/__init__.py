@@ -1,7 +1,7 @@
 """Signatures: from a typed Python function to a tool's schemas, and from a call's JSON to the function's values.
 
-Pure: no I/O, no clock. Every error that leaves is a `SignatureError`. Each name is imported when it is first asked for:
-whoever only checks values against a schema need not load what reads functions.
+Pure: no I/O, no clock. Every error that leaves is a `SignatureError`. Each name is imported when it is first used, so
+that a program that only checks values against a schema does not load the reader of functions.
 """
 
 from __future__ import annotations

@@ -1,12 +1,13 @@
-"""Schemas made out of other schemas and values: unions, choices, arrays of fixed length. Flat wherever possible."""
+"""Schemas of unions, choices and arrays of fixed length, flat wherever possible."""
 
 from __future__ import annotations
 
 import enum
-import typing
 
 from .constraints import Schema
 from .problems import DefinitionError
+
+JSON_TYPES = {bool: "boolean", int: "integer", float: "number", str: "string", type(None): "null"}
 
 
 def union(schemas: list[Schema]) -> Schema:
@@ -17,13 +18,9 @@ def union(schemas: list[Schema]) -> Schema:
         return {"type": _joined_types(schemas)}
     null: Schema = {"type": "null"}
     rest = [schema for schema in schemas if schema != null]
-    if (
-        len(schemas) == 2
-        and len(rest) == 1
-        and "type" in rest[0]
-        and not {"const", "not", "allOf", "anyOf"} & set(rest[0])
-    ):
-        flat = {**rest[0], "type": _joined_types([rest[0], null])}
+    one = rest[0] if len(schemas) == 2 and len(rest) == 1 else {}
+    if "type" in one and {"const", "not", "allOf", "anyOf"}.isdisjoint(one):
+        flat = {**one, "type": _joined_types([one, null])}
         listed = flat.get("enum")
         if isinstance(listed, list):
             flat["enum"] = [*listed, None]
@@ -31,36 +28,21 @@ def union(schemas: list[Schema]) -> Schema:
     return {"anyOf": schemas}
 
 
-def _joined_types(schemas: list[Schema]) -> list[str]:
-    names: list[str] = []
-    for schema in schemas:
-        told = schema["type"]
-        names += [
-            name for name in ([told] if isinstance(told, str) else typing.cast("list[str]", told)) if name not in names
-        ]
-    return names
+def _joined_types(schemas: list[Schema]) -> list[object]:
+    listed = [schema["type"] for schema in schemas]
+    return list(dict.fromkeys(name for names in listed for name in (names if isinstance(names, list) else [names])))
 
 
 def choices(values: list[object]) -> Schema:
     """One of the values."""
-    names: list[str] = []
-    for value in values:
-        name = _json_type(value)
-        if name not in names:
-            names.append(name)
+    names = list(dict.fromkeys(JSON_TYPES[type(value)] for value in values))
     return {"type": names[0] if len(names) == 1 else names, "enum": values}
-
-
-def _json_type(value: object) -> str:
-    if value is None:
-        return "null"
-    return {bool: "boolean", int: "integer", float: "number", str: "string"}[type(value)]
 
 
 def plain_choice(value: object) -> object:
     """A choice as JSON holds it; an enum member is its value."""
     plain = value.value if isinstance(value, enum.Enum) else value
-    if plain is None or type(plain) in (bool, int, float, str):
+    if type(plain) in JSON_TYPES:
         return plain
     raise DefinitionError(f"a choice must be a text, a number, a boolean or null, not {value!r}")
 

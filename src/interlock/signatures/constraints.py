@@ -1,6 +1,6 @@
 """Constraints on one value, composed with `&`, `|` and `~`.
 
-Each is JSON Schema keywords, except `satisfies`, which is code.
+Each consists of JSON Schema keywords, except `satisfies`, which is code.
 """
 
 from __future__ import annotations
@@ -16,8 +16,11 @@ _LENGTH_OF = {
     "array": {"minLength": "minItems", "maxLength": "maxItems"},
     "object": {"minLength": "minProperties", "maxLength": "maxProperties"},
 }
-_LOWER_BOUNDS = frozenset({"minLength", "minItems", "minProperties", "minimum", "exclusiveMinimum"})
-_UPPER_BOUNDS = frozenset({"maxLength", "maxItems", "maxProperties", "maximum", "exclusiveMaximum"})
+_STRICTER = {
+    **dict.fromkeys(("minLength", "minItems", "minProperties", "minimum", "exclusiveMinimum"), max),
+    **dict.fromkeys(("maxLength", "maxItems", "maxProperties", "maximum", "exclusiveMaximum"), min),
+}
+"""The function that picks the stricter of two bounds."""
 
 
 class Constraint(msgspec.Struct, frozen=True):
@@ -30,7 +33,7 @@ class Constraint(msgspec.Struct, frozen=True):
         return AnyOf((self, other))
 
     def __invert__(self) -> Constraint:
-        return Not(self)
+        return Not((self,))
 
 
 class Keyword(Constraint, frozen=True):
@@ -40,22 +43,20 @@ class Keyword(Constraint, frozen=True):
     value: object
 
 
-class AllOf(Constraint, frozen=True):
+class _Composed(Constraint, frozen=True):
+    parts: tuple[Constraint, ...]
+
+
+class AllOf(_Composed, frozen=True):
     """Every part holds."""
 
-    parts: tuple[Constraint, ...]
 
-
-class AnyOf(Constraint, frozen=True):
+class AnyOf(_Composed, frozen=True):
     """At least one part holds."""
 
-    parts: tuple[Constraint, ...]
 
-
-class Not(Constraint, frozen=True):
-    """The part does not hold."""
-
-    part: Constraint
+class Not(_Composed, frozen=True):
+    """The only part does not hold."""
 
 
 class Satisfies(Constraint, frozen=True):
@@ -117,7 +118,7 @@ def text_format(name: str) -> Constraint:
 
 
 def satisfies(check: Callable[[object], bool], reason: str, *suggestions: str) -> Constraint:
-    """A value for which `check` is true; `reason` is what the caller is told when it is not."""
+    """A value for which `check` is true; the caller reads `reason` when it is not."""
     return Satisfies(check, reason, suggestions)
 
 
@@ -130,7 +131,7 @@ def constrain(schema: Mapping[str, object], constraints: Sequence[Constraint]) -
 
 
 def checks_in(constraints: Sequence[Constraint]) -> tuple[Satisfies, ...]:
-    """The checks that decoding has to run. Only those that must hold count, so they may not stand under `|` or `~`."""
+    """The checks that decoding has to run. Only those that must hold count, so none may be under `|` or `~`."""
     found: list[Satisfies] = []
     for constraint in constraints:
         if isinstance(constraint, Satisfies):
@@ -141,17 +142,11 @@ def checks_in(constraints: Sequence[Constraint]) -> tuple[Satisfies, ...]:
 
 
 def hides_a_check(constraint: Constraint, *, nested: bool = False) -> bool:
-    """Whether a check stands under `|` or `~`, where neither the schema nor decoding would apply it."""
-    match constraint:
-        case Satisfies():
-            return nested
-        case AllOf(parts):
-            return any(hides_a_check(part, nested=nested) for part in parts)
-        case AnyOf(parts):
-            return any(hides_a_check(part, nested=True) for part in parts)
-        case Not(part):
-            return hides_a_check(part, nested=True)
-    return False
+    """Whether a check is under `|` or `~`, where neither the schema nor decoding would apply it."""
+    if isinstance(constraint, _Composed):
+        inside = nested or not isinstance(constraint, AllOf)
+        return any(hides_a_check(part, nested=inside) for part in constraint.parts)
+    return nested and isinstance(constraint, Satisfies)
 
 
 def _narrow(schema: Schema, constraint: Constraint) -> None:
@@ -163,12 +158,12 @@ def _narrow(schema: Schema, constraint: Constraint) -> None:
                 _narrow(schema, part)
         case AnyOf(parts):
             _put(schema, "anyOf", [_alone(schema, part) for part in parts])
-        case Not(part):
+        case Not((part,)):
             _put(schema, "not", _alone(schema, part))
 
 
 def _alone(schema: Schema, constraint: Constraint) -> Schema:
-    """The constraint as a schema of its own, which still knows whether a length counts characters or items."""
+    """The constraint as a schema of its own; the type decides whether a length counts characters or items."""
     typed: Schema = {"type": schema["type"]} if "type" in schema else {}
     _narrow(typed, constraint)
     typed.pop("type", None)
@@ -176,16 +171,14 @@ def _alone(schema: Schema, constraint: Constraint) -> Schema:
 
 
 def _put(schema: Schema, name: str, value: object) -> None:
-    there = schema.get(name)
-    if name not in schema or there == value:
-        schema[name] = value
-    elif name in _LOWER_BOUNDS and isinstance(there, int | float) and isinstance(value, int | float):
-        schema[name] = max(there, value)
-    elif name in _UPPER_BOUNDS and isinstance(there, int | float) and isinstance(value, int | float):
-        schema[name] = min(there, value)
-    elif name == "enum" and isinstance(there, list) and isinstance(value, list):
-        schema[name] = [choice for choice in there if choice in value]
-    else:
-        more = schema.setdefault("allOf", [])
-        assert isinstance(more, list)
-        schema["allOf"] = [*more, {name: value}]
+    match schema.get(name), value:
+        case before, _ if name not in schema or before == value:
+            schema[name] = value
+        case (int() | float() as before, int() | float()) if name in _STRICTER:
+            schema[name] = _STRICTER[name](before, value)
+        case (list(before), list(value)) if name == "enum":
+            schema[name] = [choice for choice in before if choice in value]
+        case _:
+            more = schema.get("allOf", [])
+            assert isinstance(more, list)
+            schema["allOf"] = [*more, {name: value}]

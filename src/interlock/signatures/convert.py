@@ -1,4 +1,4 @@
-"""From validated JSON to the Python values a function wants. msgspec converts; what it does not know is done here."""
+"""Converts validated JSON to the Python values that a function takes. msgspec does most; this module the rest."""
 
 from __future__ import annotations
 
@@ -14,11 +14,21 @@ from collections.abc import Callable, Iterable
 from typing import Annotated, Any, Literal, TypeAlias, Union
 
 import msgspec
+from msgspec import UNSET
 
 from .compose import plain_choice
-from .constraints import Satisfies, Schema
+from .constraints import Satisfies
 from .marks import checks_of
-from .members import has_members, holds_checks, holds_class_defaults, holds_validators, is_named_tuple, members_of
+from .members import (
+    alias_value,
+    has_members,
+    holds_checks,
+    holds_class_defaults,
+    holds_validators,
+    is_named_tuple,
+    members_of,
+    unwrapped,
+)
 from .pydantic_types import is_any_json, is_pydantic, loader_of
 from .type_schema import SchemaWriter, is_hashable
 from .validate import Validator
@@ -26,17 +36,17 @@ from .validate import Validator
 Converter: TypeAlias = Callable[[Any], Any]
 
 _AS_THEY_ARE = frozenset({str, typing.LiteralString, bool, None, type(None), Any, object, list, dict})
-_BY_CALL = (pathlib.PurePath, ipaddress.IPv4Address, ipaddress.IPv6Address, str, int, float)
+_BY_CALL = (pathlib.PurePath, ipaddress.IPv4Address, ipaddress.IPv6Address, str, int, float, collections.deque)
 
 
 class Converters:
-    """Makes converters, each once. A converter may raise any error for a value that does not fit; none otherwise."""
+    """Makes converters, each once. A converter raises an error of any type for a value that does not fit."""
 
     def __init__(self) -> None:
         self._made: dict[Any, Converter | None] = {}
 
     def make(self, annotation: Any) -> Converter | None:
-        """The converter of a type; None where JSON's own value is what the function wants."""
+        """The converter of a type; None where the function takes the JSON value itself."""
         if not is_hashable(annotation):
             return self._make(annotation)
         if annotation not in self._made:
@@ -45,21 +55,16 @@ class Converters:
         return self._made[annotation]
 
     def _late(self, annotation: Any, value: Any) -> Any:
-        """A type inside itself: its converter is made by the time a value arrives."""
-        convert = self._made[annotation]
-        return convert(value) if convert else value
+        """Convert with a type that contains itself: its converter exists by the time a value arrives."""
+        return _apply(self._made[annotation], value)
 
     def _make(self, annotation: Any) -> Converter | None:
         if (is_hashable(annotation) and annotation in _AS_THEY_ARE) or is_any_json(annotation):
             return None
         if holds_validators(annotation):
             return loader_of(annotation)
-        if annotation is int:
-            return int
-        if annotation is float:
-            return float
-        if isinstance(annotation, type) and issubclass(annotation, enum.IntFlag):
-            return annotation
+        if annotation in (int, float) or (isinstance(annotation, type) and issubclass(annotation, enum.IntFlag)):
+            return typing.cast("Converter", annotation)
         if annotation is decimal.Decimal:
             return lambda value: decimal.Decimal(str(value))
         origin, arguments = typing.get_origin(annotation), typing.get_args(annotation)
@@ -82,15 +87,10 @@ class Converters:
     def _make_by_parts(self, annotation: Any, kind: Any, arguments: tuple[Any, ...]) -> Converter | None:
         if kind is Union or kind is types.UnionType:
             return self._make_union(arguments)
-        if isinstance(annotation, typing.NewType):
-            return self.make(annotation.__supertype__)
-        if type(annotation).__name__ == "TypeAliasType" or type(kind).__name__ == "TypeAliasType":
-            value = kind.__value__
-            return self.make(value[arguments] if arguments else value)
-        if isinstance(annotation, typing.TypeVar):
-            return self.make(annotation.__bound__ if annotation.__bound__ is not None else Any)
-        if getattr(kind, "_name", None) in ("Required", "NotRequired", "ReadOnly", "Final"):
-            return self.make(arguments[0])
+        if (aliased := alias_value(annotation)) is not UNSET:
+            return self.make(aliased)
+        if (inner := unwrapped(annotation)) is not annotation:
+            return self.make(inner)
         if has_members(kind):
             return self._make_class(kind, arguments)
         if not (isinstance(kind, type) and arguments):
@@ -106,7 +106,7 @@ class Converters:
         return lambda value: collect(_apply(items, item) for item in value)
 
     def _make_union(self, arms: tuple[Any, ...]) -> Converter:
-        """The arm whose schema the value fits; of several, the one that knows most of its keys."""
+        """Convert with the arm whose schema the value fits; of several, with the one that knows most of its keys."""
         choices = [(_validator_of(arm), _keys_of(arm), self.make(arm)) for arm in arms]
 
         def convert(value: Any) -> Any:
@@ -146,12 +146,12 @@ def _checked(convert: Converter | None, checks: tuple[Satisfies, ...]) -> Conver
 
 
 def _literal_converter(choices: tuple[Any, ...]) -> Converter:
-    """From a choice to the member of an enum that it names, and from 1.0 to 1."""
+    """Convert a choice to the enum member that it names, and 1.0 to 1."""
     plain = [(plain_choice(choice), choice) for choice in choices]
 
     def convert(value: Any) -> Any:
-        for told, choice in plain:
-            if told == value and isinstance(told, bool) is isinstance(value, bool):
+        for listed, choice in plain:
+            if listed == value and isinstance(listed, bool) is isinstance(value, bool):
                 return choice
         raise ValueError("is none of the choices")
 
@@ -197,17 +197,14 @@ def _integral(value: Any) -> Any:
 
 
 def _load(annotation: Any, value: Any) -> Any:
-    """Types that msgspec does not know itself; it passes them on to here."""
+    """Convert to a type that msgspec does not know: its `dec_hook`."""
     if is_pydantic(annotation):
         return loader_of(annotation)(value)
     kind = typing.get_origin(annotation) or annotation
-    if isinstance(kind, type):
-        if issubclass(kind, _BY_CALL):
-            return kind(value)
-        if issubclass(kind, collections.deque):
-            return kind(value)
-        if kind in (collections.abc.Iterable, collections.abc.Collection):
-            return value
+    if isinstance(kind, type) and issubclass(kind, _BY_CALL):
+        return kind(value)
+    if kind in (collections.abc.Iterable, collections.abc.Collection):
+        return value
     raise NotImplementedError(f"no conversion to {annotation}")
 
 
@@ -218,6 +215,5 @@ def _validator_of(annotation: Any) -> Validator:
 
 def _keys_of(annotation: Any) -> frozenset[str]:
     writer = SchemaWriter()
-    schema: Schema = writer.resolve(writer.write(annotation))
-    properties = schema.get("properties")
-    return frozenset(properties) if isinstance(properties, dict) else frozenset()
+    properties: Any = writer.resolve(writer.write(annotation)).get("properties", ())
+    return frozenset(properties)

@@ -1,4 +1,4 @@
-"""The `$defs` of a schema that is being written. What is used once is put in place; what recurs or is shared stays."""
+"""The `$defs` of a schema that is being written. A definition used once is inlined; a shared or recursive one stays."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Mapping
 from typing import Any
 
 import msgspec
+from msgspec import UNSET
 
 from .constraints import Schema
 
@@ -19,7 +20,7 @@ class Definitions(dict[str, Schema]):
     """Schemas by name."""
 
     def reserve(self, wanted: str) -> str:
-        """A name that is free, taken from now on, so that a type inside itself can refer to it."""
+        """Take a free name, so that a type that contains itself can refer to it."""
         name, number = wanted, 2
         while name in self:
             name, number = f"{wanted}{number}", number + 1
@@ -27,7 +28,7 @@ class Definitions(dict[str, Schema]):
         return name
 
     def adopt(self, schema: Schema, name: str) -> Schema:
-        """A schema that another library wrote for `name`; its own definitions join these under names that are free."""
+        """A schema that another library wrote for `name`. Its own definitions join these under free names."""
         definitions: Any = schema.pop("$defs", {})
         itself = referenced(schema)
         names = {inner: name if inner == itself else self.reserve(inner) for inner in definitions}
@@ -59,6 +60,20 @@ class Definitions(dict[str, Schema]):
         return seen
 
 
+def pointed(root: object, target: str) -> Any:
+    """The part of a schema that a local JSON pointer (`#`, `#/a/b`) names, or UNSET."""
+    if target != "#" and not target.startswith("#/"):
+        return UNSET
+    found: Any = root
+    for step in target.split("/")[1:]:
+        step = step.replace("~1", "/").replace("~0", "~")
+        try:
+            found = found[int(step) if isinstance(found, list) and step.isdigit() else step]
+        except (LookupError, TypeError):
+            return UNSET
+    return found
+
+
 def copied(node: Any) -> Any:
     """A deep copy of a JSON value."""
     return msgspec.to_builtins(node)
@@ -71,12 +86,9 @@ def referenced(schema: Schema) -> str:
 
 
 def _references(node: object) -> list[str]:
-    if isinstance(node, dict):
-        found = [name] if (name := referenced(node)) else []
-        for value in node.values():
-            found += _references(value)
-        return found
-    return [name for item in node for name in _references(item)] if isinstance(node, list) else []
+    inner = node.values() if isinstance(node, dict) else node if isinstance(node, list) else ()
+    found = [name for item in inner for name in _references(item)]
+    return [name, *found] if isinstance(node, dict) and (name := referenced(node)) else found
 
 
 def _inline(node: Any, inlined: Mapping[str, Schema]) -> Any:
@@ -90,7 +102,7 @@ def _inline(node: Any, inlined: Mapping[str, Schema]) -> Any:
 
 
 def _adopted(node: Any, names: Mapping[str, str]) -> Any:
-    """The schema under our names, without titles that only repeat a name: they cost tokens and tell nothing."""
+    """The schema under our names, without titles that only repeat a name, since they cost tokens."""
     if isinstance(node, list):
         return [_adopted(item, names) for item in node]
     if not isinstance(node, dict):
@@ -107,7 +119,7 @@ def _adopted(node: Any, names: Mapping[str, str]) -> Any:
 
 
 def _titled(name: str, schema: Any, adopted: Any) -> Any:
-    """With the title that its author gave it, and not the one that pydantic makes of the name."""
+    """Keep a title that the author gave, and drop the one that pydantic makes of the name."""
     title = schema.get("title") if isinstance(schema, dict) else None
     if title is None or title == name.title().replace("_", " ").strip():
         return adopted

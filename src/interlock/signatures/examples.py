@@ -1,26 +1,37 @@
-"""Makes example values from the constraints of a schema. Each one given has been validated; there may be none."""
+"""Makes example values from the constraints of a schema. Each has been validated; there may be none."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from typing import Any
+from collections.abc import Mapping
+from typing import Any, TypeAlias
+
+from msgspec import UNSET
 
 from .constraints import Schema
+from .definitions import pointed
 from .formats import IN_FORMAT
 from .patterns import example as text_for_pattern
 from .validate import Validator
 
+Keywords: TypeAlias = Mapping[str, Any]
+"""A schema that is an object."""
+
 _VARIANTS = 12
-_MOST_NODES = 2_000
-_MOST_CHARACTERS = 10_000
-_DEEPEST = 8
+_MAX_NODES = 2_000
+_MAX_CHARACTERS = 10_000
+_MAX_DEPTH = 8
 _WORDS = ("text", "example", "value", "sample", "item")
+_KEYWORDS_OF = {
+    "object": frozenset({"properties", "required", "additionalProperties", "minProperties", "propertyNames"}),
+    "array": frozenset({"items", "prefixItems", "minItems", "contains"}),
+    "number": frozenset({"minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf"}),
+}
 _MERGED_BOUNDS = {"minimum": max, "minLength": max, "minItems": max, "maximum": min, "maxLength": min, "maxItems": min}
 
 
 def examples(schema: Schema | bool, count: int = 2) -> list[Any]:
-    """Up to `count` different values that fit: the least that is required, everything optional too, then others."""
+    """Up to `count` different values that fit: first with required members only, then with all, then others."""
     validator = Validator(schema, formats=True)
     found: list[Any] = []
     for variant in range(_VARIANTS):
@@ -37,11 +48,11 @@ def examples(schema: Schema | bool, count: int = 2) -> list[Any]:
 
 
 class _GiveUp(Exception):
-    """No value of a reasonable size is in sight."""
+    """This attempt finds no value of a reasonable size."""
 
 
 class _Sketch:
-    """One attempt at a value. It aims at the common keywords; validation decides whether it hit."""
+    """One attempt at a value. It follows the common keywords; validation decides whether the value fits."""
 
     def __init__(self, root: Schema | bool, variant: int, *, full: bool) -> None:
         self._root = root
@@ -51,7 +62,7 @@ class _Sketch:
 
     def value(self, schema: object, depth: int = 0, shift: int = 0) -> Any:
         self._nodes += 1
-        if self._nodes > _MOST_NODES or depth > 4 * _DEEPEST or schema is False:
+        if self._nodes > _MAX_NODES or depth > 4 * _MAX_DEPTH or schema is False:
             raise _GiveUp
         if not isinstance(schema, Mapping):
             return "text"
@@ -66,7 +77,7 @@ class _Sketch:
                 return values[pick % len(values)]
         return self._typed(schema, depth, pick)
 
-    def _typed(self, schema: Mapping[str, Any], depth: int, pick: int) -> Any:
+    def _typed(self, schema: Keywords, depth: int, pick: int) -> Any:
         match _type_of(schema, pick):
             case "object":
                 return self._object(schema, depth)
@@ -82,13 +93,13 @@ class _Sketch:
                 return None
         return _text(schema, pick)
 
-    def _merged(self, schema: Mapping[str, Any], depth: int) -> Mapping[str, Any]:
+    def _merged(self, schema: Keywords, depth: int) -> Keywords:
         """The schema with its references followed and one arm of each union taken."""
         merged = dict(schema)
-        for _ in range(2 * _DEEPEST):
+        for _ in range(2 * _MAX_DEPTH):
             parts: list[object] = []
             if isinstance(merged.get("$ref"), str):
-                parts.append(self._resolve(merged.pop("$ref")))
+                parts.append(pointed(self._root, merged.pop("$ref")))
             parts += merged.pop("allOf", [])
             for keyword in ("anyOf", "oneOf"):
                 arms = merged.pop(keyword, None)
@@ -97,7 +108,7 @@ class _Sketch:
             if not parts:
                 return merged
             for part in parts:
-                if part is False:
+                if part is False or part is UNSET:
                     raise _GiveUp
                 if isinstance(part, Mapping):
                     merged = _both(merged, part)
@@ -105,36 +116,25 @@ class _Sketch:
 
     def _arm(self, arms: list[Any], depth: int) -> object:
         """Another arm for another variant; deep inside the plainest, so that recursion ends."""
-        if depth < _DEEPEST // 2:
+        if depth < _MAX_DEPTH // 2:
             return arms[self._variant % len(arms)]
         return min(arms, key=lambda arm: len(str(arm)) + 1000 * ("$ref" in str(arm)))
 
-    def _resolve(self, target: str) -> object:
-        found: object = self._root
-        if target != "#" and not target.startswith("#/"):
-            raise _GiveUp
-        for step in target[2:].split("/") if target != "#" else ():
-            step = step.replace("~1", "/").replace("~0", "~")
-            if not isinstance(found, Mapping) or step not in found:
-                raise _GiveUp
-            found = found[step]
-        return found
-
-    def _object(self, schema: Mapping[str, Any], depth: int) -> dict[str, Any]:
+    def _object(self, schema: Keywords, depth: int) -> dict[str, Any]:
         properties = schema.get("properties") or {}
         required = list(schema.get("required") or ())
-        least, most = _count(schema, "minProperties", 0), _count(schema, "maxProperties", _MOST_NODES)
+        low, high = _count(schema, "minProperties", 0), _count(schema, "maxProperties", _MAX_NODES)
         optional = [name for name in properties if name not in required]
         others = schema.get("additionalProperties", True)
-        wanted = optional if self._full and depth < _DEEPEST // 2 else optional[: max(0, least - len(required))]
+        shallow = depth < _MAX_DEPTH // 2
+        wanted = optional if self._full and shallow else optional[: max(0, low - len(required))]
         value: dict[str, Any] = {}
-        for shift, name in enumerate([*required, *wanted]):
-            if len(value) < max(most, len(required)):
-                value[name] = self.value(properties.get(name, others), depth + 1, shift)
-        sample = 1 if isinstance(others, Mapping) and others and not properties and depth < _DEEPEST // 2 else 0
+        for shift, name in enumerate([*required, *wanted][: max(high, len(required))]):
+            value[name] = self.value(properties.get(name, others), depth + 1, shift)
+        sample = 1 if isinstance(others, Mapping) and others and not properties and shallow else 0
         number = 0
-        while len(value) < min(max(least, sample), most):
-            if number > _MOST_NODES:
+        while len(value) < min(max(low, sample), high):
+            if number > _MAX_NODES:
                 raise _GiveUp
             name = self._property_name(schema.get("propertyNames"), number)
             value.setdefault(name, self.value(others, depth + 1, number))
@@ -147,13 +147,13 @@ class _Sketch:
             raise _GiveUp
         return name
 
-    def _array(self, schema: Mapping[str, Any], depth: int, pick: int) -> list[Any]:
+    def _array(self, schema: Keywords, depth: int, pick: int) -> list[Any]:
         prefix = schema.get("prefixItems") or []
         items = schema.get("items", True)
-        least, most = _count(schema, "minItems", 0), _count(schema, "maxItems", _MOST_NODES)
-        usual = 0 if items is False or depth >= _DEEPEST // 2 or (pick == 0 and not self._full) else 1
-        length = min(max(least, len(prefix) if most >= len(prefix) else 0, usual), most)
-        if length > _MOST_NODES:
+        low, high = _count(schema, "minItems", 0), _count(schema, "maxItems", _MAX_NODES)
+        usual = 0 if items is False or depth >= _MAX_DEPTH // 2 or (pick == 0 and not self._full) else 1
+        length = min(max(low, len(prefix) if high >= len(prefix) else 0, usual), high)
+        if length > _MAX_NODES:
             raise _GiveUp
         value: list[Any] = []
         shift = 0
@@ -169,74 +169,54 @@ class _Sketch:
         return value
 
 
-def _type_of(schema: Mapping[str, Any], pick: int) -> str:
-    told = schema.get("type")
-    if isinstance(told, list) and told:
-        kinds = [kind for kind in told if kind != "null"] if pick == 0 else told
-        return str((kinds or told)[pick % len(kinds or told)])
-    if isinstance(told, str):
-        return told
-    for kind, keywords in (
-        ("object", ("properties", "required", "additionalProperties", "minProperties", "propertyNames")),
-        ("array", ("items", "prefixItems", "minItems", "contains")),
-        ("number", ("minimum", "maximum", "exclusiveMinimum", "exclusiveMaximum", "multipleOf")),
-    ):
-        if any(keyword in schema for keyword in keywords):
-            return kind
-    return "string"
+def _type_of(schema: Keywords, pick: int) -> str:
+    kinds = schema.get("type")
+    if isinstance(kinds, list) and kinds:
+        kinds = (pick == 0 and [kind for kind in kinds if kind != "null"]) or kinds
+        return str(kinds[pick % len(kinds)])
+    if isinstance(kinds, str):
+        return kinds
+    return next((kind for kind, keywords in _KEYWORDS_OF.items() if not keywords.isdisjoint(schema)), "string")
 
 
-def _text(schema: Mapping[str, Any], pick: int) -> str:
-    least, most = _count(schema, "minLength", 0), _count(schema, "maxLength", _MOST_CHARACTERS)
-    if least > _MOST_CHARACTERS or least > most:
+def _text(schema: Keywords, pick: int) -> str:
+    low, high = _count(schema, "minLength", 0), _count(schema, "maxLength", _MAX_CHARACTERS)
+    if low > _MAX_CHARACTERS or low > high:
         raise _GiveUp
     pattern = schema.get("pattern")
     if isinstance(pattern, str):
-        text = text_for_pattern(pattern, least, pick)
+        text = text_for_pattern(pattern, low, pick)
         if text is None:
             raise _GiveUp
         return text
-    if schema.get("format") in IN_FORMAT:
-        return IN_FORMAT[schema["format"]]
-    if schema.get("contentEncoding") == "base64":
-        return IN_FORMAT["base64"]
+    for keyword in ("format", "contentEncoding"):
+        if schema.get(keyword) in IN_FORMAT:
+            return IN_FORMAT[schema[keyword]]
     word = _WORDS[pick % len(_WORDS)] + (str(pick) if pick >= len(_WORDS) else "")
-    return (word + "x" * (least - len(word)))[:most]
+    return (word + "x" * (low - len(word)))[:high]
 
 
-def _number(schema: Mapping[str, Any], pick: int, *, whole: bool) -> int | float:
+def _number(schema: Keywords, pick: int, *, whole: bool) -> Any:
     low, high = schema.get("minimum"), schema.get("maximum")
     over, under = schema.get("exclusiveMinimum"), schema.get("exclusiveMaximum")
     step = schema.get("multipleOf")
     if not whole and step is None:
-        return next(_reals(low, high, over, under, pick), 0.5)
+        return _real(_highest(low, over), _lowest(high, under), pick)
     step = step if isinstance(step, int | float) and step > 0 else 1
     if whole and not float(step).is_integer():
         step = 1 if (1 / step).is_integer() else step * 10 ** len(str(step).partition(".")[2])
-    bottom = _highest(
-        math.ceil(low / step) if low is not None else None, math.floor(over / step) + 1 if over is not None else None
-    )
-    top = _lowest(
-        math.floor(high / step) if high is not None else None,
-        math.ceil(under / step) - 1 if under is not None else None,
-    )
+    bottom = _highest(low and math.ceil(low / step), None if over is None else math.floor(over / step) + 1)
+    top = _lowest(high and math.floor(high / step), None if under is None else math.ceil(under / step) - 1)
     if bottom is None:
-        bottom = min(1, top) if top is not None else 1
-    count = bottom + pick if top is None else bottom + pick % (top - bottom + 1) if top >= bottom else bottom
-    number = count * step
-    return int(number) if whole else number
+        bottom = 1 if top is None else min(1, top)
+    count = bottom + pick if top is None else bottom + pick % max(1, top - bottom + 1)
+    return int(count * step) if whole else count * step
 
 
-def _reals(low: Any, high: Any, over: Any, under: Any, pick: int) -> Iterator[float]:
-    bottom, top = _highest(low, over), _lowest(high, under)
-    if bottom is None and top is None:
-        yield 0.5 + pick
-    elif bottom is None:
-        yield top - 1 - pick
-    elif top is None:
-        yield bottom + 1 + pick
-    else:
-        yield bottom if bottom == top else bottom + (top - bottom) / (2 + pick)
+def _real(bottom: Any, top: Any, pick: int) -> Any:
+    if bottom is None:
+        return 0.5 + pick if top is None else top - 1 - pick
+    return bottom + 1 + pick if top is None else bottom + (top - bottom) / (2 + pick)
 
 
 def _highest(*bounds: Any) -> Any:
@@ -247,30 +227,29 @@ def _lowest(*bounds: Any) -> Any:
     return min((bound for bound in bounds if bound is not None), default=None)
 
 
-def _count(schema: Mapping[str, Any], keyword: str, otherwise: int) -> int:
+def _count(schema: Keywords, keyword: str, otherwise: int) -> int:
     value = schema.get(keyword, otherwise)
     return int(value) if isinstance(value, int | float) else otherwise
 
 
-def _both(one: Mapping[str, Any], other: Mapping[str, Any]) -> dict[str, Any]:
+def _both(one: Keywords, other: Keywords) -> dict[str, Any]:
     """Two schemas that both hold, as one; the first wins where they cannot be joined."""
     joined = dict(one)
     for keyword, value in other.items():
-        there = joined.get(keyword)
-        if keyword not in joined:
-            joined[keyword] = value
-        elif keyword == "properties" and isinstance(there, dict) and isinstance(value, dict):
-            joined[keyword] = {**value, **there}
-        elif keyword == "required" and isinstance(there, list) and isinstance(value, list):
-            joined[keyword] = [*there, *(name for name in value if name not in there)]
-        elif keyword in ("allOf", "anyOf", "oneOf") and isinstance(there, list) and isinstance(value, list):
-            joined["allOf"] = [*joined.get("allOf", []), {keyword: value}]
-        elif keyword in _MERGED_BOUNDS and isinstance(there, int | float) and isinstance(value, int | float):
-            joined[keyword] = _MERGED_BOUNDS[keyword](there, value)
-        elif keyword == "enum" and isinstance(there, list) and isinstance(value, list):
-            joined[keyword] = [choice for choice in there if choice in value]
-        elif keyword == "$ref":
-            joined["allOf"] = [*joined.get("allOf", []), {"$ref": value}]
+        before = joined.get(keyword)
+        match before, value:
+            case _ if keyword not in joined:
+                joined[keyword] = value
+            case (dict(), dict()) if keyword == "properties":
+                joined[keyword] = {**value, **before}
+            case (list(), list()) if keyword == "required":
+                joined[keyword] = [*before, *(name for name in value if name not in before)]
+            case (list(), list()) if keyword == "enum":
+                joined[keyword] = [choice for choice in before if choice in value]
+            case (int() | float(), int() | float()) if keyword in _MERGED_BOUNDS:
+                joined[keyword] = _MERGED_BOUNDS[keyword](before, value)
+            case _ if keyword in ("$ref", "allOf", "anyOf", "oneOf"):
+                joined["allOf"] = [*joined.get("allOf", []), {keyword: value}]
     return joined
 
 

@@ -33,7 +33,7 @@ class InputField(msgspec.Struct, frozen=True, kw_only=True):
     default_factory: Callable[[], Any] | None = None
     """Makes the default, anew for each call."""
     required: bool | None = None
-    """Whether a caller has to give it; unless said, a field without a default is required."""
+    """Whether a caller has to give it; by default, a field without a default is required."""
     min_length: int | None = None
     max_length: int | None = None
     pattern: str | None = None
@@ -47,7 +47,7 @@ class InputField(msgspec.Struct, frozen=True, kw_only=True):
     constraints: tuple[Constraint, ...] = ()
     """Further constraints, composed with `&`, `|` and `~`."""
     schema: Schema | None = None
-    """The whole schema, where it says more than a type and constraints can."""
+    """The whole schema, where a type and constraints cannot express it."""
 
     @property
     def is_required(self) -> bool:
@@ -55,7 +55,7 @@ class InputField(msgspec.Struct, frozen=True, kw_only=True):
         return not optional if self.required is None else self.required
 
     def all_constraints(self) -> tuple[Constraint, ...]:
-        """Those named by a field of their own, then the composed ones."""
+        """The constraints of the single attributes, then the composed ones."""
         named = [
             Keyword(keyword, value)
             for attribute, keyword in _CONSTRAINT_KEYWORDS.items()
@@ -68,21 +68,15 @@ class InputField(msgspec.Struct, frozen=True, kw_only=True):
         return (*named, *self.constraints)
 
     def decorate(self, schema: Schema) -> Schema:
-        """The schema with what the field says beside its constraints, in the order a reader expects."""
-        told = dict(schema)
-        if self.description:
-            told["description"] = self.description
-        if self.examples:
-            told["examples"] = list(self.examples)
-        if self.secret:
-            told["writeOnly"] = True
-        return told
+        """The schema with the description, the examples and the mark of a secret."""
+        more = {"description": self.description, "examples": list(self.examples), "writeOnly": self.secret}
+        return {**schema, **{keyword: value for keyword, value in more.items() if value}}
 
 
 class OutputField(msgspec.Struct, frozen=True, kw_only=True):
-    """What a tool returns. On a function: `-> Annotated[Report, OutputField(description="...")]`."""
+    """The result of a tool. On a function: `-> Annotated[Report, OutputField(description="...")]`."""
 
     type: Any = UNSET
     description: str = ""
     schema: Schema | None = None
-    """The whole schema, where it says more than a type can."""
+    """The whole schema, where a type cannot express it."""

@@ -1,4 +1,4 @@
-"""From JSON Schema back to fields. Nothing is lost: what a field cannot say is kept as the schema it was."""
+"""Reads JSON Schema back to fields without loss: a schema that a field cannot express is kept unchanged."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from msgspec import UNSET
 
-from .constraints import Constraint, Keyword, Schema, constrain
+from .constraints import Keyword, Schema, constrain
 from .fields import InputField
 from .problems import DefinitionError
 
@@ -45,24 +45,18 @@ def _field(name: str, schema: object, *, required: bool) -> InputField:
         return InputField(name=name, type=Any, required=required)
     if not isinstance(schema, dict):
         raise DefinitionError(f"property '{name}' must be a schema that some value fits, not {schema!r}")
-    said: dict[str, Any] = {}
-    constraints: list[Constraint] = []
-    for keyword, value in schema.items():
-        if keyword in _ATTRIBUTES:
-            said[_ATTRIBUTES[keyword]] = value
-        elif keyword in _COMPOSED:
-            constraints.append(Keyword(keyword, value))
-        elif keyword == "enum" and isinstance(value, list):
-            said["choices"] = tuple(value)
-        elif keyword == "examples" and isinstance(value, list):
-            said["examples"] = tuple(value)
-        elif keyword == "writeOnly" and value is True:
-            said["secret"] = True
+    given: dict[str, Any] = {_ATTRIBUTES[keyword]: schema[keyword] for keyword in schema if keyword in _ATTRIBUTES}
+    for keyword, attribute in (("enum", "choices"), ("examples", "examples")):
+        if isinstance(schema.get(keyword), list):
+            given[attribute] = tuple(schema[keyword])
+    composed = tuple(Keyword(keyword, value) for keyword, value in schema.items() if keyword in _COMPOSED)
     kind = schema.get("type")
-    python = _TYPES.get(kind, UNSET) if isinstance(kind, str) else UNSET
-    if python is not UNSET:
-        field = InputField(name=name, type=python, required=required, constraints=tuple(constraints), **said)
-        if _written(field, str(kind)) == schema:
+    if isinstance(kind, str) and kind in _TYPES:
+        secret = schema.get("writeOnly") is True
+        field = InputField(
+            name=name, type=_TYPES[kind], required=required, constraints=composed, secret=secret, **given
+        )
+        if _written(field, kind) == schema:
             return field
     return InputField(name=name, required=required, default=schema.get("default", UNSET), schema=schema)
 

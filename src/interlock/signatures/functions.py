@@ -1,8 +1,9 @@
-"""Reads a Python function: its parameters, what it returns, how it runs. Errors name the parameter and the file."""
+"""Reads a Python function: its parameters, its return type and how it runs. Errors name the parameter and the file."""
 
 from __future__ import annotations
 
 import collections.abc
+import contextlib
 import functools
 import inspect
 import types
@@ -34,7 +35,7 @@ _REFUSED = {
 
 
 class FunctionFacts(msgspec.Struct, frozen=True):
-    """What a function says of itself."""
+    """The parts of a signature that a function gives."""
 
     inputs: tuple[InputField, ...]
     injected: Mapping[str, type]
@@ -47,10 +48,13 @@ class FunctionFacts(msgspec.Struct, frozen=True):
 def read_function(
     function: Callable[..., object], context_types: tuple[type, ...] = (), content_types: tuple[type, ...] = ()
 ) -> FunctionFacts:
-    """The facts of a function; raises DefinitionError where it cannot be a tool."""
+    """Read a function. Raises DefinitionError where it cannot be a tool."""
     if not callable(function):
         raise DefinitionError(f"a tool is made from a function, not from {shown(function)}")
-    target = _plain_function(function)
+    target = _called(function)
+    with contextlib.suppress(ValueError):
+        # Annotations and docstring are those of the function under the decorators.
+        target = inspect.unwrap(target)
     where = _location(target, function)
     try:
         parameters = inspect.signature(function).parameters
@@ -85,17 +89,8 @@ def read_function(
     )
 
 
-def _plain_function(function: Callable[..., object]) -> Any:
-    """The function that holds annotations and docstring, under partials, decorators and callable objects."""
-    target = _called(function)
-    try:
-        return inspect.unwrap(target)
-    except ValueError:
-        return target
-
-
 def _called(function: Callable[..., object]) -> Any:
-    """What is called first, under partials and callable objects."""
+    """The function that runs first, under partials and callable objects."""
     target: Any = function
     while isinstance(target, functools.partial):
         target = target.func
@@ -135,39 +130,27 @@ def _annotations(target: Any, where: str) -> dict[str, Any]:
 
 @functools.lru_cache(maxsize=1_024)
 def _code(annotation: str) -> types.CodeType:
-    """An annotation that was kept as text. Few different ones stand in many functions."""
+    """An annotation that was kept as text. Many functions share few different ones, hence the cache."""
     return compile(annotation, "<annotation>", "eval")
 
 
 def _enclosing_names(target: Any) -> dict[str, Any]:
     """Names of the enclosing functions that the function uses, for annotations kept as text."""
     code, cells = getattr(target, "__code__", None), getattr(target, "__closure__", None)
-    if not isinstance(code, types.CodeType) or not cells:
-        return {}
     names: dict[str, Any] = {}
-    for name, cell in zip(code.co_freevars, cells, strict=False):
-        try:
+    for name, cell in zip(getattr(code, "co_freevars", ()), cells or (), strict=False):
+        with contextlib.suppress(ValueError):
             names[name] = cell.cell_contents
-        except ValueError:
-            continue
     return names
 
 
 def _context_type(annotation: Any, context_types: tuple[type, ...]) -> type | None:
-    for candidate in _arms(annotation):
-        kind = typing.get_origin(candidate) or candidate
-        if isinstance(kind, type) and issubclass(kind, context_types):
-            return kind
-    return None
-
-
-def _arms(annotation: Any) -> Sequence[Any]:
-    origin = typing.get_origin(annotation)
-    if origin is Annotated:
-        return _arms(typing.get_args(annotation)[0])
-    if origin is Union or origin is types.UnionType:
-        return [arm for option in typing.get_args(annotation) for arm in _arms(option)]
-    return [annotation]
+    """The context type that an annotation names, also as an arm of a union."""
+    kind, arguments = typing.get_origin(annotation) or annotation, typing.get_args(annotation)
+    if kind in (Annotated, Union, types.UnionType):
+        arms = arguments[:1] if kind is Annotated else arguments
+        return next((found for arm in arms if (found := _context_type(arm, context_types))), None)
+    return kind if isinstance(kind, type) and issubclass(kind, context_types) else None
 
 
 def _input(parameter: inspect.Parameter, annotation: Any, documented: str) -> InputField:
@@ -191,7 +174,7 @@ def _input(parameter: inspect.Parameter, annotation: Any, documented: str) -> In
 
 
 def _refuse_aliases(marks: Sequence[Any]) -> None:
-    """Arguments come under the parameter's own name, so that another one would be promised to nobody."""
+    """Raise DefinitionError for an alias: arguments come under the parameter's own name only."""
     for mark in marks:
         alias = getattr(mark, "validation_alias", None) or getattr(mark, "alias", None)
         if alias is not None and type(mark).__module__.startswith("pydantic"):
@@ -209,11 +192,8 @@ def _output(annotation: Any, documented: str, content_types: tuple[type, ...]) -
         return _output(arguments[-1], documented, content_types)
     if annotation in _STREAMS or origin in _STREAMS:
         annotation = list[arguments[0]] if arguments else list  # type: ignore[valid-type]
-    if schema is None and (annotation in (UNSET, None, type(None), Any, object, typing.NoReturn, typing.Never)):
-        return None
-    if is_any_json(annotation):
-        return None
-    if schema is None and _mentions(annotation, content_types):
+    untyped = annotation in (UNSET, None, type(None), Any, object, typing.NoReturn, typing.Never)
+    if is_any_json(annotation) or (schema is None and (untyped or _mentions(annotation, content_types))):
         return None
     return OutputField(type=annotation, description=description, schema=schema)
 
@@ -225,10 +205,11 @@ def _mentions(annotation: Any, kinds: tuple[type, ...]) -> bool:
 
 
 def _kind(function: Callable[..., object]) -> Kind:
-    """How it runs, which its outermost decorator decides and not what that decorates."""
+    """How it runs: the outermost decorator decides."""
     target = _called(function)
-    if inspect.isasyncgenfunction(target):
-        return "async_generator"
-    if inspect.isgeneratorfunction(target):
-        return "generator"
-    return "coroutine" if inspect.iscoroutinefunction(target) else "function"
+    kinds: dict[Kind, Callable[[object], bool]] = {
+        "async_generator": inspect.isasyncgenfunction,
+        "generator": inspect.isgeneratorfunction,
+        "coroutine": inspect.iscoroutinefunction,
+    }
+    return next((kind for kind, test in kinds.items() if test(target)), "function")

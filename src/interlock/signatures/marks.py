@@ -1,10 +1,11 @@
-"""Reads what stands beside the type in `Annotated[type, ...]`: our own marks and those of other libraries.
+"""Reads the marks beside the type in `Annotated[type, ...]`: our own and those of other libraries.
 
 Other libraries are recognised by the attributes they share (`ge`, `min_length`, ...), so none has to be imported.
 """
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterable
 from typing import Any
 
@@ -31,10 +32,7 @@ _KEYWORDS = {
 def marks_of(metadata: Iterable[object]) -> InputField:
     """All marks of one annotation as one field without name and type; a later mark overrides an earlier one."""
     fields = [_read(mark) for mark in metadata]
-    field = fields[0] if fields else InputField()
-    for over in fields[1:]:
-        field = _overlay(field, over)
-    return field
+    return functools.reduce(_overlay, fields) if fields else InputField()
 
 
 def checks_of(metadata: Iterable[object]) -> tuple[Satisfies, ...]:
@@ -49,9 +47,7 @@ def _read(mark: object) -> InputField:
         return InputField(description=mark.description, schema=mark.schema)
     if isinstance(mark, Constraint):
         return InputField(constraints=(mark,))
-    if isinstance(mark, str):
-        return InputField(description=mark)
-    documentation = getattr(mark, "documentation", None)
+    documentation = getattr(mark, "documentation", mark)
     if isinstance(documentation, str):
         return InputField(description=documentation)
     if type(mark).__module__.partition(".")[0] in _FOREIGN:
@@ -66,9 +62,8 @@ def _read_foreign(mark: object) -> InputField:
         if value is not None and not (attribute == "min_length" and value == 0):
             constraints.append(Keyword(keyword, _plain(value, keyword)))
     constraints += _read_predicate(mark)
-    field = InputField(constraints=tuple(constraints))
-    for inner in getattr(mark, "metadata", None) or ():
-        field = _overlay(field, _read(inner))
+    inner = map(_read, getattr(mark, "metadata", None) or ())
+    field = functools.reduce(_overlay, inner, InputField(constraints=tuple(constraints)))
     default = getattr(mark, "default", UNSET)
     if getattr(mark, "default_factory_takes_validated_data", False):
         raise DefinitionError("its default_factory wants the other arguments; make the default in the function")
@@ -82,7 +77,7 @@ def _read_foreign(mark: object) -> InputField:
 
 
 def _plain(value: object, keyword: str) -> object:
-    """A bound as JSON Schema can hold it; a compiled expression is its source."""
+    """A bound as JSON Schema holds it: a compiled expression becomes its source."""
     value = getattr(value, "pattern", value)
     if isinstance(value, int | float | str):
         return value
@@ -91,7 +86,7 @@ def _plain(value: object, keyword: str) -> object:
 
 def _read_predicate(mark: object) -> list[Constraint]:
     if type(mark).__module__ != "annotated_types":
-        return []  # what pydantic is to call gives a value, and no verdict
+        return []  # a function for pydantic returns a value, and not whether it fits
     check: Callable[[Any], bool] | None = getattr(mark, "func", None)
     if not callable(check):
         return []
@@ -106,10 +101,10 @@ def _text(mark: object, attribute: str) -> str:
 
 def _overlay(under: InputField, over: InputField) -> InputField:
     blank = InputField()
-    said = {
+    given = {
         name: value
         for name in InputField.__struct_fields__
         if (value := getattr(over, name)) is not getattr(blank, name) and value != getattr(blank, name)
     }
-    said["constraints"] = under.constraints + over.constraints
-    return msgspec.structs.replace(under, **said)
+    given["constraints"] = under.constraints + over.constraints
+    return msgspec.structs.replace(under, **given)

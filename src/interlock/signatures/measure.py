@@ -1,15 +1,17 @@
-"""How large a schema is, before anything is compiled from it: a small text may unfold into a very large check.
+"""Measures a schema before it is compiled: a small text may unfold into a very large check.
 
-Definitions may refer to each other, so `$ref`s multiply; the measure follows them without unfolding them.
+Definitions may refer to each other, so `$ref`s multiply. The measure follows them without unfolding them.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 import msgspec
+from msgspec import UNSET
 
 from .constraints import Schema
+from .definitions import pointed
 from .problems import DefinitionError
 
 MAX_DEPTH = 64
@@ -21,7 +23,7 @@ _CONTAINERS = (dict, list)
 _REFERENCES = frozenset({"$ref", "$dynamicRef", "$recursiveRef"})
 _SCHEMAS_BY_NAME = frozenset({"properties", "patternProperties", "dependentSchemas"})
 _NOT_APPLIED = frozenset({"$defs", "definitions", "enum", "const", "default", "examples"})
-"""Keywords whose value is applied only if something refers to it, or is no schema, whatever it looks like."""
+"""Keywords whose value is no schema, or is applied only where a reference names it."""
 
 
 class Measure(msgspec.Struct, frozen=True):
@@ -32,7 +34,7 @@ class Measure(msgspec.Struct, frozen=True):
     unfolded: int
     """Subschemas after every reference is followed, a recursive one once."""
     recursive_references: int
-    """References into a recursion; with two or more, the ways through a deep value may double at every level."""
+    """References into a recursion; with two or more, the paths through a deep value may double at every level."""
 
 
 def measure(schema: Schema | bool) -> Measure:
@@ -41,7 +43,7 @@ def measure(schema: Schema | bool) -> Measure:
         return Measure(1, 1, 0)
     nodes, refers = _count(schema)
     if not refers and nodes <= MAX_CHAIN:
-        # Nothing unfolds, so the text is as large as the check.
+        # Without references the check is as large as the text.
         return Measure(nodes, nodes, 0)
     walk = _Unfolding(schema)
     unfolded = walk.size(schema)
@@ -65,13 +67,13 @@ def _count(schema: object) -> tuple[int, bool]:
         if nodes > MAX_NODES:
             raise DefinitionError(f"the schema has more than {MAX_NODES} parts; split the tool")
         refers = refers or any(isinstance(node, dict) and not _REFERENCES.isdisjoint(node) for node in level)
-        values = [value for node in level for value in (node.values() if isinstance(node, dict) else _items(node))]
-        level = [value for value in values if isinstance(value, _CONTAINERS)]
+        level = [value for node in level for value in inner_values(node) if isinstance(value, _CONTAINERS)]
     return nodes, refers
 
 
-def _items(node: object) -> list[object]:
-    return node if isinstance(node, list) else []
+def inner_values(node: object) -> Iterable[object]:
+    """The values of an object or the items of an array."""
+    return node.values() if isinstance(node, dict) else node if isinstance(node, list | tuple) else ()
 
 
 class _Unfolding:
@@ -106,7 +108,7 @@ class _Unfolding:
         return self._sizes[key]
 
     def _applied(self, node: Schema) -> Iterator[object]:
-        """What is applied when this schema is: not its definitions, but what it refers to."""
+        """The subschemas that apply with this one: not its definitions, but the targets of its references."""
         for keyword, value in node.items():
             if keyword in _NOT_APPLIED:
                 continue
@@ -118,19 +120,6 @@ class _Unfolding:
             elif isinstance(value, list):
                 yield from (item for item in value if isinstance(item, dict))
             elif keyword in _REFERENCES and isinstance(value, str):
-                yield self._resolve(value)
-
-    def _resolve(self, target: str) -> object:
-        """The local definition a pointer names. Others, by anchor or id, count as the whole schema: the safe side."""
-        if not target.startswith("#/"):
-            return self._root
-        found: object = self._root
-        for step in target[2:].split("/"):
-            step = step.replace("~1", "/").replace("~0", "~")
-            if isinstance(found, dict) and step in found:
-                found = found[step]
-            elif isinstance(found, list) and step.isdigit() and int(step) < len(found):
-                found = found[int(step)]
-            else:
-                return self._root
-        return found
+                # A reference by anchor or id counts as the whole schema: the safe side.
+                target = pointed(self._root, value)
+                yield self._root if target is UNSET else target

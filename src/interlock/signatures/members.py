@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import typing
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Annotated, Any, TypeGuard
 
 import msgspec
@@ -13,6 +13,8 @@ from msgspec import UNSET
 
 from .marks import checks_of
 from .pydantic_types import validates
+
+_QUALIFIERS = frozenset({"Required", "NotRequired", "ReadOnly", "Final"})
 
 
 class Member(msgspec.Struct, frozen=True):
@@ -26,16 +28,14 @@ class Member(msgspec.Struct, frozen=True):
 
 
 def has_members(kind: object) -> TypeGuard[type]:
-    """Whether the class is one whose members this module can list. Pydantic's dataclasses are pydantic's own affair."""
+    """Whether this module can list the members of a class. Pydantic itself handles its own dataclasses."""
     return (
         isinstance(kind, type)
         and not hasattr(kind, "__pydantic_validator__")
         and (
-            dataclasses.is_dataclass(kind)
-            or issubclass(kind, msgspec.Struct)
-            or hasattr(kind, "__attrs_attrs__")
-            or typing.is_typeddict(kind)
-            or _is_typed_dict_of_extensions(kind)
+            any(hasattr(kind, mark) for mark in ("__dataclass_fields__", "__struct_fields__", "__attrs_attrs__"))
+            # typing_extensions has a TypedDict of its own, which `typing.is_typeddict` does not know.
+            or (issubclass(kind, dict) and hasattr(kind, "__required_keys__") and hasattr(kind, "__total__"))
             or is_named_tuple(kind)
         )
     )
@@ -49,16 +49,46 @@ def is_named_tuple(kind: type) -> bool:
 def members_of(kind: type, arguments: Mapping[Any, Any]) -> tuple[Member, ...]:
     """The members in order, with type variables replaced by the arguments of a generic alias.
 
-    Raises NameError or TypeError for annotations that cannot be read; the caller knows where they stand.
+    Raises NameError or TypeError for annotations that cannot be read; the caller knows where they are.
     """
     hints = typing.get_type_hints(kind, include_extras=True)
     hints = {name: _substituted(annotation, arguments) for name, annotation in hints.items()}
     if issubclass(kind, msgspec.Struct):
-        return _struct_members(kind, hints)
+        return tuple(
+            Member(
+                field.name,
+                field.encode_name,
+                hints[field.name],
+                field.required,
+                _plain(field.default, msgspec.NODEFAULT),
+            )
+            for field in msgspec.structs.fields(kind)
+        )
     if dataclasses.is_dataclass(kind):
-        return _dataclass_members(kind, hints)
+        missing = dataclasses.MISSING
+        return tuple(
+            Member(
+                field.name,
+                field.name,
+                hints[field.name],
+                field.default is missing and field.default_factory is missing,
+                _plain(field.default, missing),
+            )
+            for field in dataclasses.fields(kind)
+            if field.init
+        )
     if hasattr(kind, "__attrs_attrs__"):
-        return _attrs_members(kind, hints)
+        return tuple(
+            Member(
+                field.name,
+                field.alias,
+                hints.get(field.name, Any),
+                type(field.default).__name__ == "_Nothing",
+                UNSET if type(field.default).__name__ in ("_Nothing", "Factory") else field.default,
+            )
+            for field in kind.__attrs_attrs__
+            if field.init
+        )
     if is_named_tuple(kind):
         defaults: Mapping[str, object] = getattr(kind, "_field_defaults", {})
         names: tuple[str, ...] = getattr(kind, "_fields", ())
@@ -72,108 +102,85 @@ def members_of(kind: type, arguments: Mapping[Any, Any]) -> tuple[Member, ...]:
     )
 
 
-def holds_class_defaults(annotation: Any, seen: frozenset[Any] = frozenset()) -> bool:
-    """Whether a dataclass that keeps a default in its class stands anywhere in a type.
+def holds_class_defaults(annotation: Any) -> bool:
+    """Whether a dataclass that keeps a default in its class occurs anywhere in a type.
 
-    msgspec leaves such a default there when it makes one, and does not find it when it writes the value out again.
+    msgspec leaves such a default in the class when it makes an instance, and does not find it when it encodes one.
     """
-    kind = typing.get_origin(annotation) or annotation
-    arguments = typing.get_args(annotation)
-    if any(holds_class_defaults(argument, seen) for argument in arguments if not isinstance(argument, str)):
-        return True
-    if not has_members(kind) or kind in seen:
-        return False
-    if dataclasses.is_dataclass(kind) and "__slots__" not in kind.__dict__:
-        plain = (field.default is not dataclasses.MISSING for field in dataclasses.fields(kind))
-        if any(plain):
-            return True
-    members = members_of(kind, {})
-    return any(holds_class_defaults(member.annotation, seen | {kind}) for member in members)
+    return any(
+        dataclasses.is_dataclass(kind)
+        and "__slots__" not in kind.__dict__
+        and any(field.default is not dataclasses.MISSING for field in dataclasses.fields(kind))
+        for kind, _ in _types_in(annotation, has_members)
+    )
 
 
 def holds_validators(annotation: Any) -> bool:
-    """Whether something that pydantic is to do with a value stands anywhere in a type that pydantic can read."""
-    return _is_marked(annotation, validates, lambda kind: not _is_foreign_to_pydantic(kind), frozenset())
+    """Whether a validator of pydantic's occurs anywhere in a type that pydantic can read."""
+
+    def enters(kind: object) -> bool:
+        return has_members(kind) and not issubclass(kind, msgspec.Struct) and not hasattr(kind, "__attrs_attrs__")
+
+    return any(validates(mark) for _, marks in _types_in(annotation, enters) for mark in marks)
 
 
 def holds_checks(annotation: Any) -> bool:
-    """Whether a check that only code can make stands anywhere in a type."""
-    return _is_marked(annotation, lambda mark: bool(checks_of([mark])), lambda kind: True, frozenset())
+    """Whether a check that only code can make occurs anywhere in a type."""
+    return any(checks_of([mark]) for _, marks in _types_in(annotation, has_members) for mark in marks)
+
+
+def unwrapped(annotation: Any) -> Any:
+    """The type that a NewType, a TypeVar or a qualifier such as `Required` stands for, or the annotation itself."""
+    if isinstance(annotation, typing.NewType):
+        return annotation.__supertype__
+    if isinstance(annotation, typing.TypeVar):
+        return Any if annotation.__bound__ is None else annotation.__bound__
+    if getattr(typing.get_origin(annotation), "_name", None) in _QUALIFIERS:
+        return typing.get_args(annotation)[0]
+    return annotation
+
+
+def alias_value(annotation: Any) -> Any:
+    """The type that a `type` alias stands for, with its arguments; UNSET for anything else."""
+    alias, arguments = typing.get_origin(annotation) or annotation, typing.get_args(annotation)
+    if type(alias).__name__ != "TypeAliasType":
+        return UNSET
+    return alias.__value__[arguments] if arguments else alias.__value__
 
 
 def summary_of(kind: type) -> str:
-    """The first paragraph of the class's own docstring; the ones that Python writes by itself say nothing."""
+    """The first paragraph of the class's own docstring, unless Python generated it."""
     text = kind.__dict__.get("__doc__")
     if not isinstance(text, str) or text.startswith((f"{kind.__name__}(", "Create a collection of name/value pairs")):
         return ""
     return " ".join(inspect.cleandoc(text).split("\n\n")[0].split())
 
 
-def _struct_members(kind: type[msgspec.Struct], hints: Mapping[str, Any]) -> tuple[Member, ...]:
-    return tuple(
-        Member(
-            field.name,
-            field.encode_name,
-            hints[field.name],
-            field.required,
-            UNSET if field.default is msgspec.NODEFAULT else field.default,
-        )
-        for field in msgspec.structs.fields(kind)
-    )
-
-
-def _dataclass_members(kind: type, hints: Mapping[str, Any]) -> tuple[Member, ...]:
-    members = []
-    for field in dataclasses.fields(kind):
-        if not field.init:
-            continue
-        has_default = field.default is not dataclasses.MISSING
-        required = not has_default and field.default_factory is dataclasses.MISSING
-        default = field.default if has_default else UNSET
-        members.append(Member(field.name, field.name, hints[field.name], required, default))
-    return tuple(members)
-
-
-def _attrs_members(kind: type, hints: Mapping[str, Any]) -> tuple[Member, ...]:
-    members = []
-    for attribute in getattr(kind, "__attrs_attrs__", ()):
-        if not attribute.init:
-            continue
-        missing = type(attribute.default).__name__ == "_Nothing" or repr(attribute.default) == "NOTHING"
-        plain = not missing and type(attribute.default).__name__ != "Factory"
-        annotation = hints.get(attribute.name, Any)
-        members.append(
-            Member(attribute.name, attribute.alias, annotation, missing, attribute.default if plain else UNSET)
-        )
-    return tuple(members)
-
-
-def _is_marked(
-    annotation: Any, test: Callable[[object], bool], enters: Callable[[type], bool], seen: frozenset[Any]
-) -> bool:
+def _types_in(
+    annotation: Any, enters: Callable[[object], bool], seen: set[object] | None = None
+) -> Iterator[tuple[Any, Sequence[Any]]]:
+    """Every type in an annotation, with the marks beside it, and in the members of the classes that `enters` takes."""
+    seen = set() if seen is None else seen
     kind, arguments = typing.get_origin(annotation) or annotation, typing.get_args(annotation)
+    marks: Sequence[Any] = ()
     if kind is Annotated:
-        return any(map(test, arguments[1:])) or _is_marked(arguments[0], test, enters, seen)
-    if any(_is_marked(argument, test, enters, seen) for argument in arguments):
-        return True
-    if not has_members(kind) or kind in seen or not enters(kind):
-        return False
-    return any(_is_marked(member.annotation, test, enters, seen | {kind}) for member in members_of(kind, {}))
+        arguments, marks = arguments[:1], arguments[1:]
+    yield kind, marks
+    if enters(kind) and kind not in seen:
+        seen.add(kind)
+        arguments = (*arguments, *(member.annotation for member in members_of(kind, {})))
+    for argument in arguments:
+        yield from _types_in(argument, enters, seen)
 
 
-def _is_foreign_to_pydantic(kind: type) -> bool:
-    return issubclass(kind, msgspec.Struct) or hasattr(kind, "__attrs_attrs__")
+def _plain(default: Any, missing: object) -> Any:
+    return UNSET if default is missing else default
 
 
 def _marked(annotation: Any, *, otherwise: bool) -> bool:
-    """What Required or NotRequired says: Python does not see it in an annotation that is kept as text."""
+    """Whether a member is required: Python does not see the qualifier in an annotation that is kept as text."""
     mark = getattr(typing.get_origin(annotation), "_name", "")
     return mark == "Required" or (otherwise and mark != "NotRequired")
-
-
-def _is_typed_dict_of_extensions(kind: type) -> bool:
-    """typing_extensions has a TypedDict of its own, which `typing.is_typeddict` does not know."""
-    return issubclass(kind, dict) and hasattr(kind, "__required_keys__") and hasattr(kind, "__total__")
 
 
 def _substituted(annotation: Any, arguments: Mapping[Any, Any]) -> Any:

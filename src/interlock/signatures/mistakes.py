@@ -1,9 +1,10 @@
-"""An author's mistakes that JSON Schema takes as they are: a default that does not fit, bounds with nothing between."""
+"""Finds mistakes of an author that are valid JSON Schema: a default that does not fit, bounds that exclude all."""
 
 from __future__ import annotations
 
 import msgspec
 
+from .compose import JSON_TYPES
 from .constraints import Schema
 from .validate import Validator
 
@@ -13,8 +14,7 @@ _RANGES = (
     ("minItems", "maxItems", " items"),
     ("minProperties", "maxProperties", " keys"),
 )
-_SAID_OF_CHOICES = frozenset({"type", "enum", "default", "description", "examples"})
-_JSON_TYPES = {str: "string", int: "integer", float: "number", bool: "boolean"}
+_PLAIN_KEYWORDS = frozenset({"type", "enum", "default", "description", "examples"})
 
 
 class Mistake(msgspec.Struct, frozen=True):
@@ -42,19 +42,19 @@ def find_mistake(properties: object, validator: Validator) -> Mistake | None:
 
 
 def _contradiction(schema: Schema) -> str:
-    """Two bounds that no value lies between, in words; nothing where there are none."""
+    """Two bounds that exclude every value, in words, or an empty text."""
     for low, high, what in _RANGES:
-        least, most = schema.get(low), schema.get(high)
-        if isinstance(least, int | float) and isinstance(most, int | float) and least > most:
-            return f"at least {least}{what} and at most {most}{what}"
+        minimum, maximum = schema.get(low), schema.get(high)
+        if isinstance(minimum, int | float) and isinstance(maximum, int | float) and minimum > maximum:
+            return f"at least {minimum}{what} and at most {maximum}{what}"
     return ""
 
 
 def _plainly_fits(schema: Schema) -> bool:
     """Whether the default fits at first sight, as nearly all do."""
-    if not schema.keys() <= _SAID_OF_CHOICES:
+    if not schema.keys() <= _PLAIN_KEYWORDS:
         return False
     default, choices = schema["default"], schema.get("enum")
     if isinstance(choices, list):
         return any(default == choice and type(default) is type(choice) for choice in choices)
-    return _JSON_TYPES.get(type(default)) == schema.get("type")
+    return JSON_TYPES.get(type(default)) == schema.get("type")

@@ -1,4 +1,4 @@
-"""Says a regular expression in words, and makes a text that fits it. It never matches anything itself."""
+"""Describes a regular expression in words, and makes a text that fits it. It never matches anything itself."""
 
 from __future__ import annotations
 
@@ -6,7 +6,8 @@ import functools
 
 from .regex import Anchor, Choice, Letters, Node, Repeat, Sequence, parse
 
-_MOST_CHARACTERS = 10_000
+_MAX_CHARACTERS = 10_000
+_NAMES = {(65, 90): "uppercase letters", (97, 122): "lowercase letters", (48, 57): "digits"}
 
 
 @functools.lru_cache(maxsize=256)
@@ -15,47 +16,42 @@ def in_words(pattern: str) -> tuple[str, ...]:
     node = parse(pattern)
     if node is None or not _is_anchored(node):
         return ()
-    words: list[str] = []
-    if letters := _letters_in_words(_all_letters(node)):
-        words.append(letters)
-    least, most = _lengths(node)
-    if length := length_in_words(least, most):
-        words.append(length)
-    if not _is_plain(node) and (text := example(pattern)):
-        words.append(f"for example {text!r}")
-    return tuple(words)
+    text = None if _is_plain(node) else example(pattern)
+    words = [
+        _letters_in_words(_all_letters(node)),
+        length_in_words(*_lengths(node)),
+        f"for example {text!r}" if text else "",
+    ]
+    return tuple(filter(None, words))
 
 
-def length_in_words(least: int, most: int | None, noun: str = "character") -> str:
-    """`1 to 5 characters`, `exactly 1 item`, `at least 2 items`; nothing where nothing is limited."""
+def length_in_words(low: int, high: int | None, noun: str = "character") -> str:
+    """`1 to 5 characters`, `exactly 1 item`, `at least 2 items`; empty where nothing is limited."""
 
     def counted(count: int) -> str:
         return f"{count} {noun}" if count == 1 else f"{count} {noun}s"
 
-    if most is None:
-        return f"at least {counted(least)}" if least > 0 else ""
-    if least == most:
-        return f"exactly {counted(most)}"
-    return f"{least} to {counted(most)}" if least else f"at most {counted(most)}"
+    if high is None:
+        return f"at least {counted(low)}" if low > 0 else ""
+    if low == high:
+        return f"exactly {counted(high)}"
+    return f"{low} to {counted(high)}" if low else f"at most {counted(high)}"
 
 
-def example(pattern: str, least: int = 0, variant: int = 0) -> str | None:
-    """A text of at least `least` characters that fits, another for another variant; None if none is found."""
+def example(pattern: str, min_length: int = 0, variant: int = 0) -> str | None:
+    """A text of at least `min_length` characters that fits, another for another variant; None if none is found."""
     node = parse(pattern)
-    if node is None or least > _MOST_CHARACTERS:
+    if node is None:
         return None
     shortest, _ = _lengths(node)
-    wanted = max(least, 1)
-    if shortest > _MOST_CHARACTERS:
+    if max(shortest, min_length) > _MAX_CHARACTERS:
         return None
-    text = _Writer(wanted - shortest, variant).write(node)
-    if len(text) < least and not _is_anchored(node):
-        text += "x" * (least - len(text))
-    return text
+    text = _Writer(max(min_length, 1) - shortest, variant).write(node)
+    return text if _is_anchored(node) else text.ljust(min_length, "x")
 
 
 class _Writer:
-    """Writes the shortest text, and repeats more often while characters are still missing."""
+    """Writes the shortest text, and repeats parts more often while characters are missing."""
 
     def __init__(self, missing: int, variant: int) -> None:
         self._missing = missing
@@ -69,24 +65,22 @@ class _Writer:
                 return "".join([self.write(part) for part in parts])
             case Choice(options):
                 return self.write(options[self._variant % len(options)])
-            case Repeat(part, least, most):
-                return self._repeat(part, least, most)
+            case Repeat():
+                return self._repeat(node)
         return ""
 
     def _letter(self, letters: Letters) -> str:
         if letters.negated:
-            usable = (code for code in (97 + self._variant % 26, *range(97, 123), *range(33, 1000)))
-            for code in usable:
-                if not any(low <= code <= high for low, high in letters.ranges):
-                    return chr(code)
-            return ""
+            usable = (97 + self._variant % 26, *range(97, 123), *range(33, 1000))
+            free = (code for code in usable if not any(low <= code <= high for low, high in letters.ranges))
+            return next(map(chr, free), "")
         low, high = letters.ranges[0]
         return chr(low + self._variant % (high - low + 1))
 
-    def _repeat(self, part: Node, least: int, most: int | None) -> str:
-        written = [self.write(part) for _ in range(least)]
-        while self._missing > 0 and (most is None or len(written) < most):
-            more = self.write(part)
+    def _repeat(self, repeat: Repeat) -> str:
+        written = [self.write(repeat.part) for _ in range(repeat.low)]
+        while self._missing > 0 and (repeat.high is None or len(written) < repeat.high):
+            more = self.write(repeat.part)
             if not more:
                 break
             written.append(more)
@@ -104,7 +98,7 @@ def _is_anchored(node: Node) -> bool:
 
 
 def _is_plain(node: Node) -> bool:
-    """Whether it is one kind of character, repeated: then its words say all there is to say."""
+    """Whether it is one kind of character, repeated: then an example adds nothing."""
     parts = [part for part in node.parts if not isinstance(part, Anchor)] if isinstance(node, Sequence) else [node]
     if len(parts) != 1:
         return not parts
@@ -124,34 +118,27 @@ def _all_letters(node: Node) -> tuple[Letters, ...]:
 
 
 def _lengths(node: Node) -> tuple[int, int | None]:
+    """The shortest and the longest text that fits; None where nothing bounds the longest."""
     match node:
         case Letters():
             return 1, 1
-        case Sequence(parts):
-            inner = [_lengths(part) for part in parts]
-            most = [high for _, high in inner]
-            return sum(low for low, _ in inner), None if None in most else sum(high or 0 for high in most)
-        case Choice(options):
-            inner = [_lengths(option) for option in options]
-            most = [high for _, high in inner]
-            return min(low for low, _ in inner), None if None in most else max(high or 0 for high in most)
-        case Repeat(part, least, times):
+        case Sequence(parts) | Choice(parts):
+            lows, highs = zip(*map(_lengths, parts), strict=True) if parts else ((0,), (0,))
+            shortest, longest = (sum, sum) if isinstance(node, Sequence) else (min, max)
+            return shortest(lows), None if None in highs else longest(highs)
+        case Repeat(part, least, most):
             low, high = _lengths(part)
-            return low * least, None if times is None or high is None else high * times
+            return low * least, None if most is None or high is None else high * most
     return 0, 0
 
 
 def _letters_in_words(found: tuple[Letters, ...]) -> str:
+    spans = list(dict.fromkeys(span for letters in found for span in letters.ranges))
     if any(letters.negated for letters in found):
-        excluded = [letters for letters in found if letters.negated]
-        if len(found) == 1 and all(low == high for low, high in excluded[0].ranges):
-            return "do not use " + _listed([_quoted(low) for low, _ in excluded[0].ranges])
-        return ""
-    names: list[str] = []
-    for low, high in dict.fromkeys(span for letters in found for span in letters.ranges):
-        name = {(65, 90): "uppercase letters", (97, 122): "lowercase letters", (48, 57): "digits"}.get((low, high))
-        names.append(name or (_quoted(low) if low == high else f"{_quoted(low)} to {_quoted(high)}"))
-    return "use " + _listed(list(dict.fromkeys(names))) if 0 < len(names) <= 8 else ""
+        plain = len(found) == 1 and all(low == high for low, high in spans)
+        return "do not use " + _listed([_quoted(low) for low, _ in spans]) if plain else ""
+    names = [_NAMES.get((low, high)) or " to ".join(map(_quoted, dict.fromkeys((low, high)))) for low, high in spans]
+    return "use " + _listed(names) if 0 < len(names) <= 8 else ""
 
 
 def _quoted(code: int) -> str:

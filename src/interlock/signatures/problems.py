@@ -1,22 +1,25 @@
-"""What is wrong with a value or a definition. Every error that leaves this room is a `SignatureError`."""
+"""Problems of a value or a definition. Every error that leaves this package is a `SignatureError`."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from typing import TypeAlias
 
 import msgspec
 
+Path: TypeAlias = tuple[str | int, ...]
+"""A place in a value, key by key; empty for the value itself."""
+
 MAX_PROBLEMS = 20
-"""How many problems one answer names; the rest would only repeat them."""
+"""How many problems one answer names."""
 
 
 class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
-    """One thing wrong with a value, as the tool registry's "Error Response Format" tells it."""
+    """One problem of a value, with the fields of the tool registry's "Error Response Format"."""
 
-    path: tuple[str | int, ...]
-    """Where in the value, key by key; empty for the value itself."""
+    path: Path
     reason: str
-    """A sentence with what was expected and what came: `Pattern mismatch: expected ^[A-Z]$, got 'x'`."""
+    """What was expected and what came: `Pattern mismatch: expected ^[A-Z]$, got 'x'`."""
     expected: str = ""
     got: str = ""
     suggestions: tuple[str, ...] = ()
@@ -29,18 +32,17 @@ class Problem(msgspec.Struct, frozen=True, omit_defaults=True):
         """The path as a reader writes it: `items[0].name`."""
         text = ""
         for step in self.path:
-            name = step if isinstance(step, int) else printable(step)
-            text += f"[{name}]" if isinstance(step, int) else f".{name}" if text else str(name)
+            text += f"[{step}]" if isinstance(step, int) else f"{'.' if text else ''}{printable(step)}"
         return text
 
     @property
     def words(self) -> str:
-        """All of it in one line, for whoever has to fix it: `ticker: Pattern mismatch: …; use uppercase letters`."""
+        """The whole problem in one line: `ticker: Pattern mismatch: …; use uppercase letters`."""
         return "; ".join([f"{self.field or 'arguments'}: {self.reason}", *self.suggestions])
 
 
 class SignatureError(ValueError):
-    """The only error of this room; its problems say what is wrong and how to fix it."""
+    """The only error of this package; its problems say what is wrong and how to fix it."""
 
     def __init__(self, message: str, problems: Sequence[Problem] = ()) -> None:
         super().__init__(message)
@@ -60,19 +62,19 @@ class ArgumentsError(SignatureError):
 
 
 def printable(text: str, limit: int = 200) -> str:
-    """A text out of somebody's schema as an error may show it: nothing hidden in it, and not without end."""
+    """A text from a foreign schema as an error may show it: short, and without unprintable characters."""
     cut = text if len(text) <= limit else text[:limit] + "..."
     return cut if cut.isprintable() else repr(cut)[1:-1]
 
 
 def shown(value: object, limit: int = 60) -> str:
-    """A value as an error may quote it: short, on one line, and never failing whatever the value is."""
+    """Any value as an error may quote it: short and on one line."""
     if isinstance(value, dict):
         return f"an object with {len(value)} keys" if value else "{}"
     if isinstance(value, list | tuple):
         return f"an array of {len(value)} items" if value else "[]"
     if value is None or isinstance(value, bool):
-        return {None: "null", True: "true", False: "false"}[value]
+        return "null" if value is None else str(value).lower()
     if isinstance(value, str):
         return repr(value) if len(value) <= limit else f"{value[:limit]!r}... ({len(value)} characters)"
     if isinstance(value, int) and value.bit_length() > 256:

@@ -1,5 +1,5 @@
-"""Pydantic's models and types, for authors who use them. Pydantic is never imported here: an annotation of its making
-means that the author did.
+"""Pydantic's models and types, for authors who use them. This module never imports pydantic: an author who uses one of
+its types has imported it.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ def is_pydantic(kind: object) -> bool:
 
 
 def is_any_json(kind: object) -> bool:
-    """Whether it is pydantic's name for whatever JSON can hold."""
+    """Whether it is pydantic's type for any JSON value."""
     return getattr(kind, "__name__", "") == "JsonValue" and str(getattr(kind, "__module__", "")).startswith("pydantic")
 
 
@@ -32,7 +32,7 @@ def validates(mark: object) -> bool:
 
 
 def schema_of(kind: Any, mode: Literal["input", "output"], ref_template: str) -> Schema:
-    """The schema as pydantic writes it; raises whatever pydantic raises."""
+    """The schema as pydantic writes it. Raises pydantic's own errors."""
     written: Schema = _adapter(kind).json_schema(
         mode="validation" if mode == "input" else "serialization", ref_template=ref_template
     )
@@ -40,7 +40,7 @@ def schema_of(kind: Any, mode: Literal["input", "output"], ref_template: str) ->
 
 
 def loader_of(kind: Any) -> Callable[[Any], Any]:
-    """What makes a value of the type out of JSON; raises pydantic's ValidationError."""
+    """The function that makes a value of the type from JSON; it raises pydantic's ValidationError."""
     if hasattr(kind, "model_validate"):
         load: Callable[[Any], Any] = kind.model_validate
         return load

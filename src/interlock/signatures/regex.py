@@ -1,13 +1,16 @@
 """Reads the structure of regular expressions as far as people write them in schemas.
 
-What it does not read (look-around, back references, word boundaries) it says nothing about.
+It does not read look-around, back references and word boundaries: patterns with them have no structure here.
 """
 
 from __future__ import annotations
 
-from typing import TypeAlias
+import re
+from typing import TypeAlias, TypeVar
 
 import msgspec
+
+V = TypeVar("V")
 
 _MAX_PATTERN = 500
 _ESCAPED: dict[str, tuple[tuple[int, int], ...]] = {
@@ -16,6 +19,13 @@ _ESCAPED: dict[str, tuple[tuple[int, int], ...]] = {
     "s": ((32, 32), (9, 13)),
 }
 _CONTROL = {"n": 10, "r": 13, "t": 9, "f": 12, "v": 11}
+_ESCAPE = re.compile(
+    r"\\(?:(?P<set>[dwsDWS])|(?P<control>[nrtfv])|x(?P<byte>[\da-fA-F]{2})|u(?P<point>[\da-fA-F]{4})|(?P<plain>[\W_]))"
+)
+_GROUP = re.compile(r"\((?:\?:|\?P?<(?![=!])[^>]*>|(?!\?))")
+_REPEAT = re.compile(r"(?:(?P<sign>[*+?])|\{(?P<low>\d{1,6})(?P<comma>,(?P<high>\d{1,6})?)?\})[?+]?")
+_LITERAL = re.compile(r"[^\\^$.\[|()*+?{]", re.DOTALL)
+_SET_LITERAL = re.compile(r"[^\\\[\]&]|&(?!&)", re.DOTALL)
 
 
 class Letters(msgspec.Struct, frozen=True):
@@ -38,11 +48,11 @@ class Choice(msgspec.Struct, frozen=True):
 
 
 class Repeat(msgspec.Struct, frozen=True):
-    """A part several times; without `most`, any number of times."""
+    """A part several times; without `high`, any number of times."""
 
     part: Node
-    least: int
-    most: int | None
+    low: int
+    high: int | None
 
 
 class Anchor(msgspec.Struct, frozen=True):
@@ -55,7 +65,7 @@ Node: TypeAlias = Letters | Sequence | Choice | Repeat | Anchor
 
 
 def parse(pattern: str) -> Node | None:
-    """The structure of a pattern, or None if it uses what this module does not read."""
+    """The structure of a pattern, or None if it uses syntax that this module does not read."""
     if len(pattern) > _MAX_PATTERN:
         return None
     reader = _Reader(pattern)
@@ -63,11 +73,11 @@ def parse(pattern: str) -> Node | None:
         node = reader.choice(depth=0)
     except _Unreadable:
         return None
-    return node if reader.at_end else None
+    return None if reader.rest else node
 
 
 class _Unreadable(Exception):
-    """The pattern uses what this module does not read."""
+    """The pattern uses syntax that this module does not read."""
 
 
 class _Reader:
@@ -78,136 +88,91 @@ class _Reader:
         self._at = 0
 
     @property
-    def at_end(self) -> bool:
-        return self._at >= len(self._text)
+    def rest(self) -> str:
+        return self._text[self._at :]
+
+    def _skip(self, sign: str) -> bool:
+        found = self._text.startswith(sign, self._at)
+        self._at += found
+        return found
+
+    def _match(self, expression: re.Pattern[str]) -> re.Match[str] | None:
+        found = expression.match(self._text, self._at)
+        self._at = found.end() if found else self._at
+        return found
 
     def choice(self, depth: int) -> Node:
         if depth > 30:
             raise _Unreadable
         options = [self._sequence(depth)]
-        while self._peek() == "|":
-            self._at += 1
+        while self._skip("|"):
             options.append(self._sequence(depth))
         return options[0] if len(options) == 1 else Choice(tuple(options))
 
-    def _peek(self) -> str:
-        return self._text[self._at] if self._at < len(self._text) else ""
-
-    def _next(self) -> str:
-        letter = self._peek()
-        if not letter:
-            raise _Unreadable
-        self._at += 1
-        return letter
-
     def _sequence(self, depth: int) -> Node:
         parts: list[Node] = []
-        while self._peek() not in ("", "|", ")"):
+        while self.rest[:1] not in ("", "|", ")"):
             parts.append(self._repeated(self._atom(depth)))
         return parts[0] if len(parts) == 1 else Sequence(tuple(parts))
 
     def _atom(self, depth: int) -> Node:
-        letter = self._next()
-        if letter in "^$":
-            return Anchor(letter)
-        if letter == "(":
-            if self._text.startswith("?:", self._at):
-                self._at += 2
-            elif self._text.startswith(("?P<", "?<"), self._at) and self._text[self._at : self._at + 3] not in (
-                "?<=",
-                "?<!",
-            ):
-                self._at = self._text.find(">", self._at) + 1 or len(self._text)
-            elif self._peek() == "?":
-                raise _Unreadable
+        for sign in "^$":
+            if self._skip(sign):
+                return Anchor(sign)
+        if self._match(_GROUP):
             inner = self.choice(depth + 1)
-            if self._next() != ")":
-                raise _Unreadable
+            _known(self._skip(")"))
             return inner
-        if letter == "[":
+        if self._skip("["):
             return self._set()
-        if letter == ".":
+        if self._skip("."):
             return Letters(((10, 10), (13, 13)), negated=True)
-        if letter == "\\":
-            return self._escape()
-        if letter in "*+?{":
-            raise _Unreadable
-        return Letters(((ord(letter), ord(letter)),))
-
-    def _escape(self) -> Letters:
-        letter = self._next()
-        if letter.lower() in _ESCAPED:
-            return Letters(_ESCAPED[letter.lower()], negated=letter.isupper())
-        if letter in _CONTROL:
-            return _one(_CONTROL[letter])
-        if letter in "xu":
-            return self._code_point(2 if letter == "x" else 4)
-        if letter.isalnum():
-            raise _Unreadable
-        return _one(ord(letter))
-
-    def _code_point(self, digits: int) -> Letters:
-        number = self._text[self._at : self._at + digits]
-        self._at += digits
-        try:
-            return _one(int(number, 16))
-        except ValueError:
-            raise _Unreadable from None
-
-    def _set(self) -> Letters:
-        negated = self._peek() == "^"
-        self._at += negated
-        ranges: list[tuple[int, int]] = []
-        while self._peek() != "]":
-            low = self._set_member()
-            if low.negated:
-                raise _Unreadable
-            if self._peek() == "-" and self._text[self._at + 1 : self._at + 2] not in ("]", "") and _is_one(low):
-                self._at += 1
-                high = self._set_member()
-                if not _is_one(high) or high.ranges[0][0] < low.ranges[0][0]:
-                    raise _Unreadable
-                ranges.append((low.ranges[0][0], high.ranges[0][0]))
-            else:
-                ranges.extend(low.ranges)
-        self._at += 1
-        if not ranges:
-            raise _Unreadable
-        return Letters(tuple(ranges), negated)
-
-    def _set_member(self) -> Letters:
-        letter = self._next()
-        if letter == "\\":
-            return self._escape()
-        if letter == "[" or (letter == "&" and self._peek() == "&"):
-            raise _Unreadable
-        return _one(ord(letter))
+        return self._letter(_LITERAL)
 
     def _repeated(self, part: Node) -> Node:
-        sign = self._peek()
-        if sign not in ("*", "+", "?", "{") or not sign:
+        found = self._match(_REPEAT)
+        if found is None:
             return part
-        self._at += 1
-        least, most = {"*": (0, None), "+": (1, None), "?": (0, 1)}.get(sign, (0, 0)) if sign != "{" else self._counts()
-        if self._peek() in ("?", "+"):
-            self._at += 1
-        return Repeat(part, least, most)
+        if found["sign"]:
+            return Repeat(part, int(found["sign"] == "+"), 1 if found["sign"] == "?" else None)
+        low = int(found["low"])
+        high = int(found["high"]) if found["high"] else None if found["comma"] else low
+        _known(high is None or high >= low)
+        return Repeat(part, low, high)
 
-    def _counts(self) -> tuple[int, int | None]:
-        end = self._text.find("}", self._at)
-        low, comma, high = self._text[self._at : end].partition(",") if end >= 0 else ("", "", "")
-        if not low.isdecimal() or (high and not high.isdecimal()) or len(low) > 6 or len(high) > 6:
-            raise _Unreadable
-        self._at = end + 1
-        most = int(high) if high else None if comma else int(low)
-        if most is not None and most < int(low):
-            raise _Unreadable
-        return int(low), most
+    def _set(self) -> Letters:
+        negated = self._skip("^")
+        ranges: list[tuple[int, int]] = []
+        while not self._skip("]"):
+            member = self._letter(_SET_LITERAL)
+            _known(not member.negated)
+            low, high = member.ranges[0]
+            if low == high and len(member.ranges) == 1 and self.rest[:1] == "-" and self.rest[1:2] not in ("]", ""):
+                self._skip("-")
+                last = self._letter(_SET_LITERAL)
+                high, end = last.ranges[0]
+                _known(len(last.ranges) == 1 and low <= high == end)
+                ranges.append((low, high))
+            else:
+                ranges.extend(member.ranges)
+        _known(bool(ranges))
+        return Letters(tuple(ranges), negated)
+
+    def _letter(self, literal: re.Pattern[str]) -> Letters:
+        """One character of a pattern or of a set, escaped or matching `literal`."""
+        found = self._match(_ESCAPE) or _known(self._match(literal))
+        parts = found.groupdict()
+        if letter := parts.get("set"):
+            return Letters(_ESCAPED[letter.lower()], negated=letter.isupper())
+        if number := parts.get("byte") or parts.get("point"):
+            code = int(number, 16)
+        else:
+            control = parts.get("control")
+            code = _CONTROL[control] if control else ord(found[0][-1])
+        return Letters(((code, code),))
 
 
-def _one(code: int) -> Letters:
-    return Letters(((code, code),))
-
-
-def _is_one(letters: Letters) -> bool:
-    return len(letters.ranges) == 1 and letters.ranges[0][0] == letters.ranges[0][1]
+def _known(found: V | None) -> V:
+    if not found:
+        raise _Unreadable
+    return found

@@ -1,11 +1,11 @@
-"""A tool's signature: typed inputs and output, their JSON Schemas, and the way of values in and out of a function."""
+"""A tool's signature: typed inputs and output, their JSON Schemas, and the conversion of values for a function."""
 
 from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Mapping
 from functools import cached_property
-from typing import Any
+from typing import Any, Unpack
 
 import msgspec
 from msgspec import UNSET
@@ -20,12 +20,12 @@ from .from_schema import read_schema
 from .functions import Kind, read_function
 from .mistakes import find_mistake
 from .problems import ArgumentsError, DefinitionError, Problem, SignatureError, shown
-from .tool import tool_definition
+from .tool import ToolDetails, tool_definition
 from .type_schema import SchemaWriter, as_json
 from .validate import Validator
 
 RESULT = "result"
-"""The key under which a result that is no object travels to peers that only take objects."""
+"""The key that wraps a result that is no object, for peers that only take objects."""
 
 _TEXTS = (bytes, bytearray, memoryview, str)
 _MUTABLE = (list, dict, set)
@@ -33,7 +33,7 @@ _PLAIN_RESULTS = {"string": str, "integer": int, "boolean": bool}
 
 
 class Signature(msgspec.Struct, frozen=True, kw_only=True, dict=True):
-    """What a tool takes and returns. From a function (`from_function`), a schema (`from_json_schema`), or by hand."""
+    """The inputs and output of a tool: from a function (`from_function`), a schema (`from_json_schema`), or by hand."""
 
     inputs: tuple[InputField, ...] = ()
     output: OutputField | None = None
@@ -66,16 +66,8 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         `content_types` has no output schema, and its result passes through `encode` untouched.
         """
         facts = read_function(function, context_types, content_types)
-        signature = cls(
-            inputs=facts.inputs,
-            output=facts.output,
-            description=facts.description,
-            injected=facts.injected,
-            kind=facts.kind,
-            content_types=content_types,
-            closed=closed,
-            where=facts.where,
-        )
+        given = {name: getattr(facts, name) for name in facts.__struct_fields__}
+        signature = cls(**given, content_types=content_types, closed=closed)
         try:
             signature.prepare()
         except SignatureError:
@@ -103,13 +95,12 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             raise DefinitionError(f"every input needs a name of its own, not {', '.join(names)}")
 
     def prepare(self) -> None:
-        """Build all that is built once, so that a mistake shows now and not at the first call."""
-        self._input_schema  # noqa: B018
-        self._output_schema  # noqa: B018
-        self._steps  # noqa: B018
-        self.input_validator  # noqa: B018
+        """Build every cached part, so that a mistake shows now and not at the first call."""
+        parts = ["_input_schema", "_output_schema", "_steps", "input_validator"]
         if self.output is not None and self.output.schema is not None:
-            self.output_validator  # noqa: B018
+            parts.append("output_validator")
+        for part in parts:
+            getattr(self, part)
 
     def input_schema(self) -> Schema:
         """JSON Schema of the arguments object. A copy: the caller may change it."""
@@ -139,40 +130,20 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         schema: Any = self._output_schema
         if schema is None:
             return False
-        target = schema.get("$ref")
-        if isinstance(target, str):
-            schema = schema.get("$defs", {}).get(target.removeprefix("#/$defs/"), {})
-        return bool(schema.get("type") != "object")
+        definition = schema.get("$defs", {}).get(referenced(schema), schema)
+        return bool(definition.get("type") != "object")
 
-    def to_tool(
-        self,
-        name: str,
-        *,
-        title: str = "",
-        description: str = "",
-        annotations: object = None,
-        security: object = None,
-        meta: Mapping[str, Any] | None = None,
-        wrap: bool = True,
-    ) -> dict[str, Any]:
-        """The tool as `tools/list` shows it; `security` is MGP's object, `annotations` are MCP's hints."""
-        return tool_definition(
-            name,
-            description or self.description,
-            self.input_schema(),
-            self.output_schema(wrap=wrap),
-            title=title,
-            annotations=annotations,
-            security=security,
-            meta=meta,
-        )
+    def to_tool(self, name: str, *, wrap: bool = True, **details: Unpack[ToolDetails]) -> dict[str, Any]:
+        """The tool as `tools/list` shows it."""
+        details["description"] = details.get("description") or self.description
+        return tool_definition(name, self.input_schema(), self.output_schema(wrap=wrap), details)
 
     def examples(self, count: int = 2) -> list[dict[str, Any]]:
         """Arguments made from the constraints; each has been decoded, so a call with it is accepted."""
         return [example for example in examples(self._input_schema, count) if not self.check(example)]
 
     def check(self, arguments: object) -> tuple[Problem, ...]:
-        """What is wrong with the arguments, without calling anything."""
+        """The problems of the arguments, without a call."""
         try:
             self.decode(arguments)
         except ArgumentsError as error:
@@ -185,7 +156,10 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True, dict=True):
         Raises ArgumentsError. Absent optional arguments get their default.
         """
         if isinstance(arguments, _TEXTS):
-            arguments = _parsed(arguments)
+            try:
+                arguments = msgspec.json.decode(arguments)
+            except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
+                raise ArgumentsError((Problem((), f"not valid JSON: {error}", "a JSON object"),)) from error
         if wrong := self.input_validator.check(arguments):
             raise ArgumentsError(wrong)
         if not isinstance(arguments, dict):
@@ -201,13 +175,13 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True, dict=True):
             elif step.make is not None:
                 values[step.name] = step.make()
             elif step.default is not UNSET:
-                values[step.name] = _fresh(step.default)
+                values[step.name] = copy.deepcopy(step.default) if isinstance(step.default, _MUTABLE) else step.default
         if problems:
             raise ArgumentsError(problems)
         return values
 
     def takes_text(self, name: str) -> bool:
-        """Whether some text is a value of the input of that name, rather than the JSON of one."""
+        """Whether the input of that name can be a text."""
         return _takes_text(self._schema_of(name), self._input_schema.get("$defs", {}))
 
     def encode(self, value: object, *, wrap: bool = True) -> Any:
@@ -235,7 +209,7 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def plain_result(self) -> type | None:
-        """A type whose every value is a result as it is: JSON's own, and all that the output schema asks for."""
+        """A type whose every value is JSON and fits the output schema, so that results need no check."""
         schema = self._output_schema or {}
         if schema.keys() - {"description"} != {"type"}:
             return None
@@ -290,11 +264,11 @@ class Signature(msgspec.Struct, frozen=True, kw_only=True, dict=True):
 
     @cached_property
     def _takes_others(self) -> bool:
-        """Whether the schema itself speaks of arguments under other names, which are then passed on."""
+        """Whether the schema describes arguments under other names, which are then passed on."""
         return not self.closed and not {"additionalProperties", "patternProperties"}.isdisjoint(self.keywords)
 
     def _converted(self, step: _Step, value: Any, problems: list[Problem]) -> object:
-        """The Python value; what is wrong with it is added to the problems."""
+        """The Python value. Its problems are added to the list."""
         try:
             converted = step.convert(value) if step.convert else value
             failed = next((rule for rule in step.checks if not rule.check(converted)), None) if step.checks else None
@@ -330,12 +304,11 @@ class _Step(msgspec.Struct, frozen=True):
 def _field_schema(writer: SchemaWriter, field: InputField) -> Schema:
     if field.schema is not None:
         return field.schema
-    schema = writer.write(str if field.type is UNSET else field.type)
-    schema = constrain(schema, field.all_constraints())
-    schema = field.decorate(schema)
-    if field.default is not UNSET and (plain := as_json(field.default)) is not UNSET:
-        if plain is None and "null" not in str(schema.get("type", "null")):
-            return schema
+    written = writer.write(str if field.type is UNSET else field.type)
+    schema = field.decorate(constrain(written, field.all_constraints()))
+    plain = UNSET if field.default is UNSET else as_json(field.default)
+    # `x: str = None` says that it may be left out, and not that it may be null.
+    if plain is not UNSET and (plain is not None or "null" in str(schema.get("type", "null"))):
         schema["default"] = plain
     return schema
 
@@ -352,14 +325,3 @@ def _is_content(value: object, kinds: tuple[type, ...]) -> bool:
     if isinstance(value, list | tuple):
         return any(isinstance(item, kinds) for item in value)
     return isinstance(value, kinds)
-
-
-def _parsed(text: bytes | bytearray | memoryview | str) -> object:
-    try:
-        return msgspec.json.decode(text)
-    except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        raise ArgumentsError((Problem((), f"not valid JSON: {error}", "a JSON object"),)) from error
-
-
-def _fresh(default: object) -> object:
-    return copy.deepcopy(default) if isinstance(default, _MUTABLE) else default

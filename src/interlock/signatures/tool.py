@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, TypedDict
 
 import msgspec
 
@@ -44,43 +44,46 @@ _ANNOTATIONS = Validator(
 )
 
 
+class ToolDetails(TypedDict, total=False):
+    """The members of a definition beside its name and schemas."""
+
+    title: str
+    description: str
+    annotations: object
+    """MCP's hints."""
+    security: object
+    """MGP's object."""
+    meta: Mapping[str, Any] | None
+
+
 def tool_definition(
-    name: str,
-    description: str,
-    input_schema: Schema,
-    output_schema: Schema | None,
-    *,
-    title: str = "",
-    annotations: object = None,
-    security: object = None,
-    meta: Mapping[str, Any] | None = None,
+    name: str, input_schema: Schema, output_schema: Schema | None, details: ToolDetails
 ) -> dict[str, Any]:
-    """The definition; raises DefinitionError for a name or metadata that the protocols do not allow."""
+    """The definition. Raises DefinitionError for a name or metadata that the protocols do not allow."""
     if not _NAME.fullmatch(name):
         raise DefinitionError(f"tool name {name[:140]!r}: use 1 to 128 of the characters A-Z a-z 0-9 _ - .")
-    tool: dict[str, Any] = {"name": name}
-    if title:
-        tool["title"] = title
-    if description:
-        tool["description"] = description
-    tool["inputSchema"] = input_schema
-    if output_schema is not None:
-        tool["outputSchema"] = output_schema
-    if annotations is not None:
-        tool["annotations"] = _checked(name, "annotations", annotations, _ANNOTATIONS)
-    if security is not None:
-        tool["security"] = _checked(name, "security", security, _SECURITY)
-    if meta:
-        tool["_meta"] = dict(meta)
-    return tool
+    tool = {
+        "name": name,
+        "title": details.get("title"),
+        "description": details.get("description"),
+        "inputSchema": input_schema,
+        "outputSchema": output_schema,
+        "annotations": _checked(name, "annotations", details.get("annotations"), _ANNOTATIONS),
+        "security": _checked(name, "security", details.get("security"), _SECURITY),
+        "_meta": dict(details.get("meta") or {}),
+    }
+    always = ("inputSchema", "outputSchema", "annotations", "security")
+    return {member: value for member, value in tool.items() if value or (member in always and value is not None)}
 
 
 def _checked(name: str, part: str, value: object, validator: Validator) -> object:
+    if value is None:
+        return None
     try:
         plain = msgspec.to_builtins(value)
     except Exception as error:
         raise DefinitionError(f"tool {name}: {part} has no JSON form: {error}") from error
     if problems := validator.check(plain):
-        told = "; ".join(f"{problem.field or part}: {problem.reason}" for problem in problems)
-        raise DefinitionError(f"tool {name}: {part}: {told}", problems)
+        reasons = "; ".join(f"{problem.field or part}: {problem.reason}" for problem in problems)
+        raise DefinitionError(f"tool {name}: {part}: {reasons}", problems)
     return plain

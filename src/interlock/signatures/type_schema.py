@@ -26,7 +26,7 @@ from .constraints import Schema, constrain
 from .definitions import REF, Definitions, referenced
 from .docstrings import Docstring
 from .marks import marks_of
-from .members import Member, has_members, is_named_tuple, members_of, summary_of
+from .members import Member, alias_value, has_members, is_named_tuple, members_of, summary_of, unwrapped
 from .problems import DefinitionError
 from .pydantic_types import dumped, is_any_json, is_pydantic, schema_of
 
@@ -61,16 +61,11 @@ _ARRAYS = (
     *(list, tuple, collections.deque, collections.abc.Sequence, collections.abc.MutableSequence),
     *(collections.abc.Collection, collections.abc.Iterable, *_SETS),
 )
-_OBJECTS = (
-    dict,
-    collections.abc.Mapping,
-    collections.abc.MutableMapping,
-)
-_QUALIFIERS = frozenset({"Required", "NotRequired", "ReadOnly", "Final"})
+_OBJECTS = (dict, collections.abc.Mapping, collections.abc.MutableMapping)
 
 
 class SchemaWriter:
-    """Writes the schemas of one signature; what several of them name goes to `$defs` once."""
+    """Writes the schemas of one signature; a class that several of them use goes to `$defs` once."""
 
     def __init__(self, mode: Literal["input", "output"] = "input") -> None:
         self.mode = mode
@@ -108,14 +103,10 @@ class SchemaWriter:
             return self._write_union(typing.get_args(annotation))
         if origin is Literal:
             return choices([plain_choice(value) for value in typing.get_args(annotation)])
-        if _name_of(origin) in _QUALIFIERS:
-            return self.write(typing.get_args(annotation)[0])
-        if _name_of(type(annotation)) == "TypeAliasType" or _name_of(type(origin)) == "TypeAliasType":
-            return self._write_alias(annotation)
-        if isinstance(annotation, typing.NewType):
-            return self.write(annotation.__supertype__)
-        if isinstance(annotation, typing.TypeVar):
-            return self.write(annotation.__bound__ if annotation.__bound__ is not None else Any)
+        if (aliased := alias_value(annotation)) is not UNSET:
+            return self._named(annotation, lambda _: self.write(aliased))
+        if (inner := unwrapped(annotation)) is not annotation:
+            return self.write(inner)
         return self._write_class(annotation, origin or annotation, typing.get_args(annotation))
 
     def _write_annotated(self, annotation: Any) -> Schema:
@@ -139,13 +130,6 @@ class SchemaWriter:
                 schemas.append(schema)
         return union(schemas)
 
-    def _write_alias(self, annotation: Any) -> Schema:
-        alias = typing.get_origin(annotation) or annotation
-        arguments = typing.get_args(annotation)
-        return self._named(
-            annotation, lambda _: self.write(alias.__value__[arguments] if arguments else alias.__value__)
-        )
-
     def _write_class(self, annotation: Any, kind: Any, arguments: tuple[Any, ...]) -> Schema:
         if kind is tuple and annotation is not tuple and Ellipsis not in arguments:
             return fixed_array([self.write(item) for item in arguments])
@@ -160,12 +144,11 @@ class SchemaWriter:
             if issubclass(kind, enum.IntFlag):
                 return {"type": "integer", "minimum": 0}
             return choices([plain_choice(member) for member in kind])
-        if is_pydantic(kind) and not has_members(kind):
-            return self._named(annotation, lambda name: self._write_pydantic(annotation, name))
         if has_members(kind):
-            names = getattr(kind, "__parameters__", ())
-            bound = dict(zip(names, arguments, strict=False))
+            bound = dict(zip(getattr(kind, "__parameters__", ()), arguments, strict=False))
             return self._named(annotation, lambda _: self._write_members(kind, bound))
+        if is_pydantic(kind):
+            return self._named(annotation, lambda name: self._write_pydantic(annotation, name))
         if isinstance(kind, type) and kind.__mro__[1:-1]:
             for scalar in (str, int, float):
                 if issubclass(kind, scalar):
@@ -203,20 +186,21 @@ class SchemaWriter:
             raise DefinitionError(f"the annotations of {kind.__qualname__} cannot be read: {error}") from error
         described = Docstring.parse(kind.__doc__ or "").parameters
         schemas = {member.wire_name: self._write_member(member, described) for member in members}
-        if is_named_tuple(kind) or _is_array_like(kind):
+        config = kind.__struct_config__ if issubclass(kind, msgspec.Struct) else None
+        if is_named_tuple(kind) or (config and config.array_like):
             return fixed_array(list(schemas.values()), sum(member.required for member in members))
         schema: Schema = {"type": "object"}
         if summary := summary_of(kind):
             schema["description"] = summary
         required = [member.wire_name for member in members if member.required]
-        if issubclass(kind, msgspec.Struct) and (tag := kind.__struct_config__.tag) is not None:
-            tag_field = kind.__struct_config__.tag_field or "type"
-            schemas = {tag_field: {"const": tag}, **schemas}
+        if config and config.tag is not None:
+            tag_field = config.tag_field or "type"
+            schemas = {tag_field: {"const": config.tag}, **schemas}
             required.insert(0, tag_field)
         schema["properties"] = schemas
         if required:
             schema["required"] = required
-        if issubclass(kind, msgspec.Struct) and kind.__struct_config__.forbid_unknown_fields:
+        if config and config.forbid_unknown_fields:
             schema["additionalProperties"] = False
         return schema
 
@@ -256,18 +240,11 @@ def _dump(value: object) -> object:
     raise NotImplementedError(f"{type(value).__name__} has no JSON form")
 
 
-def _is_array_like(kind: type) -> bool:
-    return issubclass(kind, msgspec.Struct) and kind.__struct_config__.array_like
-
-
 def _definition_name(annotation: Any) -> str:
     """`Page[int]` as `Page_int`: what a JSON pointer holds without escaping."""
     name = getattr(annotation, "__name__", None) or _spelled(annotation)
-    arguments = typing.get_args(annotation)
-    if arguments:
-        name = "_".join(
-            [_name_of(typing.get_origin(annotation)), *(_name_of(argument) or "x" for argument in arguments)]
-        )
+    if arguments := typing.get_args(annotation):
+        name = "_".join(_name_of(part) or "x" for part in (typing.get_origin(annotation), *arguments))
     return "".join(letter if letter.isalnum() or letter == "_" else "_" for letter in name)
 
 

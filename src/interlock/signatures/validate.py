@@ -1,6 +1,6 @@
-"""Checks values against JSON Schema, compiled once. The happy path is one call; details are computed only on failure.
+"""Checks values against a compiled JSON Schema. Explanations are computed only for values that do not fit.
 
-A schema is somebody else's text: no reference is fetched, no pattern runs without a bound, size and depth are capped.
+A schema is untrusted: no reference is fetched, no pattern runs without a bound, size and depth are capped.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import jsonschema_rs
 
 from .constraints import Schema
 from .explain import explain, unexplained
-from .measure import Measure, measure
+from .measure import Measure, inner_values, measure
 from .problems import MAX_PROBLEMS, DefinitionError, Problem, printable, shown
 
 _LINEAR = jsonschema_rs.RegexOptions(size_limit=1 << 20, dfa_size_limit=1 << 20)
@@ -23,11 +23,11 @@ DIALECTS = ("2020-12", "2019-09", "draft-07", "draft-06", "draft-04")
 """The versions of JSON Schema that a `$schema` may name."""
 
 _LIGHT = 256
-"""A schema that unfolds to fewer subschemas is checked against a value of any size that the wire lets through."""
+"""A schema that unfolds to at most so many subschemas is checked against a value of any size that the wire allows."""
 _WORK = 20_000_000
 """Subschemas times value nodes that one check may cost at most: about half a second in the worst case."""
 _EXPLAINED_WORK = 20_000
-"""The same for naming every mistake, which costs a hundred times more each."""
+"""The same for explaining every mistake, which costs a hundred times more."""
 _EXPLAINED_PATHS = 500
 _EXPLAINED_DEPTH = 64
 _MAPPED_NODES = 500
@@ -36,7 +36,7 @@ _MAPPED_NODES = 500
 class Validator:
     """One compiled schema, in the dialect its `$schema` names; 2020-12 if it names none.
 
-    With `formats`, `format` is checked and not only told; date-times may then come without an offset, as Python's do.
+    With `formats`, `format` is checked too; date-times may then come without an offset, as Python's do.
     Raises DefinitionError for a schema that is wrong, too large, or refers to something outside itself.
     """
 
@@ -52,14 +52,14 @@ class Validator:
         self._is_valid: Callable[[object], bool] = self._compiled.is_valid
 
     def is_valid(self, value: object) -> bool:
-        """Whether the value fits. What is no JSON value does not."""
+        """Whether the value fits. A value that JSON cannot hold does not."""
         try:
             return (not self._largest or _size(value, self._largest) <= self._largest) and self._is_valid(value)
         except ValueError:
             return False
 
     def check(self, value: object) -> tuple[Problem, ...]:
-        """What is wrong with the value, the most telling first; nothing if it fits."""
+        """The problems of the value, the most helpful first; none if it fits."""
         if self.is_valid(value):
             return ()
         try:
@@ -68,11 +68,11 @@ class Validator:
             return (Problem((), f"Not a JSON value: {error}", "a JSON value", shown(value)),)
 
     def _explained(self, value: object) -> tuple[Problem, ...]:
-        most = _EXPLAINED_WORK // self._measure.unfolded
+        limit = _EXPLAINED_WORK // self._measure.unfolded
         depth = _depth(value)
         # The library's errors are a tree that doubles at every level where two branches recur.
         paths = max(self._measure.recursive_references, 1) ** depth
-        if depth >= _EXPLAINED_DEPTH or paths > _EXPLAINED_PATHS or _size(value, most) > most:
+        if depth >= _EXPLAINED_DEPTH or paths > _EXPLAINED_PATHS or _size(value, limit) > limit:
             return unexplained(value, self._misfits(value))
         return explain(self.schema, self._compiled.iter_errors(value))[:MAX_PROBLEMS] or unexplained(value, [])
 
@@ -95,7 +95,7 @@ def _compile(
     """Patterns run in linear time; one that needs look-around runs with a bound on its steps, and fails beyond it."""
     options: dict[str, Any] = {"offline": True, "validate_formats": formats}
     if formats:
-        options["formats"] = {"date-time": _is_date_time, "time": _is_time}
+        options["formats"] = _FORMATS
     try:
         return compiler(schema, pattern_options=_LINEAR, **options)
     except ValueError:
@@ -119,17 +119,13 @@ def _misdefined(error: jsonschema_rs.ValidationError) -> str:
     return f"not a valid JSON Schema{f' at {at}' if at else ''}: {message}"
 
 
-def _is_date_time(text: str) -> bool:
-    """RFC 3339, or the same without an offset."""
-    return _DATE_TIME.is_valid(text) or _DATE_TIME.is_valid(text + "Z")
+def _with_or_without_offset(name: str) -> Callable[[str], bool]:
+    """A check of a format of RFC 3339 that takes a text without an offset too, as Python writes it."""
+    check = jsonschema_rs.Draft202012Validator({"format": name}, validate_formats=True).is_valid
+    return lambda text: check(text) or check(text + "Z")
 
 
-def _is_time(text: str) -> bool:
-    return _TIME.is_valid(text) or _TIME.is_valid(text + "Z")
-
-
-_DATE_TIME = jsonschema_rs.Draft202012Validator({"format": "date-time"}, validate_formats=True)
-_TIME = jsonschema_rs.Draft202012Validator({"format": "time"}, validate_formats=True)
+_FORMATS = {name: _with_or_without_offset(name) for name in ("date-time", "time")}
 
 
 def _size(value: object, enough: int) -> int:
@@ -137,12 +133,8 @@ def _size(value: object, enough: int) -> int:
     waiting: list[object] = [value]
     size = 0
     while waiting and size <= enough:
-        node = waiting.pop()
         size += 1
-        if isinstance(node, dict):
-            waiting.extend(node.values())
-        elif isinstance(node, list | tuple):
-            waiting.extend(node)
+        waiting.extend(inner_values(waiting.pop()))
     return size + len(waiting)
 
 
@@ -151,10 +143,5 @@ def _depth(value: object) -> int:
     depth = 0
     while level and depth < _EXPLAINED_DEPTH:
         depth += 1
-        level = [
-            inner
-            for node in level
-            if isinstance(node, dict | list | tuple)
-            for inner in (node.values() if isinstance(node, dict) else node)
-        ]
+        level = [inner for node in level for inner in inner_values(node)]
     return depth

@@ -1,6 +1,6 @@
-"""What resources held when they were last read, kept for as long as each says it is good, and no longer.
+"""A cache of resource reads. Each entry lives as long as its resource says it is good.
 
-What one caller may see of a private resource is never shown to another.
+An entry of a private resource is only ever given to the owner who read it.
 """
 
 from __future__ import annotations
@@ -13,13 +13,13 @@ from typing import Final
 
 import msgspec
 
-MOST_ENTRIES: Final = 1_000
-MOST_BYTES: Final = 32 * 1024 * 1024
-LARGEST: Final = 4 * 1024 * 1024
+MAX_ENTRIES: Final = 1_000
+MAX_BYTES: Final = 32 * 1024 * 1024
+MAX_ENTRY_BYTES: Final = 4 * 1024 * 1024
 
 
-class ParkedCall(msgspec.Struct, frozen=True):
-    """What is still good, and for how long."""
+class CachedRead(msgspec.Struct, frozen=True):
+    """The members of a ReadResourceResult, and for how long they are still good."""
 
     members: bytes
     left_ms: int
@@ -31,8 +31,8 @@ class _Entry(msgspec.Struct, frozen=True):
     until: float
 
 
-class Kept:
-    """By address and owner, the least lately used dropped first. From any thread."""
+class ResourceCache:
+    """Reads by address and owner; the least recently used go first. Every method may be called from any thread."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock
@@ -40,13 +40,13 @@ class Kept:
         self._bytes = 0
         self._lock = threading.Lock()
         self.changes = 0
-        """Grows with whatever is forgotten, so that what was read before a change is not kept after it."""
+        """Counts updates, so that `put` can refuse a read that began before one."""
 
     def __len__(self) -> int:
         return len(self._entries)
 
-    def get(self, resource: object, uri: str, owner: str) -> ParkedCall | None:
-        """What this very resource held, if that is still good."""
+    def get(self, resource: object, uri: str, owner: str) -> CachedRead | None:
+        """The last read of this very resource, if it is still good."""
         with self._lock:
             entry = self._entries.get((uri, owner))
             if entry is None:
@@ -56,21 +56,21 @@ class Kept:
                 self._drop((uri, owner))
                 return None
             self._entries.move_to_end((uri, owner))
-            return ParkedCall(entry.members, left_ms)
+            return CachedRead(entry.members, left_ms)
 
     def put(self, resource: object, uri: str, owner: str, members: bytes, ttl_ms: int, changes: int) -> None:
-        """Keep what was read, unless something has changed since `changes`. What is too large is read every time."""
+        """Keep a read, unless it is too large or something was updated since `changes`."""
         with self._lock:
             self._drop((uri, owner))
-            if len(members) > LARGEST or changes != self.changes:
+            if len(members) > MAX_ENTRY_BYTES or changes != self.changes:
                 return
             self._entries[uri, owner] = _Entry(resource, members, self._clock() + ttl_ms / 1000)
             self._bytes += len(members)
-            while len(self._entries) > MOST_ENTRIES or self._bytes > MOST_BYTES:
+            while len(self._entries) > MAX_ENTRIES or self._bytes > MAX_BYTES:
                 self._drop(next(iter(self._entries)))
 
     def forget(self, uri: str) -> None:
-        """It has changed."""
+        """Drop every read of an address that was updated."""
         with self._lock:
             self.changes += 1
             for key in [key for key in self._entries if key[0] == uri]:
