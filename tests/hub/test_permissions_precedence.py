@@ -14,7 +14,7 @@ from interlock.config.settings import Config, Hub, PermissionPolicy, Permissions
 from interlock.hub.approvals.decision import DECISIONS
 from interlock.hub.approvals.inbox import Inbox
 from interlock.hub.approvals.rules import RULES
-from interlock.hub.audit.entries import happening
+from interlock.hub.audit.entries import event_record
 from interlock.hub.permissions.entries import ENTRIES, Entry, PermissionStatus, entry_id, place_of
 from interlock.hub.permissions.permissions import Permissions as Room
 from interlock.hub.permissions.server_exchange import outcome
@@ -44,7 +44,7 @@ class Scene:
             changed=lambda server: None,
             log=lambda server, text: None,
             record=lambda *_: None,
-            record_entry=lambda *_: happening("PERMISSION_GRANTED"),
+            record_entry=lambda *_: event_record("PERMISSION_GRANTED"),
             now=lambda: NOW,
         )
 

@@ -9,7 +9,7 @@ from interlock.config.settings import Config
 from interlock.hub.approvals.decision import DECISIONS
 from interlock.hub.approvals.pins import PINS
 from interlock.hub.approvals.rules import RULES
-from interlock.hub.audit.heads import ALONE, head_path, node_name
+from interlock.hub.audit.heads import UNSHARED, head_path, node_name
 from interlock.hub.audit.recorder import Recorder
 from interlock.hub.auth.grants import GRANTS
 from interlock.hub.auth.keys import KEY_USES, KEYS
@@ -54,7 +54,7 @@ class Foundation:
         """What survives. Opened by `begin`."""
         self.recorder: Recorder
         """What happened. Opened by `begin`."""
-        self.node = ALONE
+        self.node = UNSHARED
         """What this hub's chain of records is called."""
         self.journal = Journal(lambda: self.recorder)
 
@@ -64,7 +64,7 @@ class Foundation:
         self.store = await Store.open(where, COLLECTIONS, backups=self.home / "backups")
         self.node = node_name(self.config.hub.node, self.home, where)
         head = head_path(self.home, self.node)
-        self.recorder = await Recorder.open(self.store, self.node, head, redact_with=redact)
+        self.recorder = await Recorder.open(self.store, self.node, head, redact=redact)
         return head
 
     def note(self, server: str, text: str) -> None:

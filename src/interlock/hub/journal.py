@@ -12,7 +12,7 @@ from typing import Final, Literal, TypeAlias
 from interlock.hub.approvals.decision import Decision
 from interlock.hub.approvals.rules import Rule
 from interlock.hub.approvals.states import DecisionState as DecisionState
-from interlock.hub.audit.entries import happening
+from interlock.hub.audit.entries import event_record
 from interlock.hub.audit.record import (
     ACCESS_DENIED,
     CONFIGURED,
@@ -60,11 +60,11 @@ class Journal:
         self, event: PermissionEvent, by: Principal, server: str, permission: str, rule: str, trace: str = ""
     ) -> Record:
         """What a server may do is decided, or taken back."""
-        return happening(event, by, Target("server", server, ""), trace, rule=rule, details={"permission": permission})
+        return event_record(event, by, Target("server", server, ""), trace, rule, details={"permission": permission})
 
     def settled(self, event: PermissionEvent, by: Principal, server: str, permission: str, rule: str) -> None:
         """What a server may do follows from the configuration, a policy, or what was said before."""
-        self._recorder().note(self.permission(event, by, server, permission, rule))
+        self._recorder().add(self.permission(event, by, server, permission, rule))
 
     def key_created(self, by: Principal, key: Key, trace: str = "") -> Record:
         """There is a new key."""
@@ -92,13 +92,13 @@ class Journal:
         if decision.answer:
             told |= {"answer": decision.answer, "answered_by": decision.answered_by, "where": decision.answered_in}
         target = Target("tool" if asked.name else "server", asked.server, asked.name)
-        return happening(event, by, target, asked.trace, rule=asked.rule, reason=asked.text, details=told)
+        return event_record(event, by, target, asked.trace, rule=asked.rule, reason=asked.text, details=told)
 
     def rule(self, rule: Rule, by: Principal, made: bool) -> Record:
         """From now on a call is allowed without asking, or it is asked again."""
         told = {"rule": rule.id, "agent_id": rule.asker, "decisions": list(rule.decisions[:MOST_NAMED])}
         event, target = RULE_MADE if made else RULE_REVOKED, Target("tool", rule.server, rule.name)
-        return happening(event, by, target, rule=f"rule {rule.id}", reason=rule.explain(), details=told)
+        return event_record(event, by, target, rule=f"rule {rule.id}", reason=rule.explain(), details=told)
 
     def refused(self, by: Principal, what: str, fault: Fault, trace: str = "") -> None:
         """Someone who is known tried what runs the hub, and may not. What was merely wrong is not recorded."""
@@ -132,7 +132,7 @@ def _access(event: str, by: Principal, grant: Grant, trace: str) -> Record:
     told: dict[str, object] = {"agent_id": grant.agent_id, "permission": grant.permission}
     if grant.expires_at is not None:
         told["expires_at"] = grant.expires_at.isoformat()
-    return happening(event, by, target, trace, rule=grant.entry_type, reason=grant.justification, details=told)
+    return event_record(event, by, target, trace, rule=grant.entry_type, reason=grant.justification, details=told)
 
 
 def _key(
@@ -152,4 +152,4 @@ def _key(
         told["permissions"] = list(first.permissions)
     if first.expires_at is not None:
         told["expires_at"] = first.expires_at.isoformat()
-    return happening(event, by, trace=trace, details=told)
+    return event_record(event, by, trace=trace, details=told)

@@ -99,7 +99,7 @@ class SearchRecords(msgspec.Struct):
     chain: str = ""
     before: int | None = None
     """Only those before this one of the chain."""
-    most: Annotated[int, Meta(ge=1, le=records.MOST)] = 100
+    most: Annotated[int, Meta(ge=1, le=records.MAX_RESULTS)] = 100
 
 
 class ShowRecord(msgspec.Struct):
