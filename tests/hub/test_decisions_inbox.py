@@ -58,8 +58,8 @@ class InboxLife(RuleBasedStateMachine):
         self.keys = dict.fromkeys(ASKERS, 0)
         self.known: dict[str, Known] = {}
         self.store = self.run(Store.open(self.folder / "hub.db", [DECISIONS, RULES]))
-        self.inbox = Inbox(lambda: VALID_S, lambda: self.now, stands=self.stands)
-        self.run(self.inbox.begin(self.store))
+        self.inbox = Inbox(lambda: VALID_S, lambda: self.now, still_allowed=self.stands)
+        self.run(self.inbox.start(self.store))
 
     def run(self, work):  # type: ignore[no-untyped-def]
         return self.loop.run_until_complete(work)
@@ -141,8 +141,8 @@ class InboxLife(RuleBasedStateMachine):
         """What was open is open still, and what was used stays used."""
         self.run(self.store.close())
         self.store = self.run(Store.open(self.folder / "hub.db", [DECISIONS, RULES]))
-        self.inbox = Inbox(lambda: VALID_S, lambda: self.now, stands=self.stands)
-        self.run(self.inbox.begin(self.store))
+        self.inbox = Inbox(lambda: VALID_S, lambda: self.now, still_allowed=self.stands)
+        self.run(self.inbox.start(self.store))
 
     @invariant()
     def the_inbox_says_what_the_model_says(self) -> None:

@@ -70,7 +70,7 @@ class Scene:
 async def scene(tmp_path: Path) -> AsyncIterator[Scene]:
     store = await Store.open(tmp_path / "hub.db", (DECISIONS, RULES, ENTRIES), backups=tmp_path)
     inbox = Inbox(lambda: 600)
-    await inbox.begin(store)
+    await inbox.start(store)
     made = Scene(store, inbox)
     await made.room.begin(store)
     yield made

@@ -13,7 +13,7 @@ import msgspec
 
 from interlock.hub.auth.access import Access
 from interlock.hub.auth.principals import Principal
-from interlock.hub.permissions.access_methods import LONGEST_JUSTIFICATION, Instant, read
+from interlock.hub.permissions.access_methods import MAX_JUSTIFICATION, Instant, read
 from interlock.hub.permissions.entries import PermissionStatus
 from interlock.hub.permissions.permissions import Permissions
 from interlock.protocols.mgp.permissions import LONGEST_NAME, expand, risk_of
@@ -35,7 +35,7 @@ class PermissionOperations:
 
     def shown(self, server: str) -> list[Row]:
         """Every permission of a server, and how it stands."""
-        return [self._row(server, standing) for standing in self._permissions.of(server)]
+        return [self._row(server, standing) for standing in self._permissions.statuses(server)]
 
     async def list(self, asking: Principal, params: bytes, trace: str = "") -> dict[str, object]:
         """What servers need, and how each of it stands."""
@@ -69,7 +69,7 @@ class PermissionOperations:
         self._access.demand(asking, "change permissions", write=True)
         asked = read(params, ChangePermissions)
         self._known(asked.server)
-        standings = [self._permissions.standing(asked.server, name) for name in expand(asked.permissions)]
+        standings = [self._permissions.status(asked.server, name) for name in expand(asked.permissions)]
         held = [each.permission for each in standings if each.grant == "approved"]
         if not held:
             hint = "`interlock permissions list` says how they stand"
@@ -92,7 +92,7 @@ class PermissionOperations:
             await self._permissions.put(
                 server, name, grant, asking, expires_at=expires_at, revoked=revoked, reason=asked.because, trace=trace
             )
-        return {"permissions": [self._row(server, self._permissions.standing(server, name)) for name in names]}
+        return {"permissions": [self._row(server, self._permissions.status(server, name)) for name in names]}
 
     def _row(self, server: str, standing: PermissionStatus) -> Row:
         entry = self._permissions.entry(server, standing.permission)
@@ -127,7 +127,7 @@ class ChangePermissions(msgspec.Struct):
 
     server: Name
     permissions: Annotated[list[Name], msgspec.Meta(min_length=1, max_length=MOST_AT_ONCE)]
-    because: Annotated[str, msgspec.Meta(max_length=LONGEST_JUSTIFICATION)] = ""
+    because: Annotated[str, msgspec.Meta(max_length=MAX_JUSTIFICATION)] = ""
 
 
 class ApprovePermissions(ChangePermissions):

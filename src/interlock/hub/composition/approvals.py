@@ -39,7 +39,7 @@ class ApprovalParts:
         journal = foundation.journal
         self.inbox = Inbox(
             lambda: foundation.config.hub.approvals.valid_s,
-            stands=admitting.still_asks,
+            still_allowed=admitting.still_asks,
             record=journal.decided,
             record_rule=journal.rule,
         )
@@ -72,9 +72,9 @@ class ApprovalParts:
 
     async def begin(self) -> None:
         """Take over what the store holds."""
-        await self.inbox.begin(self._foundation.store)
-        self._pins.begin(self._foundation.store)
-        await self.permissions.begin(self._foundation.store)
+        await self.inbox.start(self._foundation.store)
+        self._pins.start(self._foundation.store)
+        await self.permissions.start(self._foundation.store)
         self.inbox.on_change(self.notifiers.on_decision)
 
     async def close(self) -> None:
@@ -97,7 +97,7 @@ class ApprovalParts:
 
     def deferred(self, tool: Tool) -> str:
         """The question that is open about a permission that a tool lacks, unless another was denied."""
-        lacking, _ = self.permissions.lacking(tool)
+        lacking, _ = self.permissions.missing(tool)
         if any(standing.grant == "denied" for standing in lacking):
             return ""
         return next((standing.decision for standing in lacking if standing.decision), "")

@@ -34,9 +34,9 @@ class AuthenticationParts:
     def __init__(self, foundation: Foundation, catalog: Catalog, listen: Callable[[], str]) -> None:
         self._foundation = foundation
         self._listen = listen
-        self.keys = Keys(foundation.home)
+        self.keys = Keys(foundation.home, self._token_key)
         self.grants = Grants()
-        self.access = Access(lambda: foundation.config, self.keys, self.grants)
+        self.access = Access(lambda: foundation.config, self.keys, self.grants, self._insufficient_right)
         self.access_methods = AccessMethods(self.access, self.grants, foundation.journal)
         self.key_operations = KeyOperations(lambda: foundation.config, self.keys, self.access, foundation.journal)
         self.rates = Rates(lambda: foundation.config, self.keys, asyncio.get_running_loop().time)
@@ -54,9 +54,9 @@ class AuthenticationParts:
             if key is None:
                 ended()
 
-        await self.keys.begin(self._foundation.store)
+        await self.keys.start(self._foundation.store)
         self.keys.mirror.on_change(key_changed)
-        await self.grants.begin(self._foundation.store, changed)
+        await self.grants.start(self._foundation.store, changed)
 
     async def renew(self) -> None:
         """Tokens as the configuration says now. Those of before are worth nothing where it changed: from before the
@@ -79,8 +79,6 @@ class AuthenticationParts:
                 self._foundation.note("hub", f"no access token is accepted: {cause}")
             else:
                 self.oauth.tick()
-        self.keys.beside = (lambda hash_: None) if self.oauth is None else self.oauth.tokens.get
-        self.access.short_of_right = (lambda *_: None) if self.oauth is None else self.oauth.tokens.short_of_right
         if former is not None:
             await former.close()
 
@@ -89,9 +87,9 @@ class AuthenticationParts:
         if self.oauth is not None:
             await self.oauth.close()
 
-    def short_of_scope(self, principal: Principal, exposed: str, server: str) -> Fault | None:
-        """What a token would need to call something, where that is all that is missing."""
-        return None if self.oauth is None else self.oauth.tokens.short_of_scope(principal, exposed, server)
+    def insufficient_scope(self, principal: Principal, exposed: str, server: str) -> Fault | None:
+        """The fault for a token that only lacks a scope for a target."""
+        return None if self.oauth is None else self.oauth.tokens.insufficient_scope(principal, exposed, server)
 
     def still_asks(self, question: Question) -> bool:
         """Whether whoever asked may still do what they asked for, with the credential they asked with."""
@@ -108,6 +106,12 @@ class AuthenticationParts:
         """Write down which keys were used."""
         self.authenticator.note_uses()
         await self.keys.write_uses()
+
+    def _token_key(self, hash_: str) -> Key | None:
+        return None if self.oauth is None else self.oauth.tokens.get(hash_)
+
+    def _insufficient_right(self, principal: Principal, right: str) -> Fault | None:
+        return None if self.oauth is None else self.oauth.tokens.insufficient_right(principal, right)
 
     def _tokens(self) -> Issuers | None:
         return None if self.oauth is None else self.oauth.tokens

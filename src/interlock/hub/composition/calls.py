@@ -64,7 +64,7 @@ class CallParts:
             measuring=self.measuring,
             pages=self.pages,
             noticed=self.noticed,
-            short_of_scope=admitting.short_of_scope,
+            short_of_scope=admitting.insufficient_scope,
             is_attended=deciding.is_attended,
             log=foundation.note,
             clock=clock,

@@ -138,7 +138,7 @@ class ListingParts:
         await self._requested.close()
 
     def _offered(self, offer: Offer) -> None:
-        self.show(self._deciding.permissions.sifted(offer))
+        self.show(self._deciding.permissions.filtered(offer))
 
     def _connected(self, server: str) -> bool:
         upstream = self._upstreams.get(server)

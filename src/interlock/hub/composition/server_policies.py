@@ -18,7 +18,7 @@ from interlock.hub.catalog.offer import Offer, Tool
 from interlock.hub.journal import Journal, PermissionEvent
 from interlock.hub.permissions.entries import Entry, PermissionStatus
 from interlock.hub.permissions.permissions import Log, Permissions
-from interlock.hub.permissions.policy import said_by
+from interlock.hub.permissions.policy import status_of
 from interlock.hub.permissions.server_exchange import PermissionExchange
 from interlock.hub.upstreams.mgp_agreement import Agreement
 from interlock.hub.upstreams.upstream import Upstream
@@ -88,7 +88,7 @@ class ServerPolicies:
 
     def _changed(self, server: str) -> None:
         self._policy_version.advance()
-        offer = self.permissions.resifted(server)
+        offer = self.permissions.filtered_again(server)
         if offer is not None:
             self._show(offer)
         upstream = self._upstreams.get(server)
@@ -114,4 +114,4 @@ class ServerPolicies:
         event: PermissionEvent = "PERMISSION_REVOKED" if entry.revoked else "PERMISSION_DENIED"
         if entry.grant == "approved":
             event = "PERMISSION_GRANTED"
-        return self._journal.permission(event, by, entry.server, entry.permission, said_by(entry).rule, trace)
+        return self._journal.permission(event, by, entry.server, entry.permission, status_of(entry).rule, trace)
