@@ -96,9 +96,9 @@ class InboxLife(RuleBasedStateMachine):
         known = self.known[id_]
         in_time = known.state is DecisionState.OPEN and self.now < known.deadline
         allowed = by.kind == "person" and in_time and (where == "api" or attended)
-        method = ApprovalOperations(self.inbox, by, where).methods["hub/approvals.answer"]
+        answer = ApprovalOperations(self.inbox, where).operations["approvals.answer"]
         try:
-            self.run(method(msgspec.json.encode({"id": id_, "answer": said, "terminal": attended})))
+            self.run(answer(by, msgspec.json.encode({"id": id_, "answer": said, "terminal": attended}), ""))
         except Fault:
             assert not allowed or known.key != self.keys[known.asker]
             if allowed:
