@@ -680,7 +680,7 @@ async def test_t13_an_issuers_metadata_leads_nowhere_but_to_its_own_keys(
         async with house(tmp_path, {"busy": child("busy_server.py")}, hub=Hub(oauth=oauth)) as hub:
             await ready(hub)
             assert (await call(hub.url + "/mcp", issuer.token(iss=issuer.base)))[0] == 503
-            assert any("cannot be read" in line.text for line in hub.hub_app.logs.tail("hub", 20))
+            assert any("could not be fetched" in line.text for line in hub.hub_app.logs.tail("hub", 20))
         assert (issuer.fetched, other.fetched) == (0, 0)
 
 

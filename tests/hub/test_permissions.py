@@ -290,7 +290,7 @@ async def test_the_end_of_an_approval_is_told_with_it_and_cannot_be_over_already
         assert datetime.fromisoformat(done["permissions"][0]["expires_at"]) == end
         await until(lambda: len(script.params(RESPONSE)) == 2)
         assert datetime.fromisoformat(script.params(RESPONSE)[-1]["expires_at"]) == end
-        with pytest.raises(Fault, match="over already"):
+        with pytest.raises(Fault, match="in the past"):
             await control(hub, "permissions.approve", **approve, expires_at=end - timedelta(days=1))
 
 
@@ -318,7 +318,7 @@ async def test_an_answer_that_came_while_the_hub_was_ending_is_taken_at_the_next
     script = shelly(tmp_path, "shell.execute")
     async with script.house() as hub:
         question = await open_question(hub, "shell.execute")
-        hub.hub_app.inbox._heard.clear()  # nobody is there to take it
+        hub.hub_app.inbox._listeners.clear()  # nobody is there to take it
         await hub.hub_app.inbox.answer(question.id, "once", ADA, "terminal")
     async with script.house() as hub:
         await standing(hub, "shell.execute", "approved")
